@@ -1,0 +1,156 @@
+package ir
+
+// Stmt is a node of a block: *Instr, *For, *If, *Roles or *Region.
+type Stmt interface {
+	Position() Pos
+	stmt()
+}
+
+// Block is a sequence of statements; values defined in it are visible to its
+// end and in the blocks nested there.
+type Block struct {
+	Stmts []Stmt
+}
+
+// Addr names one place in memory: an element of a buffer. Index is i32, u32 or
+// u64, in elements of Buf.Elem; nil means 0.
+type Addr struct {
+	Buf   *Buf
+	Index *Value
+}
+
+// Instr is one operation. Which fields count is the op's row (see Ops).
+//
+// Example printed form: v7:u32, v8:u32 = ld.u32 @x:u32[v3] lanes=2
+type Instr struct {
+	Pos  Pos
+	Op   Op
+	T    Type     // the type computed, accessed or converted to
+	Args []*Value // value operands in the op's order
+	Mem  []Addr   // memory operands in the op's order
+	Res  []*Value // results in the op's order
+	Attr Attr
+}
+
+// Attr holds the operands fixed at generation time. Zero values are defaults.
+type Attr struct {
+	Lanes int    // ld, st: elements moved, 1, 2 or 4 (0 means 1)
+	Order Order  // memory order
+	Scope Scope  // scope of the order; for uniform: the scope asserted
+	Hint  Hint   // cache hint
+	Cond  Cond   // wait.mem
+	Imm   int64  // bar: id; prmt: selector; ldmatrix: 1 for .trans; waits: nanoseconds slept between polls; fence.proxy: FenceSpace
+	N     int    // bar: number of threads
+	Text  string // assert: the message
+	Var   *Var   // var, get, set
+	Param *Param // param
+}
+
+// The state spaces a proxy fence covers (Attr.Imm of FenceProxyAsync).
+const (
+	FenceAll    = 0
+	FenceGlobal = 1
+	FenceShared = 2
+)
+
+// For is a counted loop, for I = Lo; I < Hi; I += Step. Lo, Hi and Step have
+// I's type (i32 or u32); Step is a positive constant. Hi ≤ Lo runs nothing.
+//
+// Example printed form: for v2:u32 in 0..v1 step 1 { … }
+type For struct {
+	Pos          Pos
+	I            *Value
+	Lo, Hi, Step *Value
+	Body         *Block
+	Unroll       int // 0: the compiler decides; 1: keep rolled; n: unroll n times
+}
+
+// If runs Then in the threads where Cond holds and Else (may be nil) in the others.
+//
+// Example printed form: if v3 { … } else { … }
+type If struct {
+	Pos        Pos
+	Cond       *Value
+	Then, Else *Block
+}
+
+// Roles gives disjoint ranges of a CTA's warps their own bodies; a warp in no
+// range runs none. Roles do not nest inside divergent control.
+//
+// Example printed form: roles { producer warps 8..9 { … } }
+type Roles struct {
+	Pos   Pos
+	Roles []*Role
+}
+
+// Role is one warp range of a Roles node: warps First ≤ w < End.
+type Role struct {
+	Pos        Pos
+	Name       string
+	First, End int
+	Body       *Block
+}
+
+// Region names a part of the program for readers, traces and reports; it has
+// no effect on what is computed. Values defined inside stay visible after it.
+//
+// Example printed form: region "qkv" { … }
+type Region struct {
+	Pos  Pos
+	Name string
+	Body *Block
+}
+
+func (*Instr) stmt()  {}
+func (*For) stmt()    {}
+func (*If) stmt()     {}
+func (*Roles) stmt()  {}
+func (*Region) stmt() {}
+
+// Position is where the node was made.
+func (s *Instr) Position() Pos { return s.Pos }
+
+// Position is where the node was made.
+func (s *For) Position() Pos { return s.Pos }
+
+// Position is where the node was made.
+func (s *If) Position() Pos { return s.Pos }
+
+// Position is where the node was made.
+func (s *Roles) Position() Pos { return s.Pos }
+
+// Position is where the node was made.
+func (s *Region) Position() Pos { return s.Pos }
+
+// Kernel is one __global__ function: its parameters, its memory, its body.
+type Kernel struct {
+	Name        string
+	Doc         []string // lines for the head of the emitted file
+	Warps       int      // warps a CTA; threads = 32 × Warps
+	Grid        int      // CTAs it is made for; 0: any number
+	ClusterSize int      // CTAs a cluster; 0 or 1: none
+	SharedLimit int      // bytes of shared memory a CTA may use
+	SharedBytes int      // bytes it uses (set by LayoutShared)
+	Params      []*Param
+	Bufs        []*Buf // roots and views, in order of declaration
+	Vars        []*Var
+	Body        *Block
+	NumValues   int // IDs run from 0 to NumValues−1
+}
+
+// Globals lists the root buffers in global memory in order of declaration,
+// which is their order in the params block, before the scalars.
+func (k *Kernel) Globals() []*Buf { return k.roots(Global) }
+
+// Shareds lists the root buffers in shared memory in order of declaration.
+func (k *Kernel) Shareds() []*Buf { return k.roots(Shared) }
+
+func (k *Kernel) roots(s Space) []*Buf {
+	var bs []*Buf
+	for _, b := range k.Bufs {
+		if b.Root == nil && b.Space == s {
+			bs = append(bs, b)
+		}
+	}
+	return bs
+}

@@ -1,0 +1,52 @@
+package ir
+
+import "fmt"
+
+// Field is one member of the params block the kernel's only argument points
+// to: an 8-byte device pointer for each global root buffer, then the scalars,
+// each at a multiple of its size.
+type Field struct {
+	Name   string
+	Type   Type // U64 for a pointer
+	Offset int  // bytes
+	Buf    *Buf // the buffer the pointer is for, or nil
+	Param  *Param
+}
+
+// ParamsLayout lists the members of the params block and its size in bytes, a
+// multiple of 8.
+func (k *Kernel) ParamsLayout() (fields []Field, size int) {
+	for _, b := range k.Globals() {
+		fields = append(fields, Field{Name: b.Name, Type: U64, Offset: size, Buf: b})
+		size += 8
+	}
+	for _, p := range k.Params {
+		n := p.Type.Size()
+		size = (size + n - 1) / n * n
+		fields = append(fields, Field{Name: p.Name, Type: p.Type, Offset: size, Param: p})
+		size += n
+	}
+	return fields, (size + 7) / 8 * 8
+}
+
+// LayoutShared gives every shared root buffer that has none (Offset < 0) its
+// byte offset, in order of declaration, and sets SharedBytes. It refuses
+// overlap of fixed offsets, misalignment, and more than SharedLimit.
+func (k *Kernel) LayoutShared() error {
+	end := 0
+	for _, b := range k.Shareds() {
+		align := max(b.Align, b.Elem.Size())
+		if b.Offset < 0 {
+			b.Offset = (end + align - 1) / align * align
+		}
+		if b.Offset%align != 0 || b.Offset < end {
+			return fmt.Errorf("%s: shared buffer %s is placed at byte %d, want a multiple of %d not below %d", b.Pos, b, b.Offset, align, end)
+		}
+		end = b.Offset + int(b.Bytes())
+	}
+	k.SharedBytes = end
+	if end > k.SharedLimit {
+		return fmt.Errorf("kernel %s: shared buffers take %d bytes, a CTA has %d", k.Name, end, k.SharedLimit)
+	}
+	return nil
+}

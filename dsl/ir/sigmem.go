@@ -1,0 +1,197 @@
+package ir
+
+import (
+	"fmt"
+	"slices"
+)
+
+func lanes(in *Instr) int { return max(in.Attr.Lanes, 1) }
+
+// access checks what loads and stores share: one address, element type T, a
+// vector of 1, 2 or 4 lanes of at most 16 bytes, an order of the right kind.
+func access(in *Instr, args int, orders ...Order) error {
+	if err := counts(in, args, 1); err != nil {
+		return err
+	}
+	b, n := in.Mem[0].Buf, lanes(in)
+	switch {
+	case b.Elem != in.T:
+		return fmt.Errorf("accesses %s, whose elements are %s, as %s; make a view", b, b.Elem, in.T)
+	case in.T == MBar || in.T == Pred:
+		return fmt.Errorf("cannot move %s", in.T)
+	case n != 1 && n != 2 && n != 4, n*in.T.Size() > 16:
+		return fmt.Errorf("moves %d × %s, want 1, 2 or 4 elements and at most 16 bytes", n, in.T)
+	case !slices.Contains(orders, in.Attr.Order):
+		return fmt.Errorf("has order %s, want one of %v", in.Attr.Order, orders)
+	}
+	return hints(in)
+}
+
+func hints(in *Instr) error {
+	a, b := in.Attr, in.Mem[0].Buf
+	switch {
+	case (a.Order == Relaxed || a.Order == Acquire || a.Order == Release || a.Order == AcqRel) && a.Scope < CTA:
+		return fmt.Errorf("has order %s without a scope", a.Order)
+	case a.Hint != NoHint && b.Space == Shared:
+		return fmt.Errorf("has cache hint %s on shared memory", a.Hint)
+	case a.Hint == NonCoherent && (!b.Base().ReadOnly || a.Order != Weak):
+		return fmt.Errorf("has hint nc, which wants a weak load of a read-only buffer")
+	}
+	return nil
+}
+
+func load(in *Instr) ([]Type, error) {
+	if err := access(in, 0, Weak, Relaxed, Acquire, Volatile); err != nil {
+		return nil, err
+	}
+	return slices.Repeat([]Type{in.T}, lanes(in)), nil
+}
+
+func store(in *Instr) ([]Type, error) {
+	n := lanes(in)
+	if err := access(in, n, Weak, Relaxed, Release, Volatile); err != nil {
+		return nil, err
+	}
+	if in.Mem[0].Buf.Base().ReadOnly {
+		return nil, fmt.Errorf("writes %s, which is read-only", in.Mem[0].Buf)
+	}
+	return nil, wantTypes(in, slices.Repeat([]Type{in.T}, n))
+}
+
+func atomic(args int, result bool, ts ...Type) sig {
+	return func(in *Instr) ([]Type, error) {
+		if err := access(in, args, Relaxed, Acquire, Release, AcqRel); err != nil {
+			return nil, err
+		}
+		if !slices.Contains(ts, in.T) {
+			return nil, fmt.Errorf("has no form for %s", in.T)
+		}
+		if in.Mem[0].Buf.Base().ReadOnly {
+			return nil, fmt.Errorf("writes %s, which is read-only", in.Mem[0].Buf)
+		}
+		if !result {
+			return nil, wantTypes(in, slices.Repeat([]Type{in.T}, args))
+		}
+		return []Type{in.T}, wantTypes(in, slices.Repeat([]Type{in.T}, args))
+	}
+}
+
+func ldmatrix(in *Instr) ([]Type, error) {
+	if err := counts(in, 0, 1); err != nil {
+		return nil, err
+	}
+	b := in.Mem[0].Buf
+	if b.Space != Shared || b.Elem == MBar {
+		return nil, fmt.Errorf("reads %s in %s memory, want shared", b, b.Space)
+	}
+	return []Type{BF16x2, BF16x2, BF16x2, BF16x2}, nil
+}
+
+// bulk checks dst, src, mbarrier and the byte count; multiples of 16 and the
+// 2²⁰ limit are checked where the count is known: by the planner, the
+// verifier (constants) and the executor.
+func bulk(in *Instr) ([]Type, error) {
+	if err := counts(in, 1, 3); err != nil {
+		return nil, err
+	}
+	dst, src, bar := in.Mem[0].Buf, in.Mem[1].Buf, in.Mem[2].Buf
+	switch {
+	case dst.Space != Shared || dst.Elem == MBar:
+		return nil, fmt.Errorf("copies into %s, want a data buffer in shared memory", dst)
+	case src.Space != Global:
+		return nil, fmt.Errorf("copies from %s, want global memory", src)
+	case bar.Elem != MBar:
+		return nil, fmt.Errorf("completes on %s, want an mbarrier", bar)
+	}
+	return nil, wantTypes(in, []Type{U32})
+}
+
+func named(in *Instr) ([]Type, error) {
+	if err := counts(in, 0, 0); err != nil {
+		return nil, err
+	}
+	if in.Attr.Imm < 1 || in.Attr.Imm > 15 || in.Attr.N < 32 || in.Attr.N%32 != 0 {
+		return nil, fmt.Errorf("has id %d and %d threads, want id 1 to 15 and a positive multiple of 32", in.Attr.Imm, in.Attr.N)
+	}
+	return nil, nil
+}
+
+func fence(in *Instr) ([]Type, error) {
+	if err := counts(in, 0, 0); err != nil {
+		return nil, err
+	}
+	if o := in.Attr.Order; (o != AcqRel && o != SeqCst) || in.Attr.Scope < CTA {
+		return nil, fmt.Errorf("has order %s and scope %s, want acq_rel or sc, and cta or wider", o, in.Attr.Scope)
+	}
+	return nil, nil
+}
+
+func fenceProxy(in *Instr) ([]Type, error) {
+	if in.Attr.Imm < FenceAll || in.Attr.Imm > FenceShared {
+		return nil, fmt.Errorf("covers space %d, want all, global or shared", in.Attr.Imm)
+	}
+	return nil, counts(in, 0, 0)
+}
+
+func isMBar(in *Instr, i int) error {
+	if b := in.Mem[i].Buf; b.Elem != MBar || b.Space != Shared {
+		return fmt.Errorf("names %s, want an mbarrier in shared memory", b)
+	}
+	return nil
+}
+
+func mbar(args int) sig {
+	return func(in *Instr) ([]Type, error) {
+		if err := counts(in, args, 1); err != nil {
+			return nil, err
+		}
+		if err := isMBar(in, 0); err != nil {
+			return nil, err
+		}
+		return nil, wantTypes(in, slices.Repeat([]Type{U32}, args))
+	}
+}
+
+// abortable checks a wait's optional second address, a u32 flag: with it the
+// wait also ends when the flag is not 0, and its one result says so.
+func abortable(in *Instr) ([]Type, error) {
+	if len(in.Mem) == 1 {
+		return nil, nil
+	}
+	if f := in.Mem[1].Buf; f.Elem != U32 {
+		return nil, fmt.Errorf("has abort flag %s of %s, want u32", f, f.Elem)
+	}
+	return []Type{Pred}, nil
+}
+
+func waitMBar(in *Instr) ([]Type, error) {
+	if err := counts(in, 1, min(max(len(in.Mem), 1), 2)); err != nil {
+		return nil, err
+	}
+	if err := isMBar(in, 0); err != nil {
+		return nil, err
+	}
+	if err := wantTypes(in, []Type{U32}); err != nil {
+		return nil, err
+	}
+	return abortable(in)
+}
+
+func waitMem(in *Instr) ([]Type, error) {
+	if err := counts(in, 1, min(max(len(in.Mem), 1), 2)); err != nil {
+		return nil, err
+	}
+	a, b := in.Attr, in.Mem[0].Buf
+	switch {
+	case in.T != U32 || b.Elem != U32:
+		return nil, fmt.Errorf("polls %s of %s as %s, want u32", b, b.Elem, in.T)
+	case a.Order != Relaxed && a.Order != Acquire && a.Order != Volatile:
+		return nil, fmt.Errorf("has order %s, want relaxed, acquire or volatile", a.Order)
+	case a.Order != Volatile && a.Scope < CTA:
+		return nil, fmt.Errorf("has order %s without a scope", a.Order)
+	}
+	if err := wantTypes(in, []Type{U32}); err != nil {
+		return nil, err
+	}
+	return abortable(in)
+}
