@@ -1,0 +1,103 @@
+package dsl
+
+import "github.com/mkgen/mkgen/dsl/ir"
+
+// If runs body in the threads where p holds. A constant p decides at Go time.
+func (k *Kernel) If(p Pred, body func()) { k.IfElse(p, body, nil) }
+
+// IfElse runs then in the threads where p holds and otherwise (may be nil) in
+// the others. A constant p decides at Go time.
+func (k *Kernel) IfElse(p Pred, then, otherwise func()) {
+	if p.v == nil {
+		k.errorf("if: a zero Pred")
+		return
+	}
+	if p.v.Const {
+		if p.v.Bits != 0 {
+			then()
+		} else if otherwise != nil {
+			otherwise()
+		}
+		return
+	}
+	s := &ir.If{Pos: here(), Cond: p.v}
+	k.cur.Stmts = append(k.cur.Stmts, s)
+	s.Then = k.in(then)
+	if otherwise != nil {
+		s.Else = k.in(otherwise)
+	}
+}
+
+// LoopOpt sets how a device loop is compiled.
+type LoopOpt func(*ir.For)
+
+// Unroll asks the compiler to unroll n times; 1 keeps the loop rolled.
+func Unroll(n int) LoopOpt { return func(f *ir.For) { f.Unroll = n } }
+
+// For runs body for i = lo, lo+1, … while i < hi.
+func (k *Kernel) For(lo, hi Val[U32], body func(i Val[U32]), opts ...LoopOpt) {
+	k.ForStep(lo, hi, 1, body, opts...)
+}
+
+// ForStep runs body for i = lo, lo+step, … while i < hi; step is positive.
+// hi must leave room for the last step: hi + step ≤ 2³².
+func (k *Kernel) ForStep(lo, hi Val[U32], step int, body func(i Val[U32]), opts ...LoopOpt) {
+	if lo.v == nil || hi.v == nil || step < 1 {
+		k.errorf("for: bounds must be values and the step %d positive", step)
+		return
+	}
+	if lo.v.Const && hi.v.Const && lo.v.Bits >= hi.v.Bits {
+		return
+	}
+	f := &ir.For{Pos: here(), Lo: lo.v, Hi: hi.v, Step: ir.ConstInt(ir.U32, int64(step))}
+	f.I = k.value(ir.U32, nil, f)
+	for _, o := range opts {
+		o(f)
+	}
+	k.cur.Stmts = append(k.cur.Stmts, f)
+	f.Body = k.in(func() { body(Val[U32]{k: k, v: f.I}) })
+}
+
+// Role is one warp range of a CTA and what it does: warps First ≤ w < End.
+type Role struct {
+	Name       string
+	First, End int
+	Body       func()
+}
+
+// Roles gives disjoint warp ranges their own bodies; a warp in none does nothing.
+func (k *Kernel) Roles(roles ...Role) {
+	s := &ir.Roles{Pos: here()}
+	k.cur.Stmts = append(k.cur.Stmts, s)
+	for _, r := range roles {
+		node := &ir.Role{Pos: here(), Name: r.Name, First: r.First, End: r.End}
+		s.Roles = append(s.Roles, node)
+		node.Body = k.in(r.Body)
+	}
+}
+
+// Region names a part of the program for readers and reports.
+func (k *Kernel) Region(name string, body func()) {
+	s := &ir.Region{Pos: here(), Name: name}
+	k.cur.Stmts = append(k.cur.Stmts, s)
+	s.Body = k.in(body)
+}
+
+// Uniform asserts that v is the same in all threads of the scope (WarpScope,
+// CTAScope, GPUScope) that compute it, which the verifier then believes and
+// the executor checks. It is how plan bounds read from memory steer barriers.
+func Uniform[T Elem](v Val[T], scope ir.Scope) Val[T] {
+	k := kern(v.k)
+	if v.v != nil && v.v.Const {
+		return v
+	}
+	return op1[T](k, &ir.Instr{Op: ir.OpUniform, T: typeOf[T](), Args: []*ir.Value{v.v}, Attr: ir.Attr{Scope: scope}})
+}
+
+// Assert stops the executor with text where p is false; the GPU ignores it.
+func (k *Kernel) Assert(p Pred, text string) {
+	if p.v != nil && p.v.Const && p.v.Bits != 0 {
+		return
+	}
+	k.emit(&ir.Instr{Op: ir.OpAssert, Args: []*ir.Value{p.v}, Attr: ir.Attr{Text: text}})
+}

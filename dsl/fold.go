@@ -1,0 +1,158 @@
+package dsl
+
+import "github.com/mkgen/mkgen/dsl/ir"
+
+// fold computes op on constants and drops operations that change nothing; nil
+// when the op has to be emitted. Only integers and predicates are folded:
+// floating point is left to the device.
+func fold(op ir.Op, a, b *ir.Value) *ir.Value {
+	if a == nil || b == nil || a.Type != b.Type && op != ir.OpShl && op != ir.OpShr {
+		return nil
+	}
+	if !a.Type.IsInt() && a.Type != ir.Pred {
+		return nil
+	}
+	if a.Const && b.Const {
+		return foldBoth(op, a, b)
+	}
+	return foldNeutral(op, a, b)
+}
+
+// foldNeutral drops x+0, x−0, 0+x, x·1, 1·x, x·0, x/1, x<<0, x>>0, p∧true, p∨false.
+func foldNeutral(op ir.Op, a, b *ir.Value) *ir.Value {
+	is := func(v *ir.Value, n uint64) bool { return v.Const && v.Bits == n }
+	switch op {
+	case ir.OpAdd:
+		if is(a, 0) {
+			return b
+		}
+		if is(b, 0) {
+			return a
+		}
+	case ir.OpSub, ir.OpShl, ir.OpShr:
+		if is(b, 0) {
+			return a
+		}
+	case ir.OpMul:
+		if is(a, 1) || is(b, 0) {
+			return b
+		}
+		if is(b, 1) || is(a, 0) {
+			return a
+		}
+	case ir.OpDiv:
+		if is(b, 1) {
+			return a
+		}
+	case ir.OpRem:
+		if is(b, 1) {
+			return ir.ConstInt(a.Type, 0)
+		}
+	case ir.OpAnd:
+		if a.Type == ir.Pred && is(a, 1) {
+			return b
+		}
+		if a.Type == ir.Pred && is(b, 1) {
+			return a
+		}
+	case ir.OpOr:
+		if a.Type == ir.Pred && is(a, 0) {
+			return b
+		}
+		if a.Type == ir.Pred && is(b, 0) {
+			return a
+		}
+	}
+	return nil
+}
+
+func foldBoth(op ir.Op, a, b *ir.Value) *ir.Value {
+	x, y := a.Bits, b.Bits
+	if a.Type == ir.I32 {
+		return foldI32(op, int32(x), int32(y))
+	}
+	if v, ok := foldCompare(op, x < y, x == y); ok {
+		return v
+	}
+	var r uint64
+	switch op {
+	case ir.OpAdd:
+		r = x + y
+	case ir.OpSub:
+		r = x - y
+	case ir.OpMul:
+		r = x * y
+	case ir.OpAnd:
+		r = x & y
+	case ir.OpOr:
+		r = x | y
+	case ir.OpXor:
+		r = x ^ y
+	case ir.OpMin:
+		r = min(x, y)
+	case ir.OpMax:
+		r = max(x, y)
+	case ir.OpShl:
+		r = x << y
+	case ir.OpShr:
+		r = x >> y
+	case ir.OpDiv, ir.OpRem:
+		if y == 0 {
+			return nil
+		}
+		r = x / y
+		if op == ir.OpRem {
+			r = x % y
+		}
+	default:
+		return nil
+	}
+	return ir.ConstInt(a.Type, int64(r))
+}
+
+func foldI32(op ir.Op, x, y int32) *ir.Value {
+	if v, ok := foldCompare(op, x < y, x == y); ok {
+		return v
+	}
+	var r int32
+	switch op {
+	case ir.OpAdd:
+		r = x + y
+	case ir.OpSub:
+		r = x - y
+	case ir.OpMul:
+		r = x * y
+	case ir.OpMin:
+		r = min(x, y)
+	case ir.OpMax:
+		r = max(x, y)
+	default:
+		return nil
+	}
+	return ir.ConstInt(ir.I32, int64(r))
+}
+
+func foldCompare(op ir.Op, less, equal bool) (*ir.Value, bool) {
+	var r bool
+	switch op {
+	case ir.OpEq:
+		r = equal
+	case ir.OpNe:
+		r = !equal
+	case ir.OpLt:
+		r = less
+	case ir.OpLe:
+		r = less || equal
+	case ir.OpGt:
+		r = !less && !equal
+	case ir.OpGe:
+		r = !less
+	default:
+		return nil, false
+	}
+	v := ir.ConstInt(ir.Pred, 0)
+	if r {
+		v.Bits = 1
+	}
+	return v, true
+}

@@ -1,0 +1,125 @@
+package dsl
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
+
+// Scopes of memory operations, fences and uniformity, narrowest first.
+const (
+	WarpScope = ir.Warp
+	CTAScope  = ir.CTA
+	GPUScope  = ir.GPU
+	SysScope  = ir.Sys
+)
+
+// WarpSize is the number of lanes in a warp.
+const WarpSize = 32
+
+// Options describe the launch a kernel is built for.
+type Options struct {
+	Warps       int      // warps a CTA, 1 to 32
+	Grid        int      // CTAs; 0 when the kernel takes any number
+	SharedLimit int      // bytes of shared memory a CTA may use
+	Doc         []string // lines for the head of the emitted file
+}
+
+// Kernel is a kernel under construction. One goroutine builds one kernel.
+type Kernel struct {
+	ir   *ir.Kernel
+	cur  *ir.Block
+	errs []error
+}
+
+// New starts an empty kernel. Name must be a C identifier.
+func New(name string, o Options) *Kernel {
+	k := &Kernel{ir: &ir.Kernel{
+		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, SharedLimit: o.SharedLimit, Body: &ir.Block{},
+	}}
+	k.cur = k.ir.Body
+	if !isIdent(name) {
+		k.errorf("kernel name %q is not a C identifier", name)
+	}
+	if o.Warps < 1 || o.Warps > 32 {
+		k.errorf("kernel %s has %d warps, want 1 to 32", name, o.Warps)
+	}
+	return k
+}
+
+// Finish places the shared buffers, verifies the program and returns it. All
+// mistakes of the build come back together, joined, in the order of building.
+func (k *Kernel) Finish() (*ir.Kernel, error) {
+	if len(k.errs) > 0 {
+		return nil, errors.Join(k.errs...)
+	}
+	if err := k.ir.LayoutShared(); err != nil {
+		return nil, err
+	}
+	if err := ir.Verify(k.ir); err != nil {
+		return nil, err
+	}
+	return k.ir, nil
+}
+
+// Err is the mistakes recorded so far, joined, or nil.
+func (k *Kernel) Err() error { return errors.Join(k.errs...) }
+
+// Require records a mistake of the template's user when cond is false.
+func (k *Kernel) Require(cond bool, format string, args ...any) {
+	if !cond {
+		k.errorf(format, args...)
+	}
+}
+
+func (k *Kernel) errorf(format string, args ...any) {
+	k.errs = append(k.errs, fmt.Errorf("%s: %s", here(), fmt.Sprintf(format, args...)))
+}
+
+// emit appends an instruction, computes its result types and returns it; nil
+// when it was refused.
+func (k *Kernel) emit(in *ir.Instr) *ir.Instr {
+	in.Pos = here()
+	for _, a := range in.Args {
+		if a == nil {
+			k.errs = append(k.errs, fmt.Errorf("%s: %s: a zero Val, or one of another kernel", in.Pos, in.Op))
+			return nil
+		}
+	}
+	types, err := in.Op.Info().Sig(in)
+	if err != nil {
+		k.errs = append(k.errs, fmt.Errorf("%s: %s %w", in.Pos, in.Op, err))
+		return nil
+	}
+	for _, t := range types {
+		in.Res = append(in.Res, k.value(t, in, nil))
+	}
+	k.cur.Stmts = append(k.cur.Stmts, in)
+	return in
+}
+
+func (k *Kernel) value(t ir.Type, def *ir.Instr, loop *ir.For) *ir.Value {
+	v := &ir.Value{ID: k.ir.NumValues, Type: t, Def: def, Loop: loop}
+	k.ir.NumValues++
+	return v
+}
+
+// in builds a nested block.
+func (k *Kernel) in(body func()) *ir.Block {
+	outer := k.cur
+	k.cur = &ir.Block{}
+	defer func() { k.cur = outer }()
+	body()
+	return k.cur
+}
+
+func isIdent(s string) bool {
+	for i, r := range s {
+		letter := r == '_' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z'
+		if !letter && (i == 0 || r < '0' || r > '9') {
+			return false
+		}
+	}
+	return s != ""
+}

@@ -1,0 +1,126 @@
+package dsl
+
+import "github.com/mkgen/mkgen/dsl/ir"
+
+// Barrier makes all threads of the CTA wait for each other.
+func (k *Kernel) Barrier() { k.emit(&ir.Instr{Op: ir.OpBarCTA}) }
+
+// NamedBarrier makes warps·32 threads wait for each other; id is 1 to 15.
+func (k *Kernel) NamedBarrier(id, warps int) {
+	k.emit(&ir.Instr{Op: ir.OpBarSync, Attr: ir.Attr{Imm: int64(id), N: warps * WarpSize}})
+}
+
+// NamedArrive counts the calling warp in at a named barrier without waiting.
+func (k *Kernel) NamedArrive(id, warps int) {
+	k.emit(&ir.Instr{Op: ir.OpBarArrive, Attr: ir.Attr{Imm: int64(id), N: warps * WarpSize}})
+}
+
+// SyncWarp makes the 32 lanes wait for each other and orders their accesses.
+func (k *Kernel) SyncWarp() { k.emit(&ir.Instr{Op: ir.OpSyncWarp}) }
+
+// Fence orders this thread's accesses before it against those after it, as
+// seen by strong operations at the scope (PTX fence.acq_rel).
+func (k *Kernel) Fence(s ir.Scope) {
+	k.emit(&ir.Instr{Op: ir.OpFence, Attr: ir.Attr{Order: ir.AcqRel, Scope: s}})
+}
+
+// FenceSC is a sequentially consistent fence at the scope (PTX fence.sc).
+func (k *Kernel) FenceSC(s ir.Scope) {
+	k.emit(&ir.Instr{Op: ir.OpFence, Attr: ir.Attr{Order: ir.SeqCst, Scope: s}})
+}
+
+// FenceProxyAsync orders accesses of the generic proxy against those of the
+// async proxy (bulk copies), in every state space.
+func (k *Kernel) FenceProxyAsync() { k.emit(&ir.Instr{Op: ir.OpFenceProxy}) }
+
+// FenceProxyAsyncShared is FenceProxyAsync for shared memory only.
+func (k *Kernel) FenceProxyAsyncShared() {
+	k.emit(&ir.Instr{Op: ir.OpFenceProxy, Attr: ir.Attr{Imm: ir.FenceShared}})
+}
+
+// FenceProxyAsyncGlobal is FenceProxyAsync for global memory only.
+func (k *Kernel) FenceProxyAsyncGlobal() {
+	k.emit(&ir.Instr{Op: ir.OpFenceProxy, Attr: ir.Attr{Imm: ir.FenceGlobal}})
+}
+
+// FenceMBarInit makes mbarrier initialisations visible to the async proxy.
+func (k *Kernel) FenceMBarInit() { k.emit(&ir.Instr{Op: ir.OpFenceMBar}) }
+
+// Nanosleep suspends the thread for at most about ns nanoseconds.
+func (k *Kernel) Nanosleep(ns Val[U32]) {
+	k.emit(&ir.Instr{Op: ir.OpNanosleep, Args: []*ir.Value{ns.v}})
+}
+
+// MBars is an array of mbarriers in shared memory. A phase of one completes
+// when its count of arrivals and its expected bytes have come; phases
+// alternate between parity 0 (the first) and 1.
+type MBars struct {
+	k *Kernel
+	b *ir.Buf
+}
+
+// NewMBars declares n mbarriers; they must be initialised on the device.
+func NewMBars(k *Kernel, name string, n int, opts ...BufOpt) MBars {
+	b := newBuf[U64](k, &ir.Buf{Name: name, Space: ir.Shared, Elem: ir.MBar, Len: int64(n), Offset: -1}, opts)
+	return MBars{k: k, b: b.b}
+}
+
+func (m MBars) op(op ir.Op, i Index, args ...*ir.Value) {
+	m.k.emit(&ir.Instr{Op: op, Args: args, Mem: Buf[U64]{k: m.k, b: m.b}.addr(i)})
+}
+
+// Init sets the arrivals a phase of mbarrier i takes. One thread does it once;
+// other threads need a barrier after it, bulk copies FenceMBarInit.
+func (m MBars) Init(i Index, count Val[U32]) { m.op(ir.OpMBarInit, i, count.v) }
+
+// Arrive counts one arrival, releasing the thread's past at CTA scope.
+func (m MBars) Arrive(i Index) { m.op(ir.OpMBarArrive, i) }
+
+// ArriveExpect adds bytes to what the phase waits for, then arrives.
+func (m MBars) ArriveExpect(i Index, bytes Val[U32]) { m.op(ir.OpMBarExpect, i, bytes.v) }
+
+// Wait waits until the phase of the given parity (0 or 1) has completed,
+// acquiring at CTA scope what its arrivals and copies released.
+func (m MBars) Wait(i Index, parity Val[U32]) { m.op(ir.OpWaitMBar, i, parity.v) }
+
+// WaitOr is Wait that also ends when word j of flag is not 0; it returns
+// whether it did.
+func (m MBars) WaitOr(i Index, parity Val[U32], flag Buf[U32], j Index) Pred {
+	mem := append(Buf[U64]{k: m.k, b: m.b}.addr(i), flag.addr(j)...)
+	return opPred(m.k, &ir.Instr{Op: ir.OpWaitMBar, Args: []*ir.Value{parity.v}, Mem: mem})
+}
+
+// BulkCopy starts an asynchronous copy of bytes (a multiple of 16, under 2²⁰)
+// from global element si of src to shared element di of dst, both 16-byte
+// aligned. It completes on mbarrier mi of m, which must expect the bytes.
+func BulkCopy[D, S Elem](dst Buf[D], di Index, src Buf[S], si Index, bytes Val[U32], m MBars, mi Index, opts ...MemOpt) {
+	k := kern(dst.k, src.k)
+	mem := append(dst.addr(di), src.addr(si)...)
+	mem = append(mem, Buf[U64]{k: k, b: m.b}.addr(mi)...)
+	k.emit(&ir.Instr{Op: ir.OpBulkG2S, Args: []*ir.Value{bytes.v}, Mem: mem, Attr: attr(0, opts)})
+}
+
+// The conditions of WaitUntil. GE compares by wrap-safe difference: it holds
+// when int32(word − want) ≥ 0.
+const (
+	EQ = ir.CondEQ
+	NE = ir.CondNE
+	GE = ir.CondGE
+)
+
+// WaitUntil polls word i of b until it meets the condition with want. Give
+// Acquire or Relaxed and a scope.
+func WaitUntil(b Buf[U32], i Index, c ir.Cond, want Val[U32], opts ...MemOpt) {
+	in := &ir.Instr{Op: ir.OpWaitMem, T: ir.U32, Args: []*ir.Value{want.v}, Mem: b.addr(i), Attr: attr(0, opts)}
+	in.Attr.Cond = c
+	kern(b.k).emit(in)
+}
+
+// WaitUntilOr is WaitUntil that also ends when word j of flag is not 0; it
+// returns whether it did.
+func WaitUntilOr(b Buf[U32], i Index, c ir.Cond, want Val[U32], flag Buf[U32], j Index, opts ...MemOpt) Pred {
+	in := &ir.Instr{Op: ir.OpWaitMem, T: ir.U32, Args: []*ir.Value{want.v}, Attr: attr(0, opts)}
+	in.Mem = append(b.addr(i), flag.addr(j)...)
+	in.Attr.Cond = c
+	return opPred(kern(b.k), in)
+}

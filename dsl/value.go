@@ -1,0 +1,178 @@
+package dsl
+
+import "github.com/mkgen/mkgen/dsl/ir"
+
+// The element types. They are phantom: no Go value of them is ever used.
+type (
+	// F32 is IEEE binary32.
+	F32 struct{}
+	// BF16 is bfloat16: storage only; convert with Cast to compute.
+	BF16 struct{}
+	// F16 is IEEE binary16: storage only; convert with Cast to compute.
+	F16 struct{}
+	// I32 is a signed 32-bit integer.
+	I32 struct{}
+	// U16 is a raw view of two bytes.
+	U16 struct{}
+	// U32 is an unsigned 32-bit integer.
+	U32 struct{}
+	// U64 is an unsigned 64-bit integer.
+	U64 struct{}
+	// BF16x2 is two bf16 in 32 bits, element 0 in the low half.
+	BF16x2 struct{}
+	// F16x2 is two f16 in 32 bits, element 0 in the low half.
+	F16x2 struct{}
+	// B128 is 128 untyped bits, moved by one scalar access.
+	B128 struct{}
+)
+
+func (F32) irType() ir.Type    { return ir.F32 }
+func (BF16) irType() ir.Type   { return ir.BF16 }
+func (F16) irType() ir.Type    { return ir.F16 }
+func (I32) irType() ir.Type    { return ir.I32 }
+func (U16) irType() ir.Type    { return ir.U16 }
+func (U32) irType() ir.Type    { return ir.U32 }
+func (U64) irType() ir.Type    { return ir.U64 }
+func (BF16x2) irType() ir.Type { return ir.BF16x2 }
+func (F16x2) irType() ir.Type  { return ir.F16x2 }
+func (B128) irType() ir.Type   { return ir.B128 }
+
+// Elem is any element type.
+type Elem interface {
+	F32 | BF16 | F16 | I32 | U16 | U32 | U64 | BF16x2 | F16x2 | B128
+	irType() ir.Type
+}
+
+// Num is a type with arithmetic.
+type Num interface {
+	F32 | I32 | U32 | U64
+	irType() ir.Type
+}
+
+// Int is an integer type with arithmetic.
+type Int interface {
+	I32 | U32 | U64
+	irType() ir.Type
+}
+
+// Word is a type of one 32-bit register, which shuffles can move.
+type Word interface {
+	F32 | I32 | U32 | BF16x2 | F16x2
+	irType() ir.Type
+}
+
+// Pair is a packed pair of 16-bit floats.
+type Pair interface {
+	BF16x2 | F16x2
+	irType() ir.Type
+}
+
+func typeOf[T Elem]() ir.Type { var t T; return t.irType() }
+
+type noCompare [0]func() // makes == a compile error
+
+// Val is a device value of type T, computed once.
+type Val[T Elem] struct {
+	_ noCompare
+	k *Kernel
+	v *ir.Value
+}
+
+// Pred is a device predicate. It is not a bool: Go's if refuses it.
+type Pred struct {
+	_ noCompare
+	k *Kernel
+	v *ir.Value
+}
+
+// Index is what can index a buffer: a Val of an integer type, or At(n).
+type Index interface{ index() *ir.Value }
+
+func (a Val[T]) index() *ir.Value { return a.v }
+
+type at int
+
+func (i at) index() *ir.Value { return ir.ConstInt(ir.U32, int64(i)) }
+
+// At is a constant index.
+func At(i int) Index { return at(i) }
+
+// Named gives the value a name for readers of the IR and of the emitted code
+// and returns it.
+func (a Val[T]) Named(name string) Val[T] {
+	if a.v != nil && !a.v.Const && a.v.Hint == "" {
+		a.v.Hint = name
+	}
+	return a
+}
+
+// Named gives the predicate a name for readers and returns it.
+func (p Pred) Named(name string) Pred {
+	if p.v != nil && !p.v.Const && p.v.Hint == "" {
+		p.v.Hint = name
+	}
+	return p
+}
+
+// Lit is a constant: an integer or raw bits; use k.F32 for floats.
+func Lit[T Elem](k *Kernel, x int64) Val[T] {
+	if typeOf[T]() == ir.F32 {
+		return Val[T]{k: k, v: ir.ConstF32(float64(x))}
+	}
+	return Val[T]{k: k, v: ir.ConstInt(typeOf[T](), x)}
+}
+
+// F32 is an f32 constant, x rounded to nearest even.
+func (k *Kernel) F32(x float64) Val[F32] { return Val[F32]{k: k, v: ir.ConstF32(x)} }
+
+// U32 is a u32 constant; x must fit.
+func (k *Kernel) U32(x int) Val[U32] {
+	k.Require(x >= 0 && int64(x) < 1<<32, "constant %d does not fit u32", x)
+	return Lit[U32](k, int64(x))
+}
+
+// I32 is an i32 constant; x must fit.
+func (k *Kernel) I32(x int) Val[I32] {
+	k.Require(int64(x) == int64(int32(x)), "constant %d does not fit i32", x)
+	return Lit[I32](k, int64(x))
+}
+
+// U64 is a u64 constant.
+func (k *Kernel) U64(x uint64) Val[U64] { return Lit[U64](k, int64(x)) }
+
+// Bool is a constant predicate.
+func (k *Kernel) Bool(b bool) Pred {
+	v := ir.ConstInt(ir.Pred, 0)
+	if b {
+		v.Bits = 1
+	}
+	return Pred{k: k, v: v}
+}
+
+// op1 appends an op with one result of type T.
+func op1[T Elem](k *Kernel, in *ir.Instr) Val[T] {
+	if out := k.emit(in); out != nil && len(out.Res) == 1 {
+		return Val[T]{k: k, v: out.Res[0]}
+	}
+	return Lit[T](k, 0)
+}
+
+func opPred(k *Kernel, in *ir.Instr) Pred {
+	if out := k.emit(in); out != nil && len(out.Res) == 1 {
+		return Pred{k: k, v: out.Res[0]}
+	}
+	return k.Bool(false)
+}
+
+func vals[T Elem](k *Kernel, in *ir.Instr, n int) []Val[T] {
+	vs := make([]Val[T], n)
+	out := k.emit(in)
+	for i := range vs {
+		if out == nil || i >= len(out.Res) {
+			vs[i] = Lit[T](k, 0)
+			continue
+		}
+		vs[i] = Val[T]{k: k, v: out.Res[i]}
+	}
+	return vs
+}

@@ -1,0 +1,98 @@
+package dsl
+
+import "github.com/mkgen/mkgen/dsl/ir"
+
+func shfl[T Word](op ir.Op, v Val[T], arg Val[U32]) Val[T] {
+	var t T
+	return op1[T](kern(v.k, arg.k), &ir.Instr{Op: op, T: t.irType(), Args: []*ir.Value{v.v, arg.v}})
+}
+
+// Shfl is v of lane (lane mod 32). All 32 lanes must be active, as in every
+// function of this file.
+func Shfl[T Word](v Val[T], lane Val[U32]) Val[T] { return shfl(ir.OpShflIdx, v, lane) }
+
+// ShflXor is v of the lane whose index is this one's xor mask.
+func ShflXor[T Word](v Val[T], mask int) Val[T] {
+	return shfl(ir.OpShflXor, v, kern(v.k).U32(mask))
+}
+
+// ShflUp is v of the lane n below; lanes under n keep their own.
+func ShflUp[T Word](v Val[T], n int) Val[T] { return shfl(ir.OpShflUp, v, kern(v.k).U32(n)) }
+
+// ShflDown is v of the lane n above; the last n lanes keep their own.
+func ShflDown[T Word](v Val[T], n int) Val[T] { return shfl(ir.OpShflDown, v, kern(v.k).U32(n)) }
+
+// All holds in every lane when p holds in every lane.
+func All(p Pred) Pred {
+	return opPred(kern(p.k), &ir.Instr{Op: ir.OpVoteAll, T: ir.Pred, Args: []*ir.Value{p.v}})
+}
+
+// Any holds in every lane when p holds in at least one.
+func Any(p Pred) Pred {
+	return opPred(kern(p.k), &ir.Instr{Op: ir.OpVoteAny, T: ir.Pred, Args: []*ir.Value{p.v}})
+}
+
+// Ballot has bit l set when p holds in lane l.
+func Ballot(p Pred) Val[U32] {
+	return op1[U32](kern(p.k), &ir.Instr{Op: ir.OpBallot, T: ir.U32, Args: []*ir.Value{p.v}})
+}
+
+// WarpSum is the sum of v over the lanes, the same bits in every lane.
+func WarpSum[T Word](v Val[T]) Val[T] { return Butterfly(v, WarpSize, Val[T].Add) }
+
+// WarpMax is the maximum of v over the lanes.
+func WarpMax[T Word](v Val[T]) Val[T] { return Butterfly(v, WarpSize, Val[T].Max) }
+
+// Butterfly combines v over groups of n lanes (n a power of two up to 32) with
+// a commutative op; every lane of a group gets the same result.
+func Butterfly[T Word](v Val[T], n int, combine func(a, b Val[T]) Val[T]) Val[T] {
+	k := kern(v.k)
+	k.Require(n >= 1 && n <= WarpSize && n&(n-1) == 0, "butterfly over %d lanes, want a power of two up to 32", n)
+	for d := n / 2; d > 0; d /= 2 {
+		v = combine(v, ShflXor(v, d))
+	}
+	return v
+}
+
+// Stride combines v over the lanes that share lane mod n (n a power of two).
+func Stride[T Word](v Val[T], n int, combine func(a, b Val[T]) Val[T]) Val[T] {
+	for d := WarpSize / 2; d >= n; d /= 2 {
+		v = combine(v, ShflXor(v, d))
+	}
+	return v
+}
+
+// CTASum adds v over the warps first ≤ w < first+warps in a fixed order and
+// returns the sum in each of their threads. scratch holds one f32 a warp;
+// barrier makes those warps wait for each other. The caller must not touch
+// scratch again before another barrier.
+func CTASum(v Val[F32], scratch Buf[F32], first, warps int, barrier func()) Val[F32] {
+	k := kern(v.k)
+	sum := WarpSum(v)
+	k.If(k.Lane().EqC(0), func() { scratch.Store(k.Warp().SubC(first), sum) })
+	barrier()
+	total := scratch.Load(At(0))
+	for w := 1; w < warps; w++ {
+		total = total.Add(scratch.Load(At(w)))
+	}
+	return total
+}
+
+// MMA is D = A·B + C of the tensor core's m16n8k16 shape, A and B bf16, C and
+// D f32. Fragments as in PTX: with g = lane/4 and t = lane%4, A holds rows g,
+// g+8 (registers 0, 1 and 2, 3 alternate rows) and columns 2t, 2t+1 (registers
+// 0, 1) and 2t+8, 2t+9 (2, 3); B rows 2t, 2t+1 and 2t+8, 2t+9 of column g; C
+// and D columns 2t, 2t+1 of rows g (0, 1) and g+8 (2, 3).
+func MMA(a [4]Val[BF16x2], b [2]Val[BF16x2], c [4]Val[F32]) [4]Val[F32] {
+	in := &ir.Instr{Op: ir.OpMMA, T: ir.F32}
+	for _, v := range a {
+		in.Args = append(in.Args, v.v)
+	}
+	for _, v := range b {
+		in.Args = append(in.Args, v.v)
+	}
+	for _, v := range c {
+		in.Args = append(in.Args, v.v)
+	}
+	return [4]Val[F32](vals[F32](kern(a[0].k), in, 4))
+}
