@@ -1,0 +1,94 @@
+package pipeline
+
+import "slices"
+
+// SMBytes is what SM sm reads of weights, padding included, in one layer (or FinalLayer).
+func (p *Plan) SMBytes(sm, layer int) int64 {
+	n := int64(0)
+	for _, m := range p.Matrices(layer) {
+		n += int64(m.Count[sm]) * m.TileBytes()
+	}
+	return n
+}
+
+// MaxSMBytes is the largest SMBytes over all SMs.
+func (p *Plan) MaxSMBytes(layer int) int64 {
+	most := int64(0)
+	for s := range p.SMs {
+		most = max(most, p.SMBytes(s, layer))
+	}
+	return most
+}
+
+// WeightBytes is what one step must read of weights: the matrices once, unpadded.
+func (p *Plan) WeightBytes() int64 {
+	n := int64(0)
+	for _, m := range p.Layer {
+		n += int64(p.Layers) * int64(m.Rows) * int64(m.K) * 2
+	}
+	for _, m := range p.Final {
+		n += int64(m.Rows) * int64(m.K) * 2
+	}
+	return n
+}
+
+// Efficiency says how even the shares are: mean over SMs ÷ largest, of bytes, from 0
+// (exclusive) to 1. Where every SM streams at the same rate it is the share of that
+// rate the whole reaches. A Matrix figure below Layer's is made up for as long as the
+// ring reaches beyond the matrix's end.
+type Efficiency struct {
+	Layer       float64   // over a whole layer
+	LayerMatrix []float64 // over each matrix of a layer
+	Final       float64   // over the final phase; 1 if there is none
+	FinalMatrix []float64
+	Step        float64 // over a step whose layers each wait for their slowest SM
+}
+
+// Efficiency computes the evenness of the shares.
+func (p *Plan) Efficiency() Efficiency {
+	e := Efficiency{LayerMatrix: p.evenness(p.Layer), FinalMatrix: p.evenness(p.Final), Final: 1}
+	layer, final := p.MaxSMBytes(0), p.MaxSMBytes(FinalLayer)
+	e.Layer = float64(p.LayerBytes) / float64(p.SMs) / float64(layer)
+	if final > 0 {
+		e.Final = float64(p.FinalBytes) / float64(p.SMs) / float64(final)
+	}
+	e.Step = float64(p.PackedBytes) / float64(p.SMs) / (float64(p.Layers)*float64(layer) + float64(final))
+	return e
+}
+
+func (p *Plan) evenness(ms []MatrixPlan) []float64 {
+	e := make([]float64, len(ms))
+	for i := range ms {
+		e[i] = float64(ms[i].Tiles) / float64(p.SMs) / float64(slices.Max(ms[i].Count))
+	}
+	return e
+}
+
+// Machine is what a prediction needs to know of a GPU: figures to be measured, not
+// looked up.
+type Machine struct {
+	BytesPerSecond  float64 // streaming ceiling of all SMs together
+	ExchangeSeconds float64 // what one grid-wide hand-off costs that the ring does not hide
+}
+
+// Prediction is the time of one step by the model: bytes of the most loaded SM at
+// its share of the ceiling, plus the exchanges.
+type Prediction struct {
+	Floor     float64 // seconds to read WeightBytes + kvBytes at the ceiling
+	Stream    float64 // seconds to read what is read, padded and as unevenly as planned
+	Exchanges float64 // seconds of all hand-offs
+	Total     float64 // Stream + Exchanges
+}
+
+// Predict models a step that also reads kvBytes of KV, evenly spread, and makes
+// exchanges grid-wide hand-offs in all. m.BytesPerSecond must be positive.
+func (p *Plan) Predict(m Machine, kvBytes int64, exchanges int) Prediction {
+	busiest := float64(p.Layers)*float64(p.MaxSMBytes(0)) + float64(p.MaxSMBytes(FinalLayer))
+	t := Prediction{
+		Floor:     float64(p.WeightBytes()+kvBytes) / m.BytesPerSecond,
+		Stream:    (busiest*float64(p.SMs) + float64(kvBytes)) / m.BytesPerSecond,
+		Exchanges: float64(exchanges) * m.ExchangeSeconds,
+	}
+	t.Total = t.Stream + t.Exchanges
+	return t
+}

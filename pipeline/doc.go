@@ -1,0 +1,47 @@
+// Package pipeline plans how weights and KV flow through shared memory, and (in
+// ring.go, on top of package dsl) holds the device code of the ring. Planning is
+// plain Go on ints: New takes a Request and returns a Plan, or an error that says
+// in numbers what was asked, what there is and what would fit.
+//
+// # Words
+//
+//   - row tile: TileRows = 8 rows of a matrix W[Rows][K], all columns.
+//   - k group: GroupK = 32 columns.
+//   - tile group: 8 rows × 32 columns = GroupBytes = 512 bytes, stored as 8 runs of
+//     64 bytes, one per row.
+//   - chunk: 8 rows × up to ChunkK columns, contiguous, what one bulk copy moves; its
+//     tile groups lie in order of k.
+//   - stage: one slot of the shared-memory ring; holds one chunk, or KV of a
+//     multiple of KVTokenMultiple tokens.
+//
+// # The packed weight buffer
+//
+// Layer 0, layer 1, …, then the final phase (the LM head). In each of them SM 0's
+// bytes, SM 1's, …; an SM's bytes are its tiles of the first matrix, of the second,
+// … in execution order; a tile is its tile groups in order of k (cut into chunks,
+// which does not move a byte). Rows are padded with zero rows to a multiple of 8 and
+// columns with zero columns to a multiple of 32, so every size is a multiple of 512
+// bytes and every start is 512-byte aligned relative to the buffer:
+//
+//	layer L, SM s:  L*LayerBytes + LayerOffset[s] + running offset
+//	final, SM s:    FinalOffset[s] + running offset
+//
+// Element (r, k) of a tile lies at (k/32)*512 + r*64 + (k%32)*2 from the tile's start.
+//
+// # Why 8 × 32: the B fragment of mma.m16n8k16
+//
+// In PTX's m16n8k16, lane l with g = l/4 and t = l%4 holds of B (16 × 8, bf16) the
+// four elements b_i, i = 0..3, at n = g and k = 2t + i%2 + 8*(i/2). A lane that loads
+// 16 bytes at 16*l from a tile group gets row g, columns 8t..8t+7: eight elements,
+// enough for two mmas. Mma j (0 or 1) of the group takes elements 4j..4j+3 as
+// b_0..b_3. So logical k of mma j is column
+//
+//	FragmentColumn(j, k) = 8*((k%8)/2) + 4*j + 2*(k/8) + k%2
+//
+// of the group: a permutation of the 32 columns over the two mmas. A dot product does
+// not care about the order of its terms so long as both operands use the same one: A
+// (16 × 16, activations, row g) is loaded alike, 16 bytes of row g from column 8t,
+// elements 4j, 4j+1 as (a_0, a_1) and 4j+2, 4j+3 as (a_4, a_5); (a_2, a_3) and
+// (a_6, a_7) likewise from row g+8. Both loads are 16 bytes a lane and free of shared
+// memory bank conflicts for B (512 consecutive bytes a warp).
+package pipeline

@@ -1,0 +1,187 @@
+package pipeline
+
+import "fmt"
+
+// Plan says who owns which rows, where they lie in the packed buffer, and how one
+// CTA's shared memory is laid out. It is read-only after New; slices indexed by SM
+// have length SMs.
+type Plan struct {
+	SMs, Layers int
+
+	StageBytes int // bytes of one stage
+	Stages     int // ring depth
+	InFlight   int // bulk copies outstanding at most
+
+	Shared      []Region // ring, full and empty mbarriers, then the request's Fixed, with offsets
+	SharedBytes int      // end of the last region, rounded up to 16
+	SharedLimit int      // what the request allowed
+
+	Layer, Final []MatrixPlan // in execution order
+
+	LayerBytes  int64   // bytes of one layer in the packed buffer
+	FinalBytes  int64   // bytes of the final phase in it
+	LayerOffset []int64 // SM's first byte, from the start of each layer
+	FinalOffset []int64 // SM's first byte of the final phase, from the start of the buffer
+	PackedBytes int64   // Layers*LayerBytes + FinalBytes
+
+	KVTokenBytes     int // of the request
+	KVTokensPerStage int // a multiple of KVTokenMultiple; 0 when KVTokenBytes is 0
+}
+
+// MatrixPlan is one matrix cut into row tiles and chunks and dealt out to the SMs.
+type MatrixPlan struct {
+	Matrix
+	Tiles         int     // row tiles, ceil(Rows / TileRows)
+	KPadded       int     // K rounded up to GroupK
+	ChunkK        int     // columns of every chunk of a tile but the last
+	ChunksPerTile int     // ceil(KPadded / ChunkK)
+	TailK         int     // columns of a tile's last chunk, 1 to ChunkK, a multiple of GroupK
+	First, Count  []int   // per SM: its first tile and how many; in order of SMs, without gaps
+	Offset        []int64 // per SM: its first chunk, from the SM's start in the layer (or final phase)
+}
+
+// TileBytes is the size of one row tile in the packed buffer: 16 bytes a column.
+func (m *MatrixPlan) TileBytes() int64 { return int64(m.KPadded) * TileRows * 2 }
+
+// Bytes is the size of the whole matrix in the packed buffer, padding included.
+func (m *MatrixPlan) Bytes() int64 { return m.TileBytes() * int64(m.Tiles) }
+
+// ChunkColumns is the number of columns of chunk part (0 to ChunksPerTile-1) of any tile.
+func (m *MatrixPlan) ChunkColumns(part int) int {
+	if part == m.ChunksPerTile-1 {
+		return m.TailK
+	}
+	return m.ChunkK
+}
+
+// MaxCount is the largest number of tiles one SM owns.
+func (m *MatrixPlan) MaxCount() int {
+	most := 0
+	for _, n := range m.Count {
+		most = max(most, n)
+	}
+	return most
+}
+
+// New plans r. The error, if any, says what was asked, what there is and what would
+// fit; nothing in r makes New panic.
+//
+// What it chooses when asked to:
+//   - StageBytes: DefaultStageBytes, or KVTokenMultiple tokens of KV where that is
+//     more; halved for small models, see chooseStageBytes.
+//   - Stages: as many as fit into SharedLimit, at most MaxStages, and for small models
+//     few enough that a step goes around the ring at least four times.
+//   - InFlight: 3, or 2 where a layer has less than 150 MB (more copies in flight only
+//     make the small requests at a hand-off queue longer); at most Stages.
+func New(r Request) (*Plan, error) {
+	if err := r.check(); err != nil {
+		return nil, err
+	}
+	p := &Plan{SMs: r.SMs, Layers: r.Layers, StageBytes: r.StageBytes, SharedLimit: r.SharedLimit, KVTokenBytes: r.KVTokenBytes}
+	if p.StageBytes == 0 {
+		p.StageBytes = chooseStageBytes(&r)
+	}
+	if r.KVTokenBytes > 0 {
+		p.KVTokensPerStage = p.StageBytes / r.KVTokenBytes / KVTokenMultiple * KVTokenMultiple
+	}
+	p.Layer, p.LayerOffset, p.LayerBytes = place(r.Layer, p.StageBytes, r.SMs, r.Slack)
+	p.Final, p.FinalOffset, p.FinalBytes = place(r.Final, p.StageBytes, r.SMs, r.Slack)
+	for s := range p.FinalOffset {
+		p.FinalOffset[s] += int64(r.Layers) * p.LayerBytes
+	}
+	p.PackedBytes = int64(r.Layers)*p.LayerBytes + p.FinalBytes
+	if err := p.chooseRing(&r); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// place cuts and deals out the matrices of a layer (or of the final phase) and lays
+// the SMs' shares one after another.
+func place(ms []Matrix, stageBytes, sms, slack int) (plans []MatrixPlan, offset []int64, bytes int64) {
+	for _, m := range ms {
+		plans = append(plans, cut(m, stageBytes))
+	}
+	balance(plans, sms, slack)
+	offset = make([]int64, sms)
+	for i := range plans {
+		plans[i].Offset = make([]int64, sms)
+	}
+	for s := range sms {
+		offset[s] = bytes
+		for i := range plans {
+			m := &plans[i]
+			m.Offset[s] = bytes - offset[s]
+			bytes += int64(m.Count[s]) * m.TileBytes()
+		}
+	}
+	return plans, offset, bytes
+}
+
+// cut cuts a matrix into row tiles and chunks that fit into a stage.
+func cut(m Matrix, stageBytes int) MatrixPlan {
+	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, GroupK)}
+	p.ChunkK = min(p.KPadded, stageBytes/GroupBytes*GroupK)
+	p.ChunksPerTile = ceilDiv(p.KPadded, p.ChunkK)
+	p.TailK = p.KPadded - (p.ChunksPerTile-1)*p.ChunkK
+	return p
+}
+
+// chooseStageBytes picks the stage size of a request that left it open:
+// DefaultStageBytes, or 16 tokens of KV where that is more. Small models get smaller
+// stages: it is halved, not below 2048 bytes or 16 tokens of KV, while a stage would
+// hold the widest row tile whole (so that tiles of several chunks occur in every
+// model) or an SM would see fewer than 32 chunks a step on average (so that the ring
+// goes around). Neither happens from Llama-3.2-1B up.
+func chooseStageBytes(r *Request) int {
+	least := max(2048, roundUp(KVTokenMultiple*r.KVTokenBytes, StageAlign))
+	size := max(DefaultStageBytes, least)
+	widest := 0
+	for _, m := range r.Layer {
+		widest = max(widest, roundUp(m.K, GroupK)*TileRows*2)
+	}
+	for size/2 >= least && size/2%StageAlign == 0 && (size >= widest || chunksPerStep(r, size) < 32*int64(r.SMs)) {
+		size /= 2
+	}
+	return size
+}
+
+// chunksPerStep counts the chunks of a whole step over all SMs.
+func chunksPerStep(r *Request, stageBytes int) (n int64) {
+	for _, m := range r.Layer {
+		c := cut(m, stageBytes)
+		n += int64(r.Layers) * int64(c.Tiles) * int64(c.ChunksPerTile)
+	}
+	for _, m := range r.Final {
+		c := cut(m, stageBytes)
+		n += int64(c.Tiles) * int64(c.ChunksPerTile)
+	}
+	return n
+}
+
+// chooseRing sets InFlight, Stages and the shared-memory map, or says why there is none.
+func (p *Plan) chooseRing(r *Request) error {
+	fit := stagesThatFit(p.StageBytes, r.Fixed, r.SharedLimit)
+	p.InFlight = r.InFlight
+	if p.InFlight == 0 {
+		p.InFlight = 3
+		if p.LayerBytes < 150e6 {
+			p.InFlight = 2
+		}
+	}
+	p.Stages = r.Stages
+	if p.Stages == 0 {
+		wraps := int(min(chunksPerStep(r, p.StageBytes)/int64(4*r.SMs), MaxStages))
+		p.Stages = max(1, min(fit, max(wraps, p.InFlight+1)))
+	}
+	if p.Stages > fit {
+		return refuseStages(p.Stages, fit, p.StageBytes, r.Fixed, r.SharedLimit)
+	}
+	if r.InFlight > p.Stages {
+		return fmt.Errorf("pipeline: %d copies in flight need %d stages, the ring has %d of %d B; at most %d in flight",
+			r.InFlight, r.InFlight, p.Stages, p.StageBytes, p.Stages)
+	}
+	p.InFlight = min(p.InFlight, p.Stages)
+	p.Shared, p.SharedBytes = layout(p.Stages, p.StageBytes, r.Fixed)
+	return nil
+}
