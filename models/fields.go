@@ -16,7 +16,7 @@ func harmlessFields() []string {
 	return strings.Fields(`
 		_name_or_path transformers_version _commit_hash _attn_implementation
 		_attn_implementation_autoset attn_implementation torchscript use_bfloat16
-		use_cache initializer_range return_dict output_attentions
+		use_cache is_decoder initializer_range return_dict output_attentions
 		output_hidden_states output_scores output_past return_dict_in_generate
 		pad_token_id unk_token_id sep_token_id decoder_start_token_id
 		prefix tokenizer_class task_specific_params problem_type finetuning_task
@@ -73,7 +73,8 @@ func refusedFields() []refusal {
 		`residual_multiplier embedding_multiplier logits_scaling logit_scale
 		lm_head_multiplier embedding_scale scale_emb residual_scale`)
 	add(onlyNull, "scaled embeddings, residuals or logits are not supported",
-		`scale_depth dim_model_base mup_enabled mup_base_hidden_size`)
+		`scale_depth dim_model_base mup_base_hidden_size`)
+	add(whenFalse, "scaled embeddings, residuals or logits are not supported", `mup_enabled`)
 	add(onlyNull, "clipping is not supported", `clip_qkv`)
 	add(onlyNull, "other activations are not supported",
 		`hidden_activation activation_function`)
@@ -82,10 +83,11 @@ func refusedFields() []refusal {
 	add(whenZero, "set it to 0: dropout has no meaning in a decode step",
 		`attention_dropout hidden_dropout resid_pdrop attn_pdrop embd_pdrop`)
 	add(whenFalse, "parallel blocks are not supported", `parallel_attn use_parallel_residual`)
-	add(whenTrue, "only causal attention is supported", `is_causal is_decoder`)
+	add(whenTrue, "only causal attention is supported", `is_causal`)
 	add(whenFalse, "only causal attention is supported", `use_bidirectional_attention`)
 	add(whenFalse, "only decoders are supported",
-		`is_encoder_decoder add_cross_attention cross_attention_hidden_size tie_encoder_decoder`)
+		`is_encoder_decoder add_cross_attention tie_encoder_decoder`)
+	add(onlyNull, "only decoders are supported", `cross_attention_hidden_size`)
 	add(whenEmpty, "pruned heads are not supported", `pruned_heads`)
 	add(onlyNull, "only plain text decoders are supported",
 		`text_config vision_config audio_config`)
@@ -106,6 +108,9 @@ func refusedRopeFields() []refusal {
 		original_max_position_embeddings attention_factor beta_fast beta_slow mscale
 		mscale_all_dim short_factor long_factor truncate mrope_section alpha finetuned`) {
 		all = append(all, refusal{name, onlyNull, other})
+	}
+	for _, name := range strings.Fields(`full_attention sliding_attention chunked_attention linear_attention`) {
+		all = append(all, refusal{name, onlyNull, "rotary embeddings that differ by layer are not supported"})
 	}
 	return all
 }

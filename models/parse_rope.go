@@ -41,8 +41,9 @@ func (r *reader) rope(rope *Rope) {
 
 // ropeTheta reads rope_theta inside rope_parameters.
 func (r *reader) ropeTheta(rope *Rope, outside bool) {
+	before := len(r.p.list)
 	theta, ok := r.float("rope_theta")
-	if !ok {
+	if !ok || len(r.p.list) > before {
 		return
 	}
 	if outside && theta != rope.Theta {

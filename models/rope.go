@@ -10,8 +10,8 @@ import "math"
 // LlamaRotaryEmbedding.compute_default_rope_parameters and, with Scaling,
 // _compute_llama3_parameters in modeling_rope_utils.py (5.23). There a Python
 // number over a tensor is the tensor's reciprocal times the number. Powers are
-// taken in float64 and rounded once, so values can differ from torch's float32
-// pow in the last places.
+// taken in float64 and rounded once; torch's float32 pow may differ from that in
+// the last place, though it does not in any golden of the tests.
 func RopeInvFreq(c Config) []float32 {
 	freqs := make([]float32, c.HeadDim/2)
 	theta := float64(float32(c.Rope.Theta))
