@@ -62,8 +62,8 @@ type Rope struct {
 // wavelength exceeds OriginalPositions/LowFreqFactor are divided by Factor, those
 // below OriginalPositions/HighFreqFactor stay, those between are interpolated.
 type Llama3Scaling struct {
-	Factor            float64 // at least 1 ("factor")
+	Factor            float64 // 1 to 10000 ("factor")
 	LowFreqFactor     float64 // positive ("low_freq_factor")
-	HighFreqFactor    float64 // greater than LowFreqFactor ("high_freq_factor")
+	HighFreqFactor    float64 // at least 1.1 times LowFreqFactor ("high_freq_factor")
 	OriginalPositions int     // context of the first training ("original_max_position_embeddings")
 }

@@ -103,19 +103,6 @@ func (r *reader) boolean(field string) bool {
 	return b
 }
 
-// text reads a string, absent being "".
-func (r *reader) text(field, want string) string {
-	value, ok := r.take(field)
-	if !ok {
-		return ""
-	}
-	s, ok := value.(string)
-	if !ok {
-		r.refuse(field, value, want, "")
-	}
-	return s
-}
-
 // passOver marks every field as known, where an earlier problem makes it
 // pointless to name each.
 func (r *reader) passOver() {

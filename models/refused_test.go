@@ -16,16 +16,16 @@ var update = flag.Bool("update", false, "rewrite testdata/refused.txt with the m
 
 // changed returns tiny's config.json with fields set to JSON texts; an empty
 // text removes the field. New fields come last, in order.
-func changed(t *testing.T, edits [][2]string) string {
+func changed(t testing.TB, edits [][2]string) string {
 	text, err := os.ReadFile("testdata/configs/tiny.json")
 	require.NoError(t, err)
 	o, err := readObject(bytes.NewReader(text))
 	require.NoError(t, err)
+	var sub map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(text, &sub))
 	var names []string
 	values := map[string]string{}
 	for _, m := range o {
-		var sub map[string]json.RawMessage
-		require.NoError(t, json.Unmarshal(text, &sub))
 		names = append(names, m.name)
 		values[m.name] = string(sub[m.name])
 	}
@@ -51,7 +51,7 @@ type refusedCase struct {
 	edits          [][2]string
 }
 
-func readRefused(t *testing.T) []refusedCase {
+func readRefused(t testing.TB) []refusedCase {
 	text, err := os.ReadFile("testdata/refused.txt")
 	require.NoError(t, err)
 	var cases []refusedCase

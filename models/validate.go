@@ -21,6 +21,10 @@ const (
 	MaxEOS          = 64 // entries of Config.EOS
 )
 
+// minBandRatio is the least HighFreqFactor/LowFreqFactor: nearer together, the
+// float32 interpolation between the two bands is mostly rounding error.
+const minBandRatio = 1.1
+
 // size is one integer field that must lie between 1 and max.
 type size struct {
 	field string
@@ -86,12 +90,12 @@ func (r Rope) validate(p *problems) {
 	if s == nil {
 		return
 	}
-	wantFloat(p, "rope_scaling.factor", s.Factor, 1, 1e6)
+	wantFloat(p, "rope_scaling.factor", s.Factor, 1, 1e4)
 	wantFloat(p, "rope_scaling.low_freq_factor", s.LowFreqFactor, 1e-6, 1e6)
 	wantFloat(p, "rope_scaling.high_freq_factor", s.HighFreqFactor, 1e-6, 1e6)
-	if s.HighFreqFactor <= s.LowFreqFactor {
+	if s.HighFreqFactor < minBandRatio*s.LowFreqFactor {
 		p.add("rope_scaling.high_freq_factor", formatFloat(s.HighFreqFactor),
-			"more than low_freq_factor "+formatFloat(s.LowFreqFactor), "")
+			formatFloat(minBandRatio)+" times low_freq_factor "+formatFloat(s.LowFreqFactor)+" or more", "")
 	}
 	if s.OriginalPositions < 1 || s.OriginalPositions > MaxMaxPositions {
 		p.add("rope_scaling.original_max_position_embeddings",
