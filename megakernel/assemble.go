@@ -70,7 +70,7 @@ func (b *builder) assemble() {
 		b.own = b.bufs.shares(e)
 	})
 	step := func(layer dsl.Val[dsl.U32]) tasks.Step {
-		return tasks.Step{Pos: b.bufs.pos, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
+		return tasks.Step{Pos: b.bufs.pos, Cached: b.cached(), Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
 	}
 	layers, none := k.U32(c.Layers), k.U32(0)
 	k.Roles(

@@ -103,8 +103,9 @@ type shares struct {
 }
 
 func (b *buffers) shares(e *tasks.Env) shares {
+	row := e.CTA.MulC(planWords)
 	word := func(i int) dsl.Val[dsl.U32] {
-		return dsl.Uniform(b.plan.Load(e.CTA.MulC(planWords).AddC(i), dsl.CacheHint(dsl.NonCoherent)), dsl.CTAScope)
+		return dsl.Uniform(b.plan.Load(row.AddC(i), dsl.CacheHint(dsl.NonCoherent)), dsl.CTAScope)
 	}
 	wide := func(i int) dsl.Val[dsl.U64] {
 		return dsl.Cast[dsl.U64](word(i)).Or(dsl.Cast[dsl.U64](word(i + 1)).ShlC(32))

@@ -64,6 +64,7 @@ func (b *builder) layerPhases() []phase {
 	att := &tasks.Attention{Heads: c.Heads, KV: b.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(b.mk.Plan),
 		Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: b.shared, Tail: b.tail}
 	merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn}
+	b.plant(qkv, merge)
 	per := func(name string, ops ...string) Phase {
 		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
 	}
