@@ -1,3 +1,13 @@
 module github.com/mkgen/mkgen
 
 go 1.26
+
+require (
+	github.com/cockroachdb/datadriven v1.0.2
+	github.com/stretchr/testify v1.12.1
+)
+
+require (
+	github.com/pmezard/go-difflib v1.0.0 // indirect
+	go.yaml.in/yaml/v3 v3.0.5 // indirect
+)

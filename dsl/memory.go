@@ -181,3 +181,11 @@ func LoadMatrix[T Elem](b Buf[T], i Index, trans bool) [4]Val[BF16x2] {
 	}
 	return [4]Val[BF16x2](vals[BF16x2](kern(b.k), in, 4))
 }
+
+// The cache hints, for CacheHint.
+const (
+	EvictFirst  = ir.EvictFirst  // streamed once
+	EvictLast   = ir.EvictLast   // wanted again soon
+	NoAllocate  = ir.NoAllocate  // keep it out of L1
+	NonCoherent = ir.NonCoherent // the launch never writes this memory
+)

@@ -92,26 +92,28 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 // PackTile writes one row tile. Every row has the same number of columns K, or is nil
 // for a row of zeros; dst is 16 bytes a column, K rounded up to GroupK, long.
 func PackTile(dst []byte, rows *[TileRows][]uint16) {
-	for r, v := range rows {
-		for g := 0; g*GroupBytes < len(dst); g++ {
-			run := dst[g*GroupBytes+r*GroupK*2:][:GroupK*2]
-			if k := g * GroupK; k+GroupK <= len(v) {
-				packRun(run, v[k:k+GroupK])
-			} else {
-				clear(run)
-				for i := k; i < len(v); i++ {
-					binary.LittleEndian.PutUint16(run[2*(i-k):], v[i])
-				}
+	for k := 0; len(dst) >= GroupBytes; k += GroupK {
+		for r, v := range rows { // the group's 8 runs, one after another
+			run := (*[2 * GroupK]byte)(dst[2*GroupK*r:])
+			if k+GroupK <= len(v) {
+				packRun(run, (*[GroupK]uint16)(v[k:]))
+				continue
+			}
+			clear(run[:])
+			for i := k; i < len(v); i++ {
+				binary.LittleEndian.PutUint16(run[2*(i-k):], v[i])
 			}
 		}
+		dst = dst[GroupBytes:]
 	}
 }
 
-// packRun writes 32 elements, four at a time.
-func packRun(dst []byte, v []uint16) {
-	for len(v) >= 4 && len(dst) >= 8 {
-		binary.LittleEndian.PutUint64(dst, uint64(v[0])|uint64(v[1])<<16|uint64(v[2])<<32|uint64(v[3])<<48)
-		v, dst = v[4:], dst[8:]
+// packRun writes 32 elements, four at a time (the compiler makes that one load and
+// one store on a little-endian machine).
+func packRun(dst *[2 * GroupK]byte, v *[GroupK]uint16) {
+	for i := 0; i < GroupK; i += 4 {
+		four := uint64(v[i]) | uint64(v[i+1])<<16 | uint64(v[i+2])<<32 | uint64(v[i+3])<<48
+		binary.LittleEndian.PutUint64(dst[2*i:2*i+8], four)
 	}
 }
 

@@ -20,13 +20,13 @@ const (
 	// (PTX, "Tracking asynchronous operations by the mbarrier object": 2^20 - 1).
 	MaxTransactionBytes = 1<<20 - 1
 
-	maxSMs       = 4096
+	maxSMs       = 1024
 	maxLayers    = 4096
 	maxMatrices  = 64
 	maxDimension = 1 << 24
 	maxRegions   = 256
 	maxShared    = 1 << 20
-	maxSlack     = 1024
+	maxSlack     = 16
 	maxPacked    = 1 << 44
 )
 
@@ -156,19 +156,21 @@ func (r *Request) checkMatrices() error {
 	hi, lo := bits.Mul64(layer, uint64(r.Layers))
 	total, carry := bits.Add64(lo, final, 0)
 	if hi+carry != 0 || total > maxPacked {
-		return fmt.Errorf("pipeline: %d layers of %d B + %d B final weights are more than the %d B a packed buffer may have",
-			r.Layers, layer, final, int64(maxPacked))
+		return fmt.Errorf("pipeline: %s of %d B + %d B final weights are more than the %d B a packed buffer may have",
+			count(r.Layers, "layer"), layer, final, int64(maxPacked))
 	}
 	return nil
 }
 
 func (r *Request) checkRegions() error {
-	seen := map[string]bool{RegionRing: true, RegionFull: true, RegionEmpty: true}
+	seen := map[string]bool{}
 	for i, g := range r.Fixed {
 		at := fmt.Sprintf("pipeline: Fixed[%d] %q", i, g.Name)
 		switch {
 		case g.Name == "":
 			return fmt.Errorf("%s: the name is empty", at)
+		case g.Name == RegionRing || g.Name == RegionFull || g.Name == RegionEmpty:
+			return fmt.Errorf("%s: the name is the planner's own", at)
 		case seen[g.Name]:
 			return fmt.Errorf("%s: the name is used twice", at)
 		case g.Bytes < 1 || g.Bytes > maxShared:
@@ -184,3 +186,11 @@ func (r *Request) checkRegions() error {
 func roundUp(n, to int) int { return (n + to - 1) / to * to }
 
 func ceilDiv(n, by int) int { return (n + by - 1) / by }
+
+// count says "1 stage", "2 stages".
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

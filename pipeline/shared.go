@@ -50,13 +50,13 @@ func refuseStages(stages, fit, stageBytes int, fixed []Region, limit int) error 
 		beside += g.Bytes
 	}
 	padding := need - stages*(stageBytes+2*mbarrierBytes) - beside
-	asked := fmt.Sprintf("%d stages of %d B + %d B fixed + %d B mbarriers and padding need %d B, have %d B",
-		stages, stageBytes, beside, stages*2*mbarrierBytes+padding, need, limit)
+	asked := fmt.Sprintf("%s of %d B + %d B fixed + %d B mbarriers and padding need %d B, have %d B",
+		count(stages, "stage"), stageBytes, beside, stages*2*mbarrierBytes+padding, need, limit)
 	switch smaller := stageBytesThatFit(stages, stageBytes, fixed, limit); {
 	case fit > 0 && smaller > 0:
-		return fmt.Errorf("pipeline: %s; at most %d stages fit, or %d stages of %d B", asked, fit, stages, smaller)
+		return fmt.Errorf("pipeline: %s; at most %s fit, or %s of %d B", asked, count(fit, "stage"), count(stages, "stage"), smaller)
 	case fit > 0:
-		return fmt.Errorf("pipeline: %s; at most %d stages fit", asked, fit)
+		return fmt.Errorf("pipeline: %s; at most %s fit", asked, count(fit, "stage"))
 	case smaller > 0:
 		return fmt.Errorf("pipeline: %s; no stage of %d B fits, %d of %d B would", asked, stageBytes, stages, smaller)
 	}

@@ -1,0 +1,118 @@
+package megakernel
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// buffers are the kernel's arrays in device memory, in the order of the params
+// block, and its scalars.
+type buffers struct {
+	weights dsl.Buf[dsl.B128]
+	embed   dsl.Buf[dsl.BF16]
+	gains   dsl.Buf[dsl.BF16]
+	invFreq dsl.Buf[dsl.F32]
+	plan    dsl.Buf[dsl.U32]
+	table   dsl.Buf[dsl.U32]
+	kv      dsl.Buf[dsl.B128]
+
+	x          dsl.Buf[dsl.F32]
+	q          dsl.Buf[dsl.BF16]
+	part, lse  dsl.Buf[dsl.F32]
+	attn, act  dsl.Buf[dsl.BF16]
+	logits     dsl.Buf[dsl.F32]
+	best       dsl.Buf[dsl.F32]
+	bestIndex  dsl.Buf[dsl.U32]
+	next       dsl.Buf[dsl.U32]
+	barrier    dsl.Buf[dsl.U32]
+	token, pos dsl.Val[dsl.U32]
+	pages      dsl.Val[dsl.U32]
+	epoch      dsl.Val[dsl.U32]
+}
+
+func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
+	c, o, ro := &mk.Config, &mk.Options, dsl.ReadOnly()
+	n := func(dims ...int) int64 {
+		p := int64(1)
+		for _, d := range dims {
+			p *= int64(d)
+		}
+		return p
+	}
+	qRows := c.Heads * c.HeadDim
+	return &buffers{
+		weights: dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, ro, bufDoc("packed matrices, see the layout")),
+		embed:   dsl.Global[dsl.BF16](k, "embed", n(c.Vocab, c.Hidden), ro, bufDoc("[%d][%d] token embeddings", c.Vocab, c.Hidden)),
+		gains: dsl.Global[dsl.BF16](k, "gains", n(2*c.Layers+1, c.Hidden), ro, dsl.Align(16),
+			bufDoc("[%d][%d] norm gains: attention and MLP of each layer, then the final one", 2*c.Layers+1, c.Hidden)),
+		invFreq: dsl.Global[dsl.F32](k, "inv_freq", n(c.HeadDim/2), ro, bufDoc("[%d] RoPE, radians a position", c.HeadDim/2)),
+		plan:    dsl.Global[dsl.U32](k, "plan", n(o.SMs, planWords), ro, bufDoc("[%d][%d] what each SM owns", o.SMs, planWords)),
+		table:   dsl.Global[dsl.U32](k, "page_table", 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page)),
+		kv: dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
+			bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] bf16", c.Layers, c.KVHeads, o.Page, c.HeadDim)),
+
+		x:         dsl.Global[dsl.F32](k, "x", n(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden)),
+		q:         dsl.Global[dsl.BF16](k, "q", n(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim)),
+		part:      dsl.Global[dsl.F32](k, "part", n(o.Splits, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] partial attention outputs", o.Splits, c.Heads, c.HeadDim)),
+		lse:       dsl.Global[dsl.F32](k, "lse", n(o.Splits, c.Heads), bufDoc("[%d][%d] their log-sum-exp, base 2", o.Splits, c.Heads)),
+		attn:      dsl.Global[dsl.BF16](k, "attn", n(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim)),
+		act:       dsl.Global[dsl.BF16](k, "act", n(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate)),
+		logits:    dsl.Global[dsl.F32](k, "logits", n(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab)),
+		best:      dsl.Global[dsl.F32](k, "best", n(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
+		bestIndex: dsl.Global[dsl.U32](k, "best_index", n(o.SMs), bufDoc("[%d] and its row", o.SMs)),
+		next:      dsl.Global[dsl.U32](k, "next", 1, bufDoc("out: the next token")),
+		barrier:   dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
+
+		token: dsl.Scalar[dsl.U32](k, ScalarToken, "the token fed in"),
+		pos:   dsl.Scalar[dsl.U32](k, ScalarPos, "its position; the cache holds tokens 0 … pos-1"),
+		pages: dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv"),
+		epoch: dsl.Scalar[dsl.U32](k, ScalarEpoch, "value of barrier at launch"),
+	}
+}
+
+// The plan table: a row for each SM, of first tile and count of each matrix
+// (the layer's, then the LM head), and where the SM's weights begin in a layer
+// and in the final phase, in 16-byte elements, low word first.
+const (
+	planMatrices    = layerMatrices + 1
+	planLayerOffset = 2 * planMatrices
+	planFinalOffset = planLayerOffset + 2
+	planWords       = planFinalOffset + 2
+)
+
+// PlanTable is the content of the buffer "plan".
+func (mk *Kernel) PlanTable() []uint32 {
+	p := mk.Plan
+	t := make([]uint32, 0, p.SMs*planWords)
+	for sm := range p.SMs {
+		for i := range planMatrices {
+			m := mk.matrix(i)
+			t = append(t, uint32(m.First[sm]), uint32(m.Count[sm]))
+		}
+		for _, bytes := range []int64{p.LayerOffset[sm], p.FinalOffset[sm]} {
+			t = append(t, uint32(bytes/16), uint32(bytes/16>>32))
+		}
+	}
+	return t
+}
+
+// shares reads this CTA's row of the plan table.
+type shares struct {
+	matrix       []tasks.Share
+	layer, final dsl.Val[dsl.U64]
+}
+
+func (b *buffers) shares(e *tasks.Env) shares {
+	word := func(i int) dsl.Val[dsl.U32] {
+		return dsl.Uniform(b.plan.Load(e.CTA.MulC(planWords).AddC(i), dsl.CacheHint(dsl.NonCoherent)), dsl.CTAScope)
+	}
+	wide := func(i int) dsl.Val[dsl.U64] {
+		return dsl.Cast[dsl.U64](word(i)).Or(dsl.Cast[dsl.U64](word(i + 1)).ShlC(32))
+	}
+	var s shares
+	for i := range planMatrices {
+		s.matrix = append(s.matrix, tasks.Share{First: word(2 * i).Named("first"), Count: word(2*i + 1).Named("count")})
+	}
+	s.layer, s.final = wide(planLayerOffset).Named("layer_offset"), wide(planFinalOffset).Named("final_offset")
+	return s
+}

@@ -1,0 +1,18 @@
+package megakernel
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryRegisteredModelBuilds(t *testing.T) {
+	for _, c := range models.All() {
+		for _, sms := range []int{1, 4, 132} {
+			mk, err := Build(c, Options{SMs: sms})
+			require.NoError(t, err, "%s on %d SMs", c.Name, sms)
+			require.NotNil(t, mk.IR)
+		}
+	}
+}

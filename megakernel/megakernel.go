@@ -1,0 +1,141 @@
+package megakernel
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// Kernel is one model's decode step as one kernel, with everything a host needs
+// to run it.
+type Kernel struct {
+	Config  models.Config
+	Options Options
+	Plan    *pipeline.Plan
+	KV      tasks.KVLayout
+	IR      *ir.Kernel
+	Phases  []Phase // what runs between two hand-offs, in order
+}
+
+// Phase is a part of the step that ends in a hand-off to all SMs.
+type Phase struct {
+	Name     string
+	PerLayer bool     // runs once a layer; else once a step
+	Ops      []string // what it computes, in order
+	Matrix   string   // the weights it streams, if any
+	Handoff  string   // how its output reaches the next phase
+}
+
+// The matrices of a plan, by index: Layer of every layer, Final after the last.
+const (
+	MatrixQKV = iota
+	MatrixO
+	MatrixGateUp
+	MatrixDown
+	layerMatrices
+)
+
+// Names of the shared-memory regions beside the ring.
+const (
+	regionInput    = "input"
+	regionPartials = "partials"
+	regionScratch  = "scratch"
+	regionIndex    = "scratch_index"
+	regionTail     = "tail"
+)
+
+// Build plans and assembles the kernel of a model. It refuses, with what was
+// found and what is wanted, whatever the templates or the hardware cannot do.
+func Build(c models.Config, o Options) (*Kernel, error) {
+	if err := c.Validate(); err != nil {
+		return nil, fmt.Errorf("model %s: %w", c.Name, err)
+	}
+	if err := check(&c); err != nil {
+		return nil, fmt.Errorf("model %s: %w", c.Name, err)
+	}
+	o, err := o.complete(&c)
+	if err != nil {
+		return nil, fmt.Errorf("options: %w", err)
+	}
+	mk := &Kernel{Config: c, Options: o}
+	mk.KV = tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}
+	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
+		return nil, err
+	}
+	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight
+	b := newBuilder(mk)
+	b.assemble()
+	if mk.IR, err = b.k.Finish(); err != nil {
+		return nil, err
+	}
+	return mk, nil
+}
+
+// request is what the planner is asked for.
+func (mk *Kernel) request() pipeline.Request {
+	c, o := &mk.Config, &mk.Options
+	qRows, kvRows := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
+	widest := max(c.Hidden, qRows, c.Intermediate)
+	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
+	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
+	return pipeline.Request{
+		SMs: o.SMs, Layers: c.Layers,
+		Layer: []pipeline.Matrix{
+			MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden},
+			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows},
+			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden},
+			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate},
+		},
+		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
+		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight,
+		SharedLimit:  o.SharedLimit,
+		KVTokenBytes: mk.KV.TokenBytes(),
+		Fixed: []pipeline.Region{
+			{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
+			{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
+			{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
+			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},
+			{Name: regionIndex, Bytes: 4 * o.Consumers, Align: 16},
+		},
+	}
+}
+
+// kvTokensPerStage is the largest power of two of tokens a stage holds.
+func kvTokensPerStage(p *pipeline.Plan) int {
+	n := 16
+	for 2*n <= p.KVTokensPerStage {
+		n *= 2
+	}
+	return n
+}
+
+// ScalarNames lists the scalars of the params block: the token fed in, its
+// position, the pages a layer of the KV cache, and the barrier counter's value.
+const (
+	ScalarToken = "token"
+	ScalarPos   = "pos"
+	ScalarPages = "pages"
+	ScalarEpoch = "epoch"
+)
+
+// Barriers is the number of grid barriers of one step: what the barrier counter
+// grows by, divided by the number of CTAs.
+func (mk *Kernel) Barriers() int {
+	n := 0
+	for _, p := range mk.Phases {
+		switch {
+		case p.Handoff == "":
+		case p.PerLayer:
+			n += mk.Config.Layers
+		default:
+			n++
+		}
+	}
+	return n
+}
+
+func bufDoc(format string, args ...any) dsl.BufOpt { return dsl.Doc(fmt.Sprintf(format, args...)) }

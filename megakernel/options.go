@@ -1,0 +1,80 @@
+package megakernel
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/models"
+)
+
+// Options are the choices a kernel is generated for beside the model. The zero
+// value of a field means: choose.
+type Options struct {
+	SMs        int // CTAs of the grid, one an SM; default 132
+	Page       int // tokens a KV page, a power of two; default 16
+	Splits     int // parts the KV cache is split into; default: as many as fill the SMs
+	Stages     int // ring depth; default: as many as fit
+	StageBytes int // bytes a stage; default chosen by the planner
+	InFlight   int // bulk copies outstanding; default chosen by the planner
+	Consumers  int // consumer warps, 1 to 31; default 8
+
+	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
+	// sm_90 offers a block that opts in.
+	SharedLimit int
+}
+
+// The defaults of Options.
+const (
+	DefaultSMs         = 132
+	DefaultPage        = 16
+	DefaultConsumers   = 8
+	DefaultSharedLimit = 232448
+)
+
+const maxSMs = 1024
+
+// complete fills in what was left open and refuses what no kernel can have.
+func (o Options) complete(c *models.Config) (Options, error) {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&o.SMs, DefaultSMs)
+	def(&o.Page, DefaultPage)
+	def(&o.Consumers, DefaultConsumers)
+	def(&o.SharedLimit, DefaultSharedLimit)
+	if o.SMs < 1 || o.SMs > maxSMs {
+		return o, fmt.Errorf("%d SMs, want 1 to %d", o.SMs, maxSMs)
+	}
+	if o.Page < 1 || o.Page > 1024 || o.Page&(o.Page-1) != 0 {
+		return o, fmt.Errorf("page size %d, want a power of two from 1 to 1024", o.Page)
+	}
+	if o.Consumers < 1 || o.Consumers > 31 {
+		return o, fmt.Errorf("%d consumer warps, want 1 to 31", o.Consumers)
+	}
+	def(&o.Splits, max(1, o.SMs/c.KVHeads))
+	if o.Splits < 1 || o.Splits > maxSplits {
+		return o, fmt.Errorf("%d KV splits, want 1 to %d", o.Splits, maxSplits)
+	}
+	return o, nil
+}
+
+// maxSplits bounds the partial states one merge reads at once.
+const maxSplits = 128
+
+// check refuses what the templates cannot do with a model that is otherwise
+// sound, by the configuration's field.
+func check(c *models.Config) error {
+	group := c.Heads / c.KVHeads
+	switch {
+	case c.Hidden%8 != 0:
+		return fmt.Errorf("hidden_size %d is not a multiple of 8", c.Hidden)
+	case c.Intermediate%8 != 0:
+		return fmt.Errorf("intermediate_size %d is not a multiple of 8", c.Intermediate)
+	case c.HeadDim%16 != 0 || c.HeadDim > 256:
+		return fmt.Errorf("head_dim %d, want a multiple of 16 up to 256", c.HeadDim)
+	case group > 16:
+		return fmt.Errorf("%d query heads a KV head (num_attention_heads %d, num_key_value_heads %d), want at most 16", group, c.Heads, c.KVHeads)
+	}
+	return nil
+}

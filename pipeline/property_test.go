@@ -1,0 +1,170 @@
+package pipeline_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/require"
+)
+
+// TestEveryModelAtEverySMCount: chunks partition the packed buffer, shares are
+// contiguous and complete, the shared-memory map holds, and the ring of the most and
+// the least loaded SM drains every stage before it is filled again.
+func TestEveryModelAtEverySMCount(t *testing.T) {
+	for _, s := range shapes() {
+		t.Run(s.name, func(t *testing.T) {
+			t.Parallel()
+			for sms := 1; sms <= 132; sms++ {
+				if testing.Short() && sms%13 != 2 {
+					continue
+				}
+				r := s.request(sms)
+				p, err := pipeline.New(r)
+				require.NoError(t, err, "%d SMs", sms)
+				require.NoError(t, checkPlan(r, p), "%d SMs", sms)
+				for i, sm := range extremes(p) {
+					m := &ringModel{plan: p, sizes: copies(p, sm, i), rng: uint64(sms)*31 + 7}
+					require.NoError(t, m.run(), "SM %d of %d", sm, sms)
+				}
+			}
+		})
+	}
+}
+
+// TestRingSettings: any depth and any number of copies in flight, small stages, slack.
+func TestRingSettings(t *testing.T) {
+	t.Parallel()
+	for _, sms := range []int{1, 3, 4, 7, 40, 132} {
+		for _, stageBytes := range []int{2048, 2176, 4096, 16384} {
+			for _, ring := range [][2]int{{1, 1}, {2, 1}, {2, 2}, {3, 2}, {5, 5}, {8, 3}, {11, 11}} {
+				for slack := range 3 {
+					r := shapeNamed("tiny").request(sms)
+					r.StageBytes, r.Stages, r.InFlight, r.Slack = stageBytes, ring[0], ring[1], slack
+					name := fmt.Sprintf("%d SMs, stages of %d B, %v, slack %d", sms, stageBytes, ring, slack)
+					p, err := pipeline.New(r)
+					require.NoError(t, err, name)
+					require.NoError(t, checkPlan(r, p), name)
+					for sm := range sms {
+						m := &ringModel{plan: p, sizes: copies(p, sm, sm%3), rng: uint64(sm)*77 + uint64(stageBytes)}
+						require.NoError(t, m.run(), "%s, SM %d", name, sm)
+					}
+				}
+			}
+		}
+	}
+}
+
+func TestRingModelReportsBrokenProtocols(t *testing.T) {
+	r := shapeNamed("tiny").request(4)
+	r.Stages, r.InFlight = 4, 2
+	p, err := pipeline.New(r)
+	require.NoError(t, err)
+	for mutant, want := range map[string]string{
+		"":           "",
+		noEmptyWait:  "before it was drained",
+		noFlightWait: "in flight, at most 2",
+		noFullWait:   "consumer ",
+		wrongParity:  "before it has landed",
+		noArrive:     "nobody can go on",
+	} {
+		m := &ringModel{plan: p, sizes: copies(p, 0, 0), rng: 99, mutant: mutant}
+		if err := m.run(); want == "" {
+			require.NoError(t, err)
+		} else {
+			require.ErrorContains(t, err, want, mutant)
+		}
+	}
+}
+
+// TestCheckPlanReportsBrokenPlans shows that the property checker can fail.
+func TestCheckPlanReportsBrokenPlans(t *testing.T) {
+	for name, spoil := range map[string]func(*pipeline.Plan){
+		"a tile owned twice":       func(p *pipeline.Plan) { p.Layer[2].Count[1]++ },
+		"a tile not owned":         func(p *pipeline.Plan) { p.Layer[2].Count[3]-- },
+		"a gap between SMs":        func(p *pipeline.Plan) { p.LayerOffset[2] += 512 },
+		"a matrix elsewhere":       func(p *pipeline.Plan) { p.Layer[3].Offset[0] += 512 },
+		"a tail too short":         func(p *pipeline.Plan) { p.Layer[3].TailK -= 32 },
+		"final over layers":        func(p *pipeline.Plan) { p.FinalOffset[0] -= p.LayerBytes },
+		"region over the barriers": func(p *pipeline.Plan) { p.Shared[3].Offset -= 128 },
+		"stage too small":          func(p *pipeline.Plan) { p.StageBytes /= 2 },
+		"too many in flight":       func(p *pipeline.Plan) { p.InFlight = p.Stages + 1 },
+		"padding not accounted":    func(p *pipeline.Plan) { p.PackedBytes += 512 },
+	} {
+		r := shapeNamed("tiny").request(4)
+		p, err := pipeline.New(r)
+		require.NoError(t, err)
+		require.NoError(t, checkPlan(r, p))
+		spoil(p)
+		require.Error(t, checkPlan(r, p), name)
+	}
+}
+
+// TestSlackNeverRaisesTheLargestLoad over all models and SM counts.
+func TestSlackNeverRaisesTheLargestLoad(t *testing.T) {
+	lowered := 0
+	for _, s := range shapes() {
+		for sms := 1; sms <= 132; sms++ {
+			r := s.request(sms)
+			even, err := pipeline.New(r)
+			require.NoError(t, err)
+			r.Slack = 4
+			slack, err := pipeline.New(r)
+			require.NoError(t, err)
+			require.LessOrEqual(t, slack.MaxSMBytes(0), even.MaxSMBytes(0), "%s at %d", s.name, sms)
+			if slack.MaxSMBytes(0) < even.MaxSMBytes(0) {
+				lowered++
+			} else {
+				require.Equal(t, even.Layer, slack.Layer, "%s at %d: moved for nothing", s.name, sms)
+			}
+		}
+	}
+	require.Positive(t, lowered)
+}
+
+func TestChunksRunThroughAllLayersThenFinal(t *testing.T) {
+	p, err := pipeline.New(shapeNamed("tiny").request(3))
+	require.NoError(t, err)
+	for sm := range p.SMs {
+		var all, byLayer []pipeline.Chunk
+		for c := range p.Chunks(sm) {
+			all = append(all, c)
+		}
+		for _, layer := range []int{0, 1, pipeline.FinalLayer} {
+			for c := range p.LayerChunks(sm, layer) {
+				byLayer = append(byLayer, c)
+			}
+		}
+		require.Equal(t, byLayer, all)
+	}
+	for c := range p.Chunks(0) { // breaking off early must not go on
+		require.Zero(t, c.Offset)
+		break
+	}
+}
+
+func TestPredictionOfAnEvenPlan(t *testing.T) {
+	r := pipeline.Request{SMs: 2, Layers: 3, Layer: []pipeline.Matrix{{Name: "w", Rows: 32, K: 64}}, SharedLimit: 65536}
+	p, err := pipeline.New(r)
+	require.NoError(t, err)
+	got := p.Predict(pipeline.Machine{BytesPerSecond: 1000, ExchangeSeconds: 2}, 712, 5)
+	// 3 layers × 32 × 64 × 2 bytes = 12288, and 712 of KV.
+	require.Equal(t, pipeline.Prediction{Floor: 13, Stream: 13, Exchanges: 10, Total: 23}, got)
+	require.Equal(t, 1.0, p.Efficiency().Step)
+	require.Equal(t, 1.0, p.Efficiency().Final)
+}
+
+// extremes are the SMs with the largest and the smallest load of a layer, the first
+// and the last.
+func extremes(p *pipeline.Plan) []int {
+	most, least := 0, 0
+	for s := range p.SMs {
+		if p.SMBytes(s, 0) > p.SMBytes(most, 0) {
+			most = s
+		}
+		if p.SMBytes(s, 0) < p.SMBytes(least, 0) {
+			least = s
+		}
+	}
+	return []int{most, least, 0, p.SMs - 1}
+}

@@ -1,0 +1,146 @@
+package pipeline
+
+import "github.com/mkgen/mkgen/dsl"
+
+// Ring is the device code of the shared-memory ring: Stages slots that one
+// producer warp fills with bulk copies and the consumer warps drain, in order.
+// Each stage has two mbarriers: full (a copy has landed; one arrival plus the
+// copy's bytes) and empty (drained; one arrival a consumer warp). What a stage
+// holds is nobody's business here: weights and KV of any op share the ring.
+//
+// Crossing proxies: completion on full makes the copied bytes visible to the
+// consumers. Before a stage is overwritten the producer fences: the consumers'
+// reads (generic proxy) happen before the wait on empty, and the fence that
+// follows it orders them before the copy (async proxy).
+type Ring struct {
+	// Data is the ring's storage in 16-byte elements; a stage is
+	// StageBytes/16 of them.
+	Data dsl.Buf[dsl.B128]
+
+	k                   *dsl.Kernel
+	stages, stageBytes  int
+	inFlight, consumers int
+	full, empty         dsl.MBars
+}
+
+// NewRing declares the ring's shared memory as the plan's first three regions
+// place it. consumers is the number of consumer warps.
+func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
+	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
+	return &Ring{
+		k: k, stages: p.Stages, stageBytes: p.StageBytes, inFlight: p.InFlight, consumers: consumers,
+		Data: dsl.Shared[dsl.B128](k, RegionRing, p.Stages*p.StageBytes/16, at(RegionRing), dsl.Align(StageAlign),
+			dsl.Doc("the ring: stages that hold chunks of weights or KV")),
+		full:  dsl.NewMBars(k, RegionFull, p.Stages, at(RegionFull), dsl.Doc("a stage's copy has landed")),
+		empty: dsl.NewMBars(k, RegionEmpty, p.Stages, at(RegionEmpty), dsl.Doc("a stage has been drained")),
+	}
+}
+
+// Init initialises the mbarriers. One thread of the CTA runs it; a CTA barrier
+// must follow before anyone uses the ring.
+func (r *Ring) Init() {
+	for i := range r.stages {
+		r.full.Init(dsl.At(i), r.k.U32(1))
+		r.empty.Init(dsl.At(i), r.k.U32(r.consumers))
+	}
+	r.k.FenceMBarInit()
+}
+
+// cursor walks the stages: stage counts 0 … stages−1, parity flips at every wrap.
+type cursor struct {
+	k             *dsl.Kernel
+	stages        int
+	stage, parity *dsl.Var[dsl.U32]
+}
+
+func newCursor(k *dsl.Kernel, stages, stage, parity int, name string) cursor {
+	return cursor{k: k, stages: stages, stage: dsl.NewVar(k.U32(stage), name), parity: dsl.NewVar(k.U32(parity), name+"_parity")}
+}
+
+func (c cursor) advance() {
+	next := c.stage.Get().AddC(1)
+	wrap := next.EqC(c.stages)
+	c.stage.Set(dsl.Select(wrap, c.k.U32(0), next))
+	c.parity.Set(dsl.Select(wrap, c.parity.Get().XorC(1), c.parity.Get()))
+}
+
+// Producer is the producer warp's position in the ring.
+type Producer struct {
+	r          *Ring
+	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
+}
+
+// Producer starts the producer warp at the first stage. Declare it at the top
+// of the producer's role.
+//
+// A fresh mbarrier counts as having completed the phase before its first, of
+// parity 1, so waiting for that parity passes at once: thus the first lap waits
+// for no consumer and the first inFlight chunks for no earlier copy.
+func (r *Ring) Producer() *Producer {
+	return &Producer{r: r,
+		next: newCursor(r.k, r.stages, 0, 1, "fill"),
+		last: newCursor(r.k, r.stages, (r.stages-r.inFlight)%r.stages, 1, "landed")}
+}
+
+// Fill waits for the next stage to be drained and for the copy inFlight chunks
+// ago to have landed, announces bytes (a multiple of 16, at most a stage), and
+// calls copy, which must start bulk copies of together that many bytes into the
+// stage, from 16-byte element base of Data on, through Copy. All 32 lanes take
+// part; copy chooses the lanes that issue.
+func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
+	r, k := p.r, p.r.k
+	stage := p.next.stage.Get().Named("stage")
+	r.empty.Wait(stage, p.next.parity.Get())
+	if r.inFlight < r.stages {
+		r.full.Wait(p.last.stage.Get(), p.last.parity.Get())
+		p.last.advance()
+	}
+	k.FenceProxyAsyncShared()
+	k.If(k.Lane().EqC(0), func() { r.full.ArriveExpect(stage, bytes) })
+	k.SyncWarp()
+	copy(stage.MulC(r.stageBytes / 16))
+	p.next.advance()
+}
+
+// Copy starts one bulk copy into the stage being filled, from 16-byte element
+// si of src to 16-byte element di of the ring. Weights are read once: evict first.
+func (p *Producer) Copy(di dsl.Val[dsl.U32], src dsl.Buf[dsl.B128], si dsl.Index, bytes dsl.Val[dsl.U32], opts ...dsl.MemOpt) {
+	// next still names the stage being filled: Fill advances after copy.
+	dsl.BulkCopy(p.r.Data, di, src, si, bytes, p.r.full, p.next.stage.Get(), opts...)
+}
+
+// Consumer is one consumer warp's position in the ring.
+type Consumer struct {
+	r    *Ring
+	next cursor
+}
+
+// Consumer starts a consumer warp at the first stage. Declare it at the top of
+// the consumers' role.
+func (r *Ring) Consumer() *Consumer {
+	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain")}
+}
+
+// Drain waits for the next stage to be filled, calls use with the stage's first
+// 16-byte element in Data, and then releases the stage. All consumer warps drain
+// every stage, whether they read from it or not.
+func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
+	r, k := c.r, c.r.k
+	stage := c.next.stage.Get().Named("stage")
+	r.full.Wait(stage, c.next.parity.Get())
+	use(stage.MulC(r.stageBytes / 16))
+	k.SyncWarp()
+	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
+	c.next.advance()
+}
+
+// Region is the shared-memory region of that name; asking for one that the plan
+// does not have is a bug of the caller.
+func (p *Plan) Region(name string) Region {
+	for _, r := range p.Shared {
+		if r.Name == name {
+			return r
+		}
+	}
+	panic("BUG: the plan has no region " + name)
+}

@@ -1,0 +1,87 @@
+package tasks
+
+import "github.com/mkgen/mkgen/dsl"
+
+// Short names for the device types this package uses most.
+type (
+	f32  = dsl.Val[dsl.F32]
+	u32  = dsl.Val[dsl.U32]
+	pair = dsl.Val[dsl.BF16x2]
+)
+
+// Env is what every template works on. Thread coordinates are computed once at
+// the top of the kernel; Consumers warps 0 … Consumers−1 do the arithmetic.
+type Env struct {
+	K         *dsl.Kernel
+	Consumers int // consumer warps
+	Grid      int // CTAs
+
+	CTA  u32 // index of this CTA
+	Warp u32 // index of this warp
+	Lane u32 // index of this lane
+	Tid  u32 // index of this thread in the CTA; under 32·Consumers for consumers
+
+	// Scratch holds one f32 a consumer warp, for sums over the CTA.
+	Scratch dsl.Buf[dsl.F32]
+}
+
+// consumerBarrier is the named barrier of the consumer warps.
+const consumerBarrier = 1
+
+// NewEnv computes the thread coordinates.
+func NewEnv(k *dsl.Kernel, grid, consumers int, scratch dsl.Buf[dsl.F32]) *Env {
+	return &Env{K: k, Consumers: consumers, Grid: grid, Scratch: scratch,
+		CTA: k.CTA().Named("cta"), Warp: k.Warp().Named("warp"), Lane: k.Lane().Named("lane"), Tid: k.Tid().Named("tid")}
+}
+
+// Threads is the number of consumer threads.
+func (e *Env) Threads() int { return e.Consumers * dsl.WarpSize }
+
+// Sync makes the consumer warps of the CTA wait for each other.
+func (e *Env) Sync() { e.K.NamedBarrier(consumerBarrier, e.Consumers) }
+
+// EachConsumer calls body for i = Tid, Tid + Threads, … under n. When n is a
+// multiple of Threads no lane is left out and the loop is unrolled.
+func (e *Env) EachConsumer(n int, body func(i u32)) {
+	whole := n / e.Threads()
+	for j := range whole {
+		body(e.Tid.AddC(j * e.Threads()))
+	}
+	if n%e.Threads() != 0 {
+		i := e.Tid.AddC(whole * e.Threads())
+		e.K.If(i.LtC(n), func() { body(i) })
+	}
+}
+
+// GridBarrier makes all CTAs wait for each other and what each wrote before
+// visible to all after. Every CTA adds 1 to one counter that is never reset;
+// the wait compares by wrap-safe difference, so the counter may pass 2³².
+// All CTAs must be resident at once (cooperative launch).
+type GridBarrier struct {
+	e       *Env
+	counter dsl.Buf[dsl.U32]
+	target  *dsl.Var[dsl.U32]
+}
+
+// NewGridBarrier starts at epoch, the counter's value when the launch begins:
+// the number of arrivals of all earlier launches modulo 2³².
+func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
+	return &GridBarrier{e: e, counter: counter, target: dsl.NewVar(epoch, "epoch_target")}
+}
+
+// Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
+// CTA with one release add, which is cumulative over the CTA barrier before it,
+// and polls with acquire loads.
+func (g *GridBarrier) Sync() {
+	e := g.e
+	g.target.Set(g.target.Get().AddC(e.Grid))
+	e.Sync()
+	e.K.If(e.Tid.EqC(0), func() {
+		dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope))
+		dsl.WaitUntil(g.counter, dsl.At(0), dsl.GE, g.target.Get(), dsl.Acquire(dsl.GPUScope))
+	})
+	e.Sync()
+}
+
+// ceilDiv is ⌈a/b⌉ for positive b.
+func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -1,0 +1,34 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+)
+
+// AddResidual is the epilogue x[row] += y of a projection back into the
+// residual vector. The rows' owner is the only one who touches them.
+func AddResidual(x dsl.Buf[dsl.F32]) Epilogue {
+	return func(row u32, y0, y1 f32) {
+		old := x.LoadN(row, 2)
+		x.StoreN(row, []f32{old[0].Add(y0), old[1].Add(y1)})
+	}
+}
+
+// SwiGLU is the epilogue act[j] = silu(gate)·up (Shazeer 2020) of a matrix whose
+// packed rows 2j and 2j+1 are rows j of gate and of up. Both are first scaled
+// by RMSNorm's scale. silu(x) = x/(1 + e^−x): −inf gives −0, NaN stays.
+func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], scale f32) Epilogue {
+	k := e.K
+	return func(row u32, y0, y1 f32) {
+		gate, up := y0.Mul(scale), y1.Mul(scale)
+		silu := gate.Mul(dsl.Rcp(dsl.Exp2(gate.Mul(k.F32(-math.Log2E))).Add(k.F32(1))))
+		act.Store(row.DivC(2), dsl.Cast[dsl.BF16](silu.Mul(up)))
+	}
+}
+
+// GateUpSource says which row of the concatenated gate and up weights, each of
+// n rows, is packed row r.
+func GateUpSource(n int) func(r int) int {
+	return func(r int) int { return r/2 + r%2*n }
+}

@@ -1,0 +1,164 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// GEMV is y = W·x for a bf16 matrix in the pipeline's weight format, with f32
+// accumulation on tensor cores: the weights are the B operand of m16n8k16 (8
+// rows), the input the A operand (16 tokens, of which one is used).
+//
+// All consumer warps share every chunk, each taking some of its k groups; their
+// partial sums meet in shared memory once per Batch row tiles.
+type GEMV struct {
+	Name string
+	M    *pipeline.MatrixPlan
+	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero
+	Part Partials
+}
+
+// batchTiles is the number of row tiles whose partial sums are kept before the
+// consumer warps meet: 16 tiles are 128 rows, 64 threads finish a pair each.
+const batchTiles = 16
+
+// Partials is the shared memory where the consumer warps' partial sums meet:
+// two halves of Consumers × batchTiles·8 f32, used in turn.
+type Partials struct{ Buf dsl.Buf[dsl.F32] }
+
+// PartialsLen is the length of a Partials buffer in f32.
+func PartialsLen(consumers int) int { return 2 * consumers * batchTiles * pipeline.TileRows }
+
+// Share is one SM's part of a matrix, read from the plan table: the same for
+// all threads of a CTA.
+type Share struct{ First, Count u32 }
+
+// Epilogue finishes two neighbouring rows of the packed matrix, row and row+1
+// (row even), whose dot products are y0 and y1. It runs in some of the consumer
+// threads, once for each pair of the CTA's rows.
+type Epilogue func(row u32, y0, y1 f32)
+
+// Produce streams this CTA's tiles through the ring. offset is the position in
+// the packed weights in 16-byte elements; it advances by what was streamed.
+func (g *GEMV) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], offset *dsl.Var[dsl.U64]) {
+	k := e.K
+	chunk := func(columns int) {
+		bytes := columns * pipeline.TileRows * 2
+		p.Fill(k.U32(bytes), func(base u32) {
+			k.If(e.Lane.EqC(0), func() { p.Copy(base, w, offset.Get(), k.U32(bytes), streamed) })
+		})
+		offset.Set(offset.Get().AddC(bytes / 16))
+	}
+	k.For(k.U32(0), share.Count, func(u32) {
+		g.eachChunk(k, func(_ u32, columns int) { chunk(columns) })
+	})
+}
+
+var streamed = dsl.CacheHint(dsl.EvictFirst)
+
+// eachChunk calls body for the chunks of one row tile: a device loop over the
+// whole ones and a copy for a shorter last one.
+func (g *GEMV) eachChunk(k *dsl.Kernel, body func(c u32, columns int)) {
+	whole := g.M.ChunksPerTile
+	if g.M.TailK != g.M.ChunkK {
+		whole--
+	}
+	if whole == 1 {
+		body(k.U32(0), g.M.ChunkK)
+	} else if whole > 1 {
+		k.For(k.U32(0), k.U32(whole), func(c u32) { body(c, g.M.ChunkK) }, dsl.Unroll(1))
+	}
+	if g.M.TailK != g.M.ChunkK {
+		body(k.U32(whole), g.M.TailK)
+	}
+}
+
+// Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to
+// the epilogue. X must be complete and visible to all consumer threads.
+func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, epilogue Epilogue) {
+	k := e.K
+	half := dsl.NewVar(k.U32(0), "half")
+	k.ForStep(k.U32(0), share.Count, batchTiles, func(batch u32) {
+		tiles := share.Count.Sub(batch).MinC(batchTiles).Named("tiles")
+		base := half.Get().MulC(e.Consumers * batchTiles * pipeline.TileRows)
+		mine := base.Add(e.Warp.MulC(batchTiles * pipeline.TileRows))
+		k.For(k.U32(0), tiles, func(t u32) {
+			y := g.tile(e, c, r)
+			k.If(e.Lane.LtC(4), func() {
+				row := t.MulC(pipeline.TileRows).Add(e.Lane.MulC(2))
+				g.Part.Buf.StoreN(mine.Add(row), y)
+			})
+		}, dsl.Unroll(1))
+		e.Sync()
+		e.EachConsumer(batchTiles*pipeline.TileRows/2, func(i u32) {
+			k.If(i.Lt(tiles.MulC(pipeline.TileRows/2)), func() {
+				row := i.MulC(2)
+				y0, y1 := g.sum(e, base.Add(row))
+				epilogue(share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row"), y0, y1)
+			})
+		})
+		half.Set(half.Get().XorC(1))
+	}, dsl.Unroll(1))
+}
+
+// tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
+// products of rows 2l and 2l+1.
+func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring) []f32 {
+	k := e.K
+	const chains = 2 // independent accumulators, so that one mma need not wait for the last
+	acc := make([][]*dsl.Var[dsl.F32], chains)
+	for i := range acc {
+		acc[i] = dsl.NewArray(k.F32(0), 4, "acc")
+	}
+	weights, x := dsl.View[dsl.BF16x2](r.Data), dsl.View[dsl.BF16x2](g.X)
+	quarter := e.Lane.AndC(3).MulC(4)
+	g.eachChunk(k, func(chunk u32, columns int) {
+		groups := columns / pipeline.GroupK
+		c.Drain(func(base u32) {
+			for i := range ceilDiv(groups, e.Consumers) {
+				group := e.Warp.AddC(i * e.Consumers)
+				step := func() {
+					w := weights.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(e.Lane.MulC(4)), 4)
+					at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(pipeline.GroupK / 2)).Add(quarter)
+					multiply(k, acc, x.LoadN(at, 4), w)
+				}
+				if (i+1)*e.Consumers <= groups {
+					step()
+				} else {
+					k.If(group.LtC(groups), step)
+				}
+			}
+		})
+	})
+	return []f32{acc[0][0].Get().Add(acc[1][0].Get()), acc[0][1].Get().Add(acc[1][1].Get())}
+}
+
+// multiply adds a k group's products: lane l holds 8 consecutive elements of
+// row l/4, and the same 8 elements of x, so the first mma takes elements 0 to 3
+// of each lane and the second 4 to 7; the order within k is the same for both
+// operands, hence does not matter. Every token row of A is the same vector.
+func multiply(k *dsl.Kernel, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
+	zero := dsl.Lit[dsl.BF16x2](k, 0)
+	for h := range 2 {
+		a := [4]pair{x[2*h], zero, x[2*h+1], zero}
+		b := [2]pair{w[2*h], w[2*h+1]}
+		v := acc[h%len(acc)]
+		d := dsl.MMA(a, b, [4]f32{v[0].Get(), v[1].Get(), v[2].Get(), v[3].Get()})
+		for i := range d {
+			v[i].Set(d[i])
+		}
+	}
+}
+
+// sum adds the consumer warps' parts of two rows in the order of the warps.
+func (g *GEMV) sum(e *Env, at u32) (y0, y1 f32) {
+	for w := range e.Consumers {
+		v := g.Part.Buf.LoadN(at.AddC(w*batchTiles*pipeline.TileRows), 2)
+		if w == 0 {
+			y0, y1 = v[0], v[1]
+			continue
+		}
+		y0, y1 = y0.Add(v[0]), y1.Add(v[1])
+	}
+	return y0, y1
+}

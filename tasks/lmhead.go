@@ -1,0 +1,104 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+)
+
+// Argmax finds the largest logit, the lowest index where several are equal. NaN
+// is never chosen; if every logit is NaN or −inf the token is 0.
+//
+// Each thread keeps the best of its own rows (Epilogue), each CTA publishes its
+// best (Publish), and after a hand-off one CTA finds the best of all (Choose).
+type Argmax struct {
+	Vocab  int              // rows; packed rows beyond are padding
+	Logits dsl.Buf[dsl.F32] // [Vocab] out
+	Best   dsl.Buf[dsl.F32] // [grid] each CTA's largest logit
+	Index  dsl.Buf[dsl.U32] // [grid] and its row
+	Next   dsl.Buf[dsl.U32] // [1] out: the token
+
+	SharedIndex dsl.Buf[dsl.U32] // shared memory, one a consumer warp
+}
+
+// best is a running maximum with its index.
+type best struct {
+	value *dsl.Var[dsl.F32]
+	index *dsl.Var[dsl.U32]
+}
+
+func newBest(e *Env) best {
+	return best{dsl.NewVar(e.K.F32(math.Inf(-1)), "best"), dsl.NewVar(e.K.U32(0), "best_index")}
+}
+
+// take keeps (v, i) if v is larger, or equal with a lower index.
+func (b best) take(v f32, i u32) {
+	have, at := b.value.Get(), b.index.Get()
+	better := v.Gt(have).Or(v.Eq(have).And(i.Lt(at)))
+	b.value.Set(dsl.Select(better, v, have))
+	b.index.Set(dsl.Select(better, i, at))
+}
+
+// warp makes every lane's best that of the whole warp.
+func (b best) warp() {
+	for d := dsl.WarpSize / 2; d > 0; d /= 2 {
+		b.take(dsl.ShflXor(b.value.Get(), d), dsl.ShflXor(b.index.Get(), d))
+	}
+}
+
+// Start begins a search in the consumer warps. It returns the LM head's
+// epilogue (which scales by RMSNorm's scale) and publish, to be run after the
+// last row: it writes this CTA's best.
+func (t *Argmax) Start(e *Env, scale f32) (epilogue Epilogue, publish func()) {
+	k, b := e.K, newBest(e)
+	one := func(row u32, y f32) {
+		t.Logits.Store(row, y)
+		b.take(y, row)
+	}
+	epilogue = func(row u32, y0, y1 f32) {
+		y0, y1 = y0.Mul(scale), y1.Mul(scale)
+		if t.Vocab%8 == 0 {
+			t.Logits.StoreN(row, []f32{y0, y1})
+			b.take(y0, row)
+			b.take(y1, row.AddC(1))
+			return
+		}
+		k.If(row.LtC(t.Vocab), func() { one(row, y0) })
+		k.If(row.AddC(1).LtC(t.Vocab), func() { one(row.AddC(1), y1) })
+	}
+	return epilogue, func() { t.publish(e, b) }
+}
+
+func (t *Argmax) publish(e *Env, b best) {
+	k := e.K
+	b.warp()
+	k.If(e.Lane.EqC(0), func() {
+		e.Scratch.Store(e.Warp, b.value.Get())
+		t.SharedIndex.Store(e.Warp, b.index.Get())
+	})
+	e.Sync()
+	k.If(e.Tid.EqC(0), func() {
+		all := newBest(e)
+		for w := range e.Consumers {
+			all.take(e.Scratch.Load(dsl.At(w)), t.SharedIndex.Load(dsl.At(w)))
+		}
+		t.Best.Store(e.CTA, all.value.Get())
+		t.Index.Store(e.CTA, all.index.Get())
+	})
+}
+
+// Choose writes the token, in CTA 0's first warp, after a hand-off.
+func (t *Argmax) Choose(e *Env) {
+	k := e.K
+	k.If(e.CTA.EqC(0), func() {
+		k.If(e.Warp.EqC(0), func() {
+			b := newBest(e)
+			for from := 0; from < e.Grid; from += dsl.WarpSize {
+				i := e.Lane.AddC(from)
+				k.If(i.LtC(e.Grid), func() { b.take(t.Best.Load(i), t.Index.Load(i)) })
+			}
+			b.warp()
+			k.If(e.Lane.EqC(0), func() { t.Next.Store(dsl.At(0), b.index.Get()) })
+		})
+	})
+}

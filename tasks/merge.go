@@ -1,0 +1,52 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+)
+
+// Merge combines the partial attention states of each query head: with weights
+// 2^(lse − max) it is the ⊕ of FlashInfer (Ye et al. 2025), associative and
+// commutative up to rounding, and computed in the order of the splits. A state
+// of lse −inf is the neutral element; at least one state of a head must not be.
+type Merge struct {
+	Heads, D, Splits int
+	In               dsl.Buf[dsl.F32]  // [Splits][Heads][D]
+	LSE              dsl.Buf[dsl.F32]  // [Splits][Heads], base 2
+	Out              dsl.Buf[dsl.BF16] // [Heads][D]
+}
+
+// Emit runs in the consumer warps: 32 elements a warp, spread over the CTAs
+// first.
+func (t *Merge) Emit(e *Env) {
+	k := e.K
+	n := t.Heads * t.D
+	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(ceilDiv(n, dsl.WarpSize)), e.Grid*e.Consumers, func(item u32) {
+		i := item.MulC(dsl.WarpSize).Add(e.Lane).Named("i")
+		if n%dsl.WarpSize == 0 {
+			t.element(e, i)
+		} else {
+			k.If(i.LtC(n), func() { t.element(e, i) })
+		}
+	})
+}
+
+func (t *Merge) element(e *Env, i u32) {
+	k := e.K
+	head := i.DivC(t.D)
+	var lse, part []f32
+	top := k.F32(math.Inf(-1))
+	for s := range t.Splits {
+		lse = append(lse, t.LSE.Load(head.AddC(s*t.Heads)))
+		part = append(part, t.In.Load(i.AddC(s*t.Heads*t.D)))
+		top = top.Max(lse[s])
+	}
+	sum, out := k.F32(0), k.F32(0)
+	for s := range t.Splits {
+		weight := dsl.Exp2(lse[s].Sub(top))
+		sum = sum.Add(weight)
+		out = dsl.FMA(weight, part[s], out)
+	}
+	t.Out.Store(i, dsl.Cast[dsl.BF16](out.Mul(dsl.Rcp(sum))))
+}
