@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"encoding/binary"
+	"errors"
 	"os"
 	"sync"
 	"testing"
@@ -50,6 +51,16 @@ func TestOpenSaysWhatIsMissing(t *testing.T) {
 	var driver *DriverError
 	require.ErrorAs(t, err, &driver)
 	require.Equal(t, 100, driver.Code)
+}
+
+func TestOpenWithoutADriverSaysSo(t *testing.T) {
+	_, err := Open(0)
+	var driver *DriverError
+	if !errors.As(err, &driver) || driver.Name != "CUDA_ERROR_STUB_LIBRARY" {
+		t.Skip("needs the stub library, not a driver: scripts/build-cuda test where there is no GPU")
+	}
+	require.EqualError(t, err, "cuda: no usable NVIDIA driver and GPU here: cuInit: CUDA_ERROR_STUB_LIBRARY "+
+		"(34, libcuda.so.1 is a stub for linking, no driver)")
 }
 
 func TestOpenReadsTheFacts(t *testing.T) {

@@ -74,6 +74,9 @@ func driverError(code C.CUresult) error {
 	if code == C.CUDA_SUCCESS {
 		return nil
 	}
+	if code == C.CUDA_ERROR_STUB_LIBRARY { // which has no names and texts either
+		return &DriverError{Code: int(code), Name: "CUDA_ERROR_STUB_LIBRARY", Text: "libcuda.so.1 is a stub for linking, no driver"}
+	}
 	e := &DriverError{Code: int(code), Name: fmt.Sprintf("CUresult %d", int(code)), Text: "the driver has no text for it"}
 	var text *C.char
 	if C.cuGetErrorName(code, &text) == C.CUDA_SUCCESS && text != nil {

@@ -1,7 +1,7 @@
 // A cuda.h that comes before the real one on CGO_CFLAGS, so that gorgonia.org/cu v0.9.6 compiles with the headers of CUDA 12 and
 // of CUDA 13, and so that a program that links it runs on a machine without a GPU until it asks for one.
 //
-// scripts/build-cuda puts this folder first. See docs in megakernel/runtime/cuda/doc.go.
+// scripts/build-cuda puts this folder first. The package comment of megakernel/runtime/cuda says more.
 #ifndef MKGEN_SHIM_CUDA_H
 #define MKGEN_SHIM_CUDA_H
 
