@@ -83,7 +83,10 @@ func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*
 	text, err := c.run(ctx, c.arguments(src, beside.Name(), opt))
 	took := time.Since(start)
 	if err != nil {
-		return nil, fmt.Errorf("nvcc %s: %s for %s: %w\n%s", c.Version, src, opt.Arch, err, strings.TrimSpace(text))
+		if text = strings.TrimSpace(text); text != "" {
+			text = "\n" + text
+		}
+		return nil, fmt.Errorf("nvcc %s: %s for %s: %w%s", c.Version, src, opt.Arch, err, text)
 	}
 	functions, err := ParsePtxas(text)
 	if err != nil {
