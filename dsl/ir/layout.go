@@ -53,8 +53,8 @@ func (k *Kernel) LayoutShared() error {
 		end = max(end, b.Offset+int(b.Bytes()))
 	}
 	k.SharedBytes = end
-	if end > k.SharedLimit {
-		refuse(Pos{}, "kernel "+k.Name, "%s", overBudget(k.Shareds(), int64(end), k.SharedLimit))
+	if end > k.SharedLimit && end > 0 {
+		refuse(largest(k.Shareds()), "kernel "+k.Name, "%s", overBudget(k.Shareds(), int64(end), k.SharedLimit))
 	}
 	return errors.Join(errs...)
 }
