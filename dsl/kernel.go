@@ -61,7 +61,7 @@ func (k *Kernel) Finish() (*ir.Kernel, error) {
 		errs = append(errs, layout)
 	}
 	for _, e := range ir.Errors(ir.Verify(k.ir)) {
-		follows := len(k.errs) > 0 && (e.Kind == ir.KindUnused || e.Kind == ir.KindInit) ||
+		follows := len(k.errs) > 0 && (e.Kind == ir.KindHead || e.Kind == ir.KindUnused || e.Kind == ir.KindInit) ||
 			layout != nil && e.Kind == ir.KindPlace
 		if !follows { // from a mistake that is reported already
 			errs = append(errs, e)
