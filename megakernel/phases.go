@@ -28,10 +28,10 @@ func (b *builder) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Ep
 	g := b.gemv(i)
 	p.Matrix = g.Name
 	return phase{Phase: p,
-		produce: func(tasks.Step) { g.Produce(b.env, b.prod, b.own.matrix[i], b.bufs.weights, b.offset) },
+		produce: func(tasks.Step) { g.Produce(b.env, b.prod, b.own.matrix(i), b.bufs.weights, b.offset) },
 		consume: func(s tasks.Step) {
 			epilogue := finish(s)
-			g.Consume(b.env, b.cons, b.ring, b.own.matrix[i], epilogue)
+			g.Consume(b.env, b.cons, b.ring, b.own.matrix(i), epilogue)
 			if after != nil {
 				after()
 			}
