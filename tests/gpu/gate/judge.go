@@ -24,10 +24,10 @@ type scored struct {
 	o, h, k            []float32
 }
 
-// judge feeds the first sequences of the reference and measures the kernel.
-func (b *bench) judge(sequences int, rules gate.Rules, hook before) (gate.Result, error) {
-	g := gate.New(rules)
-	for q := range min(sequences, len(b.ref.Sequences)) {
+// judge feeds the reference's sequences and measures the kernel.
+func (b *bench) judge(hook before) (gate.Result, error) {
+	g := gate.New(gate.DefaultRules())
+	for q := range b.ref.Sequences {
 		if err := b.sequence(g, q, hook); err != nil {
 			return gate.Result{}, err
 		}
@@ -92,12 +92,12 @@ func (b *bench) sequence(g *gate.Gate, q int, hook before) error {
 }
 
 // faulty judges the kernel with one fault planted.
-func (b *bench) faulty(name string, sequences int, rules gate.Rules) (gate.Result, error) {
+func (b *bench) faulty(name string) (gate.Result, error) {
 	switch name {
 	case gate.NormGainSkipped:
-		return b.withoutGain(sequences, rules)
+		return b.withoutGain()
 	case gate.PagesSwapped:
-		return b.withSwappedPages(sequences, rules)
+		return b.withSwappedPages()
 	}
 	planted := map[string]megakernel.Fault{
 		gate.KVTokenDropped: megakernel.FaultDropToken, gate.RopeOffByOne: megakernel.FaultRope, gate.MergeWeightWrong: megakernel.FaultMergeShare}
@@ -114,11 +114,11 @@ func (b *bench) faulty(name string, sequences int, rules gate.Rules) (gate.Resul
 		return gate.Result{}, err
 	}
 	defer restore()
-	return b.judge(sequences, rules, nothing)
+	return b.judge(nothing)
 }
 
 // withoutGain replaces the gains of the middle layer's attention norm by 1.
-func (b *bench) withoutGain(sequences int, rules gate.Rules) (gate.Result, error) {
+func (b *bench) withoutGain() (gate.Result, error) {
 	gains, err := b.mk.Gains(b.weights)
 	if err != nil {
 		return gate.Result{}, err
@@ -132,22 +132,24 @@ func (b *bench) withoutGain(sequences int, rules gate.Rules) (gate.Result, error
 	if err := b.gpu.Write("gains", int64(at), ones); err != nil {
 		return gate.Result{}, err
 	}
-	r, err := b.judge(sequences, rules, nothing)
+	r, err := b.judge(nothing)
 	if err != nil {
 		return r, err
 	}
 	return r, b.gpu.Write("gains", int64(at), gains[at:at+row])
 }
 
-// withSwappedPages swaps the first two pages of the table once both are full.
-func (b *bench) withSwappedPages(sequences int, rules gate.Rules) (gate.Result, error) {
+// withSwappedPages swaps the first and the third page of the table when the
+// third is half full. Two full pages would be no fault: keys carry their
+// positions, so attention does not depend on the order of tokens.
+func (b *bench) withSwappedPages() (gate.Result, error) {
 	swapped := slices.Clone(b.table)
-	swapped[0], swapped[1] = swapped[1], swapped[0]
-	r, err := b.judge(sequences, rules, func(position int) error {
+	swapped[0], swapped[2] = swapped[2], swapped[0]
+	r, err := b.judge(func(position int) error {
 		switch position {
 		case 0:
 			return b.s.SetTable(slices.Clone(b.table))
-		case 2 * b.mk.KV.Page:
+		case 2*b.mk.KV.Page + b.mk.KV.Page/2:
 			return b.s.SetTable(swapped)
 		}
 		return nil
