@@ -32,6 +32,7 @@ type Kernel struct {
 	cur    *ir.Block
 	errs   []error
 	left   map[*ir.Value]bool // operands of what folding dropped; see sweep
+	names  map[string]ir.Pos  // of parameters and buffers
 	frames map[uintptr]frame  // resolved by here
 }
 
@@ -39,7 +40,7 @@ type Kernel struct {
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
 		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, SharedLimit: o.SharedLimit, Body: &ir.Block{},
-	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}}
+	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}, names: map[string]ir.Pos{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {
 		k.errorf("kernel name %q is not a C identifier", name)

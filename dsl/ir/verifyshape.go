@@ -32,8 +32,8 @@ func (v *verifier) tables() {
 		}
 	}
 	for i, b := range k.Bufs {
-		if b == nil || b.ID != i || b.Elem == Invalid || b.Elem == Pred || b.Elem >= numTypes || b.Len < 0 {
-			v.bad(Pos{}, fmt.Sprintf("buffer %d", i), "is missing, wrongly numbered, of a negative length or of no type that memory holds")
+		if b == nil || b.ID != i || b.Elem == Invalid || b.Elem == Pred || b.Elem >= numTypes || b.Len < 0 || b.Len > MaxLen {
+			v.bad(Pos{}, fmt.Sprintf("buffer %d", i), "is missing, wrongly numbered, of a length below 0 or above 2^40, or of no type that memory holds")
 		}
 	}
 }
