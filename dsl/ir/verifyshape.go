@@ -121,10 +121,21 @@ func (v *verifier) instrShape(in *Instr) {
 	}
 	if slices.Contains(in.Args, nil) || slices.Contains(in.Res, nil) {
 		v.bad(in.Pos, in.Op.String(), "lacks an operand or a result")
+		return
+	}
+	known := func(x *Value) bool { return x.Type < numTypes }
+	a := in.Attr
+	if in.T >= numTypes || a.Order > Volatile || a.Scope > Sys || a.Hint > NonCoherent || a.Cond > CondGE ||
+		!all(in.Args, known) || !all(in.Res, known) {
+		v.bad(in.Pos, in.Op.String(), "has a type, order, scope, hint or condition that does not exist")
 	}
 	for _, m := range in.Mem {
 		if m.Buf == nil {
 			v.bad(in.Pos, in.Op.String(), "has an address without a buffer")
 		}
 	}
+}
+
+func all(vs []*Value, ok func(*Value) bool) bool {
+	return !slices.ContainsFunc(vs, func(v *Value) bool { return !ok(v) })
 }
