@@ -3,6 +3,7 @@ package dsl
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -57,7 +58,7 @@ func New(name string, o Options) *Kernel {
 // the program.
 func (k *Kernel) Finish() (*ir.Kernel, error) {
 	k.sweep()
-	errs := k.errs
+	errs := slices.Clip(k.errs)
 	layout := k.ir.LayoutShared()
 	if layout != nil {
 		errs = append(errs, layout)
@@ -70,13 +71,23 @@ func (k *Kernel) Finish() (*ir.Kernel, error) {
 		}
 	}
 	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+		return nil, join(errs)
 	}
 	return k.ir, nil
 }
 
 // Err is the mistakes recorded so far, joined, or nil.
-func (k *Kernel) Err() error { return errors.Join(k.errs...) }
+func (k *Kernel) Err() error { return join(k.errs) }
+
+// join joins mistakes; one that a Go loop made again and again comes once.
+func join(errs []error) error {
+	seen := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(slices.Clone(errs), func(e error) bool {
+		again := seen[e.Error()]
+		seen[e.Error()] = true
+		return again
+	})...)
+}
 
 // Require records a mistake of the template's user when cond is false.
 func (k *Kernel) Require(cond bool, format string, args ...any) {
