@@ -1,6 +1,10 @@
 package interp
 
-import "github.com/mkgen/mkgen/dsl/ir"
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
 
 // Shadow memory: for each granule the accesses that a later one may conflict
 // with. A record packs the accessing component, its epoch, its lane and the
@@ -80,11 +84,17 @@ type accessor struct {
 	rec   record // what it leaves behind
 }
 
+// compPlace is the place of a clock component: its CTA, and its number there.
+type compPlace struct{ cta, wi int32 }
+
 // splitComp is a record's CTA and its component in that CTA.
-func (m *machine) splitComp(comp int32) (cta, wi int32) { return comp / m.comps, comp % m.comps }
+func (m *machine) splitComp(comp int32) (cta, wi int32) {
+	p := &m.places[comp]
+	return p.cta, p.wi
+}
 
 // isAsync reports whether a record was left by a bulk copy.
-func (m *machine) isAsync(r record) bool { return r.comp()%m.comps >= int32(m.p.kernel.Warps) }
+func (m *machine) isAsync(r record) bool { return m.places[r.comp()].wi >= m.warpsPer }
 
 // before reports whether the access behind r happens before a (base causality
 // order: program order, warp-level synchronisation, and what a knows).
@@ -93,8 +103,12 @@ func (m *machine) before(r record, w *warp, lane uint8) bool {
 	if comp == w.comp && (r.epoch() < w.clk.sync || r.lane() == lane && lane != anyLane) {
 		return true
 	}
-	cta, wi := m.splitComp(comp)
-	return w.clk.of(lane).hb.knows(cta, wi, r.lane(), r.epoch())
+	p := &m.places[comp]
+	hb := w.clk.base.hb
+	if w.clk.ahead != 0 {
+		hb = w.clk.of(lane).hb
+	}
+	return hb.knows(p.cta, p.wi, r.lane(), r.epoch())
 }
 
 // fenced reports whether a proxy fence lies between the access behind r and a.
@@ -124,7 +138,7 @@ func (m *machine) morallyStrong(r record, a *accessor) bool {
 		return false
 	}
 	old := &m.p.code[r.pc()]
-	return old.strong && old.size == a.in.size && m.mutual(old.scope, a.in.scope, r.comp()/m.comps, a.w.cta.id)
+	return old.strong && old.size == a.in.size && m.mutual(old.scope, a.in.scope, m.places[r.comp()].cta, a.w.cta.id)
 }
 
 // conflict is why r and a race, if they do.
@@ -180,21 +194,53 @@ func (m *machine) checkAll(rg *region, r record, wrote bool, off int64, a *acces
 }
 
 // recordRead keeps a read for later writes to be checked against. A read that
-// happens after an older one of the same kind replaces it.
+// happens after an older one of the same kind replaces it; a granule that all
+// lanes of a warp read in one step has one record for them.
 func (m *machine) recordRead(rg *region, c *cell, a *accessor) {
 	switch {
 	case c.r == 0:
 		c.r = a.rec
 	case c.r.isSet():
 		s := &rg.sets[c.r.setIndex()]
-		s.list = m.merge(s.list, a)
+		s.list = m.insert(s.list, a, a.w.mask == fullMask)
 	case m.replaces(c.r, a):
 		c.r = a.rec
-	case c.r.comp() == a.rec.comp() && c.r.epoch() <= a.rec.epoch() && a.w.mask == fullMask && m.sameKind(c.r, a):
-		c.r = pack(a.w.comp, a.rec.epoch(), anyLane, a.in.pc) // read by all lanes at once
+	case m.joins(c.r, a, a.w.mask == fullMask):
+		c.r = pack(a.w.comp, a.rec.epoch(), anyLane, a.in.pc)
 	default:
-		c.r = rg.newSet(c.r, a.rec)
+		c.r = rg.newSet(m.insert([]record{c.r}, a, false)...)
 	}
+}
+
+// joins reports whether a and the read behind r, by another lane of the warp in
+// this step or not ordered before it, can share a record of all lanes.
+func (m *machine) joins(r record, a *accessor, full bool) bool {
+	return full && r.comp() == a.rec.comp() && m.sameKind(r, a)
+}
+
+// insert adds a's record to a list kept in order of components, in place of a
+// record of the same component that it replaces.
+func (m *machine) insert(list []record, a *accessor, full bool) []record {
+	comp := a.rec.comp()
+	lo, hi := 0, len(list)
+	for lo < hi {
+		if mid := (lo + hi) / 2; list[mid].comp() < comp {
+			lo = mid + 1
+		} else {
+			hi = mid
+		}
+	}
+	for i := lo; i < len(list) && list[i].comp() == comp; i++ {
+		switch r := list[i]; {
+		case m.replaces(r, a):
+			list[i] = a.rec
+			return list
+		case m.joins(r, a, full):
+			list[i] = pack(comp, a.rec.epoch(), anyLane, a.in.pc)
+			return list
+		}
+	}
+	return slices.Insert(list, lo, a.rec)
 }
 
 // recordWrite keeps a write. A weak one has just been found to follow everything
@@ -211,21 +257,10 @@ func (m *machine) recordWrite(rg *region, c *cell, a *accessor) {
 		c.w = a.rec
 	case c.w.isSet():
 		s := &rg.sets[c.w.setIndex()]
-		s.list = m.merge(s.list, a)
+		s.list = m.insert(s.list, a, false)
 	default:
-		c.w = rg.newSet(c.w, a.rec)
+		c.w = rg.newSet(m.insert([]record{c.w}, a, false)...)
 	}
-}
-
-// merge adds a's record to list, leaving out those it replaces.
-func (m *machine) merge(list []record, a *accessor) []record {
-	out := list[:0]
-	for _, r := range list {
-		if !m.replaces(r, a) {
-			out = append(out, r)
-		}
-	}
-	return append(out, a.rec)
 }
 
 // sameKind reports whether whatever races with the access behind r, and is not
@@ -238,6 +273,7 @@ func (m *machine) sameKind(r record, a *accessor) bool {
 	return !a.in.strong || old.strong && old.scope >= a.in.scope && old.size == a.in.size
 }
 
+// replaces reports whether a's record says all that r does.
 func (m *machine) replaces(r record, a *accessor) bool {
-	return m.sameKind(r, a) && (r.comp() == a.rec.comp() && r.lane() == a.rec.lane() || m.before(r, a.w, a.lane))
+	return (r.comp() == a.rec.comp() && r.lane() == a.rec.lane() || m.before(r, a.w, a.lane)) && m.sameKind(r, a)
 }

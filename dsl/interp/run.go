@@ -45,23 +45,25 @@ type MBarrierUse struct {
 
 // machine is the state of one run.
 type machine struct {
-	p      *Program
-	o      Options
-	rng    *rand.Rand
-	global []*region // by root; nil for shared roots
-	ctas   []*cta
-	warps  []*warp
-	comps  int32 // clock components a CTA: warps, then mbarriers
-	sched  scheduler
-	flight []*flight
-	params map[*ir.Param]uint64
-	steps  int64
-	limit  int64
-	live   int
-	fault  *Fault
-	counts []int64
-	sc     stamp // fence.sc of gpu and wider scope
-	unif   uniformLog
+	p        *Program
+	o        Options
+	rng      *rand.Rand
+	global   []*region // by root; nil for shared roots
+	ctas     []*cta
+	warps    []*warp
+	comps    int32 // clock components a CTA: warps, then mbarriers
+	places   []compPlace
+	warpsPer int32
+	sched    scheduler
+	flight   []*flight
+	params   map[*ir.Param]uint64
+	steps    int64
+	limit    int64
+	live     int
+	fault    *Fault
+	counts   []int64
+	sc       stamp // fence.sc of gpu and wider scope
+	unif     uniformLog
 }
 
 // cta is the state of one CTA.
@@ -154,6 +156,10 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 	}
 	if err := m.bindGlobals(mem); err != nil {
 		return nil, err
+	}
+	m.warpsPer = int32(k.Warps)
+	for i := range m.comps * int32(o.Grid) {
+		m.places = append(m.places, compPlace{i / m.comps, i % m.comps})
 	}
 	for c := range o.Grid {
 		m.addCTA(int32(c))

@@ -124,7 +124,7 @@ func (m *machine) strongRead(rg *region, off int64, a *accessor, newest bool) va
 // observe applies an acquire, or keeps what was read for a later fence. The
 // write and the read must be morally strong.
 func (m *machine) observe(e *entry, a *accessor) {
-	if len(e.msgs) == 0 || !m.mutual(e.scope, a.in.scope, e.rec.comp()/m.comps, a.w.cta.id) {
+	if len(e.msgs) == 0 || !m.mutual(e.scope, a.in.scope, m.places[e.rec.comp()].cta, a.w.cta.id) {
 		return
 	}
 	o := a.in.attr.Order
@@ -205,7 +205,7 @@ func (m *machine) strongWrite(rg *region, off int64, v value, a *accessor) {
 	e := entry{v: v, rec: a.rec, scope: a.in.scope, rmw: isAtomic(a.in.op), msgs: m.outgoing(lc, a)}
 	last := len(lc.ents) - 1
 	if e.rmw {
-		if old := &lc.ents[last]; len(old.msgs) > 0 && m.mutual(old.scope, a.in.scope, old.rec.comp()/m.comps, a.w.cta.id) {
+		if old := &lc.ents[last]; len(old.msgs) > 0 && m.mutual(old.scope, a.in.scope, m.places[old.rec.comp()].cta, a.w.cta.id) {
 			for _, msg := range old.msgs {
 				e.msgs = addMessage(e.msgs, msg)
 			}

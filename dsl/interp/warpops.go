@@ -90,15 +90,20 @@ func stepMMA(m *machine, w *warp, in *inst) {
 			bt[l/4][k], bt[l/4][k+1] = fromBF16(src[l]&0xffff), fromBF16(src[l]>>16)
 		}
 	}
+	c, d := [4]*row{}, [4]*row{}
 	for i := range 4 {
-		src, d := m.in(w, in.a[6+i]), &w.regs[in.r[i]]
-		for l := range 32 {
-			x, y := &a[l/4+8*(i>>1)], &bt[l%4*2+i&1]
-			acc := f32(src[l])
-			for k := range 16 {
-				acc += float32(x[k] * y[k])
-			}
-			d[l] = fromF32(acc)
+		c[i], d[i] = m.in(w, in.a[6+i]), &w.regs[in.r[i]]
+	}
+	for l := range 32 {
+		a0, a8 := &a[l/4], &a[l/4+8]
+		b0, b1 := &bt[l%4*2], &bt[l%4*2+1]
+		d0, d1, d2, d3 := f32(c[0][l]), f32(c[1][l]), f32(c[2][l]), f32(c[3][l])
+		for k := range 16 {
+			d0 += float32(a0[k] * b0[k])
+			d1 += float32(a0[k] * b1[k])
+			d2 += float32(a8[k] * b0[k])
+			d3 += float32(a8[k] * b1[k])
 		}
+		d[0][l], d[1][l], d[2][l], d[3][l] = fromF32(d0), fromF32(d1), fromF32(d2), fromF32(d3)
 	}
 }

@@ -1,0 +1,116 @@
+// Package mutate makes broken variants of a kernel: each synchronisation
+// removed, weakened, miscounted or moved. An executor that reports none of what
+// a variant breaks is blind there.
+//
+// List enumerates the mutations of a kernel in a fixed order; Apply makes the
+// kernel that one of them describes, leaving the original alone. Variants are
+// meant for the executor only: they need not pass the verifier.
+package mutate
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
+
+// Class says how a mutation breaks a kernel.
+type Class string
+
+// The classes.
+const (
+	Remove  Class = "remove"  // the instruction is left out
+	Weaken  Class = "weaken"  // a lower order, a narrower scope, fewer spaces
+	Count   Class = "count"   // an arrival or thread count is off by one
+	Parity  Class = "parity"  // a wait is for the other phase
+	Bytes   Class = "bytes"   // transaction bytes are off by 16
+	Earlier Class = "earlier" // moved before the statement in front of it
+	Later   Class = "later"   // moved behind the statement after it
+)
+
+// Mutation is one way to break one instruction of a kernel.
+type Mutation struct {
+	Class Class
+	Name  string // "weaken wait.ge: acquire to relaxed"
+	Pos   ir.Pos // the instruction's
+	instr int    // its number in the order of ir.Kernel.Instrs
+	edit  func(e *edit) error
+}
+
+// String is the name and the place.
+func (m Mutation) String() string { return m.Name + " at " + m.Pos.String() }
+
+// edit is a copied kernel and the place of the instruction to break.
+type edit struct {
+	k     *ir.Kernel
+	in    *ir.Instr
+	trail []place // from the kernel's body down to the instruction's block
+}
+
+// place is a statement's block and its number there.
+type place struct {
+	block *ir.Block
+	at    int
+}
+
+func (e *edit) here() *place { return &e.trail[len(e.trail)-1] }
+
+// Apply returns a copy of k broken as m says. It fails when m does not come from
+// List of the same kernel.
+func Apply(k *ir.Kernel, m Mutation) (*ir.Kernel, error) {
+	e := &edit{k: Clone(k)}
+	n := 0
+	if !e.find(e.k.Body, m.instr, &n) {
+		return nil, fmt.Errorf("kernel %s has no instruction %d; the mutation %s is not of it", k.Name, m.instr, m.Name)
+	}
+	if err := m.edit(e); err != nil {
+		return nil, fmt.Errorf("%s: %w", m, err)
+	}
+	return e.k, nil
+}
+
+func (e *edit) find(b *ir.Block, want int, n *int) bool {
+	for i, s := range b.Stmts {
+		e.trail = append(e.trail, place{b, i})
+		if in, ok := s.(*ir.Instr); ok {
+			if *n == want {
+				e.in = in
+				return true
+			}
+			*n++
+		}
+		for _, inner := range ir.Blocks(s) {
+			if e.find(inner, want, n) {
+				return true
+			}
+		}
+		e.trail = e.trail[:len(e.trail)-1]
+	}
+	return false
+}
+
+// List enumerates the mutations of k in the order of its instructions.
+func List(k *ir.Kernel) []Mutation {
+	var out []Mutation
+	n := 0
+	k.Instrs(func(in *ir.Instr) {
+		for _, m := range mutationsOf(in) {
+			if !possible(k, n, m) {
+				continue
+			}
+			m.Pos, m.instr = in.Pos, n
+			out = append(out, m)
+		}
+		n++
+	})
+	return out
+}
+
+// possible reports whether the edit applies; moves may have nowhere to go.
+func possible(k *ir.Kernel, n int, m Mutation) bool {
+	if m.Class != Earlier && m.Class != Later {
+		return true
+	}
+	m.instr = n
+	_, err := Apply(k, m)
+	return err == nil
+}
