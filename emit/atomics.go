@@ -38,7 +38,7 @@ func atomicOp(kind, op string) row {
 		name := helperName(kind, mode, "."+space.String(), "."+op, hintName(policy), "_"+in.T.String())
 		p.needSpace(space)
 		f := p.need(name, 1, func() string { return atomicHelper(name, kind, form, in.T, len(in.Args), space, policy != "") })
-		args := append([]string{p.address(in.Mem[0])}, p.texts(in)...)
+		args := append([]string{p.address(in.Mem[0])}, p.bareTexts(in)...)
 		return call(f, p.withPolicy(args, in.Attr.Hint, policy)...)
 	}}
 }
@@ -78,7 +78,7 @@ func spellWaitMem(p *printer, in *ir.Instr) expr {
 	p.need(load, 1, func() string { return loadHelper(load, "ld"+mode+"."+space.String(), ir.U32, 1, space, false, true) })
 
 	name := helperName("wait_", a.Cond.String(), mode, "."+space.String())
-	args := []string{p.address(in.Mem[0]), p.arg(in, 0).text}
+	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0])}
 	abort, sleep := len(in.Mem) > 1, a.Imm > 0
 	if abort {
 		name += "_or"
@@ -86,7 +86,7 @@ func spellWaitMem(p *printer, in *ir.Instr) expr {
 	}
 	if sleep {
 		name += "_sleep"
-		args = append(args, fmt.Sprintf("%du", a.Imm))
+		args = append(args, fmt.Sprint(a.Imm))
 	}
 	return call(p.need(name, 2, func() string { return waitHelper(name, load, a.Cond, abort, sleep) }), args...)
 }

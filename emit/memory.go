@@ -159,7 +159,7 @@ func b128Load(name, form, params string, s ir.Space, policy bool) string {
 
 func spellSt(p *printer, in *ir.Instr) expr {
 	m, n := in.Mem[0], lanesOf(in)
-	value := p.arg(in, 0).text
+	value := p.bare(in.Args[0])
 	if n > 1 {
 		value = call("make_"+vectorType(in.T, n), p.texts(in)...).text
 	}

@@ -18,7 +18,7 @@ func callOf(name string) spelling {
 
 // helperCall calls a function of the prelude with the operands.
 func helperCall(name string) spelling {
-	return func(p *printer, in *ir.Instr) expr { return call(p.fixed(name), p.texts(in)...) }
+	return func(p *printer, in *ir.Instr) expr { return call(p.fixed(name), p.bareTexts(in)...) }
 }
 
 // collective calls a warp function with the mask of all lanes.
@@ -38,13 +38,16 @@ func byFloat(float, integer string) spelling {
 }
 
 func binary(op string, prec int) spelling {
-	return func(p *printer, in *ir.Instr) expr { return infix(p.arg(in, 0), op, p.arg(in, 1), prec, false) }
+	return func(p *printer, in *ir.Instr) expr {
+		a, b := p.sides(in)
+		return infix(a, op, b, prec, false)
+	}
 }
 
 // sum is + or −. Integers of 32 signed bits go through u32, where they wrap.
 func sum(op string, prec int) spelling {
 	return func(p *printer, in *ir.Instr) expr {
-		a, b := p.arg(in, 0), p.arg(in, 1)
+		a, b := p.sides(in)
 		if in.Args[0].Type != ir.I32 {
 			return infix(a, op, b, prec, op == "+" && in.Args[0].Type != ir.F32)
 		}
@@ -59,7 +62,7 @@ func sum(op string, prec int) spelling {
 // product is ·. One of floats that goes into a sum is spelled so that nvcc
 // does not make an fma of the two.
 func product(p *printer, in *ir.Instr) expr {
-	a, b := p.arg(in, 0), p.arg(in, 1)
+	a, b := p.sides(in)
 	switch {
 	case in.Args[0].Type == ir.I32:
 		return wrapped(infix(asU32(a), "*", asU32(b), precMul, true))
@@ -73,7 +76,8 @@ func quotient(p *printer, in *ir.Instr) expr {
 	if in.Args[0].Type == ir.F32 {
 		return call("__fdiv_rn", p.texts(in)...)
 	}
-	return infix(p.arg(in, 0), "/", p.arg(in, 1), precMul, false)
+	a, b := p.sides(in)
+	return infix(a, "/", b, precMul, false)
 }
 
 func negation(p *printer, in *ir.Instr) expr {
@@ -190,7 +194,7 @@ func (p *printer) variable(in *ir.Instr) string {
 
 func declareVar(p *printer, in *ir.Instr) {
 	x := in.Attr.Var
-	first := p.arg(in, 0).text
+	first := p.bare(in.Args[0])
 	hint := x.Hint
 	if hint == "" {
 		hint = "x"
