@@ -75,7 +75,9 @@ func spellWaitMem(p *printer, in *ir.Instr) expr {
 	mode := qualifiers(a.Order, a.Scope)
 	load := helperName("ld", mode, "."+space.String(), "_u32")
 	p.needSpace(space)
-	p.need(load, 1, func() string { return loadHelper(load, "ld"+mode+"."+space.String(), ir.U32, 1, space, false, true) })
+	p.need(load, 1, func() string {
+		return loadHelper(load, "ld"+mode+"."+space.String(), "u32", ir.U32, 1, space, false, true)
+	})
 
 	name := helperName("wait_", a.Cond.String(), mode, "."+space.String())
 	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0])}
@@ -97,7 +99,7 @@ func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
 		ir.CondEQ: load + "(p) != want", ir.CondNE: load + "(p) == want", ir.CondGE: "(i32)(" + load + "(p) - want) < 0",
 	}[c]
 	until := map[ir.Cond]string{
-		ir.CondEQ: "the word is want", ir.CondNE: "the word is not want", ir.CondGE: "the word has reached want (they may wrap: the difference counts)",
+		ir.CondEQ: "the word is want", ir.CondNE: "the word is not want", ir.CondGE: "the word has reached want, by wrapping difference",
 	}[c]
 	params, rest := "const u32* p, u32 want", ""
 	if abort {

@@ -122,7 +122,7 @@ func complement(p *printer, in *ir.Instr) expr {
 
 func choice(p *printer, in *ir.Instr) expr {
 	c, a, b := p.arg(in, 0), p.arg(in, 1), p.arg(in, 2)
-	return expr{text: c.in(precOrOr) + " ? " + a.in(precOrOr) + " : " + b.in(precOrOr), prec: precTernary}
+	return expr{text: c.in(precEq) + " ? " + a.in(precOrOr) + " : " + b.in(precOrOr), prec: precTernary}
 }
 
 func packing(p *printer, in *ir.Instr) expr {
@@ -157,15 +157,17 @@ func conversion(p *printer, in *ir.Instr) expr {
 		return call("__float2uint_rz", a.text)
 	case from == ir.I32 && to == ir.U32:
 		return asU32(a)
+	case from == ir.U32 && to == ir.I32:
+		return wrapped(a)
 	}
 	return castTo(ctype(to), a)
 }
 
-// sameBits needs no text between types that C++ sees as one.
+// sameBits needs no text between types that are one in C++.
 func sameBits(p *printer, in *ir.Instr) expr {
 	a, from, to := p.arg(in, 0), in.Args[0].Type, in.T
 	switch {
-	case ctype(from) == ctype(to) || from.Size() == 2:
+	case oneType(from, to):
 		return a
 	case to == ir.F32 && from == ir.I32:
 		return call("__int_as_float", a.text)
@@ -180,7 +182,14 @@ func sameBits(p *printer, in *ir.Instr) expr {
 	case from == ir.I32:
 		return asU32(a)
 	}
-	return a // u32, bf16x2 and f16x2 are one type
+	panic(fmt.Sprintf("BUG: emit: bits of %s as %s", from, to))
+}
+
+// oneType reports whether two types of the same size are one in C++: all of
+// 16 bits are, and u32 with the packed pairs.
+func oneType(a, b ir.Type) bool {
+	word := func(t ir.Type) bool { return t == ir.U32 || t == ir.BF16x2 || t == ir.F16x2 }
+	return a == b || a.Size() == 2 && b.Size() == 2 || word(a) && word(b)
 }
 
 // variable is the name of in's Var.

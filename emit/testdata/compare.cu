@@ -54,9 +54,9 @@ compare(const Params* __restrict__ p) {
 
   out[0] = a == b ? 1u : 0u;
   out[1] = a != b ? 1u : 0u;
-  out[2] = a < b && a <= b ? 1u : 0u;
-  out[3] = (a > b) || (a >= b && u == v) ? 1u : 0u;
-  out[4] = u < v != (u != v) ? 1u : 0u;
+  out[2] = (a < b && a <= b) ? 1u : 0u;
+  out[3] = (a > b || (a >= b && u == v)) ? 1u : 0u;
+  out[4] = (u < v) != (u != v) ? 1u : 0u;
   out[5] = !(u >= 5) ? 1u : 0u;
   out[6] = u < v ? u + v : (u == 3 ? v : u);
 }

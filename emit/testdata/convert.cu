@@ -127,7 +127,7 @@ convert(const Params* __restrict__ p) {
   l[0] = (u64)n + (u64)m;
   const u64 w = l[1];
   u[2] = (u32)w + (u32)m + (u32)s[0];
-  i[2] = (i32)((u32)(i32)n + (u32)(i32)w);
+  i[2] = (i32)(n + (u32)(i32)w);
   s[1] = (u16)n;
   u[3] = __float_as_uint(x);
   i[3] = (i32)((u32)__float_as_int(x) + n);
@@ -136,8 +136,7 @@ convert(const Params* __restrict__ p) {
   u[4] = ptx::pack_bf16(x, y);
   const f16x2 v40 = ptx::pack_f16(x, y);
   f[6] = ptx::f16_lo(v40) - ptx::f16_hi(v40);
-  const bf16x2 v44 = n;
-  f[7] = ptx::bf16_lo(v44) - ptx::bf16_hi(v44);
+  f[7] = ptx::bf16_lo(n) - ptx::bf16_hi(n);
   const uint4 v48 = q[0];
   const uint4 v54 = make_uint4(v48.w, v48.z, v48.y, ptx::prmt(v48.x, v48.y, 0x5410u));
   q[1] = v54;

@@ -93,30 +93,20 @@ __device__ __forceinline__ uint2 ld_evict_last_v2_u32(const u32* p, u64 policy) 
   return v;
 }
 
-// ld.global.nc.b128, one access to the memory model
+// ld.global.nc.v4.u32
 __device__ __forceinline__ uint4 ld_nc_b128(const uint4* p) {
-  u64 lo, hi;
-  asm volatile(
-      "{\n"
-      ".reg .b128 v;\n"
-      "ld.global.nc.b128 v, [%2];\n"
-      "mov.b128 {%0, %1}, v;\n"
-      "}"
-      : "=l"(lo), "=l"(hi) : "l"(__cvta_generic_to_global(p)) : "memory");
-  return make_uint4((u32)lo, (u32)(lo >> 32), (u32)hi, (u32)(hi >> 32));
+  uint4 v;
+  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
+  return v;
 }
 
-// ld.global.nc.L2::cache_hint.b128, one access to the memory model
+// ld.global.nc.L2::cache_hint.v4.u32
 __device__ __forceinline__ uint4 ld_nc_evict_first_b128(const uint4* p, u64 policy) {
-  u64 lo, hi;
-  asm volatile(
-      "{\n"
-      ".reg .b128 v;\n"
-      "ld.global.nc.L2::cache_hint.b128 v, [%2], %3;\n"
-      "mov.b128 {%0, %1}, v;\n"
-      "}"
-      : "=l"(lo), "=l"(hi) : "l"(__cvta_generic_to_global(p)), "l"(policy) : "memory");
-  return make_uint4((u32)lo, (u32)(lo >> 32), (u32)hi, (u32)(hi >> 32));
+  uint4 v;
+  asm("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)), "l"(policy));
+  return v;
 }
 
 // ld.global.nc.L2::cache_hint.v4.u32
@@ -127,17 +117,12 @@ __device__ __forceinline__ uint4 ld_nc_evict_first_v4_u32(const u32* p, u64 poli
   return v;
 }
 
-// ld.global.nc.L2::cache_hint.b128, one access to the memory model
+// ld.global.nc.L2::cache_hint.v4.u32
 __device__ __forceinline__ uint4 ld_nc_evict_last_b128(const uint4* p, u64 policy) {
-  u64 lo, hi;
-  asm volatile(
-      "{\n"
-      ".reg .b128 v;\n"
-      "ld.global.nc.L2::cache_hint.b128 v, [%2], %3;\n"
-      "mov.b128 {%0, %1}, v;\n"
-      "}"
-      : "=l"(lo), "=l"(hi) : "l"(__cvta_generic_to_global(p)), "l"(policy) : "memory");
-  return make_uint4((u32)lo, (u32)(lo >> 32), (u32)hi, (u32)(hi >> 32));
+  uint4 v;
+  asm("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)), "l"(policy));
+  return v;
 }
 
 // ld.global.nc.L2::cache_hint.v4.u32
@@ -148,17 +133,12 @@ __device__ __forceinline__ uint4 ld_nc_evict_last_v4_u32(const u32* p, u64 polic
   return v;
 }
 
-// ld.global.nc.L1::no_allocate.b128, one access to the memory model
+// ld.global.nc.L1::no_allocate.v4.u32
 __device__ __forceinline__ uint4 ld_nc_no_allocate_b128(const uint4* p) {
-  u64 lo, hi;
-  asm volatile(
-      "{\n"
-      ".reg .b128 v;\n"
-      "ld.global.nc.L1::no_allocate.b128 v, [%2];\n"
-      "mov.b128 {%0, %1}, v;\n"
-      "}"
-      : "=l"(lo), "=l"(hi) : "l"(__cvta_generic_to_global(p)) : "memory");
-  return make_uint4((u32)lo, (u32)(lo >> 32), (u32)hi, (u32)(hi >> 32));
+  uint4 v;
+  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+      : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
+  return v;
 }
 
 // ld.global.nc.L1::no_allocate.v4.u32

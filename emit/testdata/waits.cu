@@ -127,13 +127,13 @@ __device__ __forceinline__ void wait_eq_acquire_gpu(const u32* p, u32 want) {
   }
 }
 
-// Polls until the word has reached want (they may wrap: the difference counts).
+// Polls until the word has reached want, by wrapping difference.
 __device__ __forceinline__ void wait_ge_acquire_cta_shared(const u32* p, u32 want) {
   while ((i32)(ld_acquire_cta_shared_u32(p) - want) < 0) {
   }
 }
 
-// Polls until the word has reached want (they may wrap: the difference counts), or the flag is set: then true. Looks at the
+// Polls until the word has reached want, by wrapping difference, or the flag is set: then true. Looks at the
 // flag every 16 polls.
 __device__ __forceinline__ bool wait_ge_acquire_gpu_or(const u32* p, u32 want, const u32* flag) {
   for (u32 polls = 1; (i32)(ld_acquire_gpu_u32(p) - want) < 0; ++polls) {
@@ -144,7 +144,7 @@ __device__ __forceinline__ bool wait_ge_acquire_gpu_or(const u32* p, u32 want, c
   return false;
 }
 
-// Polls until the word has reached want (they may wrap: the difference counts).
+// Polls until the word has reached want, by wrapping difference.
 __device__ __forceinline__ void wait_ge_volatile(const u32* p, u32 want) {
   while ((i32)(ld_volatile_u32(p) - want) < 0) {
   }
