@@ -148,6 +148,8 @@ func waits(k *dsl.Kernel) {
 	bar := dsl.NewMBars(k, "bar", 1)
 	want := dsl.Scalar[dsl.U32](k, "want", "")
 	sleep := func(a *ir.Attr) { a.Imm = 50 }
+	k.If(k.Tid().EqC(0), func() { bar.Init(dsl.At(0), k.U32(1)) })
+	k.Barrier()
 	dsl.WaitUntil(flags, dsl.At(0), dsl.EQ, want, dsl.Acquire(dsl.GPUScope))
 	dsl.WaitUntil(flags, dsl.At(1), dsl.NE, want, dsl.Relaxed(dsl.SysScope), sleep)
 	dsl.WaitUntil(flags, dsl.At(2), dsl.GE, want, dsl.Volatile())

@@ -87,6 +87,11 @@ __device__ __forceinline__ u32 ld_volatile_u32(const u32* p) {
   return v;
 }
 
+// Sets up an mbarrier that count arrivals complete.
+__device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
+}
+
 // Whether the phase of this parity has completed (acquire at CTA scope); waits
 // a while, as long as the hardware likes, before it says no.
 __device__ __forceinline__ bool mbar_try_wait(u64* bar, u32 parity) {
@@ -173,6 +178,7 @@ __device__ __forceinline__ void wait_ne_relaxed_sys_sleep(const u32* p, u32 want
 
 extern "C" __global__ void __launch_bounds__(128, 1)
 waits(const Params* __restrict__ p) {
+  const u32 tid = threadIdx.x;
   const u32 want = p->want;
   u32* const flags = ptx::global(p->flags);
   u32* const stop = ptx::global(p->stop);
@@ -181,6 +187,10 @@ waits(const Params* __restrict__ p) {
   u32* const sh = (u32*)smem;
   u64* const bar = (u64*)(smem + 16);
 
+  if (tid == 0) {
+    ptx::mbar_init(bar, 1);
+  }
+  __syncthreads();
   ptx::wait_eq_acquire_gpu(flags, want);
   ptx::wait_ne_relaxed_sys_sleep(&flags[1], want, 50);
   ptx::wait_ge_volatile(&flags[2], want);
@@ -190,8 +200,8 @@ waits(const Params* __restrict__ p) {
     out[0] = 1;
   }
   ptx::wait_ne_relaxed_gpu_or_sleep(&flags[4], want, stop, 50);
-  const bool v3 = ptx::mbar_wait_or(bar, want, 0, stop);
-  if (v3) {
+  const bool v5 = ptx::mbar_wait_or(bar, want, 0, stop);
+  if (v5) {
     out[1] = 1;
   }
   ptx::mbar_wait(bar, want & 1u);
