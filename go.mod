@@ -4,6 +4,7 @@ go 1.26
 
 require (
 	github.com/cockroachdb/datadriven v1.0.2
+	github.com/dave/jennifer v1.7.1
 	github.com/stretchr/testify v1.12.1
 	gorgonia.org/cu v0.9.6
 )
