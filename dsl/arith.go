@@ -15,7 +15,7 @@ func kern(ks ...*Kernel) *Kernel {
 
 func bin[T, R Elem](op ir.Op, a, b Val[T]) Val[R] {
 	k := kern(a.k, b.k)
-	if v := fold(op, a.v, b.v); v != nil {
+	if v := k.fold(op, a.v, b.v); v != nil {
 		return Val[R]{k: k, v: v}
 	}
 	return op1[R](k, &ir.Instr{Op: op, T: typeOf[R](), Args: []*ir.Value{a.v, b.v}})
@@ -76,14 +76,20 @@ func (a Val[T]) MulC(c int) Val[T] { return a.Mul(Lit[T](kern(a.k), int64(c))) }
 // DivC is a / c for a Go constant other than 0.
 func (a Val[T]) DivC(c int) Val[T] {
 	k := kern(a.k)
-	k.Require(c != 0, "division by the constant 0")
+	if c == 0 {
+		k.errorf("div: divides by the constant 0")
+		return a
+	}
 	return a.Div(Lit[T](k, int64(c)))
 }
 
 // RemC is a mod c for a Go constant other than 0.
 func (a Val[T]) RemC(c int) Val[T] {
 	k := kern(a.k)
-	k.Require(c != 0, "remainder by the constant 0")
+	if c == 0 {
+		k.errorf("rem: divides by the constant 0")
+		return a
+	}
 	return a.Rem(Lit[T](k, int64(c)))
 }
 
@@ -113,7 +119,7 @@ func (a Val[T]) ShrC(n int) Val[T] { return a.Shr(kern(a.k).U32(n)) }
 
 func shift[T Elem](op ir.Op, a Val[T], n Val[U32]) Val[T] {
 	k := kern(a.k, n.k)
-	if v := fold(op, a.v, n.v); v != nil {
+	if v := k.fold(op, a.v, n.v); v != nil {
 		return Val[T]{k: k, v: v}
 	}
 	return op1[T](k, &ir.Instr{Op: op, T: typeOf[T](), Args: []*ir.Value{a.v, n.v}})

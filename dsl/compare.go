@@ -4,7 +4,7 @@ import "github.com/mkgen/mkgen/dsl/ir"
 
 func cmp[T Elem](op ir.Op, a, b Val[T]) Pred {
 	k := kern(a.k, b.k)
-	if v := fold(op, a.v, b.v); v != nil {
+	if v := k.fold(op, a.v, b.v); v != nil {
 		return Pred{k: k, v: v}
 	}
 	return opPred(k, &ir.Instr{Op: op, T: typeOf[T](), Args: []*ir.Value{a.v, b.v}})
@@ -42,7 +42,7 @@ func (a Val[T]) GeC(c int) Pred { return a.Ge(Lit[T](kern(a.k), int64(c))) }
 
 func logic(op ir.Op, p, q Pred) Pred {
 	k := kern(p.k, q.k)
-	if v := fold(op, p.v, q.v); v != nil {
+	if v := k.fold(op, p.v, q.v); v != nil {
 		return Pred{k: k, v: v}
 	}
 	return opPred(k, &ir.Instr{Op: op, T: ir.Pred, Args: []*ir.Value{p.v, q.v}})
@@ -66,6 +66,7 @@ func (p Pred) Not() Pred {
 func Select[T Elem](p Pred, a, b Val[T]) Val[T] {
 	k := kern(p.k, a.k, b.k)
 	if p.v != nil && p.v.Const {
+		k.absorb(a.v, b.v)
 		if p.v.Bits != 0 {
 			return a
 		}

@@ -8,8 +8,8 @@ func (k *Kernel) If(p Pred, body func()) { k.IfElse(p, body, nil) }
 // IfElse runs then in the threads where p holds and otherwise (may be nil) in
 // the others. A constant p decides at Go time.
 func (k *Kernel) IfElse(p Pred, then, otherwise func()) {
-	if p.v == nil {
-		k.errorf("if: a zero Pred")
+	if p.v == nil || then == nil {
+		k.errorf("if: the predicate is a zero Pred or the body is nil")
 		return
 	}
 	if p.v.Const {
@@ -42,11 +42,14 @@ func (k *Kernel) For(lo, hi Val[U32], body func(i Val[U32]), opts ...LoopOpt) {
 // ForStep runs body for i = lo, lo+step, … while i < hi; step is positive.
 // hi must leave room for the last step: hi + step ≤ 2³².
 func (k *Kernel) ForStep(lo, hi Val[U32], step int, body func(i Val[U32]), opts ...LoopOpt) {
-	if lo.v == nil || hi.v == nil || step < 1 {
-		k.errorf("for: bounds must be values and the step %d positive", step)
+	switch {
+	case lo.v == nil || hi.v == nil || body == nil:
+		k.errorf("for: a bound is a zero Val or the body is nil")
 		return
-	}
-	if lo.v.Const && hi.v.Const && lo.v.Bits >= hi.v.Bits {
+	case step < 1 || int64(step) >= 1<<32:
+		k.errorf("for: the step is %d, want 1 to 2^32-1", step)
+		return
+	case lo.v.Const && hi.v.Const && lo.v.Bits >= hi.v.Bits:
 		return
 	}
 	f := &ir.For{Pos: here(), Lo: lo.v, Hi: hi.v, Step: ir.ConstInt(ir.U32, int64(step))}
@@ -72,6 +75,10 @@ func (k *Kernel) Roles(roles ...Role) {
 	for _, r := range roles {
 		node := &ir.Role{Pos: here(), Name: r.Name, First: r.First, End: r.End}
 		s.Roles = append(s.Roles, node)
+		if r.Body == nil {
+			k.errorf("role %s: the body is nil", r.Name)
+			r.Body = func() {}
+		}
 		node.Body = k.in(r.Body)
 	}
 }
@@ -92,6 +99,14 @@ func Uniform[T Elem](v Val[T], scope ir.Scope) Val[T] {
 		return v
 	}
 	return op1[T](k, &ir.Instr{Op: ir.OpUniform, T: typeOf[T](), Args: []*ir.Value{v.v}, Attr: ir.Attr{Scope: scope}})
+}
+
+// UniformPred is Uniform of a predicate, such as what WaitOr returned.
+func UniformPred(p Pred, scope ir.Scope) Pred {
+	if p.v != nil && p.v.Const {
+		return p
+	}
+	return opPred(kern(p.k), &ir.Instr{Op: ir.OpUniform, T: ir.Pred, Args: []*ir.Value{p.v}, Attr: ir.Attr{Scope: scope}})
 }
 
 // Assert stops the executor with text where p is false; the GPU ignores it.

@@ -8,7 +8,7 @@ import "github.com/mkgen/mkgen/dsl/ir"
 func Cast[To, From Elem](a Val[From]) Val[To] {
 	k := kern(a.k)
 	if a.v != nil && a.v.Const && typeOf[From]().IsInt() && typeOf[To]().IsInt() {
-		return Lit[To](k, int64(a.v.Bits))
+		return lit[To](k, int64(a.v.Bits))
 	}
 	return op1[To](k, &ir.Instr{Op: ir.OpCvt, T: typeOf[To](), Args: []*ir.Value{a.v}})
 }

@@ -2,10 +2,19 @@ package dsl
 
 import "github.com/mkgen/mkgen/dsl/ir"
 
-// fold computes op on constants and drops operations that change nothing; nil
+// fold is foldOf; the operands of a folded op count as used.
+func (k *Kernel) fold(op ir.Op, a, b *ir.Value) *ir.Value {
+	v := foldOf(op, a, b)
+	if v != nil {
+		k.absorb(a, b)
+	}
+	return v
+}
+
+// foldOf computes op on constants and drops operations that change nothing; nil
 // when the op has to be emitted. Only integers and predicates are folded:
 // floating point is left to the device.
-func fold(op ir.Op, a, b *ir.Value) *ir.Value {
+func foldOf(op ir.Op, a, b *ir.Value) *ir.Value {
 	if a == nil || b == nil || a.Type != b.Type && op != ir.OpShl && op != ir.OpShr {
 		return nil
 	}
@@ -18,7 +27,8 @@ func fold(op ir.Op, a, b *ir.Value) *ir.Value {
 	return foldNeutral(op, a, b)
 }
 
-// foldNeutral drops x+0, x−0, 0+x, x·1, 1·x, x·0, x/1, x<<0, x>>0, p∧true, p∨false.
+// foldNeutral drops x+0, 0+x, x−0, x·1, 1·x, x·0, 0·x, x/1, x mod 1, x<<0,
+// x>>0, and p∧q, p∨q where one is constant.
 func foldNeutral(op ir.Op, a, b *ir.Value) *ir.Value {
 	is := func(v *ir.Value, n uint64) bool { return v.Const && v.Bits == n }
 	switch op {
@@ -49,17 +59,17 @@ func foldNeutral(op ir.Op, a, b *ir.Value) *ir.Value {
 			return ir.ConstInt(a.Type, 0)
 		}
 	case ir.OpAnd:
-		if a.Type == ir.Pred && is(a, 1) {
+		if a.Type == ir.Pred && (is(a, 1) || is(b, 0)) {
 			return b
 		}
-		if a.Type == ir.Pred && is(b, 1) {
+		if a.Type == ir.Pred && (is(b, 1) || is(a, 0)) {
 			return a
 		}
 	case ir.OpOr:
-		if a.Type == ir.Pred && is(a, 0) {
+		if a.Type == ir.Pred && (is(a, 0) || is(b, 1)) {
 			return b
 		}
-		if a.Type == ir.Pred && is(b, 0) {
+		if a.Type == ir.Pred && (is(b, 0) || is(a, 1)) {
 			return a
 		}
 	}

@@ -31,13 +31,14 @@ type Kernel struct {
 	ir   *ir.Kernel
 	cur  *ir.Block
 	errs []error
+	left map[*ir.Value]bool // operands of what folding dropped; see sweep
 }
 
 // New starts an empty kernel. Name must be a C identifier.
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
 		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, SharedLimit: o.SharedLimit, Body: &ir.Block{},
-	}}
+	}, left: map[*ir.Value]bool{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {
 		k.errorf("kernel name %q is not a C identifier", name)
@@ -48,17 +49,26 @@ func New(name string, o Options) *Kernel {
 	return k
 }
 
-// Finish places the shared buffers, verifies the program and returns it. All
-// mistakes of the build come back together, joined, in the order of building.
+// Finish drops what folding left over, places the shared buffers, verifies
+// the program and returns it. All mistakes come back together, joined: first
+// those of building, then those of the finished program, each in the order of
+// the program.
 func (k *Kernel) Finish() (*ir.Kernel, error) {
-	if len(k.errs) > 0 {
-		return nil, errors.Join(k.errs...)
+	k.sweep()
+	errs := k.errs
+	layout := k.ir.LayoutShared()
+	if layout != nil {
+		errs = append(errs, layout)
 	}
-	if err := k.ir.LayoutShared(); err != nil {
-		return nil, err
+	for _, e := range ir.Errors(ir.Verify(k.ir)) {
+		follows := len(k.errs) > 0 && (e.Kind == ir.KindUnused || e.Kind == ir.KindInit) ||
+			layout != nil && e.Kind == ir.KindPlace
+		if !follows { // from a mistake that is reported already
+			errs = append(errs, e)
+		}
 	}
-	if err := ir.Verify(k.ir); err != nil {
-		return nil, err
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
 	}
 	return k.ir, nil
 }
@@ -83,13 +93,13 @@ func (k *Kernel) emit(in *ir.Instr) *ir.Instr {
 	in.Pos = here()
 	for _, a := range in.Args {
 		if a == nil {
-			k.errs = append(k.errs, fmt.Errorf("%s: %s: a zero Val, or one of another kernel", in.Pos, in.Op))
+			k.errs = append(k.errs, &ir.Error{Pos: in.Pos, Kind: ir.KindValue, What: in.Op.String(), Text: "an operand is a zero Val; make it with a Kernel"})
 			return nil
 		}
 	}
 	types, err := in.Op.Info().Sig(in)
 	if err != nil {
-		k.errs = append(k.errs, fmt.Errorf("%s: %s %w", in.Pos, in.Op, err))
+		k.errs = append(k.errs, &ir.Error{Pos: in.Pos, Kind: ir.KindType, What: in.Op.String(), Text: err.Error()})
 		return nil
 	}
 	for _, t := range types {

@@ -31,7 +31,10 @@ func newBuf[T Elem](k *Kernel, b *ir.Buf, opts []BufOpt) Buf[T] {
 	}
 	k.checkName(b.Name)
 	k.Require(b.Len >= 0, "buffer %s has %d elements", b.Name, b.Len)
-	k.Require(b.Align&(b.Align-1) == 0, "buffer %s is aligned to %d bytes, want a power of two", b.Name, b.Align)
+	if b.Align != 0 && !powerOfTwo(b.Align) {
+		k.errorf("buffer %s is aligned to %d bytes, want a power of two", b.Name, b.Align)
+		b.Align = 0
+	}
 	b.Align = max(b.Align, b.Elem.Size())
 	k.ir.Bufs = append(k.ir.Bufs, b)
 	return Buf[T]{k: k, b: b}
@@ -48,12 +51,30 @@ func Shared[T Elem](k *Kernel, name string, n int, opts ...BufOpt) Buf[T] {
 	return newBuf[T](k, &ir.Buf{Name: name, Space: ir.Shared, Elem: typeOf[T](), Len: int64(n), Offset: -1}, opts)
 }
 
+// aligned raises the buffer's alignment to what one access of it needs, so
+// that layouts and hosts place it accordingly.
+func (b Buf[T]) aligned(bytes int) {
+	if b.b != nil && powerOfTwo(bytes) && bytes <= 16 {
+		r := b.b.Base()
+		r.Align = max(r.Align, bytes)
+	}
+}
+
 // View sees a buffer's storage as elements of another type. The whole buffer
-// must be a multiple of the new element size.
+// must be a multiple of the new element size, to which its alignment is raised.
 func View[To, From Elem](b Buf[From]) Buf[To] {
 	k := kern(b.k)
 	n := typeOf[To]().Size()
+	if b.b.Root != nil && b.b.Root.Elem == typeOf[To]() {
+		return Buf[To]{k: k, b: b.b.Root}
+	}
 	k.Require(b.b.Bytes()%int64(n) == 0, "view of %s as %s: %d bytes are no multiple of %d", b.b, typeOf[To](), b.b.Bytes(), n)
+	b.aligned(n)
+	for _, v := range k.ir.Bufs {
+		if v.Root == b.b.Base() && v.Elem == typeOf[To]() {
+			return Buf[To]{k: k, b: v} // every view covers its whole root
+		}
+	}
 	v := &ir.Buf{ID: len(k.ir.Bufs), Name: b.b.Name, Space: b.b.Space, Elem: typeOf[To](), Len: b.b.Bytes() / int64(n),
 		Align: max(n, b.b.Align), Root: b.b.Base(), ReadOnly: b.b.Base().ReadOnly, Pos: here()}
 	k.ir.Bufs = append(k.ir.Bufs, v)
@@ -112,6 +133,7 @@ func (b Buf[T]) Load(i Index, opts ...MemOpt) Val[T] { return b.LoadN(i, 1, opts
 // LoadN reads n = 1, 2 or 4 elements from i in one access of at most 16 bytes;
 // i must be a multiple of n.
 func (b Buf[T]) LoadN(i Index, n int, opts ...MemOpt) []Val[T] {
+	b.aligned(n * typeOf[T]().Size())
 	return vals[T](kern(b.k), &ir.Instr{Op: ir.OpLd, T: typeOf[T](), Mem: b.addr(i), Attr: attr(n, opts)}, n)
 }
 
@@ -121,6 +143,7 @@ func (b Buf[T]) Store(i Index, v Val[T], opts ...MemOpt) { b.StoreN(i, []Val[T]{
 // StoreN writes 1, 2 or 4 elements from i in one access of at most 16 bytes;
 // i must be a multiple of their number.
 func (b Buf[T]) StoreN(i Index, vs []Val[T], opts ...MemOpt) {
+	b.aligned(len(vs) * typeOf[T]().Size())
 	args := make([]*ir.Value, len(vs))
 	for j, v := range vs {
 		args[j] = v.v
@@ -175,6 +198,7 @@ func ReduceAdd[T Int](b Buf[T], i Index, v Val[T], opts ...MemOpt) {
 // PTX ldmatrix.x4: lane l names row l%8 of matrix l/8 by i (in elements of the
 // buffer, 16-byte aligned). trans distributes the matrices transposed.
 func LoadMatrix[T Elem](b Buf[T], i Index, trans bool) [4]Val[BF16x2] {
+	b.aligned(16)
 	in := &ir.Instr{Op: ir.OpLdMatrix, T: ir.BF16x2, Mem: b.addr(i)}
 	if trans {
 		in.Attr.Imm = 1

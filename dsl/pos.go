@@ -14,7 +14,7 @@ const self = "github.com/mkgen/mkgen/dsl."
 // here finds the line of the template that called into this package, and the
 // nearest caller of that template in another file.
 func here() ir.Pos {
-	var pcs [48]uintptr
+	var pcs [96]uintptr
 	n := runtime.Callers(2, pcs[:])
 	frames := runtime.CallersFrames(pcs[:n])
 	var pos ir.Pos
@@ -22,7 +22,7 @@ func here() ir.Pos {
 	for {
 		f, more := frames.Next()
 		switch {
-		case strings.HasPrefix(f.Function, self), f.Function == "", strings.HasPrefix(f.Function, "runtime."):
+		case strings.HasPrefix(f.Function, self), outside(f.Function):
 		case pos.Line == "":
 			pos.Line, file = short(f), f.File
 		case f.File != file:
@@ -33,6 +33,11 @@ func here() ir.Pos {
 			return pos
 		}
 	}
+}
+
+// outside tells the frames that are nobody's source: what runs programs and tests.
+func outside(function string) bool {
+	return function == "" || strings.HasPrefix(function, "runtime.") || strings.HasPrefix(function, "testing.")
 }
 
 // short is "package folder/file.go:line".

@@ -66,7 +66,7 @@ func NewMBars(k *Kernel, name string, n int, opts ...BufOpt) MBars {
 }
 
 func (m MBars) op(op ir.Op, i Index, args ...*ir.Value) {
-	m.k.emit(&ir.Instr{Op: op, Args: args, Mem: Buf[U64]{k: m.k, b: m.b}.addr(i)})
+	kern(m.k).emit(&ir.Instr{Op: op, Args: args, Mem: Buf[U64]{k: m.k, b: m.b}.addr(i)})
 }
 
 // Init sets the arrivals a phase of mbarrier i takes. One thread does it once;
@@ -87,7 +87,7 @@ func (m MBars) Wait(i Index, parity Val[U32]) { m.op(ir.OpWaitMBar, i, parity.v)
 // whether it did.
 func (m MBars) WaitOr(i Index, parity Val[U32], flag Buf[U32], j Index) Pred {
 	mem := append(Buf[U64]{k: m.k, b: m.b}.addr(i), flag.addr(j)...)
-	return opPred(m.k, &ir.Instr{Op: ir.OpWaitMBar, Args: []*ir.Value{parity.v}, Mem: mem})
+	return opPred(kern(m.k), &ir.Instr{Op: ir.OpWaitMBar, Args: []*ir.Value{parity.v}, Mem: mem})
 }
 
 // BulkCopy starts an asynchronous copy of bytes (a multiple of 16, under 2²⁰)
@@ -95,6 +95,8 @@ func (m MBars) WaitOr(i Index, parity Val[U32], flag Buf[U32], j Index) Pred {
 // aligned. It completes on mbarrier mi of m, which must expect the bytes.
 func BulkCopy[D, S Elem](dst Buf[D], di Index, src Buf[S], si Index, bytes Val[U32], m MBars, mi Index, opts ...MemOpt) {
 	k := kern(dst.k, src.k)
+	dst.aligned(16)
+	src.aligned(16)
 	mem := append(dst.addr(di), src.addr(si)...)
 	mem = append(mem, Buf[U64]{k: k, b: m.b}.addr(mi)...)
 	k.emit(&ir.Instr{Op: ir.OpBulkG2S, Args: []*ir.Value{bytes.v}, Mem: mem, Attr: attr(0, opts)})

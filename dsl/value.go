@@ -92,7 +92,15 @@ func (a Val[T]) index() *ir.Value { return a.v }
 
 type at int
 
-func (i at) index() *ir.Value { return ir.ConstInt(ir.U32, int64(i)) }
+func (i at) index() *ir.Value {
+	switch {
+	case i < 0 && int64(i) == int64(int32(i)):
+		return ir.ConstInt(ir.I32, int64(i)) // for the refusal to show it as written
+	case int64(i) >= 1<<32 || i < 0:
+		return ir.ConstInt(ir.U64, int64(i))
+	}
+	return ir.ConstInt(ir.U32, int64(i))
+}
 
 // At is a constant index.
 func At(i int) Index { return at(i) }
@@ -114,8 +122,28 @@ func (p Pred) Named(name string) Pred {
 	return p
 }
 
-// Lit is a constant: an integer or raw bits; use k.F32 for floats.
+// Lit is a constant: an integer, the raw bits of a 16-bit or packed type, or a
+// whole number as f32 (k.F32 makes others). x must fit T; a negative x of an
+// unsigned type means its two's complement, so that AddC(-1) subtracts.
 func Lit[T Elem](k *Kernel, x int64) Val[T] {
+	t := typeOf[T]()
+	lo, hi := int64(-1<<31), int64(1<<32-1)
+	switch t {
+	case ir.I32:
+		hi = 1<<31 - 1
+	case ir.F32:
+		lo, hi = -1<<24, 1<<24 // every whole number up to there is one exactly
+	case ir.U16, ir.BF16, ir.F16:
+		lo, hi = 0, 1<<16-1
+	case ir.U64, ir.B128:
+		return lit[T](k, x)
+	}
+	k.Require(lo <= x && x <= hi, "constant %d does not fit %s", x, t)
+	return lit[T](k, x)
+}
+
+// lit is Lit that cuts off what does not fit.
+func lit[T Elem](k *Kernel, x int64) Val[T] {
 	if typeOf[T]() == ir.F32 {
 		return Val[T]{k: k, v: ir.ConstF32(float64(x))}
 	}
@@ -128,13 +156,13 @@ func (k *Kernel) F32(x float64) Val[F32] { return Val[F32]{k: k, v: ir.ConstF32(
 // U32 is a u32 constant; x must fit.
 func (k *Kernel) U32(x int) Val[U32] {
 	k.Require(x >= 0 && int64(x) < 1<<32, "constant %d does not fit u32", x)
-	return Lit[U32](k, int64(x))
+	return lit[U32](k, int64(x))
 }
 
 // I32 is an i32 constant; x must fit.
 func (k *Kernel) I32(x int) Val[I32] {
 	k.Require(int64(x) == int64(int32(x)), "constant %d does not fit i32", x)
-	return Lit[I32](k, int64(x))
+	return lit[I32](k, int64(x))
 }
 
 // U64 is a u64 constant.

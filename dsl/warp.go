@@ -47,20 +47,30 @@ func WarpMax[T Word](v Val[T]) Val[T] { return Butterfly(v, WarpSize, Val[T].Max
 // a commutative op; every lane of a group gets the same result.
 func Butterfly[T Word](v Val[T], n int, combine func(a, b Val[T]) Val[T]) Val[T] {
 	k := kern(v.k)
-	k.Require(n >= 1 && n <= WarpSize && n&(n-1) == 0, "butterfly over %d lanes, want a power of two up to 32", n)
+	if !powerOfTwo(n) || n > WarpSize {
+		k.errorf("butterfly over %d lanes, want a power of two up to 32", n)
+		return v
+	}
 	for d := n / 2; d > 0; d /= 2 {
 		v = combine(v, ShflXor(v, d))
 	}
 	return v
 }
 
-// Stride combines v over the lanes that share lane mod n (n a power of two).
+// Stride combines v over the lanes that share lane mod n (n a power of two up
+// to 32) with a commutative op; every one of those lanes gets the same result.
 func Stride[T Word](v Val[T], n int, combine func(a, b Val[T]) Val[T]) Val[T] {
+	if !powerOfTwo(n) || n > WarpSize {
+		kern(v.k).errorf("stride of %d lanes, want a power of two up to 32", n)
+		return v
+	}
 	for d := WarpSize / 2; d >= n; d /= 2 {
 		v = combine(v, ShflXor(v, d))
 	}
 	return v
 }
+
+func powerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
 
 // CTASum adds v over the warps first ≤ w < first+warps in a fixed order and
 // returns the sum in each of their threads. scratch holds one f32 a warp;

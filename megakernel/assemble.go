@@ -51,6 +51,7 @@ func newBuilder(mk *Kernel) *builder {
 	b.x = dsl.View[dsl.BF16](b.shared)
 	b.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	b.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	b.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn), dsl.Doc("this SM's row of the plan table"))
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
 	b.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
 	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
@@ -66,11 +67,11 @@ func (b *builder) assemble() {
 	}
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), b.ring.Init)
+		b.own.fetch(e, b.bufs.plan)
 		k.Barrier()
-		b.own = b.bufs.shares(e)
 	})
 	step := func(layer dsl.Val[dsl.U32]) tasks.Step {
-		return tasks.Step{Pos: b.bufs.pos, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
+		return tasks.Step{Pos: b.bufs.pos, Cached: b.cached(), Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
 	}
 	layers, none := k.U32(c.Layers), k.U32(0)
 	k.Roles(
@@ -81,12 +82,13 @@ func (b *builder) assemble() {
 			b.consume(step(none), after...)
 		}},
 		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {
-			b.prod, b.offset = b.ring.Producer(), dsl.NewVar(b.own.layer, "offset")
+			first := b.own.offset(planLayerOffset).Named("layer_offset")
+			b.prod, b.offset = b.ring.Producer(), dsl.NewVar(first, "offset")
 			k.For(none, layers, func(l dsl.Val[dsl.U32]) {
-				b.offset.Set(dsl.Cast[dsl.U64](l.Named("layer")).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(b.own.layer))
+				b.offset.Set(dsl.Cast[dsl.U64](l.Named("layer")).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
 				b.produce(step(l), layer...)
 			}, dsl.Unroll(1))
-			b.offset.Set(b.own.final)
+			b.offset.Set(b.own.offset(planFinalOffset))
 			b.produce(step(none), after...)
 		}})
 }

@@ -96,23 +96,27 @@ func (mk *Kernel) PlanTable() []uint32 {
 	return t
 }
 
-// shares reads this CTA's row of the plan table.
-type shares struct {
-	matrix       []tasks.Share
-	layer, final dsl.Val[dsl.U64]
+// shares is this CTA's row of the plan table in shared memory, from where the
+// phases read it when they begin, so that it does not occupy registers.
+type shares struct{ row dsl.Buf[dsl.U32] }
+
+// fetch copies the row; a CTA barrier must follow.
+func (o shares) fetch(e *tasks.Env, plan dsl.Buf[dsl.U32]) {
+	e.K.If(e.Tid.LtC(planWords), func() {
+		o.row.Store(e.Tid, plan.Load(e.CTA.MulC(planWords).Add(e.Tid), dsl.CacheHint(dsl.NonCoherent)))
+	})
 }
 
-func (b *buffers) shares(e *tasks.Env) shares {
-	word := func(i int) dsl.Val[dsl.U32] {
-		return dsl.Uniform(b.plan.Load(e.CTA.MulC(planWords).AddC(i), dsl.CacheHint(dsl.NonCoherent)), dsl.CTAScope)
-	}
-	wide := func(i int) dsl.Val[dsl.U64] {
-		return dsl.Cast[dsl.U64](word(i)).Or(dsl.Cast[dsl.U64](word(i + 1)).ShlC(32))
-	}
-	var s shares
-	for i := range planMatrices {
-		s.matrix = append(s.matrix, tasks.Share{First: word(2 * i).Named("first"), Count: word(2*i + 1).Named("count")})
-	}
-	s.layer, s.final = wide(planLayerOffset).Named("layer_offset"), wide(planFinalOffset).Named("final_offset")
-	return s
+func (o shares) word(i int) dsl.Val[dsl.U32] {
+	return dsl.Uniform(o.row.Load(dsl.At(i)), dsl.CTAScope)
+}
+
+// matrix is this CTA's share of matrix i of the plan table.
+func (o shares) matrix(i int) tasks.Share {
+	return tasks.Share{First: o.word(2 * i).Named("first_tile"), Count: o.word(2*i + 1).Named("tile_count")}
+}
+
+// offset is a 64-bit word of the row: planLayerOffset or planFinalOffset.
+func (o shares) offset(i int) dsl.Val[dsl.U64] {
+	return dsl.Cast[dsl.U64](o.word(i)).Or(dsl.Cast[dsl.U64](o.word(i + 1)).ShlC(32))
 }

@@ -46,6 +46,7 @@ const (
 	regionScratch  = "scratch"
 	regionIndex    = "scratch_index"
 	regionTail     = "tail"
+	regionOwn      = "own"
 )
 
 // Build plans and assembles the kernel of a model. It refuses, with what was
@@ -98,6 +99,7 @@ func (mk *Kernel) request() pipeline.Request {
 			{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
 			{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 			{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
+			{Name: regionOwn, Bytes: 4 * planWords, Align: 16},
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},
 			{Name: regionIndex, Bytes: 4 * o.Consumers, Align: 16},
 		},

@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/models"
 )
@@ -20,6 +21,9 @@ type Options struct {
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.
 	SharedLimit int
+
+	// Fault plants a mistake, so that a check can show that it would catch one.
+	Fault Fault
 }
 
 // The defaults of Options.
@@ -51,6 +55,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if o.Consumers < 1 || o.Consumers > 31 {
 		return o, fmt.Errorf("%d consumer warps, want 1 to 31", o.Consumers)
+	}
+	if !slices.Contains(append(Faults(), NoFault), o.Fault) {
+		return o, fmt.Errorf("fault %q, want one of %q", o.Fault, Faults())
 	}
 	def(&o.Splits, max(1, o.SMs/c.KVHeads))
 	if o.Splits < 1 || o.Splits > maxSplits {

@@ -28,10 +28,10 @@ func (b *builder) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Ep
 	g := b.gemv(i)
 	p.Matrix = g.Name
 	return phase{Phase: p,
-		produce: func(tasks.Step) { g.Produce(b.env, b.prod, b.own.matrix[i], b.bufs.weights, b.offset) },
+		produce: func(tasks.Step) { g.Produce(b.env, b.prod, b.own.matrix(i), b.bufs.weights, b.offset) },
 		consume: func(s tasks.Step) {
 			epilogue := finish(s)
-			g.Consume(b.env, b.cons, b.ring, b.own.matrix[i], epilogue)
+			g.Consume(b.env, b.cons, b.ring, b.own.matrix(i), epilogue)
 			if after != nil {
 				after()
 			}
@@ -64,6 +64,7 @@ func (b *builder) layerPhases() []phase {
 	att := &tasks.Attention{Heads: c.Heads, KV: b.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(b.mk.Plan),
 		Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: b.shared, Tail: b.tail}
 	merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn}
+	b.plant(qkv, merge)
 	per := func(name string, ops ...string) Phase {
 		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
 	}

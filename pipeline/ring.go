@@ -39,11 +39,12 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 // Init initialises the mbarriers. One thread of the CTA runs it; a CTA barrier
 // must follow before anyone uses the ring.
 func (r *Ring) Init() {
-	for i := range r.stages {
-		r.full.Init(dsl.At(i), r.k.U32(1))
-		r.empty.Init(dsl.At(i), r.k.U32(r.consumers))
-	}
-	r.k.FenceMBarInit()
+	k := r.k
+	k.For(k.U32(0), k.U32(r.stages), func(i dsl.Val[dsl.U32]) {
+		r.full.Init(i, k.U32(1))
+		r.empty.Init(i, k.U32(r.consumers))
+	}, dsl.Unroll(1))
+	k.FenceMBarInit()
 }
 
 // cursor walks the stages: stage counts 0 … stages−1, parity flips at every wrap.

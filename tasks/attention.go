@@ -56,7 +56,7 @@ func (t *Attention) Check(k *dsl.Kernel) {
 // the chunks first … end−1 of the cache that belong to it.
 func (t *Attention) eachItem(e *Env, s Step, body func(head, split, first, end u32)) {
 	k := e.K
-	chunks := s.Pos.AddC(t.PerStage - 1).DivC(t.PerStage)
+	chunks := s.Cached.AddC(t.PerStage - 1).DivC(t.PerStage)
 	k.ForStep(e.CTA, k.U32(t.KV.Heads*t.Splits), e.Grid, func(item u32) {
 		head, split := item.RemC(t.KV.Heads).Named("kv_head"), item.DivC(t.KV.Heads).Named("split")
 		first, end := split.Mul(chunks).DivC(t.Splits), split.AddC(1).Mul(chunks).DivC(t.Splits)
@@ -72,7 +72,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 	t.eachItem(e, s, func(head, _, first, end u32) {
 		k.For(first, end, func(c u32) {
 			from := c.MulC(t.PerStage).Named("from")
-			n := s.Pos.Sub(from).MinC(t.PerStage).Named("tokens")
+			n := s.Cached.Sub(from).MinC(t.PerStage).Named("tokens")
 			p.Fill(n.MulC(l.TokenBytes()), func(base u32) {
 				for f := 0; f*run < t.PerStage; f += dsl.WarpSize {
 					at := e.Lane.AddC(f).MulC(run).Named("at")
@@ -102,7 +102,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		})
 		k.For(first, end, func(chunk u32) {
 			from := chunk.MulC(t.PerStage).Named("from")
-			n := s.Pos.Sub(from).MinC(t.PerStage).Named("tokens")
+			n := s.Cached.Sub(from).MinC(t.PerStage).Named("tokens")
 			c.Drain(func(base u32) {
 				mine := e.Warp.AddC(e.Consumers).Sub(chunk.MulC(blocks).RemC(e.Consumers)).RemC(e.Consumers)
 				k.ForStep(mine, k.U32(blocks), e.Consumers, func(b u32) {

@@ -54,9 +54,10 @@ func (l KVLayout) swizzle(unit, t u32) u32 { return unit.Xor(t.AndC(l.Mask())) }
 
 // Step is what is known of the running step, the same for every thread.
 type Step struct {
-	Pos   u32 // position of the query token: tokens 0 … Pos−1 are in the cache
-	Pages u32 // pages a layer in the cache
-	Layer u32
-	Table dsl.Buf[dsl.U32]  // page of tokens i·Page … in order
-	Cache dsl.Buf[dsl.B128] // the KV cache
+	Pos    u32 // position of the query token
+	Cached u32 // tokens in the cache that it attends to beside itself: 0 … Cached−1
+	Pages  u32 // pages a layer in the cache
+	Layer  u32
+	Table  dsl.Buf[dsl.U32]  // page of tokens i·Page … in order
+	Cache  dsl.Buf[dsl.B128] // the KV cache
 }

@@ -15,6 +15,10 @@ type Merge struct {
 	In               dsl.Buf[dsl.F32]  // [Splits][Heads][D]
 	LSE              dsl.Buf[dsl.F32]  // [Splits][Heads], base 2
 	Out              dsl.Buf[dsl.BF16] // [Heads][D]
+
+	// FirstBias is added to the first split's log-sum-exp; it is 0 but where a
+	// fault is planted.
+	FirstBias float64
 }
 
 // Emit runs in the consumer warps: 32 elements a warp, spread over the CTAs
@@ -38,7 +42,11 @@ func (t *Merge) element(e *Env, i u32) {
 	var lse, part []f32
 	top := k.F32(math.Inf(-1))
 	for s := range t.Splits {
-		lse = append(lse, t.LSE.Load(head.AddC(s*t.Heads)))
+		l := t.LSE.Load(head.AddC(s * t.Heads))
+		if s == 0 && t.FirstBias != 0 {
+			l = l.Add(k.F32(t.FirstBias))
+		}
+		lse = append(lse, l)
 		part = append(part, t.In.Load(i.AddC(s*t.Heads*t.D)))
 		top = top.Max(lse[s])
 	}

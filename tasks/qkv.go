@@ -15,6 +15,10 @@ type QKV struct {
 	KV      KVLayout
 	InvFreq dsl.Buf[dsl.F32]  // [D/2], radians a position, frequency scaling applied
 	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D
+
+	// QueryShift is added to the position queries are rotated for; it is 0 but
+	// where a fault is planted.
+	QueryShift int
 }
 
 // Rows is the number of rows of the fused matrix.
@@ -43,7 +47,11 @@ func (t *QKV) Epilogue(e *Env, s Step, scale f32) Epilogue {
 		head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
 		place := func(kvHead u32) dsl.Val[dsl.U64] { return t.KV.rowBase(s.Layer, s.Pages, page, kvHead, slot) }
 		k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
-			r0, r1 := t.rotate(e, s.Pos, i, y0, y1)
+			pos := s.Pos
+			if t.QueryShift != 0 {
+				pos = dsl.Select(head.LtC(t.Heads), pos.AddC(t.QueryShift), pos)
+			}
+			r0, r1 := t.rotate(e, pos, i, y0, y1)
 			k.IfElse(head.LtC(t.Heads), func() {
 				c := k.F32(math.Log2E / math.Sqrt(float64(d)))
 				at := head.MulC(d).Add(i)

@@ -1,6 +1,9 @@
 package ir
 
-import "fmt"
+import (
+	"errors"
+	"fmt"
+)
 
 // Field is one member of the params block the kernel's only argument points
 // to: an 8-byte device pointer for each global root buffer, then the scalars,
@@ -30,9 +33,14 @@ func (k *Kernel) ParamsLayout() (fields []Field, size int) {
 }
 
 // LayoutShared gives every shared root buffer that has none (Offset < 0) its
-// byte offset, in order of declaration, and sets SharedBytes. It refuses
-// overlap of fixed offsets, misalignment, and more than SharedLimit.
+// byte offset, in order of declaration, and sets SharedBytes. All refusals
+// come back joined, each an *Error: fixed offsets that overlap or go
+// backwards, misalignment, and more than SharedLimit.
 func (k *Kernel) LayoutShared() error {
+	var errs []error
+	refuse := func(pos Pos, what, format string, args ...any) {
+		errs = append(errs, &Error{Pos: pos, Kind: KindPlace, What: what, Text: fmt.Sprintf(format, args...)})
+	}
 	end := 0
 	for _, b := range k.Shareds() {
 		align := max(b.Align, b.Elem.Size())
@@ -40,13 +48,13 @@ func (k *Kernel) LayoutShared() error {
 			b.Offset = (end + align - 1) / align * align
 		}
 		if b.Offset%align != 0 || b.Offset < end {
-			return fmt.Errorf("%s: shared buffer %s is placed at byte %d, want a multiple of %d not below %d", b.Pos, b, b.Offset, align, end)
+			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, want a multiple of %d not below %d", b.Offset, align, end)
 		}
-		end = b.Offset + int(b.Bytes())
+		end = max(end, b.Offset+int(b.Bytes()))
 	}
 	k.SharedBytes = end
 	if end > k.SharedLimit {
-		return fmt.Errorf("kernel %s: shared buffers take %d bytes, a CTA has %d", k.Name, end, k.SharedLimit)
+		refuse(Pos{}, "kernel "+k.Name, "%s", overBudget(k.Shareds(), int64(end), k.SharedLimit))
 	}
-	return nil
+	return errors.Join(errs...)
 }

@@ -89,8 +89,17 @@ type Var struct {
 	Hint string
 }
 
-// String is the printed form, "%acc3".
-func (x *Var) String() string { return fmt.Sprintf("%%%s%d", x.Hint, x.ID) }
+// String is the printed form, "%acc3"; "%x1.3" where the name ends in a digit.
+func (x *Var) String() string {
+	if x == nil {
+		return "<nil>"
+	}
+	dot := ""
+	if n := len(x.Hint); n > 0 && x.Hint[n-1] >= '0' && x.Hint[n-1] <= '9' {
+		dot = "."
+	}
+	return fmt.Sprintf("%%%s%s%d", x.Hint, dot, x.ID)
+}
 
 // Param is a scalar in the kernel's params block, the same for every thread.
 type Param struct {

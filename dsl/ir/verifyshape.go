@@ -1,0 +1,116 @@
+package ir
+
+import (
+	"fmt"
+	"slices"
+)
+
+// shape checks that nothing is missing: what the other checks rely on.
+func (v *verifier) shape() {
+	v.head()
+	v.blockShape(v.k.Body)
+}
+
+func (v *verifier) bad(pos Pos, what, format string, args ...any) {
+	v.errorf(KindShape, pos, what, format, args...)
+}
+
+func (v *verifier) head() {
+	k := v.k
+	what := "kernel " + k.Name
+	if k.Warps < 1 || k.Warps > 32 {
+		v.bad(Pos{}, what, "has %d warps a CTA, want 1 to 32", k.Warps)
+	}
+	if k.Grid < 0 || k.ClusterSize < 0 || k.ClusterSize > 16 || k.NumValues < 0 {
+		v.bad(Pos{}, what, "has grid %d, cluster size %d and %d values, want none negative and at most 16 CTAs a cluster", k.Grid, k.ClusterSize, k.NumValues)
+	}
+	if k.ClusterSize > 1 && k.Grid%k.ClusterSize != 0 {
+		v.bad(Pos{}, what, "has a grid of %d CTAs in clusters of %d, want a multiple", k.Grid, k.ClusterSize)
+	}
+	names := map[string]bool{}
+	name := func(pos Pos, kind, n string) {
+		if n == "" || names[n] {
+			v.bad(pos, kind+" "+n, "its name is empty or taken, want a name of its own")
+		}
+		names[n] = true
+	}
+	for i, p := range k.Params {
+		name(Pos{}, "param", p.Name)
+		if p.ID != i || !slices.Contains([]Type{I32, U32, U64, F32}, p.Type) {
+			v.bad(Pos{}, "param "+p.Name, "is number %d of type %s, want number %d of i32, u32, u64 or f32", p.ID, p.Type, i)
+		}
+	}
+	for i, x := range k.Vars {
+		if x == nil || x.ID != i || x.Type == Invalid || x.Type == MBar || x.Type >= numTypes {
+			v.bad(Pos{}, fmt.Sprintf("variable %d", i), "is missing, wrongly numbered or of no register type")
+		}
+	}
+	for i, b := range k.Bufs {
+		if b == nil || b.ID != i || b.Elem == Invalid || b.Elem == Pred || b.Elem >= numTypes || b.Len < 0 {
+			v.bad(Pos{}, fmt.Sprintf("buffer %d", i), "is missing, wrongly numbered, of a negative length or of no type that memory holds")
+			continue
+		}
+		if b.Root == nil {
+			name(b.Pos, "buffer", b.Name)
+		}
+	}
+}
+
+func (v *verifier) blockShape(b *Block) {
+	for _, s := range b.Stmts {
+		v.seq++
+		v.stmtShape(s)
+	}
+}
+
+func (v *verifier) stmtShape(s Stmt) {
+	switch s := s.(type) {
+	case *Instr:
+		v.instrShape(s)
+		return
+	case *For:
+		if s.I == nil || s.Lo == nil || s.Hi == nil || s.Step == nil {
+			v.bad(s.Pos, "for", "lacks its index, a bound or its step")
+		}
+		v.bodies(s.Pos, "for", s.Body)
+	case *If:
+		if s.Cond == nil {
+			v.bad(s.Pos, "if", "lacks its condition")
+		}
+		v.bodies(s.Pos, "if", s.Then)
+		if s.Else != nil {
+			v.blockShape(s.Else)
+		}
+	case *Roles:
+		for _, r := range s.Roles {
+			v.bodies(r.Pos, "role "+r.Name, r.Body)
+		}
+	case *Region:
+		v.bodies(s.Pos, "region "+s.Name, s.Body)
+	default:
+		v.bad(Pos{}, "block", "holds a %T, want an instruction, for, if, roles or region", s)
+	}
+}
+
+func (v *verifier) bodies(pos Pos, what string, b *Block) {
+	if b == nil {
+		v.bad(pos, what, "has no body")
+		return
+	}
+	v.blockShape(b)
+}
+
+func (v *verifier) instrShape(in *Instr) {
+	if in.Op >= numOps || ops[in.Op].Sig == nil {
+		v.bad(in.Pos, in.Op.String(), "is no op of the table")
+		return
+	}
+	if slices.Contains(in.Args, nil) || slices.Contains(in.Res, nil) {
+		v.bad(in.Pos, in.Op.String(), "lacks an operand or a result")
+	}
+	for _, m := range in.Mem {
+		if m.Buf == nil {
+			v.bad(in.Pos, in.Op.String(), "has an address without a buffer")
+		}
+	}
+}

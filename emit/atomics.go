@@ -1,0 +1,122 @@
+package emit
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
+
+// rmwType is the PTX type of an atomic on t: signs count for add, min and max.
+func rmwType(op string, t ir.Type) string {
+	bits := fmt.Sprint(8 * t.Size())
+	switch {
+	case op == "or", op == "exch", op == "cas":
+		return "b" + bits
+	case t == ir.I32:
+		return "s32"
+	}
+	return "u" + bits
+}
+
+// atomicOp is the row of an atomic: op is PTX's name for it. A reduction has
+// no acquiring form in PTX, so one that asks for it is an atom whose result
+// nobody takes.
+func atomicOp(kind, op string) row {
+	return row{expr: func(p *printer, in *ir.Instr) expr {
+		kind := kind
+		if kind == "red" && in.Attr.Order != ir.Relaxed && in.Attr.Order != ir.Release {
+			kind = "atom"
+		}
+		_, words, policy := hinting(in)
+		if policy == "" {
+			words = "" // atomics take no L1 hint
+		}
+		space := in.Mem[0].Buf.Space
+		mode := qualifiers(in.Attr.Order, in.Attr.Scope)
+		form := kind + mode + "." + space.String() + "." + op + words + "." + rmwType(op, in.T)
+		name := helperName(kind, mode, "."+space.String(), "."+op, hintName(policy), "_"+in.T.String())
+		p.needSpace(space)
+		f := p.need(name, 1, func() string { return atomicHelper(name, kind, form, in.T, len(in.Args), space, policy != "") })
+		args := append([]string{p.address(in.Mem[0])}, p.texts(in)...)
+		return call(f, p.withPolicy(args, in.Attr.Hint, policy)...)
+	}}
+}
+
+func atomicHelper(name, kind, form string, t ir.Type, values int, s ir.Space, policy bool) string {
+	c, params := constraint(t), ctype(t)+"* p"
+	var outs, regs []string
+	result, at := "void", 0
+	if kind == "atom" {
+		result, at, outs, regs = ctype(t), 1, []string{`"=` + c + `"(v)`}, []string{"%0"}
+	}
+	ins := []string{pointer(s, "p")}
+	regs = append(regs, fmt.Sprintf("[%%%d]", at))
+	for i := range values {
+		x := [...]string{"a", "b"}[i]
+		params += ", " + ctype(t) + " " + x
+		ins = append(ins, fmt.Sprintf(`"%s"(%s)`, c, x))
+		regs = append(regs, fmt.Sprintf("%%%d", at+1+i))
+	}
+	if policy {
+		params += ", u64 policy"
+		ins = append(ins, `"l"(policy)`)
+		regs = append(regs, fmt.Sprintf("%%%d", at+1+values))
+	}
+	return function(form, result, name, params, form+" "+strings.Join(regs, ", ")+";", outs, ins, true)
+}
+
+// waitPolls is how many polls of a word go by between two looks at an abort flag.
+const waitPolls = 16
+
+// spellWaitMem calls the polling loop of a condition, order, scope and space.
+func spellWaitMem(p *printer, in *ir.Instr) expr {
+	a, space := in.Attr, in.Mem[0].Buf.Space
+	mode := qualifiers(a.Order, a.Scope)
+	load := helperName("ld", mode, "."+space.String(), "_u32")
+	p.needSpace(space)
+	p.need(load, 1, func() string { return loadHelper(load, "ld"+mode+"."+space.String(), ir.U32, 1, space, false, true) })
+
+	name := helperName("wait_", a.Cond.String(), mode, "."+space.String())
+	args := []string{p.address(in.Mem[0]), p.arg(in, 0).text}
+	abort, sleep := len(in.Mem) > 1, a.Imm > 0
+	if abort {
+		name += "_or"
+		args = append(args, p.address(in.Mem[1]))
+	}
+	if sleep {
+		name += "_sleep"
+		args = append(args, fmt.Sprintf("%du", a.Imm))
+	}
+	return call(p.need(name, 2, func() string { return waitHelper(name, load, a.Cond, abort, sleep) }), args...)
+}
+
+// waitHelper is the loop that polls a word through the helper load.
+func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
+	met := map[ir.Cond]string{
+		ir.CondEQ: load + "(p) != want", ir.CondNE: load + "(p) == want", ir.CondGE: "(i32)(" + load + "(p) - want) < 0",
+	}[c]
+	until := map[ir.Cond]string{
+		ir.CondEQ: "the word is want", ir.CondNE: "the word is not want", ir.CondGE: "the word has reached want (they may wrap: the difference counts)",
+	}[c]
+	params, rest := "const u32* p, u32 want", ""
+	if abort {
+		params += ", const u32* flag"
+	}
+	if sleep {
+		params, rest = params+", u32 ns", "    __nanosleep(ns);\n"
+	}
+	if !abort {
+		return fmt.Sprintf("// Polls until %s.\n%s void %s(%s) {\n  while (%s) {\n%s  }\n}", until, device, name, params, met, rest)
+	}
+	return fmt.Sprintf(`// Polls until %s, or the flag is set: then true. Looks at the
+// flag every %d polls.
+%s bool %s(%s) {
+  for (u32 polls = 1; %s; ++polls) {
+    if (polls %% %d == 0 && *(const volatile u32*)flag != 0) {
+      return true;
+    }
+%s  }
+  return false;
+}`, until, waitPolls, device, name, params, met, waitPolls, rest)
+}

@@ -1,0 +1,308 @@
+package emit
+
+// fixedHelpers are the prelude's functions whose text never varies, by rank.
+// asm statements that only compute are not volatile: the compiler may move
+// and merge them. Those that read or order memory, or that lanes run
+// together, are.
+var fixedHelpers = [...]struct {
+	name string
+	rank int
+	deps string
+	text string
+}{
+	{"shared_address", 0, "", `
+// The 32-bit address of a place in this CTA's shared memory.
+DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }`},
+
+	{"shl32", 1, "", `
+// a << n, 0 for n of 32 and more (C++ leaves that open).
+DEVICE u32 shl32(u32 a, u32 n) {
+  u32 v;
+  asm("shl.b32 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(n));
+  return v;
+}`},
+	{"shl64", 1, "", `
+// a << n, 0 for n of 64 and more.
+DEVICE u64 shl64(u64 a, u32 n) {
+  u64 v;
+  asm("shl.b64 %0, %1, %2;" : "=l"(v) : "l"(a), "r"(n));
+  return v;
+}`},
+	{"shr32", 1, "", `
+// a >> n, 0 for n of 32 and more.
+DEVICE u32 shr32(u32 a, u32 n) {
+  u32 v;
+  asm("shr.u32 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(n));
+  return v;
+}`},
+	{"sar32", 1, "", `
+// a >> n keeping the sign, also for n of 32 and more.
+DEVICE i32 sar32(i32 a, u32 n) {
+  i32 v;
+  asm("shr.s32 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(n));
+  return v;
+}`},
+	{"shr64", 1, "", `
+// a >> n, 0 for n of 64 and more.
+DEVICE u64 shr64(u64 a, u32 n) {
+  u64 v;
+  asm("shr.u64 %0, %1, %2;" : "=l"(v) : "l"(a), "r"(n));
+  return v;
+}`},
+	{"abs_i32", 1, "", `
+// |a|; the most negative number stays itself.
+DEVICE i32 abs_i32(i32 a) { return a < 0 ? (i32)(0u - (u32)a) : a; }`},
+	{"exp2", 1, "", `
+// 2 to the power a, approximate (2 ulp); results below the normal range are 0.
+DEVICE float exp2(float a) {
+  float v;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(a));
+  return v;
+}`},
+	{"log2", 1, "", `
+// Base-2 logarithm, approximate.
+DEVICE float log2(float a) {
+  float v;
+  asm("lg2.approx.f32 %0, %1;" : "=f"(v) : "f"(a));
+  return v;
+}`},
+	{"rcp", 1, "", `
+// 1 / a, approximate (1 ulp).
+DEVICE float rcp(float a) {
+  float v;
+  asm("rcp.approx.f32 %0, %1;" : "=f"(v) : "f"(a));
+  return v;
+}`},
+	{"rsqrt", 1, "", `
+// 1 / sqrt(a), approximate (2 ulp).
+DEVICE float rsqrt(float a) {
+  float v;
+  asm("rsqrt.approx.f32 %0, %1;" : "=f"(v) : "f"(a));
+  return v;
+}`},
+	{"sin", 1, "", `
+// sin(a) for a in [-pi, pi], approximate (2^-20.5 absolute).
+DEVICE float sin(float a) {
+  float v;
+  asm("sin.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(a));
+  return v;
+}`},
+	{"cos", 1, "", `
+// cos(a) for a in [-pi, pi], approximate (2^-20.5 absolute).
+DEVICE float cos(float a) {
+  float v;
+  asm("cos.approx.ftz.f32 %0, %1;" : "=f"(v) : "f"(a));
+  return v;
+}`},
+	{"tanh", 1, "", `
+// tanh(a), approximate (2^-11 relative).
+DEVICE float tanh(float a) {
+  float v;
+  asm("tanh.approx.f32 %0, %1;" : "=f"(v) : "f"(a));
+  return v;
+}`},
+	{"bf16_of", 1, "", `
+// a rounded to the nearest bfloat16, ties to even.
+DEVICE bf16 bf16_of(float a) {
+  bf16 v;
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(v) : "f"(a));
+  return v;
+}`},
+	{"f16_of", 1, "", `
+// a rounded to the nearest binary16, ties to even.
+DEVICE f16 f16_of(float a) {
+  f16 v;
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(v) : "f"(a));
+  return v;
+}`},
+	{"float_of_bf16", 1, "", `
+// A bfloat16 is the upper half of a float.
+DEVICE float float_of_bf16(bf16 a) { return __uint_as_float((u32)a << 16); }`},
+	{"float_of_f16", 1, "", `
+DEVICE float float_of_f16(f16 a) {
+  float v;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(v) : "h"(a));
+  return v;
+}`},
+	{"pack_bf16", 1, "", `
+// Two floats rounded to bfloat16, the first in the low half.
+DEVICE bf16x2 pack_bf16(float lo, float hi) {
+  bf16x2 v;
+  asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
+  return v;
+}`},
+	{"pack_f16", 1, "", `
+// Two floats rounded to binary16, the first in the low half.
+DEVICE f16x2 pack_f16(float lo, float hi) {
+  f16x2 v;
+  asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
+  return v;
+}`},
+	{"bf16_lo", 1, "", `
+DEVICE float bf16_lo(bf16x2 a) { return __uint_as_float(a << 16); }`},
+	{"bf16_hi", 1, "", `
+DEVICE float bf16_hi(bf16x2 a) { return __uint_as_float(a & 0xffff0000u); }`},
+	{"f16_lo", 2, "float_of_f16", `
+DEVICE float f16_lo(f16x2 a) { return float_of_f16((f16)a); }`},
+	{"f16_hi", 2, "float_of_f16", `
+DEVICE float f16_hi(f16x2 a) { return float_of_f16((f16)(a >> 16)); }`},
+	{"prmt", 1, "", `
+// Four bytes picked out of a (0 to 3) and b (4 to 7) by the nibbles of sel.
+DEVICE u32 prmt(u32 a, u32 b, u32 sel) {
+  u32 v;
+  asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(sel));
+  return v;
+}`},
+	{"smid", 1, "", `
+// The SM this CTA runs on.
+DEVICE u32 smid() {
+  u32 v;
+  asm volatile("mov.u32 %0, %%smid;" : "=r"(v));
+  return v;
+}`},
+	{"clock", 1, "", `
+// This SM's cycle counter.
+DEVICE u64 clock() {
+  u64 v;
+  asm volatile("mov.u64 %0, %%clock64;" : "=l"(v) : : "memory");
+  return v;
+}`},
+	{"globaltimer", 1, "", `
+// Nanoseconds, the same clock for all SMs, in coarse steps.
+DEVICE u64 globaltimer() {
+  u64 v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v) : : "memory");
+  return v;
+}`},
+	{"policy_evict_first", 1, "", `
+// L2 cache policy: these lines leave first.
+DEVICE u64 policy_evict_first() {
+  u64 v;
+  asm("createpolicy.fractional.L2::evict_first.b64 %0, 1.0;" : "=l"(v));
+  return v;
+}`},
+	{"policy_evict_last", 1, "", `
+// L2 cache policy: these lines leave last.
+DEVICE u64 policy_evict_last() {
+  u64 v;
+  asm("createpolicy.fractional.L2::evict_last.b64 %0, 1.0;" : "=l"(v));
+  return v;
+}`},
+	{"bar_sync", 1, "", `
+// Waits at named barrier id until n threads have come.
+template <int id, int n>
+DEVICE void bar_sync() {
+  asm volatile("bar.sync %0, %1;" : : "n"(id), "n"(n) : "memory");
+}`},
+	{"bar_arrive", 1, "", `
+// Comes to named barrier id of n threads without waiting.
+template <int id, int n>
+DEVICE void bar_arrive() {
+  asm volatile("bar.arrive %0, %1;" : : "n"(id), "n"(n) : "memory");
+}`},
+	{"fence_mbarrier_init", 1, "", `
+// Makes mbarrier initialisations visible to the async proxy and the cluster.
+DEVICE void fence_mbarrier_init() {
+  asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
+}`},
+	{"mbar_init", 1, "shared_address", `
+// Sets up an mbarrier that count arrivals complete.
+DEVICE void mbar_init(u64* bar, u32 count) {
+  asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
+}`},
+	{"mbar_arrive", 1, "shared_address", `
+// One arrival; releases what this thread did before, at CTA scope.
+DEVICE void mbar_arrive(u64* bar) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(bar)) : "memory");
+}`},
+	{"mbar_arrive_expect", 1, "shared_address", `
+// Makes the phase wait for bytes more, then arrives.
+DEVICE void mbar_arrive_expect(u64* bar, u32 bytes) {
+  asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
+               : : "r"(shared_address(bar)), "r"(bytes) : "memory");
+}`},
+	{"mbar_try_wait", 1, "shared_address", `
+// Whether the phase of this parity has completed (acquire at CTA scope); waits
+// a while, as long as the hardware likes, before it says no.
+DEVICE bool mbar_try_wait(u64* bar, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
+  return done != 0;
+}`},
+	{"mbar_wait", 2, "mbar_try_wait", `
+// Waits until the phase of this parity has completed.
+DEVICE void mbar_wait(u64* bar, u32 parity) {
+  while (!mbar_try_wait(bar, parity)) {
+  }
+}`},
+	{"mbar_wait_sleep", 2, "mbar_try_wait", `
+// Waits until the phase of this parity has completed, sleeping between polls.
+DEVICE void mbar_wait_sleep(u64* bar, u32 parity, u32 ns) {
+  while (!mbar_try_wait(bar, parity)) {
+    __nanosleep(ns);
+  }
+}`},
+	{"mbar_wait_or", 2, "mbar_try_wait", `
+// Waits until the phase of this parity has completed, or the flag is set:
+// then true. Looks at the flag every 16 polls.
+DEVICE bool mbar_wait_or(u64* bar, u32 parity, u32 ns, const u32* flag) {
+  for (u32 polls = 1; !mbar_try_wait(bar, parity); ++polls) {
+    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+      return true;
+    }
+    if (ns != 0) {
+      __nanosleep(ns);
+    }
+  }
+  return false;
+}`},
+	{"bulk_g2s", 1, "shared_address", `
+// Starts a copy of bytes from global to shared memory by the async proxy;
+// it completes as bytes on the mbarrier.
+DEVICE void bulk_g2s(void* dst, const void* src, u32 bytes, u64* bar) {
+  asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+               : : "r"(shared_address(dst)), "l"(__cvta_generic_to_global(src)), "r"(bytes), "r"(shared_address(bar))
+               : "memory");
+}`},
+	{"bulk_g2s_hint", 1, "shared_address", `
+// As bulk_g2s, with an L2 cache policy.
+DEVICE void bulk_g2s_hint(void* dst, const void* src, u32 bytes, u64* bar, u64 policy) {
+  asm volatile(
+      "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint [%0], [%1], %2, [%3], %4;"
+      : : "r"(shared_address(dst)), "l"(__cvta_generic_to_global(src)), "r"(bytes), "r"(shared_address(bar)), "l"(policy)
+      : "memory");
+}`},
+	{"ldmatrix", 1, "shared_address", `
+// Four 8x8 matrices of 16-bit elements; lane i gives the address of row i % 8 of matrix i / 8.
+DEVICE uint4 ldmatrix(const void* row) {
+  uint4 v;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(shared_address(row)) : "memory");
+  return v;
+}`},
+	{"ldmatrix_trans", 1, "shared_address", `
+// As ldmatrix, each matrix transposed.
+DEVICE uint4 ldmatrix_trans(const void* row) {
+  uint4 v;
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(shared_address(row)) : "memory");
+  return v;
+}`},
+	{"mma_m16n8k16", 1, "", `
+// D = A * B + C on the tensor core: A 16x16 and B 16x8 in bfloat16, C and D in float.
+DEVICE float4 mma_m16n8k16(bf16x2 a0, bf16x2 a1, bf16x2 a2, bf16x2 a3, bf16x2 b0, bf16x2 b1,
+                           float c0, float c1, float c2, float c3) {
+  float4 d;
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%10, %11, %12, %13};"
+               : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w)
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
+  return d;
+}`},
+}

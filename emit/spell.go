@@ -1,0 +1,200 @@
+package emit
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
+
+type spelling = func(p *printer, in *ir.Instr) expr
+
+// text is an expression without operands.
+func text(s string) spelling { return func(*printer, *ir.Instr) expr { return atom(s) } }
+
+// callOf calls one of CUDA's own functions with the operands.
+func callOf(name string) spelling {
+	return func(p *printer, in *ir.Instr) expr { return call(name, p.texts(in)...) }
+}
+
+// helperCall calls a function of the prelude with the operands.
+func helperCall(name string) spelling {
+	return func(p *printer, in *ir.Instr) expr { return call(p.fixed(name), p.texts(in)...) }
+}
+
+// collective calls a warp function with the mask of all lanes.
+func collective(name string) spelling {
+	return func(p *printer, in *ir.Instr) expr {
+		return call(name, append([]string{"0xffffffffu"}, p.texts(in)...)...)
+	}
+}
+
+func byFloat(float, integer string) spelling {
+	return func(p *printer, in *ir.Instr) expr {
+		if in.Args[0].Type == ir.F32 {
+			return call(float, p.texts(in)...)
+		}
+		return call(integer, p.texts(in)...)
+	}
+}
+
+func binary(op string, prec int) spelling {
+	return func(p *printer, in *ir.Instr) expr { return infix(p.arg(in, 0), op, p.arg(in, 1), prec, false) }
+}
+
+// sum is + or −. Integers of 32 signed bits go through u32, where they wrap.
+func sum(op string, prec int) spelling {
+	return func(p *printer, in *ir.Instr) expr {
+		a, b := p.arg(in, 0), p.arg(in, 1)
+		if in.Args[0].Type != ir.I32 {
+			return infix(a, op, b, prec, op == "+" && in.Args[0].Type != ir.F32)
+		}
+		if c := in.Args[1]; c.Const && int32(c.Bits) < 0 && int32(c.Bits) != -1<<31 {
+			op := map[string]string{"+": "-", "-": "+"}[op]
+			return wrapped(infix(asU32(a), op, atom(fmt.Sprintf("%du", -int32(c.Bits))), prec, false))
+		}
+		return wrapped(infix(asU32(a), op, asU32(b), prec, op == "+"))
+	}
+}
+
+// product is ·. One of floats that goes into a sum is spelled so that nvcc
+// does not make an fma of the two.
+func product(p *printer, in *ir.Instr) expr {
+	a, b := p.arg(in, 0), p.arg(in, 1)
+	switch {
+	case in.Args[0].Type == ir.I32:
+		return wrapped(infix(asU32(a), "*", asU32(b), precMul, true))
+	case in.Args[0].Type == ir.F32 && p.pl.rounded[in.Res[0].ID]:
+		return call("__fmul_rn", a.text, b.text)
+	}
+	return infix(a, "*", b, precMul, in.Args[0].Type != ir.F32)
+}
+
+func quotient(p *printer, in *ir.Instr) expr {
+	if in.Args[0].Type == ir.F32 {
+		return call("__fdiv_rn", p.texts(in)...)
+	}
+	return infix(p.arg(in, 0), "/", p.arg(in, 1), precMul, false)
+}
+
+func negation(p *printer, in *ir.Instr) expr {
+	a := p.arg(in, 0)
+	if in.Args[0].Type == ir.I32 {
+		return wrapped(infix(atom("0u"), "-", asU32(a), precAdd, false))
+	}
+	return prefix("-", a)
+}
+
+func magnitude(p *printer, in *ir.Instr) expr {
+	if in.Args[0].Type == ir.F32 {
+		return call("fabsf", p.texts(in)...)
+	}
+	return call(p.fixed("abs_i32"), p.texts(in)...)
+}
+
+// logic is a bitwise op on integers and its counterpart on predicates.
+func logic(bits string, bitsPrec int, preds string, predsPrec int) spelling {
+	return func(p *printer, in *ir.Instr) expr {
+		if in.Args[0].Type == ir.Pred {
+			return infix(p.arg(in, 0), preds, p.arg(in, 1), predsPrec, preds != "!=")
+		}
+		return infix(p.mask(in.Args[0]), bits, p.mask(in.Args[1]), bitsPrec, true)
+	}
+}
+
+// mask is an operand of a bitwise op: constants in hex.
+func (p *printer) mask(v *ir.Value) expr {
+	if r := p.pl.resolve(v); r.Const {
+		return hexLiteral(r)
+	}
+	return p.val(v)
+}
+
+func complement(p *printer, in *ir.Instr) expr {
+	if in.Args[0].Type == ir.Pred {
+		return prefix("!", p.arg(in, 0))
+	}
+	return prefix("~", p.arg(in, 0))
+}
+
+func choice(p *printer, in *ir.Instr) expr {
+	c, a, b := p.arg(in, 0), p.arg(in, 1), p.arg(in, 2)
+	return expr{text: c.in(precOrOr) + " ? " + a.in(precOrOr) + " : " + b.in(precOrOr), prec: precTernary}
+}
+
+func packing(p *printer, in *ir.Instr) expr {
+	if in.T == ir.F16x2 {
+		return call(p.fixed("pack_f16"), p.texts(in)...)
+	}
+	return call(p.fixed("pack_bf16"), p.texts(in)...)
+}
+
+func unpacking(p *printer, in *ir.Instr, i int) expr {
+	kind := "bf16"
+	if in.Args[0].Type == ir.F16x2 {
+		kind = "f16"
+	}
+	return call(p.fixed(kind+[...]string{"_lo", "_hi"}[i]), p.arg(in, 0).text)
+}
+
+func conversion(p *printer, in *ir.Instr) expr {
+	a, from, to := p.arg(in, 0), in.Args[0].Type, in.T
+	switch {
+	case to == ir.F32 && from == ir.BF16:
+		return call(p.fixed("float_of_bf16"), a.text)
+	case to == ir.F32 && from == ir.F16:
+		return call(p.fixed("float_of_f16"), a.text)
+	case to == ir.BF16:
+		return call(p.fixed("bf16_of"), a.text)
+	case to == ir.F16:
+		return call(p.fixed("f16_of"), a.text)
+	case from == ir.F32 && to == ir.I32:
+		return call("__float2int_rz", a.text) // saturates, NaN gives 0: C++ leaves both open
+	case from == ir.F32 && to == ir.U32:
+		return call("__float2uint_rz", a.text)
+	case from == ir.I32 && to == ir.U32:
+		return asU32(a)
+	}
+	return castTo(ctype(to), a)
+}
+
+// sameBits needs no text between types that C++ sees as one.
+func sameBits(p *printer, in *ir.Instr) expr {
+	a, from, to := p.arg(in, 0), in.Args[0].Type, in.T
+	switch {
+	case ctype(from) == ctype(to) || from.Size() == 2:
+		return a
+	case to == ir.F32 && from == ir.I32:
+		return call("__int_as_float", a.text)
+	case to == ir.F32:
+		return call("__uint_as_float", a.text)
+	case from == ir.F32 && to == ir.I32:
+		return call("__float_as_int", a.text)
+	case from == ir.F32:
+		return call("__float_as_uint", a.text)
+	case to == ir.I32:
+		return wrapped(a)
+	case from == ir.I32:
+		return asU32(a)
+	}
+	return a // u32, bf16x2 and f16x2 are one type
+}
+
+// variable is the name of in's Var.
+func (p *printer) variable(in *ir.Instr) string {
+	name, ok := p.vars[in.Attr.Var]
+	if !ok {
+		panic(fmt.Sprintf("BUG: emit: %s is used before it is declared", in.Attr.Var))
+	}
+	return name
+}
+
+func declareVar(p *printer, in *ir.Instr) {
+	x := in.Attr.Var
+	first := p.arg(in, 0).text
+	hint := x.Hint
+	if hint == "" {
+		hint = "x"
+	}
+	p.vars[x] = p.names.pick(hint)
+	p.line(in.Pos, "%s %s = %s;", ctype(x.Type), p.vars[x], first)
+}

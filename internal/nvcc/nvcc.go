@@ -1,0 +1,130 @@
+// Package nvcc finds CUDA's compiler, compiles one .cu file to a cubin with it, and reads what ptxas says about the result:
+// registers, spills, stack, shared memory and barriers of every function.
+//
+// It needs no GPU and no driver, and no cgo. nvcc itself needs gcc on PATH.
+package nvcc
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// ErrNotFound is what [Find] returns (wrapped, with every place it looked) when there is no nvcc.
+var ErrNotFound = errors.New("no nvcc found")
+
+// Compiler is one nvcc on this machine.
+type Compiler struct {
+	// Path is the executable.
+	Path string
+	// Version is what `nvcc --version` names, such as "13.0.88".
+	Version string
+}
+
+// Options say how to compile.
+type Options struct {
+	// Arch is the real architecture, such as "sm_90a".
+	Arch string
+	// Flags are further arguments for nvcc, put before the source file.
+	Flags []string
+}
+
+// Report is what a compilation came to.
+type Report struct {
+	// Arch is the architecture compiled for, Nvcc the compiler's version.
+	Arch, Nvcc string
+	// Functions are the kernels and the device functions that were not inlined, in ptxas's order.
+	Functions []Function
+	// Took is the wall-clock time of the whole of nvcc.
+	Took time.Duration
+	// CubinBytes is the size of the cubin.
+	CubinBytes int64
+	// Text is all that nvcc printed, warnings included.
+	Text string
+}
+
+// Spills returns the bytes of spill stores and spill loads summed over every function.
+func (r *Report) Spills() (stores, loads int) {
+	for _, f := range r.Functions {
+		stores += f.SpillStores
+		loads += f.SpillLoads
+	}
+	return stores, loads
+}
+
+var archForm = regexp.MustCompile(`^sm_[0-9]{2,3}[af]?$`)
+
+// Compile compiles the file src for opt.Arch and writes the cubin to out, which is replaced only when the compilation
+// succeeds. The flags are -std=c++17 -O3 -cubin -Xptxas -v and opt.Flags. An error of nvcc carries nvcc's own text;
+// a cancelled context ends nvcc and is reported as the context's error.
+func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*Report, error) {
+	if !archForm.MatchString(opt.Arch) {
+		return nil, fmt.Errorf("nvcc: architecture %q: want one such as sm_90a", opt.Arch)
+	}
+	if _, err := os.Stat(src); err != nil {
+		return nil, fmt.Errorf("nvcc: source: %w", err)
+	}
+	beside, err := os.CreateTemp(filepath.Dir(out), ".nvcc-*.cubin")
+	if err != nil {
+		return nil, fmt.Errorf("nvcc: output: %w", err)
+	}
+	defer os.Remove(beside.Name()) // gone already after the rename
+	if err := beside.Close(); err != nil {
+		return nil, fmt.Errorf("nvcc: output: %w", err)
+	}
+
+	start := time.Now()
+	text, err := c.run(ctx, c.arguments(src, beside.Name(), opt))
+	took := time.Since(start)
+	if err != nil {
+		if text = strings.TrimSpace(text); text != "" {
+			text = "\n" + text
+		}
+		return nil, fmt.Errorf("nvcc %s: %s for %s: %w%s", c.Version, src, opt.Arch, err, text)
+	}
+	functions, err := ParsePtxas(text)
+	if err != nil {
+		return nil, fmt.Errorf("nvcc %s: %s: %w", c.Version, src, err)
+	}
+	info, err := os.Stat(beside.Name())
+	if err != nil {
+		return nil, fmt.Errorf("nvcc: output: %w", err)
+	}
+	if err := publish(beside.Name(), out); err != nil {
+		return nil, fmt.Errorf("nvcc: output: %w", err)
+	}
+	return &Report{Arch: opt.Arch, Nvcc: c.Version, Functions: functions, Took: took, CubinBytes: info.Size(), Text: text}, nil
+}
+
+// arguments are nvcc's for one compilation.
+func (c *Compiler) arguments(src, out string, opt Options) []string {
+	virtual := "compute_" + strings.TrimPrefix(opt.Arch, "sm_")
+	args := []string{"-std=c++17", "-O3", "-gencode=arch=" + virtual + ",code=" + opt.Arch, "-cubin", "-Xptxas", "-v"}
+	args = append(args, opt.Flags...)
+	return append(args, "-o", out, src)
+}
+
+// run runs nvcc and returns what it printed on both streams.
+func (c *Compiler) run(ctx context.Context, args []string) (string, error) {
+	cmd := exec.CommandContext(ctx, c.Path, args...)
+	cmd.WaitDelay = 5 * time.Second // a child of nvcc that keeps the pipe open
+	text, err := cmd.CombinedOutput()
+	if ctx.Err() != nil {
+		err = ctx.Err()
+	}
+	return string(text), err
+}
+
+// publish gives the file the permissions of an ordinary new file and its final name.
+func publish(beside, out string) error {
+	if err := os.Chmod(beside, 0o644); err != nil {
+		return err
+	}
+	return os.Rename(beside, out)
+}

@@ -1,0 +1,39 @@
+package megakernel
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// Fault names a mistake planted in the kernel.
+type Fault string
+
+// The faults a kernel can be built with; others are planted by the host, in the
+// weights or the page table.
+const (
+	NoFault         Fault = ""
+	FaultDropToken  Fault = "drop-token"  // attention leaves out the last cached token
+	FaultRope       Fault = "rope"        // queries are rotated for the next position
+	FaultMergeShare Fault = "merge-share" // the first split's merge weight is doubled
+)
+
+// Faults lists the faults a kernel can be built with.
+func Faults() []Fault { return []Fault{FaultDropToken, FaultRope, FaultMergeShare} }
+
+// plant puts the fault into the templates it concerns.
+func (b *builder) plant(qkv *tasks.QKV, merge *tasks.Merge) {
+	switch b.mk.Options.Fault {
+	case FaultRope:
+		qkv.QueryShift = 1
+	case FaultMergeShare:
+		merge.FirstBias = 1
+	}
+}
+
+// cached is the number of cached tokens the query attends to.
+func (b *builder) cached() dsl.Val[dsl.U32] {
+	if b.mk.Options.Fault == FaultDropToken {
+		return b.bufs.pos.MaxC(1).SubC(1)
+	}
+	return b.bufs.pos
+}

@@ -1,0 +1,165 @@
+// Package gate decides whether a kernel's logits are as good as a framework's: k (the kernel) may be no further from o (the
+// reference in float32) than h (the reference in bf16) is, and may not flip a token that o is sure of. All three come from the
+// same tokens, teacher-forced.
+package gate
+
+import (
+	"fmt"
+	"math"
+	"sort"
+)
+
+// Rules are the thresholds. KL is in nats.
+type Rules struct {
+	// MeanFactor and MeanSlack bound the mean: KL(o‖k) <= MeanFactor*KL(o‖h) + MeanSlack.
+	MeanFactor, MeanSlack float64
+	// P99Factor and P99Slack bound the 99th percentiles likewise.
+	P99Factor, P99Slack float64
+	// MarginFactor says when o is sure: its top-2 margin exceeds MarginFactor * rms(h-o) at the position.
+	MarginFactor float64
+	// MinPositions and MinSequences are the least evidence accepted.
+	MinPositions, MinSequences int
+}
+
+// DefaultRules are the project's: 1.1 and 1e-6 for the mean, 1.25 and 1e-5 for the percentile, 3 for the margin, 2048 positions
+// over several (2) sequences.
+func DefaultRules() Rules {
+	return Rules{MeanFactor: 1.1, MeanSlack: 1e-6, P99Factor: 1.25, P99Slack: 1e-5, MarginFactor: 3, MinPositions: 2048, MinSequences: 2}
+}
+
+// Position is what is measured at one position.
+type Position struct {
+	KLReference, KLOurs float64 // KL(o‖h), KL(o‖k); +inf where k is no distribution or excludes what o allows
+	Margin              float64 // o's greatest minus its second greatest logit
+	RMS                 float64 // of h - o
+	Want, Got           int     // top token of o, of k
+}
+
+// Measure compares one position's rows of logits. Only a reference that cannot judge is an error: rows of different or zero
+// length, NaN or +inf in o or h, or no finite value in o or h. A fault in k is no error: NaN or +inf in k, no finite value in k,
+// or -inf in k where o is finite make KLOurs infinite. An entry of -inf in o has probability 0 and is no part of the margin.
+func Measure(o, h, k []float32) (Position, error) {
+	if len(o) == 0 || len(h) != len(o) || len(k) != len(o) {
+		return Position{}, fmt.Errorf("gate: o, h and k have %d, %d and %d logits, want the same number, not 0", len(o), len(h), len(k))
+	}
+	oSum, hSum, kSum := logSumExp(o), logSumExp(h), logSumExp(k)
+	if !finite(oSum) || !finite(hSum) {
+		return Position{}, fmt.Errorf("gate: log-sum-exp of o is %v, of h %v, want both finite", oSum, hSum)
+	}
+	want, second := topTwo(o)
+	got, _ := topTwo(k)
+	p := Position{divergence(o, oSum, h, hSum), math.Inf(1), margin(o, want, second), rmsDifference(o, h), want, got}
+	if finite(kSum) {
+		p.KLOurs = divergence(o, oSum, k, kSum)
+	}
+	return p, nil
+}
+
+// Gate collects positions. Make it with New. Not safe for concurrent use; Measure is, and takes nearly all of the time.
+type Gate struct {
+	rules       Rules
+	ours, ref   []float64 // KL(o‖k) and KL(o‖h) of every position
+	sequences   map[int]bool
+	flips, sure int
+	badLogits   int
+	firstBad    string
+	firstFlip   string
+}
+
+// New returns an empty gate.
+func New(r Rules) *Gate { return &Gate{rules: r, sequences: map[int]bool{}} }
+
+// Add measures one position of one sequence and puts it in; Measure says what is an error, and the position then does not count.
+func (g *Gate) Add(sequence, position int, o, h, k []float32) error {
+	p, err := Measure(o, h, k)
+	if err != nil {
+		return fmt.Errorf("sequence %d position %d: %w", sequence, position, err)
+	}
+	g.Put(sequence, position, p)
+	return nil
+}
+
+// Put counts a measured position.
+func (g *Gate) Put(sequence, position int, p Position) {
+	where := fmt.Sprintf("sequence %d position %d", sequence, position)
+	g.sequences[sequence] = true
+	g.ref, g.ours = append(g.ref, p.KLReference), append(g.ours, p.KLOurs)
+	if math.IsInf(p.KLOurs, 1) {
+		g.badLogits++
+		note(&g.firstBad, where)
+	}
+	if p.Margin > g.rules.MarginFactor*p.RMS {
+		g.sure++
+		if p.Got != p.Want {
+			g.flips++
+			note(&g.firstFlip, fmt.Sprintf("%s: token %d, want %d", where, p.Got, p.Want))
+		}
+	}
+}
+
+// note keeps the first of several messages.
+func note(first *string, message string) {
+	if *first == "" {
+		*first = message
+	}
+}
+
+// Result is what a gate found. KL in nats.
+type Result struct {
+	KLReference, KLOurs   float64 // mean KL(o‖h), mean KL(o‖k)
+	P99Reference, P99Ours float64 // 99th percentiles, by nearest rank
+	Positions, Sequences  int
+	Sure, Flips           int // positions where o is sure, and those of them where k's top token is another
+	Passed                bool
+	Reasons               []string // why not; empty when passed
+}
+
+// Result judges everything added so far. Nothing added does not pass, and its figures are NaN.
+func (g *Gate) Result() Result {
+	r := Result{
+		KLReference: mean(g.ref), KLOurs: mean(g.ours), P99Reference: percentile99(g.ref), P99Ours: percentile99(g.ours),
+		Positions: len(g.ours), Sequences: len(g.sequences), Sure: g.sure, Flips: g.flips,
+	}
+	fail := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
+	if r.Positions < g.rules.MinPositions {
+		fail("%d positions, want at least %d", r.Positions, g.rules.MinPositions)
+	}
+	if r.Sequences < g.rules.MinSequences {
+		fail("%d sequences, want at least %d", r.Sequences, g.rules.MinSequences)
+	}
+	if math.IsInf(r.KLReference, 0) {
+		fail("mean KL(o‖h) is infinite: h excludes tokens that o allows, and cannot judge")
+	}
+	if g.badLogits > 0 {
+		fail("%d positions with NaN, +inf or wrongly excluded logits, first %s", g.badLogits, g.firstBad)
+	}
+	if limit := g.rules.MeanFactor*r.KLReference + g.rules.MeanSlack; !(r.KLOurs <= limit) {
+		fail("mean KL(o‖k) is %.4g, want at most %.4g", r.KLOurs, limit)
+	}
+	if limit := g.rules.P99Factor*r.P99Reference + g.rules.P99Slack; !(r.P99Ours <= limit) {
+		fail("99th percentile of KL(o‖k) is %.4g, want at most %.4g", r.P99Ours, limit)
+	}
+	if r.Flips > 0 {
+		fail("%d flips of a sure top-1, first %s", r.Flips, g.firstFlip)
+	}
+	r.Passed = len(r.Reasons) == 0
+	return r
+}
+
+func mean(v []float64) float64 {
+	sum := 0.0
+	for _, x := range v {
+		sum += x
+	}
+	return sum / float64(len(v))
+}
+
+// percentile99 is the smallest value that at least 99 % of the values do not exceed; NaN of none.
+func percentile99(v []float64) float64 {
+	if len(v) == 0 {
+		return math.NaN()
+	}
+	sorted := append([]float64(nil), v...)
+	sort.Float64s(sorted)
+	return sorted[(len(v)*99+99)/100-1]
+}

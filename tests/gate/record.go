@@ -1,0 +1,99 @@
+package gate
+
+import (
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+)
+
+// The faults that a record must show the gate failing on. The rotation of the query alone, or of the keys of part of the cache,
+// must be off: off by the same for query and all keys is the same attention.
+const (
+	KVTokenDropped   = "kv_token_dropped"
+	RopeOffByOne     = "rope_off_by_one"
+	NormGainSkipped  = "norm_gain_skipped"
+	MergeWeightWrong = "merge_weight_wrong"
+	PagesSwapped     = "pages_swapped"
+)
+
+// Faults lists those that Record wants, in the order of their report.
+func Faults() []string {
+	return []string{KVTokenDropped, RopeOffByOne, NormGainSkipped, MergeWeightWrong, PagesSwapped}
+}
+
+// Record is the `gate` object of a benchmark record.
+type Record struct {
+	KLReference  Number   `json:"kl_reference"`
+	KLOurs       Number   `json:"kl_ours"`
+	P99Reference Number   `json:"p99_reference"`
+	P99Ours      Number   `json:"p99_ours"`
+	Positions    int      `json:"positions"`
+	Sequences    int      `json:"sequences"`
+	Sure         int      `json:"sure"` // positions where a flip would have counted
+	Flips        int      `json:"flips"`
+	FaultsCaught []string `json:"faults_caught"`
+	FaultsMissed []string `json:"faults_missed,omitempty"` // planted, and the gate passed
+	Passed       bool     `json:"passed"`
+	Reasons      []string `json:"reasons,omitempty"`
+}
+
+// NewRecord joins the verdict on the kernel with those on the same kernel with planted faults, by name. It passes when the kernel
+// does and every fault of Faults was planted and failed; faults of other names are reported and must fail too.
+func NewRecord(ours Result, faults map[string]Result) Record {
+	r := Record{
+		KLReference: Number(ours.KLReference), KLOurs: Number(ours.KLOurs),
+		P99Reference: Number(ours.P99Reference), P99Ours: Number(ours.P99Ours),
+		Positions: ours.Positions, Sequences: ours.Sequences, Sure: ours.Sure, Flips: ours.Flips,
+		FaultsCaught: []string{}, Reasons: slices.Clone(ours.Reasons),
+	}
+	names := Faults()
+	for name := range faults {
+		if !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names[len(Faults()):])
+	for _, name := range names {
+		f, planted := faults[name]
+		switch {
+		case !planted:
+			r.Reasons = append(r.Reasons, fmt.Sprintf("fault %s was not planted", name))
+		case f.Positions != ours.Positions:
+			r.Reasons = append(r.Reasons, fmt.Sprintf("fault %s was judged on %d positions, want the kernel's %d", name, f.Positions, ours.Positions))
+		case f.Passed:
+			r.FaultsMissed = append(r.FaultsMissed, name)
+			r.Reasons = append(r.Reasons, fmt.Sprintf("fault %s was not caught", name))
+		default:
+			r.FaultsCaught = append(r.FaultsCaught, name)
+		}
+	}
+	r.Passed = ours.Passed && len(r.Reasons) == 0
+	return r
+}
+
+// Number is a float64 whose JSON form allows what JSON's numbers do not: "NaN", "+Inf" and "-Inf" as strings.
+type Number float64
+
+// MarshalJSON writes the shortest decimal that reads back the same.
+func (n Number) MarshalJSON() ([]byte, error) {
+	s := strconv.FormatFloat(float64(n), 'g', -1, 64)
+	if math.IsNaN(float64(n)) || math.IsInf(float64(n), 0) {
+		s = `"` + s + `"`
+	}
+	return []byte(s), nil
+}
+
+// UnmarshalJSON reads what MarshalJSON writes.
+func (n *Number) UnmarshalJSON(data []byte) error {
+	s := string(data)
+	if u, err := strconv.Unquote(s); err == nil {
+		s = u
+	}
+	x, err := strconv.ParseFloat(s, 64)
+	if err != nil {
+		return fmt.Errorf("gate: number is %s, want a decimal, \"NaN\", \"+Inf\" or \"-Inf\"", data)
+	}
+	*n = Number(x)
+	return nil
+}

@@ -1,0 +1,129 @@
+package oracle
+
+import (
+	"fmt"
+	"slices"
+)
+
+// Shape is a Llama-family configuration as far as the mathematics needs it.
+type Shape struct {
+	Layers, Hidden, Intermediate, Heads, KVHeads, HeadDim, Vocab int
+	NormEps                                                      float64
+	TieEmbeddings                                                bool
+	// InvFreq are the HeadDim/2 inverse frequencies of the rotary embedding, scaling included; see InvFreq.
+	InvFreq []float32
+}
+
+// Weights maps Hugging Face names (model.embed_tokens.weight, model.layers.0.self_attn.q_proj.weight, …) to bf16 bit patterns,
+// row-major, [outputs, inputs].
+type Weights map[string][]uint16
+
+// Point names a place in the step where a Hooks.At is called.
+type Point string
+
+// The points of a step in their order; those of a layer repeat per layer.
+const (
+	Embedded     Point = "embedded"      // [hidden], layer 0
+	AttnNorm     Point = "attn_norm"     // [hidden], input of q, k and v
+	Query        Point = "query"         // [heads*headDim], rotated
+	Key          Point = "key"           // [kvHeads*headDim], rotated, about to enter the cache
+	Value        Point = "value"         // [kvHeads*headDim], about to enter the cache
+	AttnOut      Point = "attn_out"      // [heads*headDim], input of o
+	AttnResidual Point = "attn_residual" // [hidden], residual stream after attention
+	MLPNorm      Point = "mlp_norm"      // [hidden], input of gate and up
+	Gate         Point = "gate"          // [intermediate]
+	Up           Point = "up"            // [intermediate]
+	Activated    Point = "activated"     // [intermediate], SwiGLU's output, input of down
+	MLPResidual  Point = "mlp_residual"  // [hidden], residual stream after the MLP
+	FinalNorm    Point = "final_norm"    // [hidden], layer = Layers, input of the LM head
+	Logits       Point = "logits"        // [vocab], layer = Layers
+)
+
+// Hooks look into a step or change it: rounding as a kernel stores, faults to be caught. The zero value leaves it alone.
+type Hooks struct {
+	// At sees the vector at a point and may change it in place.
+	At func(layer int, p Point, v []float64)
+	// Attend replaces Attention over the layer's cache, this token's key and value included; it returns [heads*headDim].
+	Attend func(layer int, q []float64, keys, values [][]float64) []float64
+}
+
+// KernelRounding is a Hooks.At that rounds to bf16 what the kernel stores so: the inputs of matrix products, queries, and KV.
+func KernelRounding(_ int, p Point, v []float64) {
+	if slices.Contains([]Point{AttnNorm, Query, Key, Value, AttnOut, MLPNorm, Activated, FinalNorm}, p) {
+		roundBF16(v)
+	}
+}
+
+// FullRounding is a Hooks.At that rounds to bf16 at every point, as a framework does that runs the model in bf16.
+func FullRounding(_ int, _ Point, v []float64) { roundBF16(v) }
+
+// Model is one sequence being decoded: weights and a KV cache that grows by one token per Step. Not safe for concurrent use.
+type Model struct {
+	shape        Shape
+	weights      Weights
+	hooks        Hooks
+	keys, values [][][]float64 // [layer][token][kvHeads*headDim]
+}
+
+// NewModel checks that every tensor of the shape is there with its number of elements, and returns a Model with an empty cache.
+// The error names the tensor, what it has and what is wanted.
+func NewModel(s Shape, w Weights, h Hooks) (*Model, error) {
+	if min(s.Layers, s.Hidden, s.Intermediate, s.Heads, s.KVHeads, s.HeadDim, s.Vocab) <= 0 || s.Heads%s.KVHeads != 0 {
+		return nil, fmt.Errorf("oracle: shape %+v, want positive sizes and heads a multiple of KV heads", s)
+	}
+	if 2*len(s.InvFreq) != s.HeadDim {
+		return nil, fmt.Errorf("oracle: %d inverse frequencies, want half the head dimension %d", len(s.InvFreq), s.HeadDim)
+	}
+	check := func(name string, want int) error {
+		if got := len(w[name]); got != want {
+			return fmt.Errorf("oracle: %s has %d elements, want %d", name, got, want)
+		}
+		return nil
+	}
+	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
+	for l := range s.Layers {
+		for _, t := range []struct {
+			name  string
+			elems int
+		}{
+			{"input_layernorm", s.Hidden}, {"post_attention_layernorm", s.Hidden},
+			{"self_attn.q_proj", q * s.Hidden}, {"self_attn.k_proj", kv * s.Hidden}, {"self_attn.v_proj", kv * s.Hidden},
+			{"self_attn.o_proj", s.Hidden * q}, {"mlp.gate_proj", s.Intermediate * s.Hidden},
+			{"mlp.up_proj", s.Intermediate * s.Hidden}, {"mlp.down_proj", s.Hidden * s.Intermediate},
+		} {
+			if err := check(layerTensor(l, t.name), t.elems); err != nil {
+				return nil, err
+			}
+		}
+	}
+	for _, name := range []string{"model.embed_tokens.weight", s.headTensor()} {
+		if err := check(name, s.Vocab*s.Hidden); err != nil {
+			return nil, err
+		}
+	}
+	m := &Model{shape: s, weights: w, hooks: h}
+	m.Reset()
+	return m, check("model.norm.weight", s.Hidden)
+}
+
+func layerTensor(layer int, name string) string {
+	return fmt.Sprintf("model.layers.%d.%s.weight", layer, name)
+}
+
+func (s Shape) headTensor() string {
+	if s.TieEmbeddings {
+		return "model.embed_tokens.weight"
+	}
+	return "lm_head.weight"
+}
+
+// Reset empties the KV cache: the next Step is at position 0.
+func (m *Model) Reset() {
+	m.keys, m.values = make([][][]float64, m.shape.Layers), make([][][]float64, m.shape.Layers)
+}
+
+// Len returns the number of tokens in the cache, which is the position of the next Step.
+func (m *Model) Len() int { return len(m.keys[0]) }
+
+// Cache returns the rotated keys and the values of a layer, [token][kvHeads*headDim]; they are the model's own.
+func (m *Model) Cache(layer int) (keys, values [][]float64) { return m.keys[layer], m.values[layer] }

@@ -1,0 +1,182 @@
+// Package tests holds what looks at the project as a whole.
+package tests
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const module = "github.com/mkgen/mkgen"
+
+// mayImport says for each room which other rooms its packages may import, tests aside. A package belongs to the room with the longest
+// path that is its own or above it, and packages of one room may import each other. A package in no room fails the test: a new
+// room is a decision, made here.
+var mayImport = map[string][]string{
+	"cmd/mkgen": {"megakernel", "megakernel/runtime", "megakernel/runtime/cuda", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp",
+		"emit", "internal"},
+	"megakernel":              {"tasks", "pipeline", "models", "dsl", "dsl/ir", "emit", "internal"},
+	"megakernel/runtime":      {"megakernel", "megakernel/runtime/cuda", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
+	"megakernel/runtime/cuda": {},
+	"tasks":                   {"pipeline", "dsl"},
+	"pipeline":                {"dsl", "dsl/ir"},
+	"models":                  {},
+	"dsl":                     {"dsl/ir"},
+	"dsl/ir":                  {},
+	"dsl/interp":              {"dsl/ir"},
+	"emit":                    {"dsl/ir"},
+	"internal":                {},
+	// Nobody imports these, so they may import everything.
+	"tests": nil, "docs": nil, "examples": nil, "bench": nil, "scripts": nil,
+}
+
+// outer are the rooms that may import everything and that only tests may import.
+var outer = []string{"tests", "docs", "examples", "bench", "scripts"}
+
+// meetOnlyInIR are pairs of a room and one that it never reaches, over any number of imports, its tests included.
+var meetOnlyInIR = [][2]string{{"emit", "dsl"}, {"dsl/interp", "dsl"}, {"dsl/ir", "dsl"}, {"emit", "dsl/interp"}, {"dsl/interp", "emit"}}
+
+// pkg is what `go list -json` says of a package.
+type pkg struct {
+	ImportPath                         string
+	Imports, TestImports, XTestImports []string
+}
+
+func TestImportsPointDown(t *testing.T) {
+	for _, tags := range []string{"", "cuda"} {
+		packages, err := list(tags)
+		require.NoError(t, err)
+		require.NotEmpty(t, packages)
+		require.Empty(t, violations(packages), "with the build tags %q", tags)
+	}
+}
+
+func TestImportsTheWrongWayAreReported(t *testing.T) {
+	at := func(path string, imports ...string) pkg {
+		p := pkg{ImportPath: module + "/" + path}
+		for _, i := range imports {
+			p.Imports = append(p.Imports, module+"/"+i)
+		}
+		return p
+	}
+	for want, packages := range map[string][]pkg{
+		"dsl/ir (room dsl/ir) imports dsl (room dsl)":                    {at("dsl/ir", "dsl")},
+		"tasks (room tasks) imports models (room models)":                {at("tasks", "models")},
+		"models/synth (room models) imports internal/x (room internal)":  {at("models/synth", "internal/x")},
+		"megakernel (room megakernel) imports tests/oracle (room tests)": {at("megakernel", "tests/oracle")},
+		"surprise is in no room":                                         {at("surprise")},
+		"dslx is in no room":                                             {at("dslx")},
+		"emit/host reaches dsl": {
+			{ImportPath: module + "/emit/host", XTestImports: []string{module + "/tests/help"}}, at("tests/help", "dsl/build"), at("dsl/build")},
+	} {
+		found := violations(packages)
+		require.NotEmpty(t, found, want)
+		require.Contains(t, strings.Join(found, "\n"), want)
+	}
+	require.Empty(t, violations([]pkg{
+		at("dsl", "dsl/ir"), at("dsl/ir", "dsl/ir/table"), at("dsl/ir/table"), at("emit", "dsl/ir"), at("tests/oracle", "models", "emit"),
+		{ImportPath: module + "/tasks", Imports: []string{"fmt", module + "/dsl"}, TestImports: []string{module + "/dsl/interp"}},
+	}))
+}
+
+// list returns the module's packages under the given build tags.
+func list(tags string) ([]pkg, error) {
+	out, err := exec.Command("go", "list", "-tags", tags, "-json=ImportPath,Imports,TestImports,XTestImports", module+"/...").Output()
+	if err != nil {
+		var exit *exec.ExitError
+		if errors.As(err, &exit) {
+			err = fmt.Errorf("%w: %s", err, exit.Stderr)
+		}
+		return nil, fmt.Errorf("go list: %w", err)
+	}
+	var packages []pkg
+	decoder := json.NewDecoder(strings.NewReader(string(out)))
+	for {
+		var p pkg
+		if err := decoder.Decode(&p); errors.Is(err, io.EOF) {
+			return packages, nil
+		} else if err != nil {
+			return nil, fmt.Errorf("go list: %w", err)
+		}
+		packages = append(packages, p)
+	}
+}
+
+// violations are the imports that point the wrong way, a sentence each.
+func violations(packages []pkg) []string {
+	var found []string
+	for _, p := range packages {
+		from, path := room(p.ImportPath), short(p.ImportPath)
+		if from == "" {
+			found = append(found, path+" is in no room: name its room in tests/rooms_test.go, with what it may import")
+			continue
+		}
+		if slices.Contains(outer, from) {
+			continue
+		}
+		for _, imported := range p.Imports {
+			to := room(imported)
+			if !ours(imported) || to == from || slices.Contains(mayImport[from], to) {
+				continue
+			}
+			found = append(found, fmt.Sprintf("%s (room %s) imports %s (room %s)", path, from, short(imported), to))
+		}
+	}
+	return append(found, reached(packages)...)
+}
+
+// reached are the packages from which meetOnlyInIR's second room can be reached.
+func reached(packages []pkg) []string {
+	byPath := map[string]pkg{}
+	for _, p := range packages {
+		byPath[p.ImportPath] = p
+	}
+	var found []string
+	for _, p := range packages {
+		for _, pair := range meetOnlyInIR {
+			if room(p.ImportPath) != pair[0] {
+				continue
+			}
+			seen := map[string]bool{p.ImportPath: true}
+			queue := slices.Concat(p.Imports, p.TestImports, p.XTestImports)
+			for len(queue) > 0 {
+				next := queue[0]
+				queue = queue[1:]
+				if seen[next] || !ours(next) {
+					continue
+				}
+				seen[next] = true
+				if room(next) == pair[1] {
+					found = append(found, fmt.Sprintf("%s reaches %s (%s), which it must never", short(p.ImportPath), pair[1], short(next)))
+					break
+				}
+				queue = append(queue, byPath[next].Imports...)
+			}
+		}
+	}
+	return found
+}
+
+// ours says whether a package is of this module.
+func ours(path string) bool { return path == module || strings.HasPrefix(path, module+"/") }
+
+// short is a path inside the module.
+func short(path string) string { return strings.TrimPrefix(path, module+"/") }
+
+// room is the room of a package, "" when it has none.
+func room(path string) string {
+	best := ""
+	for name := range mayImport { // the longest is unique
+		if p := short(path); (p == name || strings.HasPrefix(p, name+"/")) && len(name) > len(best) {
+			best = name
+		}
+	}
+	return best
+}
