@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode/utf8"
 )
 
 // report writes lines and remembers the first error.
@@ -18,19 +19,26 @@ func (r *report) line(format string, args ...any) {
 	}
 }
 
-// text writes words in lines of at most 80 characters, later ones indented.
-func (r *report) text(indent, format string, args ...any) {
-	line := ""
-	for _, word := range strings.Fields(fmt.Sprintf(format, args...)) {
-		if line != "" && len([]rune(line))+1+len([]rune(word)) > 80 {
-			r.line("%s", line)
-			line = indent
-		} else if line != "" {
-			line += " "
-		}
-		line += word
+// text writes words in lines of at most 80 characters, all indented by two.
+func (r *report) text(format string, args ...any) {
+	for _, line := range wrap(fmt.Sprintf(format, args...), 78) {
+		r.line("  %s", line)
 	}
-	r.line("%s", line)
+}
+
+// wrap cuts text at spaces into lines of at most width characters, longer words
+// excepted. No text is no line.
+func wrap(text string, width int) []string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
 }
 
 // table is a table of package table, indented by two spaces.
@@ -42,27 +50,29 @@ func (r *report) table(t interface {
 	}
 }
 
-// FormatBytes is a size for readers: decimal units, four digits.
-func FormatBytes(n int64) string { return formatSI(float64(n), "B") }
+// FormatBytes is a size for readers, in decimal units: "15.01 GB".
+func FormatBytes(n int64) string { return formatScaled(n, " B", " kB", " MB", " GB", " TB", " PB", " EB") }
 
-// FormatCount is a number for readers: "8.03 G".
-func FormatCount(n int64) string { return strings.TrimSuffix(formatSI(float64(n), ""), " ") }
+// FormatCount is a number for readers: "8.030 B" for eight billion.
+func FormatCount(n int64) string { return formatScaled(n, "", " k", " M", " B", " T") }
 
-func formatSI(x float64, unit string) string {
-	if x < 1000 {
-		return fmt.Sprintf("%.0f %s", x, unit)
-	}
-	prefixes := []string{"k", "M", "G", "T", "P"}
-	i := -1
-	for x >= 999.95 && i < len(prefixes)-1 {
+// formatScaled writes n (0 or more) with four digits in the largest unit, each a
+// thousand of the one before, that leaves at least 1.
+func formatScaled(n int64, units ...string) string {
+	x, i := float64(n), 0
+	for x >= 999.95 && i < len(units)-1 {
 		x /= 1000
 		i++
 	}
-	digits := 1
-	if x < 99.995 {
-		digits = 2
+	switch {
+	case i == 0:
+		return fmt.Sprintf("%d%s", n, units[0])
+	case x < 9.9995:
+		return fmt.Sprintf("%.3f%s", x, units[i])
+	case x < 99.995:
+		return fmt.Sprintf("%.2f%s", x, units[i])
 	}
-	return fmt.Sprintf("%.*f %s%s", digits, x, prefixes[i], unit)
+	return fmt.Sprintf("%.1f%s", x, units[i])
 }
 
 // formatSeconds is a time for readers.

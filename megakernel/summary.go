@@ -39,13 +39,14 @@ func (mk *Kernel) reportModel(r *report) {
 	c, o := &mk.Config, &mk.Options
 	tied := ""
 	if c.TieEmbeddings {
-		tied = " (embedding and LM head are one matrix)"
+		tied = " (LM head and embedding are one matrix)"
 	}
-	r.text("  ", "%s: %s, %s of %s%s; %d layers, hidden %d, intermediate %d, %d query and %d KV heads of %d, vocabulary %d, %d positions.",
-		c.Name, formatSI(float64(c.ParamCount()), "parameters"), "weights", c.DType, tied,
+	r.line("%s: one decode step as one CUDA kernel", c.Name)
+	r.text("%s parameters of %s%s, %d layers, hidden %d, intermediate %d, %d query and %d KV heads of %d, vocabulary %d, %d positions.",
+		FormatCount(c.ParamCount()), c.DType, tied,
 		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.MaxPositions)
-	r.text("  ", "One kernel, one launch a step: %s of %d threads (%s, 1 producer warp), KV cache in pages of %s, split in %d along its tokens.",
-		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), plural(o.Page, "token"), o.Splits)
+	r.text("%s of %d threads (%s and a producer warp), KV cache in pages of %s and %s.",
+		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), plural(o.Page, "token"), plural(o.Splits, "split"))
 }
 
 // reportPhases is the table of phases with what each run of one reads.
@@ -69,25 +70,12 @@ func (mk *Kernel) reportPhases(r *report) {
 	}
 	r.line("Phases")
 	r.table(t)
-	r.text("    ", "  Every phase but the last ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
+	r.text("Every phase but the last ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
 		mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
 }
 
 // phaseAttention is the phase that reads the KV cache.
 const phaseAttention = "attention"
-
-// wrap cuts text at spaces into pieces of at most width characters where it can.
-func wrap(text string, width int) []string {
-	var lines []string
-	for _, word := range strings.Fields(text) {
-		if n := len(lines); n > 0 && len(lines[n-1])+1+len(word) <= width {
-			lines[n-1] += " " + word
-		} else {
-			lines = append(lines, word)
-		}
-	}
-	return lines
-}
 
 func (mk *Kernel) reportReads(r *report) {
 	t := table.New("what", ">bytes", "")
@@ -109,13 +97,13 @@ func (mk *Kernel) reportShared(r *report) {
 	for _, g := range p.Shared {
 		name := g.Name
 		if d := mk.sharedDoc(g.Name); d != "" {
-			name += ": " + d
+			name = d
 		}
 		t.Row(g.Offset, g.Bytes, name)
 	}
 	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
 	r.table(t)
-	r.text("    ", "  Ring: %s of %d bytes, %s in flight; a stage holds %d x %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
+	r.text("Ring: %s of %d bytes, %s in flight; a stage holds %d × %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
 		copies(p.InFlight), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
 }
 
@@ -137,6 +125,6 @@ func (mk *Kernel) reportPrediction(r *report, bytesPerSecond float64) {
 	}
 	r.line("Predicted, not measured, at %.0f GB/s", bytesPerSecond/1e9)
 	r.table(t)
-	r.text("    ", "  Reading: the busiest SM's bytes x %d SMs ÷ bandwidth. Hand-offs: %d x %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
+	r.text("Reading: the busiest SM's bytes × %d SMs ÷ bandwidth. Hand-offs: %d × %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
 		mk.Plan.SMs, mk.Barriers(), ExchangeSeconds*1e6)
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/spf13/cobra"
 )
 
@@ -15,7 +16,7 @@ func newIR() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return printIR(cmd.OutOrStdout(), mk.IR)
+			return ir.Print(cmd.OutOrStdout(), mk.IR)
 		},
 	}
 	c.flags(cmd)
