@@ -51,7 +51,9 @@ func (r *report) table(t interface {
 }
 
 // FormatBytes is a size for readers, in decimal units: "15.01 GB".
-func FormatBytes(n int64) string { return formatScaled(n, " B", " kB", " MB", " GB", " TB", " PB", " EB") }
+func FormatBytes(n int64) string {
+	return formatScaled(n, " B", " kB", " MB", " GB", " TB", " PB", " EB")
+}
 
 // FormatCount is a number for readers: "8.030 B" for eight billion.
 func FormatCount(n int64) string { return formatScaled(n, "", " k", " M", " B", " T") }

@@ -93,13 +93,9 @@ func (mk *Kernel) reportReads(r *report) {
 
 func (mk *Kernel) reportShared(r *report) {
 	p := mk.Plan
-	t := table.New(">offset", ">bytes", "region")
+	t := table.New(">offset", ">bytes", "region", "what")
 	for _, g := range p.Shared {
-		name := g.Name
-		if d := mk.sharedDoc(g.Name); d != "" {
-			name = d
-		}
-		t.Row(g.Offset, g.Bytes, name)
+		t.Row(g.Offset, g.Bytes, g.Name, mk.sharedDoc(g.Name))
 	}
 	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
 	r.table(t)

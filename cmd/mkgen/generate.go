@@ -12,12 +12,13 @@ import (
 
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/spf13/cobra"
 )
 
 // newRoot is the command without a name after mkgen, which generates, and all
-// others below it.
-func newRoot() *cobra.Command {
+// others below it; check is what mkgen verify runs.
+func newRoot(check verify.Checker) *cobra.Command {
 	var (
 		c     choice
 		dir   string
@@ -64,7 +65,7 @@ neither a GPU nor CUDA.`,
 	c.flags(root)
 	f.Var(&rate, "bandwidth", "memory bandwidth for the predicted times")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
-	root.AddCommand(newModels(), newExplain(), newIR(), newVerify(nil))
+	root.AddCommand(newModels(), newExplain(), newIR(), newVerify(check))
 	return root
 }
 

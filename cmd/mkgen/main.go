@@ -16,15 +16,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+
+	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(run(os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(newRoot(nil), os.Args[1:], os.Stdout, os.Stderr)) }
 
-// run is the command with its arguments and its two streams; it returns the
+// run runs the command with its arguments and its two streams; it returns the
 // exit code. What goes to stdout goes there at the end, in one piece.
-func run(args []string, stdout, stderr io.Writer) int {
+func run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	var out bytes.Buffer
-	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(stderr)
