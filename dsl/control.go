@@ -20,7 +20,7 @@ func (k *Kernel) IfElse(p Pred, then, otherwise func()) {
 		}
 		return
 	}
-	s := &ir.If{Pos: here(), Cond: p.v}
+	s := &ir.If{Pos: k.here(), Cond: p.v}
 	k.cur.Stmts = append(k.cur.Stmts, s)
 	s.Then = k.in(then)
 	if otherwise != nil {
@@ -52,7 +52,7 @@ func (k *Kernel) ForStep(lo, hi Val[U32], step int, body func(i Val[U32]), opts 
 	case lo.v.Const && hi.v.Const && lo.v.Bits >= hi.v.Bits:
 		return
 	}
-	f := &ir.For{Pos: here(), Lo: lo.v, Hi: hi.v, Step: ir.ConstInt(ir.U32, int64(step))}
+	f := &ir.For{Pos: k.here(), Lo: lo.v, Hi: hi.v, Step: ir.ConstInt(ir.U32, int64(step))}
 	f.I = k.value(ir.U32, nil, f)
 	for _, o := range opts {
 		o(f)
@@ -70,10 +70,10 @@ type Role struct {
 
 // Roles gives disjoint warp ranges their own bodies; a warp in none does nothing.
 func (k *Kernel) Roles(roles ...Role) {
-	s := &ir.Roles{Pos: here()}
+	s := &ir.Roles{Pos: k.here()}
 	k.cur.Stmts = append(k.cur.Stmts, s)
 	for _, r := range roles {
-		node := &ir.Role{Pos: here(), Name: r.Name, First: r.First, End: r.End}
+		node := &ir.Role{Pos: k.here(), Name: r.Name, First: r.First, End: r.End}
 		s.Roles = append(s.Roles, node)
 		if r.Body == nil {
 			k.errorf("role %s: the body is nil", r.Name)
@@ -85,7 +85,7 @@ func (k *Kernel) Roles(roles ...Role) {
 
 // Region names a part of the program for readers and reports.
 func (k *Kernel) Region(name string, body func()) {
-	s := &ir.Region{Pos: here(), Name: name}
+	s := &ir.Region{Pos: k.here(), Name: name}
 	k.cur.Stmts = append(k.cur.Stmts, s)
 	s.Body = k.in(body)
 }

@@ -54,7 +54,7 @@ func Example() {
 	//     v3.row:u32 = add v1, v2
 	//     v4:pred = lt v3, 64
 	//     if v4 {
-	//       %sum0:f32 = var 0
+	//       %sum0:f32 = var 0.0
 	//       v5:u32 = lane
 	//       v6:u32 = mul v5, 8
 	//       for v7:u32 in 0..512 step 256 unroll 2 {

@@ -28,17 +28,18 @@ type Options struct {
 
 // Kernel is a kernel under construction. One goroutine builds one kernel.
 type Kernel struct {
-	ir   *ir.Kernel
-	cur  *ir.Block
-	errs []error
-	left map[*ir.Value]bool // operands of what folding dropped; see sweep
+	ir     *ir.Kernel
+	cur    *ir.Block
+	errs   []error
+	left   map[*ir.Value]bool // operands of what folding dropped; see sweep
+	frames map[uintptr]frame  // resolved by here
 }
 
 // New starts an empty kernel. Name must be a C identifier.
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
 		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, SharedLimit: o.SharedLimit, Body: &ir.Block{},
-	}, left: map[*ir.Value]bool{}}
+	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {
 		k.errorf("kernel name %q is not a C identifier", name)
@@ -61,7 +62,7 @@ func (k *Kernel) Finish() (*ir.Kernel, error) {
 		errs = append(errs, layout)
 	}
 	for _, e := range ir.Errors(ir.Verify(k.ir)) {
-		follows := len(k.errs) > 0 && (e.Kind == ir.KindUnused || e.Kind == ir.KindInit) ||
+		follows := len(k.errs) > 0 && (e.Kind == ir.KindHead || e.Kind == ir.KindUnused || e.Kind == ir.KindInit) ||
 			layout != nil && e.Kind == ir.KindPlace
 		if !follows { // from a mistake that is reported already
 			errs = append(errs, e)
@@ -84,13 +85,13 @@ func (k *Kernel) Require(cond bool, format string, args ...any) {
 }
 
 func (k *Kernel) errorf(format string, args ...any) {
-	k.errs = append(k.errs, fmt.Errorf("%s: %s", here(), fmt.Sprintf(format, args...)))
+	k.errs = append(k.errs, fmt.Errorf("%s: %s", k.here(), fmt.Sprintf(format, args...)))
 }
 
 // emit appends an instruction, computes its result types and returns it; nil
 // when it was refused.
 func (k *Kernel) emit(in *ir.Instr) *ir.Instr {
-	in.Pos = here()
+	in.Pos = k.here()
 	for _, a := range in.Args {
 		if a == nil {
 			k.errs = append(k.errs, &ir.Error{Pos: in.Pos, Kind: ir.KindValue, What: in.Op.String(), Text: "an operand is a zero Val; make it with a Kernel"})

@@ -25,7 +25,7 @@ func PlaceAt(offset int) BufOpt { return func(b *ir.Buf) { b.Offset = offset } }
 func Doc(text string) BufOpt { return func(b *ir.Buf) { b.Doc = text } }
 
 func newBuf[T Elem](k *Kernel, b *ir.Buf, opts []BufOpt) Buf[T] {
-	b.ID, b.Pos = len(k.ir.Bufs), here()
+	b.ID, b.Pos = len(k.ir.Bufs), k.here()
 	for _, o := range opts {
 		o(b)
 	}
@@ -76,7 +76,7 @@ func View[To, From Elem](b Buf[From]) Buf[To] {
 		}
 	}
 	v := &ir.Buf{ID: len(k.ir.Bufs), Name: b.b.Name, Space: b.b.Space, Elem: typeOf[To](), Len: b.b.Bytes() / int64(n),
-		Align: max(n, b.b.Align), Root: b.b.Base(), ReadOnly: b.b.Base().ReadOnly, Pos: here()}
+		Align: max(n, b.b.Align), Root: b.b.Base(), ReadOnly: b.b.Base().ReadOnly, Pos: k.here()}
 	k.ir.Bufs = append(k.ir.Bufs, v)
 	return Buf[To]{k: k, b: v}
 }

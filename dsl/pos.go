@@ -11,37 +11,49 @@ import (
 
 const self = "github.com/mkgen/mkgen/dsl."
 
+// frame is a resolved program counter; file is empty for frames that are not
+// a template's or its caller's.
+type frame struct {
+	file  string
+	short string // package folder/file.go:line
+}
+
 // here finds the line of the template that called into this package, and the
 // nearest caller of that template in another file.
-func here() ir.Pos {
+func (k *Kernel) here() ir.Pos {
 	var pcs [96]uintptr
-	n := runtime.Callers(2, pcs[:])
-	frames := runtime.CallersFrames(pcs[:n])
 	var pos ir.Pos
 	var file string
-	for {
-		f, more := frames.Next()
-		switch {
-		case strings.HasPrefix(f.Function, self), outside(f.Function):
-		case pos.Line == "":
-			pos.Line, file = short(f), f.File
-		case f.File != file:
-			pos.Caller = short(f)
-			return pos
+	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
+		f, ok := k.frames[pc]
+		if !ok {
+			f = resolve(pc)
+			k.frames[pc] = f
 		}
-		if !more {
+		switch {
+		case f.file == "":
+		case pos.Line == "":
+			pos.Line, file = f.short, f.file
+		case f.file != file:
+			pos.Caller = f.short
 			return pos
 		}
 	}
+	return pos
 }
 
-// outside tells the frames that are nobody's source: what runs programs and tests.
-func outside(function string) bool {
-	return function == "" || strings.HasPrefix(function, "runtime.") || strings.HasPrefix(function, "testing.")
-}
-
-// short is "package folder/file.go:line".
-func short(f runtime.Frame) string {
+// resolve looks a program counter up. runtime.Callers gives one for every
+// frame, inlined ones included.
+func resolve(pc uintptr) frame {
+	f, _ := runtime.CallersFrames([]uintptr{pc}).Next()
+	if f.Function == "" {
+		return frame{}
+	}
+	for _, p := range []string{self, "runtime.", "testing."} { // this package, and what runs programs and tests
+		if strings.HasPrefix(f.Function, p) {
+			return frame{}
+		}
+	}
 	dir, base := path.Split(f.File)
-	return path.Join(path.Base(dir), base) + ":" + strconv.Itoa(f.Line)
+	return frame{file: f.File, short: path.Join(path.Base(dir), base) + ":" + strconv.Itoa(f.Line)}
 }

@@ -41,20 +41,22 @@ func (k *Kernel) LayoutShared() error {
 	refuse := func(pos Pos, what, format string, args ...any) {
 		errs = append(errs, &Error{Pos: pos, Kind: KindPlace, What: what, Text: fmt.Sprintf(format, args...)})
 	}
-	end := 0
+	end, last := 0, "nothing"
 	for _, b := range k.Shareds() {
 		align := max(b.Align, b.Elem.Size())
 		if b.Offset < 0 {
 			b.Offset = (end + align - 1) / align * align
 		}
 		if b.Offset%align != 0 || b.Offset < end {
-			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, want a multiple of %d not below %d", b.Offset, align, end)
+			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, want a multiple of %d from %d on, where %s ends", b.Offset, align, end, last)
 		}
-		end = max(end, b.Offset+int(b.Bytes()))
+		if e := b.Offset + int(b.Bytes()); e >= end {
+			end, last = e, b.String()
+		}
 	}
 	k.SharedBytes = end
-	if end > k.SharedLimit {
-		refuse(Pos{}, "kernel "+k.Name, "%s", overBudget(k.Shareds(), int64(end), k.SharedLimit))
+	if end > k.SharedLimit && end > 0 {
+		refuse(largest(k.Shareds()), "kernel "+k.Name, "%s", overBudget(k.Shareds(), int64(end), k.SharedLimit))
 	}
 	return errors.Join(errs...)
 }

@@ -22,16 +22,29 @@ func access(in *Instr, args int, orders ...Order) error {
 	case n != 1 && n != 2 && n != 4, n*in.T.Size() > 16:
 		return fmt.Errorf("moves %d × %s, want 1, 2 or 4 elements and at most 16 bytes", n, in.T)
 	case !slices.Contains(orders, in.Attr.Order):
-		return fmt.Errorf("has order %s, want one of %v", in.Attr.Order, orders)
+		return fmt.Errorf("has order %s, want %s", in.Attr.Order, alternatives(orders))
 	}
 	return hints(in)
+}
+
+// alternatives is "a, b or c".
+func alternatives(orders []Order) string {
+	s := orders[0].String()
+	for i, o := range orders[1:] {
+		sep := ", "
+		if i == len(orders)-2 {
+			sep = " or "
+		}
+		s += sep + o.String()
+	}
+	return s
 }
 
 func hints(in *Instr) error {
 	a, b := in.Attr, in.Mem[0].Buf
 	switch {
 	case (a.Order == Relaxed || a.Order == Acquire || a.Order == Release || a.Order == AcqRel) && a.Scope < CTA:
-		return fmt.Errorf("has order %s without a scope", a.Order)
+		return fmt.Errorf("has order %s at scope %s, want cta, cluster, gpu or sys", a.Order, a.Scope)
 	case a.Hint != NoHint && b.Space == Shared:
 		return fmt.Errorf("has cache hint %s on shared memory", a.Hint)
 	case a.Hint == NonCoherent && (!b.Base().ReadOnly || a.Order != Weak):
@@ -188,7 +201,7 @@ func waitMem(in *Instr) ([]Type, error) {
 	case a.Order != Relaxed && a.Order != Acquire && a.Order != Volatile:
 		return nil, fmt.Errorf("has order %s, want relaxed, acquire or volatile", a.Order)
 	case a.Order != Volatile && a.Scope < CTA:
-		return nil, fmt.Errorf("has order %s without a scope", a.Order)
+		return nil, fmt.Errorf("has order %s at scope %s, want cta, cluster, gpu or sys", a.Order, a.Scope)
 	}
 	if err := wantTypes(in, []Type{U32}); err != nil {
 		return nil, err

@@ -3,6 +3,8 @@ package ir
 import (
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 )
 
 // Pos says where in Go source a node was made: the line of the template that
@@ -38,7 +40,7 @@ type Value struct {
 
 // String is the printed form: "v7", or the constant's text.
 //
-// Example printed form: 0x2a:u32, 1.5, true, v12
+// Example printed form: 42, 1.5, 2.0, true, v12
 func (v *Value) String() string {
 	if v == nil {
 		return "<nil>"
@@ -50,11 +52,21 @@ func (v *Value) String() string {
 	case Pred:
 		return fmt.Sprint(v.Bits != 0)
 	case F32:
-		return fmt.Sprintf("%g", math.Float32frombits(uint32(v.Bits)))
+		return f32Text(math.Float32frombits(uint32(v.Bits)))
 	case I32:
 		return fmt.Sprint(int32(v.Bits))
 	}
 	return fmt.Sprint(v.Bits)
+}
+
+// f32Text is x in the fewest digits that give it back, with a point, an
+// exponent or a letter to tell it from an integer.
+func f32Text(x float32) string {
+	s := strconv.FormatFloat(float64(x), 'g', -1, 32)
+	if strings.ContainsAny(s, ".eIN") {
+		return s
+	}
+	return s + ".0"
 }
 
 // ConstInt makes an integer or raw-bits constant of type t. Bits beyond the

@@ -13,6 +13,7 @@ type Kind uint8
 // The kinds of mistakes.
 const (
 	KindShape   Kind = iota // a node lacks a part, or the kernel's head is wrong
+	KindHead                // the kernel's name, sizes, parameters; names that are taken
 	KindType                // operands or results do not fit the op
 	KindValue               // a value, variable or buffer is used where it is not defined
 	KindControl             // threads that must take part together may be apart
@@ -24,7 +25,7 @@ const (
 	KindUnused              // something is computed or declared in vain
 )
 
-var kindNames = [...]string{"shape", "type", "value", "control", "sync", "init", "place", "memory", "literal", "unused"}
+var kindNames = [...]string{"shape", "head", "type", "value", "control", "sync", "init", "place", "memory", "literal", "unused"}
 
 // String is the kind's name in lower case.
 func (k Kind) String() string { return kindNames[k] }
@@ -38,8 +39,13 @@ type Error struct {
 	seq  int    // statements before it
 }
 
-// Error is one line: place, object, what was found and what is wanted.
-func (e *Error) Error() string { return fmt.Sprintf("%s: %s: %s", e.Pos, e.What, e.Text) }
+// Error is one line: place (if known), object, what was found and what is wanted.
+func (e *Error) Error() string {
+	if e.Pos.Line == "" {
+		return e.What + ": " + e.Text
+	}
+	return fmt.Sprintf("%s: %s: %s", e.Pos, e.What, e.Text)
+}
 
 // checks is the verifier's list of checks, in order. The first to report
 // KindShape ends the run: the others rely on the shape.
@@ -48,6 +54,7 @@ var checks = [...]struct {
 	check func(*verifier)
 }{
 	{"shape", (*verifier).shape},
+	{"head", (*verifier).head},
 	{"memory map", (*verifier).memoryMap},
 	{"definitions", (*verifier).definitions},
 	{"uses", (*verifier).uses},
@@ -74,9 +81,18 @@ func Verify(k *Kernel) error {
 		}
 	}
 	slices.SortStableFunc(v.errs, func(a, b *Error) int { return cmp.Compare(a.seq, b.seq) })
-	joined := make([]error, len(v.errs))
-	for i, e := range v.errs {
-		joined[i] = e
+	return join(v.errs)
+}
+
+// join joins mistakes; one that reads like another (a Go loop made both) comes once.
+func join(es []*Error) error {
+	var joined []error
+	seen := map[string]bool{}
+	for _, e := range es {
+		if text := e.Error(); !seen[text] {
+			seen[text] = true
+			joined = append(joined, e)
+		}
 	}
 	return errors.Join(joined...)
 }

@@ -60,8 +60,13 @@ func (v *verifier) sharedMap() {
 		end = max(end, int64(b.Offset)+b.Bytes())
 	}
 	if end > int64(v.k.SharedLimit) || end > int64(v.k.SharedBytes) {
-		v.errorf(KindPlace, Pos{}, "kernel "+v.k.Name, "%s", overBudget(bs, end, min(v.k.SharedLimit, max(v.k.SharedBytes, 0))))
+		v.errorf(KindPlace, largest(bs), "kernel "+v.k.Name, "%s", overBudget(bs, end, min(v.k.SharedLimit, max(v.k.SharedBytes, 0))))
 	}
+}
+
+// largest is where the largest buffer was declared.
+func largest(bs []*Buf) Pos {
+	return slices.MaxFunc(bs, func(a, b *Buf) int { return cmp.Compare(a.Bytes(), b.Bytes()) }).Pos
 }
 
 // overBudget says how much shared memory is asked for, by whom, and what there is.
@@ -132,8 +137,12 @@ func (v *verifier) address(in *Instr, m Addr, bytes int64, align int) {
 	case m.Index != nil:
 		index = int64(m.Index.Bits)
 	}
-	if index < 0 || b.Len > 0 && (index >= b.Len || index*e+bytes > b.Bytes()) {
-		v.errorf(KindMemory, in.Pos, op, "%s takes %d bytes from element %d, but the buffer has %d elements of %d bytes", m, bytes, index, b.Len, e)
+	if index < 0 {
+		v.errorf(KindMemory, in.Pos, op, "%s is before the buffer's first element", m)
+		return
+	}
+	if last := index + max(bytes-1, 0)/e; b.Len > 0 && (index >= b.Len || last >= b.Len) {
+		v.errorf(KindMemory, in.Pos, op, "%s reaches element %d, but the buffer ends with element %d", m, max(index, last), b.Len-1)
 		return
 	}
 	if (place+index*e)%int64(align) != 0 {

@@ -7,7 +7,7 @@ import (
 
 // shape checks that nothing is missing: what the other checks rely on.
 func (v *verifier) shape() {
-	v.head()
+	v.tables()
 	v.blockShape(v.k.Body)
 }
 
@@ -15,29 +15,15 @@ func (v *verifier) bad(pos Pos, what, format string, args ...any) {
 	v.errorf(KindShape, pos, what, format, args...)
 }
 
-func (v *verifier) head() {
+// tables checks the kernel's lists, which IDs index.
+func (v *verifier) tables() {
 	k := v.k
-	what := "kernel " + k.Name
-	if k.Warps < 1 || k.Warps > 32 {
-		v.bad(Pos{}, what, "has %d warps a CTA, want 1 to 32", k.Warps)
-	}
-	if k.Grid < 0 || k.ClusterSize < 0 || k.ClusterSize > 16 || k.NumValues < 0 {
-		v.bad(Pos{}, what, "has grid %d, cluster size %d and %d values, want none negative and at most 16 CTAs a cluster", k.Grid, k.ClusterSize, k.NumValues)
-	}
-	if k.ClusterSize > 1 && k.Grid%k.ClusterSize != 0 {
-		v.bad(Pos{}, what, "has a grid of %d CTAs in clusters of %d, want a multiple", k.Grid, k.ClusterSize)
-	}
-	names := map[string]bool{}
-	name := func(pos Pos, kind, n string) {
-		if n == "" || names[n] {
-			v.bad(pos, kind+" "+n, "its name is empty or taken, want a name of its own")
-		}
-		names[n] = true
+	if k.NumValues < 0 {
+		v.bad(Pos{}, "kernel "+k.Name, "has %d values", k.NumValues)
 	}
 	for i, p := range k.Params {
-		name(Pos{}, "param", p.Name)
-		if p.ID != i || !slices.Contains([]Type{I32, U32, U64, F32}, p.Type) {
-			v.bad(Pos{}, "param "+p.Name, "is number %d of type %s, want number %d of i32, u32, u64 or f32", p.ID, p.Type, i)
+		if p == nil || p.ID != i {
+			v.bad(Pos{}, fmt.Sprintf("parameter %d", i), "is missing or wrongly numbered")
 		}
 	}
 	for i, x := range k.Vars {
@@ -48,8 +34,36 @@ func (v *verifier) head() {
 	for i, b := range k.Bufs {
 		if b == nil || b.ID != i || b.Elem == Invalid || b.Elem == Pred || b.Elem >= numTypes || b.Len < 0 {
 			v.bad(Pos{}, fmt.Sprintf("buffer %d", i), "is missing, wrongly numbered, of a negative length or of no type that memory holds")
-			continue
 		}
+	}
+}
+
+// head checks the kernel's sizes, parameters and names.
+func (v *verifier) head() {
+	k := v.k
+	refuse := func(pos Pos, what, format string, args ...any) { v.errorf(KindHead, pos, what, format, args...) }
+	if k.Warps < 1 || k.Warps > 32 {
+		refuse(Pos{}, "kernel "+k.Name, "has %d warps a CTA, want 1 to 32", k.Warps)
+	}
+	if k.Grid < 0 || k.ClusterSize < 0 || k.ClusterSize > 16 {
+		refuse(Pos{}, "kernel "+k.Name, "has a grid of %d CTAs in clusters of %d, want none negative and at most 16 a cluster", k.Grid, k.ClusterSize)
+	} else if k.ClusterSize > 1 && k.Grid%k.ClusterSize != 0 {
+		refuse(Pos{}, "kernel "+k.Name, "has a grid of %d CTAs in clusters of %d, want a multiple", k.Grid, k.ClusterSize)
+	}
+	names := map[string]bool{}
+	name := func(pos Pos, what, n string) {
+		if n == "" || names[n] {
+			refuse(pos, what+" "+n, "its name is empty or taken, want a name of its own")
+		}
+		names[n] = true
+	}
+	for _, p := range k.Params {
+		name(Pos{}, "parameter", p.Name)
+		if !slices.Contains([]Type{I32, U32, U64, F32}, p.Type) {
+			refuse(Pos{}, "parameter "+p.Name, "is %s, want i32, u32, u64 or f32", p.Type)
+		}
+	}
+	for _, b := range k.Bufs {
 		if b.Root == nil {
 			name(b.Pos, "buffer", b.Name)
 		}

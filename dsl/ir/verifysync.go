@@ -76,7 +76,7 @@ func (c *controlCheck) instr(in *Instr, at ctl) {
 	case need == Warp:
 		c.v.errorf(KindControl, in.Pos, op, "needs all 32 lanes, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "WarpScope"))
 	default:
-		c.v.errorf(KindControl, in.Pos, op, "needs all threads of the %s, but stands %s; move it out, or assert the %s", need, at.apart(), uniformHint(at, "CTAScope"))
+		c.v.errorf(KindControl, in.Pos, op, "needs all threads of the CTA, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "CTAScope"))
 	}
 }
 

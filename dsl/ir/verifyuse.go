@@ -152,7 +152,7 @@ func (u *useCheck) instr(in *Instr) {
 			u.value(in.Pos, what, m.Index)
 		}
 		if b, k := m.Buf, u.v.k; b.ID < 0 || b.ID >= len(k.Bufs) || k.Bufs[b.ID] != b {
-			u.v.errorf(KindValue, in.Pos, what, "names %s (%s), which is no buffer of kernel %s", b, b.Pos, k.Name)
+			u.v.errorf(KindValue, in.Pos, what, "names %s of %s, which is no buffer of kernel %s; a buffer belongs to the kernel that declared it", b, b.Pos.Line, k.Name)
 		}
 	}
 	switch in.Op {

@@ -23,11 +23,14 @@ type torchGolden struct {
 	Tokens     []int
 	TiedHash   string `json:"tied_hash"`
 	UntiedHash string `json:"untied_hash"`
+	SingleHash string `json:"single_hash"`
 }
 
 var (
 	tied   = Dims{Layers: 2, Hidden: 128, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, TieEmbeddings: true}
 	untied = Dims{Layers: 3, Hidden: 96, Intermediate: 200, Heads: 3, KVHeads: 3, HeadDim: 32, Vocab: 1000}
+	// single has a tensor that the hash samples with a step, and the branch sizes of one tied layer.
+	single = Dims{Layers: 1, Hidden: 64, Intermediate: 70000, Heads: 1, KVHeads: 1, HeadDim: 64, Vocab: 1000, TieEmbeddings: true}
 )
 
 func readTorch(t *testing.T) torchGolden {
@@ -64,7 +67,7 @@ func TestModelHashAndTokensEqualTorch(t *testing.T) {
 	for _, c := range []struct {
 		dims Dims
 		want string
-	}{{tied, g.TiedHash}, {untied, g.UntiedHash}} {
+	}{{tied, g.TiedHash}, {untied, g.UntiedHash}, {single, g.SingleHash}} {
 		got, err := SampleHash(5, Llama(c.dims), nil)
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)

@@ -87,19 +87,27 @@ def tokens(seed, sequence, count, vocab):
     return (r * vocab) >> 32
 
 
+def _branch_rms(layers, tied, layer):
+    if not tied:
+        return math.sqrt(5.0 / (2 * layers))
+    if layers == 1:
+        return math.sqrt(9.0 / 2)
+    return math.sqrt(4.0 / 2) if layer == 0 else math.sqrt(5.0 / (2 * (layers - 1)))
+
+
 def llama(layers, hidden, intermediate, heads, kv_heads, head_dim, vocab, tied):
     """The list of (name, shape, recipe) that Go's synth.Llama returns."""
     fan_in = math.sqrt(hidden * (13.0 / 12))
-    branch = 4.0 / math.sqrt(2 * layers)
     head = normal(math.sqrt(1.25 * vocab.bit_length()) / fan_in)
     q, kv = heads * head_dim, kv_heads * head_dim
-    out = [("model.embed_tokens.weight", (vocab, hidden), head if tied else normal(1.0))]
+    out = [("model.embed_tokens.weight", (vocab, hidden), head if tied else normal(2.0))]
     for layer in range(layers):
         p = f"model.layers.{layer}."
+        branch = _branch_rms(layers, tied, layer)
         out += [
             (p + "input_layernorm.weight", (hidden,), GAIN),
-            (p + "self_attn.q_proj.weight", (q, hidden), normal(2.0 / fan_in)),
-            (p + "self_attn.k_proj.weight", (kv, hidden), normal(2.0 / fan_in)),
+            (p + "self_attn.q_proj.weight", (q, hidden), normal(1.85 / fan_in)),
+            (p + "self_attn.k_proj.weight", (kv, hidden), normal(1.85 / fan_in)),
             (p + "self_attn.v_proj.weight", (kv, hidden), normal(1 / fan_in)),
             (p + "self_attn.o_proj.weight", (hidden, q), normal(branch / 0.75 / math.sqrt(q))),
             (p + "post_attention_layernorm.weight", (hidden,), GAIN),
@@ -147,9 +155,11 @@ def golden():
                               "exp": recipe[2], "start": start, "bits": bits(v).hex()})
     tied = llama(2, 128, 352, 6, 2, 32, 320, True)
     untied = llama(3, 96, 200, 3, 3, 32, 1000, False)
-    hashes = [sample_hash(ts, _reader(ts)) for ts in (tied, untied)]
+    single = llama(1, 64, 70000, 1, 1, 64, 1000, True)
+    hashes = [sample_hash(ts, _reader(ts)) for ts in (tied, untied, single)]
     print(json.dumps({"cases": cases, "tokens": tokens(7, 3, 16, 128256).tolist(),
-                      "tied_hash": hashes[0], "untied_hash": hashes[1]}, indent=1))
+                      "tied_hash": hashes[0], "untied_hash": hashes[1],
+                      "single_hash": hashes[2]}, indent=1))
 
 
 def _reader(tensors):

@@ -6,9 +6,9 @@
 //
 //	scripts/build-cuda build -o out/ ./tests/gpu/smoke
 //
-// runs `go build -tags cuda` with the headers of CUDA 13 from wheels (or those under $CUDA_HOME: 12 and 13 work) and a stub of
-// libcuda.so.1 to link against. The binary needs glibc and the driver's libcuda.so.1, nothing else of CUDA; on a machine with the
-// library but no GPU it starts, and Open says what is missing.
+// runs `go build -tags cuda` with the headers of CUDA 13 from wheels (or those under $CUDA_HOME: 12 and 13 work) and a libcuda.a that
+// opens the driver's libcuda.so.1 when the first GPU is opened. The binary needs glibc and, to open a GPU, the driver; nothing else
+// of CUDA. Without a driver or a GPU it starts all the same, and Open says what is missing.
 //
 // It stands on gorgonia.org/cu; driver.go adds in cgo what cu does not bind, and the folder shim holds a cuda.h that lets cu compile
 // with CUDA 13's header.

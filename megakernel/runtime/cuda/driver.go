@@ -74,8 +74,8 @@ func driverError(code C.CUresult) error {
 	if code == C.CUDA_SUCCESS {
 		return nil
 	}
-	if code == C.CUDA_ERROR_STUB_LIBRARY { // which has no names and texts either
-		return &DriverError{Code: int(code), Name: "CUDA_ERROR_STUB_LIBRARY", Text: "libcuda.so.1 is a stub for linking, no driver"}
+	if code == C.CUDA_ERROR_STUB_LIBRARY { // there is no driver that could say its name and text
+		return &DriverError{Code: int(code), Name: "CUDA_ERROR_STUB_LIBRARY", Text: "no libcuda.so.1 of an NVIDIA driver, or one without this function"}
 	}
 	e := &DriverError{Code: int(code), Name: fmt.Sprintf("CUresult %d", int(code)), Text: "the driver has no text for it"}
 	var text *C.char

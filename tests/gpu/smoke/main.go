@@ -19,6 +19,7 @@ import (
 // report is what the program prints.
 type report struct {
 	Facts     cuda.Facts `json:"gpu"`
+	Driver    string     `json:"driver_release"`
 	Registers int        `json:"registers"`
 	Local     int        `json:"local_bytes"`
 	Grid      int        `json:"grid"`
@@ -90,7 +91,7 @@ func once(cubin []byte, ordinal, shared int, r *report) (err error) {
 	if err := dev.Check(cuda.Needs{Arch: "sm_90a", Driver: 13000, Shared: shared}); err != nil {
 		return err
 	}
-	r.Facts = dev.Facts()
+	r.Facts, r.Driver = dev.Facts(), cuda.DriverRelease()
 	return launch(dev, cubin, shared, r)
 }
 

@@ -1,5 +1,5 @@
 // A fake libcuda.so.1 for tests without a GPU: one "GPU" whose memory is the host's, with just the functions that the package calls.
-// Only scripts/build-cuda --fake links it. It checks that a context is current and that pointers are its own, so that a use after
+// Only scripts/build-cuda --fake puts it where programs find it. It checks that a context is current and that pointers are its own, so that a use after
 // release is seen; a launch adds 1 to the first 32-bit word of the params block, at once.
 //
 // Environment: MKGEN_FAKE_INIT=<code> cuInit's result; MKGEN_FAKE_COMPUTE=<major> (default 9); MKGEN_FAKE_SYNC=<code> what waiting for a

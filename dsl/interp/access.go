@@ -1,0 +1,275 @@
+package interp
+
+import (
+	"encoding/binary"
+	"strconv"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
+
+// region is the storage a memory operand names.
+func (m *machine) region(w *warp, r *memRef) *region {
+	if r.shared {
+		return w.cta.shared[r.root]
+	}
+	return m.global[r.root]
+}
+
+// index is lane l's element index.
+func (m *machine) index(w *warp, r *memRef, l int) int64 {
+	if r.none {
+		return 0
+	}
+	i := m.in(w, r.index)[l]
+	if r.signed {
+		return int64(int32(i))
+	}
+	if i > 1<<62 {
+		return -1
+	}
+	return int64(i)
+}
+
+// locate is lane l's byte offset in the root for an access to n elements, after
+// the checks of bounds and alignment.
+func (m *machine) locate(w *warp, in *inst, r *memRef, rg *region, l int, n int64) (int64, bool) {
+	i := m.index(w, r, l)
+	length := r.length
+	if length == 0 {
+		length = (int64(len(rg.data)) - r.base) / r.elem
+	}
+	if i < 0 || i > length-n {
+		m.fail(w, in, l, OutOfBounds, "access to %d element(s) at index %s of %s, which has %d", n, m.shownIndex(w, r, l), r.buf, length).at(r.buf, i)
+		return 0, false
+	}
+	off := r.base + i*r.elem
+	abs := off
+	if r.shared {
+		abs += int64(rg.info.buf.Offset)
+	}
+	if size := n * r.elem; abs&(size-1) != 0 {
+		m.fail(w, in, l, Misaligned, "access of %d bytes to element %d of %s, at byte %d", size, i, r.buf, abs).at(r.buf, i)
+		return 0, false
+	}
+	return off, true
+}
+
+// shownIndex is lane l's index as a report shows it.
+func (m *machine) shownIndex(w *warp, r *memRef, l int) string {
+	if i := m.index(w, r, l); i != -1 || r.signed {
+		return strconv.FormatInt(i, 10)
+	}
+	return strconv.FormatUint(m.in(w, r.index)[l], 10)
+}
+
+// load and store move 2, 4, 8 or 16 bytes.
+func (rg *region) load(off, n int64) value {
+	b := rg.data[off:]
+	switch n {
+	case 2:
+		return value{lo: uint64(binary.LittleEndian.Uint16(b))}
+	case 4:
+		return value{lo: uint64(binary.LittleEndian.Uint32(b))}
+	case 8:
+		return value{lo: binary.LittleEndian.Uint64(b)}
+	}
+	return value{binary.LittleEndian.Uint64(b), binary.LittleEndian.Uint64(b[8:])}
+}
+
+func (rg *region) store(off, n int64, v value) {
+	b := rg.data[off:]
+	switch n {
+	case 2:
+		binary.LittleEndian.PutUint16(b, uint16(v.lo))
+	case 4:
+		binary.LittleEndian.PutUint32(b, uint32(v.lo))
+	case 8:
+		binary.LittleEndian.PutUint64(b, v.lo)
+	default:
+		binary.LittleEndian.PutUint64(b, v.lo)
+		binary.LittleEndian.PutUint64(b[8:], v.hi)
+	}
+}
+
+func loading(s *ir.Instr) (stepFn, error) {
+	if s.Attr.Order != ir.Weak {
+		return stepLoadStrong, nil
+	}
+	return stepLoad, nil
+}
+
+func storing(s *ir.Instr) (stepFn, error) {
+	if s.Attr.Order != ir.Weak {
+		return stepStoreStrong, nil
+	}
+	return stepStore, nil
+}
+
+// accessorFor starts an access by one lane at a time.
+func accessorFor(w *warp, in *inst, write bool) accessor {
+	return accessor{w: w, in: in, write: write}
+}
+
+func (a *accessor) by(l int) {
+	a.lane = uint8(l)
+	a.rec = pack(a.w.comp, a.w.clk.epoch, a.lane, a.in.pc)
+}
+
+// readable checks that n bytes at off are initialised.
+func (m *machine) readable(w *warp, in *inst, r *memRef, rg *region, l int, off, n int64) bool {
+	if rg.valid == nil || rg.isValid(off, n) {
+		return true
+	}
+	i := (off - r.base) / r.elem
+	m.fail(w, in, l, Uninitialised, "reads element %d of %s, which nobody has written", i, r.buf).at(r.buf, i)
+	return false
+}
+
+// stepLoad is a weak load.
+func stepLoad(m *machine, w *warp, in *inst) {
+	r := &in.mem[0]
+	rg := m.region(w, r)
+	n := int64(in.vec) * r.elem
+	a := accessorFor(w, in, false)
+	g := rg.info.gran
+	single := rg.shadow != nil && n == 1<<g
+	var ok record // a write record found to be before every lane of this access
+	for l := range 32 {
+		if w.mask>>l&1 == 0 {
+			continue
+		}
+		off, in1 := m.locate(w, in, r, rg, l, int64(in.vec))
+		if !in1 || !m.readable(w, in, r, rg, l, off, n) {
+			return
+		}
+		if rg.shadow != nil {
+			a.by(l)
+			if single {
+				c := &rg.shadow[off>>g]
+				if c.w != 0 && (c.w != ok || w.clk.ahead != 0) {
+					if !m.checkAll(rg, c.w, true, off, &a) {
+						return
+					}
+					if ok = c.w; c.w.comp() == w.comp && c.w.epoch() >= w.clk.sync {
+						ok = 0 // ordered for this lane only
+					}
+				}
+				if c.r == 0 || c.r == a.rec {
+					c.r = a.rec
+				} else {
+					m.recordRead(rg, c, &a)
+				}
+			} else if !m.touch(rg, off, n, &a) {
+				return
+			}
+		}
+		m.fill(w, in, rg, l, off)
+	}
+}
+
+// fill puts the elements at off into lane l of the results.
+func (m *machine) fill(w *warp, in *inst, rg *region, l int, off int64) {
+	e := int64(in.size)
+	if e == 16 {
+		v := rg.load(off, 16)
+		w.regs[in.r[0]][l], w.regs[in.r[0]+1][l] = v.lo, v.hi
+		return
+	}
+	for i, o := range in.r {
+		w.regs[o][l] = rg.load(off+int64(i)*e, e).lo
+	}
+}
+
+// element is lane l of element i of a store.
+func (m *machine) element(w *warp, in *inst, i, l int) value {
+	v := value{lo: m.in(w, in.a[i])[l]}
+	if in.size == 16 {
+		v.hi = m.in2(w, in.a[i])[l]
+	}
+	return v
+}
+
+// stepStore is a weak store. Two lanes of one store that meet at one place race
+// with each other.
+func stepStore(m *machine, w *warp, in *inst) {
+	r := &in.mem[0]
+	rg := m.region(w, r)
+	n := int64(in.vec) * r.elem
+	a := accessorFor(w, in, true)
+	for l := range 32 {
+		if w.mask>>l&1 == 0 {
+			continue
+		}
+		off, ok := m.locate(w, in, r, rg, l, int64(in.vec))
+		if !ok {
+			return
+		}
+		if rg.shadow != nil {
+			if a.by(l); !m.touch(rg, off, n, &a) {
+				return
+			}
+		}
+		if rg.locs != nil {
+			m.weakWrite(rg, off, n)
+		}
+		for i := range in.vec {
+			rg.store(off+int64(i)*r.elem, r.elem, m.element(w, in, i, l))
+		}
+		if rg.valid != nil {
+			rg.setValid(off, n)
+		}
+	}
+}
+
+// stepLoadStrong is a strong load: of a vector each element is an access of its
+// own, and may see another moment.
+func stepLoadStrong(m *machine, w *warp, in *inst) {
+	r := &in.mem[0]
+	rg := m.region(w, r)
+	a := accessorFor(w, in, false)
+	for l := range 32 {
+		if w.mask>>l&1 == 0 {
+			continue
+		}
+		off, ok := m.locate(w, in, r, rg, l, int64(in.vec))
+		if !ok || !m.readable(w, in, r, rg, l, off, int64(in.vec)*r.elem) {
+			return
+		}
+		for i := range in.vec {
+			o := off + int64(i)*r.elem
+			if a.by(l); rg.shadow != nil && !m.touch(rg, o, r.elem, &a) {
+				return
+			}
+			v := m.strongRead(rg, o, &a, false)
+			if w.regs[in.r[i]][l] = v.lo; in.size == 16 {
+				w.regs[in.r[i]+1][l] = v.hi
+			}
+		}
+	}
+}
+
+// stepStoreStrong is a strong store.
+func stepStoreStrong(m *machine, w *warp, in *inst) {
+	r := &in.mem[0]
+	rg := m.region(w, r)
+	a := accessorFor(w, in, true)
+	for l := range 32 {
+		if w.mask>>l&1 == 0 {
+			continue
+		}
+		off, ok := m.locate(w, in, r, rg, l, int64(in.vec))
+		if !ok {
+			return
+		}
+		for i := range in.vec {
+			o := off + int64(i)*r.elem
+			if a.by(l); rg.shadow != nil && !m.touch(rg, o, r.elem, &a) {
+				return
+			}
+			m.strongWrite(rg, o, m.element(w, in, i, l), &a)
+		}
+		if rg.valid != nil {
+			rg.setValid(off, int64(in.vec)*r.elem)
+		}
+	}
+}

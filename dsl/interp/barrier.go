@@ -1,0 +1,71 @@
+package interp
+
+// barrier is one of a CTA's 16 hardware barriers; bar.cta uses number 0.
+type barrier struct {
+	threads int // of the generation in progress; 0: none
+	arrived int
+	st      stamp
+	waiting []*warp
+	first   *inst // who opened the generation
+	opener  *warp
+}
+
+func stepBarCTA(m *machine, w *warp, in *inst) {
+	m.arriveBarrier(w, in, 0, 32*len(w.cta.warps), true)
+}
+
+func stepBarSync(m *machine, w *warp, in *inst) {
+	m.arriveBarrier(w, in, int(in.attr.Imm), in.attr.N, true)
+}
+
+func stepBarArrive(m *machine, w *warp, in *inst) {
+	m.arriveBarrier(w, in, int(in.attr.Imm), in.attr.N, false)
+}
+
+// arriveBarrier counts a warp's 32 threads. bar.sync and bar.arrive synchronise
+// with every bar.sync of the same generation; a waiting warp's lanes are ordered
+// among themselves as well.
+func (m *machine) arriveBarrier(w *warp, in *inst, id, threads int, wait bool) {
+	if !m.converged(w, in) {
+		return
+	}
+	b := &w.cta.bars[id]
+	if b.arrived == 0 {
+		b.threads, b.first, b.opener = threads, in, w
+	}
+	if b.threads != threads {
+		m.fail(w, in, 0, BarrierCount, "barrier %d is used with %d threads, and in the same generation with %d", id, threads, b.threads).
+			side("opened with the other count", b.opener, 0, b.first)
+		return
+	}
+	if m.o.races() {
+		b.st = b.st.join(m.released(w, anyLane))
+		m.tick(w)
+	}
+	b.arrived += 32
+	full := b.arrived == threads
+	if wait && !full {
+		b.waiting = append(b.waiting, w)
+		w.wait = waiting{kind: waitBarrier, in: in, id: id}
+		m.sched.block(w)
+		return
+	}
+	if !full {
+		return
+	}
+	for _, other := range b.waiting {
+		m.leaveBarrier(other, b.st)
+		m.sched.wake(other)
+	}
+	if wait {
+		m.leaveBarrier(w, b.st)
+	}
+	*b = barrier{waiting: b.waiting[:0]}
+}
+
+func (m *machine) leaveBarrier(w *warp, s stamp) {
+	if m.o.races() {
+		w.clk.converge()
+		w.clk.learn(fullMask, s)
+	}
+}

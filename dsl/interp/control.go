@@ -1,0 +1,106 @@
+package interp
+
+import (
+	"math/bits"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
+
+func widen(t ir.Type, bits uint64) int64 {
+	if t == ir.I32 {
+		return int64(int32(bits))
+	}
+	return int64(uint32(bits))
+}
+
+// stepForBegin starts a loop in the lanes whose range is not empty.
+func stepForBegin(m *machine, w *warp, in *inst) {
+	lo, hi, i := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
+	var on uint32
+	for l := range 32 {
+		if w.mask>>l&1 != 0 {
+			i[l] = lo[l]
+			if widen(in.t, lo[l]) < widen(in.t, hi[l]) {
+				on |= 1 << l
+			}
+		}
+	}
+	if on == 0 {
+		w.pc = in.target
+		return
+	}
+	w.frames = append(w.frames, frame{mask: w.mask, iter: 1})
+	w.mask = on
+}
+
+// stepForNext begins the next iteration in the lanes that have one. A counter
+// that would pass its type's end leaves the loop.
+func stepForNext(m *machine, w *warp, in *inst) {
+	i, hi := &w.regs[in.r[0]], m.in(w, in.a[1])
+	var on uint32
+	for l := range 32 {
+		if w.mask>>l&1 != 0 {
+			next := widen(in.t, i[l]) + in.step
+			if next < widen(in.t, hi[l]) {
+				i[l] = uint64(uint32(next))
+				on |= 1 << l
+			}
+		}
+	}
+	top := len(w.frames) - 1
+	if on == 0 {
+		w.mask = w.frames[top].mask
+		w.frames = w.frames[:top]
+		return
+	}
+	w.frames[top].iter++
+	w.mask = on
+	w.pc = in.target
+}
+
+func stepIf(m *machine, w *warp, in *inst) {
+	c := m.in(w, in.a[0])
+	var on uint32
+	for l := range 32 {
+		on |= uint32(c[l]&1) << l
+	}
+	on &= w.mask
+	w.frames = append(w.frames, frame{mask: w.mask, rest: w.mask &^ on})
+	w.mask = on
+	if on == 0 {
+		w.pc = in.target // the else node, which has lanes to run
+	}
+}
+
+func stepElse(m *machine, w *warp, in *inst) {
+	w.mask = w.frames[len(w.frames)-1].rest
+	if w.mask == 0 {
+		w.pc = in.target
+	}
+}
+
+func stepEndIf(m *machine, w *warp, in *inst) {
+	top := len(w.frames) - 1
+	w.mask = w.frames[top].mask
+	w.frames = w.frames[:top]
+}
+
+func stepRole(m *machine, w *warp, in *inst) {
+	first, end := int32(in.imm>>32), int32(uint32(in.imm))
+	if w.wi < first || w.wi >= end {
+		w.pc = in.target
+	}
+}
+
+func stepExit(m *machine, w *warp, in *inst) {
+	w.state = exited
+	w.cta.live--
+	m.live--
+	m.sched.stop(w)
+	if w.cta.live == 0 {
+		m.checkExit(w, in)
+	}
+}
+
+// firstLane is the lowest lane in mask.
+func firstLane(mask uint32) int { return bits.TrailingZeros32(mask) }

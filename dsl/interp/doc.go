@@ -1,0 +1,22 @@
+// Package interp executes an *ir.Kernel on the CPU: its values, and its memory
+// model.
+//
+// Load flattens a kernel once into a linear program; Program.Run executes it
+// over a grid of CTAs × warps × 32 lanes. Each warp is suspended and resumed on
+// its own, a seeded scheduler chooses who runs next and when asynchronous copies
+// complete; the same seed gives the same run, bit for bit. One instruction is
+// one step, executed for all active lanes of a warp.
+//
+// Beside the values the executor keeps vector clocks, and stops with a *Fault at
+// the first data race, deadlock, misuse of a barrier or access out of place.
+// docs/memory-model.md states the rules it applies.
+//
+//	file        concern
+//	program.go  the flattened program; Load is in load.go, regalloc.go, layout.go
+//	optable.go  one row per ir.Op: the function that executes it
+//	run.go      machine, CTA and warp state; sched.go chooses who runs
+//	memory.go   host-side buffers; access.go loads and stores
+//	clock.go    vector clocks; race.go shadow memory; strong.go weak-memory reads
+//	mbar.go     mbarriers; copy.go bulk copies; barrier.go; wait.go
+//	fault.go    what is reported; report.go how it reads
+package interp

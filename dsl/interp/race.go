@@ -1,0 +1,243 @@
+package interp
+
+import "github.com/mkgen/mkgen/dsl/ir"
+
+// Shadow memory: for each granule the accesses that a later one may conflict
+// with. A record packs the accessing component, its epoch, its lane and the
+// program counter; 0 is none, and epoch 0 marks a reference to a set.
+const (
+	pcBits   = 20
+	laneBits = 6
+	epBits   = 24
+	maxEpoch = 1 << epBits
+	maxComp  = 1 << (64 - pcBits - laneBits - epBits)
+)
+
+type record uint64
+
+func pack(comp int32, ep uint32, lane uint8, pc int32) record {
+	return record(uint64(comp)<<(pcBits+laneBits+epBits) | uint64(ep)<<(pcBits+laneBits) | uint64(lane)<<pcBits | uint64(pc))
+}
+
+func (r record) comp() int32   { return int32(r >> (pcBits + laneBits + epBits)) }
+func (r record) epoch() uint32 { return uint32(r>>(pcBits+laneBits)) & (maxEpoch - 1) }
+func (r record) lane() uint8   { return uint8(r>>pcBits) & (1<<laneBits - 1) }
+func (r record) pc() int32     { return int32(r) & (1<<pcBits - 1) }
+func (r record) isSet() bool   { return r != 0 && r.epoch() == 0 }
+func (r record) setIndex() int { return int(r) - 1 }
+
+// cell is a granule's shadow: its last writes and the reads since.
+type cell struct {
+	w, r record
+}
+
+// accSet holds the records of a granule that more than one concurrent access
+// reached.
+type accSet struct {
+	list []record
+}
+
+// view is the list of records behind r.
+func (rg *region) view(r record, one *[1]record) []record {
+	switch {
+	case r == 0:
+		return nil
+	case r.isSet():
+		return rg.sets[r.setIndex()].list
+	}
+	one[0] = r
+	return one[:]
+}
+
+func (rg *region) drop(r record) {
+	if r.isSet() {
+		i := r.setIndex()
+		rg.sets[i].list = rg.sets[i].list[:0]
+		rg.free = append(rg.free, int32(i))
+	}
+}
+
+func (rg *region) newSet(recs ...record) record {
+	var i int
+	if n := len(rg.free); n > 0 {
+		i = int(rg.free[n-1])
+		rg.free = rg.free[:n-1]
+	} else {
+		i = len(rg.sets)
+		rg.sets = append(rg.sets, accSet{})
+	}
+	rg.sets[i].list = append(rg.sets[i].list, recs...)
+	return record(i + 1)
+}
+
+// accessor is who makes an access and how.
+type accessor struct {
+	w     *warp
+	in    *inst
+	lane  uint8
+	write bool
+	async bool   // a bulk copy's access, made in the async proxy
+	rec   record // what it leaves behind
+}
+
+// splitComp is a record's CTA and its component in that CTA.
+func (m *machine) splitComp(comp int32) (cta, wi int32) { return comp / m.comps, comp % m.comps }
+
+// isAsync reports whether a record was left by a bulk copy.
+func (m *machine) isAsync(r record) bool { return r.comp()%m.comps >= int32(m.p.kernel.Warps) }
+
+// before reports whether the access behind r happens before a (base causality
+// order: program order, warp-level synchronisation, and what a knows).
+func (m *machine) before(r record, w *warp, lane uint8) bool {
+	comp := r.comp()
+	if comp == w.comp && (r.epoch() < w.clk.sync || r.lane() == lane && lane != anyLane) {
+		return true
+	}
+	cta, wi := m.splitComp(comp)
+	return w.clk.of(lane).hb.knows(cta, wi, r.lane(), r.epoch())
+}
+
+// fenced reports whether a proxy fence lies between the access behind r and a.
+func (m *machine) fenced(r record, rg *region, w *warp, lane uint8) bool {
+	cta, wi := m.splitComp(r.comp())
+	s := w.clk.of(lane)
+	if rg.cta >= 0 {
+		return s.sh.knows(cta, wi, r.lane(), r.epoch())
+	}
+	return s.gl.knows(cta, wi, r.lane(), r.epoch())
+}
+
+// mutual reports whether scopes s and t, of operations executed in CTAs c and d,
+// each include the other's thread.
+func (m *machine) mutual(s, t ir.Scope, c, d int32) bool {
+	if c == d {
+		return true
+	}
+	n := min(s, t)
+	size := int32(max(m.p.kernel.ClusterSize, 1))
+	return n >= ir.GPU || n == ir.Cluster && c/size == d/size
+}
+
+// morallyStrong: both strong, scopes that include each other, the same bytes.
+func (m *machine) morallyStrong(r record, a *accessor) bool {
+	if a.async || !a.in.strong || m.isAsync(r) {
+		return false
+	}
+	old := &m.p.code[r.pc()]
+	return old.strong && old.size == a.in.size && m.mutual(old.scope, a.in.scope, r.comp()/m.comps, a.w.cta.id)
+}
+
+// conflict is why r and a race, if they do.
+func (m *machine) conflict(r record, rg *region, a *accessor) (Kind, bool) {
+	if m.morallyStrong(r, a) {
+		return 0, false
+	}
+	if !m.before(r, a.w, a.lane) {
+		if !a.async && a.in.strong && !m.isAsync(r) && m.p.code[r.pc()].strong {
+			return ScopeRace, true
+		}
+		return DataRace, true
+	}
+	if a.async && !m.isAsync(r) && !m.fenced(r, rg, a.w, a.lane) {
+		return ProxyRace, true
+	}
+	return 0, false
+}
+
+// touch checks an access to n bytes at off against the shadow and records it.
+// It reports whether the access may go on.
+func (m *machine) touch(rg *region, off, n int64, a *accessor) bool {
+	g := rg.info.gran
+	for i := off >> g; i < (off+n+1<<g-1)>>g; i++ {
+		if c := &rg.shadow[i]; a.write {
+			if (c.w != 0 || c.r != 0) && !m.checkWrite(rg, c, i<<g, a) {
+				return false
+			}
+			m.recordWrite(rg, c, a)
+		} else {
+			if c.w != 0 && !m.checkAll(rg, c.w, true, i<<g, a) {
+				return false
+			}
+			m.recordRead(rg, c, a)
+		}
+	}
+	return true
+}
+
+func (m *machine) checkWrite(rg *region, c *cell, off int64, a *accessor) bool {
+	return m.checkAll(rg, c.w, true, off, a) && m.checkAll(rg, c.r, false, off, a)
+}
+
+func (m *machine) checkAll(rg *region, r record, wrote bool, off int64, a *accessor) bool {
+	var one [1]record
+	for _, old := range rg.view(r, &one) {
+		if kind, bad := m.conflict(old, rg, a); bad {
+			m.race(kind, rg, off, old, wrote, a)
+			return false
+		}
+	}
+	return true
+}
+
+// recordRead keeps a read for later writes to be checked against. A read that
+// happens after an older one of the same kind replaces it.
+func (m *machine) recordRead(rg *region, c *cell, a *accessor) {
+	switch {
+	case c.r == 0:
+		c.r = a.rec
+	case c.r.isSet():
+		s := &rg.sets[c.r.setIndex()]
+		s.list = m.merge(s.list, a)
+	case m.replaces(c.r, a):
+		c.r = a.rec
+	case c.r.comp() == a.rec.comp() && c.r.epoch() <= a.rec.epoch() && a.w.mask == fullMask && m.sameKind(c.r, a):
+		c.r = pack(a.w.comp, a.rec.epoch(), anyLane, a.in.pc) // read by all lanes at once
+	default:
+		c.r = rg.newSet(c.r, a.rec)
+	}
+}
+
+// recordWrite keeps a write. A weak one has just been found to follow everything
+// before it and stands for all of that; a strong one may be concurrent.
+func (m *machine) recordWrite(rg *region, c *cell, a *accessor) {
+	if !a.in.strong || a.async {
+		rg.drop(c.w)
+		rg.drop(c.r)
+		c.w, c.r = a.rec, 0
+		return
+	}
+	switch {
+	case c.w == 0 || !c.w.isSet() && m.replaces(c.w, a):
+		c.w = a.rec
+	case c.w.isSet():
+		s := &rg.sets[c.w.setIndex()]
+		s.list = m.merge(s.list, a)
+	default:
+		c.w = rg.newSet(c.w, a.rec)
+	}
+}
+
+// merge adds a's record to list, leaving out those it replaces.
+func (m *machine) merge(list []record, a *accessor) []record {
+	out := list[:0]
+	for _, r := range list {
+		if !m.replaces(r, a) {
+			out = append(out, r)
+		}
+	}
+	return append(out, a.rec)
+}
+
+// sameKind reports whether whatever races with the access behind r, and is not
+// ordered after a, races with a as well.
+func (m *machine) sameKind(r record, a *accessor) bool {
+	if a.async || m.isAsync(r) {
+		return a.async == m.isAsync(r)
+	}
+	old := &m.p.code[r.pc()]
+	return !a.in.strong || old.strong && old.scope >= a.in.scope && old.size == a.in.size
+}
+
+func (m *machine) replaces(r record, a *accessor) bool {
+	return m.sameKind(r, a) && (r.comp() == a.rec.comp() && r.lane() == a.rec.lane() || m.before(r, a.w, a.lane))
+}

@@ -1,0 +1,104 @@
+package interp
+
+import "github.com/mkgen/mkgen/dsl/ir"
+
+// converged checks that a warp collective has all its lanes.
+func (m *machine) converged(w *warp, in *inst) bool {
+	if w.mask == fullMask {
+		return true
+	}
+	kind := InactiveLanes
+	if in.op.Info().Scope == ir.CTA || in.op == ir.OpBarSync || in.op == ir.OpBarArrive {
+		kind = DivergentBarrier
+	}
+	m.fail(w, in, firstLane(w.mask), kind, "%s needs all 32 lanes of the warp, active are %s", in.op, laneList(w.mask))
+	return false
+}
+
+// shuffle moves 32-bit values between lanes; from names the source lane, out of
+// range means the lane itself.
+func shuffle(from func(l int, x uint32) int) binder {
+	return fixedStep(func(m *machine, w *warp, in *inst) {
+		if !m.converged(w, in) {
+			return
+		}
+		a, x, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
+		for l := range d {
+			s := from(l, uint32(x[l]))
+			if s < 0 || s > 31 {
+				s = l
+			}
+			d[l] = a[s]
+		}
+	})
+}
+
+func vote(f func(ballot uint32) uint64) binder {
+	return fixedStep(func(m *machine, w *warp, in *inst) {
+		if !m.converged(w, in) {
+			return
+		}
+		a, d := m.in(w, in.a[0]), &w.regs[in.r[0]]
+		var b uint32
+		for l := range a {
+			b |= uint32(a[l]&1) << l
+		}
+		v := f(b)
+		for l := range d {
+			d[l] = v
+		}
+	})
+}
+
+func stepAssert(m *machine, w *warp, in *inst) {
+	a := m.in(w, in.a[0])
+	for l := range 32 {
+		if w.mask>>l&1 != 0 && a[l]&1 == 0 {
+			m.fail(w, in, l, AssertFailed, "%s", in.text)
+			return
+		}
+	}
+}
+
+// stepMMA is m16n8k16: D = A·B + C. Products of bf16 are exact in float32; each
+// element's sum starts from C and adds the 16 products in order of k, rounding
+// to float32 each time. (The GPU adds in another order; results agree within
+// tolerance only.) With g = lane / 4 and t = lane % 4 a lane holds, as PTX lays
+// the fragments out,
+//
+//	A  v0: row g, columns 2t and 2t+1     v1: row g+8
+//	   v2: row g, columns 2t+8 and 2t+9   v3: row g+8
+//	B  v4: rows 2t and 2t+1, column g     v5: rows 2t+8 and 2t+9
+//	C  v6, v7: row g, columns 2t, 2t+1    v8, v9: row g+8; D the same
+func stepMMA(m *machine, w *warp, in *inst) {
+	if !m.converged(w, in) {
+		return
+	}
+	var a [16][16]float32
+	var bt [8][16]float32
+	for i := range 4 {
+		src := m.in(w, in.a[i])
+		for l := range 32 {
+			r, c := l/4+8*(i&1), l%4*2+8*(i>>1)
+			a[r][c], a[r][c+1] = fromBF16(src[l]&0xffff), fromBF16(src[l]>>16)
+		}
+	}
+	for i := range 2 {
+		src := m.in(w, in.a[4+i])
+		for l := range 32 {
+			k := l%4*2 + 8*i
+			bt[l/4][k], bt[l/4][k+1] = fromBF16(src[l]&0xffff), fromBF16(src[l]>>16)
+		}
+	}
+	for i := range 4 {
+		src, d := m.in(w, in.a[6+i]), &w.regs[in.r[i]]
+		for l := range 32 {
+			x, y := &a[l/4+8*(i>>1)], &bt[l%4*2+i&1]
+			acc := f32(src[l])
+			for k := range 16 {
+				acc += float32(x[k] * y[k])
+			}
+			d[l] = fromF32(acc)
+		}
+	}
+}

@@ -1,0 +1,156 @@
+//go:build cuda
+
+package runtime
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+)
+
+// GPU is the Device that runs a kernel's cubin on one GPU.
+type GPU struct {
+	k      *ir.Kernel
+	dev    *cuda.Device
+	stream *cuda.Stream
+	fn     *cuda.Function
+	params *cuda.Host
+	mem    map[string]*cuda.Mem
+	begin  *cuda.Event
+	end    *cuda.Event
+
+	// Last is the device time of the last launch.
+	Last time.Duration
+}
+
+// NewGPU loads the cubin of kernel k on a GPU that the caller opened and closes.
+func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
+	m, err := dev.LoadModule(cubin)
+	if err != nil {
+		return nil, err
+	}
+	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}}
+	if g.fn, err = m.Function(k.Name); err != nil {
+		return nil, err
+	}
+	if err = g.fn.SetDynamicShared(k.SharedBytes); err != nil {
+		return nil, err
+	}
+	if g.stream, err = dev.NewStream(); err != nil {
+		return nil, err
+	}
+	if g.begin, err = dev.NewEvent(); err != nil {
+		return nil, err
+	}
+	if g.end, err = dev.NewEvent(); err != nil {
+		return nil, err
+	}
+	_, size := k.ParamsLayout()
+	g.params, err = dev.AllocHost(size)
+	return g, err
+}
+
+func (g *GPU) buffer(name string) (*cuda.Mem, error) {
+	m := g.mem[name]
+	if m == nil {
+		return nil, fmt.Errorf("no buffer %q", name)
+	}
+	return m, nil
+}
+
+// Alloc reserves device memory.
+func (g *GPU) Alloc(name string, bytes int64) (err error) {
+	g.mem[name], err = g.dev.Alloc(bytes)
+	return err
+}
+
+// Write copies to device memory.
+func (g *GPU) Write(name string, offset int64, src []byte) error {
+	m, err := g.buffer(name)
+	if err != nil {
+		return err
+	}
+	return m.Upload(offset, src)
+}
+
+// Zero clears a buffer.
+func (g *GPU) Zero(name string) error {
+	m, err := g.buffer(name)
+	if err != nil {
+		return err
+	}
+	return m.Set(0)
+}
+
+// Read copies from device memory.
+func (g *GPU) Read(name string, offset int64, dst []byte) error {
+	m, err := g.buffer(name)
+	if err != nil {
+		return err
+	}
+	return m.Download(dst, offset)
+}
+
+// Launch runs the kernel cooperatively and waits for it. The params block lies
+// in mapped host memory.
+func (g *GPU) Launch(scalars map[string]uint64) error {
+	if err := g.fill(scalars); err != nil {
+		return err
+	}
+	if err := g.begin.Record(g.stream); err != nil {
+		return err
+	}
+	if err := g.fn.LaunchCooperative(g.stream, g.k.Grid, 32*g.k.Warps, g.k.SharedBytes, g.params.Addr()); err != nil {
+		return err
+	}
+	if err := g.end.Record(g.stream); err != nil {
+		return err
+	}
+	if err := g.stream.Sync(); err != nil {
+		return err
+	}
+	var err error
+	g.Last, err = g.end.Since(g.begin)
+	return err
+}
+
+func (g *GPU) fill(scalars map[string]uint64) error {
+	block := g.params.Bytes()
+	fields, _ := g.k.ParamsLayout()
+	for _, f := range fields {
+		at := block[f.Offset:]
+		if f.Buf != nil {
+			m, err := g.buffer(f.Name)
+			if err != nil {
+				return err
+			}
+			binary.LittleEndian.PutUint64(at, m.Addr())
+			continue
+		}
+		v, ok := scalars[f.Name]
+		if !ok {
+			return fmt.Errorf("no value for parameter %q", f.Name)
+		}
+		if f.Type.Size() == 8 {
+			binary.LittleEndian.PutUint64(at, v)
+		} else {
+			binary.LittleEndian.PutUint32(at, uint32(v))
+		}
+	}
+	return nil
+}
+
+// Close frees what the device holds for this kernel; the GPU stays open.
+func (g *GPU) Close() error {
+	var errs []error
+	for _, m := range g.mem {
+		errs = append(errs, m.Free())
+	}
+	errs = append(errs, g.params.Free(), g.begin.Close(), g.end.Close(), g.stream.Close())
+	g.mem = map[string]*cuda.Mem{}
+	return errors.Join(errs...)
+}

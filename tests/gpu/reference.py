@@ -1,0 +1,171 @@
+"""Logits of Hugging Face transformers that a kernel is judged against (package tests/gate reads them).
+
+    python reference.py --config config.json --out DIR [--seed 1] [--sequences 512,512,1024:512,4096:512] [--device cuda]
+
+Builds LlamaForCausalLM of the config with the synthetic weights of package models/synth and runs it teacher-forced: once in
+float32 (o, TF32 off), once in bfloat16 (h). A sequence LENGTH:SCORED is one causal forward over LENGTH seeded tokens whose last
+SCORED positions are written; without :SCORED, all are. Written into DIR, all little-endian, row-major:
+
+    tokens.<q>.i32      LENGTH token ids of sequence q
+    o.<q>.f32, h.<q>.f32   [SCORED, vocab] logits after the tokens at positions LENGTH - SCORED …
+    manifest.json       config, seed, weights hash, sequences, versions, and with --stats what the weights make of themselves;
+                        written last, so that a directory with a manifest is complete
+
+One float32 file of 2048 positions of a vocabulary of 128256 takes 1 GB; logits are made 256 positions at a time.
+"""
+
+import argparse
+import copy
+import json
+import math
+import pathlib
+import sys
+import time
+
+import torch
+import transformers
+from transformers import LlamaConfig, LlamaForCausalLM
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import synth  # noqa: E402
+
+ROWS = 256
+
+
+def build(config, seed, device, attention):
+    """The float32 model on the device with every parameter from the generator, and the hash of its weights."""
+    config._attn_implementation = attention
+    with torch.device(device):
+        model = LlamaForCausalLM(config).float().eval().requires_grad_(False)
+    params = dict(model.named_parameters())  # without the LM head where it is tied
+    tensors = synth.of_config(config)
+    if set(params) != {name for name, _, _ in tensors}:
+        sys.exit(f"reference: parameters differ from the generator's: {sorted(set(params) ^ {n for n, _, _ in tensors})}")
+    for name, shape, recipe in tensors:
+        if tuple(params[name].shape) != shape:
+            sys.exit(f"reference: {name} is {tuple(params[name].shape)}, the generator's {shape}")
+        synth.fill(params[name], seed, name, recipe)
+    return model, synth.sample_hash(tensors, params.__getitem__)
+
+
+def to_bf16(model):
+    """The same model in bfloat16, but for the rotary frequencies, which stay float32 as after from_pretrained."""
+    rope = model.model.rotary_emb
+    inv_freq = rope.inv_freq.clone()
+    model.to(torch.bfloat16)
+    rope.inv_freq = inv_freq
+    return model
+
+
+def parse_sequences(text):
+    out = []
+    for item in text.split(","):
+        length, _, scored = item.partition(":")
+        length, scored = int(length), int(scored or length)
+        if not 0 < scored <= length:
+            sys.exit(f"reference: sequence {item!r}, want LENGTH or LENGTH:SCORED with 0 < SCORED <= LENGTH")
+        out.append((length, scored))
+    return out
+
+
+def write_logits(model, tokens, scored, path):
+    """One forward over all tokens, logits of the last scored positions written slice by slice as float32."""
+    hidden = model.model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, -scored:]
+    with open(path, "wb") as f:
+        for start in range(0, scored, ROWS):
+            logits = model.lm_head(hidden[start : start + ROWS])
+            f.write(logits.float().cpu().numpy().astype("<f4").tobytes())
+
+
+def run(model, sequences, tokens, out, letter, device):
+    for q, (_, scored) in enumerate(sequences):
+        start = time.time()
+        write_logits(model, tokens[q].to(device), scored, out / f"{letter}.{q}.f32")
+        print(f"reference: {letter} sequence {q} {sequences[q]}: {time.time() - start:.1f} s", file=sys.stderr)
+
+
+def stats(model, tokens):
+    """What GATES asks of the weights, measured: spread of scores over keys, size of the residual stream, sharpness of logits."""
+    from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
+
+    kept = {}
+    hooks = []
+    for i, layer in enumerate(model.model.layers):
+        for name in ("q_proj", "k_proj"):
+            hooks.append(getattr(layer.self_attn, name).register_forward_hook(
+                lambda _, __, y, key=(i, name): kept.__setitem__(key, y)))
+    hooks.append(model.model.norm.register_forward_pre_hook(lambda _, x: kept.__setitem__("last", x[0])))
+    out = model.model(input_ids=tokens[None], use_cache=False, output_hidden_states=True)
+    for h in hooks:
+        h.remove()
+    n = len(tokens)
+    cos, sin = model.model.rotary_emb(out.last_hidden_state, torch.arange(n, device=tokens.device)[None])
+    dim = model.config.head_dim
+    half = n // 2  # rows with at least that many keys
+    spreads, tops = [], []
+    for i in range(len(model.model.layers)):
+        q, k = (kept[i, p].view(1, n, -1, dim).transpose(1, 2) for p in ("q_proj", "k_proj"))
+        q, k = apply_rotary_pos_emb(q, k, cos, sin)
+        k = k.repeat_interleave(q.shape[1] // k.shape[1], 1)
+        scores = (q[0, :, half:] @ k[0].transpose(1, 2) / math.sqrt(dim)).float()
+        seen = torch.arange(n, device=tokens.device)[None] <= torch.arange(half, n, device=tokens.device)[:, None]
+        count = seen.sum(-1)
+        mean = (scores * seen).sum(-1) / count
+        spreads.append((((scores - mean[..., None]) ** 2 * seen).sum(-1) / count).sqrt().mean().item())
+        tops.append(scores.masked_fill(~seen, -math.inf).softmax(-1).max(-1).values.mean().item())
+    logits = model.lm_head(out.last_hidden_state[0, half:]).float()
+    top = logits.softmax(-1).max(-1).values
+    quantiles = torch.quantile(top, torch.tensor([0.05, 0.25, 0.5, 0.75, 0.95], device=top.device))
+    rnd = lambda xs: [round(x, 3) for x in xs]  # noqa: E731
+    return {
+        "score_sd_per_layer": rnd(spreads), "top_attention_weight_per_layer": rnd(tops),
+        "residual_rms_embedding_and_layers": rnd([x.float().pow(2).mean().sqrt().item() for x in (*out.hidden_states[:-1], kept["last"])]),
+        "logit_sd": round(logits.std(-1).mean().item(), 3), "top1_probability_5_25_50_75_95": rnd(quantiles.tolist()),
+        "top1_is_last_token": round((logits.argmax(-1) == tokens[half:]).float().mean().item(), 4),
+    }
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
+    parser.add_argument("--config", required=True, help="a Hugging Face config.json")
+    parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
+    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
+    parser.add_argument("--stats", action="store_true", help="measure the weights on the first sequence")
+    args = parser.parse_args()
+
+    torch.backends.cuda.matmul.allow_tf32 = False
+    torch.backends.cudnn.allow_tf32 = False
+    torch.set_float32_matmul_precision("highest")
+    torch.set_grad_enabled(False)
+    settings = json.loads(pathlib.Path(args.config).read_text())
+    config = LlamaConfig.from_dict(copy.deepcopy(settings))  # it writes into what it gets
+    sequences = parse_sequences(args.sequences)
+    longest = max(length for length, _ in sequences)
+    if longest > config.max_position_embeddings:
+        sys.exit(f"reference: a sequence of {longest} tokens, the config allows {config.max_position_embeddings}")
+    args.out.mkdir(parents=True, exist_ok=True)
+    (args.out / "manifest.json").unlink(missing_ok=True)
+
+    tokens = [synth.tokens(args.seed, q, length, config.vocab_size) for q, (length, _) in enumerate(sequences)]
+    for q, t in enumerate(tokens):
+        (args.out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
+    model, weights_hash = build(config, args.seed, args.device, args.attention)
+    manifest = {
+        "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
+        "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
+                       "o": f"o.{q}.f32", "h": f"h.{q}.f32"} for q, (length, scored) in enumerate(sequences)],
+        "torch": torch.__version__, "transformers": transformers.__version__, "attention": args.attention,
+        "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else args.device,
+    }
+    if args.stats:
+        manifest["stats"] = stats(model, tokens[0].to(args.device))
+    run(model, sequences, tokens, args.out, "o", args.device)
+    run(to_bf16(model), sequences, tokens, args.out, "h", args.device)
+    (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()

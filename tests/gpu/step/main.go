@@ -1,0 +1,101 @@
+//go:build cuda
+
+// Command step runs an emitted kernel on a GPU with random weights and prints
+// the device time per token; for small models it also compares the logits with
+// the float64 reference.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"log"
+	"math"
+	"os"
+	"sort"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tests/oracle"
+)
+
+func main() {
+	model := flag.String("model", "tiny", "registered model")
+	cubin := flag.String("cubin", "", "compiled kernel")
+	sms := flag.Int("sms", 132, "CTAs")
+	tokens := flag.Int("tokens", 32, "tokens to feed")
+	start := flag.Int("start", 0, "position of the first token")
+	check := flag.Bool("check", false, "compare with the float64 reference")
+	flag.Parse()
+	if err := run(*model, *cubin, *sms, *tokens, *start, *check); err != nil {
+		log.Fatal(err)
+	}
+}
+
+func run(model, cubin string, sms, tokens, start int, check bool) error {
+	c, err := models.Lookup(model)
+	if err != nil {
+		return err
+	}
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms})
+	if err != nil {
+		return err
+	}
+	code, err := os.ReadFile(cubin)
+	if err != nil {
+		return err
+	}
+	dev, err := cuda.Open(0)
+	if err != nil {
+		return err
+	}
+	defer dev.Close()
+	gpu, err := runtime.NewGPU(mk.IR, dev, code)
+	if err != nil {
+		return err
+	}
+	defer gpu.Close()
+	t0 := time.Now()
+	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, oracle.ShapeOf(c).Dims()), (start+tokens)/mk.KV.Page+1, nil, 0xffffff00)
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s: loaded in %v\n", model, time.Since(t0))
+	s.Skip(start)
+	var ref *oracle.Model
+	if check {
+		shape := oracle.ShapeOf(c)
+		if ref, err = oracle.NewModel(shape, oracle.Synthetic(shape, 1), oracle.Hooks{}); err != nil {
+			return err
+		}
+	}
+	ids := synth.Tokens(1, 0, tokens, c.Vocab)
+	logits := make([]float32, c.Vocab)
+	var times []float64
+	for i, id := range ids {
+		next, err := s.Step(id)
+		if err != nil {
+			return err
+		}
+		times = append(times, gpu.Last.Seconds()*1e6)
+		if ref == nil {
+			continue
+		}
+		if err := s.Logits(logits); err != nil {
+			return err
+		}
+		want := ref.Step(id)
+		worst := 0.0
+		for j := range want {
+			worst = max(worst, math.Abs(want[j]-float64(logits[j])))
+		}
+		fmt.Printf("pos %d: next %d want %d, max abs logit error %.4g\n", i, next, oracle.Argmax(want), worst)
+	}
+	sort.Float64s(times)
+	fmt.Printf("%s: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights\n", model, times[0], times[len(times)/2], times[len(times)-1],
+		float64(c.WeightBytes())/times[len(times)/2]/1e3)
+	return nil
+}
