@@ -30,8 +30,8 @@ func (b *builder) plant(qkv *tasks.QKV, merge *tasks.Merge) {
 	}
 }
 
-// cached is the number of cached tokens the query attends to.
-func (b *builder) cached() dsl.Val[dsl.U32] {
+// cachedTokens is the number of cached tokens the query attends to.
+func (b *builder) cachedTokens() dsl.Val[dsl.U32] {
 	if b.mk.Options.Fault == FaultDropToken {
 		return b.bufs.pos.MaxC(1).SubC(1)
 	}

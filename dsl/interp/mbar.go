@@ -218,7 +218,7 @@ func (m *machine) advance(c *cta, b *mbar, comp int32) {
 	b.pending = b.count
 	b.seen = b.seen[:0]
 	for _, w := range b.waiters {
-		m.sched.wake(w)
+		m.sched.again(w)
 	}
 	b.waiters = b.waiters[:0]
 }

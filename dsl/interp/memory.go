@@ -38,6 +38,25 @@ func (m *Memory) MarkUninit(name string) bool {
 	return ok
 }
 
+// MarkInit makes bytes offset … offset+n−1 of a bound buffer initialised, as
+// after the host has written them. It reports whether name is bound.
+func (m *Memory) MarkInit(name string, offset, n int64) bool {
+	b, ok := m.bufs[name]
+	if !ok || b.valid == nil {
+		return ok
+	}
+	for i := offset; i < offset+n; {
+		if i&63 == 0 && i+64 <= offset+n {
+			b.valid[i>>6] = ^uint64(0)
+			i += 64
+			continue
+		}
+		b.valid[i>>6] |= 1 << (i & 63)
+		i++
+	}
+	return true
+}
+
 // Bytes is the storage of a bound buffer, nil when there is none.
 func (m *Memory) Bytes(name string) []byte {
 	if b, ok := m.bufs[name]; ok {

@@ -111,3 +111,12 @@ func (s *scheduler) wake(w *warp) {
 	w.runPos = int32(len(s.run))
 	s.run = append(s.run, w)
 }
+
+// again wakes a warp that a waiters' list names, to look at its condition once
+// more. A list may still name a warp that has gone on by another way and is now
+// blocked at a barrier: only the barrier wakes that.
+func (s *scheduler) again(w *warp) {
+	if w.wait.kind != waitBarrier {
+		s.wake(w)
+	}
+}

@@ -256,7 +256,7 @@ func (m *machine) wakeAt(rg *region, off int64) {
 		return
 	}
 	for _, w := range lc.waiters {
-		m.sched.wake(w)
+		m.sched.again(w)
 	}
 	lc.waiters = lc.waiters[:0]
 }
