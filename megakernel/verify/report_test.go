@@ -90,4 +90,6 @@ type full struct{}
 
 func (full) Write([]byte) (int, error) { return 0, errors.New("full") }
 
-func TestReportReturnsTheWritersError(t *testing.T) { require.EqualError(t, good().Write(full{}), "full") }
+func TestReportReturnsTheWritersError(t *testing.T) {
+	require.EqualError(t, good().Write(full{}), "full")
+}
