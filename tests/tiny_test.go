@@ -24,7 +24,7 @@ func TestTinySteps(t *testing.T) {
 	shape := oracle.ShapeOf(c)
 	s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, shape.Dims()), 4, []uint32{2, 0, 3, 1}, 0xffffff00)
 	require.NoError(t, err)
-	ref, err := oracle.NewModel(shape, oracle.Synthetic(shape, 1), oracle.Hooks{At: oracle.KernelRounding})
+	ref, err := oracle.NewModel(shape, oracle.Synthetic(shape, 1), oracle.KernelRounding())
 	require.NoError(t, err)
 	logits := make([]float32, c.Vocab)
 	for i, id := range synth.Tokens(1, 0, 20, c.Vocab) {
