@@ -49,11 +49,11 @@ func (mk *Kernel) planMatrices() []planMatrix {
 }
 
 func (mk *Kernel) reportMatrices(r *report) {
-	t := table.New("matrix", ">rows", ">columns", ">tiles", ">chunks a tile", ">of columns", ">the last of", ">bytes")
+	t := table.New("matrix", ">rows", ">columns", ">tiles", ">chunks", ">columns", ">last", ">bytes")
 	for _, m := range mk.planMatrices() {
 		t.Row(m.Name, m.Rows, m.K, m.Tiles, m.ChunksPerTile, m.ChunkK, m.TailK, FormatBytes(m.Bytes()))
 	}
-	r.line("\nMatrices: row tiles of %d rows, cut into chunks of a stage at most", pipeline.TileRows)
+	r.line("\nMatrices: tiles of %d rows, each cut into chunks of so many columns", pipeline.TileRows)
 	r.table(t)
 }
 
@@ -112,7 +112,8 @@ func ranges(counts []int, n int) string {
 
 func (mk *Kernel) reportTimes(r *report, bytesPerSecond float64) {
 	p := mk.Plan
-	last := summaryContexts()[len(summaryContexts())-1]
+	contexts := mk.contexts()
+	last := contexts[len(contexts)-1]
 	t := table.New("phase", ">runs", ">busiest SM", ">reading", ">hand-off", ">in a step")
 	for i := range mk.Phases {
 		f := &mk.Phases[i]

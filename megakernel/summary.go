@@ -13,9 +13,20 @@ import (
 // unless told otherwise: about what an H200's memory streams.
 const DefaultBytesPerSecond = 4600e9
 
-// summaryContexts are the lengths of the KV cache for which a summary predicts
-// times.
-func summaryContexts() []int { return []int{128, 1024, 6144} }
+// contexts are the lengths of the KV cache for which times are predicted, as
+// far as the model has positions.
+func (mk *Kernel) contexts() []int {
+	var some []int
+	for _, n := range []int{128, 1024, 6144} {
+		if n < mk.Config.MaxPositions {
+			some = append(some, n)
+		}
+	}
+	if some == nil {
+		some = []int{mk.Config.MaxPositions - 1}
+	}
+	return some
+}
 
 // Summary writes what a person wants to know of the kernel, in lines of at most
 // 80 characters: the model, the phases, what is read for a token, shared
@@ -84,7 +95,7 @@ func (mk *Kernel) reportReads(r *report) {
 	if padding := mk.Plan.PackedBytes - weights; padding > 0 {
 		t.Row("padding", FormatBytes(padding), "of rows and columns of the packed matrices")
 	}
-	for _, n := range summaryContexts() {
+	for _, n := range mk.contexts() {
 		t.Row(fmt.Sprintf("KV of %d tokens", n), FormatBytes(mk.KVBytes(n)), percent(float64(mk.KVBytes(n))/float64(weights))+" of the weights")
 	}
 	r.line("Read from memory for a token")
@@ -95,7 +106,14 @@ func (mk *Kernel) reportShared(r *report) {
 	p := mk.Plan
 	t := table.New(">offset", ">bytes", "region", "what")
 	for _, g := range p.Shared {
-		t.Row(g.Offset, g.Bytes, g.Name, mk.sharedDoc(g.Name))
+		for n, doc := range append(wrap(mk.sharedDoc(g.Name), 44), "") {
+			switch {
+			case n == 0:
+				t.Row(g.Offset, g.Bytes, g.Name, doc)
+			case doc != "":
+				t.Row("", "", "", doc)
+			}
+		}
 	}
 	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
 	r.table(t)
@@ -115,7 +133,7 @@ func (mk *Kernel) sharedDoc(name string) string {
 
 func (mk *Kernel) reportPrediction(r *report, bytesPerSecond float64) {
 	t := table.New(">context", ">reading", ">hand-offs", ">a token", ">tokens/s", ">of the ceiling")
-	for _, n := range summaryContexts() {
+	for _, n := range mk.contexts() {
 		p := mk.Predict(bytesPerSecond, n)
 		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Exchanges), formatSeconds(p.Total), fmt.Sprintf("%.0f", 1/p.Total), percent(p.Floor/p.Total))
 	}

@@ -69,12 +69,12 @@ func TestImportsTheWrongWayAreReported(t *testing.T) {
 		return p
 	}
 	for want, packages := range map[string][]pkg{
-		"dsl/ir (room dsl/ir) imports dsl (room dsl)":                    {at("dsl/ir", "dsl")},
-		"tasks (room tasks) imports models (room models)":                {at("tasks", "models")},
-		"models/synth (room models) imports internal/x (room internal)":  {at("models/synth", "internal/x")},
-		"megakernel (room megakernel) imports tests/gate (room tests)":   {at("megakernel", "tests/gate")},
-		"surprise is in no room":                                         {at("surprise")},
-		"dslx is in no room":                                             {at("dslx")},
+		"dsl/ir (room dsl/ir) imports dsl (room dsl)":                   {at("dsl/ir", "dsl")},
+		"tasks (room tasks) imports models (room models)":               {at("tasks", "models")},
+		"models/synth (room models) imports internal/x (room internal)": {at("models/synth", "internal/x")},
+		"megakernel (room megakernel) imports tests/gate (room tests)":  {at("megakernel", "tests/gate")},
+		"surprise is in no room":                                        {at("surprise")},
+		"dslx is in no room":                                            {at("dslx")},
 		"emit/host reaches dsl": {
 			{ImportPath: module + "/emit/host", XTestImports: []string{module + "/tests/help"}}, at("tests/help", "dsl/build"), at("dsl/build")},
 	} {

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"math"
 	"strconv"
+	"strings"
 
+	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
@@ -107,7 +109,24 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	return megakernel.Build(config, c.options())
+	if _, err := emit.TargetFor(c.arch); err != nil {
+		return nil, usagef("--arch: %w", err)
+	}
+	mk, err := megakernel.Build(config, c.options())
+	return mk, inFlags(err)
+}
+
+// inFlags calls the planner's request by the flags' names.
+func inFlags(err error) error {
+	if err == nil {
+		return nil
+	}
+	named := strings.NewReplacer("pipeline: StageBytes is", "--stage-bytes is", "pipeline: Stages is", "--stages is",
+		"pipeline: InFlight is", "--in-flight is").Replace(err.Error())
+	if named == err.Error() {
+		return err
+	}
+	return errors.New(named)
 }
 
 func (c *choice) options() megakernel.Options {

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -59,7 +60,9 @@ neither a GPU nor CUDA.`,
 		},
 	}
 	root.CompletionOptions.HiddenDefaultCmd = true
+	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
+	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages ", "FlagUsagesWrapped 80 "))
 	f := root.Flags()
 	f.StringVarP(&dir, "output", "o", "", "`directory` to write, replaced if mkgen made it (default out/MODEL)")
 	c.flags(root)

@@ -1,9 +1,6 @@
 package reference
 
-import (
-	"fmt"
-	"slices"
-)
+import "fmt"
 
 // Shape is a Llama-family configuration as far as the mathematics needs it.
 type Shape struct {
@@ -17,45 +14,6 @@ type Shape struct {
 // Weights maps Hugging Face names (model.embed_tokens.weight, model.layers.0.self_attn.q_proj.weight, …) to bf16 bit patterns,
 // row-major, [outputs, inputs].
 type Weights map[string][]uint16
-
-// Point names a place in the step where a Hooks.At is called.
-type Point string
-
-// The points of a step in their order; those of a layer repeat per layer.
-const (
-	Embedded     Point = "embedded"      // [hidden], layer 0
-	AttnNorm     Point = "attn_norm"     // [hidden], input of q, k and v
-	Query        Point = "query"         // [heads*headDim], rotated
-	Key          Point = "key"           // [kvHeads*headDim], rotated, about to enter the cache
-	Value        Point = "value"         // [kvHeads*headDim], about to enter the cache
-	AttnOut      Point = "attn_out"      // [heads*headDim], input of o
-	AttnResidual Point = "attn_residual" // [hidden], residual stream after attention
-	MLPNorm      Point = "mlp_norm"      // [hidden], input of gate and up
-	Gate         Point = "gate"          // [intermediate]
-	Up           Point = "up"            // [intermediate]
-	Activated    Point = "activated"     // [intermediate], SwiGLU's output, input of down
-	MLPResidual  Point = "mlp_residual"  // [hidden], residual stream after the MLP
-	FinalNorm    Point = "final_norm"    // [hidden], layer = Layers, input of the LM head
-	Logits       Point = "logits"        // [vocab], layer = Layers
-)
-
-// Hooks look into a step or change it: rounding as a kernel stores, faults to be caught. The zero value leaves it alone.
-type Hooks struct {
-	// At sees the vector at a point and may change it in place.
-	At func(layer int, p Point, v []float64)
-	// Attend replaces Attention over the layer's cache, this token's key and value included; it returns [heads*headDim].
-	Attend func(layer int, q []float64, keys, values [][]float64) []float64
-}
-
-// KernelRounding is a Hooks.At that rounds to bf16 what the kernel stores so: the inputs of matrix products, queries, and KV.
-func KernelRounding(_ int, p Point, v []float64) {
-	if slices.Contains([]Point{AttnNorm, Query, Key, Value, AttnOut, MLPNorm, Activated, FinalNorm}, p) {
-		roundBF16(v)
-	}
-}
-
-// FullRounding is a Hooks.At that rounds to bf16 at every point, as a framework does that runs the model in bf16.
-func FullRounding(_ int, _ Point, v []float64) { roundBF16(v) }
 
 // Model is one sequence being decoded: weights and a KV cache that grows by one token per Step. Not safe for concurrent use.
 type Model struct {

@@ -7,17 +7,11 @@ import (
 
 // Embedding returns row token of a [vocab, hidden] table. A token outside the table panics.
 func Embedding(table []uint16, hidden, token int) []float64 {
-	row := table[token*hidden : (token+1)*hidden]
-	out := make([]float64, hidden)
-	for i, b := range row {
-		out[i] = FromBF16(b)
-	}
-	return out
+	return FromBF16s(table[token*hidden : (token+1)*hidden])
 }
 
-// RMSNorm returns x * gain / sqrt(mean(x²) + eps), element by element. gain has x's length. (Zhang and Sennrich, 2019.)
-func RMSNorm(x []float64, gain []uint16, eps float64) []float64 {
-	mustEqual("RMSNorm's gain", len(gain), len(x))
+// Normalise returns x / sqrt(mean(x²) + eps). (Zhang and Sennrich, 2019.)
+func Normalise(x []float64, eps float64) []float64 {
 	sum := 0.0
 	for _, v := range x {
 		sum += v * v
@@ -25,7 +19,22 @@ func RMSNorm(x []float64, gain []uint16, eps float64) []float64 {
 	scale := 1 / math.Sqrt(sum/float64(len(x))+eps)
 	out := make([]float64, len(x))
 	for i, v := range x {
-		out[i] = v * scale * FromBF16(gain[i])
+		out[i] = v * scale
+	}
+	return out
+}
+
+// RMSNorm returns Normalise(x, eps) times gain, element by element. gain has x's length.
+func RMSNorm(x []float64, gain []uint16, eps float64) []float64 {
+	return Multiply(Normalise(x, eps), FromBF16s(gain))
+}
+
+// Multiply returns a times b, element by element; both have the same length.
+func Multiply(a, b []float64) []float64 {
+	mustEqual("Multiply's second factor", len(b), len(a))
+	out := make([]float64, len(a))
+	for i, x := range a {
+		out[i] = x * b[i]
 	}
 	return out
 }
@@ -45,18 +54,18 @@ func MatVec(w []uint16, x []float64) []float64 {
 	return out
 }
 
-// SiLU returns x / (1 + exp(-x)); far below zero it tends to -0, and at -inf itself it is NaN, as the formula is.
-func SiLU(x float64) float64 { return x / (1 + math.Exp(-x)) }
-
-// SwiGLU returns SiLU(gate) * up, element by element; both have the same length. (Shazeer, 2020.)
-func SwiGLU(gate, up []float64) []float64 {
-	mustEqual("SwiGLU's up", len(up), len(gate))
-	out := make([]float64, len(gate))
-	for i, g := range gate {
-		out[i] = SiLU(g) * up[i]
+// SiLU returns x / (1 + exp(-x)), element by element; far below zero it tends to -0, and at -inf itself it is NaN, as the
+// formula is.
+func SiLU(v []float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = x / (1 + math.Exp(-x))
 	}
 	return out
 }
+
+// SwiGLU returns SiLU(gate) * up, element by element; both have the same length. (Shazeer, 2020.)
+func SwiGLU(gate, up []float64) []float64 { return Multiply(SiLU(gate), up) }
 
 // Argmax returns the index of the greatest value, the lowest of them when several are equal, and -1 for no values. NaN is never
 // the greatest; all NaN gives 0.

@@ -1,0 +1,69 @@
+//go:build unix
+
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whenever a signal comes, the output is there whole or not at all, and nothing
+// else is.
+func TestInterruptedOutputIsWholeOrAbsent(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "whole")
+	start := time.Now()
+	require.NoError(t, exec.Command("mkgen", "--model", "tiny", "-q", "-o", whole).Run())
+	took := time.Since(start)
+	want, err := os.ReadDir(whole)
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(1, 2))
+	absent := 0
+	for i := range 40 {
+		dir := t.TempDir()
+		signal := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}[i%3]
+		cmd := exec.Command("mkgen", "--model", "tiny", "-q", "-o", filepath.Join(dir, "above", "out"))
+		require.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(random.Int64N(int64(2 * took))))
+		_ = cmd.Process.Signal(signal) // it may have ended
+		err := cmd.Wait()
+		there, readErr := os.ReadDir(dir)
+		require.NoError(t, readErr)
+		if len(there) == 0 {
+			require.Error(t, err)
+			absent++
+			continue
+		}
+		above, readErr := os.ReadDir(filepath.Join(dir, "above"))
+		require.NoError(t, readErr)
+		require.Len(t, above, 1)
+		require.Equal(t, "out", above[0].Name())
+		got, readErr := os.ReadDir(filepath.Join(dir, "above", "out"))
+		require.NoError(t, readErr)
+		require.Len(t, got, len(want))
+	}
+	require.Positive(t, absent, "no signal came in time")
+}
+
+// The limits are 1 s and 1 GB on an idle machine; the slack is for a busy one.
+func TestTimeAndMemoryOfGeneratingLlama3(t *testing.T) {
+	best := time.Hour
+	for range 3 {
+		start := time.Now()
+		cmd := exec.Command("mkgen", "--model", "llama3-8b", "-q", "-o", filepath.Join(t.TempDir(), "out"))
+		require.NoError(t, cmd.Run())
+		best = min(best, time.Since(start))
+		if use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
+			t.Logf("%v, %d MB", time.Since(start), use.Maxrss/1024)
+			require.Less(t, use.Maxrss, int64(1<<20), "resident memory, KiB")
+		}
+	}
+	require.Less(t, best, 3*time.Second)
+}
