@@ -17,12 +17,12 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gate"
-	"github.com/mkgen/mkgen/tests/oracle"
 )
 
 // record is what a run leaves under bench/results.
@@ -132,7 +132,7 @@ func newBench(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*be
 		return nil, err
 	}
 	b := &bench{config: c, kernels: kernels, dev: dev, ref: ref}
-	dims := oracle.ShapeOf(c).Dims()
+	dims := reference.ShapeOf(c).Dims()
 	hash, err := synth.SampleHash(ref.Seed, synth.Llama(dims), nil)
 	if err != nil {
 		return nil, err
