@@ -10,12 +10,11 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -177,7 +176,7 @@ func (b *bench) cubin(fault string) string {
 
 func (b *bench) record(ref *gate.Reference, g gate.Record, details []verdict) record {
 	facts := b.dev.Facts()
-	r := record{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: commit()}
+	r := record{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: revision.String()}
 	r.Options = map[string]any{"sms": b.mk.Options.SMs, "page": b.mk.Options.Page, "splits": b.mk.Options.Splits, "stages": b.mk.Options.Stages,
 		"stage_bytes": b.mk.Options.StageBytes, "in_flight": b.mk.Options.InFlight, "consumers": b.mk.Options.Consumers, "pages": "shuffled"}
 	c := caseRecord{Model: b.config.Name, DType: "bf16", Batch: 1, Transformers: ref.Transformers, WeightsHash: ref.WeightsHash, Gate: g, Details: details}
@@ -186,20 +185,4 @@ func (b *bench) record(ref *gate.Reference, g gate.Record, details []verdict) re
 	}
 	r.Cases = []caseRecord{c}
 	return r
-}
-
-// commit is the revision the program was built from.
-func commit() string {
-	info, _ := debug.ReadBuildInfo()
-	facts := map[string]string{}
-	for _, s := range info.Settings {
-		facts[s.Key] = s.Value
-	}
-	if !slices.Contains(slices.Collect(maps.Keys(facts)), "vcs.revision") {
-		return "unknown"
-	}
-	if facts["vcs.modified"] == "true" {
-		return facts["vcs.revision"] + "+modified"
-	}
-	return facts["vcs.revision"]
 }
