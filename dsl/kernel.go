@@ -3,6 +3,7 @@ package dsl
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -32,6 +33,7 @@ type Kernel struct {
 	cur    *ir.Block
 	errs   []error
 	left   map[*ir.Value]bool // operands of what folding dropped; see sweep
+	names  map[string]ir.Pos  // of parameters and buffers
 	frames map[uintptr]frame  // resolved by here
 }
 
@@ -39,7 +41,7 @@ type Kernel struct {
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
 		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, SharedLimit: o.SharedLimit, Body: &ir.Block{},
-	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}}
+	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}, names: map[string]ir.Pos{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {
 		k.errorf("kernel name %q is not a C identifier", name)
@@ -56,7 +58,7 @@ func New(name string, o Options) *Kernel {
 // the program.
 func (k *Kernel) Finish() (*ir.Kernel, error) {
 	k.sweep()
-	errs := k.errs
+	errs := slices.Clip(k.errs)
 	layout := k.ir.LayoutShared()
 	if layout != nil {
 		errs = append(errs, layout)
@@ -69,13 +71,23 @@ func (k *Kernel) Finish() (*ir.Kernel, error) {
 		}
 	}
 	if len(errs) > 0 {
-		return nil, errors.Join(errs...)
+		return nil, join(errs)
 	}
 	return k.ir, nil
 }
 
 // Err is the mistakes recorded so far, joined, or nil.
-func (k *Kernel) Err() error { return errors.Join(k.errs...) }
+func (k *Kernel) Err() error { return join(k.errs) }
+
+// join joins mistakes; one that a Go loop made again and again comes once.
+func join(errs []error) error {
+	seen := map[string]bool{}
+	return errors.Join(slices.DeleteFunc(slices.Clone(errs), func(e error) bool {
+		again := seen[e.Error()]
+		seen[e.Error()] = true
+		return again
+	})...)
+}
 
 // Require records a mistake of the template's user when cond is false.
 func (k *Kernel) Require(cond bool, format string, args ...any) {

@@ -30,7 +30,14 @@ func newBuf[T Elem](k *Kernel, b *ir.Buf, opts []BufOpt) Buf[T] {
 		o(b)
 	}
 	k.checkName(b.Name)
-	k.Require(b.Len >= 0, "buffer %s has %d elements", b.Name, b.Len)
+	if b.Len < 0 || b.Len > ir.MaxLen {
+		k.errorf("buffer %s has %d elements, want 0 to 2^40", b.Name, b.Len)
+		b.Len = 1
+	}
+	if b.Space == ir.Global && b.Offset != 0 || b.Offset < -1 {
+		k.errorf("buffer %s is placed at byte %d; only a shared buffer has a place, from 0 on", b.Name, b.Offset)
+		b.Offset = 0
+	}
 	if b.Align != 0 && !powerOfTwo(b.Align) {
 		k.errorf("buffer %s is aligned to %d bytes, want a power of two", b.Name, b.Align)
 		b.Align = 0

@@ -49,12 +49,11 @@ func Scalar[T Num](k *Kernel, name, doc string) Val[T] {
 // or in shared memory.
 func (k *Kernel) checkName(name string) {
 	k.Require(isIdent(name), "name %q is not a C identifier", name)
-	for _, p := range k.ir.Params {
-		k.Require(p.Name != name, "name %q is declared twice", name)
+	if pos, taken := k.names[name]; taken {
+		k.errorf("name %q is taken, by the declaration at %s", name, pos.Line)
+		return
 	}
-	for _, b := range k.ir.Bufs {
-		k.Require(b.Root != nil || b.Name != name, "name %q is declared twice", name)
-	}
+	k.names[name] = k.here()
 }
 
 // Var is a mutable register of type T, one copy a thread.

@@ -7,20 +7,27 @@ func shfl[T Word](op ir.Op, v Val[T], arg Val[U32]) Val[T] {
 	return op1[T](kern(v.k, arg.k), &ir.Instr{Op: op, T: t.irType(), Args: []*ir.Value{v.v, arg.v}})
 }
 
+func shflC[T Word](op ir.Op, v Val[T], n int) Val[T] {
+	k := kern(v.k)
+	if n < 0 || n >= WarpSize {
+		k.errorf("%s: moves by %d lanes, want 0 to 31", op, n)
+		return v
+	}
+	return shfl(op, v, k.U32(n))
+}
+
 // Shfl is v of lane (lane mod 32). All 32 lanes must be active, as in every
 // function of this file.
 func Shfl[T Word](v Val[T], lane Val[U32]) Val[T] { return shfl(ir.OpShflIdx, v, lane) }
 
-// ShflXor is v of the lane whose index is this one's xor mask.
-func ShflXor[T Word](v Val[T], mask int) Val[T] {
-	return shfl(ir.OpShflXor, v, kern(v.k).U32(mask))
-}
+// ShflXor is v of the lane whose index is this one's xor mask (0 to 31).
+func ShflXor[T Word](v Val[T], mask int) Val[T] { return shflC(ir.OpShflXor, v, mask) }
 
-// ShflUp is v of the lane n below; lanes under n keep their own.
-func ShflUp[T Word](v Val[T], n int) Val[T] { return shfl(ir.OpShflUp, v, kern(v.k).U32(n)) }
+// ShflUp is v of the lane n (0 to 31) below; lanes under n keep their own.
+func ShflUp[T Word](v Val[T], n int) Val[T] { return shflC(ir.OpShflUp, v, n) }
 
-// ShflDown is v of the lane n above; the last n lanes keep their own.
-func ShflDown[T Word](v Val[T], n int) Val[T] { return shfl(ir.OpShflDown, v, kern(v.k).U32(n)) }
+// ShflDown is v of the lane n (0 to 31) above; the last n lanes keep their own.
+func ShflDown[T Word](v Val[T], n int) Val[T] { return shflC(ir.OpShflDown, v, n) }
 
 // All holds in every lane when p holds in every lane.
 func All(p Pred) Pred {

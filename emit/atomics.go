@@ -38,7 +38,7 @@ func atomicOp(kind, op string) row {
 		name := helperName(kind, mode, "."+space.String(), "."+op, hintName(policy), "_"+in.T.String())
 		p.needSpace(space)
 		f := p.need(name, 1, func() string { return atomicHelper(name, kind, form, in.T, len(in.Args), space, policy != "") })
-		args := append([]string{p.address(in.Mem[0])}, p.texts(in)...)
+		args := append([]string{p.address(in.Mem[0])}, p.bareTexts(in)...)
 		return call(f, p.withPolicy(args, in.Attr.Hint, policy)...)
 	}}
 }
@@ -75,10 +75,12 @@ func spellWaitMem(p *printer, in *ir.Instr) expr {
 	mode := qualifiers(a.Order, a.Scope)
 	load := helperName("ld", mode, "."+space.String(), "_u32")
 	p.needSpace(space)
-	p.need(load, 1, func() string { return loadHelper(load, "ld"+mode+"."+space.String(), ir.U32, 1, space, false, true) })
+	p.need(load, 1, func() string {
+		return loadHelper(load, "ld"+mode+"."+space.String(), "u32", ir.U32, 1, space, false, true)
+	})
 
 	name := helperName("wait_", a.Cond.String(), mode, "."+space.String())
-	args := []string{p.address(in.Mem[0]), p.arg(in, 0).text}
+	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0])}
 	abort, sleep := len(in.Mem) > 1, a.Imm > 0
 	if abort {
 		name += "_or"
@@ -86,7 +88,7 @@ func spellWaitMem(p *printer, in *ir.Instr) expr {
 	}
 	if sleep {
 		name += "_sleep"
-		args = append(args, fmt.Sprintf("%du", a.Imm))
+		args = append(args, fmt.Sprint(a.Imm))
 	}
 	return call(p.need(name, 2, func() string { return waitHelper(name, load, a.Cond, abort, sleep) }), args...)
 }
@@ -97,7 +99,7 @@ func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
 		ir.CondEQ: load + "(p) != want", ir.CondNE: load + "(p) == want", ir.CondGE: "(i32)(" + load + "(p) - want) < 0",
 	}[c]
 	until := map[ir.Cond]string{
-		ir.CondEQ: "the word is want", ir.CondNE: "the word is not want", ir.CondGE: "the word has reached want (they may wrap: the difference counts)",
+		ir.CondEQ: "the word is want", ir.CondNE: "the word is not want", ir.CondGE: "the word has reached want, by wrapping difference",
 	}[c]
 	params, rest := "const u32* p, u32 want", ""
 	if abort {

@@ -18,19 +18,16 @@ func (p *printer) declarations(body string) {
 		}
 	}
 	shared := false
-	for _, b := range p.k.Bufs {
-		name, ok := p.bufs[b]
-		switch {
-		case !ok:
-		case b.Space == ir.Global:
-			p.global(b, name)
-		default:
-			if !shared {
-				p.line(ir.Pos{}, "extern __shared__ __align__(%d) unsigned char smem[];", sharedAlign)
-				shared = true
-			}
-			p.shared(b, name)
+	for _, b := range p.declare {
+		if b.Space == ir.Global {
+			p.global(b, p.bufs[b])
+			continue
 		}
+		if !shared {
+			p.line(ir.Pos{}, "extern __shared__ __align__(%d) unsigned char smem[];", sharedAlign)
+			shared = true
+		}
+		p.shared(b, p.bufs[b])
 	}
 	for _, h := range []ir.Hint{ir.EvictFirst, ir.EvictLast} {
 		if p.policy[h] {
@@ -71,8 +68,7 @@ func (p *printer) registers(body string) {
 	}
 }
 
-// global declares a pointer into global memory and tells the compiler that it
-// is one, so that accesses need not find out their address space.
+// global declares a pointer into global memory.
 func (p *printer) global(b *ir.Buf, name string) {
 	from := "p->" + p.fields[b.Base()]
 	if b.Root != nil {
@@ -81,8 +77,7 @@ func (p *printer) global(b *ir.Buf, name string) {
 		}
 		from = "(" + pointee(b) + "*)" + from
 	}
-	p.line(ir.Pos{}, "%s* const %s = %s;", pointee(b), name, from)
-	p.line(ir.Pos{}, "__builtin_assume(__isGlobal(%s));", name)
+	p.line(ir.Pos{}, "%s* const %s = ptx::global(%s);", pointee(b), name, from)
 }
 
 func (p *printer) shared(b *ir.Buf, name string) {
@@ -90,5 +85,9 @@ func (p *printer) shared(b *ir.Buf, name string) {
 	if b.Root != nil {
 		offset += b.Offset
 	}
-	p.line(ir.Pos{}, "%s* const %s = (%s*)(smem + %d);", ctype(b.Elem), name, ctype(b.Elem), offset)
+	from := "smem"
+	if offset != 0 {
+		from = fmt.Sprintf("(smem + %d)", offset)
+	}
+	p.line(ir.Pos{}, "%s* const %s = (%s*)%s;", ctype(b.Elem), name, ctype(b.Elem), from)
 }

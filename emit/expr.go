@@ -59,7 +59,14 @@ func operands(a, b expr, prec int, op string, associative bool) (string, string)
 	case "&", "|", "^":
 		left, right = tight(a, prec), tight(b, prec)
 	case "||":
-		left, right = tight(a, prec), tight(b, prec)
+		if a.prec == precAndAnd {
+			left = precUnary
+		}
+		if b.prec == precAndAnd {
+			right = precUnary
+		}
+	case "==", "!=":
+		left, right = precShift, precShift
 	}
 	l, r := a.in(left), b.in(right)
 	if strings.HasPrefix(r, "-") && (op == "-" || op == "+") {

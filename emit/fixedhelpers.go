@@ -14,6 +14,14 @@ var fixedHelpers = [...]struct {
 // The 32-bit address of a place in this CTA's shared memory.
 DEVICE u32 shared_address(const void* p) { return (u32)__cvta_generic_to_shared(p); }`},
 
+	{"global", 0, "", `
+// Tells the compiler that a pointer points into global memory: accesses then
+// need not find out their address space.
+template <class T>
+DEVICE T* global(T* p) {
+  __builtin_assume(__isGlobal(p));
+  return p;
+}`},
 	{"shl32", 1, "", `
 // a << n, 0 for n of 32 and more (C++ leaves that open).
 DEVICE u32 shl32(u32 a, u32 n) {

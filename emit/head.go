@@ -28,9 +28,24 @@ func (p *printer) nameFields() {
 }
 
 // nameTop names what the kernel declares first: buffers, their views, scalars.
+// Views of one place with one element type share a name.
 func (p *printer) nameTop() {
+	type storage struct {
+		root   *ir.Buf
+		offset int
+		elem   ir.Type
+	}
+	same := map[storage]string{}
 	for _, b := range p.k.Bufs {
 		if !p.pl.usedBufs[b] {
+			continue
+		}
+		s := storage{b.Base(), 0, b.Elem}
+		if b.Root != nil {
+			s.offset = b.Offset
+		}
+		if name, ok := same[s]; ok {
+			p.bufs[b] = name
 			continue
 		}
 		hint := b.Name
@@ -38,6 +53,8 @@ func (p *printer) nameTop() {
 			hint = b.Root.Name + "_" + b.Elem.String()
 		}
 		p.bufs[b] = p.names.pick(hint)
+		p.declare = append(p.declare, b)
+		same[s] = p.bufs[b]
 	}
 	for _, x := range p.k.Params {
 		if p.pl.usedParam[x] {
@@ -51,6 +68,7 @@ func (p *printer) file() *Source {
 	body, bodyLines := bytes.Clone(p.out.Bytes()), p.lines
 	p.out.Reset()
 	p.lines, p.indent = nil, 0
+	p.needGlobal()
 	p.head()
 	p.paramsStruct()
 	p.prelude()
@@ -62,6 +80,15 @@ func (p *printer) file() *Source {
 	p.indent = 0
 	p.line(ir.Pos{}, "}")
 	return &Source{Text: p.out.Bytes(), Lines: p.lines}
+}
+
+// needGlobal asks for the helper that the declarations of global buffers call.
+func (p *printer) needGlobal() {
+	for _, b := range p.declare {
+		if b.Space == ir.Global {
+			p.fixed("global")
+		}
+	}
 }
 
 // text prints lines as they are.

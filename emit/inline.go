@@ -89,7 +89,7 @@ func (pl *plan) mayInline(in *ir.Instr, r *ir.Value, at site, uses []use) bool {
 		return true // has one name in the whole file
 	case pl.hint(r) != "":
 		return false // a name was asked for
-	case in.Op == ir.OpBits && ctype(in.T) == ctype(in.Args[0].Type), in.Op == ir.OpSplit:
+	case in.Op == ir.OpBits && oneType(in.T, in.Args[0].Type), in.Op == ir.OpSplit:
 		return true // no more than another name
 	case in.Op == ir.OpGet:
 		return !slices.ContainsFunc(uses, func(u use) bool {

@@ -2,6 +2,8 @@ package emit
 
 import (
 	"fmt"
+	"math"
+	"strconv"
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -133,10 +135,42 @@ func (p *printer) address(m ir.Addr) string {
 // index is an index's text; constants lose their suffix. Pointer arithmetic
 // is 64 bits wide whatever the index's type.
 func (p *printer) index(v *ir.Value) string {
-	if v = p.pl.resolve(v); v.Const {
-		return strings.TrimRight(literal(v).text, "ul")
+	return p.bare(v)
+}
+
+// bare is v's text where its type is plain without a suffix: what it is
+// converted to is declared.
+func (p *printer) bare(v *ir.Value) string {
+	r := p.pl.resolve(v)
+	if r.Const && r.Type.IsInt() && r.Bits <= math.MaxInt32 {
+		return strconv.FormatUint(r.Bits, 10)
 	}
-	return p.val(v).text
+	return p.val(r).text
+}
+
+// bareTexts are the operands of in as arguments of a function whose
+// parameters have one type.
+func (p *printer) bareTexts(in *ir.Instr) []string {
+	out := make([]string, len(in.Args))
+	for i, v := range in.Args {
+		out[i] = p.bare(v)
+	}
+	return out
+}
+
+// sides are the two operands of an operator; beside one that is no constant a
+// small integer constant needs no suffix.
+func (p *printer) sides(in *ir.Instr) (a, b expr) {
+	a, b = p.arg(in, 0), p.arg(in, 1)
+	left, right := p.pl.resolve(in.Args[0]), p.pl.resolve(in.Args[1])
+	switch {
+	case left.Type == ir.I32 || left.Const == right.Const:
+	case left.Const && left.Type.IsInt():
+		a = atom(p.bare(left))
+	case right.Const && right.Type.IsInt():
+		b = atom(p.bare(right))
+	}
+	return a, b
 }
 
 func (p *printer) buf(b *ir.Buf) string {

@@ -68,7 +68,7 @@ func float(x float32) expr {
 	if err != nil || math.IsInf(float64(x), 0) || math.Float32bits(float32(viaDouble)) != math.Float32bits(x) {
 		e := call("__uint_as_float", fmt.Sprintf("0x%08xu", math.Float32bits(x)))
 		if math.IsInf(float64(x), 0) {
-			e.text += " /* " + text + " */"
+			e.text += " /* " + strings.ToLower(text) + " */"
 		}
 		return e
 	}

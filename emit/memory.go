@@ -59,6 +59,15 @@ func valueType(t ir.Type, n int) string {
 	return ctype(t)
 }
 
+// form is the element type and vector width an access has in PTX. A weak
+// access to 128 bits need not be one access, so it goes without a .b128.
+func form(in *ir.Instr) (t ir.Type, n int) {
+	if in.T == ir.B128 && in.Attr.Order == ir.Weak {
+		return ir.U32, 4
+	}
+	return in.T, lanesOf(in)
+}
+
 func spellLd(p *printer, in *ir.Instr) expr {
 	m, n := in.Mem[0], lanesOf(in)
 	if plain(in) {
@@ -74,10 +83,11 @@ func spellLd(p *printer, in *ir.Instr) expr {
 		ncWord = ".nc"
 	}
 	space := "." + m.Buf.Space.String()
-	form := "ld" + mode + space + ncWord + words + vec(n)
+	t, width := form(in)
+	ptx := "ld" + mode + space + ncWord + words + vec(width)
 	name := helperName("ld", mode, space, ncWord, words, hintName(policy), vec(n), "_"+in.T.String())
 	p.needSpace(m.Buf.Space)
-	f := p.need(name, 1, func() string { return loadHelper(name, form, in.T, n, m.Buf.Space, policy != "", !nc) })
+	f := p.need(name, 1, func() string { return loadHelper(name, ptx, ctype(in.T), t, width, m.Buf.Space, policy != "", !nc) })
 	args := []string{p.address(m)}
 	return call(f, p.withPolicy(args, in.Attr.Hint, policy)...)
 }
@@ -108,8 +118,8 @@ func (p *printer) withPolicy(args []string, h ir.Hint, policy string) []string {
 
 // loadHelper is the function around one form of ld. A scalar of 128 bits goes
 // through a .b128 register: one access to the memory model.
-func loadHelper(name, form string, t ir.Type, n int, s ir.Space, policy, memory bool) string {
-	ptr := "const " + ctype(t) + "* p"
+func loadHelper(name, form, elem string, t ir.Type, n int, s ir.Space, policy, memory bool) string {
+	ptr := "const " + elem + "* p"
 	if policy {
 		ptr += ", u64 policy"
 	}
@@ -159,7 +169,7 @@ func b128Load(name, form, params string, s ir.Space, policy bool) string {
 
 func spellSt(p *printer, in *ir.Instr) expr {
 	m, n := in.Mem[0], lanesOf(in)
-	value := p.arg(in, 0).text
+	value := p.bare(in.Args[0])
 	if n > 1 {
 		value = call("make_"+vectorType(in.T, n), p.texts(in)...).text
 	}
@@ -172,15 +182,16 @@ func spellSt(p *printer, in *ir.Instr) expr {
 	_, words, policy := hinting(in)
 	mode := qualifiers(in.Attr.Order, in.Attr.Scope)
 	space := "." + m.Buf.Space.String()
-	form := "st" + mode + space + words + vec(n)
+	t, width := form(in)
+	ptx := "st" + mode + space + words + vec(width)
 	name := helperName("st", mode, space, words, hintName(policy), vec(n), "_"+in.T.String())
 	p.needSpace(m.Buf.Space)
-	f := p.need(name, 1, func() string { return storeHelper(name, form, in.T, n, m.Buf.Space, policy != "") })
+	f := p.need(name, 1, func() string { return storeHelper(name, ptx, ctype(in.T), t, width, m.Buf.Space, policy != "") })
 	return call(f, p.withPolicy([]string{p.address(m), value}, in.Attr.Hint, policy)...)
 }
 
-func storeHelper(name, form string, t ir.Type, n int, s ir.Space, policy bool) string {
-	params := fmt.Sprintf("%s* p, %s v", ctype(t), valueType(t, n))
+func storeHelper(name, form, elem string, t ir.Type, n int, s ir.Space, policy bool) string {
+	params := fmt.Sprintf("%s* p, %s v", elem, valueType(t, n))
 	if policy {
 		params += ", u64 policy"
 	}

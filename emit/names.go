@@ -11,19 +11,27 @@ import (
 type namer struct {
 	taken    map[string]bool
 	reserved map[string]bool
-	scopes   [][]string
+	next     map[string]int // by base: no number below is free
+	scopes   [][]given
+}
+
+// given is a name and how it was made.
+type given struct {
+	name, base string
+	number     int
 }
 
 func newNamer() *namer {
-	return &namer{taken: map[string]bool{}, reserved: reserved(), scopes: [][]string{nil}}
+	return &namer{taken: map[string]bool{}, reserved: reserved(), next: map[string]int{}, scopes: [][]given{nil}}
 }
 
 func (n *namer) open() { n.scopes = append(n.scopes, nil) }
 
 func (n *namer) close() {
 	last := len(n.scopes) - 1
-	for _, name := range n.scopes[last] {
-		delete(n.taken, name)
+	for _, g := range n.scopes[last] {
+		delete(n.taken, g.name)
+		n.next[g.base] = min(n.next[g.base], g.number)
 	}
 	n.scopes = n.scopes[:last]
 }
@@ -31,14 +39,23 @@ func (n *namer) close() {
 // pick is a free name made of hint: hint itself, or hint_2, hint_3, ….
 func (n *namer) pick(hint string) string {
 	base := identOf(hint)
-	name := base
-	for i := 2; n.taken[name] || n.reserved[name]; i++ {
-		name = base + "_" + strconv.Itoa(i)
+	number := max(n.next[base], 1)
+	name := numbered(base, number)
+	for n.taken[name] || n.reserved[name] {
+		number++
+		name = numbered(base, number)
 	}
-	n.taken[name] = true
+	n.taken[name], n.next[base] = true, number+1
 	last := len(n.scopes) - 1
-	n.scopes[last] = append(n.scopes[last], name)
+	n.scopes[last] = append(n.scopes[last], given{name, base, number})
 	return name
+}
+
+func numbered(base string, number int) string {
+	if number == 1 {
+		return base
+	}
+	return base + "_" + strconv.Itoa(number)
 }
 
 // identOf turns any text into a C++ identifier: letters, digits and single

@@ -72,7 +72,7 @@ func ops() (t [256]row) {
 	t[ir.OpParam] = row{expr: func(p *printer, in *ir.Instr) expr { return atom(p.params[in.Attr.Param]) }}
 	t[ir.OpVar] = row{stmt: declareVar}
 	t[ir.OpGet] = row{expr: func(p *printer, in *ir.Instr) expr { return atom(p.variable(in)) }}
-	t[ir.OpSet] = row{stmt: func(p *printer, in *ir.Instr) { p.line(in.Pos, "%s = %s;", p.variable(in), p.arg(in, 0).text) }}
+	t[ir.OpSet] = row{stmt: func(p *printer, in *ir.Instr) { p.line(in.Pos, "%s = %s;", p.variable(in), p.bare(in.Args[0])) }}
 
 	memoryOps(&t)
 	synchroOps(&t)

@@ -71,7 +71,7 @@ func function(doc, result, name, params, asm string, outs, ins []string, memory 
 	if !memory {
 		keyword = "asm"
 	}
-	fmt.Fprintf(&b, "  %s(\"%s\"\n      : %s : %s", keyword, asm, strings.Join(outs, ", "), strings.Join(ins, ", "))
+	fmt.Fprintf(&b, "  %s(\"%s\"\n      :%s : %s", keyword, asm, strings.TrimRight(" "+strings.Join(outs, ", "), " "), strings.Join(ins, ", "))
 	if memory {
 		b.WriteString(` : "memory"`)
 	}

@@ -21,6 +21,7 @@ type printer struct {
 	params  map[*ir.Param]string // names of the scalars used
 	fields  map[any]string       // names of the params block's members, by *ir.Buf or *ir.Param
 	helpers map[string]helper    // the prelude's functions, by name
+	declare []*ir.Buf            // the buffers used, once per name
 	policy  map[ir.Hint]bool     // cache policies used
 	out     bytes.Buffer
 	lines   []ir.Pos
@@ -30,7 +31,7 @@ type printer struct {
 const (
 	indentWidth = 2
 	lineWidth   = 120
-	inlineWidth = 90 // a longer expression gets a name
+	inlineWidth = 64 // a longer expression gets a name
 )
 
 func newPrinter(k *ir.Kernel, t Target, o Options) *printer {
@@ -66,22 +67,34 @@ func (p *printer) line(pos ir.Pos, format string, args ...any) {
 	}
 }
 
-// breakLine splits text that is wider than width at the last good place, if
-// there is one in its second half. A comment is never broken.
+// breakLine splits text that is wider than width, after a comma or before an
+// operator, as far out of its parentheses as it can and there as far right. A
+// comment is never broken.
 func breakLine(text string, width int) (head, rest string) {
-	if len(text) <= width || strings.HasPrefix(text, "//") {
-		return text, ""
-	}
 	code, _, _ := strings.Cut(text, "  // ")
-	if len(code) <= width {
+	if len(code) <= width || strings.HasPrefix(text, "//") {
 		return text, ""
 	}
-	for i := width; i > width/3; i-- {
-		if code[i] == ' ' && (code[i-1] == ',' || strings.ContainsRune("+*&|?:", rune(code[i+1]))) {
-			return text[:i], text[i+1:]
+	at, best, depth := 0, 1<<30, 0
+	for i := range width + 1 {
+		switch c := code[i]; {
+		case c == '(' || c == '{':
+			depth++
+		case c == ')' || c == '}':
+			depth--
+		case c == ' ' && i > width/3 && depth <= best && breakable(code, i):
+			at, best = i, depth
 		}
 	}
-	return text, ""
+	if at == 0 {
+		return text, ""
+	}
+	return text[:at], text[at+1:]
+}
+
+// breakable reports whether a line may end before the blank at i.
+func breakable(code string, i int) bool {
+	return code[i-1] == ',' || i+2 < len(code) && strings.ContainsRune("+*&|?:", rune(code[i+1])) && strings.ContainsRune(" &|", rune(code[i+2]))
 }
 
 // block prints statements in the current scope.
@@ -120,7 +133,10 @@ func (p *printer) loop(f *ir.For) {
 	if hint == "" {
 		hint = "i"
 	}
-	lo, hi := p.val(f.Lo), p.val(f.Hi)
+	lo, hi := p.bare(f.Lo), p.val(f.Hi)
+	if p.pl.resolve(f.Hi).Const {
+		hi = atom(p.bare(f.Hi))
+	}
 	i := p.names.pick(hint)
 	p.exprs[f.I.ID] = atom(i)
 	if f.Unroll > 0 {
@@ -128,9 +144,9 @@ func (p *printer) loop(f *ir.For) {
 	}
 	step := "++" + i
 	if f.Step.Bits != 1 {
-		step = i + " += " + p.val(f.Step).text
+		step = i + " += " + p.bare(f.Step)
 	}
-	p.line(f.Pos, "for (%s %s = %s; %s < %s; %s) {", ctype(f.I.Type), i, lo.text, i, hi.in(precShift), step)
+	p.line(f.Pos, "for (%s %s = %s; %s < %s; %s) {", ctype(f.I.Type), i, lo, i, hi.in(precShift), step)
 	p.scope(f.Body)
 	p.line(ir.Pos{}, "}")
 }

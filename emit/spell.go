@@ -18,7 +18,7 @@ func callOf(name string) spelling {
 
 // helperCall calls a function of the prelude with the operands.
 func helperCall(name string) spelling {
-	return func(p *printer, in *ir.Instr) expr { return call(p.fixed(name), p.texts(in)...) }
+	return func(p *printer, in *ir.Instr) expr { return call(p.fixed(name), p.bareTexts(in)...) }
 }
 
 // collective calls a warp function with the mask of all lanes.
@@ -38,13 +38,16 @@ func byFloat(float, integer string) spelling {
 }
 
 func binary(op string, prec int) spelling {
-	return func(p *printer, in *ir.Instr) expr { return infix(p.arg(in, 0), op, p.arg(in, 1), prec, false) }
+	return func(p *printer, in *ir.Instr) expr {
+		a, b := p.sides(in)
+		return infix(a, op, b, prec, false)
+	}
 }
 
 // sum is + or −. Integers of 32 signed bits go through u32, where they wrap.
 func sum(op string, prec int) spelling {
 	return func(p *printer, in *ir.Instr) expr {
-		a, b := p.arg(in, 0), p.arg(in, 1)
+		a, b := p.sides(in)
 		if in.Args[0].Type != ir.I32 {
 			return infix(a, op, b, prec, op == "+" && in.Args[0].Type != ir.F32)
 		}
@@ -59,7 +62,7 @@ func sum(op string, prec int) spelling {
 // product is ·. One of floats that goes into a sum is spelled so that nvcc
 // does not make an fma of the two.
 func product(p *printer, in *ir.Instr) expr {
-	a, b := p.arg(in, 0), p.arg(in, 1)
+	a, b := p.sides(in)
 	switch {
 	case in.Args[0].Type == ir.I32:
 		return wrapped(infix(asU32(a), "*", asU32(b), precMul, true))
@@ -73,7 +76,8 @@ func quotient(p *printer, in *ir.Instr) expr {
 	if in.Args[0].Type == ir.F32 {
 		return call("__fdiv_rn", p.texts(in)...)
 	}
-	return infix(p.arg(in, 0), "/", p.arg(in, 1), precMul, false)
+	a, b := p.sides(in)
+	return infix(a, "/", b, precMul, false)
 }
 
 func negation(p *printer, in *ir.Instr) expr {
@@ -118,7 +122,7 @@ func complement(p *printer, in *ir.Instr) expr {
 
 func choice(p *printer, in *ir.Instr) expr {
 	c, a, b := p.arg(in, 0), p.arg(in, 1), p.arg(in, 2)
-	return expr{text: c.in(precOrOr) + " ? " + a.in(precOrOr) + " : " + b.in(precOrOr), prec: precTernary}
+	return expr{text: c.in(precEq) + " ? " + a.in(precOrOr) + " : " + b.in(precOrOr), prec: precTernary}
 }
 
 func packing(p *printer, in *ir.Instr) expr {
@@ -153,15 +157,17 @@ func conversion(p *printer, in *ir.Instr) expr {
 		return call("__float2uint_rz", a.text)
 	case from == ir.I32 && to == ir.U32:
 		return asU32(a)
+	case from == ir.U32 && to == ir.I32:
+		return wrapped(a)
 	}
 	return castTo(ctype(to), a)
 }
 
-// sameBits needs no text between types that C++ sees as one.
+// sameBits needs no text between types that are one in C++.
 func sameBits(p *printer, in *ir.Instr) expr {
 	a, from, to := p.arg(in, 0), in.Args[0].Type, in.T
 	switch {
-	case ctype(from) == ctype(to) || from.Size() == 2:
+	case oneType(from, to):
 		return a
 	case to == ir.F32 && from == ir.I32:
 		return call("__int_as_float", a.text)
@@ -176,7 +182,14 @@ func sameBits(p *printer, in *ir.Instr) expr {
 	case from == ir.I32:
 		return asU32(a)
 	}
-	return a // u32, bf16x2 and f16x2 are one type
+	panic(fmt.Sprintf("BUG: emit: bits of %s as %s", from, to))
+}
+
+// oneType reports whether two types of the same size are one in C++: all of
+// 16 bits are, and u32 with the packed pairs.
+func oneType(a, b ir.Type) bool {
+	word := func(t ir.Type) bool { return t == ir.U32 || t == ir.BF16x2 || t == ir.F16x2 }
+	return a == b || a.Size() == 2 && b.Size() == 2 || word(a) && word(b)
 }
 
 // variable is the name of in's Var.
@@ -190,7 +203,7 @@ func (p *printer) variable(in *ir.Instr) string {
 
 func declareVar(p *printer, in *ir.Instr) {
 	x := in.Attr.Var
-	first := p.arg(in, 0).text
+	first := p.bare(in.Args[0])
 	hint := x.Hint
 	if hint == "" {
 		hint = "x"

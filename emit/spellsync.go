@@ -10,7 +10,10 @@ import (
 // shiftLeft is << where the amount is known to be below the width, else the
 // function that defines the rest.
 func shiftLeft(p *printer, in *ir.Instr) expr {
-	a, n := p.arg(in, 0), p.arg(in, 1)
+	a, n := p.arg(in, 0), atom(p.bare(in.Args[1]))
+	if !p.pl.resolve(in.Args[1]).Const {
+		n = p.arg(in, 1)
+	}
 	t := in.Args[0].Type
 	if t == ir.I32 {
 		a = asU32(a)
@@ -18,7 +21,7 @@ func shiftLeft(p *printer, in *ir.Instr) expr {
 	var e expr
 	switch width := uint64(8 * t.Size()); {
 	case p.pl.limit(in.Args[1], 0) < width:
-		e = infix(a, "<<", p.amount(in.Args[1], n), precShift, false)
+		e = infix(a, "<<", n, precShift, false)
 	case t == ir.U64:
 		e = call(p.fixed("shl64"), a.text, n.text)
 	default:
@@ -31,21 +34,16 @@ func shiftLeft(p *printer, in *ir.Instr) expr {
 }
 
 func shiftRight(p *printer, in *ir.Instr) expr {
-	a, n := p.arg(in, 0), p.arg(in, 1)
+	a, n := p.arg(in, 0), atom(p.bare(in.Args[1]))
+	if !p.pl.resolve(in.Args[1]).Const {
+		n = p.arg(in, 1)
+	}
 	t := in.Args[0].Type
 	if p.pl.limit(in.Args[1], 0) < uint64(8*t.Size()) {
-		return infix(a, ">>", p.amount(in.Args[1], n), precShift, false)
+		return infix(a, ">>", n, precShift, false)
 	}
 	f := map[ir.Type]string{ir.I32: "sar32", ir.U32: "shr32", ir.U64: "shr64"}[t]
 	return call(p.fixed(f), a.text, n.text)
-}
-
-// amount is a shift's right side: constants lose their suffix.
-func (p *printer) amount(v *ir.Value, n expr) expr {
-	if p.pl.resolve(v).Const {
-		return atom(strings.TrimSuffix(n.text, "u"))
-	}
-	return n
 }
 
 // limit is an upper bound of a u32 value as far as it is plain to see.
@@ -101,13 +99,13 @@ func named(name string) spelling {
 // mbarrier calls a function of an mbarrier with the operands behind its address.
 func mbarrier(name string) spelling {
 	return func(p *printer, in *ir.Instr) expr {
-		return call(p.fixed(name), append([]string{p.address(in.Mem[0])}, p.texts(in)...)...)
+		return call(p.fixed(name), append([]string{p.address(in.Mem[0])}, p.bareTexts(in)...)...)
 	}
 }
 
 func spellWaitMBar(p *printer, in *ir.Instr) expr {
-	args := []string{p.address(in.Mem[0]), p.arg(in, 0).text}
-	ns := fmt.Sprintf("%du", in.Attr.Imm)
+	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0])}
+	ns := fmt.Sprint(in.Attr.Imm)
 	switch {
 	case len(in.Mem) > 1:
 		return call(p.fixed("mbar_wait_or"), append(args, ns, p.address(in.Mem[1]))...)
@@ -118,7 +116,7 @@ func spellWaitMBar(p *printer, in *ir.Instr) expr {
 }
 
 func spellBulk(p *printer, in *ir.Instr) expr {
-	args := []string{p.address(in.Mem[0]), p.address(in.Mem[1]), p.arg(in, 0).text, p.address(in.Mem[2])}
+	args := []string{p.address(in.Mem[0]), p.address(in.Mem[1]), p.bare(in.Args[0]), p.address(in.Mem[2])}
 	if h := in.Attr.Hint; h == ir.EvictFirst || h == ir.EvictLast {
 		return call(p.fixed("bulk_g2s_hint"), p.withPolicy(args, h, h.String())...)
 	}

@@ -23,6 +23,8 @@ type builder struct {
 	tail    dsl.Buf[dsl.B128]
 	indices dsl.Buf[dsl.U32]
 
+	cached dsl.Val[dsl.U32] // cached tokens the query attends to
+
 	// In the consumer warps.
 	cons *pipeline.Consumer
 	bar  *tasks.GridBarrier
@@ -61,6 +63,7 @@ func newBuilder(mk *Kernel) *builder {
 // assemble builds the whole body: prologue, then the two roles side by side.
 func (b *builder) assemble() {
 	k, e, c := b.k, b.env, &b.mk.Config
+	b.cached = b.cachedTokens()
 	before, layer, after := b.embeddingPhase(), b.layerPhases(), b.finalPhases()
 	for _, p := range append(append([]phase{before}, layer...), after...) {
 		b.mk.Phases = append(b.mk.Phases, p.Phase)
@@ -71,7 +74,7 @@ func (b *builder) assemble() {
 		k.Barrier()
 	})
 	step := func(layer dsl.Val[dsl.U32]) tasks.Step {
-		return tasks.Step{Pos: b.bufs.pos, Cached: b.cached(), Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
+		return tasks.Step{Pos: b.bufs.pos, Cached: b.cached, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
 	}
 	layers, none := k.U32(c.Layers), k.U32(0)
 	k.Roles(

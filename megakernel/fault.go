@@ -14,7 +14,7 @@ const (
 	NoFault         Fault = ""
 	FaultDropToken  Fault = "drop-token"  // attention leaves out the last cached token
 	FaultRope       Fault = "rope"        // queries are rotated for the next position
-	FaultMergeShare Fault = "merge-share" // the first split's merge weight is doubled
+	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
 )
 
 // Faults lists the faults a kernel can be built with.
@@ -26,12 +26,12 @@ func (b *builder) plant(qkv *tasks.QKV, merge *tasks.Merge) {
 	case FaultRope:
 		qkv.QueryShift = 1
 	case FaultMergeShare:
-		merge.FirstBias = 1
+		merge.LastBias = 1
 	}
 }
 
-// cached is the number of cached tokens the query attends to.
-func (b *builder) cached() dsl.Val[dsl.U32] {
+// cachedTokens is the number of cached tokens the query attends to.
+func (b *builder) cachedTokens() dsl.Val[dsl.U32] {
 	if b.mk.Options.Fault == FaultDropToken {
 		return b.bufs.pos.MaxC(1).SubC(1)
 	}

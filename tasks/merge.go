@@ -16,9 +16,9 @@ type Merge struct {
 	LSE              dsl.Buf[dsl.F32]  // [Splits][Heads], base 2
 	Out              dsl.Buf[dsl.BF16] // [Heads][D]
 
-	// FirstBias is added to the first split's log-sum-exp; it is 0 but where a
+	// LastBias is added to the last split's log-sum-exp; it is 0 but where a
 	// fault is planted.
-	FirstBias float64
+	LastBias float64
 }
 
 // Emit runs in the consumer warps: 32 elements a warp, spread over the CTAs
@@ -43,8 +43,8 @@ func (t *Merge) element(e *Env, i u32) {
 	top := k.F32(math.Inf(-1))
 	for s := range t.Splits {
 		l := t.LSE.Load(head.AddC(s * t.Heads))
-		if s == 0 && t.FirstBias != 0 {
-			l = l.Add(k.F32(t.FirstBias))
+		if s == t.Splits-1 && t.LastBias != 0 {
+			l = l.Add(k.F32(t.LastBias))
 		}
 		lse = append(lse, l)
 		part = append(part, t.In.Load(i.AddC(s*t.Heads*t.D)))

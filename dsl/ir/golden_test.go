@@ -4,6 +4,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,5 +21,9 @@ func golden(t *testing.T, name, got string) {
 	}
 	want, err := os.ReadFile(path)
 	require.NoError(t, err)
-	require.Equal(t, string(want), got, "run with -update if the change is wanted")
+	w, g := strings.Split(string(want), "\n"), strings.Split(got, "\n")
+	for i := range min(len(w), len(g)) {
+		require.Equal(t, w[i], g[i], "%s:%d; run with -update if the change is wanted", path, i+1)
+	}
+	require.Equal(t, len(w), len(g), "lines of %s", path)
 }

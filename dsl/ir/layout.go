@@ -41,14 +41,17 @@ func (k *Kernel) LayoutShared() error {
 	refuse := func(pos Pos, what, format string, args ...any) {
 		errs = append(errs, &Error{Pos: pos, Kind: KindPlace, What: what, Text: fmt.Sprintf(format, args...)})
 	}
-	end, last := 0, "nothing"
+	end, last := 0, ""
 	for _, b := range k.Shareds() {
 		align := max(b.Align, b.Elem.Size())
 		if b.Offset < 0 {
 			b.Offset = (end + align - 1) / align * align
 		}
-		if b.Offset%align != 0 || b.Offset < end {
-			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, want a multiple of %d from %d on, where %s ends", b.Offset, align, end, last)
+		if b.Offset%align != 0 {
+			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, want a multiple of %d", b.Offset, align)
+		}
+		if b.Offset < end {
+			refuse(b.Pos, "shared buffer "+b.String(), "is placed at byte %d, but %s, declared before it, ends at %d", b.Offset, last, end)
 		}
 		if e := b.Offset + int(b.Bytes()); e >= end {
 			end, last = e, b.String()

@@ -17,22 +17,46 @@ package ir
 //
 // A variable's scope is the narrowest of all values set and of the control
 // flow between its declaration and each set. In a role, "cta" means the
-// role's warps.
+// role's warps: what warps outside of it set does not matter there, and what a
+// role set is only the same within a warp where more warps meet.
 type Uniformity struct {
-	k    *Kernel
-	vals []Scope // by Value.ID
-	vars []Scope // by Var.ID
+	k     *Kernel
+	vals  []Scope // by Value.ID
+	roles []span  // the whole CTA, then every role in program order
+}
+
+// span is a range of warps and what they set the variables to.
+type span struct {
+	first, end int
+	vars       []Scope // by Var.ID; never where they set none
+}
+
+// never is above every scope: nothing was set.
+const never = Sys
+
+func (u *Uniformity) span(first, end int) {
+	s := span{first: first, end: end, vars: make([]Scope, len(u.k.Vars))}
+	for i := range s.vars {
+		s.vars[i] = never
+	}
+	u.roles = append(u.roles, s)
 }
 
 // Analyze computes the scopes, optimistically at first and then to a fixpoint
 // of the variables. The kernel need not be correct.
 func Analyze(k *Kernel) *Uniformity {
-	u := &Uniformity{k: k, vals: make([]Scope, max(k.NumValues, 0)), vars: make([]Scope, len(k.Vars))}
-	for i := range u.vars {
-		u.vars[i] = GPU
-	}
+	u := &Uniformity{k: k, vals: make([]Scope, max(k.NumValues, 0))}
+	u.span(0, k.Warps)
+	Walk(k.Body, func(s Stmt) bool {
+		if rs, ok := s.(*Roles); ok {
+			for _, r := range rs.Roles {
+				u.span(r.First, r.End)
+			}
+		}
+		return true
+	})
 	for {
-		p := &uniformPass{u: u, depth: make([]int, len(u.vars))}
+		p := &uniformPass{u: u, depth: make([]int, len(k.Vars))}
 		p.block(k.Body, GPU)
 		if !p.changed {
 			return u
@@ -51,12 +75,24 @@ func (u *Uniformity) Of(v *Value) Scope {
 	return u.vals[v.ID]
 }
 
-// OfVar is the scope over which x is known to be equal whenever it is read.
-func (u *Uniformity) OfVar(x *Var) Scope {
-	if x == nil || x.ID < 0 || x.ID >= len(u.vars) {
+// inRole is the scope over which x is equal whenever the warps of a role read
+// it, or those of the CTA (role 0).
+func (u *Uniformity) inRole(x *Var, role int) Scope {
+	if x == nil || x.ID < 0 || x.ID >= len(u.k.Vars) {
 		return Thread
 	}
-	return u.vars[x.ID]
+	s, here := GPU, u.roles[role]
+	for _, r := range u.roles {
+		set := r.vars[x.ID]
+		switch {
+		case set == never || r.first >= here.end || here.first >= r.end:
+		case r.first <= here.first && here.end <= r.end:
+			s = min(s, set)
+		default: // some of the warps set it
+			s = min(s, set, u.warp())
+		}
+	}
+	return s
 }
 
 // warp is what "equal in a warp" means: the CTA, if that is all it has.
@@ -91,8 +127,6 @@ func (u *Uniformity) result(in *Instr) Scope {
 		return CTA
 	case OpWarp:
 		return u.warp()
-	case OpGet:
-		return u.OfVar(in.Attr.Var)
 	case OpUniform:
 		return max(in.Attr.Scope, args)
 	case OpVoteAll, OpVoteAny, OpBallot:
@@ -124,7 +158,9 @@ func (u *Uniformity) shuffled(in *Instr) Scope {
 // uniformPass is one walk over the program.
 type uniformPass struct {
 	u       *Uniformity
-	path    []Scope // of each enclosing If, For and Role, outermost first
+	path    []Scope // of each enclosing If and For, outermost first
+	role    int     // index of the role it is in, 0 outside
+	entered int     // roles entered so far
 	depth   []int   // by Var.ID: len(path) at its declaration
 	changed bool
 }
@@ -157,12 +193,20 @@ func (p *uniformPass) stmt(s Stmt, ctl Scope) {
 		p.u.define(s.I, min(c, ctl))
 		p.nested(s.Body, c, min(c, ctl))
 	case *Roles:
-		for _, r := range s.Roles {
-			p.nested(r.Body, p.u.warp(), GPU)
-		}
+		p.roles(s)
 	case *Region:
 		p.block(s.Body, ctl)
 	}
+}
+
+func (p *uniformPass) roles(s *Roles) {
+	outer, first := p.role, p.entered+1
+	p.entered += len(s.Roles)
+	for i, r := range s.Roles {
+		p.role = first + i
+		p.block(r.Body, GPU)
+	}
+	p.role = outer
 }
 
 func (p *uniformPass) instr(in *Instr) {
@@ -180,14 +224,17 @@ func (p *uniformPass) instr(in *Instr) {
 		p.set(x, s)
 	}
 	s := p.u.result(in)
+	if in.Op == OpGet {
+		s = p.u.inRole(x, p.role)
+	}
 	for _, r := range in.Res {
 		p.u.define(r, s)
 	}
 }
 
 func (p *uniformPass) set(x *Var, s Scope) {
-	if s < p.u.vars[x.ID] {
-		p.u.vars[x.ID] = s
+	if vars := p.u.roles[p.role].vars; s < vars[x.ID] {
+		vars[x.ID] = s
 		p.changed = true
 	}
 }

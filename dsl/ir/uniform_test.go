@@ -123,6 +123,38 @@ func TestUniformityOfVariablesAndLoops(t *testing.T) {
 	}
 }
 
+// TestUniformityOfVariablesAcrossRoles sets a variable declared before the
+// roles in warps 0..2 and reads it in other ranges.
+func TestUniformityOfVariablesAcrossRoles(t *testing.T) {
+	for _, c := range []struct {
+		name       string
+		first, end int
+		together   bool // the reading role stands beside the setting one
+		want       ir.Scope
+	}{
+		{"by the same warps later", 0, 2, false, ir.CTA},
+		{"by some of them", 1, 2, false, ir.CTA},
+		{"by others", 2, 4, true, ir.GPU},
+		{"by them and others", 1, 4, false, ir.Warp},
+	} {
+		got := scopeOf(t, 4, func(k kern) u32 {
+			x := dsl.NewVar(k.U32(0), "v")
+			set := dsl.Role{Name: "set", First: 0, End: 2, Body: func() {
+				k.For(k.U32(0), k.CTA(), func(u32) { x.Set(x.Get().AddC(1)) })
+			}}
+			get := dsl.Role{Name: "get", First: c.first, End: c.end, Body: func() { k.Nanosleep(x.Get().Named("x")) }}
+			if c.together {
+				k.Roles(set, get)
+			} else {
+				k.Roles(set)
+				k.Roles(get)
+			}
+			return k.U32(0)
+		})
+		require.Equal(t, c.want, got, c.name)
+	}
+}
+
 // accepted are correct templates a strict verifier could wrongly refuse.
 var accepted = []struct {
 	name  string
@@ -153,6 +185,16 @@ var accepted = []struct {
 				k.If(parity.Get().EqC(1), func() { k.NamedBarrier(1, 3) })
 			})
 		})
+	}},
+	{"a counter declared before the roles that each count", func(k kern) {
+		stage := dsl.NewVar(k.U32(0), "stage")
+		turn := func(id, warps int) func() {
+			return func() {
+				k.For(k.U32(0), k.CTA(), func(u32) { stage.Set(stage.Get().AddC(1).AndC(3)) })
+				k.If(stage.Get().EqC(0), func() { k.NamedBarrier(id, warps) })
+			}
+		}
+		k.Roles(dsl.Role{Name: "producer", First: 3, End: 4, Body: turn(1, 1)}, dsl.Role{Name: "consumer", First: 0, End: 3, Body: turn(2, 3)})
 	}},
 	{"a collective of one warp", func(k kern) {
 		k.If(k.Warp().EqC(0), func() { sink(k, dsl.WarpSum(k.Lane())) })

@@ -121,6 +121,9 @@ type Param struct {
 	Doc  string
 }
 
+// MaxLen is the most elements a buffer can have, so that its bytes fit an int64.
+const MaxLen = 1 << 40
+
 // Buf is an array in global or shared memory, or a view of one with another
 // element type. Indices are in elements of Elem.
 type Buf struct {

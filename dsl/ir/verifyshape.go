@@ -32,8 +32,8 @@ func (v *verifier) tables() {
 		}
 	}
 	for i, b := range k.Bufs {
-		if b == nil || b.ID != i || b.Elem == Invalid || b.Elem == Pred || b.Elem >= numTypes || b.Len < 0 {
-			v.bad(Pos{}, fmt.Sprintf("buffer %d", i), "is missing, wrongly numbered, of a negative length or of no type that memory holds")
+		if b == nil || b.ID != i || b.Elem == Invalid || b.Elem == Pred || b.Elem >= numTypes || b.Len < 0 || b.Len > MaxLen {
+			v.bad(Pos{}, fmt.Sprintf("buffer %d", i), "is missing, wrongly numbered, of a length below 0 or above 2^40, or of no type that memory holds")
 		}
 	}
 }
@@ -121,10 +121,21 @@ func (v *verifier) instrShape(in *Instr) {
 	}
 	if slices.Contains(in.Args, nil) || slices.Contains(in.Res, nil) {
 		v.bad(in.Pos, in.Op.String(), "lacks an operand or a result")
+		return
+	}
+	known := func(x *Value) bool { return x.Type < numTypes }
+	a := in.Attr
+	if in.T >= numTypes || a.Order > Volatile || a.Scope > Sys || a.Hint > NonCoherent || a.Cond > CondGE ||
+		!all(in.Args, known) || !all(in.Res, known) {
+		v.bad(in.Pos, in.Op.String(), "has a type, order, scope, hint or condition that does not exist")
 	}
 	for _, m := range in.Mem {
 		if m.Buf == nil {
 			v.bad(in.Pos, in.Op.String(), "has an address without a buffer")
 		}
 	}
+}
+
+func all(vs []*Value, ok func(*Value) bool) bool {
+	return !slices.ContainsFunc(vs, func(v *Value) bool { return !ok(v) })
 }

@@ -29,15 +29,9 @@ type GPU struct {
 
 // NewGPU loads the cubin of kernel k on a GPU that the caller opened and closes.
 func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
-	m, err := dev.LoadModule(cubin)
-	if err != nil {
-		return nil, err
-	}
 	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}}
-	if g.fn, err = m.Function(k.Name); err != nil {
-		return nil, err
-	}
-	if err = g.fn.SetDynamicShared(k.SharedBytes); err != nil {
+	var err error
+	if g.fn, err = g.function(cubin); err != nil {
 		return nil, err
 	}
 	if g.stream, err = dev.NewStream(); err != nil {
@@ -52,6 +46,30 @@ func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
 	_, size := k.ParamsLayout()
 	g.params, err = dev.AllocHost(size)
 	return g, err
+}
+
+func (g *GPU) function(cubin []byte) (*cuda.Function, error) {
+	m, err := g.dev.LoadModule(cubin)
+	if err != nil {
+		return nil, err
+	}
+	fn, err := m.Function(g.k.Name)
+	if err != nil {
+		return nil, err
+	}
+	return fn, fn.SetDynamicShared(g.k.SharedBytes)
+}
+
+// Swap runs another cubin on the same buffers until restore is called. It must
+// be of a kernel with the same params block and shared memory.
+func (g *GPU) Swap(cubin []byte) (restore func(), err error) {
+	fn, err := g.function(cubin)
+	if err != nil {
+		return nil, err
+	}
+	old := g.fn
+	g.fn = fn
+	return func() { g.fn = old }, nil
 }
 
 func (g *GPU) buffer(name string) (*cuda.Mem, error) {

@@ -7,8 +7,9 @@ import (
 	"strconv"
 )
 
-// The faults that a record must show the gate failing on. The rotation of the query alone, or of the keys of part of the cache,
-// must be off: off by the same for query and all keys is the same attention.
+// The faults that a record must show the gate failing on. Two of them can be planted so that the mathematics stays right, and
+// then no gate may fail: a rotation off by the same for the query and all keys (plant it in one of them), and whole pages swapped
+// for keys and values alike (plant it in one of them, or swap with another sequence's page).
 const (
 	KVTokenDropped   = "kv_token_dropped"
 	RopeOffByOne     = "rope_off_by_one"

@@ -3,15 +3,12 @@ package gate
 import (
 	"encoding/binary"
 	"errors"
-	"flag"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 )
-
-var referenceDir = flag.String("reference", "", "directory that tests/gpu/reference.py wrote: report KL(o‖h) of it")
 
 // writeReference makes a directory of two sequences over three tokens.
 func writeReference(t *testing.T) string {
@@ -71,22 +68,4 @@ func TestReferenceRefusesWhatDoesNotFit(t *testing.T) {
 	require.NoError(t, err)
 	_, err = r.Tokens(1)
 	require.ErrorContains(t, err, "token 0 is 3, want 0 to 2")
-}
-
-// With -reference: the reference against itself, k = h, must pass and shows how large KL(o‖h) is.
-func TestReferenceAgainstItself(t *testing.T) {
-	if *referenceDir == "" {
-		t.Skip("no -reference")
-	}
-	r, err := OpenReference(*referenceDir)
-	require.NoError(t, err)
-	rules := DefaultRules()
-	rules.MinPositions, rules.MinSequences = 1, 1
-	g := New(rules)
-	for q := range r.Sequences {
-		require.NoError(t, r.EachRow(q, func(p int, o, h []float32) error { return g.Add(q, p, o, h, h) }))
-	}
-	result := g.Result()
-	t.Logf("%+v", result)
-	require.Empty(t, result.Reasons)
 }

@@ -24,7 +24,7 @@ import time
 
 import torch
 import transformers
-from transformers import LlamaConfig, LlamaForCausalLM
+from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import synth  # noqa: E402
@@ -32,7 +32,24 @@ import synth  # noqa: E402
 ROWS = 256
 
 
-def build(config, seed, device, attention):
+def sliced_attention(module, query, key, value, attention_mask, scaling, **_):
+    """Causal attention from an empty cache as eager computes it, 256 queries at a time: no square of the context in memory, and
+    none of the fused kernels, whose arithmetic in float32 is not always float32."""
+    key = key.repeat_interleave(module.num_key_value_groups, 1)
+    value = value.repeat_interleave(module.num_key_value_groups, 1)
+    out = torch.empty_like(query)
+    for start in range(0, query.shape[2], ROWS):
+        end = min(start + ROWS, query.shape[2])
+        scores = query[:, :, start:end] @ key[:, :, :end].transpose(2, 3) * scaling
+        ahead = torch.ones(end - start, end, dtype=torch.bool, device=query.device).triu(start + 1)
+        out[:, :, start:end] = scores.masked_fill_(ahead, -math.inf).softmax(-1) @ value[:, :, :end]
+    return out.transpose(1, 2).contiguous(), None
+
+
+AttentionInterface.register("sliced", sliced_attention)
+
+
+def build(config, seed, device, attention="sliced"):
     """The float32 model on the device with every parameter from the generator, and the hash of its weights."""
     config._attn_implementation = attention
     with torch.device(device):
@@ -48,8 +65,9 @@ def build(config, seed, device, attention):
     return model, synth.sample_hash(tensors, params.__getitem__)
 
 
-def to_bf16(model):
+def to_bf16(model, attention):
     """The same model in bfloat16, but for the rotary frequencies, which stay float32 as after from_pretrained."""
+    model.set_attn_implementation(attention)
     rope = model.model.rotary_emb
     inv_freq = rope.inv_freq.clone()
     model.to(torch.bfloat16)
@@ -85,7 +103,7 @@ def run(model, sequences, tokens, out, letter, device):
 
 
 def stats(model, tokens):
-    """What GATES asks of the weights, measured: spread of scores over keys, size of the residual stream, sharpness of logits."""
+    """What the gate needs of the weights, measured: spread of scores over keys, size of the residual stream, sharpness of logits."""
     from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
     kept = {}
@@ -100,7 +118,7 @@ def stats(model, tokens):
         h.remove()
     n = len(tokens)
     cos, sin = model.model.rotary_emb(out.last_hidden_state, torch.arange(n, device=tokens.device)[None])
-    dim = model.config.head_dim
+    dim = model.model.layers[0].self_attn.head_dim
     half = n // 2  # rows with at least that many keys
     spreads, tops = [], []
     for i in range(len(model.model.layers)):
@@ -132,7 +150,7 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"])
+    parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"], help="of h; o's is eager's, sliced")
     parser.add_argument("--stats", action="store_true", help="measure the weights on the first sequence")
     args = parser.parse_args()
 
@@ -152,7 +170,7 @@ def main():
     tokens = [synth.tokens(args.seed, q, length, config.vocab_size) for q, (length, _) in enumerate(sequences)]
     for q, t in enumerate(tokens):
         (args.out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
-    model, weights_hash = build(config, args.seed, args.device, args.attention)
+    model, weights_hash = build(config, args.seed, args.device)
     manifest = {
         "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
@@ -163,7 +181,7 @@ def main():
     if args.stats:
         manifest["stats"] = stats(model, tokens[0].to(args.device))
     run(model, sequences, tokens, args.out, "o", args.device)
-    run(to_bf16(model), sequences, tokens, args.out, "h", args.device)
+    run(to_bf16(model, args.attention), sequences, tokens, args.out, "h", args.device)
     (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
 
 

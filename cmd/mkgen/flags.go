@@ -1,0 +1,135 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/spf13/cobra"
+)
+
+// count is a flag that is a whole number from 1; absent it is 0.
+type count int
+
+func (c *count) String() string { return strconv.Itoa(int(*c)) }
+
+func (c *count) Type() string { return "n" }
+
+func (c *count) want() string { return "a whole number from 1" }
+
+func (c *count) Set(s string) error {
+	n, err := strconv.ParseInt(s, 10, 32)
+	if err == nil && n < 1 {
+		err = errors.New("out of range")
+	}
+	*c = count(n)
+	return err
+}
+
+// speed is a flag that is a bandwidth in GB/s.
+type speed float64
+
+func (v *speed) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 64) }
+
+func (v *speed) Type() string { return "GB/s" }
+
+func (v *speed) want() string { return "GB/s, a number from 1 to 1000000" }
+
+func (v *speed) Set(s string) error {
+	x, err := strconv.ParseFloat(s, 64)
+	if err == nil && (math.IsNaN(x) || x < 1 || x > 1e6) {
+		err = errors.New("out of range")
+	}
+	*v = speed(x)
+	return err
+}
+
+// choice is what every command that builds a kernel asks for: a model and the
+// options.
+type choice struct {
+	model, config, name string
+	arch                string
+	sms, page, splits   count
+	stages, stageBytes  count
+	inFlight, consumers count
+}
+
+// flags adds the flags of a choice to a command.
+func (c *choice) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.SortFlags = false
+	f.StringVarP(&c.model, "model", "m", "", "registered `name` of the model (mkgen models lists them)")
+	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a Llama-family model instead")
+	f.StringVar(&c.name, "name", "", "what the model of --config is called (default custom)")
+	f.StringVar(&c.arch, "arch", "sm_90a", "GPU `architecture`")
+	f.Var(&c.sms, "sms", fmt.Sprintf("SMs to use, a CTA on each (default %d)", megakernel.DefaultSMs))
+	f.Var(&c.page, "page", fmt.Sprintf("tokens of a KV page, a power of two (default %d)", megakernel.DefaultPage))
+	f.Var(&c.splits, "splits", "parts of the KV cache (default: as many as fill the SMs)")
+	f.Var(&c.stages, "stages", "depth of the ring (default: what fits)")
+	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
+	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
+	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31 (default %d)", megakernel.DefaultConsumers))
+	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers"} {
+		f.Lookup(name).DefValue = "" // said in words above
+	}
+}
+
+// load finds the model's configuration.
+func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
+	given := cmd.Flags().Changed
+	switch {
+	case given("model") && given("config"):
+		return models.Config{}, usagef("--model and --config exclude each other")
+	case given("config"):
+		config, err := models.ParseFile(c.config)
+		if err == nil && given("name") {
+			config.Name = c.name
+		}
+		return config, err
+	case given("name"):
+		return models.Config{}, usagef("--name goes with --config")
+	case !given("model"):
+		return models.Config{}, usagef("choose a model with --model NAME (mkgen models lists them) or --config FILE")
+	}
+	config, err := models.Lookup(c.model)
+	if err != nil {
+		return config, usageError{err}
+	}
+	return config, nil
+}
+
+// build builds the kernel.
+func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
+	config, err := c.load(cmd)
+	if err != nil {
+		return nil, err
+	}
+	if _, err := emit.TargetFor(c.arch); err != nil {
+		return nil, usagef("--arch: %w", err)
+	}
+	mk, err := megakernel.Build(config, c.options())
+	return mk, inFlags(err)
+}
+
+// inFlags calls the planner's request by the flags' names.
+func inFlags(err error) error {
+	if err == nil {
+		return nil
+	}
+	named := strings.NewReplacer("pipeline: StageBytes is", "--stage-bytes is", "pipeline: Stages is", "--stages is",
+		"pipeline: InFlight is", "--in-flight is").Replace(err.Error())
+	if named == err.Error() {
+		return err
+	}
+	return errors.New(named)
+}
+
+func (c *choice) options() megakernel.Options {
+	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers)}
+}

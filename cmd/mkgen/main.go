@@ -1,0 +1,41 @@
+// Command mkgen writes the CUDA kernel that runs a whole decode step of a
+// Llama-family model, with a Go package that launches it.
+//
+//	mkgen --model llama3-8b            the kernel and its host package, in out/llama3-8b
+//	mkgen models                       what models there are
+//	mkgen explain --model llama3-8b    the plan in detail
+//	mkgen ir --model llama3-8b         the program as text
+//	mkgen verify --model llama3-8b     the program on the CPU, checked
+//
+// It exits with 0 when all went well, with 2 when it was called wrongly, with 1
+// for everything else; an error is one line on stderr.
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+)
+
+func main() { os.Exit(run(newRoot(nil), os.Args[1:], os.Stdout, os.Stderr)) }
+
+// run runs the command with its arguments and its two streams; it returns the
+// exit code. What goes to stdout goes there at the end, in one piece.
+func run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
+	var out bytes.Buffer
+	root.SetArgs(args)
+	root.SetOut(&out)
+	root.SetErr(stderr)
+	err := root.Execute()
+	if _, werr := out.WriteTo(stdout); err == nil {
+		err = werr
+	}
+	if err == nil {
+		return 0
+	}
+	fmt.Fprintf(stderr, "mkgen: %s\n", oneLine(err))
+	return exitCode(err)
+}

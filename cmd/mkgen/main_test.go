@@ -1,0 +1,93 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite the goldens in testdata/script")
+
+func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"mkgen": main}) }
+
+func TestScripts(t *testing.T) {
+	configs, err := filepath.Abs("../../models/testdata/configs")
+	require.NoError(t, err)
+	testscript.Run(t, testscript.Params{
+		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
+		Setup: func(e *testscript.Env) error { e.Setenv("CONFIGS", configs); return nil },
+		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"refused": refused, "holds": holds},
+	})
+}
+
+// refused CODE ARGS… runs mkgen and demands the exit code, nothing on stdout
+// and one line on stderr. What was run and that line are added to the file
+// "refusals", the directory's name written as $WORK.
+func refused(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: refused CODE ARGS...")
+	}
+	var exit *exec.ExitError
+	if err := ts.Exec("mkgen", args[1:]...); !errors.As(err, &exit) || strconv.Itoa(exit.ExitCode()) != args[0] {
+		ts.Fatalf("mkgen %q: %v, want exit code %s", args[1:], err, args[0])
+	}
+	stdout, stderr := ts.ReadFile("stdout"), ts.ReadFile("stderr")
+	line, whole := strings.CutSuffix(stderr, "\n")
+	if stdout != "" || !whole || strings.Contains(line, "\n") || !strings.HasPrefix(line, "mkgen: ") {
+		ts.Fatalf("mkgen %q: stdout %q, stderr %q; want nothing and one line", args[1:], stdout, stderr)
+	}
+	f, err := os.OpenFile(ts.MkAbs("refusals"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
+	ts.Check(err)
+	text := fmt.Sprintf("%s: %s\n", strings.Join(args, " "), line)
+	_, err = f.WriteString(strings.NewReplacer(ts.Getenv("WORK"), "$WORK", ts.Getenv("CONFIGS"), "$CONFIGS").Replace(text))
+	ts.Check(errors.Join(err, f.Close()))
+}
+
+// holds DIR NAMES… demands that a directory has these entries, hidden ones
+// included, and no other.
+func holds(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 1 {
+		ts.Fatalf("usage: holds DIR NAMES...")
+	}
+	entries, err := os.ReadDir(ts.MkAbs(args[0]))
+	ts.Check(err)
+	var names []string
+	for _, e := range entries {
+		if e.Name() != ".tmp" { // testscript's own
+			names = append(names, e.Name())
+		}
+	}
+	if got, want := strings.Join(names, " "), strings.Join(args[1:], " "); got != want {
+		ts.Fatalf("%s holds %q, want %q", args[0], got, want)
+	}
+}
+
+// mkgen runs the command in this process.
+func mkgen(args ...string) (code int, stdout, stderr string) {
+	var out, err bytes.Buffer
+	code = run(newRoot(nil), args, &out, &err)
+	return code, out.String(), err.String()
+}
+
+func TestAnErrorIsOnePrintableLine(t *testing.T) {
+	for _, args := range [][]string{{"--model", "ti\nny\x1b[2J"}, {"fro\nbnicate"}, {"--config", "a\nb"}, {"--model", "tiny", "--sms", "1\n2"}, {"--x\ny"}} {
+		code, stdout, stderr := mkgen(args...)
+		require.NotZero(t, code)
+		require.Empty(t, stdout)
+		require.Equal(t, 1, strings.Count(stderr, "\n"), "%q", stderr)
+		require.NotContains(t, stderr, "\x1b")
+	}
+	many := errors.Join(errors.New("a"), errors.New("b"))
+	require.Equal(t, "x: 2 problems: (1) a; (2) b", oneLine(fmt.Errorf("x: %w", many)))
+	require.Equal(t, `a\nb`, oneLine(errors.New("a\nb\n")))
+}

@@ -1,0 +1,100 @@
+//go:build unix
+
+package main
+
+import (
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// Whenever a signal comes, the output is there whole or not at all, and nothing
+// else is.
+func TestInterruptedOutputIsWholeOrAbsent(t *testing.T) {
+	whole := filepath.Join(t.TempDir(), "whole")
+	start := time.Now()
+	require.NoError(t, exec.Command("mkgen", "--model", "tiny", "-q", "-o", whole).Run())
+	took := time.Since(start)
+	want, err := os.ReadDir(whole)
+	require.NoError(t, err)
+	random := rand.New(rand.NewPCG(1, 2))
+	absent := 0
+	for i := range 40 {
+		dir := t.TempDir()
+		signal := []os.Signal{os.Interrupt, syscall.SIGTERM, syscall.SIGHUP}[i%3]
+		cmd := exec.Command("mkgen", "--model", "tiny", "-q", "-o", filepath.Join(dir, "above", "out"))
+		require.NoError(t, cmd.Start())
+		time.Sleep(time.Duration(random.Int64N(int64(2 * took))))
+		_ = cmd.Process.Signal(signal) // it may have ended
+		err := cmd.Wait()
+		there, readErr := os.ReadDir(dir)
+		require.NoError(t, readErr)
+		if len(there) == 0 {
+			require.Error(t, err)
+			absent++
+			continue
+		}
+		above, readErr := os.ReadDir(filepath.Join(dir, "above"))
+		require.NoError(t, readErr)
+		require.Len(t, above, 1)
+		require.Equal(t, "out", above[0].Name())
+		got, readErr := os.ReadDir(filepath.Join(dir, "above", "out"))
+		require.NoError(t, readErr)
+		require.Len(t, got, len(want))
+	}
+	require.Positive(t, absent, "no signal came in time")
+}
+
+// The limits are 1 s and 1 GB on an idle machine; the slack is for a busy one.
+func TestTimeAndMemoryOfGeneratingLlama3(t *testing.T) {
+	best := time.Hour
+	for range 3 {
+		start := time.Now()
+		cmd := exec.Command("mkgen", "--model", "llama3-8b", "-q", "-o", filepath.Join(t.TempDir(), "out"))
+		require.NoError(t, cmd.Run())
+		best = min(best, time.Since(start))
+		if use, ok := cmd.ProcessState.SysUsage().(*syscall.Rusage); ok && runtime.GOOS == "linux" {
+			t.Logf("%v, %d MB", time.Since(start), use.Maxrss/1024)
+			require.Less(t, use.Maxrss, int64(1<<20), "resident memory, KiB")
+		}
+	}
+	require.Less(t, best, 3*time.Second)
+}
+
+// What is generated is a Go package that builds in a module of its own, with
+// nothing but the standard library, with and without the build tag cuda.
+func TestGeneratedPackageBuildsInAFreshModule(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, exec.Command("mkgen", "--model", "llama3.2-1b", "-q", "-o", filepath.Join(dir, "kernel")).Run())
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+	}
+	write("go.mod", "module example.com/fresh\n\ngo 1.26\n")
+	write("main.go", `package main
+
+import kernel "example.com/fresh/kernel"
+
+func main() {
+	var p kernel.Params
+	if len(p.Bytes()) != kernel.ParamsBytes || len(kernel.Source()) == 0 || kernel.Layers != 16 || kernel.Packing()[0].Matrix != "qkv" {
+		panic("the package does not describe the kernel")
+	}
+}
+`)
+	for _, args := range [][]string{{"run", "."}, {"vet", "-tags", "cuda", "./..."}} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOPROXY=off")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	formatted, err := exec.Command("gofmt", "-l", filepath.Join(dir, "kernel")).Output()
+	require.NoError(t, err)
+	require.Empty(t, string(formatted))
+}

@@ -1,0 +1,49 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel/verify"
+	"github.com/spf13/cobra"
+)
+
+// newVerify is mkgen verify; check is nil in a build that cannot.
+func newVerify(check verify.Checker) *cobra.Command {
+	var c choice
+	seeds, steps := count(4), count(3)
+	cmd := &cobra.Command{
+		Use:   "verify",
+		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
+		Long: `verify builds the model's kernel with the same templates, roles, hand-offs and
+options and with sizes that the CPU can run, executes it under several schedules,
+and compares its values with a reference. It exits with 1 when anything is found.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			config, err := c.load(cmd)
+			if err != nil {
+				return err
+			}
+			if check == nil {
+				return errors.New("verify: this build has no executor")
+			}
+			start := time.Now()
+			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.options(), Seeds: int(seeds), Steps: int(steps)})
+			if err != nil {
+				return err
+			}
+			if err := report.Write(cmd.OutOrStdout()); err != nil {
+				return err
+			}
+			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Took %.1f s\n", time.Since(start).Seconds()); err != nil {
+				return err
+			}
+			return report.Err()
+		},
+	}
+	c.flags(cmd)
+	cmd.Flags().Var(&seeds, "seeds", "schedules to try")
+	cmd.Flags().Var(&steps, "steps", "decode steps under each")
+	return cmd
+}

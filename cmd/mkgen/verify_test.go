@@ -1,0 +1,43 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel/verify"
+	"github.com/stretchr/testify/require"
+)
+
+// verifying runs mkgen verify with a checker that answers report and err.
+func verifying(t *testing.T, report *verify.Report, err error, args ...string) (code int, asked verify.Request, stdout, stderr string) {
+	t.Helper()
+	check := func(_ context.Context, r verify.Request) (*verify.Report, error) { asked = r; return report, err }
+	var out, errs bytes.Buffer
+	code = run(newRoot(check), append([]string{"verify", "--model", "tiny"}, args...), &out, &errs)
+	return code, asked, out.String(), errs.String()
+}
+
+func TestVerifyPassesTheRequestOn(t *testing.T) {
+	good := &verify.Report{Model: "tiny", Seeds: []uint64{1}, Values: []verify.Comparison{{What: "logits", Compared: 1}}}
+	code, asked, stdout, stderr := verifying(t, good, nil, "--sms", "5", "--seeds", "7", "--steps", "2")
+	require.Zero(t, code)
+	require.Empty(t, stderr)
+	require.Contains(t, stdout, "No race, no deadlock")
+	require.Equal(t, []any{"tiny", 5, 7, 2}, []any{asked.Config.Name, asked.Options.SMs, asked.Seeds, asked.Steps})
+}
+
+func TestVerifyExitsWithOneWhenAnythingIsFound(t *testing.T) {
+	bad := &verify.Report{Model: "tiny", Seeds: []uint64{1}, Values: []verify.Comparison{{What: "logits", Compared: 1}},
+		Findings: []verify.Finding{{Kind: "data race", Text: "element 3 of @x"}}}
+	code, _, stdout, stderr := verifying(t, bad, nil)
+	require.Equal(t, 1, code)
+	require.Equal(t, "mkgen: tiny fails verification: 1 × data race\n", stderr)
+	require.Contains(t, stdout, "1. data race (seed 0, step 0): element 3 of @x")
+}
+
+func TestVerifyThatCannotRun(t *testing.T) {
+	code, _, stdout, stderr := verifying(t, nil, errors.New("too large"))
+	require.Equal(t, []any{1, "", "mkgen: too large\n"}, []any{code, stdout, stderr})
+}

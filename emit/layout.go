@@ -1,0 +1,168 @@
+package emit
+
+import (
+	"encoding/json"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
+
+// Layout is what a launcher in any language must know about a kernel; it is
+// written as layout.json. Sizes and offsets are in bytes unless they say
+// otherwise; lengths are in elements.
+type Layout struct {
+	Comment     string      `json:"comment"` // that the file is generated
+	Kernel      string      `json:"kernel"`  // the function's name, extern "C"
+	Doc         []string    `json:"doc,omitempty"`
+	Arch        string      `json:"arch"`
+	Flags       []string    `json:"nvcc_flags"`
+	Source      string      `json:"source"` // file name of the .cu beside this file
+	Grid        int         `json:"grid"`   // CTAs, all resident at once; 0: any number
+	ClusterSize int         `json:"cluster_size"`
+	Threads     int         `json:"threads"` // per CTA
+	SharedBytes int         `json:"shared_bytes"`
+	ParamsBytes int         `json:"params_bytes"`
+	Params      []Field     `json:"params"`
+	Shared      []Region    `json:"shared"`
+	Constants   []Constant  `json:"constants,omitempty"`
+	Packing     []PackEntry `json:"packing,omitempty"`
+}
+
+// Field is a member of the params block. A pointer is 8 bytes and names a
+// buffer of Length elements of Type; Length 0 leaves it to the host.
+type Field struct {
+	Name     string `json:"name"`
+	Pointer  bool   `json:"pointer"`
+	Type     string `json:"type"`
+	Offset   int    `json:"offset"`
+	Length   int64  `json:"length,omitempty"`
+	Bytes    int64  `json:"bytes,omitempty"` // of the buffer; 0 where the host decides
+	Align    int    `json:"align,omitempty"` // of the buffer
+	ReadOnly bool   `json:"read_only,omitempty"`
+	Doc      string `json:"doc,omitempty"`
+}
+
+// Region is a buffer in a CTA's shared memory.
+type Region struct {
+	Name   string `json:"name"`
+	Type   string `json:"type"`
+	Length int64  `json:"length"`
+	Offset int    `json:"offset"`
+	Bytes  int64  `json:"bytes"`
+	Doc    string `json:"doc,omitempty"`
+}
+
+// Constant is a number the kernel was specialised for, for host programs.
+type Constant struct {
+	Name  string `json:"name"` // words in any notation: kv_heads, "page size"
+	Value int64  `json:"value"`
+	Doc   string `json:"doc,omitempty"`
+}
+
+// PackEntry says how one matrix lies in the packed weight buffer. Matrices of
+// a layer repeat Layers times, LayerStride bytes apart.
+type PackEntry struct {
+	Matrix        string   `json:"matrix"`
+	Rows          int      `json:"rows"`
+	K             int      `json:"k"`
+	Layers        int      `json:"layers"`
+	Base          int64    `json:"base"`         // the first layer's image in the buffer
+	LayerStride   int64    `json:"layer_stride"` // from one layer's image to the next; 0 for one
+	TileRows      int      `json:"tile_rows"`
+	Tiles         int      `json:"tiles"`
+	KPadded       int      `json:"k_padded"`
+	ChunkK        int      `json:"chunk_k"` // columns of every chunk of a tile but the last
+	ChunksPerTile int      `json:"chunks_per_tile"`
+	TailK         int      `json:"tail_k"` // columns of a tile's last chunk
+	First         []int    `json:"first"`  // per SM: its first tile
+	Count         []int    `json:"count"`  // per SM: how many tiles
+	Offset        []int64  `json:"offset"` // per SM: its first chunk, from the start of the layer's image
+	Order         string   `json:"order,omitempty"`
+	Sources       []RowRun `json:"sources,omitempty"`
+}
+
+// RowRun says where rows of a packed matrix come from: for i below Count, row
+// Row + i·RowStep of the matrix is row Source + i·SourceStep of the tensor.
+type RowRun struct {
+	Tensor     string `json:"tensor"` // %d stands for the layer
+	Row        int    `json:"row"`
+	RowStep    int    `json:"row_step"`
+	Source     int    `json:"source"`
+	SourceStep int    `json:"source_step"`
+	Count      int    `json:"count"`
+}
+
+// Extras is what a layout says beyond the kernel itself; all of it is optional.
+type Extras struct {
+	Constants []Constant
+	Packing   []PackEntry
+}
+
+// KernelFile is the name of the emitted kernel among generated files.
+const KernelFile = "kernel.cu"
+
+// NewLayout describes kernel k emitted for t.
+func NewLayout(k *ir.Kernel, t Target, x Extras) *Layout {
+	l := &Layout{
+		Comment: Generated, Kernel: k.Name, Doc: k.Doc, Arch: t.Arch, Flags: t.NvccFlags(), Source: KernelFile,
+		Grid: k.Grid, ClusterSize: max(k.ClusterSize, 1), Threads: 32 * k.Warps, SharedBytes: k.SharedBytes,
+		Constants: x.Constants, Packing: x.Packing,
+	}
+	fields, size := k.ParamsLayout()
+	l.ParamsBytes = size
+	for _, f := range fields {
+		if f.Buf == nil {
+			l.Params = append(l.Params, Field{Name: f.Name, Type: f.Type.String(), Offset: f.Offset, Doc: f.Param.Doc})
+			continue
+		}
+		b := f.Buf
+		l.Params = append(l.Params, Field{Name: f.Name, Pointer: true, Type: b.Elem.String(), Offset: f.Offset, Length: b.Len,
+			Bytes: b.Bytes(), Align: max(b.Align, b.Elem.Size()), ReadOnly: b.ReadOnly, Doc: b.Doc})
+	}
+	for _, b := range k.Shareds() {
+		l.Shared = append(l.Shared, Region{Name: b.Name, Type: b.Elem.String(), Length: b.Len, Offset: b.Offset, Bytes: b.Bytes(), Doc: b.Doc})
+	}
+	return l
+}
+
+// JSON is the layout as indented JSON with a line break at its end.
+func (l *Layout) JSON() ([]byte, error) {
+	out, err := json.MarshalIndent(l, "", "  ")
+	return append(out, '\n'), err
+}
+
+// lookAhead is how many rows beyond a run's first RowRuns searches for its
+// second.
+const lookAhead = 64
+
+// RowRuns describes a row permutation as few runs: rows rows of a matrix, of
+// which row r is the row of the tensor that source gives. Runs come in the
+// order of their first rows, and each row is in exactly one.
+func RowRuns(rows int, source func(row int) (tensor string, tensorRow int)) []RowRun {
+	type origin struct {
+		tensor string
+		row    int
+	}
+	from := make([]origin, rows)
+	for r := range from {
+		from[r].tensor, from[r].row = source(r)
+	}
+	taken := make([]bool, rows)
+	var runs []RowRun
+	for r := range from {
+		if taken[r] {
+			continue
+		}
+		run := RowRun{Tensor: from[r].tensor, Row: r, RowStep: 1, Source: from[r].row, SourceStep: 1, Count: 1}
+		for next := r + 1; next < min(rows, r+1+lookAhead); next++ {
+			if step := from[next].row - run.Source; !taken[next] && from[next].tensor == run.Tensor && step == 1 {
+				run.RowStep = next - r
+				break
+			}
+		}
+		for at := r; at < rows && !taken[at] && from[at] == (origin{run.Tensor, run.Source + (at-r)/run.RowStep}); at += run.RowStep {
+			taken[at], run.Count = true, (at-r)/run.RowStep+1
+		}
+		runs = append(runs, run)
+	}
+	return runs
+}

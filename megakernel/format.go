@@ -1,0 +1,107 @@
+package megakernel
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+)
+
+// report writes lines and remembers the first error.
+type report struct {
+	w   io.Writer
+	err error
+}
+
+func (r *report) line(format string, args ...any) {
+	if r.err == nil {
+		_, r.err = fmt.Fprintf(r.w, format+"\n", args...)
+	}
+}
+
+// text writes words in lines of at most 80 characters, all indented by two.
+func (r *report) text(format string, args ...any) {
+	for _, line := range wrap(fmt.Sprintf(format, args...), 78) {
+		r.line("  %s", line)
+	}
+}
+
+// wrap cuts text at spaces into lines of at most width characters, longer words
+// excepted. No text is no line.
+func wrap(text string, width int) []string {
+	var lines []string
+	for _, word := range strings.Fields(text) {
+		last := len(lines) - 1
+		if last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= width {
+			lines[last] += " " + word
+		} else {
+			lines = append(lines, word)
+		}
+	}
+	return lines
+}
+
+// table is a table of package table, indented by two spaces.
+func (r *report) table(t interface {
+	Write(w io.Writer, indent string) error
+}) {
+	if r.err == nil {
+		r.err = t.Write(r.w, "  ")
+	}
+}
+
+// FormatBytes is a size for readers, in decimal units: "15.01 GB".
+func FormatBytes(n int64) string {
+	return formatScaled(n, " B", " kB", " MB", " GB", " TB", " PB", " EB")
+}
+
+// FormatCount is a number for readers: "8.030 B" for eight billion.
+func FormatCount(n int64) string { return formatScaled(n, "", " k", " M", " B", " T") }
+
+// formatScaled writes n (0 or more) with four digits in the largest unit, each a
+// thousand of the one before, that leaves at least 1.
+func formatScaled(n int64, units ...string) string {
+	x, i := float64(n), 0
+	for x >= 999.95 && i < len(units)-1 {
+		x /= 1000
+		i++
+	}
+	switch {
+	case i == 0:
+		return fmt.Sprintf("%d%s", n, units[0])
+	case x < 9.9995:
+		return fmt.Sprintf("%.3f%s", x, units[i])
+	case x < 99.995:
+		return fmt.Sprintf("%.2f%s", x, units[i])
+	}
+	return fmt.Sprintf("%.1f%s", x, units[i])
+}
+
+// formatSeconds is a time for readers.
+func formatSeconds(s float64) string {
+	switch {
+	case s < 1e-3:
+		return fmt.Sprintf("%.1f µs", s*1e6)
+	case s < 1:
+		return fmt.Sprintf("%.2f ms", s*1e3)
+	}
+	return fmt.Sprintf("%.2f s", s)
+}
+
+func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
+
+// plural is "1 stage", "2 stages".
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// copies is "1 copy", "2 copies".
+func copies(n int) string {
+	if n == 1 {
+		return "1 copy"
+	}
+	return fmt.Sprintf("%d copies", n)
+}

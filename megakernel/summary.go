@@ -1,0 +1,144 @@
+package megakernel
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// DefaultBytesPerSecond is the bandwidth for which a summary predicts times
+// unless told otherwise: about what an H200's memory streams.
+const DefaultBytesPerSecond = 4600e9
+
+// contexts are the lengths of the KV cache for which times are predicted, as
+// far as the model has positions.
+func (mk *Kernel) contexts() []int {
+	var some []int
+	for _, n := range []int{128, 1024, 6144} {
+		if n < mk.Config.MaxPositions {
+			some = append(some, n)
+		}
+	}
+	if some == nil {
+		some = []int{mk.Config.MaxPositions - 1}
+	}
+	return some
+}
+
+// Summary writes what a person wants to know of the kernel, in lines of at most
+// 80 characters: the model, the phases, what is read for a token, shared
+// memory, hand-offs and the times predicted at bytesPerSecond (positive). The
+// same kernel gives the same text. The error is w's.
+func (mk *Kernel) Summary(w io.Writer, bytesPerSecond float64) error {
+	r := &report{w: w}
+	mk.reportModel(r)
+	r.line("")
+	mk.reportPhases(r)
+	r.line("")
+	mk.reportReads(r)
+	r.line("")
+	mk.reportShared(r)
+	r.line("")
+	mk.reportPrediction(r, bytesPerSecond)
+	return r.err
+}
+
+func (mk *Kernel) reportModel(r *report) {
+	c, o := &mk.Config, &mk.Options
+	tied := ""
+	if c.TieEmbeddings {
+		tied = " (LM head and embedding are one matrix)"
+	}
+	r.line("%s: one decode step as one CUDA kernel", c.Name)
+	r.text("%s parameters of %s%s, %d layers, hidden %d, intermediate %d, %d query and %d KV heads of %d, vocabulary %d, %d positions.",
+		FormatCount(c.ParamCount()), c.DType, tied,
+		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.MaxPositions)
+	r.text("%s of %d threads (%s and a producer warp), KV cache in pages of %s and %s.",
+		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), plural(o.Page, "token"), plural(o.Splits, "split"))
+}
+
+// reportPhases is the table of phases with what each run of one reads.
+func (mk *Kernel) reportPhases(r *report) {
+	t := table.New("phase", ">runs", ">reads a run", ">even", "computes")
+	for i := range mk.Phases {
+		p := &mk.Phases[i]
+		reads, even := "", ""
+		if m, e := mk.phaseMatrix(p); m != nil {
+			reads, even = FormatBytes(m.Bytes()), percent(e)
+		} else if p.Name == phaseAttention {
+			reads = "KV cache"
+		}
+		for n, ops := range wrap(strings.Join(p.Ops, ", "), 36) {
+			if n == 0 {
+				t.Row(p.Name, mk.runs(p), reads, even, ops)
+			} else {
+				t.Row("", "", "", "", ops)
+			}
+		}
+	}
+	r.line("Phases")
+	r.table(t)
+	r.text("Every phase but the last ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
+		mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+}
+
+// phaseAttention is the phase that reads the KV cache.
+const phaseAttention = "attention"
+
+func (mk *Kernel) reportReads(r *report) {
+	t := table.New("what", ">bytes", "")
+	weights := mk.Plan.WeightBytes()
+	t.Row("weights", FormatBytes(weights), "every matrix once")
+	if padding := mk.Plan.PackedBytes - weights; padding > 0 {
+		t.Row("padding", FormatBytes(padding), "of rows and columns of the packed matrices")
+	}
+	for _, n := range mk.contexts() {
+		t.Row(fmt.Sprintf("KV of %d tokens", n), FormatBytes(mk.KVBytes(n)), percent(float64(mk.KVBytes(n))/float64(weights))+" of the weights")
+	}
+	r.line("Read from memory for a token")
+	r.table(t)
+}
+
+func (mk *Kernel) reportShared(r *report) {
+	p := mk.Plan
+	t := table.New(">offset", ">bytes", "region", "what")
+	for _, g := range p.Shared {
+		for n, doc := range append(wrap(mk.sharedDoc(g.Name), 44), "") {
+			switch {
+			case n == 0:
+				t.Row(g.Offset, g.Bytes, g.Name, doc)
+			case doc != "":
+				t.Row("", "", "", doc)
+			}
+		}
+	}
+	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
+	r.table(t)
+	r.text("Ring: %s of %d bytes, %s in flight; a stage holds %d × %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
+		copies(p.InFlight), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
+}
+
+// sharedDoc is the note of the kernel's shared buffer of that name.
+func (mk *Kernel) sharedDoc(name string) string {
+	for _, b := range mk.IR.Shareds() {
+		if b.Name == name {
+			return b.Doc
+		}
+	}
+	return ""
+}
+
+func (mk *Kernel) reportPrediction(r *report, bytesPerSecond float64) {
+	t := table.New(">context", ">reading", ">hand-offs", ">a token", ">tokens/s", ">of the ceiling")
+	for _, n := range mk.contexts() {
+		p := mk.Predict(bytesPerSecond, n)
+		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Exchanges), formatSeconds(p.Total), fmt.Sprintf("%.0f", 1/p.Total), percent(p.Floor/p.Total))
+	}
+	r.line("Predicted, not measured, at %.0f GB/s", bytesPerSecond/1e9)
+	r.table(t)
+	r.text("Reading: the busiest SM's bytes × %d SMs ÷ bandwidth. Hand-offs: %d × %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
+		mk.Plan.SMs, mk.Barriers(), ExchangeSeconds*1e6)
+}

@@ -1,0 +1,114 @@
+package megakernel
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+func build(t *testing.T, name string, o Options) *Kernel {
+	t.Helper()
+	c, err := models.Lookup(name)
+	require.NoError(t, err)
+	mk, err := Build(c, o)
+	require.NoError(t, err)
+	return mk
+}
+
+func TestReportsFitATerminalAndRepeat(t *testing.T) {
+	for _, c := range models.All() {
+		for _, o := range []Options{{}, {SMs: 1}, {SMs: 7, Page: 64, Splits: 128}} {
+			mk, err := Build(c, o)
+			require.NoError(t, err)
+			var first, again strings.Builder
+			require.NoError(t, mk.Explain(&first, DefaultBytesPerSecond))
+			require.NoError(t, mk.Explain(&again, DefaultBytesPerSecond))
+			require.Equal(t, first.String(), again.String())
+			for line := range strings.Lines(first.String()) {
+				require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, "%s: %q", c.Name, line)
+			}
+		}
+	}
+}
+
+func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
+	mk := build(t, "llama3-8b", Options{})
+	var b strings.Builder
+	require.NoError(t, mk.Summary(&b, 4600e9))
+	for _, p := range mk.Phases {
+		require.Regexp(t, fmt.Sprintf(`(?m)^  %s +%d `, p.Name, mk.runs(&p)), b.String())
+	}
+	for _, g := range mk.Plan.Shared {
+		require.Regexp(t, fmt.Sprintf(`(?m)^ +%d +%d  %s `, g.Offset, g.Bytes, g.Name), b.String())
+	}
+	require.Contains(t, b.String(), fmt.Sprintf("grid barrier: %d a step", mk.Barriers()))
+}
+
+func TestPredictionIsBytesOverBandwidthPlusExchanges(t *testing.T) {
+	mk := build(t, "llama3-8b", Options{SMs: 1, Splits: 1})
+	for _, context := range []int{0, 1, 1024} {
+		p := mk.Predict(1e12, context)
+		kv := float64(mk.Config.KVBytesPerToken()) * float64(context)
+		require.InDelta(t, (float64(mk.Plan.WeightBytes())+kv)/1e12, p.Floor, 1e-12)
+		require.InDelta(t, p.Floor, p.Stream, 1e-6, "one SM reads everything; nothing is padded")
+		require.InDelta(t, float64(mk.Barriers())*2e-6, p.Exchanges, 1e-12)
+		require.InDelta(t, p.Stream+p.Exchanges, p.Total, 1e-12)
+	}
+}
+
+// The busiest SM reads at least the mean, and at most what one chunk more for
+// each of its items adds.
+func TestBusiestSMsShareOfTheKVCache(t *testing.T) {
+	for _, o := range []Options{{}, {SMs: 1}, {SMs: 5, Splits: 3}, {SMs: 132, Splits: 128}} {
+		mk := build(t, "llama3-8b", o)
+		for _, context := range []int{0, 1, 31, 32, 33, 128, 1000, 6144} {
+			mean := float64(mk.KVBytes(context)) / float64(mk.Plan.SMs)
+			busiest := float64(mk.kvBusiest(context))
+			require.GreaterOrEqual(t, busiest, mean, "%+v context %d", o, context)
+			items := float64(ceilDiv(mk.KV.Heads*mk.Options.Splits, mk.Plan.SMs))
+			each := float64(mk.KVBytes(context)) / float64(mk.KV.Heads*mk.Options.Splits)
+			chunk := float64(mk.Config.Layers * kvTokensPerStage(mk.Plan) * mk.KV.TokenBytes())
+			require.LessOrEqual(t, busiest, items*(each+chunk), "%+v context %d", o, context)
+		}
+	}
+}
+
+func TestChunksOfAnSMThatIsNotThere(t *testing.T) {
+	mk := build(t, "tiny", Options{SMs: 4})
+	require.EqualError(t, mk.ExplainSM(&strings.Builder{}, 4), "SM 4, want 0 to 3")
+	require.EqualError(t, mk.ExplainSM(&strings.Builder{}, -1), "SM -1, want 0 to 3")
+}
+
+type fullWriter struct{ room int }
+
+func (w *fullWriter) Write(p []byte) (int, error) {
+	if w.room -= len(p); w.room < 0 {
+		return 0, errors.New("full")
+	}
+	return len(p), nil
+}
+
+func TestReportsReturnTheWritersError(t *testing.T) {
+	mk := build(t, "tiny", Options{SMs: 4})
+	for _, room := range []int{0, 100, 1000, 5000} {
+		require.EqualError(t, mk.Explain(&fullWriter{room}, 1e12), "full")
+	}
+	require.EqualError(t, mk.ExplainSM(&fullWriter{200}, 0), "full")
+}
+
+func TestNumbersForReaders(t *testing.T) {
+	for n, want := range map[int64]string{0: "0 B", 999: "999 B", 1000: "1.000 kB", 999949: "999.9 kB", 999950: "1.000 MB",
+		15009316864: "15.01 GB", math.MaxInt64: "9.223 EB"} {
+		require.Equal(t, want, FormatBytes(n))
+	}
+	require.Equal(t, "8.030 B", FormatCount(8030261248))
+	for s, want := range map[float64]string{0: "0.0 µs", 999.9e-6: "999.9 µs", 1e-3: "1.00 ms", 2.5: "2.50 s"} {
+		require.Equal(t, want, formatSeconds(s))
+	}
+}

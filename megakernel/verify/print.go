@@ -1,0 +1,109 @@
+package verify
+
+import (
+	"bytes"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mkgen/mkgen/internal/table"
+)
+
+// Write prints the report for a person. The same report gives the same text.
+// The error is w's.
+func (r *Report) Write(w io.Writer) error {
+	var b bytes.Buffer
+	fmt.Fprintf(&b, "%s: the kernel's own program, shrunk, on the CPU\n", r.Model)
+	r.writeSetting(&b)
+	r.writeRun(&b)
+	r.writeFindings(&b)
+	_, err := b.WriteTo(w)
+	return err
+}
+
+func (r *Report) writeSetting(b *bytes.Buffer) {
+	equal := table.New("equal to the real kernel", "")
+	for _, f := range r.Equal {
+		equal.Row(f.Name, f.Value)
+	}
+	conditions := table.New("still exercised", "here", "wanted", "")
+	for _, c := range r.Conditions {
+		conditions.Row(c.Name, c.Have, c.Want, verdict(c.Met))
+	}
+	sizes := table.New("shrunk", ">real", ">here")
+	for _, s := range r.Shrunk {
+		sizes.Row(s.Name, s.Real, s.Here)
+	}
+	for _, t := range []*table.Table{equal, conditions, sizes} {
+		b.WriteByte('\n')
+		must(t.Write(b, "  "))
+	}
+}
+
+func (r *Report) writeRun(b *bytes.Buffer) {
+	instructions := ""
+	if r.Instructions > 0 {
+		instructions = fmt.Sprintf(", %d instructions of a warp in all", r.Instructions)
+	}
+	fmt.Fprintf(b, "\nRan %d schedules (seeds %s), %d steps each%s\n", len(r.Seeds), seeds(r.Seeds), r.Steps, instructions)
+	t := table.New("against the reference", ">values", ">largest error", ">tolerance", "", "where")
+	for i := range r.Values {
+		c := &r.Values[i]
+		t.Row(c.What, c.Compared, number(c.MaxError), number(c.Tolerance), verdict(c.OK()), c.Where)
+	}
+	must(t.Write(b, "  "))
+}
+
+func (r *Report) writeFindings(b *bytes.Buffer) {
+	if len(r.Findings) == 0 {
+		fmt.Fprintf(b, "\nNo race, no deadlock, no access out of place.\n")
+		return
+	}
+	fmt.Fprintf(b, "\nFound\n")
+	for i, f := range r.Findings {
+		fmt.Fprintf(b, "  %d. %s (seed %d, step %d): %s\n", i+1, f.Kind, f.Seed, f.Step, f.Text)
+		for _, s := range f.Sides {
+			fmt.Fprintf(b, "       %s\n         %s\n", strings.Join(nonEmpty(s.What, s.Op, s.Thread), ", "), s.Pos)
+		}
+	}
+}
+
+func nonEmpty(texts ...string) (some []string) {
+	for _, t := range texts {
+		if t != "" {
+			some = append(some, t)
+		}
+	}
+	return some
+}
+
+func verdict(ok bool) string {
+	if ok {
+		return "ok"
+	}
+	return "FAILS"
+}
+
+// seeds lists seeds with runs of neighbours drawn together: "1-4, 9".
+func seeds(s []uint64) string {
+	var parts []string
+	for i := 0; i < len(s); i++ {
+		from := i
+		for i+1 < len(s) && s[i+1] == s[i]+1 {
+			i++
+		}
+		if from == i {
+			parts = append(parts, fmt.Sprint(s[i]))
+		} else {
+			parts = append(parts, fmt.Sprintf("%d-%d", s[from], s[i]))
+		}
+	}
+	return strings.Join(parts, ", ")
+}
+
+// must is for writes to memory, which do not fail.
+func must(err error) {
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+}

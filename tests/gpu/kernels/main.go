@@ -1,0 +1,78 @@
+// Command kernels emits and compiles what the GPU checks run: a model's kernel
+// as MODEL.cubin and, for the gate, the same with each planted fault as
+// MODEL+FAULT.cubin.
+//
+//	go run ./tests/gpu/kernels -model llama3.2-1b -o out/kernels
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log"
+	"os"
+	"path/filepath"
+
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+)
+
+func main() {
+	model := flag.String("model", "tiny", "registered model")
+	dir := flag.String("o", "out/kernels", "directory to write to")
+	sms := flag.Int("sms", 0, "CTAs; 0 for the default")
+	faults := flag.Bool("faults", false, "also the kernels with planted faults")
+	flag.Parse()
+	kinds := []megakernel.Fault{megakernel.NoFault}
+	if *faults {
+		kinds = append(kinds, megakernel.Faults()...)
+	}
+	for _, f := range kinds {
+		if err := build(*model, *dir, megakernel.Options{SMs: *sms, Fault: f}); err != nil {
+			log.Fatal(err)
+		}
+	}
+}
+
+func build(model, dir string, o megakernel.Options) error {
+	c, err := models.Lookup(model)
+	if err != nil {
+		return err
+	}
+	mk, err := megakernel.Build(c, o)
+	if err != nil {
+		return err
+	}
+	target, err := emit.TargetFor("sm_90a")
+	if err != nil {
+		return err
+	}
+	src, err := emit.Print(mk.IR, target, emit.Options{})
+	if err != nil {
+		return err
+	}
+	name := model
+	if o.Fault != megakernel.NoFault {
+		name += "+" + string(o.Fault)
+	}
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	cu := filepath.Join(dir, name+".cu")
+	if err := os.WriteFile(cu, src.Text, 0o644); err != nil {
+		return err
+	}
+	compiler, err := nvcc.Find("")
+	if err != nil {
+		return err
+	}
+	report, err := compiler.Compile(context.Background(), cu, filepath.Join(dir, name+".cubin"), nvcc.Options{Arch: "sm_90a"})
+	if err != nil {
+		return err
+	}
+	stores, loads := report.Spills()
+	fmt.Printf("%s: %d registers, %d + %d bytes spilled, cubin %d bytes, %v\n", name, report.Functions[0].Registers, stores, loads, report.CubinBytes, report.Took)
+	return nil
+}
