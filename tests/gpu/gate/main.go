@@ -10,19 +10,18 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gate"
-	"github.com/mkgen/mkgen/tests/oracle"
 )
 
 // record is what a run leaves under bench/results.
@@ -132,7 +131,7 @@ func newBench(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*be
 		return nil, err
 	}
 	b := &bench{config: c, kernels: kernels, dev: dev, ref: ref}
-	dims := oracle.ShapeOf(c).Dims()
+	dims := reference.ShapeOf(c).Dims()
 	hash, err := synth.SampleHash(ref.Seed, synth.Llama(dims), nil)
 	if err != nil {
 		return nil, err
@@ -177,7 +176,7 @@ func (b *bench) cubin(fault string) string {
 
 func (b *bench) record(ref *gate.Reference, g gate.Record, details []verdict) record {
 	facts := b.dev.Facts()
-	r := record{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: commit()}
+	r := record{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: revision.String()}
 	r.Options = map[string]any{"sms": b.mk.Options.SMs, "page": b.mk.Options.Page, "splits": b.mk.Options.Splits, "stages": b.mk.Options.Stages,
 		"stage_bytes": b.mk.Options.StageBytes, "in_flight": b.mk.Options.InFlight, "consumers": b.mk.Options.Consumers, "pages": "shuffled"}
 	c := caseRecord{Model: b.config.Name, DType: "bf16", Batch: 1, Transformers: ref.Transformers, WeightsHash: ref.WeightsHash, Gate: g, Details: details}
@@ -186,20 +185,4 @@ func (b *bench) record(ref *gate.Reference, g gate.Record, details []verdict) re
 	}
 	r.Cases = []caseRecord{c}
 	return r
-}
-
-// commit is the revision the program was built from.
-func commit() string {
-	info, _ := debug.ReadBuildInfo()
-	facts := map[string]string{}
-	for _, s := range info.Settings {
-		facts[s.Key] = s.Value
-	}
-	if !slices.Contains(slices.Collect(maps.Keys(facts)), "vcs.revision") {
-		return "unknown"
-	}
-	if facts["vcs.modified"] == "true" {
-		return facts["vcs.revision"] + "+modified"
-	}
-	return facts["vcs.revision"]
 }

@@ -1,4 +1,4 @@
-package oracle
+package reference
 
 import "github.com/mkgen/mkgen/models/synth"
 

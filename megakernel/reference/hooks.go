@@ -1,4 +1,4 @@
-package oracle
+package reference
 
 // Point names a place in the step where a Hooks.At is called.
 type Point string

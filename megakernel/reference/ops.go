@@ -1,4 +1,4 @@
-package oracle
+package reference
 
 import (
 	"fmt"
@@ -82,6 +82,6 @@ func Argmax(v []float64) int {
 // mustEqual panics when a caller's lengths do not fit together.
 func mustEqual(what string, got, want int) {
 	if got != want {
-		panic(fmt.Sprintf("BUG: oracle: %s: %d, want %d", what, got, want))
+		panic(fmt.Sprintf("BUG: reference: %s: %d, want %d", what, got, want))
 	}
 }

@@ -1,4 +1,4 @@
-package oracle
+package reference
 
 import "fmt"
 
@@ -27,14 +27,14 @@ type Model struct {
 // The error names the tensor, what it has and what is wanted.
 func NewModel(s Shape, w Weights, h Hooks) (*Model, error) {
 	if min(s.Layers, s.Hidden, s.Intermediate, s.Heads, s.KVHeads, s.HeadDim, s.Vocab) <= 0 || s.Heads%s.KVHeads != 0 {
-		return nil, fmt.Errorf("oracle: shape %+v, want positive sizes and heads a multiple of KV heads", s)
+		return nil, fmt.Errorf("reference: shape %+v, want positive sizes and heads a multiple of KV heads", s)
 	}
 	if 2*len(s.InvFreq) != s.HeadDim {
-		return nil, fmt.Errorf("oracle: %d inverse frequencies, want half the head dimension %d", len(s.InvFreq), s.HeadDim)
+		return nil, fmt.Errorf("reference: %d inverse frequencies, want half the head dimension %d", len(s.InvFreq), s.HeadDim)
 	}
 	check := func(name string, want int) error {
 		if got := len(w[name]); got != want {
-			return fmt.Errorf("oracle: %s has %d elements, want %d", name, got, want)
+			return fmt.Errorf("reference: %s has %d elements, want %d", name, got, want)
 		}
 		return nil
 	}

@@ -1,4 +1,4 @@
-package oracle
+package reference
 
 import (
 	"encoding/json"

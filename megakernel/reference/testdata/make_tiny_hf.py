@@ -15,7 +15,7 @@ import transformers
 from transformers import LlamaConfig, LlamaForCausalLM
 
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parents[1] / "gpu"))
+sys.path.insert(0, str(HERE.parents[2] / "tests" / "gpu"))
 import synth  # noqa: E402
 
 COMMON = dict(hidden_size=96, intermediate_size=352, num_hidden_layers=2, num_attention_heads=6, head_dim=32, vocab_size=320,

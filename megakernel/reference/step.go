@@ -1,4 +1,4 @@
-package oracle
+package reference
 
 // Step feeds one token at position Len and returns the vocab logits of the token after it; the cache grows by one. A token
 // outside the vocabulary panics.
