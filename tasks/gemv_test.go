@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/stretchr/testify/require"
 )
 
