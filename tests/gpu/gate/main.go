@@ -41,6 +41,7 @@ type caseRecord struct {
 	Contexts     []int       `json:"contexts"` // length of each sequence
 	Transformers string      `json:"transformers"`
 	WeightsHash  string      `json:"weights_hash"`
+	Identical    bool        `json:"bit_identical"` // the first sequence run twice gave the same logits, bit for bit
 	Gate         gate.Record `json:"gate"`
 	Details      []verdict   `json:"details"`
 }
@@ -85,6 +86,10 @@ func run(model, kernels, dir, out string) error {
 	if err != nil {
 		return err
 	}
+	identical, err := b.repeats()
+	if err != nil {
+		return err
+	}
 	details := []verdict{describe("", ours)}
 	faults := map[string]gate.Result{}
 	for _, name := range gate.Faults() {
@@ -94,6 +99,7 @@ func run(model, kernels, dir, out string) error {
 		details = append(details, describe(name, faults[name]))
 	}
 	r := b.record(ref, gate.NewRecord(ours, faults), details)
+	r.Cases[0].Identical = identical
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -123,6 +129,7 @@ type bench struct {
 	ref     *gate.Reference
 	weights *synth.Weights
 	table   []uint32
+	digest  string // of the last sequence's logits
 }
 
 func newBench(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*bench, error) {
