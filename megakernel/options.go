@@ -12,7 +12,7 @@ import (
 type Options struct {
 	SMs        int // CTAs of the grid, one an SM; default 132
 	Page       int // tokens a KV page, a power of two; default 16
-	Splits     int // parts the KV cache is split into; default: as many as fill the SMs
+	Splits     int // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
@@ -59,7 +59,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(append(Faults(), NoFault), o.Fault) {
 		return o, fmt.Errorf("fault %q, want one of %q", o.Fault, Faults())
 	}
-	def(&o.Splits, max(1, o.SMs/c.KVHeads))
+	def(&o.Splits, min(max(1, o.SMs/c.KVHeads), maxSplits))
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, fmt.Errorf("%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
@@ -82,6 +82,22 @@ func check(c *models.Config) error {
 		return fmt.Errorf("head_dim %d, want a multiple of 16 up to 256", c.HeadDim)
 	case group > 16:
 		return fmt.Errorf("%d query heads a KV head (num_attention_heads %d, num_key_value_heads %d), want at most 16", group, c.Heads, c.KVHeads)
+	}
+	return nil
+}
+
+// inputFits refuses a model whose widest matrix input, a bf16 vector in shared
+// memory, leaves a CTA no room for anything else.
+func inputFits(c *models.Config, limit int) error {
+	name, widest := "hidden_size", c.Hidden
+	if c.Intermediate > widest {
+		name, widest = "intermediate_size", c.Intermediate
+	}
+	if q := c.Heads * c.HeadDim; q > widest {
+		name, widest = "num_attention_heads × head_dim", q
+	}
+	if 2*widest >= limit {
+		return fmt.Errorf("%s is %d, want less than %d: such a vector takes %d bytes of shared memory, a CTA has %d", name, widest, limit/2, 2*widest, limit)
 	}
 	return nil
 }

@@ -5,9 +5,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
-	"github.com/mkgen/mkgen/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,7 +46,7 @@ func TestSwiGLU(t *testing.T) {
 		for i := range g {
 			g[i], u[i] = scale*float64(gate[i]), scale*float64(up[i])
 		}
-		want := oracle.SwiGLU(g, u)
+		want := reference.SwiGLU(g, u)
 		// One rounding to bf16 (2⁻⁸), and before it some of 2⁻²² (exp2, rcp) of which
 		// the one on the exponent counts |gate| times.
 		near(t, want, wide(swiglu(t, gate, up, scale)), scaled(want, 0x1.02p-8, 1e-36), "scale %g", scale)
@@ -60,7 +60,7 @@ func TestSwiGLUAtTheEdges(t *testing.T) {
 	got := swiglu(t, gate, up, 1)
 	want := make([]float64, len(gate))
 	for i := range gate {
-		want[i] = oracle.SwiGLU([]float64{float64(gate[i])}, []float64{float64(up[i])})[0]
+		want[i] = reference.SwiGLU([]float64{float64(gate[i])}, []float64{float64(up[i])})[0]
 	}
 	for i, b := range got {
 		switch v := fromBF16(b); {

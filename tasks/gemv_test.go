@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
-	"github.com/mkgen/mkgen/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,7 +59,7 @@ func gemvTolerance(w []uint16, x []float64) []float64 {
 	for i, v := range x {
 		ax[i] = math.Abs(v)
 	}
-	return scaled(oracle.MatVec(abs, ax), 0x1p-20, 0)
+	return scaled(reference.MatVec(abs, ax), 0x1p-20, 0)
 }
 
 func TestGEMV(t *testing.T) {
@@ -89,7 +89,7 @@ func TestGEMV(t *testing.T) {
 			rng := newRand(uint64(c.rows*c.k + c.sms))
 			w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
 			got := f32s(gemvRig(t, c, w, x).run()["y"])
-			near(t, oracle.MatVec(w, wide(x)), got[:c.rows], gemvTolerance(w, wide(x)), "%s", c)
+			near(t, reference.MatVec(w, wide(x)), got[:c.rows], gemvTolerance(w, wide(x)), "%s", c)
 			for _, v := range got[c.rows:] {
 				require.Zero(t, v, "the row beyond an odd number is padding")
 			}

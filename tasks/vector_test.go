@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
-	"github.com/mkgen/mkgen/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -23,7 +23,7 @@ func TestEmbeddingCopiesTheTokensRowExactly(t *testing.T) {
 			e := tasks.Embedding{N: c.n, Vocab: c.vocab, Table: in[dsl.BF16](r, "table", bf16Bytes(table), len(table)), X: out[dsl.F32](r, "x", c.n)}
 			token := r.scalar("token", uint32(c.token))
 			r.body(func(*pipeline.Consumer) { e.Emit(r.e, token) }, nil)
-			require.Equal(t, oracle.Embedding(table, c.n, c.token), f32s(r.run()["x"]))
+			require.Equal(t, reference.Embedding(table, c.n, c.token), f32s(r.run()["x"]))
 		})
 	}
 }
@@ -88,7 +88,7 @@ func TestNormInput(t *testing.T) {
 			for i, v := range full[c.n:] {
 				require.Zero(t, v, "padding element %d", c.n+i)
 			}
-			ref := oracle.RMSNorm(wide32(x), gain, eps)
+			ref := reference.RMSNorm(wide32(x), gain, eps)
 			for i := range ref {
 				full[i] *= scales[0]
 			}

@@ -13,9 +13,9 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gate"
-	"github.com/mkgen/mkgen/tests/oracle"
 )
 
 var (
@@ -28,15 +28,15 @@ const (
 	page              = 16
 )
 
-var shape = oracle.Shape{
+var shape = reference.Shape{
 	Layers: 2, Hidden: 96, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, NormEps: 1e-5, TieEmbeddings: true,
-	InvFreq: oracle.InvFreq(10000, 32, &oracle.Scaling{Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64}),
+	InvFreq: reference.InvFreq(10000, 32, &reference.Scaling{Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64}),
 }
 
 // variant is a way to compute the logits.
 type variant struct {
-	weights oracle.Weights
-	hooks   oracle.Hooks
+	weights reference.Weights
+	hooks   reference.Hooks
 }
 
 // logits runs a variant over all sequences: [sequence][position][vocab].
@@ -53,7 +53,7 @@ func (v variant) logits(t *testing.T, seed uint64) [][][]float32 {
 
 // decode runs a variant over one sequence: [position][vocab].
 func decode(t *testing.T, v variant, tokens []int) [][]float32 {
-	m, err := oracle.NewModel(shape, v.weights, v.hooks)
+	m, err := reference.NewModel(shape, v.weights, v.hooks)
 	if !assert.NoError(t, err) {
 		return nil
 	}
@@ -69,45 +69,45 @@ func decode(t *testing.T, v variant, tokens []int) [][]float32 {
 }
 
 // faulty returns the kernel with each fault planted.
-func faulty(w oracle.Weights) map[string]variant {
-	kernel := oracle.KernelRounding()
-	attend := func(change func(q []float64, keys, values [][]float64) []oracle.State) oracle.Hooks {
+func faulty(w reference.Weights) map[string]variant {
+	kernel := reference.KernelRounding()
+	attend := func(change func(q []float64, keys, values [][]float64) []reference.State) reference.Hooks {
 		h := kernel
 		h.Attend = func(_ int, q []float64, keys, values [][]float64) []float64 {
-			return oracle.Concat(change(q, keys, values))
+			return reference.Concat(change(q, keys, values))
 		}
 		return h
 	}
-	all := func(q []float64, keys, values [][]float64) []oracle.State {
-		return oracle.Attention(q, keys, values, shape.Heads, shape.KVHeads)
+	all := func(q []float64, keys, values [][]float64) []reference.State {
+		return reference.Attention(q, keys, values, shape.Heads, shape.KVHeads)
 	}
 	skipped := maps.Clone(w)
 	skipped["model.layers.1.input_layernorm.weight"] = slices.Repeat([]uint16{0x3f80}, shape.Hidden)
 
 	return map[string]variant{
-		gate.KVTokenDropped: {w, attend(func(q []float64, keys, values [][]float64) []oracle.State {
+		gate.KVTokenDropped: {w, attend(func(q []float64, keys, values [][]float64) []reference.State {
 			if len(keys) > 20 {
 				keys, values = slices.Delete(slices.Clone(keys), 20, 21), slices.Delete(slices.Clone(values), 20, 21)
 			}
 			return all(q, keys, values)
 		})},
-		gate.RopeOffByOne: {w, oracle.Hooks{At: func(l int, p oracle.Point, v []float64) {
-			if p == oracle.Query && l == 1 {
-				copy(v, oracle.Rope(v, 1, shape.InvFreq))
+		gate.RopeOffByOne: {w, reference.Hooks{At: func(l int, p reference.Point, v []float64) {
+			if p == reference.Query && l == 1 {
+				copy(v, reference.Rope(v, 1, shape.InvFreq))
 			}
 			kernel.At(l, p, v)
 		}}},
 		gate.NormGainSkipped: {skipped, kernel},
-		gate.MergeWeightWrong: {w, attend(func(q []float64, keys, values [][]float64) []oracle.State {
+		gate.MergeWeightWrong: {w, attend(func(q []float64, keys, values [][]float64) []reference.State {
 			cut := len(keys) / 2
 			left, right := all(q, keys[:cut], values[:cut]), all(q, keys[cut:], values[cut:])
 			for h := range left {
 				left[h].LSE += math.Log(1.25)
-				left[h] = oracle.MergeStates(shape.HeadDim, left[h], right[h])
+				left[h] = reference.MergeStates(shape.HeadDim, left[h], right[h])
 			}
 			return left
 		})},
-		gate.PagesSwapped: {w, attend(func(q []float64, keys, values [][]float64) []oracle.State {
+		gate.PagesSwapped: {w, attend(func(q []float64, keys, values [][]float64) []reference.State {
 			if len(values) >= 2*page {
 				values = slices.Concat(values[page:2*page], values[:page], values[2*page:])
 			}
@@ -125,9 +125,9 @@ func TestGateCatchesPlantedFaults(t *testing.T) {
 		t.Skip("2048 positions, eight times")
 	}
 	seed := *seedFlag
-	w := oracle.Synthetic(shape, seed)
-	o := variant{w, oracle.Hooks{}}.logits(t, seed)
-	h := variant{w, oracle.FrameworkRounding(shape)}.logits(t, seed)
+	w := reference.Synthetic(shape, seed)
+	o := variant{w, reference.Hooks{}}.logits(t, seed)
+	h := variant{w, reference.FrameworkRounding(shape)}.logits(t, seed)
 	judge := func(v variant) gate.Result {
 		g := gate.New(gate.DefaultRules())
 		for q, rows := range v.logits(t, seed) {
@@ -137,10 +137,11 @@ func TestGateCatchesPlantedFaults(t *testing.T) {
 		}
 		return g.Result()
 	}
-	ours := judge(variant{w, oracle.KernelRounding()})
+	ours := judge(variant{w, reference.KernelRounding()})
 	faults := map[string]gate.Result{}
-	for name, v := range faulty(w) {
-		faults[name] = judge(v)
+	planted := faulty(w)
+	for _, name := range gate.Faults() {
+		faults[name] = judge(planted[name])
 		f := faults[name]
 		t.Logf("%-20s mean KL %.3e, 99th percentile %.3e, %d flips of %d", name, f.KLOurs, f.P99Ours, f.Flips, f.Sure)
 	}
@@ -163,13 +164,13 @@ func TestKernelRoundingAgainstReference(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hash, r.WeightsHash, "the reference is of tiny")
 	exact, kernel, bf16 := gate.New(gate.DefaultRules()), gate.New(gate.DefaultRules()), gate.New(gate.DefaultRules())
-	w := oracle.Synthetic(shape, r.Seed)
+	w := reference.Synthetic(shape, r.Seed)
 	for q := range r.Sequences {
 		tokens, err := r.Tokens(q)
 		require.NoError(t, err)
 		require.Equal(t, tokens, synth.Tokens(r.Seed, q, len(tokens), shape.Vocab))
-		a := decode(t, variant{w, oracle.Hooks{}}, tokens)
-		b := decode(t, variant{w, oracle.KernelRounding()}, tokens)
+		a := decode(t, variant{w, reference.Hooks{}}, tokens)
+		b := decode(t, variant{w, reference.KernelRounding()}, tokens)
 		require.NoError(t, r.EachRow(q, func(p int, o, h []float32) error {
 			return errors.Join(exact.Add(q, p, o, h, a[p]), kernel.Add(q, p, o, h, b[p]), bf16.Add(q, p, o, h, h))
 		}))

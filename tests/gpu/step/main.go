@@ -11,40 +11,37 @@ import (
 	"log"
 	"math"
 	"os"
+	"path/filepath"
 	"sort"
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
-	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
-	"github.com/mkgen/mkgen/tests/oracle"
+	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
 
 func main() {
-	model := flag.String("model", "tiny", "registered model")
-	cubin := flag.String("cubin", "", "compiled kernel")
-	sms := flag.Int("sms", 132, "CTAs")
+	c := choice.Flags()
+	dir := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	tokens := flag.Int("tokens", 32, "tokens to feed")
 	start := flag.Int("start", 0, "position of the first token")
 	check := flag.Bool("check", false, "compare with the float64 reference")
 	flag.Parse()
-	if err := run(*model, *cubin, *sms, *tokens, *start, *check); err != nil {
+	if err := run(c, *dir, *tokens, *start, *check); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(model, cubin string, sms, tokens, start int, check bool) error {
-	c, err := models.Lookup(model)
+func run(ch *choice.Choice, dir string, tokens, start int, check bool) error {
+	mk, err := ch.Build(megakernel.NoFault)
 	if err != nil {
 		return err
 	}
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms})
-	if err != nil {
-		return err
-	}
-	code, err := os.ReadFile(cubin)
+	c, model := mk.Config, ch.Name(megakernel.NoFault)
+	code, err := os.ReadFile(filepath.Join(dir, model+".cubin"))
 	if err != nil {
 		return err
 	}
@@ -59,16 +56,16 @@ func run(model, cubin string, sms, tokens, start int, check bool) error {
 	}
 	defer gpu.Close()
 	t0 := time.Now()
-	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, oracle.ShapeOf(c).Dims()), (start+tokens)/mk.KV.Page+1, nil, 0xffffff00)
+	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, reference.ShapeOf(c).Dims()), (start+tokens)/mk.KV.Page+1, nil, 0xffffff00)
 	if err != nil {
 		return err
 	}
 	fmt.Printf("%s: loaded in %v\n", model, time.Since(t0))
 	s.Skip(start)
-	var ref *oracle.Model
+	var ref *reference.Model
 	if check {
-		shape := oracle.ShapeOf(c)
-		if ref, err = oracle.NewModel(shape, oracle.Synthetic(shape, 1), oracle.Hooks{}); err != nil {
+		shape := reference.ShapeOf(c)
+		if ref, err = reference.NewModel(shape, reference.Synthetic(shape, 1), reference.Hooks{}); err != nil {
 			return err
 		}
 	}
@@ -92,7 +89,7 @@ func run(model, cubin string, sms, tokens, start int, check bool) error {
 		for j := range want {
 			worst = max(worst, math.Abs(want[j]-float64(logits[j])))
 		}
-		fmt.Printf("pos %d: next %d want %d, max abs logit error %.4g\n", i, next, oracle.Argmax(want), worst)
+		fmt.Printf("pos %d: next %d want %d, max abs logit error %.4g\n", i, next, reference.Argmax(want), worst)
 	}
 	sort.Float64s(times)
 	fmt.Printf("%s: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights\n", model, times[0], times[len(times)/2], times[len(times)-1],

@@ -1,0 +1,38 @@
+package reference
+
+import "math"
+
+// AsKernel rounds to bf16 where the generated kernel does, which differs from
+// KernelRounding in two places: a norm's output is rounded before the norm's
+// scale, which the kernel applies after the matrix product, and a query after
+// the factor log2(e)/√HeadDim that makes scores powers of two. What is left
+// between the kernel and a Model with these hooks is the rounding of attention's
+// weights, float32 accumulation, and roundings that fall the other way for that.
+// The hooks belong to one Model.
+func AsKernel(s Shape) Hooks {
+	scale := 1.0 // of the norm to come
+	return Hooks{At: func(_ int, p Point, v []float64) {
+		switch p {
+		case Embedded, AttnResidual, MLPResidual:
+			sum := 0.0
+			for _, x := range v {
+				sum += x * x
+			}
+			scale = 1 / math.Sqrt(sum/float64(len(v))+s.NormEps)
+		case AttnNorm, MLPNorm, FinalNorm:
+			roundScaled(v, scale)
+		case Query:
+			roundScaled(v, math.Sqrt(float64(s.HeadDim))/math.Log2E)
+		case Key, Value, AttnOut, Activated:
+			roundBF16(v)
+		}
+	}}
+}
+
+// roundScaled rounds v/scale to bf16 and multiplies by scale again. By way of
+// float32, where the kernel has the quotient, so that ties are ties here too.
+func roundScaled(v []float64, scale float64) {
+	for i, x := range v {
+		v[i] = RoundBF16(float64(float32(x/scale))) * scale
+	}
+}

@@ -1,0 +1,97 @@
+package reference
+
+import "math"
+
+// State is attention over some of the keys, for one head: Out the softmax-weighted mean of the values, LSE the natural logarithm
+// of the sum of exponentials of the scaled scores. No keys: Out is zero and LSE is -inf.
+type State struct {
+	Out []float64
+	LSE float64
+}
+
+// Attention returns one State per query head of a single query token. q holds heads*headDim elements; each of keys and values
+// holds kvHeads*headDim elements of one token; query head h reads KV head h / (heads/kvHeads). Scores are scaled by
+// 1/sqrt(headDim). Any ratio of heads is allowed as long as it is whole: else it panics. Scores of -inf carry no weight, and all
+// of them -inf is as no keys; a NaN makes its head NaN.
+func Attention(q []float64, keys, values [][]float64, heads, kvHeads int) []State {
+	mustEqual("Attention's heads modulo KV heads", heads%kvHeads, 0)
+	mustEqual("Attention's query modulo heads", len(q)%heads, 0)
+	mustEqual("Attention's values", len(values), len(keys))
+	dim := len(q) / heads
+	states := make([]State, heads)
+	for h := range states {
+		at := h / (heads / kvHeads) * dim
+		states[h] = attendHead(q[h*dim:(h+1)*dim], keys, values, at)
+	}
+	return states
+}
+
+// attendHead attends with one query head to the KV head that starts at element at of every token.
+func attendHead(q []float64, keys, values [][]float64, at int) State {
+	scores := make([]float64, len(keys))
+	top := math.Inf(-1)
+	for t, k := range keys {
+		for i, x := range q {
+			scores[t] += x * k[at+i]
+		}
+		scores[t] /= math.Sqrt(float64(len(q)))
+		top = math.Max(top, scores[t])
+	}
+	s := State{make([]float64, len(q)), math.Inf(-1)}
+	if math.IsInf(top, -1) {
+		return s
+	}
+	sum := 0.0
+	for t, score := range scores {
+		w := math.Exp(score - top)
+		sum += w
+		for i := range s.Out {
+			s.Out[i] += w * values[t][at+i]
+		}
+	}
+	for i := range s.Out {
+		s.Out[i] /= sum
+	}
+	s.LSE = top + math.Log(sum)
+	return s
+}
+
+// MergeStates returns the State over the union of disjoint sets of keys: the operator ⊕ of FlashInfer (Ye et al., 2025, section
+// 2.2), which is commutative and associative. A state with LSE = -inf is empty and its Out is not read, whatever it holds; no
+// states, or only empty ones, give the empty state of dim elements. A NaN, or an LSE of +inf, makes the result NaN.
+func MergeStates(dim int, states ...State) State {
+	top := math.Inf(-1)
+	for _, s := range states {
+		top = math.Max(top, s.LSE)
+	}
+	out := State{make([]float64, dim), math.Inf(-1)}
+	if math.IsInf(top, -1) {
+		return out
+	}
+	sum := 0.0
+	for _, s := range states {
+		if math.IsInf(s.LSE, -1) {
+			continue
+		}
+		mustEqual("MergeStates' elements", len(s.Out), dim)
+		w := math.Exp(s.LSE - top)
+		sum += w
+		for i, x := range s.Out {
+			out.Out[i] += w * x
+		}
+	}
+	for i := range out.Out {
+		out.Out[i] /= sum
+	}
+	out.LSE = top + math.Log(sum)
+	return out
+}
+
+// Concat returns the outputs of all heads one after the other.
+func Concat(states []State) []float64 {
+	var out []float64
+	for _, s := range states {
+		out = append(out, s.Out...)
+	}
+	return out
+}

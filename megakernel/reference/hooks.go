@@ -1,0 +1,36 @@
+package reference
+
+// Point names a place in the step where a Hooks.At is called.
+type Point string
+
+// The points of a step in their order; those of a layer repeat per layer, Normalised twice.
+const (
+	Embedded     Point = "embedded"      // [hidden], layer 0
+	Normalised   Point = "normalised"    // [hidden], in every norm before its gain
+	AttnNorm     Point = "attn_norm"     // [hidden], input of q, k and v
+	Query        Point = "query"         // [heads*headDim], rotated
+	Key          Point = "key"           // [kvHeads*headDim], rotated, about to enter the cache
+	Value        Point = "value"         // [kvHeads*headDim], about to enter the cache
+	AttnOut      Point = "attn_out"      // [heads*headDim], input of o
+	AttnProj     Point = "attn_proj"     // [hidden], output of o
+	AttnResidual Point = "attn_residual" // [hidden], residual stream after attention
+	MLPNorm      Point = "mlp_norm"      // [hidden], input of gate and up
+	Gate         Point = "gate"          // [intermediate]
+	Up           Point = "up"            // [intermediate]
+	SiLUOut      Point = "silu"          // [intermediate], SiLU(gate)
+	Activated    Point = "activated"     // [intermediate], SwiGLU's output, input of down
+	MLPProj      Point = "mlp_proj"      // [hidden], output of down
+	MLPResidual  Point = "mlp_residual"  // [hidden], residual stream after the MLP
+	FinalNorm    Point = "final_norm"    // [hidden], layer = Layers, input of the LM head
+	Logits       Point = "logits"        // [vocab], layer = Layers
+)
+
+// Hooks look into a step or change it: rounding as a kernel stores, faults to be caught. The zero value leaves it alone.
+type Hooks struct {
+	// At sees the vector at a point and may change it in place.
+	At func(layer int, p Point, v []float64)
+	// Rotate replaces Rope for queries and keys.
+	Rotate func(x []float64, pos int) []float64
+	// Attend replaces Attention over the layer's cache, this token's key and value included; it returns [heads*headDim].
+	Attend func(layer int, q []float64, keys, values [][]float64) []float64
+}
