@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
-	"github.com/mkgen/mkgen/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,7 +114,7 @@ func (s *scene) rig(t testing.TB) *rig {
 
 // reference is the states over tokens from … to−1, and the weighted mean of
 // |v|, to which errors of the weights are proportional.
-func (s *scene) reference(from, to int) (states []oracle.State, size [][]float64) {
+func (s *scene) reference(from, to int) (states []reference.State, size [][]float64) {
 	heads := s.kvHeads * s.group
 	q := wide(s.q)
 	for i := range q { // the oracle scales by 1/√D and works in base e
@@ -124,8 +124,8 @@ func (s *scene) reference(from, to int) (states []oracle.State, size [][]float64
 	for _, v := range s.values[from:to] {
 		abs = append(abs, scaled(v, 1, 0))
 	}
-	states = oracle.Attention(q, s.keys[from:to], s.values[from:to], heads, s.kvHeads)
-	for _, st := range oracle.Attention(q, s.keys[from:to], abs, heads, s.kvHeads) {
+	states = reference.Attention(q, s.keys[from:to], s.values[from:to], heads, s.kvHeads)
+	for _, st := range reference.Attention(q, s.keys[from:to], abs, heads, s.kvHeads) {
 		size = append(size, st.Out)
 	}
 	return states, size
