@@ -38,16 +38,17 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	if err != nil {
 		return nil, fmt.Errorf("verify: the kernel with shrunk sizes: %w", err)
 	}
-	if small.IR, err = edit(small.IR); err != nil {
+	t, err := NewTrial(small, r.Steps)
+	if err != nil {
 		return nil, err
 	}
-	t, err := newTrial(small, r.Steps)
+	k, err := edit(small.IR)
 	if err != nil {
 		return nil, err
 	}
 	report := &Report{Model: real.Config.Name, Steps: r.Steps}
 	report.Equal, report.Shrunk = compare(real, small, t)
-	runs, err := t.seeds(ctx, r.Seeds)
+	runs, err := t.seeds(ctx, k, r.Seeds)
 	if err != nil {
 		return nil, err
 	}
@@ -55,15 +56,15 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	return report, nil
 }
 
-// seeds runs the trial under seeds 1 … n, as many at a time as there are cores.
-func (t *trial) seeds(ctx context.Context, n int) ([]*run, error) {
-	runs, errs := make([]*run, n), make([]error, n)
+// seeds runs k under seeds 1 … n, as many at a time as there are cores.
+func (t *Trial) seeds(ctx context.Context, k *ir.Kernel, n int) ([]*Run, error) {
+	runs, errs := make([]*Run, n), make([]error, n)
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(n, runtime.GOMAXPROCS(0)) {
 		wg.Go(func() {
 			for i := range next {
-				runs[i], errs[i] = t.run(ctx, uint64(i+1))
+				runs[i], errs[i] = t.Run(ctx, k, uint64(i+1))
 			}
 		})
 	}

@@ -19,15 +19,15 @@ const (
 )
 
 // judge turns the runs into the report.
-func (t *trial) judge(report *Report, runs []*run, real *megakernel.Kernel) {
-	var whole []*run
+func (t *Trial) judge(report *Report, runs []*Run, real *megakernel.Kernel) {
+	var whole []*Run
 	for _, r := range runs {
 		report.Seeds = append(report.Seeds, r.seed)
 		report.Instructions += r.ran.instructions
-		for _, f := range r.findings {
+		for _, f := range r.Findings {
 			report.add(f)
 		}
-		if len(r.findings) > 0 {
+		if len(r.Findings) > 0 {
 			continue
 		}
 		whole = append(whole, r)
@@ -52,7 +52,7 @@ func (r *Report) add(f Finding) {
 }
 
 // afterwards checks what no single instruction gives away.
-func (t *trial) afterwards(r *run) (found []Finding) {
+func (t *Trial) afterwards(r *Run) (found []Finding) {
 	for i, logits := range r.logits {
 		if want := argmax(logits); r.next[i] != want {
 			found = append(found, Finding{Kind: "wrong token", Seed: r.seed, Step: i,
@@ -77,7 +77,7 @@ func argmax(v []float32) int {
 	return at
 }
 
-func (t *trial) compareLogits(r *run) Comparison {
+func (t *Trial) compareLogits(r *Run) Comparison {
 	c := Comparison{What: fmt.Sprintf("logits, seed %d", r.seed), Tolerance: logitTolerance * t.scale}
 	for i, want := range t.want {
 		for j, w := range want {
@@ -88,7 +88,7 @@ func (t *trial) compareLogits(r *run) Comparison {
 }
 
 // compareCache compares the keys and values that the steps appended.
-func (t *trial) compareCache(r *run) Comparison {
+func (t *Trial) compareCache(r *Run) Comparison {
 	c := Comparison{What: fmt.Sprintf("keys and values, seed %d", r.seed), Tolerance: cacheTolerance}
 	for l := range t.fresh {
 		for i, want := range t.fresh[l] {

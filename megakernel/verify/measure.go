@@ -27,7 +27,7 @@ type measured struct {
 }
 
 // launch adds one launch.
-func (m *measured) launch(t *trial, r *interp.Result) {
+func (m *measured) launch(t *Trial, r *interp.Result) {
 	if m.ops == nil {
 		m.ops, m.turns = map[ir.Op]bool{}, math.MaxInt
 	}
@@ -136,7 +136,7 @@ func (m *measured) countPages(x *session, before, after []byte) {
 }
 
 // conditions says what the runs exercised, the least of all runs that ended.
-func (t *trial) conditions(runs []*run, real *megakernel.Kernel) []Condition {
+func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 	mk := t.mk
 	least := func(of func(*measured) int) int {
 		n := math.MaxInt
@@ -164,7 +164,7 @@ func (t *trial) conditions(runs []*run, real *megakernel.Kernel) []Condition {
 		atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), min(1, mk.Options.SMs-1), "matrices"),
 		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }), min(2, real.Options.Splits), "splits"),
 		atLeast("KV pages that got new tokens", least(func(m *measured) int { return m.pages }), 2, "pages a layer"),
-		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.bytes(), "bytes"),
+		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.Bytes(), "bytes"),
 		exactly("grid barrier arrivals", func(m *measured) int64 { return int64(m.barrier - t.epoch) }, int64(mk.Barriers()*mk.Options.SMs*t.steps), "arrivals"),
 		{"barrier counter passed 2^32", fmt.Sprintf("from %d to %d", t.epoch, counter), "a smaller one at the end", counter < t.epoch},
 		t.covered(runs, real),
@@ -173,19 +173,9 @@ func (t *trial) conditions(runs []*run, real *megakernel.Kernel) []Condition {
 	return cs
 }
 
-// bytes is what the steps must read through the ring: every weight once and
-// every cached token once, each step.
-func (t *trial) bytes() int64 {
-	n := int64(t.steps) * t.mk.Plan.PackedBytes
-	for i := range t.steps {
-		n += int64(t.mk.Config.Layers*t.mk.KV.Heads*(t.context+i)) * int64(t.mk.KV.TokenBytes())
-	}
-	return n
-}
-
 // covered compares the kinds of instructions of the real kernel with those the
 // runs executed.
-func (t *trial) covered(runs []*run, real *megakernel.Kernel) Condition {
+func (t *Trial) covered(runs []*Run, real *megakernel.Kernel) Condition {
 	kinds, missed := map[ir.Op]bool{}, ""
 	real.IR.Instrs(func(in *ir.Instr) {
 		if !kinds[in.Op] && !runs[0].ran.ops[in.Op] {
@@ -201,10 +191,10 @@ func (t *trial) covered(runs []*run, real *megakernel.Kernel) Condition {
 }
 
 // identical compares what the schedules left in memory.
-func identical(runs []*run) Condition {
+func identical(runs []*Run) Condition {
 	c := Condition{Name: "outputs under all schedules", Have: "bit-identical", Want: "bit-identical", Met: true}
 	for _, r := range runs[1:] {
-		if where := r.differs(runs[0]); where != "" {
+		if where := r.Differs(runs[0]); where != "" {
 			c.Have, c.Met = fmt.Sprintf("seeds %d and %d differ in %s", runs[0].seed, r.seed, where), false
 			return c
 		}
@@ -212,8 +202,12 @@ func identical(runs []*run) Condition {
 	return c
 }
 
-// differs names the first difference between two runs' results; "" for none.
-func (r *run) differs(o *run) string {
+// Differs names the first difference between two runs' outputs, bit by bit; ""
+// for none. A run that a finding ended differs from one that came to its end.
+func (r *Run) Differs(o *Run) string {
+	if len(r.outputs) != len(o.outputs) {
+		return "whether it ended"
+	}
 	for i, b := range r.outputs {
 		if b != o.outputs[i] {
 			return "buffer " + b.name

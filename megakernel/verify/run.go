@@ -8,19 +8,21 @@ import (
 	"math/rand/v2"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
-// run is one schedule's outcome. The figures are of what ran; they are complete
-// when findings is empty.
-type run struct {
+// Run is one schedule's outcome. A finding ends it, and what comes after the
+// steps is then missing.
+type Run struct {
+	// Findings is empty for a run that came to its end.
+	Findings []Finding
 	seed     uint64
-	findings []Finding
 	logits   [][]float32 // after each step
 	next     []int
-	outputs  []output // after the last step
-	fresh    [][]kvToken
+	outputs  []output    // after the last step
+	fresh    [][]kvToken // [layer][step]: what the steps appended
 	ran      measured
 }
 
@@ -32,7 +34,7 @@ type output struct {
 
 // session is a device and a session on it.
 type session struct {
-	t     *trial
+	t     *Trial
 	sim   *runtime.Sim
 	s     *runtime.Session
 	table []uint32
@@ -42,8 +44,8 @@ type session struct {
 // start sets up one device. Page order is shuffled by the seed, and a page that
 // nobody may touch lies before and behind each that is used; the table has no
 // entry too many.
-func (t *trial) start(seed uint64) (*session, error) {
-	sim, err := runtime.NewSim(t.mk.IR, seed)
+func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
+	sim, err := runtime.NewSim(k, seed)
 	if err != nil {
 		return nil, err
 	}
@@ -113,13 +115,14 @@ func (x *session) read(layer, token int) (kvToken, error) {
 	return t, nil
 }
 
-// run runs one schedule. The error is for what is not the kernel's fault.
-func (t *trial) run(ctx context.Context, seed uint64) (*run, error) {
-	x, err := t.start(seed)
+// Run runs the trial's kernel, or k, a variant of it, under one schedule. The
+// error is for what is not the kernel's fault.
+func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error) {
+	x, err := t.start(k, seed)
 	if err != nil {
 		return nil, err
 	}
-	r := &run{seed: seed}
+	r := &Run{seed: seed}
 	before, err := x.all("kv")
 	if err != nil {
 		return nil, err
@@ -131,7 +134,7 @@ func (t *trial) run(ctx context.Context, seed uint64) (*run, error) {
 		next, err := x.s.Step(id)
 		var fault *interp.Fault
 		if errors.As(err, &fault) {
-			r.findings = append(r.findings, finding(fault, seed, i))
+			r.Findings = append(r.Findings, finding(fault, seed, i))
 			return r, nil
 		} else if err != nil {
 			return nil, err
@@ -147,7 +150,7 @@ func (t *trial) run(ctx context.Context, seed uint64) (*run, error) {
 }
 
 // finish looks at the memory that the run left behind.
-func (x *session) finish(r *run, before []byte) error {
+func (x *session) finish(r *Run, before []byte) error {
 	for _, b := range x.t.mk.IR.Globals() {
 		if b.ReadOnly || b.Name == "kv" {
 			continue

@@ -56,7 +56,7 @@ func atMost(n, small, m int) int {
 }
 
 // compare lists what the two kernels share and which sizes differ.
-func compare(real, small *megakernel.Kernel, t *trial) (equal []Fact, shrunk []Size) {
+func compare(real, small *megakernel.Kernel, t *Trial) (equal []Fact, shrunk []Size) {
 	size := func(name string, of func(*megakernel.Kernel) int) {
 		if a, b := of(real), of(small); a == b {
 			equal = append(equal, Fact{name, fmt.Sprint(a)})

@@ -9,9 +9,10 @@ import (
 	"github.com/mkgen/mkgen/models/synth"
 )
 
-// trial is what every schedule runs: a kernel, a cache that holds context
-// tokens, and the tokens fed in, with what must come out.
-type trial struct {
+// Trial is what every schedule runs: a kernel with random weights, a cache that
+// holds some tokens, and the tokens fed in, with what must come out. It is
+// read-only once made, so several goroutines may Run it at once.
+type Trial struct {
 	mk      *megakernel.Kernel
 	weights *synth.Weights
 	context int // tokens in the cache at first
@@ -29,10 +30,24 @@ type kvToken struct{ k, v []float64 }
 
 const weightSeed = 1
 
-// newTrial fixes the inputs and computes what must come out.
-func newTrial(mk *megakernel.Kernel, steps int) (*trial, error) {
+// Context is the number of tokens in the cache before the first step.
+func (t *Trial) Context() int { return t.context }
+
+// Bytes is what the steps together must read through the ring: every weight
+// once and every cached token once, each step.
+func (t *Trial) Bytes() int64 {
+	n := int64(t.steps) * t.mk.Plan.PackedBytes
+	for i := range t.steps {
+		n += int64(t.mk.Config.Layers*t.mk.KV.Heads*(t.context+i)) * int64(t.mk.KV.TokenBytes())
+	}
+	return n
+}
+
+// NewTrial fixes the inputs for so many steps (at least 1) and computes what
+// must come out of mk. The cache begins with enough tokens for every split.
+func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 	shape := reference.ShapeOf(mk.Config)
-	t := &trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps,
+	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps,
 		context: cachedTokens(mk), tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
 	t.fill(shape)
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
@@ -78,7 +93,7 @@ func cachedTokens(mk *megakernel.Kernel) int {
 
 // fill makes the tokens of the cache at random, as large as the weights make
 // keys and values.
-func (t *trial) fill(s reference.Shape) {
+func (t *Trial) fill(s reference.Shape) {
 	rng := rand.New(rand.NewPCG(weightSeed, 0x6b76))
 	vector := func(sd float64) []float64 {
 		v := make([]float64, s.KVHeads*s.HeadDim)
