@@ -120,6 +120,13 @@ func TestWhatFoldingLeavesOverStaysWhereItIsUsed(t *testing.T) {
 	require.Equal(t, text("v0:u32 = lane", "st.u32 @out[0], 0", "st.u32 @out[1], v0"), got)
 }
 
+func TestWhatTheAuthorLeftUnusedIsStillRefused(t *testing.T) {
+	require.Equal(t, "add: v2:u32 is computed and nothing uses it", mistakes(t, func(k *dsl.Kernel) {
+		out(k, k.Lane().MulC(0))
+		k.Warp().AddC(1)
+	}))
+}
+
 func TestFloatsAreNotFolded(t *testing.T) {
 	got := body(t, func(k *dsl.Kernel) { out(k, k.F32(1).Add(k.F32(0))) })
 	require.Equal(t, text("v0:f32 = add 1.0, 0.0", "st.f32 @out[0], v0"), got)

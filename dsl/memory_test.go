@@ -74,6 +74,27 @@ func TestVectorsRaiseTheAlignment(t *testing.T) {
 	require.Equal(t, 16, p.Bufs[1].Align)
 }
 
+func TestAccessThroughAViewAlignsTheRoot(t *testing.T) {
+	p := finish(t, func(k *dsl.Kernel) {
+		x := dsl.Global[dsl.BF16](k, "x", 0)
+		out(k, dsl.View[dsl.U32](x).LoadN(k.Lane(), 4)...)
+	})
+	require.Equal(t, 16, p.Bufs[0].Align)
+}
+
+func TestBulkCopiesAndMatricesAlignTheirBuffers(t *testing.T) {
+	p := finish(t, func(k *dsl.Kernel) {
+		dsl.Shared[dsl.U16](k, "first", 1)
+		dst, src := dsl.Shared[dsl.U32](k, "dst", 8), dsl.Global[dsl.U16](k, "src", 0)
+		tile, bar := dsl.Shared[dsl.BF16](k, "tile", 256), dsl.NewMBars(k, "bar", 1)
+		bar.Init(nil, k.U32(1))
+		dsl.BulkCopy(dst, nil, src, nil, k.U32(16), bar, nil)
+		dsl.LoadMatrix(tile, k.Lane().MulC(8), false)
+	})
+	require.Equal(t, text("shared @dst:u32[8] offset=16 align=16", "global @src:u16[] align=16", "shared @tile:bf16[256] offset=48 align=16"),
+		text(p.Bufs[1].Decl(), p.Bufs[2].Decl(), p.Bufs[3].Decl()))
+}
+
 func TestMemoryOptions(t *testing.T) {
 	require.Equal(t, text(
 		"v0:u32 = ld.u32 @x[0]", "v1:u32 = ld.relaxed.gpu.u32 @x[0]", "v2:u32 = ld.acquire.cta.u32 @x[0]", "v3:u32 = ld.volatile.u32 @x[0]",

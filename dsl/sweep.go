@@ -2,6 +2,14 @@ package dsl
 
 import "github.com/mkgen/mkgen/dsl/ir"
 
+// Optional is v, which Finish drops without complaint when nothing uses it: for
+// what is computed on behalf of templates that may or may not need it, such as
+// a kernel's thread coordinates.
+func Optional[T Elem](v Val[T]) Val[T] {
+	kern(v.k).absorb(v.v)
+	return v
+}
+
 // absorb notes operands that a folded operation would have used: a shape for
 // which x·0 needs no x is no mistake of the template's author.
 func (k *Kernel) absorb(vs ...*ir.Value) {

@@ -16,3 +16,13 @@ func TestEveryRegisteredModelBuilds(t *testing.T) {
 		}
 	}
 }
+
+// 132 splits, one an SM, are more than a merge takes.
+func TestAModelOfOneKVHeadBuildsWithDefaults(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.KVHeads = 1
+	mk, err := Build(c, Options{})
+	require.NoError(t, err)
+	require.Equal(t, maxSplits, mk.Options.Splits)
+}

@@ -2,21 +2,163 @@ package megakernel
 
 import (
 	"encoding/json"
+	"go/token"
+	"strings"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
-// layoutFile is the content of layout.json.
-type layoutFile struct {
-	Generator string   `json:"generator"`
-	Files     []string `json:"files"`
+// Layout is the machine-readable layout of a generated kernel, layout.json:
+// what emit says of any kernel, and what this one was made of.
+type Layout struct {
+	Generator string        `json:"generator"` // Generator, which marks the directory as ours
+	Files     []string      `json:"files"`     // all generated files, this one included
+	Package   string        `json:"package"`   // the Go host package's name
+	Model     LayoutModel   `json:"model"`
+	Options   LayoutOptions `json:"options"`
+	Barriers  int           `json:"barriers"` // grid barriers of a step
+	Phases    []LayoutPhase `json:"phases"`
+	*emit.Layout
 }
 
-func (mk *Kernel) layout(_ emit.Target, files []File) (File, error) {
-	l := layoutFile{Generator: Generator, Files: []string{LayoutFile}}
-	for _, f := range files {
-		l.Files = append(l.Files, f.Name)
+// LayoutModel is the model's configuration under the names of Hugging Face's
+// config.json, with its rope in the form of rope_scaling.
+type LayoutModel struct {
+	Name         string         `json:"name"`
+	Layers       int            `json:"num_hidden_layers"`
+	Hidden       int            `json:"hidden_size"`
+	Intermediate int            `json:"intermediate_size"`
+	Heads        int            `json:"num_attention_heads"`
+	KVHeads      int            `json:"num_key_value_heads"`
+	HeadDim      int            `json:"head_dim"`
+	Vocab        int            `json:"vocab_size"`
+	MaxPositions int            `json:"max_position_embeddings"`
+	NormEps      float64        `json:"rms_norm_eps"`
+	Tied         bool           `json:"tie_word_embeddings"`
+	RopeTheta    float64        `json:"rope_theta"`
+	RopeScaling  *LayoutScaling `json:"rope_scaling"`
+	DType        string         `json:"dtype"` // of weights and KV cache
+}
+
+// LayoutScaling is a rope scaling of type llama3.
+type LayoutScaling struct {
+	Type              string  `json:"rope_type"`
+	Factor            float64 `json:"factor"`
+	LowFreqFactor     float64 `json:"low_freq_factor"`
+	HighFreqFactor    float64 `json:"high_freq_factor"`
+	OriginalPositions int     `json:"original_max_position_embeddings"`
+}
+
+// LayoutOptions are the Options with nothing left open.
+type LayoutOptions struct {
+	SMs        int `json:"sms"`
+	Page       int `json:"page"`
+	Splits     int `json:"splits"`
+	Stages     int `json:"stages"`
+	StageBytes int `json:"stage_bytes"`
+	InFlight   int `json:"in_flight"`
+	Consumers  int `json:"consumers"`
+}
+
+// LayoutPhase is a Phase with how often it runs in a step.
+type LayoutPhase struct {
+	Name    string   `json:"name"`
+	Runs    int      `json:"runs"`
+	Ops     []string `json:"ops"`
+	Matrix  string   `json:"matrix,omitempty"`
+	Handoff string   `json:"hand_off,omitempty"`
+}
+
+func layoutModel(c *models.Config) LayoutModel {
+	m := LayoutModel{Name: c.Name, Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads, KVHeads: c.KVHeads,
+		HeadDim: c.HeadDim, Vocab: c.Vocab, MaxPositions: c.MaxPositions, NormEps: c.NormEps, Tied: c.TieEmbeddings,
+		RopeTheta: c.Rope.Theta, DType: c.DType.String()}
+	if s := c.Rope.Scaling; s != nil {
+		m.RopeScaling = &LayoutScaling{"llama3", s.Factor, s.LowFreqFactor, s.HighFreqFactor, s.OriginalPositions}
 	}
-	text, err := json.MarshalIndent(&l, "", "  ")
+	return m
+}
+
+// elementOrder is emit.PackEntry.Order of every matrix, see package pipeline.
+const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2"
+
+// extras is what emit cannot know of the kernel.
+func (mk *Kernel) extras() emit.Extras {
+	x := emit.Extras{Constants: mk.constants()}
+	p := mk.Plan
+	for i := range planMatrices {
+		m := mk.matrix(i)
+		e := emit.PackEntry{Matrix: m.Name, Rows: m.Rows, K: m.K, Layers: p.Layers, LayerStride: p.LayerBytes,
+			TileRows: pipeline.TileRows, Tiles: m.Tiles, KPadded: m.KPadded, ChunkK: m.ChunkK, ChunksPerTile: m.ChunksPerTile, TailK: m.TailK,
+			First: m.First, Count: m.Count, Order: elementOrder,
+			Sources: emit.RowRuns(m.Rows, func(row int) (string, int) { s := mk.Source(i, row); return s.Tensor, s.Row })}
+		layer := 0
+		if i == layerMatrices {
+			layer, e.Layers, e.LayerStride, e.Base = pipeline.FinalLayer, 1, 0, int64(p.Layers)*p.LayerBytes
+		}
+		for sm := range p.SMs {
+			e.Offset = append(e.Offset, p.Start(layer, sm)-e.Base+m.Offset[sm])
+		}
+		x.Packing = append(x.Packing, e)
+	}
+	return x
+}
+
+// constants are what a host program needs of the model and the options.
+func (mk *Kernel) constants() []emit.Constant {
+	c, o := &mk.Config, &mk.Options
+	list := []emit.Constant{
+		{Name: "layers", Value: int64(c.Layers), Doc: "decoder layers"},
+		{Name: "hidden", Value: int64(c.Hidden), Doc: "length of the residual vector"},
+		{Name: "intermediate", Value: int64(c.Intermediate), Doc: "rows of gate and of up"},
+		{Name: "heads", Value: int64(c.Heads), Doc: "query heads"},
+		{Name: "kv_heads", Value: int64(c.KVHeads), Doc: "key and value heads"},
+		{Name: "head_dim", Value: int64(c.HeadDim), Doc: "elements of a head"},
+		{Name: "vocab", Value: int64(c.Vocab), Doc: "tokens, and logits"},
+		{Name: "max_positions", Value: int64(c.MaxPositions), Doc: "positions the model was made for"},
+		{Name: "page_size", Value: int64(o.Page), Doc: "tokens of a KV page"},
+		{Name: "page_bytes", Value: int64(mk.KV.PageBytes()), Doc: "bytes of a KV page of one layer"},
+		{Name: "kv_splits", Value: int64(o.Splits), Doc: "parts the KV cache is split into"},
+		{Name: "ring_stages", Value: int64(o.Stages), Doc: "stages of the ring"},
+		{Name: "stage_bytes", Value: int64(o.StageBytes), Doc: "bytes of a stage"},
+		{Name: "copies_in_flight", Value: int64(o.InFlight), Doc: "bulk copies outstanding at most"},
+		{Name: "consumer_warps", Value: int64(o.Consumers), Doc: "warps of a CTA that compute; one more copies"},
+		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers of a step; epoch grows by barriers times grid"},
+		{Name: "packed_bytes", Value: mk.Plan.PackedBytes, Doc: "bytes of the buffer weights"},
+	}
+	return list
+}
+
+// layoutFile is layout.json.
+func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
+	o := &mk.Options
+	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
+		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers}}
+	for i := range mk.Phases {
+		p := &mk.Phases[i]
+		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})
+	}
+	for _, f := range files {
+		full.Files = append(full.Files, f.Name)
+	}
+	full.Files = append(full.Files, LayoutFile)
+	text, err := json.MarshalIndent(&full, "", "  ")
 	return File{LayoutFile, append(text, '\n')}, err
+}
+
+// packageName is a Go package name made of a model's name: llama3-8b becomes
+// llama3_8b.
+func packageName(model string) string {
+	name := strings.Map(func(r rune) rune {
+		if r == '-' || r == '.' {
+			return '_'
+		}
+		return r
+	}, model)
+	if !token.IsIdentifier(name) || name == "main" || name == "_" {
+		name = "model_" + name
+	}
+	return name
 }

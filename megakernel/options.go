@@ -12,7 +12,7 @@ import (
 type Options struct {
 	SMs        int // CTAs of the grid, one an SM; default 132
 	Page       int // tokens a KV page, a power of two; default 16
-	Splits     int // parts the KV cache is split into; default: as many as fill the SMs
+	Splits     int // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
@@ -59,7 +59,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(append(Faults(), NoFault), o.Fault) {
 		return o, fmt.Errorf("fault %q, want one of %q", o.Fault, Faults())
 	}
-	def(&o.Splits, max(1, o.SMs/c.KVHeads))
+	def(&o.Splits, min(max(1, o.SMs/c.KVHeads), maxSplits))
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, fmt.Errorf("%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}

@@ -48,9 +48,15 @@ func (w *dirWriter) write(ctx context.Context, name string, files []File) error 
 	if err == nil {
 		err = w.replace(ctx, dir, exists, files)
 	}
-	var at *fs.PathError
-	if errors.As(err, &at) { // the place is a passing one: name what was asked for
-		err = fmt.Errorf("cannot write %s: %w", name, at.Err)
+	var (
+		at   *fs.PathError
+		link *os.LinkError
+	)
+	switch { // the place is a passing one: name what was asked for
+	case errors.As(err, &at):
+		return fmt.Errorf("cannot write %s: %w", name, at.Err)
+	case errors.As(err, &link):
+		return fmt.Errorf("cannot write %s: %w", name, link.Err)
 	}
 	return err
 }

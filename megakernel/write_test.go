@@ -138,3 +138,19 @@ func TestWriteDirRefusesTheCurrentDirectory(t *testing.T) {
 	require.ErrorContains(t, WriteDir(t.Context(), "", generated("")), "name is empty")
 	require.NoError(t, WriteDir(t.Context(), "below", generated("")))
 }
+
+// The name is taken while the files are written.
+func TestWriteDirWhenTheNameIsTakenMeanwhile(t *testing.T) {
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	w := dirWriter{create: func(path string) (io.WriteCloser, error) {
+		return os.Create(path)
+	}}
+	first := w.create
+	w.create = func(path string) (io.WriteCloser, error) {
+		require.NoError(t, put(out, "mine", "kept"))
+		return first(path)
+	}
+	require.ErrorContains(t, w.write(t.Context(), out, generated("new")), "cannot write "+out)
+	require.Equal(t, map[string]string{"out": "", "out/mine": "kept"}, tree(t, dir))
+}

@@ -28,10 +28,12 @@ type Env struct {
 // consumerBarrier is the named barrier of the consumer warps.
 const consumerBarrier = 1
 
-// NewEnv computes the thread coordinates.
+// NewEnv computes the thread coordinates; those that no template uses are left
+// out of the kernel.
 func NewEnv(k *dsl.Kernel, grid, consumers int, scratch dsl.Buf[dsl.F32]) *Env {
+	at := func(v u32, name string) u32 { return dsl.Optional(v.Named(name)) }
 	return &Env{K: k, Consumers: consumers, Grid: grid, Scratch: scratch,
-		CTA: k.CTA().Named("cta"), Warp: k.Warp().Named("warp"), Lane: k.Lane().Named("lane"), Tid: k.Tid().Named("tid")}
+		CTA: at(k.CTA(), "cta"), Warp: at(k.Warp(), "warp"), Lane: at(k.Lane(), "lane"), Tid: at(k.Tid(), "tid")}
 }
 
 // Threads is the number of consumer threads.

@@ -17,7 +17,8 @@ func AddResidual(x dsl.Buf[dsl.F32]) Epilogue {
 
 // SwiGLU is the epilogue act[j] = silu(gate)·up (Shazeer 2020) of a matrix whose
 // packed rows 2j and 2j+1 are rows j of gate and of up. Both are first scaled
-// by RMSNorm's scale. silu(x) = x/(1 + e^−x): −inf gives −0, NaN stays.
+// by RMSNorm's scale. silu(x) = x/(1 + e^−x): far below zero
+// it is −0, at −inf itself NaN, as the formula is; NaN stays.
 func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], scale f32) Epilogue {
 	k := e.K
 	return func(row u32, y0, y1 f32) {

@@ -35,7 +35,9 @@ type Share struct{ First, Count u32 }
 
 // Epilogue finishes two neighbouring rows of the packed matrix, row and row+1
 // (row even), whose dot products are y0 and y1. It runs in some of the consumer
-// threads, once for each pair of the CTA's rows.
+// threads, once for each pair of the CTA's rows; rows that pad the last tile are
+// left out, but for row+1 of the last pair where the matrix has an odd number
+// of rows (y1 is then 0).
 type Epilogue func(row u32, y0, y1 f32)
 
 // Produce streams this CTA's tiles through the ring. offset is the position in
@@ -94,7 +96,12 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 			k.If(i.Lt(tiles.MulC(pipeline.TileRows/2)), func() {
 				row := i.MulC(2)
 				y0, y1 := g.sum(e, base.Add(row))
-				epilogue(share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row"), y0, y1)
+				row = share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row")
+				if g.M.Rows%pipeline.TileRows == 0 {
+					epilogue(row, y0, y1)
+				} else { // the last tile is padded
+					k.If(row.LtC(g.M.Rows), func() { epilogue(row, y0, y1) })
+				}
 			})
 		})
 		half.Set(half.Get().XorC(1))

@@ -72,6 +72,7 @@ func (t *Argmax) Start(e *Env, scale f32) (epilogue Epilogue, publish func()) {
 func (t *Argmax) publish(e *Env, b best) {
 	k := e.K
 	b.warp()
+	e.Sync() // a CTA without rows comes straight from the norm, which has just read Scratch
 	k.If(e.Lane.EqC(0), func() {
 		e.Scratch.Store(e.Warp, b.value.Get())
 		t.SharedIndex.Store(e.Warp, b.index.Get())

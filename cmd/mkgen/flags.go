@@ -79,8 +79,11 @@ func (c *choice) flags(cmd *cobra.Command) {
 	}
 }
 
-// load finds the model's configuration.
+// load finds the model's configuration and checks the architecture.
 func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
+	if _, err := emit.TargetFor(c.arch); err != nil {
+		return models.Config{}, usagef("--arch: %w", err)
+	}
 	given := cmd.Flags().Changed
 	switch {
 	case given("model") && given("config"):
@@ -108,9 +111,6 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 	config, err := c.load(cmd)
 	if err != nil {
 		return nil, err
-	}
-	if _, err := emit.TargetFor(c.arch); err != nil {
-		return nil, usagef("--arch: %w", err)
 	}
 	mk, err := megakernel.Build(config, c.options())
 	return mk, inFlags(err)

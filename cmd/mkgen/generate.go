@@ -30,8 +30,8 @@ func newRoot(check verify.Checker) *cobra.Command {
 		Use:   "mkgen",
 		Short: "Write the CUDA kernel of a model's whole decode step, and its Go host package",
 		Long: `mkgen writes one CUDA kernel that runs a whole decode step of a Llama-family
-model at batch 1, a Go package that launches it, and its layout as JSON. It needs
-neither a GPU nor CUDA.`,
+model at batch 1, a Go package that launches it, and its layout as JSON. It
+needs neither a GPU nor CUDA.`,
 		Example: `  mkgen --model llama3-8b
   mkgen --config path/to/config.json -o out/mine --sms 114`,
 		Args:          noArgs,

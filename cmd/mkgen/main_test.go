@@ -91,3 +91,34 @@ func TestAnErrorIsOnePrintableLine(t *testing.T) {
 	require.Equal(t, "x: 2 problems: (1) a; (2) b", oneLine(fmt.Errorf("x: %w", many)))
 	require.Equal(t, `a\nb`, oneLine(errors.New("a\nb\n")))
 }
+
+func TestHelpFitsATerminal(t *testing.T) {
+	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"verify"}} {
+		code, stdout, stderr := mkgen(append(args, "--help")...)
+		require.Zero(t, code)
+		require.Empty(t, stderr)
+		for line := range strings.Lines(stdout) {
+			require.LessOrEqual(t, len([]rune(line)), 81, "%q", line)
+		}
+	}
+}
+
+func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
+	text, err := os.ReadFile("../../README.md")
+	require.NoError(t, err)
+	t.Chdir(t.TempDir())
+	n := 0
+	for line := range strings.Lines(string(text)) {
+		command, ok := strings.CutPrefix(line, "go run ./cmd/mkgen ")
+		if !ok {
+			continue
+		}
+		command, _, _ = strings.Cut(command, "#")
+		if code, _, stderr := mkgen(strings.Fields(command)...); code == 2 {
+			t.Errorf("%s: %s", command, stderr)
+		}
+		n++
+	}
+	require.Greater(t, n, 3)
+	require.FileExists(t, "out/llama3-8b/kernel.cu")
+}

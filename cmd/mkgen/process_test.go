@@ -67,3 +67,34 @@ func TestTimeAndMemoryOfGeneratingLlama3(t *testing.T) {
 	}
 	require.Less(t, best, 3*time.Second)
 }
+
+// What is generated is a Go package that builds in a module of its own, with
+// nothing but the standard library, with and without the build tag cuda.
+func TestGeneratedPackageBuildsInAFreshModule(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, exec.Command("mkgen", "--model", "llama3.2-1b", "-q", "-o", filepath.Join(dir, "kernel")).Run())
+	write := func(name, text string) {
+		require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o666))
+	}
+	write("go.mod", "module example.com/fresh\n\ngo 1.26\n")
+	write("main.go", `package main
+
+import kernel "example.com/fresh/kernel"
+
+func main() {
+	var p kernel.Params
+	if len(p.Bytes()) != kernel.ParamsBytes || len(kernel.Source()) == 0 || kernel.Layers != 16 || kernel.Packing()[0].Matrix != "qkv" {
+		panic("the package does not describe the kernel")
+	}
+}
+`)
+	for _, args := range [][]string{{"run", "."}, {"vet", "-tags", "cuda", "./..."}} {
+		cmd := exec.Command("go", args...)
+		cmd.Dir, cmd.Env = dir, append(os.Environ(), "GOFLAGS=-mod=mod", "GOWORK=off", "GOPROXY=off")
+		out, err := cmd.CombinedOutput()
+		require.NoError(t, err, "%s", out)
+	}
+	formatted, err := exec.Command("gofmt", "-l", filepath.Join(dir, "kernel")).Output()
+	require.NoError(t, err)
+	require.Empty(t, string(formatted))
+}

@@ -17,8 +17,9 @@ func newVerify(check verify.Checker) *cobra.Command {
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
 		Long: `verify builds the model's kernel with the same templates, roles, hand-offs and
-options and with sizes that the CPU can run, executes it under several schedules,
-and compares its values with a reference. It exits with 1 when anything is found.`,
+options and with sizes that the CPU can run, executes it under several
+schedules, and compares its values with a reference. It exits with 1 when
+anything is found.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := c.load(cmd)

@@ -139,7 +139,7 @@ func stepLoad(m *machine, w *warp, in *inst) {
 			continue
 		}
 		off, in1 := m.locate(w, in, r, rg, l, int64(in.vec))
-		if !in1 || !m.readable(w, in, r, rg, l, off, n) {
+		if !in1 {
 			return
 		}
 		if rg.shadow != nil {
@@ -162,6 +162,9 @@ func stepLoad(m *machine, w *warp, in *inst) {
 			} else if !m.touch(rg, off, n, &a) {
 				return
 			}
+		}
+		if !m.readable(w, in, r, rg, l, off, n) {
+			return
 		}
 		m.fill(w, in, rg, l, off)
 	}
@@ -232,12 +235,12 @@ func stepLoadStrong(m *machine, w *warp, in *inst) {
 			continue
 		}
 		off, ok := m.locate(w, in, r, rg, l, int64(in.vec))
-		if !ok || !m.readable(w, in, r, rg, l, off, int64(in.vec)*r.elem) {
+		if !ok {
 			return
 		}
 		for i := range in.vec {
 			o := off + int64(i)*r.elem
-			if a.by(l); rg.shadow != nil && !m.touch(rg, o, r.elem, &a) {
+			if a.by(l); rg.shadow != nil && !m.touch(rg, o, r.elem, &a) || !m.readable(w, in, r, rg, l, o, r.elem) {
 				return
 			}
 			v := m.strongRead(rg, o, &a, false)

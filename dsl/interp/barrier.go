@@ -54,6 +54,7 @@ func (m *machine) arriveBarrier(w *warp, in *inst, id, threads int, wait bool) {
 		return
 	}
 	for _, other := range b.waiting {
+		other.wait = waiting{}
 		m.leaveBarrier(other, b.st)
 		m.sched.wake(other)
 	}

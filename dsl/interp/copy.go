@@ -140,6 +140,12 @@ func (m *machine) checkExit(w *warp, in *inst) {
 			return
 		}
 	}
+	for id := range w.cta.bars {
+		if b := &w.cta.bars[id]; b.arrived != 0 {
+			m.fail(b.opener, b.first, 0, ExitPending, "the CTA ends with %d of %d threads arrived at barrier %d", b.arrived, b.threads, id)
+			return
+		}
+	}
 	for i := range w.cta.mbars {
 		b := &w.cta.mbars[i]
 		if b.count == 0 {

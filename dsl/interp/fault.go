@@ -100,7 +100,7 @@ func (f *Fault) at(b *ir.Buf, index int64) *Fault {
 
 // side adds a party; nothing when it is unknown.
 func (f *Fault) side(what string, w *warp, lane int, in *inst) *Fault {
-	if w != nil && in != nil {
+	if w != nil && in != nil && (in.op != ir.OpInvalid || in.pos.Line != "") {
 		f.Sides = append(f.Sides, Side{What: what, Thread: w.thread(lane), Op: in.name(), Pos: in.pos})
 	}
 	return f

@@ -36,9 +36,7 @@ func stepFence(m *machine, w *warp, in *inst) {
 	if p := w.clk.pend; p != nil {
 		for l := range 32 {
 			if w.mask>>l&1 != 0 {
-				for _, msg := range p[l] {
-					m.acquire(w, 1<<l, msg, scope)
-				}
+				p[l] = m.acquireAll(w, l, p[l], scope)
 			}
 		}
 	}
@@ -61,6 +59,19 @@ func stepFence(m *machine, w *warp, in *inst) {
 		}
 	}
 	m.tick(w)
+}
+
+// acquireAll acquires what a fence of that scope can, and returns the rest.
+func (m *machine) acquireAll(w *warp, l int, msgs []message, scope ir.Scope) []message {
+	rest := msgs[:0]
+	for _, msg := range msgs {
+		if m.mutual(msg.scope, scope, msg.cta, w.cta.id) {
+			w.clk.learn(1<<l, msg.st)
+		} else {
+			rest = append(rest, msg)
+		}
+	}
+	return rest
 }
 
 func (m *machine) fenceSC(w *warp, scope ir.Scope) {

@@ -14,11 +14,11 @@ func stepLdMatrix(m *machine, w *warp, in *inst) {
 	var rows [32][8]uint16
 	for l := range 32 {
 		off, ok := m.matrixRow(w, in, r, rg, l)
-		if !ok || !m.readable(w, in, r, rg, l, off, 16) {
+		if !ok {
 			return
 		}
 		a.by(anyLane)
-		if rg.shadow != nil && !m.touch(rg, off, 16, &a) {
+		if rg.shadow != nil && !m.touch(rg, off, 16, &a) || !m.readable(w, in, r, rg, l, off, 16) {
 			return
 		}
 		for i := range 8 {

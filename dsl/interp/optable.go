@@ -35,6 +35,17 @@ func bind(s *ir.Instr) (stepFn, error) {
 	return b(s)
 }
 
+// OpsWithoutMeaning lists the ops that have no row here; there must be none.
+func OpsWithoutMeaning() []ir.Op {
+	var out []ir.Op
+	for _, op := range ir.AllOps() {
+		if meanings()[op] == nil {
+			out = append(out, op)
+		}
+	}
+	return out
+}
+
 // opMeanings is the table of meanings, one row an op; it is never changed.
 var opMeanings = buildMeanings()
 

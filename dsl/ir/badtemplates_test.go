@@ -69,7 +69,7 @@ func variableLeavesIf(k kern) {
 
 func valueOfAnotherKernel(k kern) {
 	other := dsl.New("other", dsl.Options{Warps: 1})
-	sink(k, other.Lane())
+	sink(k, k.Lane(), other.Lane())
 }
 
 func bufferOfAnotherKernel(k kern) {
@@ -181,9 +181,9 @@ func storeToReadOnly(k kern) {
 	dsl.ReduceAdd(x, dsl.At(0), k.U32(1), dsl.Relaxed(dsl.GPUScope))
 }
 
-func indexOutOfBounds(k kern) { // three mistakes
-	x := words(k)
-	sink(k, x.Load(dsl.At(64)), x.Load(dsl.At(-1)), x.LoadN(dsl.At(62), 4)[0])
+func indexOutOfBounds(k kern) { // four mistakes
+	x, odd := words(k), dsl.Global[dsl.U32](k, "odd", 63)
+	sink(k, x.Load(dsl.At(64)), x.Load(dsl.At(-1)), x.LoadN(dsl.At(62), 4)[0], odd.LoadN(dsl.At(60), 4)[0])
 }
 
 func misalignedVector(k kern) {

@@ -137,6 +137,12 @@ var broken = []struct {
 	{"a view of a view", func(k *ir.Kernel) { v := buf(k, "tile", true); v.Root = v }, "want a buffer of this kernel, of the same space, that is no view"},
 	{"a view of mbarriers", func(k *ir.Kernel) { v := buf(k, "tile", true); v.Root, v.Len = buf(k, "bars", false), 0 }, "view @bars:b128: sees mbar as b128; mbarriers have no other form"},
 	{"a view of a root not aligned for it", func(k *ir.Kernel) { buf(k, "tile", false).Align = 4 }, "view @tile:b128: has elements of 16 bytes at byte 0 of @tile, which is aligned to 4"},
+	{"a vector in a view that starts off", func(k *ir.Kernel) {
+		b := &ir.Buf{ID: len(k.Bufs), Name: "tile", Space: ir.Shared, Elem: ir.U32, Len: 8, Align: 4, Offset: 4, Root: buf(k, "tile", false)}
+		k.Bufs = append(k.Bufs, b)
+		front(k, &ir.Instr{Op: ir.OpSt, T: ir.U32, Mem: []ir.Addr{{Buf: b}}, Args: slices.Repeat([]*ir.Value{ir.ConstInt(ir.U32, 1)}, 2),
+			Attr: ir.Attr{Lanes: 2}})
+	}, "st: moves 8 bytes at once, but @tile:u32 starts at byte 4 of shared memory; "},
 	{"a vector of a buffer not aligned for it", func(k *ir.Kernel) {
 		front(k, &ir.Instr{Op: ir.OpSt, T: ir.U32, Mem: []ir.Addr{{Buf: k.Bufs[0]}}, Args: slices.Repeat([]*ir.Value{ir.ConstInt(ir.U32, 1)}, 2),
 			Attr: ir.Attr{Lanes: 2}})

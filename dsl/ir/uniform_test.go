@@ -59,6 +59,7 @@ func TestUniformityOfSources(t *testing.T) {
 		{"shuffle from the warp's lane", func(k kern) u32 { return dsl.Shfl(k.Lane(), k.Warp()) }, ir.Warp},
 		{"shuffle from lanes apart", func(k kern) u32 { return dsl.Shfl(k.Lane(), k.Lane()) }, ir.Thread},
 		{"shuffle of the same", func(k kern) u32 { return dsl.ShflXor(k.CTA(), 1) }, ir.CTA},
+		{"shuffle of the warp's", func(k kern) u32 { return dsl.ShflUp(k.Warp(), 1) }, ir.Warp},
 		{"butterfly", func(k kern) u32 { return dsl.WarpSum(k.Lane()) }, ir.Thread},
 		{"vote", func(k kern) u32 { return asU32(k, dsl.Any(k.Lane().EqC(3))) }, ir.Warp},
 		{"vote of the same", func(k kern) u32 { return asU32(k, dsl.All(k.CTA().EqC(3))) }, ir.CTA},
@@ -104,6 +105,29 @@ func TestUniformityOfVariablesAndLoops(t *testing.T) {
 			k.If(k.Warp().EqC(0), func() { c.Set(k.U32(1)) })
 			return c.Get()
 		}, ir.Warp},
+		{"set in a lane's else", func(k kern) u32 {
+			c := counter(k)
+			k.IfElse(k.Lane().EqC(0), func() { k.Nanosleep(k.U32(1)) }, func() { c.Set(k.U32(1)) })
+			return c.Get()
+		}, ir.Thread},
+		{"declared and set in a lane's branch", func(k kern) u32 {
+			k.If(k.Lane().LtC(4), func() {
+				c := counter(k)
+				k.If(k.CTA().EqC(0), func() { c.Set(k.U32(1)) })
+				k.Nanosleep(c.Get().Named("x"))
+			})
+			return k.U32(0)
+		}, ir.CTA},
+		{"a loop's index", func(k kern) u32 {
+			k.For(k.CTA(), k.Grid(), func(i u32) { k.Nanosleep(i.AddC(1).Named("x")) })
+			return k.U32(0)
+		}, ir.CTA},
+		{"a loop's index in a lane's branch", func(k kern) u32 {
+			k.If(k.Lane().LtC(4), func() {
+				k.For(k.U32(0), k.Grid(), func(i u32) { k.Nanosleep(i.AddC(1).Named("x")) })
+			})
+			return k.U32(0)
+		}, ir.Thread},
 		{"set in a role", func(k kern) u32 {
 			c := counter(k)
 			inRole(k, 0, 2, func() { c.Set(k.U32(1)) })

@@ -50,7 +50,7 @@ var refusals = []struct {
 	{"mbarrier constants", 3, func(k kern) { mbarrierLiterals(k) }},
 	{"bulk copies", 6, func(k kern) { bulkCopies(k) }},
 	{"stores to read-only memory", 2, func(k kern) { storeToReadOnly(k) }},
-	{"constant indices out of bounds", 3, func(k kern) { indexOutOfBounds(k) }},
+	{"constant indices out of bounds", 4, func(k kern) { indexOutOfBounds(k) }},
 	{"a misaligned vector", 1, func(k kern) { misalignedVector(k) }},
 	{"shared memory over budget", 1, func(k kern) { sharedOverBudget(k) }},
 	{"shared buffers that overlap", 2, func(k kern) { sharedOverlap(k) }},

@@ -126,8 +126,12 @@ func (v *verifier) address(in *Instr, m Addr, bytes int64, align int) {
 	if b.Space == Shared && root.Offset >= 0 {
 		have, place = align, place+int64(root.Offset)
 	}
-	if have < align || place%int64(align) != 0 {
+	switch {
+	case have < align:
 		v.errorf(KindMemory, in.Pos, op, "moves %d bytes at once, but %s is aligned to %d; declare it with Align(%d)", align, b, root.Align, align)
+		return
+	case place%int64(align) != 0:
+		v.errorf(KindMemory, in.Pos, op, "moves %d bytes at once, but %s starts at byte %d of %s memory; declare it with Align(%d)", align, b, place, b.Space, align)
 		return
 	}
 	index := int64(0)
@@ -145,7 +149,7 @@ func (v *verifier) address(in *Instr, m Addr, bytes int64, align int) {
 		v.errorf(KindMemory, in.Pos, op, "%s reaches element %d, but the buffer ends with element %d", m, max(index, last), b.Len-1)
 		return
 	}
-	if (place+index*e)%int64(align) != 0 {
+	if index*e%int64(align) != 0 {
 		v.errorf(KindMemory, in.Pos, op, "%s is at byte %d, want a multiple of %d", m, index*e, align)
 	}
 }

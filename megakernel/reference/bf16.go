@@ -30,9 +30,15 @@ func ToBF16(x float64) uint16 {
 	case a == 0:
 		return sign
 	}
-	_, exp := math.Frexp(a) // a = f * 2^exp, f in [0.5, 1)
-	unit := max(exp-8, -133)
-	r := math.Ldexp(math.RoundToEven(math.Ldexp(a, -unit)), unit) // 8 significant bits; exact powers of two around the rounding
+	r := 0.0
+	if a >= 0x1p-126 {
+		const drop = 52 - 7 // mantissa bits of float64 beyond bf16's
+		u := math.Float64bits(a)
+		u += 1<<(drop-1) - 1 + u>>drop&1
+		r = math.Float64frombits(u >> drop << drop)
+	} else { // subnormal: whole multiples of 2^-133
+		r = math.RoundToEven(a*0x1p133) * 0x1p-133
+	}
 	if r > 0x1.fep127 {
 		return sign | 0x7f80
 	}

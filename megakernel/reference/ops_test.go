@@ -25,7 +25,7 @@ func TestBF16RoundsToNearestEven(t *testing.T) {
 	for _, c := range []struct{ in, want float64 }{
 		{1, 1}, {1 + 1.0/256, 1}, {1 + 3.0/256, 1 + 4.0/256}, {1 + 1.0/256 + 1e-15, 1 + 2.0/256}, {-1 - 3.0/256, -1 - 4.0/256},
 		{0, 0}, {0x1.ffp0, 2}, {0x1.fep127, 0x1.fep127}, {0x1.fefp127, 0x1.fep127}, {0x1.ffp127, inf}, {-1e300, -inf},
-		{0x1p-133, 0x1p-133}, {0x1p-134, 0}, {0x1.8p-133, 0x1p-132}, {inf, inf}, {-inf, -inf},
+		{0x1p-133, 0x1p-133}, {0x1p-134, 0}, {0x1.8p-133, 0x1p-132}, {0x1.ffp-127, 0x1p-126}, {0x1.01p-126, 0x1p-126}, {inf, inf}, {-inf, -inf},
 	} {
 		require.Equal(t, c.want, RoundBF16(c.in), "%b", c.in)
 	}

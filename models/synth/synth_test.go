@@ -75,6 +75,14 @@ func TestModelHashAndTokensEqualTorch(t *testing.T) {
 	require.Equal(t, g.Tokens, Tokens(7, 3, 16, 128256))
 }
 
+// The hash that tests/gpu/reference.py wrote for llama3.2-1b with seed 1: the whole of the model's shapes and recipes.
+func TestHashOfLlama1BEqualsTorch(t *testing.T) {
+	d := Dims{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, TieEmbeddings: true}
+	got, err := SampleHash(1, Llama(d), nil)
+	require.NoError(t, err)
+	require.Equal(t, "75a6cf5bedd01d200a035b96769302c469e6221678ea0c88d3ddb26e05d5a4a0", got)
+}
+
 func TestHashSeesOneChangedWeight(t *testing.T) {
 	ts := Llama(tied)
 	want, err := SampleHash(5, ts, nil)

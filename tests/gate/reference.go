@@ -59,7 +59,8 @@ func OpenReference(dir string) (*Reference, error) {
 			return nil, fmt.Errorf("reference: %s: sequence %d scores %d positions from %d on, want the last of its %d", path, q, s.Scored, s.First, s.Length)
 		}
 		rows := int64(s.Scored) * int64(r.Vocab)
-		for file, elems := range map[string]int64{s.Tokens: int64(s.Length), s.O: rows, s.H: rows} {
+		for i, file := range []string{s.Tokens, s.O, s.H} {
+			elems := []int64{int64(s.Length), rows, rows}[i]
 			info, err := os.Stat(filepath.Join(dir, file))
 			if err != nil {
 				return nil, fmt.Errorf("reference: sequence %d: %w", q, err)

@@ -103,7 +103,7 @@ def run(model, sequences, tokens, out, letter, device):
 
 
 def stats(model, tokens):
-    """What GATES asks of the weights, measured: spread of scores over keys, size of the residual stream, sharpness of logits."""
+    """What the gate needs of the weights, measured: spread of scores over keys, size of the residual stream, sharpness of logits."""
     from transformers.models.llama.modeling_llama import apply_rotary_pos_emb
 
     kept = {}

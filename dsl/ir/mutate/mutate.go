@@ -29,15 +29,21 @@ const (
 
 // Mutation is one way to break one instruction of a kernel.
 type Mutation struct {
-	Class Class
-	Name  string // "weaken wait.ge: acquire to relaxed"
-	Pos   ir.Pos // the instruction's
-	instr int    // its number in the order of ir.Kernel.Instrs
-	edit  func(e *edit) error
+	Class  Class
+	Name   string // "weaken wait @barrier: acquire to relaxed"
+	Region string // the innermost region around the instruction, "" if none
+	Pos    ir.Pos // the instruction's
+	instr  int    // its number in the order of ir.Kernel.Instrs
+	edit   func(e *edit) error
 }
 
 // String is the name and the place.
-func (m Mutation) String() string { return m.Name + " at " + m.Pos.String() }
+func (m Mutation) String() string {
+	if m.Region == "" {
+		return fmt.Sprintf("%s at %s", m.Name, m.Pos)
+	}
+	return fmt.Sprintf("%s in %q at %s", m.Name, m.Region, m.Pos)
+}
 
 // edit is a copied kernel and the place of the instruction to break.
 type edit struct {
@@ -90,27 +96,47 @@ func (e *edit) find(b *ir.Block, want int, n *int) bool {
 
 // List enumerates the mutations of k in the order of its instructions.
 func List(k *ir.Kernel) []Mutation {
-	var out []Mutation
-	n := 0
-	k.Instrs(func(in *ir.Instr) {
-		for _, m := range mutationsOf(in) {
-			if !possible(k, n, m) {
-				continue
-			}
-			m.Pos, m.instr = in.Pos, n
-			out = append(out, m)
+	l := lister{k: k}
+	l.block(k.Body, "")
+	return l.out
+}
+
+type lister struct {
+	k   *ir.Kernel
+	n   int // instructions passed
+	out []Mutation
+}
+
+func (l *lister) block(b *ir.Block, region string) {
+	for _, s := range b.Stmts {
+		inner := region
+		switch s := s.(type) {
+		case *ir.Instr:
+			l.instr(s, region)
+		case *ir.Region:
+			inner = s.Name
 		}
-		n++
-	})
-	return out
+		for _, c := range ir.Blocks(s) {
+			l.block(c, inner)
+		}
+	}
+}
+
+func (l *lister) instr(in *ir.Instr, region string) {
+	for _, m := range mutationsOf(in) {
+		m.Pos, m.Region, m.instr = in.Pos, region, l.n
+		if l.possible(m) {
+			l.out = append(l.out, m)
+		}
+	}
+	l.n++
 }
 
 // possible reports whether the edit applies; moves may have nowhere to go.
-func possible(k *ir.Kernel, n int, m Mutation) bool {
+func (l *lister) possible(m Mutation) bool {
 	if m.Class != Earlier && m.Class != Later {
 		return true
 	}
-	m.instr = n
-	_, err := Apply(k, m)
+	_, err := Apply(l.k, m)
 	return err == nil
 }

@@ -3,7 +3,9 @@
 package main
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
 	"os"
 	"slices"
@@ -45,6 +47,7 @@ func (b *bench) sequence(g *gate.Gate, q int, hook before) error {
 	if err := b.s.Rewind(0); err != nil {
 		return err
 	}
+	digest := sha256.New()
 	var wg sync.WaitGroup
 	var mu sync.Mutex
 	var failed error
@@ -61,6 +64,9 @@ func (b *bench) sequence(g *gate.Gate, q int, hook before) error {
 		}
 		p := scored{q, position, slices.Clone(o), slices.Clone(h), make([]float32, len(o))}
 		if err := b.s.Logits(p.k); err != nil {
+			return err
+		}
+		if err := binary.Write(digest, binary.LittleEndian, p.k); err != nil {
 			return err
 		}
 		slots <- struct{}{}
@@ -83,12 +89,25 @@ func (b *bench) sequence(g *gate.Gate, q int, hook before) error {
 	if failed != nil {
 		return failed
 	}
+	b.digest = hex.EncodeToString(digest.Sum(nil))
 	for position := range len(tokens) {
 		if m, ok := results[position]; ok {
 			g.Put(q, position, m)
 		}
 	}
 	return nil
+}
+
+// repeats runs the first sequence twice and compares every bit of the logits.
+func (b *bench) repeats() (bool, error) {
+	var digests [2]string
+	for i := range digests {
+		if err := b.sequence(gate.New(gate.DefaultRules()), 0, nothing); err != nil {
+			return false, err
+		}
+		digests[i] = b.digest
+	}
+	return digests[0] == digests[1], nil
 }
 
 // faulty judges the kernel with one fault planted.

@@ -10,12 +10,11 @@ import (
 	"flag"
 	"fmt"
 	"log"
-	"maps"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -42,6 +41,7 @@ type caseRecord struct {
 	Contexts     []int       `json:"contexts"` // length of each sequence
 	Transformers string      `json:"transformers"`
 	WeightsHash  string      `json:"weights_hash"`
+	Identical    bool        `json:"bit_identical"` // the first sequence run twice gave the same logits, bit for bit
 	Gate         gate.Record `json:"gate"`
 	Details      []verdict   `json:"details"`
 }
@@ -86,6 +86,10 @@ func run(model, kernels, dir, out string) error {
 	if err != nil {
 		return err
 	}
+	identical, err := b.repeats()
+	if err != nil {
+		return err
+	}
 	details := []verdict{describe("", ours)}
 	faults := map[string]gate.Result{}
 	for _, name := range gate.Faults() {
@@ -95,6 +99,7 @@ func run(model, kernels, dir, out string) error {
 		details = append(details, describe(name, faults[name]))
 	}
 	r := b.record(ref, gate.NewRecord(ours, faults), details)
+	r.Cases[0].Identical = identical
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err
@@ -124,6 +129,7 @@ type bench struct {
 	ref     *gate.Reference
 	weights *synth.Weights
 	table   []uint32
+	digest  string // of the last sequence's logits
 }
 
 func newBench(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*bench, error) {
@@ -177,7 +183,7 @@ func (b *bench) cubin(fault string) string {
 
 func (b *bench) record(ref *gate.Reference, g gate.Record, details []verdict) record {
 	facts := b.dev.Facts()
-	r := record{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: commit()}
+	r := record{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: revision.String()}
 	r.Options = map[string]any{"sms": b.mk.Options.SMs, "page": b.mk.Options.Page, "splits": b.mk.Options.Splits, "stages": b.mk.Options.Stages,
 		"stage_bytes": b.mk.Options.StageBytes, "in_flight": b.mk.Options.InFlight, "consumers": b.mk.Options.Consumers, "pages": "shuffled"}
 	c := caseRecord{Model: b.config.Name, DType: "bf16", Batch: 1, Transformers: ref.Transformers, WeightsHash: ref.WeightsHash, Gate: g, Details: details}
@@ -186,20 +192,4 @@ func (b *bench) record(ref *gate.Reference, g gate.Record, details []verdict) re
 	}
 	r.Cases = []caseRecord{c}
 	return r
-}
-
-// commit is the revision the program was built from.
-func commit() string {
-	info, _ := debug.ReadBuildInfo()
-	facts := map[string]string{}
-	for _, s := range info.Settings {
-		facts[s.Key] = s.Value
-	}
-	if !slices.Contains(slices.Collect(maps.Keys(facts)), "vcs.revision") {
-		return "unknown"
-	}
-	if facts["vcs.modified"] == "true" {
-		return facts["vcs.revision"] + "+modified"
-	}
-	return facts["vcs.revision"]
 }

@@ -1,0 +1,138 @@
+package megakernel
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/require"
+)
+
+func readLayout(t *testing.T, mk *Kernel) Layout {
+	t.Helper()
+	files, err := mk.Files("sm_90a")
+	require.NoError(t, err)
+	l := Layout{Layout: &emit.Layout{}}
+	for _, f := range files {
+		if f.Name == LayoutFile {
+			require.NoError(t, json.Unmarshal(f.Data, &l))
+		}
+	}
+	var names []string
+	for _, f := range files {
+		names = append(names, f.Name)
+	}
+	require.ElementsMatch(t, names, l.Files)
+	return l
+}
+
+// hashed delivers weights that depend on tensor, row and column.
+type hashed struct{}
+
+func (hashed) Row(tensor string, row int, dst []uint16) error {
+	seed := uint32(row) * 2654435761
+	for _, c := range tensor {
+		seed = seed*31 + uint32(c)
+	}
+	for i := range dst {
+		dst[i] = uint16((seed + uint32(i)*40503) >> 7)
+	}
+	return nil
+}
+
+// packByLayout packs one matrix of one layer with nothing but what layout.json
+// says.
+func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
+	t.Helper()
+	require.Contains(t, e.Order, "(k/32)*512 + r*64 + (k%32)*2")
+	covered := 0
+	row := make([]uint16, e.K)
+	for _, run := range e.Sources {
+		for i := range run.Count {
+			r := run.Row + i*run.RowStep
+			tensor := strings.ReplaceAll(run.Tensor, "%d", fmt.Sprint(layer))
+			require.NoError(t, w.Row(tensor, run.Source+i*run.SourceStep, row))
+			tile, in := r/e.TileRows, r%e.TileRows
+			sm := 0
+			for tile >= e.First[sm]+e.Count[sm] {
+				sm++
+			}
+			at := e.Base + int64(layer)*e.LayerStride + e.Offset[sm] + int64(tile-e.First[sm])*int64(e.KPadded*e.TileRows*2)
+			for k, v := range row {
+				binary.LittleEndian.PutUint16(dst[at+int64(k/32*512+in*64+k%32*2):], v)
+			}
+			covered++
+		}
+	}
+	require.Equal(t, e.Rows, covered)
+}
+
+func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	odd := c
+	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
+	for _, c := range []models.Config{c, odd} {
+		for _, sms := range []int{1, 4, 7} {
+			mk, err := Build(c, Options{SMs: sms})
+			require.NoError(t, err)
+			want := make([]byte, mk.Plan.PackedBytes)
+			for l := range c.Layers {
+				require.NoError(t, mk.PackLayer(want[int64(l)*mk.Plan.LayerBytes:][:mk.Plan.LayerBytes], l, hashed{}))
+			}
+			require.NoError(t, mk.PackLayer(want[int64(c.Layers)*mk.Plan.LayerBytes:], pipeline.FinalLayer, hashed{}))
+			got := make([]byte, mk.Plan.PackedBytes)
+			for _, e := range readLayout(t, mk).Packing {
+				for l := range e.Layers {
+					packByLayout(t, got, e, l, hashed{})
+				}
+			}
+			require.Equal(t, want, got)
+		}
+	}
+}
+
+func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
+	mk := build(t, "llama3-8b", Options{SMs: 114, Page: 64})
+	l := readLayout(t, mk)
+	require.Equal(t, layoutModel(&mk.Config), l.Model)
+	require.Equal(t, LayoutOptions{114, 64, 14, mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight, 8}, l.Options)
+	require.Equal(t, mk.Barriers(), l.Barriers)
+	require.Len(t, l.Phases, len(mk.Phases))
+	require.Equal(t, []string{"llama3_8b", "mkgen_step", "sm_90a"}, []string{l.Package, l.Kernel, l.Arch})
+}
+
+// The model in layout.json is itself a configuration file.
+func TestLayoutsModelParsesBack(t *testing.T) {
+	for _, c := range models.All() {
+		m, err := json.Marshal(layoutModel(&c))
+		require.NoError(t, err)
+		var fields map[string]any
+		require.NoError(t, json.Unmarshal(m, &fields))
+		delete(fields, "name")
+		fields["model_type"], fields["bos_token_id"], fields["eos_token_id"] = "llama", c.BOS, c.EOS
+		text, err := json.Marshal(fields)
+		require.NoError(t, err)
+		back, err := models.Parse(strings.NewReader(string(text)))
+		require.NoError(t, err)
+		back.Name = c.Name
+		require.Equal(t, c, back)
+	}
+}
+
+func TestPackageNames(t *testing.T) {
+	for model, want := range map[string]string{"llama3-8b": "llama3_8b", "llama3.2-1b": "llama3_2_1b", "tiny": "tiny",
+		"7b": "model_7b", "main": "model_main", "func": "model_func", "_": "model__"} {
+		require.Equal(t, want, packageName(model))
+	}
+}
+
+func TestFilesOfAnUnknownArchitecture(t *testing.T) {
+	_, err := build(t, "tiny", Options{}).Files("sm_80")
+	require.ErrorContains(t, err, "sm_90a")
+}

@@ -1,0 +1,98 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// argmax runs the whole search over y (scale 1) and returns token and logits.
+func argmax(t testing.TB, y []float32, sms, consumers int) (uint32, []float64) {
+	n := len(y)
+	y = append(append([]float32(nil), y...), make([]float32, (n+7)/8*8-n)...) // padding rows are 0
+	r := newRig(t, setup{sms: sms, consumers: consumers})
+	a := &tasks.Argmax{Vocab: n, Logits: out[dsl.F32](r, "logits", n), Best: out[dsl.F32](r, "best", sms), Index: out[dsl.U32](r, "index", sms),
+		Next: out[dsl.U32](r, "next", 1), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", consumers)}
+	yIn, counter := in[dsl.F32](r, "y", f32Bytes(y), len(y)), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	r.body(func(*pipeline.Consumer) {
+		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
+		epilogue, publish := a.Start(r.e, r.k.F32(1))
+		r.eachPair(yIn, len(y), epilogue)
+		publish()
+		bar.Sync()
+		a.Choose(r.e)
+	}, nil)
+	got := r.run()
+	return u32s(got["next"])[0], f32s(got["logits"])
+}
+
+func TestArgmax(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	flat := func(n int, v float32, at map[int]float32) []float32 {
+		y := make([]float32, n)
+		for i := range y {
+			y[i] = v
+		}
+		for i, v := range at {
+			y[i] = v
+		}
+		return y
+	}
+	for _, c := range []struct {
+		what string
+		y    []float32
+		want uint32
+	}{
+		{"the last row", flat(200, 0, map[int]float32{199: 1}), 199},
+		{"the first row", flat(200, 0, map[int]float32{0: 1}), 0},
+		{"equal rows give the lowest", flat(200, 0, map[int]float32{17: 2, 16: 2, 150: 2, 90: 2}), 16},
+		{"all equal", flat(203, 3, nil), 0},
+		{"all negative, beside padding rows of 0", flat(203, -4, map[int]float32{100: -1}), 100},
+		{"NaN is never chosen", flat(200, -5, map[int]float32{0: nan, 3: nan, 120: -1}), 120},
+		{"-inf but one", flat(200, -inf, map[int]float32{77: -1e30}), 77},
+		{"all -inf", flat(200, -inf, nil), 0},
+		{"all NaN", flat(200, nan, nil), 0},
+		{"+inf", flat(200, 1, map[int]float32{60: inf, 61: inf}), 60},
+		{"zeros of both signs are equal", flat(64, float32(math.Copysign(0, -1)), map[int]float32{40: 0}), 0},
+		{"one row", []float32{-7}, 0},
+		{"a vocabulary not a multiple of 8", flat(13, 0, map[int]float32{12: 1}), 12},
+		{"an odd one whose padding would win", flat(9, -1, map[int]float32{5: -0.5}), 5},
+	} {
+		for _, g := range []struct{ sms, consumers int }{{1, 1}, {1, 4}, {3, 2}, {33, 1}, {40, 2}} {
+			t.Run(fmt.Sprintf("%s on %d SMs, %d warps", c.what, g.sms, g.consumers), func(t *testing.T) {
+				next, logits := argmax(t, c.y, g.sms, g.consumers)
+				require.Equal(t, c.want, next)
+				for i, v := range wide32(c.y) {
+					require.True(t, v == logits[i] || math.IsNaN(v) && math.IsNaN(logits[i]), "logit %d: %g, want %g", i, logits[i], v)
+				}
+			})
+		}
+	}
+}
+
+// An SM without a row of the LM head runs the norm and publishes right after:
+// nothing but the templates' own barriers separates the two uses of Scratch.
+func TestArgmaxAfterNormOnAnSMWithoutRows(t *testing.T) {
+	for _, consumers := range []int{2, 4} {
+		rng := newRand(5)
+		x := floats(rng, 64, 1)
+		r := newRig(t, setup{sms: 1, consumers: consumers})
+		a := &tasks.Argmax{Vocab: 8, Logits: out[dsl.F32](r, "logits", 8), Best: out[dsl.F32](r, "best", 1), Index: out[dsl.U32](r, "index", 1),
+			Next: out[dsl.U32](r, "next", 1), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", consumers)}
+		norm := tasks.NormInput{N: 64, X: in[dsl.F32](r, "x", f32Bytes(x), 64), Gain: in[dsl.BF16](r, "gain", bf16Bytes(normals(rng, 64, 1)), 64),
+			Dst: dsl.Shared[dsl.BF16](r.k, "input", 64, dsl.Align(16))}
+		r.body(func(*pipeline.Consumer) {
+			epilogue, publish := a.Start(r.e, norm.Emit(r.e, r.k.U32(0)))
+			r.k.If(r.e.Tid.LtC(0), func() { epilogue(r.k.U32(0), r.k.F32(0), r.k.F32(0)) })
+			publish()
+		}, nil)
+		got := r.run()
+		require.Equal(t, []float64{math.Inf(-1)}, f32s(got["best"]))
+		require.Equal(t, []uint32{0}, u32s(got["index"]))
+	}
+}

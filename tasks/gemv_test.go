@@ -1,0 +1,113 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// product is y = W·x in a kernel of its own.
+type product struct {
+	rows, k                 int
+	sms, consumers          int
+	stage, stages, inFlight int
+}
+
+func (c product) String() string {
+	return fmt.Sprintf("%dx%d on %d SMs, %d warps, ring %d of %d, %d in flight", c.rows, c.k, c.sms, c.consumers, c.stages, c.stage, c.inFlight)
+}
+
+// gemvRig multiplies one matrix (bf16, rows·k) with x and stores all rows.
+func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
+	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight,
+		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k}}})
+	m := &r.plan.Layer[0]
+	packed := make([]byte, r.plan.PackedBytes)
+	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
+	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
+	xIn := in[dsl.BF16](r, "x", bf16Bytes(x), len(x))
+	y := out[dsl.F32](r, "y", (c.rows+1)/2*2)
+	g := &tasks.GEMV{Name: "w", M: m,
+		X:    dsl.Shared[dsl.BF16](r.k, "input", m.KPadded, dsl.Align(16)),
+		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(c.consumers), dsl.Align(16))}}
+	r.body(func(cons *pipeline.Consumer) {
+		plain := tasks.PlainInput{N: c.k, X: xIn, Dst: g.X}
+		plain.Emit(r.e)
+		g.Consume(r.e, cons, r.ring, r.share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+			y.StoreN(row, []dsl.Val[dsl.F32]{y0, y1})
+		})
+	}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.offset()) })
+	return r
+}
+
+// gemvTolerance: products of bf16 are exact in f32, so only the sums round, in
+// at most K/16 + a few steps of at most 2⁻²⁴ of the partial sum each. 2⁻²⁰ of
+// Σ|w·x| is above that for K up to 256 in the worst case and far above for
+// random signs.
+func gemvTolerance(w []uint16, x []float64) []float64 {
+	abs := make([]uint16, len(w))
+	for i, b := range w {
+		abs[i] = b &^ 0x8000
+	}
+	ax := make([]float64, len(x))
+	for i, v := range x {
+		ax[i] = math.Abs(v)
+	}
+	return scaled(reference.MatVec(abs, ax), 0x1p-20, 0)
+}
+
+func TestGEMV(t *testing.T) {
+	for _, c := range []product{
+		{rows: 8, k: 32, sms: 1, consumers: 1},
+		{rows: 8, k: 40, sms: 1, consumers: 2},                          // k padded to 64
+		{rows: 16, k: 96, sms: 1, consumers: 2},                         // 3 groups over 2 warps
+		{rows: 24, k: 352, sms: 3, consumers: 4},                        // 11 groups over 4 warps
+		{rows: 40, k: 1056, sms: 2, consumers: 8, stage: 2048},          // 33 groups: 8 chunks of 4 and a tail of 1
+		{rows: 40, k: 1056, sms: 3, consumers: 4, stage: 2048 + 512},    // chunks of 5, tail 3
+		{rows: 16, k: 1056, sms: 1, consumers: 2, stage: 512},           // a group a chunk
+		{rows: 16, k: 1056, sms: 1, consumers: 8, stage: 17408},         // the whole tile in a stage
+		{rows: 13, k: 64, sms: 1, consumers: 2},                         // rows not a multiple of 8, odd
+		{rows: 50, k: 64, sms: 3, consumers: 2},                         // nor over several SMs
+		{rows: 16, k: 64, sms: 5, consumers: 2},                         // 3 SMs without a tile
+		{rows: 8, k: 64, sms: 3, consumers: 1},                          // 2 SMs without a tile
+		{rows: 280, k: 32, sms: 1, consumers: 4},                        // 35 tiles: 3 batches
+		{rows: 128, k: 32, sms: 1, consumers: 2},                        // exactly one batch
+		{rows: 136, k: 32, sms: 1, consumers: 1},                        // one more
+		{rows: 416, k: 96, sms: 3, consumers: 8, stage: 1024},           // 17 or 18 tiles an SM
+		{rows: 64, k: 96, sms: 1, consumers: 2, stages: 1, inFlight: 1}, // one stage: no overlap
+		{rows: 64, k: 352, sms: 1, consumers: 2, stages: 3, inFlight: 1, stage: 1024},
+		{rows: 64, k: 352, sms: 1, consumers: 2, stages: 2, inFlight: 2, stage: 1024},
+		{rows: 64, k: 352, sms: 1, consumers: 3, stages: 7, inFlight: 4, stage: 1024},
+	} {
+		t.Run(c.String(), func(t *testing.T) {
+			rng := newRand(uint64(c.rows*c.k + c.sms))
+			w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
+			got := f32s(gemvRig(t, c, w, x).run()["y"])
+			near(t, reference.MatVec(w, wide(x)), got[:c.rows], gemvTolerance(w, wide(x)), "%s", c)
+			for _, v := range got[c.rows:] {
+				require.Zero(t, v, "the row beyond an odd number is padding")
+			}
+		})
+	}
+}
+
+// A NaN in one row must stay in that row, and one in the input reach all rows.
+func TestGEMVOfNaN(t *testing.T) {
+	c := product{rows: 16, k: 64, sms: 1, consumers: 2}
+	rng := newRand(3)
+	w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
+	w[5*64+7] = 0x7fc0
+	for row, v := range f32s(gemvRig(t, c, w, x).run()["y"]) {
+		require.Equal(t, row == 5, math.IsNaN(v), "row %d", row)
+	}
+	x[63] = 0x7fc0
+	for row, v := range f32s(gemvRig(t, c, w, x).run()["y"]) {
+		require.True(t, math.IsNaN(v), "row %d", row)
+	}
+}

@@ -1,0 +1,115 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEmbeddingCopiesTheTokensRowExactly(t *testing.T) {
+	for _, c := range []struct{ n, vocab, token, sms, consumers int }{
+		{8, 3, 0, 1, 1}, {8, 3, 2, 4, 1}, {62, 5, 4, 1, 1}, {96, 7, 3, 1, 4}, {352, 4, 1, 3, 2}, {2, 1, 0, 2, 2}, {1056, 3, 2, 2, 8},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			r := newRig(t, setup{sms: c.sms, consumers: c.consumers})
+			table := normals(newRand(1), c.vocab*c.n, 1)
+			table[c.token*c.n] = 0xff80 // −inf passes through
+			e := tasks.Embedding{N: c.n, Vocab: c.vocab, Table: in[dsl.BF16](r, "table", bf16Bytes(table), len(table)), X: out[dsl.F32](r, "x", c.n)}
+			token := r.scalar("token", uint32(c.token))
+			r.body(func(*pipeline.Consumer) { e.Emit(r.e, token) }, nil)
+			require.Equal(t, reference.Embedding(table, c.n, c.token), f32s(r.run()["x"]))
+		})
+	}
+}
+
+func TestEmbeddingOfATokenOutsideTheVocabularyIsReported(t *testing.T) {
+	r := newRig(t, setup{})
+	e := tasks.Embedding{N: 8, Vocab: 3, Table: in[dsl.BF16](r, "table", make([]byte, 48), 24), X: out[dsl.F32](r, "x", 8)}
+	token := r.scalar("token", 3)
+	r.body(func(*pipeline.Consumer) { e.Emit(r.e, token) }, nil)
+	_, err := r.once(r.load(), 0)
+	require.ErrorContains(t, err, "assertion failed: embedding: token is not below the vocabulary")
+	require.ErrorContains(t, err, "tasks/vector.go:")
+}
+
+// dump writes a staged input and the scale of every CTA to global memory.
+func dump(r *rig, dst dsl.Buf[dsl.BF16], to dsl.Buf[dsl.BF16], n int) {
+	r.k.If(r.e.CTA.EqC(0), func() {
+		r.k.ForStep(r.e.Tid, r.k.U32(n), r.e.Threads(), func(i dsl.Val[dsl.U32]) { to.Store(i, dst.Load(i)) })
+	})
+}
+
+func padded(n int) int { return (n + 31) / 32 * 32 }
+
+func TestNormInput(t *testing.T) {
+	for _, c := range []struct {
+		n, consumers, sms int
+		scale             float64
+	}{
+		{4, 1, 1, 1}, {32, 1, 1, 1}, {36, 2, 2, 1}, {96, 1, 1, 1}, {100, 4, 1, 1}, {128, 1, 1, 1}, {352, 3, 1, 1}, {1056, 8, 2, 1},
+		{96, 2, 1, 0}, {96, 2, 1, 1e-4}, {96, 2, 1, 1e15}, {1020, 8, 1, 100},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			rng := newRand(uint64(c.n))
+			const eps = 1e-5
+			x, gains := floats(rng, c.n, c.scale), normals(rng, 3*c.n, 1)
+			r := newRig(t, setup{sms: c.sms, consumers: c.consumers})
+			norm := tasks.NormInput{N: c.n, Eps: eps, X: in[dsl.F32](r, "x", f32Bytes(x), c.n), Gain: in[dsl.BF16](r, "gains", bf16Bytes(gains), 3*c.n),
+				Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(c.n), dsl.Align(16))}
+			staged, scale := out[dsl.BF16](r, "staged", padded(c.n)), out[dsl.F32](r, "scale", c.sms*r.e.Threads())
+			which := r.scalar("norm", 1)
+			r.body(func(*pipeline.Consumer) {
+				s := norm.Emit(r.e, which)
+				dump(r, norm.Dst, staged, padded(c.n))
+				scale.Store(r.e.CTA.MulC(r.e.Threads()).Add(r.e.Tid), s)
+			}, nil)
+			got := r.run()
+			gain := gains[c.n : 2*c.n]
+			// Every thread has the same scale: a sum of N squares in at most N/4/threads+10
+			// roundings of 2⁻²⁴, and rsqrt.approx's 2⁻²².
+			scales := f32s(got["scale"])
+			mean := 0.0
+			for _, v := range x {
+				mean += float64(v) * float64(v) / float64(c.n)
+			}
+			want := 1 / math.Sqrt(mean+eps)
+			for _, s := range scales {
+				require.Equal(t, scales[0], s)
+				require.InEpsilon(t, want, s, 0x1p-20)
+			}
+			// One rounding to bf16: the product in f32 (2⁻²⁴) can turn a tie over, no more.
+			full := wide(bf16s(got["staged"]))
+			for i, v := range full[c.n:] {
+				require.Zero(t, v, "padding element %d", c.n+i)
+			}
+			ref := reference.RMSNorm(wide32(x), gain, eps)
+			for i := range ref {
+				full[i] *= scales[0]
+			}
+			near(t, ref, full[:c.n], scaled(ref, 0x1.01p-8, 1e-30), "%v", c)
+		})
+	}
+}
+
+func TestPlainInputCopiesAndPads(t *testing.T) {
+	for _, c := range []struct{ n, consumers int }{{8, 1}, {32, 1}, {40, 2}, {96, 4}, {264, 1}, {512, 2}, {1056, 8}, {1064, 3}} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			x := normals(newRand(uint64(c.n)), c.n, 1)
+			x[c.n-1] = 0x7fc0 // bits pass through, whatever they mean
+			r := newRig(t, setup{consumers: c.consumers})
+			p := tasks.PlainInput{N: c.n, X: in[dsl.BF16](r, "x", bf16Bytes(x), c.n), Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(c.n), dsl.Align(16))}
+			staged := out[dsl.BF16](r, "staged", padded(c.n))
+			r.body(func(*pipeline.Consumer) {
+				p.Emit(r.e)
+				dump(r, p.Dst, staged, padded(c.n))
+			}, nil)
+			require.Equal(t, append(x, make([]uint16, padded(c.n)-c.n)...), bf16s(r.run()["staged"]))
+		})
+	}
+}
