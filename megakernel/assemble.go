@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
@@ -23,11 +24,17 @@ type builder struct {
 	tail    dsl.Buf[dsl.B128]
 	indices dsl.Buf[dsl.U32]
 
-	cached dsl.Val[dsl.U32] // cached tokens the query attends to
+	decided dsl.MBars        // the producer may learn whether the step runs on
+	running dsl.Buf[dsl.U32] // shared memory: whether it does
+
+	layer  []phase // of one layer
+	final  phase   // after the last one
+	argmax *tasks.Argmax
 
 	// In the consumer warps.
-	cons *pipeline.Consumer
-	bar  *tasks.GridBarrier
+	token *dsl.Var[dsl.U32] // the step's token
+	cons  *pipeline.Consumer
+	bar   *tasks.GridBarrier
 	// In the producer warp.
 	prod   *pipeline.Producer
 	offset *dsl.Var[dsl.U64]
@@ -53,6 +60,8 @@ func newBuilder(mk *Kernel) *builder {
 	b.x = dsl.View[dsl.BF16](b.shared)
 	b.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	b.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	b.decided = dsl.NewMBars(k, regionDecided, 1, at(regionDecided), dsl.Doc("whether the step runs on is decided"))
+	b.running = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether it does"))
 	b.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn), dsl.Doc("this SM's row of the plan table"))
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
 	b.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
@@ -62,38 +71,127 @@ func newBuilder(mk *Kernel) *builder {
 
 // assemble builds the whole body: prologue, then the two roles side by side.
 func (b *builder) assemble() {
-	k, e, c := b.k, b.env, &b.mk.Config
-	b.cached = b.cachedTokens()
-	before, layer, after := b.embeddingPhase(), b.layerPhases(), b.finalPhases()
-	for _, p := range append(append([]phase{before}, layer...), after...) {
+	k, e := b.k, b.env
+	b.layer, b.final = b.layerPhases(), b.finalPhase()
+	for _, p := range append(slices.Clone(b.layer), b.final) {
 		b.mk.Phases = append(b.mk.Phases, p.Phase)
 	}
+	k.Assert(b.bufs.steps.GeC(1), "a launch runs at least one step")
+	k.Assert(b.bufs.known.Gt(b.bufs.pos), "the token at the first position must be known")
 	k.Region("prologue", func() {
-		k.If(e.Tid.EqC(0), b.ring.Init)
+		k.If(e.Tid.EqC(0), func() {
+			b.decided.Init(dsl.At(0), k.U32(1))
+			b.ring.Init()
+		})
 		b.own.fetch(e, b.bufs.plan)
 		k.Barrier()
 	})
-	step := func(layer dsl.Val[dsl.U32]) tasks.Step {
-		return tasks.Step{Pos: b.bufs.pos, Cached: b.cached, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
-	}
-	layers, none := k.U32(c.Layers), k.U32(0)
 	k.Roles(
-		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
-			b.cons, b.bar = b.ring.Consumer(), tasks.NewGridBarrier(e, b.bufs.barrier, b.bufs.epoch)
-			b.consume(step(none), before)
-			k.For(none, layers, func(l dsl.Val[dsl.U32]) { b.consume(step(l.Named("layer")), layer...) }, dsl.Unroll(1))
-			b.consume(step(none), after...)
-		}},
-		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {
-			first := b.own.offset(planLayerOffset).Named("layer_offset")
-			b.prod, b.offset = b.ring.Producer(), dsl.NewVar(first, "offset")
-			k.For(none, layers, func(l dsl.Val[dsl.U32]) {
-				b.offset.Set(dsl.Cast[dsl.U64](l.Named("layer")).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
-				b.produce(step(l), layer...)
+		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: b.consumers},
+		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: b.producer})
+}
+
+func (b *builder) step(pos, cached, layer dsl.Val[dsl.U32]) tasks.Step {
+	return tasks.Step{Pos: pos, Cached: cached, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
+}
+
+// consumers is the arithmetic of every step. A step that may not run tells the
+// producer so and drains what that has fetched ahead.
+func (b *builder) consumers() {
+	k, e, bufs := b.k, b.env, b.bufs
+	b.cons = b.ring.Consumer()
+	b.bar = tasks.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
+	b.token = dsl.NewVar(k.U32(0), "token")
+	running := dsl.NewVar(k.U32(1), "running")
+	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
+		k.If(running.Get().NeC(0), func() {
+			pos := bufs.pos.Add(s).Named("pos_now")
+			cached := b.cached(pos)
+			b.begin(s, pos)
+			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
+				b.consume(b.step(pos, cached, l.Named("layer")), b.layer...)
 			}, dsl.Unroll(1))
+			running.Set(dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).XorC(1))
+			k.If(pos.AddC(1).Ge(bufs.known), func() {
+				b.consume(b.step(pos, cached, k.U32(0)), b.final)
+				b.choose(pos, running)
+			})
+			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
+				bufs.progress.Store(dsl.At(0), pos.AddC(1), dsl.Release(dsl.SysScope))
+			})
+			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
+				b.tell(0)
+				b.gemv(MatrixQKV).Drop(e, b.cons, b.own.matrix(MatrixQKV))
+			})
+		})
+	}, dsl.Unroll(1))
+	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { bufs.epoch.Store(dsl.At(0), b.bar.Epoch()) })
+}
+
+// begin takes the step's token and passes the host's wish to stop on: CTA 0
+// reads it, so that all CTAs see the same at the end of the step.
+func (b *builder) begin(s, pos dsl.Val[dsl.U32]) {
+	k, e, bufs := b.k, b.env, b.bufs
+	k.If(pos.Lt(bufs.known), func() { b.token.Set(dsl.Uniform(bufs.tokens.Load(pos), dsl.GPUScope)) })
+	k.Assert(b.token.Get().LtC(b.mk.Config.Vocab), "the token is not below the vocabulary")
+	b.tell(1)
+	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
+		bufs.verdict.Store(s.AndC(1), bufs.stop.Load(dsl.At(0), dsl.Relaxed(dsl.SysScope)))
+	})
+}
+
+// tell lets the producer know whether the step it has begun to fetch runs.
+func (b *builder) tell(running int) {
+	k := b.k
+	k.If(b.env.Tid.EqC(0), func() {
+		b.running.Store(dsl.At(0), k.U32(running))
+		b.decided.Arrive(dsl.At(0))
+	})
+}
+
+// choose takes the token the step chose and ends the launch if it ends the text.
+func (b *builder) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
+	k, e, bufs := b.k, b.env, b.bufs
+	k.Region("choose", func() {
+		chosen := b.argmax.Choose(e)
+		b.token.Set(chosen)
+		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { bufs.tokens.Store(pos.AddC(1), chosen) })
+		for i := range MaxEnds {
+			k.If(chosen.Eq(dsl.Uniform(bufs.ends.Load(dsl.At(i)), dsl.GPUScope)), func() { running.Set(k.U32(0)) })
+		}
+	})
+}
+
+// producer streams every step's weights and KV. It fetches the first matrix of
+// a step before it is known whether the step runs; everything behind waits for
+// the consumers' word, which also orders the KV written in earlier steps, by
+// other SMs and through the generic proxy, before the copies of it.
+func (b *builder) producer() {
+	k, bufs := b.k, b.bufs
+	first := b.own.offset(planLayerOffset).Named("layer_offset")
+	b.prod, b.offset = b.ring.Producer(), dsl.NewVar(first, "offset")
+	running := dsl.NewVar(k.U32(1), "running")
+	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
+		pos := bufs.pos.Add(s).Named("pos_now")
+		cached := b.cached(pos)
+		k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
+			step := b.step(pos, cached, l.Named("layer"))
+			k.If(running.Get().NeC(0), func() {
+				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
+				b.produce(step, b.layer[0])
+				k.If(l.EqC(0), func() {
+					b.decided.Wait(dsl.At(0), s.AndC(1))
+					running.Set(dsl.Uniform(b.running.Load(dsl.At(0)), dsl.CTAScope))
+					k.FenceProxyAsyncGlobal()
+				})
+			})
+			k.If(running.Get().NeC(0), func() { b.produce(step, b.layer[1:]...) })
+		}, dsl.Unroll(1))
+		k.If(running.Get().NeC(0).And(pos.AddC(1).Ge(bufs.known)), func() {
 			b.offset.Set(b.own.offset(planFinalOffset))
-			b.produce(step(none), after...)
-		}})
+			b.produce(b.step(pos, cached, k.U32(0)), b.final)
+		})
+	}, dsl.Unroll(1))
 }
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {

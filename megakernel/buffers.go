@@ -23,11 +23,16 @@ type buffers struct {
 	logits     dsl.Buf[dsl.F32]
 	best       dsl.Buf[dsl.F32]
 	bestIndex  dsl.Buf[dsl.U32]
-	next       dsl.Buf[dsl.U32]
+	tokens     dsl.Buf[dsl.U32]
+	ends       dsl.Buf[dsl.U32]
+	stop       dsl.Buf[dsl.U32]
+	verdict    dsl.Buf[dsl.U32]
+	progress   dsl.Buf[dsl.U32]
+	epoch      dsl.Buf[dsl.U32]
 	barrier    dsl.Buf[dsl.U32]
-	token, pos dsl.Val[dsl.U32]
+	pos, steps dsl.Val[dsl.U32]
+	known      dsl.Val[dsl.U32]
 	pages      dsl.Val[dsl.U32]
-	epoch      dsl.Val[dsl.U32]
 }
 
 func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
@@ -60,13 +65,18 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		logits:    dsl.Global[dsl.F32](k, "logits", n(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab)),
 		best:      dsl.Global[dsl.F32](k, "best", n(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
 		bestIndex: dsl.Global[dsl.U32](k, "best_index", n(o.SMs), bufDoc("[%d] and its row", o.SMs)),
-		next:      dsl.Global[dsl.U32](k, "next", 1, bufDoc("out: the next token")),
+		tokens:    dsl.Global[dsl.U32](k, "tokens", 0, bufDoc("token at each position; the kernel appends behind the known ones")),
+		ends:      dsl.Global[dsl.U32](k, "ends", MaxEnds, ro, bufDoc("tokens that end the text; unused entries are no token")),
+		stop:      dsl.Global[dsl.U32](k, "stop", 1, bufDoc("the host sets it to make the launch end after the running step")),
+		verdict:   dsl.Global[dsl.U32](k, "verdict", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps")),
+		progress:  dsl.Global[dsl.U32](k, "progress", 1, bufDoc("out: the position behind the last finished step")),
+		epoch:     dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),
 		barrier:   dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
 
-		token: dsl.Scalar[dsl.U32](k, ScalarToken, "the token fed in"),
-		pos:   dsl.Scalar[dsl.U32](k, ScalarPos, "its position; the cache holds tokens 0 … pos-1"),
+		pos:   dsl.Scalar[dsl.U32](k, ScalarPos, "position of the first step; the cache holds tokens 0 … pos-1"),
+		steps: dsl.Scalar[dsl.U32](k, ScalarSteps, "steps to run at most, at least 1"),
+		known: dsl.Scalar[dsl.U32](k, ScalarKnown, "tokens known at launch, at least pos+1; behind them the kernel chooses"),
 		pages: dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv"),
-		epoch: dsl.Scalar[dsl.U32](k, ScalarEpoch, "value of barrier at launch"),
 	}
 }
 

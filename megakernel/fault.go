@@ -30,10 +30,10 @@ func (b *builder) plant(qkv *tasks.QKV, merge *tasks.Merge) {
 	}
 }
 
-// cachedTokens is the number of cached tokens the query attends to.
-func (b *builder) cachedTokens() dsl.Val[dsl.U32] {
+// cached is the number of cached tokens that the query at pos attends to.
+func (b *builder) cached(pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 	if b.mk.Options.Fault == FaultDropToken {
-		return b.bufs.pos.MaxC(1).SubC(1)
+		return pos.MaxC(1).SubC(1)
 	}
-	return b.bufs.pos
+	return pos
 }

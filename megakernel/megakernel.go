@@ -46,6 +46,8 @@ const (
 	regionScratch  = "scratch"
 	regionIndex    = "scratch_index"
 	regionTail     = "tail"
+	regionDecided  = "decided"
+	regionRunning  = "running"
 	regionOwn      = "own"
 )
 
@@ -102,6 +104,8 @@ func (mk *Kernel) request() pipeline.Request {
 			{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
 			{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 			{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
+			{Name: regionDecided, Bytes: 8, Align: 8},
+			{Name: regionRunning, Bytes: 4, Align: 4},
 			{Name: regionOwn, Bytes: 4 * planWords, Align: 16},
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},
 			{Name: regionIndex, Bytes: 4 * o.Consumers, Align: 16},
@@ -118,17 +122,18 @@ func kvTokensPerStage(p *pipeline.Plan) int {
 	return n
 }
 
-// ScalarNames lists the scalars of the params block: the token fed in, its
-// position, the pages a layer of the KV cache, and the barrier counter's value.
+// The scalars of the params block.
 const (
-	ScalarToken = "token"
-	ScalarPos   = "pos"
-	ScalarPages = "pages"
-	ScalarEpoch = "epoch"
+	ScalarPos   = "pos"   // position of the first step
+	ScalarSteps = "steps" // steps to run at most, at least 1
+	ScalarKnown = "known" // tokens known at launch, at least pos+1
+	ScalarPages = "pages" // pages a layer of the KV cache
 )
 
-// Barriers is the number of grid barriers of one step: what the barrier counter
-// grows by, divided by the number of CTAs.
+// MaxEnds is the most end tokens a kernel compares with.
+const MaxEnds = 8
+
+// Barriers is the number of grid barriers of a step that chooses a token.
 func (mk *Kernel) Barriers() int {
 	n := 0
 	for _, p := range mk.Phases {

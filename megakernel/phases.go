@@ -38,23 +38,24 @@ func (b *builder) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Ep
 		}}
 }
 
-// norm stages the normalised residual vector; which is the norm's row of gains.
-func (b *builder) norm(which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
+// norm stages the normalised residual vector x; which is the norm's row of gains.
+func (b *builder) norm(x tasks.Vector, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	c := &b.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: b.bufs.x, Gain: b.bufs.gains, Dst: b.x}
+	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: b.bufs.gains, Dst: b.x}
 	return in.Emit(b.env, which)
+}
+
+// first is the residual vector before attention: the token's embedding in the
+// first layer, so that no hand-off is needed to begin a step.
+func (b *builder) first(s tasks.Step) tasks.Vector {
+	c := &b.mk.Config
+	t := tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}
+	return tasks.Either(b.env, s.Layer.EqC(0), t.Row(b.env, b.token.Get()), tasks.FromBuf(b.bufs.x))
 }
 
 func (b *builder) plain(x dsl.Buf[dsl.BF16], n int) {
 	in := tasks.PlainInput{N: n, X: x, Dst: b.x}
 	in.Emit(b.env)
-}
-
-func (b *builder) embeddingPhase() phase {
-	c := &b.mk.Config
-	t := tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, X: b.bufs.x, Vocab: c.Vocab}
-	return phase{Phase: Phase{Name: "embedding", Ops: []string{"embedding"}, Handoff: gridBarrier},
-		consume: func(tasks.Step) { t.Emit(b.env, b.bufs.token) }}
 }
 
 // layerPhases are the phases of one layer.
@@ -69,42 +70,38 @@ func (b *builder) layerPhases() []phase {
 		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
 	}
 	return []phase{
-		b.matrixPhase(per("qkv", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
-			return qkv.Epilogue(e, s, b.norm(s.Layer.MulC(2)))
+		b.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
+			return qkv.Epilogue(e, s, b.norm(b.first(s), s.Layer.MulC(2)))
 		}, nil),
 		{Phase: per("attention", "attention, split along KV"),
 			produce: func(s tasks.Step) { att.Produce(e, b.prod, s) },
 			consume: func(s tasks.Step) { att.Consume(e, b.cons, b.ring, s) }},
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(tasks.Step) { merge.Emit(e) }},
-		b.matrixPhase(per("o", "output projection", "residual"), MatrixO, func(tasks.Step) tasks.Epilogue {
+		b.matrixPhase(per("o", "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
 			b.plain(bufs.attn, c.Heads*c.HeadDim)
-			return tasks.AddResidual(bufs.x)
+			return tasks.AddResidual(bufs.x, b.first(s))
 		}, nil),
 		b.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-			return tasks.SwiGLU(e, bufs.act, b.norm(s.Layer.MulC(2).AddC(1)))
+			return tasks.SwiGLU(e, bufs.act, b.norm(tasks.FromBuf(bufs.x), s.Layer.MulC(2).AddC(1)))
 		}, nil),
 		b.matrixPhase(per("down", "down projection", "residual"), MatrixDown, func(tasks.Step) tasks.Epilogue {
 			b.plain(bufs.act, c.Intermediate)
-			return tasks.AddResidual(bufs.x)
+			return tasks.AddResidual(bufs.x, tasks.FromBuf(bufs.x))
 		}, nil),
 	}
 }
 
-// finalPhases are the phases after the last layer.
-func (b *builder) finalPhases() []phase {
+// finalPhase is the phase after the last layer.
+func (b *builder) finalPhase() phase {
 	c, bufs, e := &b.mk.Config, b.bufs, b.env
-	arg := &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex, Next: bufs.next, SharedIndex: b.indices}
+	b.argmax = &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex, SharedIndex: b.indices}
 	var publish func()
-	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax over an SM's rows"}, Handoff: gridBarrier}
-	return []phase{
-		b.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-			scale := b.norm(b.k.U32(2 * c.Layers))
-			var epilogue tasks.Epilogue
-			epilogue, publish = arg.Start(e, scale)
-			return epilogue
-		}, func() { publish() }),
-		{Phase: Phase{Name: "argmax", Ops: []string{"argmax over SMs"}},
-			consume: func(tasks.Step) { arg.Choose(e) }},
-	}
+	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
+	return b.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
+		scale := b.norm(tasks.FromBuf(bufs.x), b.k.U32(2*c.Layers))
+		var epilogue tasks.Epilogue
+		epilogue, publish = b.argmax.Start(e, scale)
+		return epilogue
+	}, func() { publish() })
 }

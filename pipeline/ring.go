@@ -128,6 +128,16 @@ func (r *Ring) Consumer() *Consumer {
 	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain")}
 }
 
+// Skip waits for the next stage to be filled and releases it unread.
+func (c *Consumer) Skip() {
+	r, k := c.r, c.r.k
+	stage := c.next.stage.Get().Named("stage")
+	r.full.Wait(stage, c.next.parity.Get())
+	k.SyncWarp()
+	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
+	c.next.advance()
+}
+
 // Drain waits for the next stage to be filled, calls use with the stage's first
 // 16-byte element in Data, and then releases the stage. All consumer warps drain
 // every stage, whether they read from it or not.

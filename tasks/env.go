@@ -75,6 +75,9 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 	return &GridBarrier{e: e, counter: counter, target: dsl.NewVar(epoch, "epoch_target")}
 }
 
+// Epoch is the counter's value once every CTA has passed the last barrier.
+func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
+
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.

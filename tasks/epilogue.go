@@ -6,13 +6,13 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 )
 
-// AddResidual is the epilogue x[row] += y of a projection back into the
-// residual vector. The rows' owner is the only one who touches them. x has an even
-// number of elements.
-func AddResidual(x dsl.Buf[dsl.F32]) Epilogue {
+// AddResidual is the epilogue x[row] = old[row] + y of a projection back into
+// the residual vector x; old is x itself, or what the vector begins with. The
+// rows' owner is the only one who touches them.
+func AddResidual(x dsl.Buf[dsl.F32], old Vector) Epilogue {
 	return func(row u32, y0, y1 f32) {
-		old := x.LoadN(row, 2)
-		x.StoreN(row, []f32{old[0].Add(y0), old[1].Add(y1)})
+		v := old(row, 2)
+		x.StoreN(row, []f32{v[0].Add(y0), v[1].Add(y1)})
 	}
 }
 

@@ -75,6 +75,13 @@ func (g *GEMV) eachChunk(k *dsl.Kernel, body func(c u32, columns int)) {
 	}
 }
 
+// Drop drains what Produce streamed for this CTA's tiles without using it.
+func (g *GEMV) Drop(e *Env, c *pipeline.Consumer, share Share) {
+	e.K.For(e.K.U32(0), share.Count, func(u32) {
+		g.eachChunk(e.K, func(u32, int) { c.Skip() })
+	}, dsl.Unroll(1))
+}
+
 // problem says what the template cannot do, or nothing.
 func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 	bytes := g.M.ChunkK * pipeline.TileRows * 2

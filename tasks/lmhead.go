@@ -10,13 +10,12 @@ import (
 // is never chosen; if every logit is NaN or −inf the token is 0.
 //
 // Each thread keeps the best of its own rows (Epilogue), each CTA publishes its
-// best (Publish), and after a hand-off one CTA finds the best of all (Choose).
+// best (Publish), and after a hand-off every CTA finds the best of all (Choose).
 type Argmax struct {
 	Vocab  int              // rows; packed rows beyond are padding
 	Logits dsl.Buf[dsl.F32] // [Vocab] out
 	Best   dsl.Buf[dsl.F32] // [grid] each CTA's largest logit
 	Index  dsl.Buf[dsl.U32] // [grid] and its row
-	Next   dsl.Buf[dsl.U32] // [1] out: the token
 
 	SharedIndex dsl.Buf[dsl.U32] // shared memory, one a consumer warp
 }
@@ -101,18 +100,19 @@ func (t *Argmax) publish(e *Env, b best) {
 	})
 }
 
-// Choose writes the token, in CTA 0's first warp, after a hand-off.
-func (t *Argmax) Choose(e *Env) {
+// Choose finds the token after a hand-off, in every CTA alike, and returns it to
+// all consumer threads.
+func (t *Argmax) Choose(e *Env) u32 {
 	k := e.K
-	k.If(e.CTA.EqC(0), func() {
-		k.If(e.Warp.EqC(0), func() {
-			b := newBest(e)
-			for from := 0; from < e.Grid; from += dsl.WarpSize {
-				i := e.Lane.AddC(from)
-				k.If(i.LtC(e.Grid), func() { b.take(t.Best.Load(i), t.Index.Load(i)) })
-			}
-			b.warp()
-			k.If(e.Lane.EqC(0), func() { t.Next.Store(dsl.At(0), b.index.Get()) })
-		})
+	k.If(e.Warp.EqC(0), func() {
+		b := newBest(e)
+		for from := 0; from < e.Grid; from += dsl.WarpSize {
+			i := e.Lane.AddC(from)
+			k.If(i.LtC(e.Grid), func() { b.take(t.Best.Load(i), t.Index.Load(i)) })
+		}
+		b.warp()
+		k.If(e.Lane.EqC(0), func() { t.SharedIndex.Store(dsl.At(0), b.index.Get()) })
 	})
+	e.Sync()
+	return dsl.Uniform(t.SharedIndex.Load(dsl.At(0)), dsl.GPUScope).Named("chosen")
 }

@@ -1,35 +1,65 @@
 package tasks
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// Embedding copies one row of the embedding matrix into the residual vector:
-// x[i] = table[token][i], for i in this CTA's share of 0 … N−1.
+// Vector reads n = 2 or 4 consecutive elements of an f32 vector, from element
+// at on, a multiple of n.
+type Vector func(at u32, n int) []f32
+
+// FromBuf is the Vector of a buffer.
+func FromBuf(x dsl.Buf[dsl.F32]) Vector {
+	return func(at u32, n int) []f32 { return x.LoadN(at, n) }
+}
+
+// Embedding is a matrix of token embeddings.
 type Embedding struct {
-	N     int               // length of the residual vector, even
-	Table dsl.Buf[dsl.BF16] // [vocabulary][N]
-	X     dsl.Buf[dsl.F32]  // [N]
+	N     int               // length of a row, a multiple of 4
+	Table dsl.Buf[dsl.BF16] // [Vocab][N]
 	Vocab int               // rows of Table; a token must be below
 }
 
-// Emit runs in the consumer warps; every element is written by exactly one CTA.
-func (t *Embedding) Emit(e *Env, token u32) {
+// Row is the embedding of one token.
+func (t *Embedding) Row(e *Env, token u32) Vector {
 	k := e.K
-	if t.N < 2 || t.N%2 != 0 {
-		k.Require(false, "embedding: length %d is not a positive even number", t.N)
-		return
+	if t.N < 4 || t.N%4 != 0 {
+		k.Require(false, "embedding: length %d is not a positive multiple of 4", t.N)
+		return func(_ u32, n int) []f32 { return slices.Repeat([]f32{k.F32(0)}, n) }
 	}
-	k.Assert(token.LtC(t.Vocab), "embedding: token is not below the vocabulary")
 	table := dsl.View[dsl.BF16x2](t.Table)
 	row := dsl.Cast[dsl.U64](token).MulC(t.N / 2)
-	pairs := t.N / 2
-	first := e.CTA.MulC(e.Threads()).Add(e.Tid)
-	k.ForStep(first, k.U32(pairs), e.Threads()*e.Grid, func(i u32) {
-		lo, hi := dsl.Unpack(table.Load(row.Add(dsl.Cast[dsl.U64](i))))
-		t.X.StoreN(i.MulC(2), []f32{lo, hi})
-	})
+	return func(at u32, n int) []f32 {
+		var out []f32
+		for _, p := range table.LoadN(row.Add(dsl.Cast[dsl.U64](at.DivC(2))), n/2, dsl.CacheHint(dsl.NonCoherent)) {
+			lo, hi := dsl.Unpack(p)
+			out = append(out, lo, hi)
+		}
+		return out
+	}
+}
+
+// Either reads a where p holds and b elsewhere.
+func Either(e *Env, p dsl.Pred, a, b Vector) Vector {
+	return func(at u32, n int) []f32 {
+		vs := dsl.NewArray(e.K.F32(0), n, "v")
+		set := func(from Vector) func() {
+			return func() {
+				for i, x := range from(at, n) {
+					vs[i].Set(x)
+				}
+			}
+		}
+		e.K.IfElse(p, set(a), set(b))
+		out := make([]f32, n)
+		for i, v := range vs {
+			out[i] = v.Get()
+		}
+		return out
+	}
 }
 
 // NormInput stages x·gain, rounded to bf16, as a GEMV's input and computes the
@@ -39,7 +69,7 @@ func (t *Embedding) Emit(e *Env, token u32) {
 type NormInput struct {
 	N    int               // length of x, a multiple of 4
 	Eps  float64           // ε
-	X    dsl.Buf[dsl.F32]  // [N], the residual vector in global memory
+	X    Vector            // the residual vector
 	Gain dsl.Buf[dsl.BF16] // gains of all norms, [norms][N]
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group
 }
@@ -56,7 +86,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	squares := dsl.NewVar(k.F32(0), "squares")
 	row := norm.MulC(t.N / 2)
 	e.EachConsumer(t.N/4, func(i u32) {
-		x := t.X.LoadN(i.MulC(4), 4)
+		x := t.X(i.MulC(4), 4)
 		g := gain.LoadN(row.Add(i.MulC(2)), 2, dsl.CacheHint(dsl.NonCoherent))
 		g0, g1 := dsl.Unpack(g[0])
 		g2, g3 := dsl.Unpack(g[1])

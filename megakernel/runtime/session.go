@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
@@ -17,7 +18,6 @@ type Session struct {
 	pages int
 	table []uint32
 	pos   int
-	epoch uint32
 }
 
 // NewSession allocates and fills every buffer of the kernel: weights from t, a
@@ -35,14 +35,17 @@ func NewSession(mk *megakernel.Kernel, dev Device, t megakernel.Tensors, pages i
 			return nil, fmt.Errorf("page table entry %d is page %d, the cache has %d", i, p, pages)
 		}
 	}
-	s := &Session{mk: mk, dev: dev, pages: pages, table: table, epoch: epoch}
+	s := &Session{mk: mk, dev: dev, pages: pages, table: table}
 	if pages < 1 || len(table) < 1 {
 		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", pages, len(table))
 	}
 	if err := s.alloc(); err != nil {
 		return nil, err
 	}
-	return s, s.load(t)
+	if err := s.load(t, epoch); err != nil {
+		return nil, err
+	}
+	return s, s.SetEnds(nil)
 }
 
 // Capacity is the number of tokens the page table has room for.
@@ -74,25 +77,91 @@ func (s *Session) SetTable(table []uint32) error {
 // Step feeds one token and returns the next one by argmax. The logits stay on
 // the device; Logits reads them.
 func (s *Session) Step(token int) (next int, err error) {
-	switch {
-	case token < 0 || token >= s.mk.Config.Vocab:
-		return 0, fmt.Errorf("token %d, want 0 to %d", token, s.mk.Config.Vocab-1)
-	case s.pos >= s.Capacity():
-		return 0, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d", s.pos, len(s.table), s.mk.KV.Page)
-	}
-	err = s.dev.Launch(map[string]uint64{
-		megakernel.ScalarToken: uint64(token), megakernel.ScalarPos: uint64(s.pos),
-		megakernel.ScalarPages: uint64(s.pages), megakernel.ScalarEpoch: uint64(s.epoch)})
+	chosen, err := s.Generate([]int{token}, 1)
 	if err != nil {
 		return 0, err
 	}
-	s.epoch += uint32(s.mk.Barriers() * s.mk.Options.SMs)
-	s.pos++
-	var b [4]byte
-	if err := s.dev.Read("next", 0, b[:]); err != nil {
-		return 0, err
+	if len(chosen) == 0 {
+		return 0, fmt.Errorf("the launch was stopped before position %d", s.pos)
 	}
-	return int(binary.LittleEndian.Uint32(b[:])), nil
+	return chosen[0], nil
+}
+
+// Generate feeds the tokens of a prompt (at least one) and then what it chooses
+// itself, by argmax, in one launch. It returns the n tokens chosen (n at least
+// 1), fewer when one of the end tokens (SetEnds) is among them, which is then
+// the last. The token chosen last is not in the cache yet: feed it to go on.
+// The logits of the last step stay on the device; Logits reads them.
+func (s *Session) Generate(prompt []int, n int) (chosen []int, err error) {
+	for _, token := range prompt {
+		if token < 0 || token >= s.mk.Config.Vocab {
+			return nil, fmt.Errorf("token %d, want 0 to %d", token, s.mk.Config.Vocab-1)
+		}
+	}
+	steps := len(prompt) + n - 1
+	if len(prompt) < 1 || n < 1 {
+		return nil, fmt.Errorf("a prompt of %d tokens and %d to choose, want at least 1 each", len(prompt), n)
+	}
+	if s.pos+steps > s.Capacity() {
+		return nil, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d, and %d to come", s.pos, len(s.table), s.mk.KV.Page, steps)
+	}
+	known := s.pos + len(prompt)
+	bits := make([]uint32, len(prompt))
+	for i, token := range prompt {
+		bits[i] = uint32(token)
+	}
+	if err := s.dev.Write("tokens", 4*int64(s.pos), words(bits)); err != nil {
+		return nil, err
+	}
+	if err := s.dev.Launch(map[string]uint64{
+		megakernel.ScalarPos: uint64(s.pos), megakernel.ScalarSteps: uint64(steps),
+		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)}); err != nil {
+		return nil, err
+	}
+	end, err := s.read("progress", 0, 1)
+	if err != nil {
+		return nil, err
+	}
+	if int64(end[0]) < int64(s.pos) || int64(end[0]) > int64(s.pos+steps) {
+		return nil, fmt.Errorf("the launch ended at position %d, want %d to %d", end[0], s.pos, s.pos+steps)
+	}
+	s.pos = int(end[0])
+	if s.pos < known {
+		return nil, nil // stopped within the prompt
+	}
+	out, err := s.read("tokens", known, s.pos+1-known)
+	for _, token := range out {
+		chosen = append(chosen, int(token))
+	}
+	return chosen, err
+}
+
+// SetEnds makes these tokens end a Generate, at most MaxEnds of them.
+func (s *Session) SetEnds(tokens []int) error {
+	if len(tokens) > megakernel.MaxEnds {
+		return fmt.Errorf("%d end tokens, want at most %d", len(tokens), megakernel.MaxEnds)
+	}
+	ends := slices.Repeat([]uint32{noToken}, megakernel.MaxEnds)
+	for i, token := range tokens {
+		ends[i] = uint32(token)
+	}
+	return s.dev.Write("ends", 0, words(ends))
+}
+
+// noToken is above every vocabulary.
+const noToken = 1<<32 - 1
+
+// read reads n words of a buffer from word i on.
+func (s *Session) read(name string, i, n int) ([]uint32, error) {
+	raw := make([]byte, 4*n)
+	if err := s.dev.Read(name, 4*int64(i), raw); err != nil {
+		return nil, err
+	}
+	out := make([]uint32, n)
+	for j := range out {
+		out[j] = binary.LittleEndian.Uint32(raw[4*j:])
+	}
+	return out, nil
 }
 
 // Logits reads the logits of the last step into dst, Vocab long.
@@ -118,6 +187,8 @@ func (s *Session) alloc() error {
 			bytes = int64(s.mk.Config.Layers) * int64(s.pages) * int64(s.mk.KV.PageBytes())
 		case "page_table":
 			bytes = 4 * int64(len(s.table))
+		case "tokens":
+			bytes = 4 * int64(s.Capacity()+1)
 		}
 		if err := s.dev.Alloc(b.Name, bytes); err != nil {
 			return fmt.Errorf("buffer %s of %d bytes: %w", b.Name, bytes, err)
@@ -126,7 +197,7 @@ func (s *Session) alloc() error {
 	return nil
 }
 
-func (s *Session) load(t megakernel.Tensors) error {
+func (s *Session) load(t megakernel.Tensors, epoch uint32) error {
 	if err := s.loadMatrices(t); err != nil {
 		return err
 	}
@@ -145,7 +216,7 @@ func (s *Session) load(t megakernel.Tensors) error {
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"gains", gains}, {"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{s.epoch})}} {
+	}{{"gains", gains}, {"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
 			return err
 		}
