@@ -19,6 +19,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
@@ -28,14 +29,15 @@ func main() {
 	dir := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	tokens := flag.Int("tokens", 32, "tokens to feed")
 	start := flag.Int("start", 0, "position of the first token")
+	launch := flag.Int("launch", 0, "tokens a launch chooses itself; 0: one launch a token, tokens given")
 	check := flag.Bool("check", false, "compare with the float64 reference")
 	flag.Parse()
-	if err := run(c, *dir, *tokens, *start, *check); err != nil {
+	if err := run(c, *dir, *tokens, *start, *launch, *check); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ch *choice.Choice, dir string, tokens, start int, check bool) error {
+func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) error {
 	mk, err := ch.Build(megakernel.NoFault)
 	if err != nil {
 		return err
@@ -69,6 +71,9 @@ func run(ch *choice.Choice, dir string, tokens, start int, check bool) error {
 			return err
 		}
 	}
+	if launch > 0 {
+		return generate(s, gpu, model, c, start, tokens, launch)
+	}
 	ids := synth.Tokens(1, 0, tokens, c.Vocab)
 	logits := make([]float32, c.Vocab)
 	var times []float64
@@ -94,5 +99,26 @@ func run(ch *choice.Choice, dir string, tokens, start int, check bool) error {
 	sort.Float64s(times)
 	fmt.Printf("%s: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights\n", model, times[0], times[len(times)/2], times[len(times)-1],
 		float64(c.WeightBytes())/times[len(times)/2]/1e3)
+	return nil
+}
+
+// generate times launches that choose several tokens each, from start on.
+func generate(s *runtime.Session, gpu *runtime.GPU, model string, c models.Config, start, tokens, launch int) error {
+	var times []float64
+	next := []int{1}
+	for range max(tokens/launch, 2) {
+		s.Skip(start)
+		chosen, err := s.Generate(next, launch)
+		if err != nil {
+			return err
+		}
+		next = chosen[len(chosen)-1:]
+		times = append(times, gpu.Last.Seconds()*1e6/float64(launch))
+	}
+	sort.Float64s(times)
+	m := times[len(times)/2]
+	bytes := float64(c.WeightBytes()) + float64(c.KVBytesPerToken())*float64(start+launch/2)
+	fmt.Printf("%s: %d tokens a launch from %d: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights and KV\n",
+		model, launch, start, times[0], m, times[len(times)-1], bytes/m/1e3)
 	return nil
 }
