@@ -177,7 +177,7 @@ func newState(t *Attention, e *Env, head u32) *state {
 		st.q = append(st.q, a)
 	}
 	for range t.KV.D / 8 {
-		st.o = append(st.o, dsl.NewArray(k.F32(0), 4, "o"))
+		st.o = append(st.o, dsl.NewArray(k.F32(0), 2*st.rows, "o"))
 	}
 	st.m = dsl.NewArray(k.F32(math.Inf(-1)), st.rows, "m")
 	st.l = dsl.NewArray(k.F32(0), st.rows, "l")
@@ -267,9 +267,13 @@ func (st *state) weigh(buf dsl.Buf[dsl.B128], base, slot, n u32, p [4]pair) {
 		unit := l.swizzle(matrix.DivC(2).AddC(2*i), key)
 		v := dsl.LoadMatrix(buf, row.Add(unit), true)
 		for j := range 2 {
-			o := st.o[2*i+j]
-			d := dsl.MMA(p, [2]pair{v[2*j], v[2*j+1]}, [4]f32{o[0].Get(), o[1].Get(), o[2].Get(), o[3].Get()})
-			for x := range d {
+			o, zero := st.o[2*i+j], e.K.F32(0)
+			c := [4]f32{zero, zero, zero, zero} // rows not in use stay 0
+			for x := range o {
+				c[x] = o[x].Get()
+			}
+			d := dsl.MMA(p, [2]pair{v[2*j], v[2*j+1]}, c)
+			for x := range o {
 				o[x].Set(d[x])
 			}
 		}
