@@ -165,6 +165,7 @@ type program struct {
 	stage dsl.Buf[dsl.U32]
 	bars  dsl.MBars
 	set   []int // flags that are set, in order
+	t     int   // the last thread drawn
 	used  int   // mbarriers used
 	land  []landing
 	text  []string
@@ -187,8 +188,20 @@ func (p *program) note(format string, args ...any) {
 	p.text = append(p.text, fmt.Sprintf(format, args...))
 }
 
+// next draws a thread, often the last one or another lane of its warp.
+func (p *program) next() int {
+	switch n := p.r.IntN(10); {
+	case n < 5:
+	case n < 7:
+		p.t = p.t/rpLanes*rpLanes + p.r.IntN(rpLanes)
+	default:
+		p.t = p.r.IntN(rpThreads)
+	}
+	return p.t
+}
+
 func (p *program) step() {
-	t, k := p.r.IntN(rpThreads), p.k
+	t, k := p.next(), p.k
 	scope := []ir.Scope{ir.GPU, ir.Sys}[p.r.IntN(2)]
 	switch n := p.r.IntN(26); {
 	case n < 7:
