@@ -2,6 +2,7 @@ package interp_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -16,6 +17,8 @@ import (
 // happens-before: sets of events instead of vector clocks. Every flag is set
 // once and then waited for, so the order does not depend on the schedule: all
 // schedules must race, or none.
+
+var programs = flag.Int("programs", 1000, "random programs to compare")
 
 const (
 	rpCTAs, rpWarps, rpLanes = 2, 2, 3
@@ -422,7 +425,7 @@ func randomProgram(t *testing.T, seed uint64, steps int) (*interp.Program, *prog
 
 func TestRandomProgramsAgreeWithASecondHappensBefore(t *testing.T) {
 	racy, quiet, kinds := 0, 0, map[interp.Kind]int{}
-	for seed := range uint64(1000) {
+	for seed := range uint64(*programs) {
 		prog, p := randomProgram(t, seed, 20+int(seed%60))
 		for s := range uint64(4) {
 			_, err := prog.Run(bufs(prog), interp.Options{Seed: s})
