@@ -18,8 +18,7 @@ type GPU struct {
 	dev    *cuda.Device
 	stream *cuda.Stream
 	fn     *cuda.Function
-	params *cuda.Mem
-	block  []byte // the params block, as uploaded
+	block  []byte // the params block
 	mem    map[string]*cuda.Mem
 	begin  *cuda.Event
 	end    *cuda.Event
@@ -46,8 +45,7 @@ func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
 	}
 	_, size := k.ParamsLayout()
 	g.block = make([]byte, size)
-	g.params, err = dev.Alloc(int64(size))
-	return g, err
+	return g, nil
 }
 
 func (g *GPU) function(cubin []byte) (*cuda.Function, error) {
@@ -115,9 +113,8 @@ func (g *GPU) Read(name string, offset int64, dst []byte) error {
 	return m.Download(dst, offset)
 }
 
-// Launch runs the kernel cooperatively and waits for it. The params block lies
-// in device memory: the compiler reads members again where it likes, inside the
-// layer loop too.
+// Launch runs the kernel cooperatively and waits for it. The kernel must have
+// been printed with its params block by value.
 func (g *GPU) Launch(scalars map[string]uint64) error {
 	if err := g.fill(scalars); err != nil {
 		return err
@@ -125,7 +122,7 @@ func (g *GPU) Launch(scalars map[string]uint64) error {
 	if err := g.begin.Record(g.stream); err != nil {
 		return err
 	}
-	if err := g.fn.LaunchCooperative(g.stream, g.k.Grid, 32*g.k.Warps, g.k.SharedBytes, g.params.Addr()); err != nil {
+	if err := g.fn.LaunchCooperative(g.stream, g.k.Grid, 32*g.k.Warps, g.k.SharedBytes, g.block); err != nil {
 		return err
 	}
 	if err := g.end.Record(g.stream); err != nil {
@@ -161,7 +158,7 @@ func (g *GPU) fill(scalars map[string]uint64) error {
 			binary.LittleEndian.PutUint32(at, uint32(v))
 		}
 	}
-	return g.params.Upload(0, g.block)
+	return nil
 }
 
 // Close frees what the device holds for this kernel; the GPU stays open.
@@ -170,7 +167,7 @@ func (g *GPU) Close() error {
 	for _, m := range g.mem {
 		errs = append(errs, m.Free())
 	}
-	errs = append(errs, g.params.Free(), g.begin.Close(), g.end.Close(), g.stream.Close())
+	errs = append(errs, g.begin.Close(), g.end.Close(), g.stream.Close())
 	g.mem = map[string]*cuda.Mem{}
 	return errors.Join(errs...)
 }

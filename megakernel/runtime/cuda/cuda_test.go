@@ -134,7 +134,7 @@ func TestCloseReleasesWhatIsLeftAndRefusesUse(t *testing.T) {
 	require.NoError(t, dev.Close())
 	require.NoError(t, m.Free())
 	require.NoError(t, e.Close())
-	for _, err := range []error{m.Set(1), s.Sync(), e.Record(s), f.SetDynamicShared(1), f.LaunchCooperative(s, 1, 32, 0, m.Addr())} {
+	for _, err := range []error{m.Set(1), s.Sync(), e.Record(s), f.SetDynamicShared(1), f.LaunchCooperative(s, 1, 32, 0, Pointer(m.Addr()))} {
 		require.ErrorIs(t, err, ErrClosed)
 	}
 	_, err = dev.Alloc(4)
@@ -154,7 +154,7 @@ func TestLaunchPassesTheParamsBlock(t *testing.T) {
 	require.NoError(t, err)
 	require.NoError(t, f.SetDynamicShared(100000))
 	for range 3 {
-		require.NoError(t, f.LaunchCooperative(s, 8, 288, 100000, params.Addr()))
+		require.NoError(t, f.LaunchCooperative(s, 8, 288, 100000, Pointer(params.Addr())))
 	}
 	require.NoError(t, s.Sync())
 	word := make([]byte, 4)
@@ -168,10 +168,10 @@ func TestLaunchRefusesAGridThatCannotBeResident(t *testing.T) {
 	s, err := dev.NewStream()
 	require.NoError(t, err)
 	require.NoError(t, f.SetDynamicShared(200000))
-	require.EqualError(t, f.LaunchCooperative(s, 5, 288, 200000, 0), "cuda: launch kernel: 5 blocks of 288 threads with 200000 bytes of "+
+	require.EqualError(t, f.LaunchCooperative(s, 5, 288, 200000, Pointer(0)), "cuda: launch kernel: 5 blocks of 288 threads with 200000 bytes of "+
 		"dynamic shared memory cannot all be resident: 1 per SM on 4 SMs makes 4")
-	require.ErrorContains(t, f.LaunchCooperative(s, 4, 513, 0, 0), "1 to 512 threads")
-	require.ErrorContains(t, f.LaunchCooperative(s, 0, 32, 0, 0), "want at least 1 block")
+	require.ErrorContains(t, f.LaunchCooperative(s, 4, 513, 0, Pointer(0)), "1 to 512 threads")
+	require.ErrorContains(t, f.LaunchCooperative(s, 0, 32, 0, Pointer(0)), "want at least 1 block")
 	require.EqualError(t, f.SetDynamicShared(232448), "cuda: kernel kernel: 232448 bytes of dynamic shared memory beside 1024 static: "+
 		"want 0 to 231424 (232448 per block)")
 }

@@ -15,8 +15,8 @@ static CUresult mkgen_set_dynamic_shared(CUfunction f, int bytes) {
   return cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
 }
 
-static CUresult mkgen_launch_cooperative(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream stream, uint64_t param) {
-  void *params[1] = {&param};
+static CUresult mkgen_launch_cooperative(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream stream, void *block_of_params) {
+  void *params[1] = {block_of_params};
   return cuLaunchCooperativeKernel(f, grid, 1, 1, block, 1, 1, shared, stream, params);
 }
 
@@ -136,10 +136,10 @@ func setDynamicShared(f cu.Function, bytes int) error {
 	return driverError(C.mkgen_set_dynamic_shared(raw(f), C.int(bytes)))
 }
 
-// launchCooperative launches a one-dimensional grid with all blocks resident; param is the kernel's only parameter.
-func launchCooperative(f cu.Function, s cu.Stream, grid, block, shared int, param uint64) error {
+// launchCooperative launches a one-dimensional grid with all blocks resident; params are the bytes of the kernel's only parameter.
+func launchCooperative(f cu.Function, s cu.Stream, grid, block, shared int, params []byte) error {
 	stream := *(*C.CUstream)(unsafe.Pointer(&s))
-	return driverError(C.mkgen_launch_cooperative(raw(f), C.uint(grid), C.uint(block), C.uint(shared), stream, C.uint64_t(param)))
+	return driverError(C.mkgen_launch_cooperative(raw(f), C.uint(grid), C.uint(block), C.uint(shared), stream, unsafe.Pointer(unsafe.SliceData(params))))
 }
 
 // hostAlloc allocates pinned host memory mapped into the device's address space.

@@ -4,6 +4,7 @@ package cuda
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 
@@ -46,7 +47,7 @@ func (d *Device) LoadModule(cubin []byte) (*Module, error) {
 // Close unloads the module; its functions must not be running. A second Close does nothing.
 func (m *Module) Close() error { return m.release("close a module") }
 
-// Function is a kernel of a module. It takes one parameter, the address of its params block.
+// Function is a kernel of a module. It takes one parameter: its params block, or the address of it.
 type Function struct {
 	module *Module
 	name   string
@@ -111,15 +112,18 @@ func (f *Function) PerSM(block, shared int) (n int, err error) {
 }
 
 // LaunchCooperative queues the kernel in the stream: grid blocks of block threads with shared bytes of dynamic shared memory each, all
-// resident at once. params is the address of its params block, from [Mem.Addr] or [Host.Addr]. A grid that cannot be resident is
-// refused before the launch. A fault of the kernel shows later, at [Stream.Sync].
-func (f *Function) LaunchCooperative(s *Stream, grid, block, shared int, params uint64) error {
+// resident at once. params are the bytes of its one parameter, 1 to 4096 of them: a params block by value, or an address (see Pointer).
+// They are copied before the call returns. A grid that cannot be resident is refused before the launch. A fault of the kernel shows later, at [Stream.Sync].
+func (f *Function) LaunchCooperative(s *Stream, grid, block, shared int, params []byte) error {
 	if s.dev != f.module.dev {
 		return errors.New("cuda: launch " + f.name + ": kernel and stream are of different devices")
 	}
 	if grid < 1 || block < 1 || block > f.MaxThreads || shared < 0 {
 		return fmt.Errorf("cuda: launch %s: %d blocks of %d threads with %d bytes: want at least 1 block, 1 to %d threads, at least 0 bytes",
 			f.name, grid, block, shared, f.MaxThreads)
+	}
+	if len(params) < 1 || len(params) > 4096 {
+		return fmt.Errorf("cuda: launch %s: a parameter of %d bytes, want 1 to 4096", f.name, len(params))
 	}
 	perSM, err := f.PerSM(block, shared)
 	if err != nil {
@@ -132,3 +136,6 @@ func (f *Function) LaunchCooperative(s *Stream, grid, block, shared int, params 
 		return s.held(func() error { return launchCooperative(f.fn, s.stream, grid, block, shared, params) })
 	})
 }
+
+// Pointer is the parameter of a kernel that takes an address, from [Mem.Addr] or [Host.Addr].
+func Pointer(addr uint64) []byte { return binary.LittleEndian.AppendUint64(nil, addr) }

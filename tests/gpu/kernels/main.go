@@ -22,7 +22,6 @@ import (
 func main() {
 	c := choice.Flags()
 	dir := flag.String("o", "out/kernels", "directory to write to")
-	byValue := flag.Bool("params-by-value", false, "print the params block as the argument itself")
 	faults := flag.Bool("faults", false, "also the kernels with planted faults")
 	flag.Parse()
 	kinds := []megakernel.Fault{megakernel.NoFault}
@@ -30,13 +29,13 @@ func main() {
 		kinds = append(kinds, megakernel.Faults()...)
 	}
 	for _, f := range kinds {
-		if err := build(c, f, *dir, *byValue); err != nil {
+		if err := build(c, f, *dir); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-func build(c *choice.Choice, fault megakernel.Fault, dir string, byValue bool) error {
+func build(c *choice.Choice, fault megakernel.Fault, dir string) error {
 	mk, err := c.Build(fault)
 	if err != nil {
 		return err
@@ -45,7 +44,7 @@ func build(c *choice.Choice, fault megakernel.Fault, dir string, byValue bool) e
 	if err != nil {
 		return err
 	}
-	src, err := emit.Print(mk.IR, target, emit.Options{ParamsByValue: byValue})
+	src, err := emit.Print(mk.IR, target, emit.Options{ParamsByValue: true})
 	if err != nil {
 		return err
 	}

@@ -38,14 +38,11 @@ func write(rows *kernels.OpRows, path string) error {
 	if err != nil {
 		return err
 	}
-	f, err := os.Create(path)
+	src, err := emit.Print(rows.IR, target, emit.Options{ParamsByValue: true})
 	if err != nil {
 		return err
 	}
-	if err := emit.CUDA(f, rows.IR, target); err != nil {
-		return err
-	}
-	return f.Close()
+	return os.WriteFile(path, src.Text, 0o644)
 }
 
 // simulate runs the kernel on the executor and returns "out".

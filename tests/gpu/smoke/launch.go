@@ -50,13 +50,13 @@ func launch(dev *cuda.Device, cubin []byte, shared int, r *report) error {
 	if err != nil {
 		return err
 	}
-	refused := kernel.LaunchCooperative(stream, r.PerSM*r.Grid+1, block, shared, bufs.params.Addr())
+	refused := kernel.LaunchCooperative(stream, r.PerSM*r.Grid+1, block, shared, cuda.Pointer(bufs.params.Addr()))
 	if refused == nil {
 		return fmt.Errorf("a grid of %d blocks was launched, %d fit", r.PerSM*r.Grid+1, r.PerSM*r.Grid)
 	}
 	r.TooLarge = refused.Error()
 	if r.Micros, err = timed(dev, stream, bufs.host, func() error {
-		return kernel.LaunchCooperative(stream, r.Grid, block, shared, bufs.params.Addr())
+		return kernel.LaunchCooperative(stream, r.Grid, block, shared, cuda.Pointer(bufs.params.Addr()))
 	}); err != nil {
 		return err
 	}

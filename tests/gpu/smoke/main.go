@@ -114,7 +114,7 @@ func fault(cubin []byte, ordinal int) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	if err := kernel.LaunchCooperative(stream, 1, block, 0, 16); err != nil {
+	if err := kernel.LaunchCooperative(stream, 1, block, 0, cuda.Pointer(16)); err != nil {
 		return "", err
 	}
 	if err := stream.Sync(); err != nil {
