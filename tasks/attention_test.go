@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
-	"github.com/mkgen/mkgen/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -114,18 +114,18 @@ func (s *scene) rig(t testing.TB) *rig {
 
 // reference is the states over tokens from … to−1, and the weighted mean of
 // |v|, to which errors of the weights are proportional.
-func (s *scene) reference(from, to int) (states []oracle.State, size [][]float64) {
+func (s *scene) states(from, to int) (states []reference.State, size [][]float64) {
 	heads := s.kvHeads * s.group
 	q := wide(s.q)
-	for i := range q { // the oracle scales by 1/√D and works in base e
+	for i := range q { // the reference scales by 1/√D and works in base e
 		q[i] *= math.Sqrt(float64(s.d)) / math.Log2E
 	}
 	var abs [][]float64
 	for _, v := range s.values[from:to] {
 		abs = append(abs, scaled(v, 1, 0))
 	}
-	states = oracle.Attention(q, s.keys[from:to], s.values[from:to], heads, s.kvHeads)
-	for _, st := range oracle.Attention(q, s.keys[from:to], abs, heads, s.kvHeads) {
+	states = reference.Attention(q, s.keys[from:to], s.values[from:to], heads, s.kvHeads)
+	for _, st := range reference.Attention(q, s.keys[from:to], abs, heads, s.kvHeads) {
 		size = append(size, st.Out)
 	}
 	return states, size
@@ -145,7 +145,7 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 		if sp == s.splits-1 {
 			to = s.cached + 1
 		}
-		states, size := s.reference(from, max(from, to))
+		states, size := s.states(from, max(from, to))
 		for h, want := range states {
 			at := sp*heads + h
 			near(t, want.Out, part[at*s.d:(at+1)*s.d], scaled(size[h], 0x1p-8, 1e-6), "split %d (tokens %d to %d), head %d", sp, from, to-1, h)
@@ -156,7 +156,7 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 			}
 		}
 	}
-	states, size := s.reference(0, s.cached+1)
+	states, size := s.states(0, s.cached+1)
 	merged := wide(bf16s(got["attn"]))
 	for h, want := range states {
 		near(t, want.Out, merged[h*s.d:(h+1)*s.d], scaled(size[h], 0x1p-7, 1e-6), "merged head %d", h)

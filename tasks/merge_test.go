@@ -6,9 +6,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
-	"github.com/mkgen/mkgen/tests/oracle"
 	"github.com/stretchr/testify/require"
 )
 
@@ -24,12 +24,12 @@ func mergeStates(t testing.TB, heads, d, splits, sms, consumers int, part, lse [
 func mergeReference(heads, d, splits int, part, lse []float32) []float64 {
 	var want []float64
 	for h := range heads {
-		var states []oracle.State
+		var states []reference.State
 		for s := range splits {
 			at := (s*heads + h) * d
-			states = append(states, oracle.State{Out: wide32(part[at : at+d]), LSE: float64(lse[s*heads+h]) / math.Log2E})
+			states = append(states, reference.State{Out: wide32(part[at : at+d]), LSE: float64(lse[s*heads+h]) / math.Log2E})
 		}
-		want = append(want, oracle.MergeStates(d, states...).Out...)
+		want = append(want, reference.MergeStates(d, states...).Out...)
 	}
 	return want
 }
