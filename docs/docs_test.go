@@ -76,3 +76,52 @@ func TestExampleTaskBuildsAndRunsFromItsOwnModule(t *testing.T) {
 		require.NoError(t, err, "go %v in docs/example-task; if it asks for modules, run go mod tidy there:\n%s", args, text)
 	}
 }
+
+var (
+	quotedPath = regexp.MustCompile("`([a-z]+(?:/[a-z_]+)*/[a-z_]+(?:\\.go)?)`")
+	quotedTest = regexp.MustCompile("`(Test\\w+)`")
+	snippetIn  = regexp.MustCompile("(?ms)`([a-z/_]+\\.go)`:\n\n^```go\n(.*?)^```$")
+)
+
+// The rows on the page are the tree's, in the files named, and the tests that
+// name a missing row are there with the words the page quotes.
+func TestAddingAnOpShowsRowsAndMessagesOfTheTree(t *testing.T) {
+	data, err := os.ReadFile("adding-an-op.md")
+	require.NoError(t, err)
+	page := string(data)
+	snippets := snippetIn.FindAllStringSubmatch(page, -1)
+	require.Len(t, snippets, strings.Count(page, "```go"), "a Go snippet does not say which file it is from")
+	for _, m := range snippets {
+		require.True(t, strings.Contains(read(t, m[1]), m[2]), "not in %s:\n%s", m[1], m[2])
+	}
+	for _, m := range quotedPath.FindAllStringSubmatch(page, -1) {
+		_, err := os.Stat(filepath.Join("..", m[1]))
+		require.NoError(t, err)
+	}
+	tests := sources(t, "../dsl/*/*_test.go") + sources(t, "../emit/*_test.go") + sources(t, "../tests/kernels/*_test.go")
+	for _, m := range quotedTest.FindAllStringSubmatch(page, -1) {
+		require.True(t, strings.Contains(tests, "func "+m[1]+"("), "no test %s", m[1])
+	}
+	for _, b := range blocks(t, "adding-an-op.md") {
+		if b.language != "text" {
+			continue
+		}
+		for message := range strings.Lines(b.text) {
+			switch message = strings.TrimSpace(message); {
+			case strings.HasPrefix(message, "BUG: "):
+				require.Contains(t, read(t, "dsl/ir/op.go"), `"BUG: op %d has no row"`)
+			case strings.HasPrefix(message, "Should be empty"): // testify's own words
+			default:
+				format := strings.NewReplacer("ceil", "%s", " 0 ", " %d ").Replace(message)
+				require.True(t, strings.Contains(tests, format), "line %d: no test says %q", b.line, message)
+			}
+		}
+	}
+}
+
+func read(t *testing.T, path string) string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join("..", path))
+	require.NoError(t, err)
+	return string(data)
+}
