@@ -204,6 +204,23 @@ func TestAttention(t *testing.T) {
 	}
 }
 
+// Shapes drawn at random, over what the template accepts.
+func TestAttentionOfRandomShapes(t *testing.T) {
+	rng := newRand(2026)
+	cases := 40
+	if testing.Short() {
+		cases = 8
+	}
+	for range cases {
+		c := attend{kvHeads: 1 + rng.IntN(3), group: 1 + rng.IntN(16), d: 16 * (1 + rng.IntN(8)), page: 1 << rng.IntN(8), cached: rng.IntN(140),
+			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)]}
+		t.Run(c.String(), func(t *testing.T) {
+			s := newScene(c)
+			s.check(t, s.rig(t).run())
+		})
+	}
+}
+
 // Dropping or swapping what attention reads must show: the tolerance is no
 // blanket over faults.
 func TestAttentionToleranceShowsASwappedPageAndALostToken(t *testing.T) {
