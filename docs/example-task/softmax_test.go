@@ -127,6 +127,46 @@ func TestSoftmax(t *testing.T) {
 	}
 }
 
+func TestSoftmaxAtTheEdges(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	kernel, task, err := Kernel(256, 1, Options{CTAs: 2, Consumers: 2, StageBytes: 512, Stages: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	filled := func(rest, at200 float32) []float32 {
+		x := slices.Repeat([]float32{rest}, 256)
+		x[200] = at200
+		return x
+	}
+	for _, c := range []struct {
+		what       string
+		x          []float32
+		rest, p200 float64 // NaN for NaN
+	}{
+		{"one share is nothing but -inf", filled(-inf, 3), 0, 1},
+		{"equal elements", filled(-1e30, -1e30), 1.0 / 256, 1.0 / 256},
+		{"one far above", filled(-1e4, 1e4), 0, 1},
+		{"NaN", filled(0, nan), math.NaN(), math.NaN()},
+		{"NaN beside -inf", filled(-inf, nan), math.NaN(), math.NaN()},
+		{"+inf", filled(0, inf), math.NaN(), math.NaN()},
+		{"nothing but -inf", filled(-inf, -inf), math.NaN(), math.NaN()},
+	} {
+		p, err := run(kernel, task, c.x, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, v := range p {
+			want := c.rest
+			if i == 200 {
+				want = c.p200
+			}
+			if math.IsNaN(want) != math.IsNaN(float64(v)) || math.Abs(float64(v)-want) > 1e-6 {
+				t.Fatalf("%s: p[%d] is %g, want %g", c.what, i, v, want)
+			}
+		}
+	}
+}
+
 func TestRefusals(t *testing.T) {
 	o := Options{CTAs: 1, Consumers: 1, StageBytes: 512, Stages: 2}
 	_, _, err := Kernel(6, 1, o)
@@ -193,6 +233,9 @@ func TestEmittedCUDA(t *testing.T) {
 			t.Fatalf("%q occurs %d times, want once:\n%s", s, n, b.String())
 		}
 	}
+	_, handoff, _ := strings.Cut(b.String(), "    // ---- hand-off ----")
+	handoff, _, _ = strings.Cut("    // ---- hand-off ----"+handoff, "    // ---- write ----")
+	golden(t, "testdata/handoff.cu", handoff)
 	if *cu != "" {
 		if err := os.WriteFile(*cu, b.Bytes(), 0o644); err != nil {
 			t.Fatal(err)
