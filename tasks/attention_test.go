@@ -221,6 +221,22 @@ func TestAttentionOfRandomShapes(t *testing.T) {
 	}
 }
 
+// NaN in what a head attends to makes that head's output NaN, whatever block,
+// warp and split it lies in, and no other head's.
+func TestAttentionPassesNaNOn(t *testing.T) {
+	c := attend{kvHeads: 2, group: 3, cached: 70, splits: 3}.withDefaults()
+	for _, tok := range []int{0, 15, 16, 33, 69, 70} { // 70 is the query's own
+		for v := range 2 {
+			s := newScene(c)
+			s.cache[s.layout().Index(s.pages, 1, int(s.table[tok/c.page]), 1, tok%c.page, v, 5)] = nanBF16
+			for i, x := range wide(bf16s(s.rig(t).run()["attn"])) {
+				head, dim := i/c.d, i%c.d
+				require.Equal(t, head >= 3 && (v == 0 || dim == 5), math.IsNaN(x), "NaN in token %d, %d: element %d of head %d", tok, v, dim, head)
+			}
+		}
+	}
+}
+
 // Dropping or swapping what attention reads must show: the tolerance is no
 // blanket over faults.
 func TestAttentionToleranceShowsASwappedPageAndALostToken(t *testing.T) {

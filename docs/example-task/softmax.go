@@ -105,9 +105,10 @@ func (t *Softmax) eachElement(e *tasks.Env, c *pipeline.Consumer, r *pipeline.Ri
 	})
 }
 
-// weight is 2^(x − top), and 0 where top is −inf: nothing has been seen yet.
+// weight is 2^(x − top), and 0 for x = −inf, also where top is −inf: nothing has
+// been seen yet. NaN stays NaN.
 func weight(k *dsl.Kernel, x, top f32) f32 {
-	return dsl.Select(top.Eq(k.F32(math.Inf(-1))), k.F32(0), dsl.Exp2(x.Sub(top)))
+	return dsl.Select(x.Eq(k.F32(math.Inf(-1))), k.F32(0), dsl.Exp2(x.Sub(top)))
 }
 
 // state is a running maximum and the sum of weights relative to it.
