@@ -91,3 +91,55 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 		require.EqualValues(t, reference.Argmax(logits), u32s(got["next"])[0])
 	}
 }
+
+// The query's own K and V, appended in this launch, are read behind the hand-off
+// and never through the ring, while the ring streams the tokens before it.
+// Launches follow one another on one cache, from an empty one over several pages.
+func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
+	const heads, kvHeads, d, page, splits, consumers, sms, tokens = 4, 2, 32, 4, 2, 2, 3, 23
+	l := tasks.KVLayout{Layers: 1, Heads: kvHeads, D: d, Page: page}
+	rng := newRand(4)
+	r := newRig(t, setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(), stage: 16 * l.TokenBytes(), stages: 2})
+	q := &tasks.QKV{Heads: heads, KV: l, InvFreq: in[dsl.F32](r, "inv_freq", make([]byte, 4*d/2), d/2), Q: out[dsl.BF16](r, "q", heads*d)} // no rotation
+	att := &tasks.Attention{Heads: heads, KV: l, Splits: splits, PerStage: 16, Q: q.Q,
+		Out: out[dsl.F32](r, "part", splits*heads*d), LSE: out[dsl.F32](r, "lse", splits*heads), Tail: dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(consumers), dsl.Align(16))
+	merge := &tasks.Merge{Heads: heads, D: d, Splits: splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*d)}
+	table := []uint32{5, 2, 0, 4, 1, 3}
+	pos, epoch := r.scalar("pos", 0), r.scalar("epoch", 0)
+	step := tasks.Step{Pos: pos, Cached: pos, Pages: r.k.U32(len(table)), Layer: r.k.U32(0), Table: in[dsl.U32](r, "table", u32Bytes(table...), len(table)),
+		Cache: inOut[dsl.B128](r, "kv", nil, len(table)*l.PageBytes()/16)}
+	y, counter := in[dsl.F32](r, "y", make([]byte, 4*q.Rows()), q.Rows()), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	r.body(func(c *pipeline.Consumer) {
+		bar := tasks.NewGridBarrier(r.e, counter, epoch)
+		r.eachPair(y, q.Rows(), q.Epilogue(r.e, step, r.k.F32(1)))
+		bar.Sync()
+		att.Consume(r.e, c, r.ring, step)
+		bar.Sync()
+		merge.Emit(r.e)
+	}, func(p *pipeline.Producer) { att.Produce(r.e, p, step) })
+	program := r.load()
+	for seed := range seeds() {
+		var keys, values [][]float64
+		r.data["kv"], r.data["barrier"] = nil, u32Bytes(0)
+		for p := range tokens {
+			rows := floats(rng, q.Rows(), 1)
+			r.data["y"] = f32Bytes(rows)
+			r.params["pos"], r.params["epoch"] = uint64(p), uint64(2*sms*p)
+			got, err := r.once(program, uint64(seed))
+			require.NoError(t, err, "token %d", p)
+			r.data["kv"], r.data["barrier"] = got["kv"], got["barrier"]
+			var k, v, query []float64
+			for i := range kvHeads * d { // the packed rows of a head of k are i and i + D/2 in turn
+				at := heads*d + i/d*d + 2*(i%d%(d/2)) + i%d/(d/2)
+				k, v = append(k, fromBF16(toBF16(float64(rows[at])))), append(v, fromBF16(toBF16(float64(rows[(heads+kvHeads)*d+i]))))
+			}
+			keys, values = append(keys, k), append(values, v)
+			for _, b := range bf16s(got["q"]) {
+				query = append(query, fromBF16(b)*math.Sqrt(d)/math.Log2E)
+			}
+			want := reference.Concat(reference.Attention(query, keys, values, heads, kvHeads))
+			near(t, want, wide(bf16s(got["attn"])), scaled(want, 0x1p-7, 0.02), "token %d", p) // weights and outputs in bf16, |v| of about 1
+		}
+	}
+}
