@@ -112,7 +112,7 @@ func (s *scene) rig(t testing.TB) *rig {
 	return r
 }
 
-// reference is the states over tokens from … to−1, and the weighted mean of
+// states is the states over tokens from … to−1, and the weighted mean of
 // |v|, to which errors of the weights are proportional.
 func (s *scene) states(from, to int) (states []reference.State, size [][]float64) {
 	heads := s.kvHeads * s.group

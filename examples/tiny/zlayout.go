@@ -28,7 +28,7 @@ const (
 	KvSplits       = 2      // parts the KV cache is split into
 	RingStages     = 23     // stages of the ring
 	StageBytes     = 4096   // bytes of a stage
-	CopiesInFlight = 2      // bulk copies outstanding at most
+	CopiesInFlight = 3      // bulk copies outstanding at most
 	ConsumerWarps  = 8      // warps of a CTA that compute; one more copies
 	Barriers       = 14     // grid barriers of a step; epoch grows by barriers times grid
 	PackedBytes    = 663552 // bytes of the buffer weights
