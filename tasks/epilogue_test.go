@@ -17,7 +17,7 @@ func TestAddResidual(t *testing.T) {
 		x, y := floats(rng, n, 1), floats(rng, n, 1)
 		r := newRig(t, setup{sms: 2, consumers: 2})
 		yIn, acc := in[dsl.F32](r, "y", f32Bytes(y), n), inOut[dsl.F32](r, "x", f32Bytes(x), n)
-		r.body(func(*pipeline.Consumer) { r.eachPair(yIn, n, tasks.AddResidual(acc)) }, nil)
+		r.body(func(*pipeline.Consumer) { r.eachPair(yIn, n, tasks.AddResidual(acc, tasks.FromBuf(acc))) }, nil)
 		got := r.run()["x"]
 		for i, v := range f32s(got) { // one f32 addition: exact up to its rounding
 			require.Equal(t, float64(x[i]+y[i]), v, "element %d of %d", i, n)

@@ -33,7 +33,9 @@ func gemvRefused(t testing.TB, spoil func(r *rig, g *tasks.GEMV)) *rig {
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(2), dsl.Align(16))}}
 	spoil(r, g)
 	y := out[dsl.F32](r, "y", 8)
-	r.body(func(c *pipeline.Consumer) { g.Consume(r.e, c, r.ring, r.share(0), tasks.AddResidual(y)) }, nil)
+	r.body(func(c *pipeline.Consumer) {
+		g.Consume(r.e, c, r.ring, r.share(0), tasks.AddResidual(y, tasks.FromBuf(y)))
+	}, nil)
 	return r
 }
 
@@ -100,16 +102,16 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 			m.ChunkK = 96
 			g.M = &m
 		})},
-		{"vector", "embedding: length 7 is not a positive even number", vector(func(r *rig) {
-			e := tasks.Embedding{N: 7, Vocab: 2, Table: in[dsl.BF16](r, "table", nil, 14), X: out[dsl.F32](r, "x", 8)}
-			e.Emit(r.e, r.k.U32(0))
+		{"vector", "embedding: length 6 is not a positive multiple of 4", vector(func(r *rig) {
+			e := tasks.Embedding{N: 6, Vocab: 2, Table: in[dsl.BF16](r, "table", nil, 12)}
+			e.Row(r.e, r.k.U32(0))
 		})},
 		{"vector", "norm input: length 6 is not a positive multiple of 4", vector(func(r *rig) {
-			n := tasks.NormInput{N: 6, X: out[dsl.F32](r, "x", 8), Gain: in[dsl.BF16](r, "gain", nil, 8), Dst: input(r, 32)}
+			n := tasks.NormInput{N: 6, X: tasks.FromBuf(out[dsl.F32](r, "x", 8)), Gain: in[dsl.BF16](r, "gain", nil, 8), Dst: input(r, 32)}
 			n.Emit(r.e, r.k.U32(0))
 		})},
 		{"vector", "norm input: Dst has 32 elements, want 64 for 36 padded", vector(func(r *rig) {
-			n := tasks.NormInput{N: 36, X: out[dsl.F32](r, "x", 36), Gain: in[dsl.BF16](r, "gain", nil, 36), Dst: input(r, 32)}
+			n := tasks.NormInput{N: 36, X: tasks.FromBuf(out[dsl.F32](r, "x", 36)), Gain: in[dsl.BF16](r, "gain", nil, 36), Dst: input(r, 32)}
 			n.Emit(r.e, r.k.U32(0))
 		})},
 		{"vector", "plain input: length 12 is not a positive multiple of 8", vector(func(r *rig) {

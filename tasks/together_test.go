@@ -33,12 +33,12 @@ func TestTemplatesShareRingAndSharedMemory(t *testing.T) {
 		second := &tasks.GEMV{Name: "down", M: &r.plan.Layer[1], X: input, Part: part}
 		r.body(func(c *pipeline.Consumer) {
 			bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0xfffffffe))
-			norm := tasks.NormInput{N: hidden, Eps: eps, X: xs, Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: input}
+			norm := tasks.NormInput{N: hidden, Eps: eps, X: tasks.FromBuf(xs), Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: input}
 			first.Consume(r.e, c, r.ring, r.share(0), tasks.SwiGLU(r.e, act, norm.Emit(r.e, r.k.U32(0))))
 			bar.Sync()
 			plain := tasks.PlainInput{N: inner, X: act, Dst: input}
 			plain.Emit(r.e)
-			second.Consume(r.e, c, r.ring, r.share(1), tasks.AddResidual(xs))
+			second.Consume(r.e, c, r.ring, r.share(1), tasks.AddResidual(xs, tasks.FromBuf(xs)))
 		}, func(p *pipeline.Producer) {
 			offset := r.offset()
 			first.Produce(r.e, p, r.share(0), weights, offset)
@@ -70,15 +70,16 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 		g := &tasks.GEMV{Name: "head", M: &r.plan.Layer[0], X: dsl.Shared[dsl.BF16](r.k, "input", hidden, dsl.Align(16)),
 			Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(c.consumers), dsl.Align(16))}}
 		a := &tasks.Argmax{Vocab: c.vocab, Logits: out[dsl.F32](r, "logits", c.vocab), Best: out[dsl.F32](r, "best", c.sms),
-			Index: out[dsl.U32](r, "index", c.sms), Next: out[dsl.U32](r, "next", 1), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", c.consumers)}
-		norm := tasks.NormInput{N: hidden, Eps: 1e-6, X: in[dsl.F32](r, "x", f32Bytes(x), hidden), Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: g.X}
+			Index: out[dsl.U32](r, "index", c.sms), SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", c.consumers)}
+		next := out[dsl.U32](r, "next", c.sms)
+		norm := tasks.NormInput{N: hidden, Eps: 1e-6, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), hidden)), Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: g.X}
 		r.body(func(cons *pipeline.Consumer) {
 			bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
 			epilogue, publish := a.Start(r.e, norm.Emit(r.e, r.k.U32(0)))
 			g.Consume(r.e, cons, r.ring, r.share(0), epilogue)
 			publish()
 			bar.Sync()
-			a.Choose(r.e)
+			r.choose(a, next)
 		}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.offset()) })
 		got := r.run()
 		logits := f32s(got["logits"])

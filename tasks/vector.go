@@ -30,6 +30,7 @@ func (t *Embedding) Row(e *Env, token u32) Vector {
 		k.Require(false, "embedding: length %d is not a positive multiple of 4", t.N)
 		return func(_ u32, n int) []f32 { return slices.Repeat([]f32{k.F32(0)}, n) }
 	}
+	k.Assert(token.LtC(t.Vocab), "embedding: token is not below the vocabulary")
 	table := dsl.View[dsl.BF16x2](t.Table)
 	row := dsl.Cast[dsl.U64](token).MulC(t.N / 2)
 	return func(at u32, n int) []f32 {
