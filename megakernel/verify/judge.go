@@ -18,6 +18,13 @@ const (
 	cacheTolerance = 0.2
 )
 
+// Judge compares and measures runs of the trial's own kernel.
+func (t *Trial) Judge(runs ...*Run) *Report {
+	report := &Report{Model: t.mk.Config.Name, Steps: t.steps}
+	t.judge(report, runs, t.mk)
+	return report
+}
+
 // judge turns the runs into the report.
 func (t *Trial) judge(report *Report, runs []*Run, real *megakernel.Kernel) {
 	var whole []*Run
