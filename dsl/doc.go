@@ -17,5 +17,7 @@
 //
 // Builder calls never return errors: a mistake is recorded with the Go line of
 // the template and of its caller, a dummy value goes on, and Finish reports
-// all mistakes together.
+// all mistakes together, those that ir.Verify finds in the finished program
+// included. It refuses a value nothing uses, unless only operations on
+// constants that were folded away (x·0, Select of a constant) would have.
 package dsl

@@ -14,7 +14,7 @@ func (p *printer) declarations(body string) {
 	p.registers(body)
 	for _, x := range p.k.Params {
 		if name, ok := p.params[x]; ok {
-			p.line(ir.Pos{}, "const %s %s = p->%s;", ctype(x.Type), name, p.fields[x])
+			p.line(ir.Pos{}, "const %s %s = %s;", ctype(x.Type), name, p.argument(x))
 		}
 	}
 	shared := false
@@ -70,14 +70,14 @@ func (p *printer) registers(body string) {
 
 // global declares a pointer into global memory.
 func (p *printer) global(b *ir.Buf, name string) {
-	from := "p->" + p.fields[b.Base()]
+	from := p.argument(b.Base())
 	if b.Root != nil {
 		if b.Offset != 0 {
 			from = fmt.Sprintf("((const char*)%s + %d)", from, b.Offset)
 		}
 		from = "(" + pointee(b) + "*)" + from
 	}
-	p.line(ir.Pos{}, "%s* const %s = ptx::global(%s);", pointee(b), name, from)
+	p.line(ir.Pos{}, "%s* const %s = %s(%s);", pointee(b), name, p.fixed("global"), from)
 }
 
 func (p *printer) shared(b *ir.Buf, name string) {

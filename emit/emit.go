@@ -7,9 +7,14 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
-// Options are choices that change the text but not the program.
+// Options are choices that change the text but not what the kernel computes.
 type Options struct {
 	Lines bool // end statements with the Go line they come from
+	// ParamsByValue makes the params block itself the kernel's argument instead
+	// of its address. The compiler keeps by-pointer members in registers or,
+	// where it runs short, reads them again near their uses, a round trip to
+	// memory each; by value they lie in constant memory and cost neither.
+	ParamsByValue bool
 }
 
 // Source is an emitted file.

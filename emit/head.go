@@ -67,28 +67,21 @@ func (p *printer) nameTop() {
 func (p *printer) file() *Source {
 	body, bodyLines := bytes.Clone(p.out.Bytes()), p.lines
 	p.out.Reset()
+	p.lines, p.indent = nil, 1
+	p.declarations(string(body)) // before the prelude, since it calls helpers
+	decls, declLines := bytes.Clone(p.out.Bytes()), p.lines
+	p.out.Reset()
 	p.lines, p.indent = nil, 0
-	p.needGlobal()
 	p.head()
 	p.paramsStruct()
 	p.prelude()
 	p.signature()
-	p.indent = 1
-	p.declarations(string(body))
+	p.out.Write(decls)
 	p.out.Write(body)
-	p.lines = append(p.lines, bodyLines...)
+	p.lines = slices.Concat(p.lines, declLines, bodyLines)
 	p.indent = 0
 	p.line(ir.Pos{}, "}")
 	return &Source{Text: p.out.Bytes(), Lines: p.lines}
-}
-
-// needGlobal asks for the helper that the declarations of global buffers call.
-func (p *printer) needGlobal() {
-	for _, b := range p.declare {
-		if b.Space == ir.Global {
-			p.fixed("global")
-		}
-	}
 }
 
 // text prints lines as they are.
@@ -120,7 +113,11 @@ func (p *printer) head() {
 	}
 	p.textf("// Target: %s. Launch: %s of %d threads, %d bytes of dynamic shared memory, all CTAs resident at once",
 		p.t.Arch, grid, 32*p.k.Warps, p.k.SharedBytes)
-	p.text("// (cooperative). The one argument is the address of a Params in device memory.")
+	if p.o.ParamsByValue {
+		p.text("// (cooperative). The one argument is a Params.")
+	} else {
+		p.text("// (cooperative). The one argument is the address of a Params in device memory.")
+	}
 	p.sharedMap()
 	p.text("", "using u16 = unsigned short;", "using i32 = int;", "using u32 = unsigned int;", "using u64 = unsigned long long;",
 		"using bf16 = u16;    // bit pattern of a bfloat16", "using f16 = u16;     // bit pattern of an IEEE binary16",
@@ -162,6 +159,14 @@ func (p *printer) paramsStruct() {
 	p.text("")
 }
 
+// argument is a member of the params block as an expression.
+func (p *printer) argument(member any) string {
+	if p.o.ParamsByValue {
+		return "p." + p.fields[member]
+	}
+	return "p->" + p.fields[member]
+}
+
 func (p *printer) fieldName(f ir.Field) string {
 	if f.Buf != nil {
 		return p.fields[f.Buf]
@@ -197,5 +202,9 @@ func (p *printer) signature() {
 		cluster = fmt.Sprintf(" __cluster_dims__(%d, 1, 1)", p.k.ClusterSize)
 	}
 	p.textf(`extern "C" __global__ void%s __launch_bounds__(%d, 1)`, cluster, 32*p.k.Warps)
+	if p.o.ParamsByValue {
+		p.textf("%s(const __grid_constant__ Params p) {", p.k.Name)
+		return
+	}
 	p.textf("%s(const Params* __restrict__ p) {", p.k.Name)
 }

@@ -20,12 +20,13 @@ type File struct {
 // Package is everything generated for kernel k: the .cu, layout.json and the
 // Go host package called name (an identifier), in order of file name. The
 // files belong in one folder. It refuses what Print and Host refuse.
-func Package(k *ir.Kernel, t Target, name string, x Extras) ([]File, error) {
-	src, err := Print(k, t, Options{})
+func Package(k *ir.Kernel, t Target, o Options, name string, x Extras) ([]File, error) {
+	src, err := Print(k, t, o)
 	if err != nil {
 		return nil, err
 	}
 	l := NewLayout(k, t, x)
+	l.ByValue = o.ParamsByValue
 	data, err := l.JSON()
 	if err != nil {
 		return nil, err
@@ -106,27 +107,36 @@ func hostKernel(g *jen.File, l *Layout) {
 
 // hostLaunch calls an interface, so that the package needs no CUDA binding.
 func hostLaunch(g *jen.File, l *Layout) {
+	block, what := jen.Id("DevicePtr"), "the device address of the params block, which must stay unchanged until the kernel has ended"
+	if l.ByValue {
+		block, what = jen.Index().Byte(), "the params block, Params.Bytes"
+	}
+	arguments := func() []jen.Code {
+		return []jen.Code{jen.List(jen.Id("grid"), jen.Id("threads"), jen.Id("sharedBytes")).Int(), jen.Id("params").Add(block.Clone())}
+	}
 	g.Comment("Function is the loaded kernel on a stream, as any CUDA binding can offer it: LaunchCooperative starts grid CTAs of threads")
 	g.Comment("threads, all resident at once, with sharedBytes of dynamic shared memory (above 48 KiB the function must have been allowed")
-	g.Comment("that much), whose one argument is params.")
-	g.Type().Id("Function").Interface(
-		jen.Id("LaunchCooperative").Params(jen.List(jen.Id("grid"), jen.Id("threads"), jen.Id("sharedBytes")).Int(), jen.Id("params").Id("DevicePtr")).Error(),
-	)
+	g.Comment("that much), and gives the kernel its one argument: params, " + what + ".")
+	g.Type().Id("Function").Interface(jen.Id("LaunchCooperative").Params(arguments()...).Error())
 	g.Comment("FunctionOf makes a Function of a Go function.")
-	g.Type().Id("FunctionOf").Func().Params(jen.List(jen.Id("grid"), jen.Id("threads"), jen.Id("sharedBytes")).Int(), jen.Id("params").Id("DevicePtr")).Error()
+	g.Type().Id("FunctionOf").Func().Params(arguments()...).Error()
 	g.Comment("LaunchCooperative calls f.")
-	g.Func().Params(jen.Id("f").Id("FunctionOf")).Id("LaunchCooperative").
-		Params(jen.List(jen.Id("grid"), jen.Id("threads"), jen.Id("sharedBytes")).Int(), jen.Id("params").Id("DevicePtr")).Error().
+	g.Func().Params(jen.Id("f").Id("FunctionOf")).Id("LaunchCooperative").Params(arguments()...).Error().
 		Block(jen.Return(jen.Id("f").Call(jen.Id("grid"), jen.Id("threads"), jen.Id("sharedBytes"), jen.Id("params"))))
 
 	grid, params, doc := jen.Id("Grid"), []jen.Code{jen.Id("f").Id("Function")}, "Launch starts the kernel once."
 	if l.Grid == 0 {
 		grid, params, doc = jen.Id("grid"), append(params, jen.Id("grid").Int()), "Launch starts the kernel once with grid CTAs."
 	}
-	g.Comment(doc + " params is the device address of a copy of Params.Bytes, which must stay")
-	g.Comment("unchanged until the kernel has ended.")
-	g.Func().Id("Launch").Params(append(params, jen.Id("params").Id("DevicePtr"))...).Error().
-		Block(jen.Return(jen.Id("f").Dot("LaunchCooperative").Call(grid, jen.Id("Threads"), jen.Id("SharedBytes"), jen.Id("params"))))
+	give := jen.Id("params")
+	if l.ByValue {
+		params, give = append(params, jen.Id("params").Op("*").Id("Params")), jen.Id("params").Dot("Bytes").Call()
+	} else {
+		params, doc = append(params, jen.Id("params").Id("DevicePtr")), doc+" params is the device address of a copy of Params.Bytes."
+	}
+	g.Comment(doc)
+	g.Func().Id("Launch").Params(params...).Error().
+		Block(jen.Return(jen.Id("f").Dot("LaunchCooperative").Call(grid, jen.Id("Threads"), jen.Id("SharedBytes"), give)))
 }
 
 // hostParams is the params block as a Go struct.
@@ -134,7 +144,7 @@ func hostParams(g *jen.File, l *Layout) {
 	names := fieldNames(l)
 	g.Comment("DevicePtr is an address in device memory.")
 	g.Type().Id("DevicePtr").Uint64()
-	g.Comment(fmt.Sprintf("Params are the arguments of a launch. The kernel reads them as a block of %d bytes in device memory.", l.ParamsBytes))
+	g.Comment(fmt.Sprintf("Params are the arguments of a launch. The kernel takes them as a block of %d bytes.", l.ParamsBytes))
 	g.Type().Id("Params").StructFunc(func(s *jen.Group) {
 		for i, f := range l.Params {
 			t := jen.Id("DevicePtr")

@@ -45,10 +45,10 @@ func extras() emit.Extras {
 }
 
 // module writes the generated package and a program into a fresh module.
-func module(t *testing.T, main string) string {
+func module(t *testing.T, o emit.Options, main string) string {
 	t.Helper()
 	dir := t.TempDir()
-	files, err := emit.Package(hosted(t), target(t), "step", extras())
+	files, err := emit.Package(hosted(t), target(t), o, "step", extras())
 	require.NoError(t, err)
 	write := func(name, text string) {
 		path := filepath.Join(dir, name)
@@ -75,7 +75,7 @@ func goRun(t *testing.T, dir string, args ...string) string {
 }
 
 func TestHostPackageBuildsAndRunsInAFreshModule(t *testing.T) {
-	dir := module(t, `package main
+	dir := module(t, emit.Options{}, `package main
 
 import (
 	"fmt"
@@ -101,7 +101,7 @@ func main() {
 }
 
 func TestLaunchIsTypeCheckedBehindTheCudaTag(t *testing.T) {
-	dir := module(t, `//go:build cuda
+	dir := module(t, emit.Options{}, `//go:build cuda
 
 package main
 
@@ -125,8 +125,32 @@ func main() {
 	require.Equal(t, "2 128 512 4096\n", goRun(t, dir, "run", "-tags", "cuda", "."))
 }
 
+func TestLaunchByValueTakesTheBlockItself(t *testing.T) {
+	dir := module(t, emit.Options{ParamsByValue: true}, `//go:build cuda
+
+package main
+
+import (
+	"fmt"
+
+	"example.com/fresh/step"
+)
+
+func main() {
+	f := step.FunctionOf(func(grid, threads, shared int, params []byte) error {
+		fmt.Println(grid, threads, shared, len(params), params[24])
+		return nil
+	})
+	if err := step.Launch(f, &step.Params{Type: 9}); err != nil {
+		panic(err)
+	}
+}
+`)
+	require.Equal(t, "2 128 512 48 9\n", goRun(t, dir, "run", "-tags", "cuda", "."))
+}
+
 func TestGeneratedFilesSaySoAndAreFormatted(t *testing.T) {
-	files, err := emit.Package(hosted(t), target(t), "step", extras())
+	files, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", extras())
 	require.NoError(t, err)
 	var names []string
 	for _, f := range files {
@@ -147,13 +171,14 @@ func TestGeneratedFilesSaySoAndAreFormatted(t *testing.T) {
 
 func TestHostRefusesNamesThatAreNoPackage(t *testing.T) {
 	for _, name := range []string{"", "a-b", "func", "main", "_", "1x"} {
-		_, err := emit.Package(hosted(t), target(t), name, emit.Extras{})
+		_, err := emit.Package(hosted(t), target(t), emit.Options{}, name, emit.Extras{})
 		require.ErrorContains(t, err, "not an importable Go package name", name)
 	}
 }
 
 func TestLayoutIsReadableAgain(t *testing.T) {
 	l := emit.NewLayout(hosted(t), target(t), extras())
+	l.ByValue = true
 	data, err := l.JSON()
 	require.NoError(t, err)
 	var back emit.Layout

@@ -21,6 +21,7 @@ type Layout struct {
 	Threads     int         `json:"threads"` // per CTA
 	SharedBytes int         `json:"shared_bytes"`
 	ParamsBytes int         `json:"params_bytes"`
+	ByValue     bool        `json:"params_by_value"` // the argument is the block itself, not its address
 	Params      []Field     `json:"params"`
 	Shared      []Region    `json:"shared"`
 	Constants   []Constant  `json:"constants,omitempty"`
@@ -100,7 +101,8 @@ type Extras struct {
 // KernelFile is the name of the emitted kernel among generated files.
 const KernelFile = "kernel.cu"
 
-// NewLayout describes kernel k emitted for t.
+// NewLayout describes kernel k emitted for t with its params block by address;
+// set ByValue when it was printed with Options.ParamsByValue.
 func NewLayout(k *ir.Kernel, t Target, x Extras) *Layout {
 	l := &Layout{
 		Comment: Generated, Kernel: k.Name, Doc: k.Doc, Arch: t.Arch, Flags: t.NvccFlags(), Source: KernelFile,

@@ -15,6 +15,19 @@ type row struct {
 
 // ops is the table of spellings, one row per op of the IR.
 func ops() (t [256]row) {
+	arithmeticOps(&t)
+	registerOps(&t)
+	memoryOps(&t)
+	synchroOps(&t)
+	warpOps(&t)
+
+	// These print nothing: a uniform value is its operand, an assertion is the executor's.
+	t[ir.OpUniform] = row{stmt: func(*printer, *ir.Instr) {}}
+	t[ir.OpAssert] = row{stmt: func(*printer, *ir.Instr) {}}
+	return t
+}
+
+func arithmeticOps(t *[256]row) {
 	t[ir.OpAdd] = row{expr: sum("+", precAdd)}
 	t[ir.OpSub] = row{expr: sum("-", precAdd)}
 	t[ir.OpMul] = row{expr: product}
@@ -60,7 +73,9 @@ func ops() (t [256]row) {
 	t[ir.OpPrmt] = row{expr: func(p *printer, in *ir.Instr) expr {
 		return call(p.fixed("prmt"), append(p.texts(in), fmt.Sprintf("0x%04xu", uint16(in.Attr.Imm)))...)
 	}}
+}
 
+func registerOps(t *[256]row) {
 	t[ir.OpLane] = row{expr: text("lane")}
 	t[ir.OpWarp] = row{expr: text("warp")}
 	t[ir.OpTid] = row{expr: text("tid")}
@@ -73,15 +88,6 @@ func ops() (t [256]row) {
 	t[ir.OpVar] = row{stmt: declareVar}
 	t[ir.OpGet] = row{expr: func(p *printer, in *ir.Instr) expr { return atom(p.variable(in)) }}
 	t[ir.OpSet] = row{stmt: func(p *printer, in *ir.Instr) { p.line(in.Pos, "%s = %s;", p.variable(in), p.bare(in.Args[0])) }}
-
-	memoryOps(&t)
-	synchroOps(&t)
-	warpOps(&t)
-
-	// These print nothing: a uniform value is its operand, an assertion is the executor's.
-	t[ir.OpUniform] = row{stmt: func(*printer, *ir.Instr) {}}
-	t[ir.OpAssert] = row{stmt: func(*printer, *ir.Instr) {}}
-	return t
 }
 
 func memoryOps(t *[256]row) {

@@ -214,7 +214,7 @@ func TestLongKernelIsPrintedQuickly(t *testing.T) {
 	start := time.Now()
 	text := print(t, k)
 	took := time.Since(start)
-	require.Less(t, took, time.Second)
+	require.Less(t, took, 10*time.Second) // 65 ms on an idle core; what this guards against is quadratic growth
 	require.Equal(t, 5000, strings.Count(text, "fmaf("))
 	t.Logf("%d values, %d bytes in %v", k.NumValues, len(text), took)
 }

@@ -64,12 +64,21 @@ func TestVectorAccessesStaySixteenBytesWide(t *testing.T) {
 	if _, err := os.Stat(dump); err != nil {
 		t.Skip("no cuobjdump beside nvcc")
 	}
-	src := filepath.Join(t.TempDir(), "kernel.cu")
-	require.NoError(t, os.WriteFile(src, []byte(print(t, kernel(t, "memory_weak", memoryWeak))), 0o644))
-	_, err := c.Compile(t.Context(), src, src+"bin", nvcc.Options{Arch: target(t).Arch})
-	require.NoError(t, err)
-	sass, err := exec.Command(dump, "-sass", src+"bin").Output()
-	require.NoError(t, err)
+	for _, o := range []emit.Options{{}, {ParamsByValue: true}} {
+		text, err := emit.Print(kernel(t, "memory_weak", memoryWeak), target(t), o)
+		require.NoError(t, err)
+		src := filepath.Join(t.TempDir(), "kernel.cu")
+		require.NoError(t, os.WriteFile(src, text.Text, 0o644))
+		_, err = c.Compile(t.Context(), src, src+"bin", nvcc.Options{Arch: target(t).Arch, Flags: []string{"-Werror", "all-warnings"}})
+		require.NoError(t, err)
+		sass, err := exec.Command(dump, "-sass", src+"bin").Output()
+		require.NoError(t, err)
+		sassHas(t, sass)
+	}
+}
+
+func sassHas(t *testing.T, sass []byte) {
+	t.Helper()
 	for _, want := range []string{"LDG.E.128 ", "LDG.E.128.CONSTANT", "STG.E.128", "STS.128", "LDS.128", "LDG.E.64 ", "LDG.E.NA.64", "LDG.E.U16"} {
 		require.True(t, bytes.Contains(sass, []byte(want)), "no %s in the machine code", want)
 	}

@@ -26,3 +26,18 @@ func TestAModelOfOneKVHeadBuildsWithDefaults(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, maxSplits, mk.Options.Splits)
 }
+
+func TestAnInputThatSharedMemoryCannotHoldIsRefusedByItsField(t *testing.T) {
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for want, change := range map[string]func(c *models.Config){
+		"model tiny: hidden_size is 1048576, want less than 116224: such a vector takes 2097152 bytes of shared memory, a CTA has 232448": func(c *models.Config) { c.Hidden = 1 << 20 },
+		"intermediate_size is 116224":               func(c *models.Config) { c.Intermediate = 116224 },
+		"num_attention_heads × head_dim is 131072,": func(c *models.Config) { c.Heads, c.KVHeads = 4096, 4096 },
+	} {
+		c := tiny
+		change(&c)
+		_, err := Build(c, Options{})
+		require.ErrorContains(t, err, want)
+	}
+}

@@ -62,6 +62,9 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	if err != nil {
 		return nil, fmt.Errorf("options: %w", err)
 	}
+	if err := inputFits(&c, o.SharedLimit); err != nil {
+		return nil, fmt.Errorf("model %s: %w", c.Name, err)
+	}
 	mk := &Kernel{Config: c, Options: o}
 	mk.KV = tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {

@@ -85,3 +85,19 @@ func check(c *models.Config) error {
 	}
 	return nil
 }
+
+// inputFits refuses a model whose widest matrix input, a bf16 vector in shared
+// memory, leaves a CTA no room for anything else.
+func inputFits(c *models.Config, limit int) error {
+	name, widest := "hidden_size", c.Hidden
+	if c.Intermediate > widest {
+		name, widest = "intermediate_size", c.Intermediate
+	}
+	if q := c.Heads * c.HeadDim; q > widest {
+		name, widest = "num_attention_heads × head_dim", q
+	}
+	if 2*widest >= limit {
+		return fmt.Errorf("%s is %d, want less than %d: such a vector takes %d bytes of shared memory, a CTA has %d", name, widest, limit/2, 2*widest, limit)
+	}
+	return nil
+}

@@ -36,6 +36,9 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 	}
 }
 
+// StageBytes is the size of one stage.
+func (r *Ring) StageBytes() int { return r.stageBytes }
+
 // Init initialises the mbarriers. One thread of the CTA runs it; a CTA barrier
 // must follow before anyone uses the ring.
 func (r *Ring) Init() {
@@ -82,6 +85,9 @@ func (r *Ring) Producer() *Producer {
 		next: newCursor(r.k, r.stages, 0, 1, "fill"),
 		last: newCursor(r.k, r.stages, (r.stages-r.inFlight)%r.stages, 1, "landed")}
 }
+
+// Ring is the ring the producer fills.
+func (p *Producer) Ring() *Ring { return p.r }
 
 // Fill waits for the next stage to be drained and for the copy inFlight chunks
 // ago to have landed, announces bytes (a multiple of 16, at most a stage), and

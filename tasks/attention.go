@@ -40,16 +40,22 @@ func (t *Attention) Group() int { return t.Heads / t.KV.Heads }
 // each warp's output, maximum and sum for every head of the group.
 func (t *Attention) ScratchLen(consumers int) int { return consumers * t.Group() * (t.KV.D + 2) }
 
-// Check records what the template cannot do.
-func (t *Attention) Check(k *dsl.Kernel) {
+// problem says what the template cannot do, or nothing.
+func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	l := t.KV
-	k.Require(t.Heads%l.Heads == 0, "attention: %d query heads are no multiple of %d KV heads", t.Heads, l.Heads)
-	k.Require(l.D%16 == 0 && l.D > 0 && l.D <= 256, "attention: head dimension %d, want a multiple of 16 up to 256", l.D)
-	k.Require(l.Page > 0 && l.Page&(l.Page-1) == 0, "attention: page size %d is not a power of two", l.Page)
-	k.Require(t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits)
-	k.Require(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
-		"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens)
-	k.Require(t.Group() <= blockTokens, "attention: %d query heads a KV head, want at most %d", t.Group(), blockTokens)
+	if p := l.problem(); p != "" {
+		return p
+	}
+	bytes := t.PerStage * l.TokenBytes()
+	return firstOf(
+		need(t.Heads > 0 && t.Heads%l.Heads == 0, "attention: %d query heads are no multiple of %d KV heads", t.Heads, l.Heads),
+		need(t.Group() <= blockTokens, "attention: %d query heads a KV head, want at most %d", t.Group(), blockTokens),
+		need(t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits),
+		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
+			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
+		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage, l.TokenBytes(), bytes, r.StageBytes()),
+		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
+		need(int(t.Tail.Len()) >= l.TokenUnits(), "attention: Tail has %d elements, want %d", t.Tail.Len(), l.TokenUnits()))
 }
 
 // eachItem calls body for this CTA's items with the item's head and split and
@@ -68,6 +74,9 @@ func (t *Attention) eachItem(e *Env, s Step, body func(head, split, first, end u
 // tokens, copied page by page, a lane a page.
 func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 	k, l := e.K, t.KV
+	if t.problem(e, p.Ring()) != "" {
+		return // Consume reports it
+	}
 	run := min(l.Page, t.PerStage) // tokens of one copy at most
 	t.eachItem(e, s, func(head, _, first, end u32) {
 		k.For(first, end, func(c u32) {
@@ -91,7 +100,10 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 // Consume computes this CTA's partial states.
 func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step) {
 	k, l := e.K, t.KV
-	t.Check(k)
+	if p := t.problem(e, r); p != "" {
+		k.Require(false, "%s", p)
+		return
+	}
 	blocks := t.PerStage / blockTokens
 	t.eachItem(e, s, func(head, split, first, end u32) {
 		st := newState(t, e, head)

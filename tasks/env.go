@@ -1,6 +1,10 @@
 package tasks
 
-import "github.com/mkgen/mkgen/dsl"
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+)
 
 // Short names for the device types this package uses most.
 type (
@@ -84,6 +88,28 @@ func (g *GridBarrier) Sync() {
 	})
 	e.Sync()
 }
+
+// firstOf is the text of the first rule that does not hold, or nothing. A
+// template that refuses its shape says so once and emits no more.
+func firstOf(rules ...rule) string {
+	for _, r := range rules {
+		if !r.ok {
+			return r.text()
+		}
+	}
+	return ""
+}
+
+// rule is something a template needs, and what to say when it is not so.
+type rule struct {
+	ok   bool
+	form string
+	args []any
+}
+
+func need(ok bool, form string, args ...any) rule { return rule{ok, form, args} }
+
+func (r rule) text() string { return fmt.Sprintf(r.form, r.args...) }
 
 // ceilDiv is ⌈a/b⌉ for positive b.
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -7,7 +7,8 @@ import (
 )
 
 // AddResidual is the epilogue x[row] += y of a projection back into the
-// residual vector. The rows' owner is the only one who touches them.
+// residual vector. The rows' owner is the only one who touches them. x has an even
+// number of elements.
 func AddResidual(x dsl.Buf[dsl.F32]) Epilogue {
 	return func(row u32, y0, y1 f32) {
 		old := x.LoadN(row, 2)

@@ -75,10 +75,25 @@ func (g *GEMV) eachChunk(k *dsl.Kernel, body func(c u32, columns int)) {
 	}
 }
 
+// problem says what the template cannot do, or nothing.
+func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
+	bytes := g.M.ChunkK * pipeline.TileRows * 2
+	return firstOf(
+		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
+		need(int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
+		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers))
+}
+
 // Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to
-// the epilogue. X must be complete and visible to all consumer threads.
+// the epilogue. X must be complete and visible to all consumer threads. Between
+// the end of one Consume and the next use of X or Part a barrier of the consumer
+// warps must lie; a hand-off has one.
 func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, epilogue Epilogue) {
 	k := e.K
+	if p := g.problem(e, r); p != "" {
+		k.Require(false, "%s", p)
+		return
+	}
 	half := dsl.NewVar(k.U32(0), "half")
 	k.ForStep(k.U32(0), share.Count, batchTiles, func(batch u32) {
 		tiles := share.Count.Sub(batch).MinC(batchTiles).Named("tiles")

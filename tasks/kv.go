@@ -22,6 +22,14 @@ func (l KVLayout) TokenBytes() int { return 4 * l.D }
 // PageBytes is the number of bytes of one page over all heads of one layer.
 func (l KVLayout) PageBytes() int { return l.Heads * l.Page * l.TokenBytes() }
 
+// problem says why the templates cannot work on the layout, or nothing.
+func (l KVLayout) problem() string {
+	return firstOf(
+		need(l.Heads > 0, "KV cache: %d KV heads, want at least 1", l.Heads),
+		need(l.D > 0 && l.D%16 == 0 && l.D <= 256, "KV cache: head dimension %d, want a multiple of 16 up to 256", l.D),
+		need(l.Page > 0 && l.Page&(l.Page-1) == 0, "KV cache: page size %d is not a power of two", l.Page))
+}
+
 // Mask is m−1 for the unit permutation: m is the largest power of two up to 8
 // that divides the units of K and is at most the page size.
 func (l KVLayout) Mask() int {

@@ -9,7 +9,8 @@ import (
 // Merge combines the partial attention states of each query head: with weights
 // 2^(lse − max) it is the ⊕ of FlashInfer (Ye et al. 2025), associative and
 // commutative up to rounding, and computed in the order of the splits. A state
-// of lse −inf is the neutral element; at least one state of a head must not be.
+// of lse −inf is the neutral element (its output must be finite all the same; an
+// empty part's is 0); at least one state of a head must not be.
 type Merge struct {
 	Heads, D, Splits int
 	In               dsl.Buf[dsl.F32]  // [Splits][Heads][D]
@@ -26,6 +27,10 @@ type Merge struct {
 func (t *Merge) Emit(e *Env) {
 	k := e.K
 	n := t.Heads * t.D
+	if n < 1 || t.Splits < 1 {
+		k.Require(false, "merge: %d splits of %d heads of %d, want at least 1 of each", t.Splits, t.Heads, t.D)
+		return
+	}
 	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(ceilDiv(n, dsl.WarpSize)), e.Grid*e.Consumers, func(item u32) {
 		i := item.MulC(dsl.WarpSize).Add(e.Lane).Named("i")
 		if n%dsl.WarpSize == 0 {

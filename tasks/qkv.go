@@ -34,9 +34,22 @@ func (t *QKV) SourceRow(r int) int {
 	return head*t.KV.D + i/2 + i%2*t.KV.D/2
 }
 
+func (t *QKV) problem() string {
+	if p := t.KV.problem(); p != "" {
+		return p
+	}
+	return firstOf(
+		need(t.Heads > 0, "qkv: %d query heads, want at least 1", t.Heads),
+		need(int(t.InvFreq.Len()) == t.KV.D/2, "qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2))
+}
+
 // Epilogue finishes rows as they come. scale is RMSNorm's.
 func (t *QKV) Epilogue(e *Env, s Step, scale f32) Epilogue {
 	k, d := e.K, t.KV.D
+	if p := t.problem(); p != "" {
+		k.Require(false, "%s", p)
+		return func(u32, f32, f32) {}
+	}
 	kv := dsl.View[dsl.BF16](s.Cache)
 	kv2 := dsl.View[dsl.BF16x2](s.Cache)
 	// The new token's place is looked up once, before the rows arrive.

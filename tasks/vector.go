@@ -17,6 +17,10 @@ type Embedding struct {
 // Emit runs in the consumer warps; every element is written by exactly one CTA.
 func (t *Embedding) Emit(e *Env, token u32) {
 	k := e.K
+	if t.N < 2 || t.N%2 != 0 {
+		k.Require(false, "embedding: length %d is not a positive even number", t.N)
+		return
+	}
 	k.Assert(token.LtC(t.Vocab), "embedding: token is not below the vocabulary")
 	table := dsl.View[dsl.BF16x2](t.Table)
 	row := dsl.Cast[dsl.U64](token).MulC(t.N / 2)
@@ -44,7 +48,10 @@ type NormInput struct {
 // Gain. Dst is complete for all consumers on return.
 func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	k := e.K
-	k.Require(t.N%4 == 0, "norm input: length %d is not a multiple of 4", t.N)
+	if p := inputProblem("norm input", t.N, 4, t.Dst); p != "" {
+		k.Require(false, "%s", p)
+		return k.F32(1)
+	}
 	gain, dst := dsl.View[dsl.BF16x2](t.Gain), dsl.View[dsl.BF16x2](t.Dst)
 	squares := dsl.NewVar(k.F32(0), "squares")
 	row := norm.MulC(t.N / 2)
@@ -76,13 +83,24 @@ type PlainInput struct {
 
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
 func (t *PlainInput) Emit(e *Env) {
-	e.K.Require(t.N%8 == 0, "plain input: length %d is not a multiple of 8", t.N)
+	if p := inputProblem("plain input", t.N, 8, t.Dst); p != "" {
+		e.K.Require(false, "%s", p)
+		return
+	}
 	x, dst := dsl.View[dsl.U32](t.X), dsl.View[dsl.U32](t.Dst)
 	e.EachConsumer(t.N/8, func(i u32) {
 		dst.StoreN(i.MulC(4), x.LoadN(i.MulC(4), 4))
 	})
 	zeroPadding(e, t.Dst, t.N)
 	e.Sync()
+}
+
+// inputProblem says why n elements cannot be staged in dst, or nothing.
+func inputProblem(what string, n, multiple int, dst dsl.Buf[dsl.BF16]) string {
+	padded := ceilDiv(n, pipeline.GroupK) * pipeline.GroupK
+	return firstOf(
+		need(n > 0 && n%multiple == 0, "%s: length %d is not a positive multiple of %d", what, n, multiple),
+		need(int(dst.Len()) >= padded, "%s: Dst has %d elements, want %d for %d padded", what, dst.Len(), padded, n))
 }
 
 // zeroPadding clears elements n … of the last k group.

@@ -176,8 +176,8 @@ func stepLoad(m *machine, w *warp, in *inst) {
 					if !m.checkAll(rg, c.w, true, off, &a) {
 						return
 					}
-					if ok = c.w; c.w.comp() == w.comp && c.w.epoch() >= w.clk.sync {
-						ok = 0 // ordered for this lane only
+					if ok = c.w; c.w.isSet() || c.w.comp() == w.comp && c.w.epoch() >= w.clk.sync {
+						ok = 0 // ordered for this lane, perhaps not for others
 					}
 				}
 				if c.r == 0 || c.r == a.rec {

@@ -51,7 +51,16 @@ type Side struct {
 	What   string // "write", "earlier read", "waits for …"
 	Thread string // "cta 1 warp 3 lane 5"
 	Op     string // the instruction's name
+	Region string // the innermost region around it, "" if none
 	Pos    ir.Pos
+}
+
+// String is the party on one line.
+func (s Side) String() string {
+	if s.Region == "" {
+		return fmt.Sprintf("%s: %s, %s at %s", s.What, s.Thread, s.Op, s.Pos)
+	}
+	return fmt.Sprintf("%s: %s, %s in %q at %s", s.What, s.Thread, s.Op, s.Region, s.Pos)
 }
 
 // Fault is a kernel's mistake, found while running it. Sides[0] is the
@@ -73,7 +82,7 @@ func (f *Fault) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: %s", f.Kind, f.Text)
 	for _, s := range f.Sides {
-		fmt.Fprintf(&b, "\n\t%s: %s, %s at %s", s.What, s.Thread, s.Op, s.Pos)
+		fmt.Fprintf(&b, "\n\t%s", s)
 	}
 	fmt.Fprintf(&b, "\n\tkernel %s, seed %d (%s), step %d", f.Kernel, f.Seed, f.Policy, f.Step)
 	return b.String()
@@ -101,7 +110,7 @@ func (f *Fault) at(b *ir.Buf, index int64) *Fault {
 // side adds a party; nothing when it is unknown.
 func (f *Fault) side(what string, w *warp, lane int, in *inst) *Fault {
 	if w != nil && in != nil && (in.op != ir.OpInvalid || in.pos.Line != "") {
-		f.Sides = append(f.Sides, Side{What: what, Thread: w.thread(lane), Op: in.name(), Pos: in.pos})
+		f.Sides = append(f.Sides, Side{What: what, Thread: w.thread(lane), Op: in.name(), Region: in.region, Pos: in.pos})
 	}
 	return f
 }
@@ -114,7 +123,7 @@ func (f *Fault) record(m *machine, what string, r record) *Fault {
 		return f.side(what, m.ctas[cta].warps[wi], int(r.lane()), in)
 	}
 	b := &m.ctas[cta].mbars[int(wi)-m.p.kernel.Warps]
-	f.Sides = append(f.Sides, Side{What: what, Pos: in.pos, Op: in.name(),
+	f.Sides = append(f.Sides, Side{What: what, Region: in.region, Pos: in.pos, Op: in.name(),
 		Thread: fmt.Sprintf("bulk copy of cta %d completing phase %d of mbarrier %d of %s", cta, r.epoch()-1, b.index, b.buf)})
 	return f
 }

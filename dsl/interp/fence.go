@@ -66,7 +66,7 @@ func (m *machine) acquireAll(w *warp, l int, msgs []message, scope ir.Scope) []m
 	rest := msgs[:0]
 	for _, msg := range msgs {
 		if m.mutual(msg.scope, scope, msg.cta, w.cta.id) {
-			w.clk.learn(1<<l, msg.st)
+			w.clk.learn(1<<l, msg.seenFrom(w.cta.id))
 		} else {
 			rest = append(rest, msg)
 		}
@@ -77,7 +77,8 @@ func (m *machine) acquireAll(w *warp, l int, msgs []message, scope ir.Scope) []m
 func (m *machine) fenceSC(w *warp, scope ir.Scope) {
 	w.clk.learn(w.mask, w.cta.sc)
 	if scope >= ir.GPU {
-		w.clk.learn(w.mask, m.sc)
+		sc := message{st: m.sc, cta: -1}
+		w.clk.learn(w.mask, sc.seenFrom(w.cta.id))
 	}
 	for l := uint8(0); l < 32; l++ {
 		if w.mask>>l&1 == 0 {

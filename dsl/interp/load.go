@@ -14,6 +14,7 @@ type loader struct {
 	p      *Program
 	alloc  allocator
 	consts map[constKey]operand
+	region string // the region being flattened
 	err    error
 }
 
@@ -64,6 +65,7 @@ func (l *loader) fail(pos ir.Pos, format string, args ...any) {
 func (l *loader) pc() int32 { return int32(len(l.p.code)) }
 
 func (l *loader) emit(in inst) int32 {
+	in.region = l.region
 	l.p.code = append(l.p.code, in)
 	return l.pc() - 1
 }
@@ -80,7 +82,10 @@ func (l *loader) block(b *ir.Block) {
 		case *ir.Roles:
 			l.roles(s)
 		case *ir.Region:
+			outer := l.region
+			l.region = s.Name
 			l.block(s.Body)
+			l.region = outer
 		default:
 			panic(fmt.Sprintf("BUG: unknown statement %T", s))
 		}

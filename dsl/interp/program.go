@@ -36,7 +36,8 @@ type inst struct {
 	scope  ir.Scope
 	size   int // bytes of one scalar access
 	text   string
-	flag   *inst // waits: the load of the abort flag
+	region string // the innermost region around it
+	flag   *inst  // waits: the load of the abort flag
 }
 
 // memRef is a memory operand.

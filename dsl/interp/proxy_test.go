@@ -100,7 +100,7 @@ func TestProxyFences(t *testing.T) {
 		{"RAW, shared fence does not cover global memory", readAfterWrite(proxyShared, proxyShared, 1), interp.ProxyRace},
 		{"RAW over CTAs without a fence", readAfterWrite(none, none, 2), interp.ProxyRace},
 		{"RAW over CTAs, fence at the reader", readAfterWrite(none, proxyGlobal, 2), interp.NoFault},
-		{"RAW over CTAs, fence at the writer", readAfterWrite(proxyGlobal, none, 2), interp.NoFault},
+		{"RAW over CTAs, fence in the wrong CTA", readAfterWrite(proxyGlobal, none, 2), interp.ProxyRace},
 		{"WAR without a fence", stageReuse(false, none, none), interp.ProxyRace},
 		{"WAR, fence at the consumers", stageReuse(false, proxyShared, none), interp.NoFault},
 		{"WAR, fence at the producer", stageReuse(false, none, proxyShared), interp.NoFault},

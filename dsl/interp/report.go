@@ -77,7 +77,7 @@ func (m *machine) listWaiters(f *Fault) {
 		if w.wait.kind != waitNone {
 			in, what = w.wait.in, m.describe(w)
 		}
-		f.Sides = append(f.Sides, Side{What: what, Pos: in.pos, Op: in.name(),
+		f.Sides = append(f.Sides, Side{What: what, Region: in.region, Pos: in.pos, Op: in.name(),
 			Thread: fmt.Sprintf("cta %d warp %d", w.cta.id, w.wi)})
 	}
 	if more > 0 {

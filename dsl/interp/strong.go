@@ -149,15 +149,29 @@ func (m *machine) observe(e *entry, a *accessor) {
 // first operation and of the acquiring one include each other.
 func (m *machine) acquire(w *warp, mask uint32, msg message, scope ir.Scope) {
 	if m.mutual(msg.scope, scope, msg.cta, w.cta.id) {
-		w.clk.learn(mask, msg.st)
+		w.clk.learn(mask, msg.seenFrom(w.cta.id))
 	}
+}
+
+// seenFrom is what msg tells a thread of CTA cta. A proxy fence counts only in
+// the CTA that makes the access through the other proxy (Lustig, Cooksey and
+// Giroux, "Mixed-proxy extensions for the NVIDIA PTX memory consistency model",
+// ISCA 2022, section 5.4), so those executed elsewhere are forgotten on the way.
+func (msg *message) seenFrom(cta int32) stamp {
+	st := msg.st
+	if msg.cta != cta {
+		st.gl = nil
+	}
+	return st
 }
 
 // addMessage joins messages that go to the same threads.
 func addMessage(list []message, msg message) []message {
 	for i := range list {
 		if l := &list[i]; l.scope == msg.scope && (l.cta == msg.cta || l.scope >= ir.GPU) {
-			l.st = l.st.join(msg.st)
+			if l.st = l.st.join(msg.st); l.cta != msg.cta {
+				l.st.gl = nil // see seenFrom
+			}
 			return list
 		}
 	}

@@ -18,7 +18,8 @@ type GPU struct {
 	dev    *cuda.Device
 	stream *cuda.Stream
 	fn     *cuda.Function
-	params *cuda.Host
+	params *cuda.Mem
+	block  []byte // the params block, as uploaded
 	mem    map[string]*cuda.Mem
 	begin  *cuda.Event
 	end    *cuda.Event
@@ -44,7 +45,8 @@ func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
 		return nil, err
 	}
 	_, size := k.ParamsLayout()
-	g.params, err = dev.AllocHost(size)
+	g.block = make([]byte, size)
+	g.params, err = dev.Alloc(int64(size))
 	return g, err
 }
 
@@ -114,7 +116,8 @@ func (g *GPU) Read(name string, offset int64, dst []byte) error {
 }
 
 // Launch runs the kernel cooperatively and waits for it. The params block lies
-// in mapped host memory.
+// in device memory: the compiler reads members again where it likes, inside the
+// layer loop too.
 func (g *GPU) Launch(scalars map[string]uint64) error {
 	if err := g.fill(scalars); err != nil {
 		return err
@@ -137,10 +140,9 @@ func (g *GPU) Launch(scalars map[string]uint64) error {
 }
 
 func (g *GPU) fill(scalars map[string]uint64) error {
-	block := g.params.Bytes()
 	fields, _ := g.k.ParamsLayout()
 	for _, f := range fields {
-		at := block[f.Offset:]
+		at := g.block[f.Offset:]
 		if f.Buf != nil {
 			m, err := g.buffer(f.Name)
 			if err != nil {
@@ -159,7 +161,7 @@ func (g *GPU) fill(scalars map[string]uint64) error {
 			binary.LittleEndian.PutUint32(at, uint32(v))
 		}
 	}
-	return nil
+	return g.params.Upload(0, g.block)
 }
 
 // Close frees what the device holds for this kernel; the GPU stays open.

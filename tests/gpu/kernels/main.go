@@ -16,13 +16,13 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
 
 func main() {
-	model := flag.String("model", "tiny", "registered model")
+	c := choice.Flags()
 	dir := flag.String("o", "out/kernels", "directory to write to")
-	sms := flag.Int("sms", 0, "CTAs; 0 for the default")
+	byValue := flag.Bool("params-by-value", false, "print the params block as the argument itself")
 	faults := flag.Bool("faults", false, "also the kernels with planted faults")
 	flag.Parse()
 	kinds := []megakernel.Fault{megakernel.NoFault}
@@ -30,18 +30,14 @@ func main() {
 		kinds = append(kinds, megakernel.Faults()...)
 	}
 	for _, f := range kinds {
-		if err := build(*model, *dir, megakernel.Options{SMs: *sms, Fault: f}); err != nil {
+		if err := build(c, f, *dir, *byValue); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-func build(model, dir string, o megakernel.Options) error {
-	c, err := models.Lookup(model)
-	if err != nil {
-		return err
-	}
-	mk, err := megakernel.Build(c, o)
+func build(c *choice.Choice, fault megakernel.Fault, dir string, byValue bool) error {
+	mk, err := c.Build(fault)
 	if err != nil {
 		return err
 	}
@@ -49,14 +45,11 @@ func build(model, dir string, o megakernel.Options) error {
 	if err != nil {
 		return err
 	}
-	src, err := emit.Print(mk.IR, target, emit.Options{})
+	src, err := emit.Print(mk.IR, target, emit.Options{ParamsByValue: byValue})
 	if err != nil {
 		return err
 	}
-	name := model
-	if o.Fault != megakernel.NoFault {
-		name += "+" + string(o.Fault)
-	}
+	name := c.Name(fault)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"log"
 	"math"
 	"os"
+	"path/filepath"
 	"sort"
 	"time"
 
@@ -18,33 +19,29 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
-	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
 
 func main() {
-	model := flag.String("model", "tiny", "registered model")
-	cubin := flag.String("cubin", "", "compiled kernel")
-	sms := flag.Int("sms", 132, "CTAs")
+	c := choice.Flags()
+	dir := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	tokens := flag.Int("tokens", 32, "tokens to feed")
 	start := flag.Int("start", 0, "position of the first token")
 	check := flag.Bool("check", false, "compare with the float64 reference")
 	flag.Parse()
-	if err := run(*model, *cubin, *sms, *tokens, *start, *check); err != nil {
+	if err := run(c, *dir, *tokens, *start, *check); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(model, cubin string, sms, tokens, start int, check bool) error {
-	c, err := models.Lookup(model)
+func run(ch *choice.Choice, dir string, tokens, start int, check bool) error {
+	mk, err := ch.Build(megakernel.NoFault)
 	if err != nil {
 		return err
 	}
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms})
-	if err != nil {
-		return err
-	}
-	code, err := os.ReadFile(cubin)
+	c, model := mk.Config, ch.Name(megakernel.NoFault)
+	code, err := os.ReadFile(filepath.Join(dir, model+".cubin"))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,395 @@
+package interp_test
+
+import (
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/stretchr/testify/require"
+)
+
+// Random programs, checked against a second, plain implementation of
+// happens-before: sets of events instead of vector clocks. Every flag is set
+// once and then waited for, so the order does not depend on the schedule: all
+// schedules must race, or none.
+
+const (
+	rpCTAs, rpWarps, rpLanes = 2, 2, 3
+	rpThreads                = rpCTAs * rpWarps * rpLanes
+	rpWords                  = 3
+	rpBars                   = 16
+)
+
+type eventSet map[int]bool
+
+func (s eventSet) add(t eventSet) {
+	for e := range t {
+		s[e] = true
+	}
+}
+
+func (s eventSet) copied() eventSet {
+	out := eventSet{}
+	out.add(s)
+	return out
+}
+
+// knowledge is what happens before a thread's next event, and the part of it
+// that a proxy fence lies behind, for shared and for global memory.
+type knowledge struct {
+	hb, sh, gl eventSet
+	cta        int // where it comes from
+}
+
+func newKnowledge(cta int) knowledge { return knowledge{eventSet{}, eventSet{}, eventSet{}, cta} }
+
+// add takes over what k says; proxy fences for global memory stay in their CTA.
+func (s knowledge) add(k knowledge) {
+	s.hb.add(k.hb)
+	s.sh.add(k.sh)
+	if s.cta == k.cta {
+		s.gl.add(k.gl)
+	}
+}
+
+func (s knowledge) copied() knowledge {
+	return knowledge{s.hb.copied(), s.sh.copied(), s.gl.copied(), s.cta}
+}
+
+// reference keeps, for every thread, what happens before its next event.
+type reference struct {
+	knows    [rpThreads]knowledge
+	fenced   [rpThreads]knowledge   // at the last release fence
+	pending  [rpThreads][]knowledge // read by relaxed waits
+	accesses map[place][]access
+	flags    map[int]knowledge
+	events   int
+	racy     bool
+}
+
+// place is a word of global memory (cta −1) or of a CTA's stage.
+type place struct{ cta, word int }
+
+type access struct {
+	event        int
+	write, async bool
+}
+
+func newReference() *reference {
+	r := &reference{flags: map[int]knowledge{}, accesses: map[place][]access{}}
+	for t := range rpThreads {
+		r.knows[t], r.fenced[t] = newKnowledge(ctaOf(t)), newKnowledge(ctaOf(t))
+	}
+	return r
+}
+
+func ctaOf(t int) int { return t / (rpWarps * rpLanes) }
+
+// races reports whether an access by t, or by a copy that t issues, would.
+func (r *reference) races(t int, at place, write, async bool) bool {
+	fenced := r.knows[t].gl
+	if at.cta >= 0 {
+		fenced = r.knows[t].sh
+	}
+	for _, a := range r.accesses[at] {
+		if (a.write || write) && (!r.knows[t].hb[a.event] || async && !a.async && !fenced[a.event]) {
+			return true
+		}
+	}
+	return false
+}
+
+// access records one and returns its event.
+func (r *reference) access(t int, at place, write, async bool) int {
+	r.racy = r.racy || r.races(t, at, write, async)
+	r.events++
+	if !async {
+		r.knows[t].hb[r.events] = true
+	}
+	r.accesses[at] = append(r.accesses[at], access{r.events, write, async})
+	return r.events
+}
+
+func (r *reference) join(threads []int) {
+	all := newKnowledge(ctaOf(threads[0]))
+	for _, t := range threads {
+		all.add(r.knows[t])
+	}
+	for _, t := range threads {
+		r.knows[t].add(all)
+	}
+}
+
+// program writes the same random program for the executor and the reference.
+type program struct {
+	k     *dsl.Kernel
+	r     *rand.Rand
+	ref   *reference
+	words dsl.Buf[dsl.U32]
+	flags dsl.Buf[dsl.U32]
+	out   dsl.Buf[dsl.U32]
+	stage dsl.Buf[dsl.U32]
+	bars  dsl.MBars
+	set   []int // flags that are set, in order
+	used  int   // mbarriers used
+	land  []landing
+	text  []string
+}
+
+// landing is a copy that somebody may wait for.
+type landing struct {
+	bar, cta int
+	k        knowledge // what a waiter acquires
+}
+
+// thread runs body in thread t alone.
+func (p *program) thread(t int, body func()) {
+	cta, warp, lane := t/(rpWarps*rpLanes), t/rpLanes%rpWarps, t%rpLanes
+	at := p.k.CTA().MulC(64).Add(p.k.Tid())
+	p.k.If(at.EqC(64*cta+32*warp+lane), body)
+}
+
+func (p *program) note(format string, args ...any) {
+	p.text = append(p.text, fmt.Sprintf(format, args...))
+}
+
+func (p *program) step() {
+	t, k := p.r.IntN(rpThreads), p.k
+	scope := []ir.Scope{ir.GPU, ir.Sys}[p.r.IntN(2)]
+	switch n := p.r.IntN(26); {
+	case n < 7:
+		p.touch(t)
+	case n < 11:
+		p.signal(t, scope)
+	case n < 15 && len(p.set) > 0:
+		p.await(t, p.set[p.r.IntN(len(p.set))], scope)
+	case n < 17:
+		p.note("thread %d fences", t)
+		for _, k := range p.ref.pending[t] {
+			p.ref.knows[t].add(k)
+		}
+		p.ref.fenced[t] = p.ref.knows[t].copied()
+		p.thread(t, func() { k.Fence(scope) })
+	case n == 17:
+		p.syncWarps()
+	case n == 18:
+		p.syncCTA()
+	case n == 19:
+		p.mbarrier(t)
+	case n < 22:
+		p.proxyFence(t, int64(p.r.IntN(3)))
+	case n < 24:
+		p.copy(t)
+	case len(p.land) > 0:
+		p.arrival(p.r.IntN(len(p.land)))
+	}
+}
+
+// skip leaves most races out, so that many programs have none.
+func (p *program) skip(race bool) bool { return race && p.r.IntN(20) > 0 }
+
+// touch is a plain access to global memory or to the CTA's stage.
+func (p *program) touch(t int) {
+	k, at, write := p.k, place{-1, p.r.IntN(rpWords)}, p.r.IntN(3) > 0
+	buf := p.words
+	if p.r.IntN(2) > 0 {
+		at.cta, buf = ctaOf(t), p.stage
+	}
+	if p.skip(p.ref.races(t, at, write, false)) {
+		return
+	}
+	p.note("thread %d accesses %v write %v", t, at, write)
+	p.ref.access(t, at, write, false)
+	p.thread(t, func() {
+		if write {
+			buf.Store(dsl.At(4*at.word), k.U32(t))
+		} else {
+			p.out.Store(dsl.At(64*t+len(p.text)), buf.Load(dsl.At(4*at.word)))
+		}
+	})
+}
+
+func (p *program) proxyFence(t int, space int64) {
+	p.note("thread %d proxy fence %d", t, space)
+	k := p.ref.knows[t]
+	if space != ir.FenceGlobal {
+		k.sh.add(k.hb)
+	}
+	if space != ir.FenceShared {
+		k.gl.add(k.hb)
+	}
+	p.thread(t, func() {
+		[]func(){p.k.FenceProxyAsync, p.k.FenceProxyAsyncGlobal, p.k.FenceProxyAsyncShared}[space]()
+	})
+}
+
+// copy issues a bulk copy of one word of 16 bytes to the CTA's stage.
+func (p *program) copy(t int) {
+	k, from, to := p.k, place{-1, p.r.IntN(rpWords)}, place{ctaOf(t), p.r.IntN(rpWords)}
+	if p.used == rpBars || p.skip(p.ref.races(t, from, false, true) || p.ref.races(t, to, true, true)) {
+		return
+	}
+	b := p.used
+	p.used++
+	p.note("thread %d copies %v to %v", t, from, to)
+	sent := p.ref.knows[t].copied()
+	sent.hb[p.ref.access(t, from, false, true)] = true
+	sent.hb[p.ref.access(t, to, true, true)] = true
+	p.land = append(p.land, landing{b, ctaOf(t), sent})
+	p.thread(t, func() {
+		p.bars.ArriveExpect(dsl.At(b), k.U32(16))
+		dsl.BulkCopy(p.stage, dsl.At(4*to.word), p.words, dsl.At(4*from.word), k.U32(16), p.bars, dsl.At(b))
+	})
+}
+
+// arrival makes a thread of its CTA wait for copy i.
+func (p *program) arrival(i int) {
+	c := p.land[i]
+	t := c.cta*rpWarps*rpLanes + p.r.IntN(rpWarps*rpLanes)
+	p.note("thread %d waits for copy %d", t, c.bar)
+	p.ref.knows[t].add(c.k)
+	p.thread(t, func() { p.bars.Wait(dsl.At(c.bar), p.k.U32(0)) })
+}
+
+func (p *program) signal(t int, scope ir.Scope) {
+	f, release := len(p.set), p.r.IntN(2) > 0
+	p.set = append(p.set, f)
+	p.note("thread %d sets flag %d release %v", t, f, release)
+	sent, order := p.ref.fenced[t].copied(), dsl.Relaxed(scope)
+	if release {
+		sent, order = p.ref.knows[t].copied(), dsl.Release(scope)
+	}
+	p.ref.flags[f] = sent
+	p.thread(t, func() {
+		if p.r.IntN(2) > 0 {
+			dsl.ReduceAdd(p.flags, dsl.At(f), p.k.U32(1), order)
+		} else {
+			p.flags.Store(dsl.At(f), p.k.U32(1), order)
+		}
+	})
+}
+
+func (p *program) await(t, f int, scope ir.Scope) {
+	acquire := p.r.IntN(3) > 0
+	p.note("thread %d waits for flag %d acquire %v", t, f, acquire)
+	order := dsl.Relaxed(scope)
+	if acquire {
+		p.ref.knows[t].add(p.ref.flags[f])
+		order = dsl.Acquire(scope)
+	} else {
+		p.ref.pending[t] = append(p.ref.pending[t], p.ref.flags[f])
+	}
+	p.thread(t, func() { dsl.WaitUntil(p.flags, dsl.At(f), dsl.EQ, p.k.U32(1), order) })
+}
+
+func (p *program) syncWarps() {
+	p.note("syncwarp everywhere")
+	for w := range rpThreads / rpLanes {
+		var ts []int
+		for l := range rpLanes {
+			ts = append(ts, w*rpLanes+l)
+		}
+		p.ref.join(ts)
+	}
+	p.k.SyncWarp()
+}
+
+func (p *program) syncCTA() {
+	p.note("bar.cta everywhere")
+	for c := range rpCTAs {
+		var ts []int
+		for i := range rpWarps * rpLanes {
+			ts = append(ts, c*rpWarps*rpLanes+i)
+		}
+		p.ref.join(ts)
+	}
+	p.k.Barrier()
+}
+
+// mbarrier: thread t arrives, another of its CTA waits, on a fresh mbarrier.
+func (p *program) mbarrier(t int) {
+	if p.used == rpBars {
+		return
+	}
+	b, n := p.used, rpWarps*rpLanes
+	p.used++
+	u := t/n*n + p.r.IntN(n)
+	p.note("thread %d arrives for thread %d", t, u)
+	p.ref.knows[u].add(p.ref.knows[t])
+	// Every CTA has its own mbarrier: the other CTA's is left alone.
+	p.thread(t, func() { p.bars.Arrive(dsl.At(b)) })
+	p.thread(u, func() { p.bars.Wait(dsl.At(b), p.k.U32(0)) })
+}
+
+func randomProgram(t *testing.T, seed uint64, steps int) (*interp.Program, *program) {
+	p := &program{r: rand.New(rand.NewPCG(seed, 5)), ref: newReference()}
+	prog := build(t, rpWarps, rpCTAs, func(k *dsl.Kernel) {
+		p.k = k
+		p.words, p.flags = dsl.Global[dsl.U32](k, "words", 4*rpWords), dsl.Global[dsl.U32](k, "flags", 64)
+		p.out, p.bars = dsl.Global[dsl.U32](k, "out", 4096), dsl.NewMBars(k, "bars", rpBars)
+		p.stage = dsl.Shared[dsl.U32](k, "stage", 4*rpWords)
+		k.If(k.Tid().EqC(0), func() {
+			for i := range rpBars {
+				p.bars.Init(dsl.At(i), k.U32(1))
+			}
+			k.FenceMBarInit()
+			for w := range rpWords {
+				p.stage.StoreN(dsl.At(4*w), []dsl.Val[dsl.U32]{k.U32(0), k.U32(0), k.U32(0), k.U32(0)})
+				for c := range rpCTAs {
+					p.ref.access(c*rpWarps*rpLanes, place{c, w}, true, false)
+				}
+			}
+		})
+		p.syncCTA()
+		// Every buffer is used, whatever is drawn.
+		k.If(k.Tid().EqC(99), func() {
+			p.out.Store(dsl.At(0), p.words.Load(dsl.At(0)))
+			p.words.Store(dsl.At(0), k.U32(0))
+			p.flags.Store(dsl.At(63), k.U32(0), rlx)
+			p.bars.Arrive(dsl.At(0))
+			p.bars.Wait(dsl.At(0), k.U32(1))
+			p.out.Store(dsl.At(0), p.stage.Load(dsl.At(0)))
+		})
+		for range steps {
+			p.step()
+		}
+		for i := range p.land { // nobody leaves a copy behind
+			p.arrival(i)
+		}
+	})
+	return prog, p
+}
+
+func TestRandomProgramsAgreeWithASecondHappensBefore(t *testing.T) {
+	racy, quiet, kinds := 0, 0, map[interp.Kind]int{}
+	for seed := range uint64(600) {
+		prog, p := randomProgram(t, seed, 15+int(seed%40))
+		for s := range uint64(4) {
+			_, err := prog.Run(bufs(prog), interp.Options{Seed: s})
+			var f *interp.Fault
+			if !errors.As(err, &f) {
+				require.NoError(t, err)
+			}
+			if p.ref.racy {
+				require.NotNil(t, f, "program %d has a race that seed %d does not show: %v", seed, s, p.text)
+				require.Contains(t, []interp.Kind{interp.DataRace, interp.ProxyRace}, f.Kind, "program %d: %v\n%v", seed, f, p.text)
+				kinds[f.Kind]++
+			} else {
+				require.Nil(t, f, "program %d has no race: %v\n%v", seed, f, p.text)
+			}
+		}
+		if p.ref.racy {
+			racy++
+		} else {
+			quiet++
+		}
+	}
+	require.Greater(t, racy, 100)
+	require.Greater(t, quiet, 100)
+	require.Greater(t, kinds[interp.ProxyRace], 50)
+	t.Logf("%d programs race, %d do not", racy, quiet)
+}

@@ -1,0 +1,239 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// attend is one attention over a paged cache, with its merge.
+type attend struct {
+	kvHeads, group, d, page int
+	cached, splits          int
+	perStage                int // tokens a stage; 0: 16
+	sms, consumers          int
+	scale                   float64 // of queries and keys; 0: 1
+}
+
+func (c attend) String() string {
+	return fmt.Sprintf("%d x %d heads of %d, page %d, %d cached, %d splits, %d a stage, %d SMs, %d warps",
+		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers)
+}
+
+func (c attend) withDefaults() attend {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.kvHeads, 1)
+	def(&c.group, 2)
+	def(&c.d, 32)
+	def(&c.page, 8)
+	def(&c.splits, 1)
+	def(&c.perStage, 16)
+	def(&c.sms, 2)
+	def(&c.consumers, 2)
+	if c.scale == 0 {
+		c.scale = 1
+	}
+	return c
+}
+
+// scene is the cache and the query of one attend.
+type scene struct {
+	attend
+	q            []uint16
+	keys, values [][]float64 // [cached+1][kvHeads·d]
+	cache        []uint16
+	table        []uint32
+	pages        int
+}
+
+const nanBF16 = 0xffc1
+
+// newScene fills the cache of layer 1 of 3: pages in shuffled order, NaN in
+// every slot no token was written to, and in all of the other layers.
+func newScene(c attend) *scene {
+	rng := newRand(uint64(c.cached*c.d + c.group))
+	s := &scene{attend: c, q: normals(rng, c.kvHeads*c.group*c.d, c.scale*math.Log2E/math.Sqrt(float64(c.d)))}
+	used := c.cached/c.page + 1
+	s.pages = used + 2
+	for _, p := range rng.Perm(s.pages)[:used] {
+		s.table = append(s.table, uint32(p))
+	}
+	l := s.layout()
+	s.cache = make([]uint16, l.Layers*s.pages*l.PageBytes()/2)
+	for i := range s.cache {
+		s.cache[i] = nanBF16
+	}
+	for tok := range c.cached + 1 {
+		k, v := normals(rng, c.kvHeads*c.d, c.scale), normals(rng, c.kvHeads*c.d, 1)
+		for i := range k {
+			page, slot := int(s.table[tok/c.page]), tok%c.page
+			s.cache[l.Index(s.pages, 1, page, i/c.d, slot, 0, i%c.d)] = k[i]
+			s.cache[l.Index(s.pages, 1, page, i/c.d, slot, 1, i%c.d)] = v[i]
+		}
+		s.keys, s.values = append(s.keys, wide(k)), append(s.values, wide(v))
+	}
+	return s
+}
+
+func (s *scene) layout() tasks.KVLayout {
+	return tasks.KVLayout{Layers: 3, Heads: s.kvHeads, D: s.d, Page: s.page}
+}
+
+// rig is the kernel: attention, a grid barrier, merge.
+func (s *scene) rig(t testing.TB) *rig {
+	l, heads := s.layout(), s.kvHeads*s.group
+	r := newRig(t, setup{sms: s.sms, consumers: s.consumers, kvToken: l.TokenBytes(), stage: max(512, (s.perStage*l.TokenBytes()+127)/128*128), stages: 3})
+	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage,
+		Q:   in[dsl.BF16](r, "q", bf16Bytes(s.q), len(s.q)),
+		Out: out[dsl.F32](r, "part", s.splits*heads*s.d), LSE: out[dsl.F32](r, "lse", s.splits*heads)}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(s.consumers), dsl.Align(16))
+	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())
+	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*s.d)}
+	cached, pages := r.scalar("cached", uint32(s.cached)), r.scalar("pages", uint32(s.pages))
+	step := tasks.Step{Pos: cached, Cached: cached, Pages: pages, Layer: r.k.U32(1),
+		Table: in[dsl.U32](r, "table", u32Bytes(s.table...), len(s.table)), Cache: in[dsl.B128](r, "kv", bf16Bytes(s.cache), 0)}
+	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	r.body(func(c *pipeline.Consumer) {
+		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
+		att.Consume(r.e, c, r.ring, step)
+		bar.Sync()
+		merge.Emit(r.e)
+	}, func(p *pipeline.Producer) { att.Produce(r.e, p, step) })
+	return r
+}
+
+// reference is the states over tokens from … to−1, and the weighted mean of
+// |v|, to which errors of the weights are proportional.
+func (s *scene) reference(from, to int) (states []reference.State, size [][]float64) {
+	heads := s.kvHeads * s.group
+	q := wide(s.q)
+	for i := range q { // the oracle scales by 1/√D and works in base e
+		q[i] *= math.Sqrt(float64(s.d)) / math.Log2E
+	}
+	var abs [][]float64
+	for _, v := range s.values[from:to] {
+		abs = append(abs, scaled(v, 1, 0))
+	}
+	states = reference.Attention(q, s.keys[from:to], s.values[from:to], heads, s.kvHeads)
+	for _, st := range reference.Attention(q, s.keys[from:to], abs, heads, s.kvHeads) {
+		size = append(size, st.Out)
+	}
+	return states, size
+}
+
+// check compares partial states and merged output. Weights are rounded to bf16
+// for the second product (2⁻⁸ each, of either sign, while their sum is not), so
+// the output is within 2⁻⁸ of the weighted mean of |v|; the log-sum-exp only
+// sees f32. The merged output is rounded to bf16 once more.
+func (s *scene) check(t testing.TB, got map[string][]byte) {
+	heads := s.kvHeads * s.group
+	part, lse := f32s(got["part"]), f32s(got["lse"])
+	chunks := (s.cached + s.perStage - 1) / s.perStage
+	for sp := range s.splits {
+		from := sp * chunks / s.splits * s.perStage
+		to := min((sp+1)*chunks/s.splits*s.perStage, s.cached)
+		if sp == s.splits-1 {
+			to = s.cached + 1
+		}
+		states, size := s.reference(from, max(from, to))
+		for h, want := range states {
+			at := sp*heads + h
+			near(t, want.Out, part[at*s.d:(at+1)*s.d], scaled(size[h], 0x1p-8, 1e-6), "split %d (tokens %d to %d), head %d", sp, from, to-1, h)
+			if math.IsInf(want.LSE, -1) {
+				require.Equal(t, want.LSE, lse[at], "split %d, head %d", sp, h)
+			} else {
+				require.InDelta(t, want.LSE*math.Log2E, lse[at], 1e-5*(1+math.Abs(want.LSE)), "split %d, head %d", sp, h)
+			}
+		}
+	}
+	states, size := s.reference(0, s.cached+1)
+	merged := wide(bf16s(got["attn"]))
+	for h, want := range states {
+		near(t, want.Out, merged[h*s.d:(h+1)*s.d], scaled(size[h], 0x1p-7, 1e-6), "merged head %d", h)
+	}
+}
+
+func attendCases() []attend {
+	cs := []attend{}
+	for _, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100} { // page 8, blocks of 16, stages of 32
+		cs = append(cs, attend{cached: n, perStage: 32, splits: 2})
+	}
+	for _, g := range []int{1, 2, 3, 4, 7, 8, 9, 16} {
+		cs = append(cs, attend{cached: 37, group: g, kvHeads: 2, splits: 2})
+	}
+	for _, d := range []int{16, 32, 48, 64, 80, 96, 112, 128, 256} {
+		cs = append(cs, attend{cached: 21, d: d, group: 3}, attend{cached: 40, d: d, group: 9, splits: 2, page: 4})
+	}
+	for _, p := range []int{1, 2, 4, 8, 16, 32, 64, 128} {
+		cs = append(cs, attend{cached: 45, page: p, splits: 2}, attend{cached: 150, page: p, perStage: 64})
+	}
+	for _, sp := range []int{1, 2, 3, 5} {
+		cs = append(cs, attend{cached: 70, splits: sp}, attend{cached: 20, splits: sp, sms: 1}, attend{cached: 0, splits: sp})
+	}
+	for _, w := range []int{1, 2, 3, 4, 8} {
+		cs = append(cs, attend{cached: 90, consumers: w, perStage: 64, page: 16})
+	}
+	return append(cs,
+		attend{cached: 33, kvHeads: 5, splits: 3, sms: 2},                      // 15 items on 2 CTAs
+		attend{cached: 33, kvHeads: 1, splits: 2, sms: 5},                      // CTAs without an item
+		attend{cached: 70, page: 1, perStage: 64},                              // more pages a stage than lanes
+		attend{cached: 60, scale: 4}, attend{cached: 60, scale: 30, splits: 3}, // a peaked softmax; one token takes all
+		attend{cached: 60, scale: 0.01})
+}
+
+func TestAttention(t *testing.T) {
+	for i, c := range attendCases() {
+		if testing.Short() && i%3 != 0 {
+			continue
+		}
+		c = c.withDefaults()
+		t.Run(c.String(), func(t *testing.T) {
+			s := newScene(c)
+			s.check(t, s.rig(t).run())
+		})
+	}
+}
+
+// Dropping or swapping what attention reads must show: the tolerance is no
+// blanket over faults.
+func TestAttentionToleranceShowsASwappedPageAndALostToken(t *testing.T) {
+	c := attend{cached: 45, splits: 2, scale: 2}.withDefaults()
+	for what, spoil := range map[string]func(r *rig, s *scene){
+		"two pages swapped": func(r *rig, s *scene) {
+			s.table[0], s.table[3] = s.table[3], s.table[0]
+			r.data["table"] = u32Bytes(s.table...)
+		},
+		"the newest cached token lost": func(r *rig, s *scene) { r.params["cached"] = 44 },
+	} {
+		s := newScene(c)
+		r := s.rig(t)
+		spoil(r, s)
+		got := r.run()
+		probe := &probe{TB: t}
+		func() {
+			defer func() { _ = recover() }()
+			s.check(probe, got)
+		}()
+		require.True(t, probe.failed, "%s passes", what)
+	}
+}
+
+// probe is a testing.TB that notes a failure instead of failing.
+type probe struct {
+	testing.TB
+	failed bool
+}
+
+func (p *probe) Helper()               {}
+func (p *probe) Errorf(string, ...any) { p.failed = true }
+func (p *probe) FailNow()              { p.failed = true; panic("probe") }

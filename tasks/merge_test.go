@@ -1,0 +1,113 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// mergeStates merges [split][head·d] partial outputs with [split][head] LSEs in base 2.
+func mergeStates(t testing.TB, heads, d, splits, sms, consumers int, part, lse []float32) []float64 {
+	r := newRig(t, setup{sms: sms, consumers: consumers})
+	m := &tasks.Merge{Heads: heads, D: d, Splits: splits, In: in[dsl.F32](r, "part", f32Bytes(part), len(part)),
+		LSE: in[dsl.F32](r, "lse", f32Bytes(lse), len(lse)), Out: out[dsl.BF16](r, "out", heads*d)}
+	r.body(func(*pipeline.Consumer) { m.Emit(r.e) }, nil)
+	return wide(bf16s(r.run()["out"]))
+}
+
+func mergeReference(heads, d, splits int, part, lse []float32) []float64 {
+	var want []float64
+	for h := range heads {
+		var states []reference.State
+		for s := range splits {
+			at := (s*heads + h) * d
+			states = append(states, reference.State{Out: wide32(part[at : at+d]), LSE: float64(lse[s*heads+h]) / math.Log2E})
+		}
+		want = append(want, reference.MergeStates(d, states...).Out...)
+	}
+	return want
+}
+
+func TestMerge(t *testing.T) {
+	inf := float32(math.Inf(-1))
+	for _, c := range []struct {
+		heads, d, splits, sms, consumers int
+		empty                            func(split, head int) bool
+	}{
+		{heads: 1, d: 16, splits: 1, sms: 1, consumers: 1},
+		{heads: 3, d: 16, splits: 2, sms: 2, consumers: 2}, // 48 elements: half a warp left over
+		{heads: 4, d: 80, splits: 3, sms: 3, consumers: 1},
+		{heads: 8, d: 128, splits: 5, sms: 2, consumers: 4},
+		{heads: 2, d: 32, splits: 17, sms: 1, consumers: 2},
+		{heads: 2, d: 32, splits: 4, sms: 1, consumers: 1, empty: func(s, _ int) bool { return s < 3 }},
+		{heads: 2, d: 32, splits: 4, sms: 1, consumers: 1, empty: func(s, _ int) bool { return s > 0 }},
+		{heads: 5, d: 32, splits: 5, sms: 2, consumers: 2, empty: func(s, h int) bool { return s == h }},
+	} {
+		t.Run(fmt.Sprintf("%d heads of %d, %d splits, empty %v", c.heads, c.d, c.splits, c.empty != nil), func(t *testing.T) {
+			rng := newRand(uint64(c.d * c.splits))
+			part, lse := floats(rng, c.splits*c.heads*c.d, 1), floats(rng, c.splits*c.heads, 6)
+			for i := range lse {
+				if c.empty != nil && c.empty(i/c.heads, i%c.heads) {
+					lse[i] = inf
+					clear(part[i*c.d : (i+1)*c.d]) // as Attention leaves an empty part
+				}
+			}
+			want := mergeReference(c.heads, c.d, c.splits, part, lse)
+			// bf16's 2⁻⁸ of the result, and f32 roundings of the terms, which cancel at worst.
+			near(t, want, mergeStates(t, c.heads, c.d, c.splits, c.sms, c.consumers, part, lse), scaled(want, 0x1.01p-8, 1e-5), "")
+		})
+	}
+}
+
+func TestMergeOfOneStateIsThatState(t *testing.T) {
+	part := []float32{1, -2, 3, 0.5, 1e30, -1e-30, 0, 7, 1, 2, 3, 4, 5, 6, 7, 8}
+	for _, lse := range []float32{0, 300, -300, 1e30} {
+		require.Equal(t, func() []float64 {
+			var v []uint16
+			for _, x := range part {
+				v = append(v, toBF16(float64(x)))
+			}
+			return wide(v)
+		}(), mergeStates(t, 1, 16, 1, 1, 1, part, []float32{lse}))
+	}
+}
+
+func TestMergeOfStatesFarApartIsTheLarger(t *testing.T) {
+	part := append(floats(newRand(1), 16, 1), floats(newRand(2), 16, 1)...)
+	for larger, lse := range [][]float32{{500, -500}, {-500, 500}} {
+		want := make([]uint16, 16)
+		for i := range want {
+			want[i] = toBF16(float64(part[16*larger+i]))
+		}
+		require.Equal(t, wide(want), mergeStates(t, 1, 16, 2, 1, 1, part, lse))
+	}
+}
+
+// The order of the splits changes nothing but rounding: one bf16 step at most.
+func TestMergeOfPermutedSplits(t *testing.T) {
+	const heads, d, splits = 2, 32, 6
+	rng := newRand(8)
+	part, lse := floats(rng, splits*heads*d, 1), floats(rng, splits*heads, 3)
+	base := mergeStates(t, heads, d, splits, 1, 2, part, lse)
+	for range 6 {
+		var p, l []float32
+		for _, s := range rng.Perm(splits) {
+			p, l = append(p, part[s*heads*d:(s+1)*heads*d]...), append(l, lse[s*heads:(s+1)*heads]...)
+		}
+		near(t, base, mergeStates(t, heads, d, splits, 1, 2, p, l), scaled(base, 0x1p-7, 1e-6), "")
+	}
+}
+
+func TestMergePassesNaNOn(t *testing.T) {
+	nan := float32(math.NaN())
+	part := floats(newRand(1), 64, 1)
+	for i, v := range mergeStates(t, 2, 16, 2, 1, 1, part, []float32{0, 0, nan, 0}) {
+		require.Equal(t, i < 16, math.IsNaN(v), "element %d: only head 0 is NaN", i)
+	}
+}
