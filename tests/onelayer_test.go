@@ -1,8 +1,11 @@
+//go:build unix
+
 package tests
 
 import (
 	"flag"
 	"runtime"
+	"syscall"
 	"testing"
 	"time"
 
@@ -31,6 +34,7 @@ type layerRecord struct {
 	Instructions int64               `json:"warp_instructions"`
 	PrepareS     float64             `json:"prepare_s"` // weights, packing and the reference
 	RunS         float64             `json:"run_s"`     // all steps, packing for the device included
+	CPUS         float64             `json:"cpu_s"`     // processor time of all of it; the machine may have had other work
 	MemoryBytes  uint64              `json:"memory_bytes"`
 	Conditions   []verify.Condition  `json:"conditions"`
 	Values       []verify.Comparison `json:"values"`
@@ -63,7 +67,7 @@ func TestOneLayerAtRealSize(t *testing.T) {
 		writeRecord(t, layerRecord{
 			What: "one layer at real size on the executor", Host: thisHost(), Model: c.Name, Layers: c.Layers, Vocab: c.Vocab,
 			SMs: mk.Options.SMs, Splits: mk.Options.Splits, Context: trial.Context(), Steps: report.Steps, Instructions: report.Instructions,
-			PrepareS: prepared.Sub(start).Seconds(), RunS: took.Seconds(), MemoryBytes: mem.Sys,
+			PrepareS: prepared.Sub(start).Seconds(), RunS: took.Seconds(), CPUS: cpuSeconds(t), MemoryBytes: mem.Sys,
 			Conditions: report.Conditions, Values: report.Values, Findings: report.Findings, Passed: report.OK()})
 	}
 	t.Logf("%d warp instructions in %.0f s", report.Instructions, took.Seconds())
@@ -71,4 +75,12 @@ func TestOneLayerAtRealSize(t *testing.T) {
 		t.Logf("%s: %s, want %s", cond.Name, cond.Have, cond.Want)
 	}
 	require.NoError(t, report.Err())
+}
+
+// cpuSeconds is the processor time of this process.
+func cpuSeconds(t *testing.T) float64 {
+	t.Helper()
+	var u syscall.Rusage
+	require.NoError(t, syscall.Getrusage(syscall.RUSAGE_SELF, &u))
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano()).Seconds()
 }
