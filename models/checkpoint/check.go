@@ -96,16 +96,27 @@ func lanes(from models.DType) (mask, carry, sign uint64) {
 func (b *block) examine(data []byte, from, to int) {
 	size := b.t.from.Bytes()
 	for i := from; i < to; i += size {
-		var out [1]uint16
-		convert(out[:], data[i:i+size], b.t.from)
-		if out[0]&0x7f80 != 0x7f80 {
+		out := element(data[i:], b.t.from)
+		if out&0x7f80 != 0x7f80 {
 			continue
 		}
 		if b.bad == 0 {
 			b.first = (b.at - b.t.begin + int64(i)) / int64(size)
-			b.value = valueOf(data[i:], b.t.from, out[0])
+			b.value = valueOf(data[i:], b.t.from, out)
 		}
 		b.bad++
+	}
+}
+
+// element is the bf16 of the first element of data.
+func element(data []byte, from models.DType) uint16 {
+	switch x := binary.LittleEndian.Uint16(data); from {
+	case models.F16:
+		return fromF16(x)
+	case models.F32:
+		return fromF32(binary.LittleEndian.Uint32(data))
+	default:
+		return x
 	}
 }
 

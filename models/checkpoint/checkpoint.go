@@ -16,6 +16,7 @@ type Checkpoint struct {
 	order   []string           // the tensors that the configuration needs
 	tensors map[string]*tensor // those, and lm_head.weight as the embedding where it is tied
 	files   []*file
+	f16     *f16Table // nil without a tensor in F16
 
 	mu     sync.RWMutex // held for reading while the mappings are read
 	closed bool
@@ -87,7 +88,7 @@ func (c *Checkpoint) Row(name string, row int, dst []uint16) error {
 		return fmt.Errorf("checkpoint: %s: found a destination of %d elements, want %d", t.name, len(dst), t.cols)
 	}
 	return c.read(t, func() error {
-		convert(dst, t.row(row), t.from)
+		convert(dst, t.row(row), t.from, c.f16)
 		return nil
 	})
 }

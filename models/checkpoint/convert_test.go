@@ -87,13 +87,35 @@ func TestF32RoundsToTheNearestBF16(t *testing.T) {
 	}
 }
 
+// TestAllLengthsConvertAlike: the loops that take four elements at a time agree with
+// single elements, and write nothing beyond.
+func TestAllLengthsConvertAlike(t *testing.T) {
+	random := rand.New(rand.NewPCG(5, 6))
+	table := newF16Table()
+	for n := range 19 {
+		src := make([]byte, 4*n)
+		for i := range src {
+			src[i] = byte(random.Uint32())
+		}
+		for _, from := range []models.DType{models.BF16, models.F16, models.F32} {
+			dst := make([]uint16, n+1)
+			dst[n] = 0xabcd
+			convert(dst[:n], src[:n*from.Bytes()], from, table)
+			for i := range n {
+				require.Equal(t, element(src[i*from.Bytes():], from), dst[i])
+			}
+			require.Equal(t, uint16(0xabcd), dst[n])
+		}
+	}
+}
+
 func TestRowsAtOddAddressesConvert(t *testing.T) {
 	buffer := []byte{0xff, 0x80, 0x3f, 0x00, 0xc0, 0xff}
 	dst := make([]uint16, 2)
-	convert(dst, buffer[1:5], models.BF16)
+	convert(dst, buffer[1:5], models.BF16, nil)
 	require.Equal(t, []uint16{0x3f80, 0xc000}, dst)
 	wide := binary.LittleEndian.AppendUint32([]byte{9}, float32Bits(1))
-	convert(dst[:1], wide[1:], models.F32)
+	convert(dst[:1], wide[1:], models.F32, nil)
 	require.Equal(t, uint16(0x3f80), dst[0])
 }
 

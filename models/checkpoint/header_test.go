@@ -110,10 +110,12 @@ func TestTruncationNamesTheFirstTensorThatIsCutAndCountsTheRest(t *testing.T) {
 	require.EqualError(t, err, "f: model.layers.1.mlp.down_proj.weight: found 8400 bytes of data, want 10400 bytes; the file is truncated, 4 later tensors are cut off with this one")
 }
 
+// frame puts the length before a header's text.
+func frame(text string) []byte {
+	return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
+}
+
 func TestHostileHeadersAreRefusedInShortTimeAndWords(t *testing.T) {
-	frame := func(text string) []byte {
-		return append(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text...)
-	}
 	const n = 1 << 20
 	cases := map[string]string{
 		"lists":      `{"a":` + strings.Repeat("[", n) + strings.Repeat("]", n) + "}",

@@ -66,8 +66,8 @@ func (c *Checkpoint) equal(ctx context.Context, a, b *tensor) error {
 					if a.from == b.from && bytes.Equal(a.row(row), b.row(row)) {
 						continue
 					}
-					convert(x, a.row(row), a.from)
-					convert(y, b.row(row), b.from)
+					convert(x, a.row(row), a.from, c.f16)
+					convert(y, b.row(row), b.from, c.f16)
 					if !slices.Equal(x, y) {
 						differs[i] = row + 1
 						return nil

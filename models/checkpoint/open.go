@@ -151,6 +151,9 @@ func (c *Checkpoint) parseFiles() (map[string]*tensor, []string, error) {
 				continue
 			}
 			from, _ := dtypeOf(e.dtype)
+			if from == models.F16 && c.f16 == nil {
+				c.f16 = newF16Table()
+			}
 			found[e.name] = &tensor{entry: e, file: f, from: from, start: data + e.begin}
 			inOrder = append(inOrder, e.name)
 		}

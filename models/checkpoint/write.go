@@ -108,9 +108,15 @@ func (t Tensor) check() error {
 		e.shape = append(e.shape, int64(d))
 	}
 	need, ok := e.bytes(elementBits(e.dtype))
-	if e.dtype == "" || !ok || need != int64(len(t.Data)) {
-		return fmt.Errorf("checkpoint: writing %s: found %d bytes of data for %s of shape %s, want %d",
-			shorten(t.Name), len(t.Data), t.DType, showShape(t.Shape), need)
+	if e.dtype != "" && ok && need == int64(len(t.Data)) {
+		return nil
 	}
-	return nil
+	want := fmt.Sprint(need)
+	if e.dtype == "" {
+		want = wantDType
+	} else if !ok {
+		want = "less than 2^63"
+	}
+	return fmt.Errorf("checkpoint: writing %s: found %d bytes of data for %s of shape %s, want %s",
+		shorten(t.Name), len(t.Data), t.DType, showShape(t.Shape), want)
 }
