@@ -152,9 +152,9 @@ func (b *block) problem(bad int64) Problem {
 		position = []int64{b.first / int64(b.t.cols), b.first % int64(b.t.cols)}
 	}
 	p := Problem{File: b.t.file.name, Tensor: b.t.name, Want: "finite weights",
-		Found: fmt.Sprintf("%g at %s", b.value, showShape(position))}
+		Found: fmt.Sprintf("%.9g at %s", b.value, showShape(position))}
 	if !math.IsNaN(b.value) && !math.IsInf(b.value, 0) {
-		p.Want += " below 3.396e38, which bf16 can hold"
+		p.Want += " below 3.3961775e38, which bf16 can hold"
 	}
 	if bad > 1 {
 		p.Why = fmt.Sprintf("the first of %d such elements", bad)
