@@ -1,13 +1,17 @@
 package megakernel
 
 import (
-	"bytes"
 	"cmp"
 	"fmt"
 	"slices"
 
 	"github.com/mkgen/mkgen/emit"
 )
+
+// EmitOptions are what a model's kernel is printed with. Its params block is the
+// argument itself: read from constant memory, it costs no registers and no
+// loads inside the layer loop.
+func EmitOptions() emit.Options { return emit.Options{ParamsByValue: true} }
 
 // Files generates everything for one architecture ("sm_90a"), in order of name:
 // the kernel, its Go host package, and the layout. The same kernel gives the
@@ -18,12 +22,13 @@ func (mk *Kernel) Files(arch string) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	var cu bytes.Buffer
-	if err := emit.CUDA(&cu, mk.IR, target); err != nil {
+	src, err := emit.Print(mk.IR, target, EmitOptions())
+	if err != nil {
 		return nil, fmt.Errorf("kernel: %w", err)
 	}
-	files := []File{{emit.KernelFile, cu.Bytes()}}
+	files := []File{{emit.KernelFile, src.Text}}
 	l, name := emit.NewLayout(mk.IR, target, mk.extras()), packageName(mk.Config.Name)
+	l.ByValue = EmitOptions().ParamsByValue
 	host, err := emit.Host(l, name)
 	if err != nil {
 		return nil, err

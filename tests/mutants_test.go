@@ -2,6 +2,7 @@ package tests
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -80,6 +82,10 @@ func (s *subject) try(ctx context.Context, m mutant) (outcome, error) {
 	}
 	for o.Seed = 1; o.Seed <= s.seeds; o.Seed++ {
 		r, err := s.trial.Run(ctx, k, o.Seed)
+		if bad := new(runtime.ResultError); errors.As(err, &bad) {
+			o.Report = "wrong progress"
+			return o, nil
+		}
 		if err != nil {
 			return o, fmt.Errorf("%s: %w", m, err)
 		}

@@ -25,7 +25,7 @@ func TestKernelStatistics(t *testing.T) {
 		require.NoError(t, err)
 		target, err := emit.TargetFor("sm_90a")
 		require.NoError(t, err)
-		src, err := emit.Print(mk.IR, target, emit.Options{})
+		src, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
 		require.NoError(t, err)
 		fmt.Fprintf(&b, "# %s on %d SMs\n", c.Name, mk.Options.SMs)
 		fmt.Fprintf(&b, "lines %d\n", strings.Count(string(src.Text), "\n"))

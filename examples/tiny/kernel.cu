@@ -3,8 +3,8 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
 //
-// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106288 bytes of dynamic shared memory, all CTAs resident at once
-// (cooperative). The one argument is the address of a Params in device memory.
+// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106304 bytes of dynamic shared memory, all CTAs resident at once
+// (cooperative). The one argument is a Params.
 //
 // Shared memory of a CTA, in bytes:
 //        0 …  94208  b128 ring[5888]          the ring: stages that hold chunks of weights or KV
@@ -13,9 +13,11 @@
 //    94576 …  97840  f32 input[816]           input vector (bf16) or attention scratch (f32)
 //    97840 … 106032  f32 partials[2048]       the consumer warps' partial dot products
 //   106032 … 106160  b128 tail[8]             the query token's own K and V
-//   106160 … 106216  u32 own[14]              this SM's row of the plan table
-//   106224 … 106256  f32 scratch[8]           one a consumer warp
-//   106256 … 106288  u32 scratch_index[8]     one a consumer warp
+//   106160 … 106168  mbar decided[1]          whether the step runs on is decided
+//   106168 … 106172  u32 running[1]           whether it does
+//   106176 … 106232  u32 own[14]              this SM's row of the plan table
+//   106240 … 106272  f32 scratch[8]           one a consumer warp
+//   106272 … 106304  u32 scratch_index[8]     one a consumer warp
 
 using u16 = unsigned short;
 using i32 = int;
@@ -44,12 +46,17 @@ struct alignas(8) Params {
   float* logits;                           // 320 elements: [320] out
   float* best;                             // 4 elements: [4] each SM's largest logit
   u32* best_index;                         // 4 elements: [4] and its row
-  u32* next;                               // 1 elements: out: the next token
+  u32* tokens;                             // any number of elements: token at each position; the kernel appends behind the known ones
+  const u32* ends;                         // 8 elements: tokens that end the text; unused entries are no token
+  u32* stop;                               // 1 elements: the host sets it to make the launch end after the running step
+  u32* verdict;                            // 2 elements: stop as CTA 0 saw it, for even and odd steps
+  u32* progress;                           // 1 elements: out: the position behind the last finished step
+  u32* epoch;                              // 1 elements: value of barrier when a launch begins; kept by the kernel
   u32* barrier;                            // 1 elements: arrivals at the grid barrier since it was zeroed, modulo 2^32
-  u32 token;                               // the token fed in
-  u32 pos;                                 // its position; the cache holds tokens 0 … pos-1
+  u32 pos;                                 // position of the first step; the cache holds tokens 0 … pos-1
+  u32 steps;                               // steps to run at most, at least 1
+  u32 known;                               // tokens known at launch, at least pos+1; behind them the kernel chooses
   u32 pages;                               // pages a layer in kv
-  u32 epoch;                               // value of barrier at launch
 };
 #ifdef __CUDACC_RTC__
 #define PARAM_OFFSET(member) __INTADDR__(&((Params*)0)->member)
@@ -72,13 +79,18 @@ static_assert(PARAM_OFFSET(act) == 96, "layout");
 static_assert(PARAM_OFFSET(logits) == 104, "layout");
 static_assert(PARAM_OFFSET(best) == 112, "layout");
 static_assert(PARAM_OFFSET(best_index) == 120, "layout");
-static_assert(PARAM_OFFSET(next) == 128, "layout");
-static_assert(PARAM_OFFSET(barrier) == 136, "layout");
-static_assert(PARAM_OFFSET(token) == 144, "layout");
-static_assert(PARAM_OFFSET(pos) == 148, "layout");
-static_assert(PARAM_OFFSET(pages) == 152, "layout");
-static_assert(PARAM_OFFSET(epoch) == 156, "layout");
-static_assert(sizeof(Params) == 160, "layout");
+static_assert(PARAM_OFFSET(tokens) == 128, "layout");
+static_assert(PARAM_OFFSET(ends) == 136, "layout");
+static_assert(PARAM_OFFSET(stop) == 144, "layout");
+static_assert(PARAM_OFFSET(verdict) == 152, "layout");
+static_assert(PARAM_OFFSET(progress) == 160, "layout");
+static_assert(PARAM_OFFSET(epoch) == 168, "layout");
+static_assert(PARAM_OFFSET(barrier) == 176, "layout");
+static_assert(PARAM_OFFSET(pos) == 184, "layout");
+static_assert(PARAM_OFFSET(steps) == 188, "layout");
+static_assert(PARAM_OFFSET(known) == 192, "layout");
+static_assert(PARAM_OFFSET(pages) == 196, "layout");
+static_assert(sizeof(Params) == 200, "layout");
 
 namespace ptx {
 
@@ -146,6 +158,9 @@ __device__ __forceinline__ void fence_mbarrier_init() {
 }
 
 // Orders ordinary accesses against those of bulk copies.
+__device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence.proxy.async.global;" : : : "memory"); }
+
+// Orders ordinary accesses against those of bulk copies.
 __device__ __forceinline__ void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
 // ld.acquire.gpu.global.u32
@@ -153,6 +168,14 @@ __device__ __forceinline__ u32 ld_acquire_gpu_u32(const u32* p) {
   u32 v;
   asm volatile("ld.acquire.gpu.global.u32 %0, [%1];"
       : "=r"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
+  return v;
+}
+
+// ld.global.nc.u32
+__device__ __forceinline__ bf16x2 ld_nc_bf16x2(const bf16x2* p) {
+  bf16x2 v;
+  asm("ld.global.nc.u32 %0, [%1];"
+      : "=r"(v) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
 
@@ -169,6 +192,14 @@ __device__ __forceinline__ uint2 ld_nc_v2_bf16x2(const bf16x2* p) {
   uint2 v;
   asm("ld.global.nc.v2.u32 {%0, %1}, [%2];"
       : "=r"(v.x), "=r"(v.y) : "l"(__cvta_generic_to_global(p)));
+  return v;
+}
+
+// ld.relaxed.sys.global.u32
+__device__ __forceinline__ u32 ld_relaxed_sys_u32(const u32* p) {
+  u32 v;
+  asm volatile("ld.relaxed.sys.global.u32 %0, [%1];"
+      : "=r"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
   return v;
 }
 
@@ -277,6 +308,12 @@ __device__ __forceinline__ float sin(float a) {
   return v;
 }
 
+// st.release.sys.global.u32
+__device__ __forceinline__ void st_release_sys_u32(u32* p, u32 v) {
+  asm volatile("st.release.sys.global.u32 [%0], %1;"
+      : : "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
+}
+
 // Waits until the phase of this parity has completed.
 __device__ __forceinline__ void mbar_wait(u64* bar, u32 parity) {
   while (!mbar_try_wait(bar, parity)) {
@@ -292,31 +329,36 @@ __device__ __forceinline__ void wait_ge_acquire_gpu(const u32* p, u32 want) {
 }  // namespace ptx
 
 extern "C" __global__ void __launch_bounds__(288, 1)
-mkgen_step(const Params* __restrict__ p) {
+mkgen_step(const __grid_constant__ Params p) {
   const u32 tid = threadIdx.x;
   const u32 lane = threadIdx.x % 32;
   const u32 warp = __shfl_sync(0xffffffffu, threadIdx.x / 32, 0);  // as a broadcast, so that the compiler knows it is uniform
   const u32 cta = blockIdx.x;
-  const u32 token = p->token;
-  const u32 pos = p->pos;
-  const u32 pages = p->pages;
-  const u32 epoch = p->epoch;
-  const uint4* const weights = ptx::global(p->weights);
-  const float* const inv_freq = ptx::global(p->inv_freq);
-  const u32* const plan = ptx::global(p->plan);
-  const u32* const page_table = ptx::global(p->page_table);
-  uint4* const kv = ptx::global(p->kv);
-  float* const x = ptx::global(p->x);
-  bf16* const q = ptx::global(p->q);
-  float* const part = ptx::global(p->part);
-  float* const lse = ptx::global(p->lse);
-  bf16* const attn = ptx::global(p->attn);
-  bf16* const act = ptx::global(p->act);
-  float* const logits = ptx::global(p->logits);
-  float* const best = ptx::global(p->best);
-  u32* const best_index = ptx::global(p->best_index);
-  u32* const next = ptx::global(p->next);
-  u32* const barrier = ptx::global(p->barrier);
+  const u32 pos = p.pos;
+  const u32 steps = p.steps;
+  const u32 known = p.known;
+  const u32 pages = p.pages;
+  const uint4* const weights = ptx::global(p.weights);
+  const float* const inv_freq = ptx::global(p.inv_freq);
+  const u32* const plan = ptx::global(p.plan);
+  const u32* const page_table = ptx::global(p.page_table);
+  uint4* const kv = ptx::global(p.kv);
+  float* const x = ptx::global(p.x);
+  bf16* const q = ptx::global(p.q);
+  float* const part = ptx::global(p.part);
+  float* const lse = ptx::global(p.lse);
+  bf16* const attn = ptx::global(p.attn);
+  bf16* const act = ptx::global(p.act);
+  float* const logits = ptx::global(p.logits);
+  float* const best = ptx::global(p.best);
+  u32* const best_index = ptx::global(p.best_index);
+  u32* const tokens = ptx::global(p.tokens);
+  const u32* const ends = ptx::global(p.ends);
+  u32* const stop = ptx::global(p.stop);
+  u32* const verdict = ptx::global(p.verdict);
+  u32* const progress = ptx::global(p.progress);
+  u32* const epoch = ptx::global(p.epoch);
+  u32* const barrier = ptx::global(p.barrier);
   extern __shared__ __align__(1024) unsigned char smem[];
   uint4* const ring = (uint4*)smem;
   u64* const full = (u64*)(smem + 94208);
@@ -324,24 +366,27 @@ mkgen_step(const Params* __restrict__ p) {
   float* const input = (float*)(smem + 94576);
   float* const partials = (float*)(smem + 97840);
   uint4* const tail = (uint4*)(smem + 106032);
-  u32* const own = (u32*)(smem + 106160);
-  float* const scratch = (float*)(smem + 106224);
-  u32* const scratch_index = (u32*)(smem + 106256);
-  const bf16x2* const embed_bf16x2 = ptx::global((const bf16x2*)p->embed);
-  const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p->gains);
+  u64* const decided = (u64*)(smem + 106160);
+  u32* const running = (u32*)(smem + 106168);
+  u32* const own = (u32*)(smem + 106176);
+  float* const scratch = (float*)(smem + 106240);
+  u32* const scratch_index = (u32*)(smem + 106272);
+  const bf16x2* const embed_bf16x2 = ptx::global((const bf16x2*)p.embed);
+  const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
-  bf16* const kv_bf16 = ptx::global((bf16*)p->kv);
-  bf16x2* const kv_bf16x2 = ptx::global((bf16x2*)p->kv);
+  bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
+  bf16x2* const kv_bf16x2 = ptx::global((bf16x2*)p.kv);
   bf16x2* const ring_bf16x2 = (bf16x2*)smem;
-  bf16x2* const q_bf16x2 = ptx::global((bf16x2*)p->q);
-  u32* const attn_u32 = ptx::global((u32*)p->attn);
+  bf16x2* const q_bf16x2 = ptx::global((bf16x2*)p.q);
+  u32* const attn_u32 = ptx::global((u32*)p.attn);
   u32* const input_u32 = (u32*)(smem + 94576);
-  u32* const act_u32 = ptx::global((u32*)p->act);
+  u32* const act_u32 = ptx::global((u32*)p.act);
   const u64 evict_first = ptx::policy_evict_first();
 
   // ---- prologue ----
   {
     if (tid == 0) {
+      ptx::mbar_init(decided, 1);
       #pragma unroll 1
       for (u32 i = 0; i < 23; ++i) {
         ptx::mbar_init(&full[i], 1);
@@ -350,1023 +395,1089 @@ mkgen_step(const Params* __restrict__ p) {
       ptx::fence_mbarrier_init();
     }
     if (tid < 14) {
-      const u32 v13 = ptx::ld_nc_u32(&plan[cta * 14 + tid]);
-      own[tid] = v13;
+      const u32 v15 = ptx::ld_nc_u32(&plan[cta * 14 + tid]);
+      own[tid] = v15;
     }
     __syncthreads();
   }
   if (warp < 8) {  // role consumers: 8 warps
     u32 drain = 0;
     u32 drain_parity = 0;
-    u32 epoch_target = epoch;
-    // ---- embedding ----
-    {
-      const u64 v16 = (u64)token * 48;
-      for (u32 i = cta * 256 + tid; i < 48; i += 1024) {
-        const bf16x2 v22 = embed_bf16x2[v16 + (u64)i];
-        *(float2*)&x[i * 2] = make_float2(ptx::bf16_lo(v22), ptx::bf16_hi(v22));
-      }
-    }
-    // ---- hand-off after embedding ----
-    {
-      epoch_target = epoch_target + 4;
-      ptx::bar_sync<1, 256>();
-      if (tid == 0) {
-        ptx::red_release_gpu_add_u32(barrier, 1);
-        ptx::wait_ge_acquire_gpu(barrier, epoch_target);
-      }
-      ptx::bar_sync<1, 256>();
-    }
+    u32 epoch_target = epoch[0];
+    u32 token = 0;
+    u32 running_2 = 1;
     #pragma unroll 1
-    for (u32 layer = 0; layer < 2; ++layer) {
-      // ---- qkv ----
-      {
-        float squares = 0.0f;
-        if (tid < 24) {
-          const float4 v35 = *(const float4*)&x[tid * 4];
-          const uint2 v41 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-          const float v50 = fmaf(v35.z, v35.z, fmaf(v35.y, v35.y, fmaf(v35.x, v35.x, squares)));
-          squares = fmaf(v35.w, v35.w, v50);
-          const bf16x2 v55 = ptx::pack_bf16(v35.x * ptx::bf16_lo(v41.x), v35.y * ptx::bf16_hi(v41.x));
-          const bf16x2 v58 = ptx::pack_bf16(v35.z * ptx::bf16_lo(v41.y), v35.w * ptx::bf16_hi(v41.y));
-          *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v55, v58);
+    for (u32 i = 0; i < steps; ++i) {
+      if (running_2 != 0) {
+        const u32 pos_now = pos + i;
+        if (pos_now < known) {
+          token = tokens[pos_now];
         }
-        const float v60 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-        const float v61 = squares + v60;
-        const float v62 = __shfl_xor_sync(0xffffffffu, v61, 8u);
-        const float v63 = v61 + v62;
-        const float v64 = __shfl_xor_sync(0xffffffffu, v63, 4u);
-        const float v65 = v63 + v64;
-        const float v66 = __shfl_xor_sync(0xffffffffu, v65, 2u);
-        const float v67 = v65 + v66;
-        const float v68 = __shfl_xor_sync(0xffffffffu, v67, 1u);
-        if (lane == 0) {
-          scratch[warp] = v67 + v68;
-        }
-        ptx::bar_sync<1, 256>();
-        const float v83 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-        const float scale = ptx::rsqrt(__fmul_rn(v83 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
-        const u32 page = page_table[pos / 16];
-        const u32 slot = pos % 16;
-        const u32 first_tile = own[0];
-        const u32 tile_count = own[1];
-        u32 half_2 = 0;
-        #pragma unroll 1
-        for (u32 i = 0; i < tile_count; i += 16) {
-          const u32 tiles = min(tile_count - i, 16u);
-          const u32 v102 = half_2 * 1024;
-          const u32 v104 = v102 + warp * 128;
-          #pragma unroll 1
-          for (u32 i_2 = 0; i_2 < tiles; ++i_2) {
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
-            const u32 stage = drain;
-            ptx::mbar_wait(&full[stage], drain_parity);
-            if (warp < 3) {
-              const uint4 v117 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-              const uint4 v123 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v131 = ptx::mma_m16n8k16(v123.x, 0x00000000u, v123.y, 0x00000000u, v117.x, v117.y, acc,
-                  acc_2, acc_3, acc_4);
-              acc = v131.x;
-              acc_2 = v131.y;
-              acc_3 = v131.z;
-              acc_4 = v131.w;
-              const float4 v139 = ptx::mma_m16n8k16(v123.z, 0x00000000u, v123.w, 0x00000000u, v117.z, v117.w, acc_5,
-                  acc_6, acc_7, acc_8);
-              acc_5 = v139.x;
-              acc_6 = v139.y;
-              acc_7 = v139.z;
-              acc_8 = v139.w;
-            }
-            __syncwarp();
-            if (lane == 0) {
-              ptx::mbar_arrive(&empty[stage]);
-            }
-            const u32 v146 = drain + 1;
-            const bool v147 = v146 == 23;
-            drain = v147 ? 0u : v146;
-            drain_parity = v147 ? drain_parity ^ 1u : drain_parity;
-            if (lane < 4) {
-              *(float2*)&partials[v104 + i_2 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
-            }
-          }
-          ptx::bar_sync<1, 256>();
-          if (tid < 64) {
-            if (tid < tiles * 4) {
-              const u32 v167 = tid * 2;
-              const u32 v168 = v102 + v167;
-              const float2 v169 = *(const float2*)&partials[v168];
-              const float2 v172 = *(const float2*)&partials[v168 + 128];
-              const float2 v177 = *(const float2*)&partials[v168 + 256];
-              const float2 v182 = *(const float2*)&partials[v168 + 384];
-              const float2 v187 = *(const float2*)&partials[v168 + 512];
-              const float2 v192 = *(const float2*)&partials[v168 + 640];
-              const float2 v197 = *(const float2*)&partials[v168 + 768];
-              const float2 v202 = *(const float2*)&partials[v168 + 896];
-              const float v204 = v169.x + v172.x + v177.x + v182.x + v187.x + v192.x + v197.x + v202.x;
-              const float v205 = v169.y + v172.y + v177.y + v182.y + v187.y + v192.y + v197.y + v202.y;
-              const u32 row = (first_tile + i) * 8 + v167;
-              const float v209 = v204 * scale;
-              const float v210 = __fmul_rn(v205, scale);
-              const u32 head = row / 32;
-              const u32 i_2 = row % 32 / 2;
-              if (head < 8) {
-                const float v217 = (float)pos * inv_freq[i_2];
-                const float v220 = -rintf(v217 * 0.15915494f);
-                const float v222 = fmaf(v220, -1.7484555e-07f, fmaf(v220, 6.2831855f, v217));
-                const float cos_2 = ptx::cos(v222);
-                const float sin_2 = ptx::sin(v222);
-                const float v227 = fmaf(-v210, sin_2, v209 * cos_2);
-                const float v229 = fmaf(v209, sin_2, v210 * cos_2);
-                if (head < 6) {
-                  const u32 v232 = head * 32 + i_2;
-                  q[v232] = ptx::bf16_of(v227 * 0.25503486f);
-                  q[v232 + 16] = ptx::bf16_of(v229 * 0.25503486f);
-                } else {
-                  const u64 v247 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                  const u64 v251 = (v247 + (u64)slot) * 8 * 8;
-                  kv_bf16[v251 + (u64)(((i_2 / 8) ^ (slot & 3u)) * 8 + i_2 % 8)] = ptx::bf16_of(v227);
-                  const u32 v261 = i_2 + 16;
-                  kv_bf16[v251 + (u64)(((v261 / 8) ^ (slot & 3u)) * 8 + v261 % 8)] = ptx::bf16_of(v229);
-                }
-              } else {
-                const u64 v280 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                const u32 v285 = i_2 * 2;
-                const u64 v295 = (v280 + (u64)slot) * 8 * 4
-                    + ((u64)(((v285 / 8) ^ (slot & 3u)) * 8 + v285 % 8) + 32) / 2;
-                kv_bf16x2[v295] = ptx::pack_bf16(v209, v210);
-              }
-            }
-          }
-          half_2 = half_2 ^ 1u;
-        }
-      }
-      // ---- hand-off after qkv ----
-      {
-        epoch_target = epoch_target + 4;
-        ptx::bar_sync<1, 256>();
         if (tid == 0) {
-          ptx::red_release_gpu_add_u32(barrier, 1);
-          ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+          running[0] = 1;
+          ptx::mbar_arrive(decided);
         }
-        ptx::bar_sync<1, 256>();
-      }
-      // ---- attention ----
-      {
-        const u32 v304 = (pos + 31) / 32;
-        for (u32 i = cta; i < 4; i += 4) {
-          const u32 kv_head = i % 2;
-          const u32 split = i / 2;
-          const u32 first = split * v304 / 2;
-          const u32 end = (split + 1) * v304 / 2;
-          const u32 v313 = lane / 4;
-          const bf16x2 v322 = v313 < 3 ? q_bf16x2[(kv_head * 3 + min(v313, 2u)) * 16 + lane % 4] : 0x00000000u;
-          const bf16x2 v332 = v313 < 3 ? q_bf16x2[(kv_head * 3 + min(v313, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-          const bf16x2 v342 = v313 < 3 ? q_bf16x2[(kv_head * 3 + min(v313, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-          const bf16x2 v352 = v313 < 3 ? q_bf16x2[(kv_head * 3 + min(v313, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
-          float o = 0.0f;
-          float o_2 = 0.0f;
-          float o_3 = 0.0f;
-          float o_4 = 0.0f;
-          float o_5 = 0.0f;
-          float o_6 = 0.0f;
-          float o_7 = 0.0f;
-          float o_8 = 0.0f;
-          float o_9 = 0.0f;
-          float o_10 = 0.0f;
-          float o_11 = 0.0f;
-          float o_12 = 0.0f;
-          float o_13 = 0.0f;
-          float o_14 = 0.0f;
-          float o_15 = 0.0f;
-          float o_16 = 0.0f;
-          float m = __uint_as_float(0xff800000u) /* -inf */;
-          float l = 0.0f;
-          if (warp == 7 && split == 1) {
-            const u32 page = page_table[pos / 16];
-            const u64 v369 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos % 16);
-            if (lane < 8) {
-              tail[lane] = kv[v369 * 8 + (u64)lane];
+        if (cta == 0 && tid == 0) {
+          const u32 v30 = ptx::ld_relaxed_sys_u32(stop);
+          verdict[i & 1u] = v30;
+        }
+        #pragma unroll 1
+        for (u32 layer = 0; layer < 2; ++layer) {
+          // ---- qkv ----
+          {
+            float squares = 0.0f;
+            if (tid < 24) {
+              const u32 v40 = tid * 4;
+              float v = 0.0f;
+              float v_2 = 0.0f;
+              float v_3 = 0.0f;
+              float v_4 = 0.0f;
+              if (layer == 0) {
+                const uint2 v44 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v40 / 2)]);
+                v = ptx::bf16_lo(v44.x);
+                v_2 = ptx::bf16_hi(v44.x);
+                v_3 = ptx::bf16_lo(v44.y);
+                v_4 = ptx::bf16_hi(v44.y);
+              } else {
+                const float4 v50 = *(const float4*)&x[v40];
+                v = v50.x;
+                v_2 = v50.y;
+                v_3 = v50.z;
+                v_4 = v50.w;
+              }
+              const uint2 v60 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v70 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v70;
+              const bf16x2 v74 = ptx::pack_bf16(v * ptx::bf16_lo(v60.x), v_2 * ptx::bf16_hi(v60.x));
+              const bf16x2 v77 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v60.y), v_4 * ptx::bf16_hi(v60.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v74, v77);
             }
-            __syncwarp();
-            const u32 v375 = pos % 16;
-            const u32 v376 = lane / 8;
-            const u32 v381 = min(lane % 8 + v376 / 2 * 8, 0u);
-            const u32 v382 = v381 * 8;
-            const u32 v383 = v375 + v381;
-            const uint4 v388 = ptx::ldmatrix(&tail[v382 + ((v376 & 1u) ^ (v383 & 3u))]);
-            const float4 v392 = ptx::mma_m16n8k16(v322, 0x00000000u, v332, 0x00000000u, v388.x, v388.y, 0.0f, 0.0f,
-                0.0f, 0.0f);
-            const float4 v396 = ptx::mma_m16n8k16(v322, 0x00000000u, v332, 0x00000000u, v388.z, v388.w, 0.0f, 0.0f,
-                0.0f, 0.0f);
-            const uint4 v405 = ptx::ldmatrix(&tail[v382 + (((v376 & 1u) + 2) ^ (v383 & 3u))]);
-            const float4 v409 = ptx::mma_m16n8k16(v342, 0x00000000u, v352, 0x00000000u, v405.x, v405.y, v392.x, v392.y,
-                v392.z, v392.w);
-            const float4 v413 = ptx::mma_m16n8k16(v342, 0x00000000u, v352, 0x00000000u, v405.z, v405.w, v396.x, v396.y,
-                v396.z, v396.w);
-            const u32 v418 = lane % 4 * 2;
-            const float v421 = v418 < 1 ? v409.x : __uint_as_float(0xff800000u) /* -inf */;
-            const float v425 = v418 + 1 < 1 ? v409.y : __uint_as_float(0xff800000u) /* -inf */;
-            const float v429 = v418 + 8 < 1 ? v413.x : __uint_as_float(0xff800000u) /* -inf */;
-            const float v433 = v418 + 9 < 1 ? v413.y : __uint_as_float(0xff800000u) /* -inf */;
-            const float v434 = fmaxf(fmaxf(fmaxf(fmaxf(m, v421), v425), v429), v433);
-            const float v435 = __shfl_xor_sync(0xffffffffu, v434, 2u);
-            const float v436 = fmaxf(v434, v435);
-            const float v437 = __shfl_xor_sync(0xffffffffu, v436, 1u);
-            const float v438 = fmaxf(v436, v437);
-            const float decay = ptx::exp2(m - v438);
-            const float v445 = ptx::exp2(v421 - v438);
-            const float v448 = ptx::exp2(v425 - v438);
-            const float v451 = ptx::exp2(v429 - v438);
-            const float v454 = ptx::exp2(v433 - v438);
-            o = __fmul_rn(o, decay);
-            o_2 = __fmul_rn(o_2, decay);
-            o_5 = __fmul_rn(o_5, decay);
-            o_6 = __fmul_rn(o_6, decay);
-            o_9 = __fmul_rn(o_9, decay);
-            o_10 = __fmul_rn(o_10, decay);
-            o_13 = __fmul_rn(o_13, decay);
-            o_14 = __fmul_rn(o_14, decay);
-            m = v438;
-            l = __fmul_rn(l, decay) + v445 + v448 + v451 + v454;
-            const bf16x2 v472 = ptx::pack_bf16(v445, v448);
-            const bf16x2 v473 = ptx::pack_bf16(v451, v454);
-            const u32 v474 = lane / 8;
-            const u32 v479 = min(lane % 8 + (v474 & 1u) * 8, 0u);
-            const u32 v481 = 4 + v479 * 8;
-            const u32 v482 = v375 + v479;
-            const uint4 v487 = ptx::ldmatrix_trans(&tail[v481 + ((v474 / 2) ^ (v482 & 3u))]);
-            const float4 v495 = ptx::mma_m16n8k16(v472, 0x00000000u, v473, 0x00000000u, v487.x, v487.y, o, o_2, o_3,
-                o_4);
-            o = v495.x;
-            o_2 = v495.y;
-            o_3 = v495.z;
-            o_4 = v495.w;
-            const float4 v503 = ptx::mma_m16n8k16(v472, 0x00000000u, v473, 0x00000000u, v487.z, v487.w, o_5, o_6, o_7,
-                o_8);
-            o_5 = v503.x;
-            o_6 = v503.y;
-            o_7 = v503.z;
-            o_8 = v503.w;
-            const uint4 v512 = ptx::ldmatrix_trans(&tail[v481 + ((v474 / 2 + 2) ^ (v482 & 3u))]);
-            const float4 v520 = ptx::mma_m16n8k16(v472, 0x00000000u, v473, 0x00000000u, v512.x, v512.y, o_9, o_10, o_11,
-                o_12);
-            o_9 = v520.x;
-            o_10 = v520.y;
-            o_11 = v520.z;
-            o_12 = v520.w;
-            const float4 v528 = ptx::mma_m16n8k16(v472, 0x00000000u, v473, 0x00000000u, v512.z, v512.w, o_13, o_14,
-                o_15, o_16);
-            o_13 = v528.x;
-            o_14 = v528.y;
-            o_15 = v528.z;
-            o_16 = v528.w;
-          }
-          #pragma unroll 1
-          for (u32 i_2 = first; i_2 < end; ++i_2) {
-            const u32 from = i_2 * 32;
-            const u32 tokens = min(pos - from, 32u);
-            const u32 stage = drain;
-            ptx::mbar_wait(&full[stage], drain_parity);
-            const u32 v538 = stage * 256;
+            const float v79 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v80 = squares + v79;
+            const float v81 = __shfl_xor_sync(0xffffffffu, v80, 8u);
+            const float v82 = v80 + v81;
+            const float v83 = __shfl_xor_sync(0xffffffffu, v82, 4u);
+            const float v84 = v82 + v83;
+            const float v85 = __shfl_xor_sync(0xffffffffu, v84, 2u);
+            const float v86 = v84 + v85;
+            const float v87 = __shfl_xor_sync(0xffffffffu, v86, 1u);
+            if (lane == 0) {
+              scratch[warp] = v86 + v87;
+            }
+            ptx::bar_sync<1, 256>();
+            const float v102 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v102 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const u32 page = page_table[pos_now / 16];
+            const u32 slot = pos_now % 16;
+            const u32 first_tile = own[0];
+            const u32 tile_count = own[1];
+            u32 half_2 = 0;
             #pragma unroll 1
-            for (u32 i_3 = (warp + 8 - i_2 * 2 % 8) % 8; i_3 < 2; i_3 += 8) {
-              const u32 v545 = i_3 * 16;
-              if (v545 < tokens) {
-                const u32 v548 = v538 + v545 * 8;
-                const u32 v549 = from + v545;
-                const u32 v551 = min(tokens - v545, 16u);
-                const u32 v552 = lane / 8;
-                const u32 v558 = min(lane % 8 + v552 / 2 * 8, v551 - 1);
-                const u32 v560 = v548 + v558 * 8;
-                const u32 v561 = v549 + v558;
-                const uint4 v566 = ptx::ldmatrix(&ring[v560 + ((v552 & 1u) ^ (v561 & 3u))]);
-                const float4 v570 = ptx::mma_m16n8k16(v322, 0x00000000u, v332, 0x00000000u, v566.x, v566.y, 0.0f, 0.0f,
+            for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
+              const u32 tiles = min(tile_count - i_2, 16u);
+              const u32 v121 = half_2 * 1024;
+              const u32 v123 = v121 + warp * 128;
+              #pragma unroll 1
+              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
+                float acc = 0.0f;
+                float acc_2 = 0.0f;
+                float acc_3 = 0.0f;
+                float acc_4 = 0.0f;
+                float acc_5 = 0.0f;
+                float acc_6 = 0.0f;
+                float acc_7 = 0.0f;
+                float acc_8 = 0.0f;
+                const u32 stage = drain;
+                ptx::mbar_wait(&full[stage], drain_parity);
+                if (warp < 3) {
+                  const uint4 v136 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v142 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v150 = ptx::mma_m16n8k16(v142.x, 0x00000000u, v142.y, 0x00000000u, v136.x, v136.y, acc,
+                      acc_2, acc_3, acc_4);
+                  acc = v150.x;
+                  acc_2 = v150.y;
+                  acc_3 = v150.z;
+                  acc_4 = v150.w;
+                  const float4 v158 = ptx::mma_m16n8k16(v142.z, 0x00000000u, v142.w, 0x00000000u, v136.z, v136.w, acc_5,
+                      acc_6, acc_7, acc_8);
+                  acc_5 = v158.x;
+                  acc_6 = v158.y;
+                  acc_7 = v158.z;
+                  acc_8 = v158.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage]);
+                }
+                const u32 v165 = drain + 1;
+                const bool v166 = v165 == 23;
+                drain = v166 ? 0u : v165;
+                drain_parity = v166 ? drain_parity ^ 1u : drain_parity;
+                if (lane < 4) {
+                  *(float2*)&partials[v123 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                }
+              }
+              ptx::bar_sync<1, 256>();
+              if (tid < 64) {
+                if (tid < tiles * 4) {
+                  const u32 v186 = tid * 2;
+                  const u32 v187 = v121 + v186;
+                  const float2 v188 = *(const float2*)&partials[v187];
+                  const float2 v191 = *(const float2*)&partials[v187 + 128];
+                  const float2 v196 = *(const float2*)&partials[v187 + 256];
+                  const float2 v201 = *(const float2*)&partials[v187 + 384];
+                  const float2 v206 = *(const float2*)&partials[v187 + 512];
+                  const float2 v211 = *(const float2*)&partials[v187 + 640];
+                  const float2 v216 = *(const float2*)&partials[v187 + 768];
+                  const float2 v221 = *(const float2*)&partials[v187 + 896];
+                  const float v223 = v188.x + v191.x + v196.x + v201.x + v206.x + v211.x + v216.x + v221.x;
+                  const float v224 = v188.y + v191.y + v196.y + v201.y + v206.y + v211.y + v216.y + v221.y;
+                  const u32 row = (first_tile + i_2) * 8 + v186;
+                  const float v228 = v223 * scale;
+                  const float v229 = __fmul_rn(v224, scale);
+                  const u32 head = row / 32;
+                  const u32 i_3 = row % 32 / 2;
+                  if (head < 8) {
+                    const float v236 = (float)pos_now * inv_freq[i_3];
+                    const float v239 = -rintf(v236 * 0.15915494f);
+                    const float v241 = fmaf(v239, -1.7484555e-07f, fmaf(v239, 6.2831855f, v236));
+                    const float cos_2 = ptx::cos(v241);
+                    const float sin_2 = ptx::sin(v241);
+                    const float v246 = fmaf(-v229, sin_2, v228 * cos_2);
+                    const float v248 = fmaf(v228, sin_2, v229 * cos_2);
+                    if (head < 6) {
+                      const u32 v251 = head * 32 + i_3;
+                      q[v251] = ptx::bf16_of(v246 * 0.25503486f);
+                      q[v251 + 16] = ptx::bf16_of(v248 * 0.25503486f);
+                    } else {
+                      const u64 v266 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v270 = (v266 + (u64)slot) * 8 * 8;
+                      kv_bf16[v270 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v246);
+                      const u32 v280 = i_3 + 16;
+                      kv_bf16[v270 + (u64)(((v280 / 8) ^ (slot & 3u)) * 8 + v280 % 8)] = ptx::bf16_of(v248);
+                    }
+                  } else {
+                    const u64 v299 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v304 = i_3 * 2;
+                    const u64 v314 = (v299 + (u64)slot) * 8 * 4
+                        + ((u64)(((v304 / 8) ^ (slot & 3u)) * 8 + v304 % 8) + 32) / 2;
+                    kv_bf16x2[v314] = ptx::pack_bf16(v228, v229);
+                  }
+                }
+              }
+              half_2 = half_2 ^ 1u;
+            }
+          }
+          // ---- hand-off after qkv ----
+          {
+            epoch_target = epoch_target + 4;
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              ptx::red_release_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+            }
+            ptx::bar_sync<1, 256>();
+          }
+          // ---- attention ----
+          {
+            const u32 v323 = (pos_now + 31) / 32;
+            for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
+              const u32 kv_head = i_2 % 2;
+              const u32 split = i_2 / 2;
+              const u32 first = split * v323 / 2;
+              const u32 end = (split + 1) * v323 / 2;
+              const u32 v332 = lane / 4;
+              const bf16x2 v341 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v351 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v361 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v371 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              float o = 0.0f;
+              float o_2 = 0.0f;
+              float o_3 = 0.0f;
+              float o_4 = 0.0f;
+              float o_5 = 0.0f;
+              float o_6 = 0.0f;
+              float o_7 = 0.0f;
+              float o_8 = 0.0f;
+              float m = __uint_as_float(0xff800000u) /* -inf */;
+              float l = 0.0f;
+              if (warp == 7 && split == 1) {
+                const u32 page = page_table[pos_now / 16];
+                const u64 v388 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                if (lane < 8) {
+                  tail[lane] = kv[v388 * 8 + (u64)lane];
+                }
+                __syncwarp();
+                const u32 v394 = pos_now % 16;
+                const u32 v395 = lane / 8;
+                const u32 v400 = min(lane % 8 + v395 / 2 * 8, 0u);
+                const u32 v401 = v400 * 8;
+                const u32 v402 = v394 + v400;
+                const uint4 v407 = ptx::ldmatrix(&tail[v401 + ((v395 & 1u) ^ (v402 & 3u))]);
+                const float4 v411 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v407.x, v407.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v574 = ptx::mma_m16n8k16(v322, 0x00000000u, v332, 0x00000000u, v566.z, v566.w, 0.0f, 0.0f,
+                const float4 v415 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v407.z, v407.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v583 = ptx::ldmatrix(&ring[v560 + (((v552 & 1u) + 2) ^ (v561 & 3u))]);
-                const float4 v587 = ptx::mma_m16n8k16(v342, 0x00000000u, v352, 0x00000000u, v583.x, v583.y, v570.x,
-                    v570.y, v570.z, v570.w);
-                const float4 v591 = ptx::mma_m16n8k16(v342, 0x00000000u, v352, 0x00000000u, v583.z, v583.w, v574.x,
-                    v574.y, v574.z, v574.w);
-                const u32 v596 = lane % 4 * 2;
-                const float v599 = v596 < v551 ? v587.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v603 = v596 + 1 < v551 ? v587.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v607 = v596 + 8 < v551 ? v591.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v611 = v596 + 9 < v551 ? v591.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v612 = fmaxf(fmaxf(fmaxf(fmaxf(m, v599), v603), v607), v611);
-                const float v613 = __shfl_xor_sync(0xffffffffu, v612, 2u);
-                const float v614 = fmaxf(v612, v613);
-                const float v615 = __shfl_xor_sync(0xffffffffu, v614, 1u);
-                const float v616 = fmaxf(v614, v615);
-                const float decay = ptx::exp2(m - v616);
-                const float v623 = ptx::exp2(v599 - v616);
-                const float v626 = ptx::exp2(v603 - v616);
-                const float v629 = ptx::exp2(v607 - v616);
-                const float v632 = ptx::exp2(v611 - v616);
+                const uint4 v424 = ptx::ldmatrix(&tail[v401 + (((v395 & 1u) + 2) ^ (v402 & 3u))]);
+                const float4 v428 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v424.x, v424.y, v411.x,
+                    v411.y, v411.z, v411.w);
+                const float4 v432 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v424.z, v424.w, v415.x,
+                    v415.y, v415.z, v415.w);
+                const u32 v437 = lane % 4 * 2;
+                const float v440 = v437 < 1 ? v428.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v444 = v437 + 1 < 1 ? v428.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v448 = v437 + 8 < 1 ? v432.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v452 = v437 + 9 < 1 ? v432.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v453 = fmaxf(fmaxf(fmaxf(fmaxf(m, v440), v444), v448), v452);
+                const float v454 = __shfl_xor_sync(0xffffffffu, v453, 2u);
+                const float v455 = fmaxf(v453, v454);
+                const float v456 = __shfl_xor_sync(0xffffffffu, v455, 1u);
+                const float v457 = fmaxf(v455, v456);
+                const float decay = ptx::exp2(m - v457);
+                const float v464 = ptx::exp2(v440 - v457);
+                const float v467 = ptx::exp2(v444 - v457);
+                const float v470 = ptx::exp2(v448 - v457);
+                const float v473 = ptx::exp2(v452 - v457);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
+                o_3 = __fmul_rn(o_3, decay);
+                o_4 = __fmul_rn(o_4, decay);
                 o_5 = __fmul_rn(o_5, decay);
                 o_6 = __fmul_rn(o_6, decay);
-                o_9 = __fmul_rn(o_9, decay);
-                o_10 = __fmul_rn(o_10, decay);
-                o_13 = __fmul_rn(o_13, decay);
-                o_14 = __fmul_rn(o_14, decay);
-                m = v616;
-                l = __fmul_rn(l, decay) + v623 + v626 + v629 + v632;
-                const bf16x2 v651 = ptx::pack_bf16(v623, v626);
-                const bf16x2 v652 = ptx::pack_bf16(v629, v632);
-                const u32 v653 = lane / 8;
-                const u32 v659 = min(lane % 8 + (v653 & 1u) * 8, v551 - 1);
-                const u32 v661 = v548 + 4 + v659 * 8;
-                const u32 v662 = v549 + v659;
-                const uint4 v667 = ptx::ldmatrix_trans(&ring[v661 + ((v653 / 2) ^ (v662 & 3u))]);
-                const float4 v675 = ptx::mma_m16n8k16(v651, 0x00000000u, v652, 0x00000000u, v667.x, v667.y, o, o_2, o_3,
-                    o_4);
-                o = v675.x;
-                o_2 = v675.y;
-                o_3 = v675.z;
-                o_4 = v675.w;
-                const float4 v683 = ptx::mma_m16n8k16(v651, 0x00000000u, v652, 0x00000000u, v667.z, v667.w, o_5, o_6,
-                    o_7, o_8);
-                o_5 = v683.x;
-                o_6 = v683.y;
-                o_7 = v683.z;
-                o_8 = v683.w;
-                const uint4 v692 = ptx::ldmatrix_trans(&ring[v661 + ((v653 / 2 + 2) ^ (v662 & 3u))]);
-                const float4 v700 = ptx::mma_m16n8k16(v651, 0x00000000u, v652, 0x00000000u, v692.x, v692.y, o_9, o_10,
-                    o_11, o_12);
-                o_9 = v700.x;
-                o_10 = v700.y;
-                o_11 = v700.z;
-                o_12 = v700.w;
-                const float4 v708 = ptx::mma_m16n8k16(v651, 0x00000000u, v652, 0x00000000u, v692.z, v692.w, o_13, o_14,
-                    o_15, o_16);
-                o_13 = v708.x;
-                o_14 = v708.y;
-                o_15 = v708.z;
-                o_16 = v708.w;
+                o_7 = __fmul_rn(o_7, decay);
+                o_8 = __fmul_rn(o_8, decay);
+                m = v457;
+                l = __fmul_rn(l, decay) + v464 + v467 + v470 + v473;
+                const bf16x2 v491 = ptx::pack_bf16(v464, v467);
+                const bf16x2 v492 = ptx::pack_bf16(v470, v473);
+                const u32 v493 = lane / 8;
+                const u32 v498 = min(lane % 8 + (v493 & 1u) * 8, 0u);
+                const u32 v500 = 4 + v498 * 8;
+                const u32 v501 = v394 + v498;
+                const uint4 v506 = ptx::ldmatrix_trans(&tail[v500 + ((v493 / 2) ^ (v501 & 3u))]);
+                const float4 v512 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v506.x, v506.y, o, o_2,
+                    0.0f, 0.0f);
+                o = v512.x;
+                o_2 = v512.y;
+                const float4 v518 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v506.z, v506.w, o_3, o_4,
+                    0.0f, 0.0f);
+                o_3 = v518.x;
+                o_4 = v518.y;
+                const uint4 v527 = ptx::ldmatrix_trans(&tail[v500 + ((v493 / 2 + 2) ^ (v501 & 3u))]);
+                const float4 v533 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v527.x, v527.y, o_5, o_6,
+                    0.0f, 0.0f);
+                o_5 = v533.x;
+                o_6 = v533.y;
+                const float4 v539 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v527.z, v527.w, o_7, o_8,
+                    0.0f, 0.0f);
+                o_7 = v539.x;
+                o_8 = v539.y;
+              }
+              #pragma unroll 1
+              for (u32 i_3 = first; i_3 < end; ++i_3) {
+                const u32 from = i_3 * 32;
+                const u32 tokens_2 = min(pos_now - from, 32u);
+                const u32 stage = drain;
+                ptx::mbar_wait(&full[stage], drain_parity);
+                const u32 v549 = stage * 256;
+                #pragma unroll 1
+                for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
+                  const u32 v556 = i_4 * 16;
+                  if (v556 < tokens_2) {
+                    const u32 v559 = v549 + v556 * 8;
+                    const u32 v560 = from + v556;
+                    const u32 v562 = min(tokens_2 - v556, 16u);
+                    const u32 v563 = lane / 8;
+                    const u32 v569 = min(lane % 8 + v563 / 2 * 8, v562 - 1);
+                    const u32 v571 = v559 + v569 * 8;
+                    const u32 v572 = v560 + v569;
+                    const uint4 v577 = ptx::ldmatrix(&ring[v571 + ((v563 & 1u) ^ (v572 & 3u))]);
+                    const float4 v581 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v577.x, v577.y, 0.0f,
+                        0.0f, 0.0f, 0.0f);
+                    const float4 v585 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v577.z, v577.w, 0.0f,
+                        0.0f, 0.0f, 0.0f);
+                    const uint4 v594 = ptx::ldmatrix(&ring[v571 + (((v563 & 1u) + 2) ^ (v572 & 3u))]);
+                    const float4 v598 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v594.x, v594.y, v581.x,
+                        v581.y, v581.z, v581.w);
+                    const float4 v602 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v594.z, v594.w, v585.x,
+                        v585.y, v585.z, v585.w);
+                    const u32 v607 = lane % 4 * 2;
+                    const float v610 = v607 < v562 ? v598.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v614 = v607 + 1 < v562 ? v598.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v618 = v607 + 8 < v562 ? v602.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v622 = v607 + 9 < v562 ? v602.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v623 = fmaxf(fmaxf(fmaxf(fmaxf(m, v610), v614), v618), v622);
+                    const float v624 = __shfl_xor_sync(0xffffffffu, v623, 2u);
+                    const float v625 = fmaxf(v623, v624);
+                    const float v626 = __shfl_xor_sync(0xffffffffu, v625, 1u);
+                    const float v627 = fmaxf(v625, v626);
+                    const float decay = ptx::exp2(m - v627);
+                    const float v634 = ptx::exp2(v610 - v627);
+                    const float v637 = ptx::exp2(v614 - v627);
+                    const float v640 = ptx::exp2(v618 - v627);
+                    const float v643 = ptx::exp2(v622 - v627);
+                    o = __fmul_rn(o, decay);
+                    o_2 = __fmul_rn(o_2, decay);
+                    o_3 = __fmul_rn(o_3, decay);
+                    o_4 = __fmul_rn(o_4, decay);
+                    o_5 = __fmul_rn(o_5, decay);
+                    o_6 = __fmul_rn(o_6, decay);
+                    o_7 = __fmul_rn(o_7, decay);
+                    o_8 = __fmul_rn(o_8, decay);
+                    m = v627;
+                    l = __fmul_rn(l, decay) + v634 + v637 + v640 + v643;
+                    const bf16x2 v662 = ptx::pack_bf16(v634, v637);
+                    const bf16x2 v663 = ptx::pack_bf16(v640, v643);
+                    const u32 v664 = lane / 8;
+                    const u32 v670 = min(lane % 8 + (v664 & 1u) * 8, v562 - 1);
+                    const u32 v672 = v559 + 4 + v670 * 8;
+                    const u32 v673 = v560 + v670;
+                    const uint4 v678 = ptx::ldmatrix_trans(&ring[v672 + ((v664 / 2) ^ (v673 & 3u))]);
+                    const float4 v684 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v678.x, v678.y, o, o_2,
+                        0.0f, 0.0f);
+                    o = v684.x;
+                    o_2 = v684.y;
+                    const float4 v690 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v678.z, v678.w, o_3,
+                        o_4, 0.0f, 0.0f);
+                    o_3 = v690.x;
+                    o_4 = v690.y;
+                    const uint4 v699 = ptx::ldmatrix_trans(&ring[v672 + ((v664 / 2 + 2) ^ (v673 & 3u))]);
+                    const float4 v705 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v699.x, v699.y, o_5,
+                        o_6, 0.0f, 0.0f);
+                    o_5 = v705.x;
+                    o_6 = v705.y;
+                    const float4 v711 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v699.z, v699.w, o_7,
+                        o_8, 0.0f, 0.0f);
+                    o_7 = v711.x;
+                    o_8 = v711.y;
+                  }
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage]);
+                }
+                const u32 v718 = drain + 1;
+                const bool v719 = v718 == 23;
+                drain = v719 ? 0u : v718;
+                drain_parity = v719 ? drain_parity ^ 1u : drain_parity;
+              }
+              const u32 v725 = lane / 4;
+              const u32 v727 = lane % 4 * 2;
+              const float v729 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v730 = l + v729;
+              const float v731 = __shfl_xor_sync(0xffffffffu, v730, 1u);
+              if (v725 < 3) {
+                const u32 v735 = warp * 3 + v725;
+                *(float2*)&input[v735 * 32 + v727] = make_float2(o, o_2);
+                *(float2*)&input[v735 * 32 + v727 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v735 * 32 + v727 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v735 * 32 + v727 + 24] = make_float2(o_7, o_8);
+                if (v727 == 0) {
+                  input[v735 + 768] = m;
+                  input[v735 + 792] = v730 + v731;
+                }
+              }
+              ptx::bar_sync<1, 256>();
+              if (tid < 96) {
+                const u32 v760 = tid / 32;
+                const u32 v761 = tid % 32;
+                const float v763 = input[v760 + 768];
+                const float v766 = input[v760 + 771];
+                const float v767 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v763), v766);
+                const float v769 = input[v760 + 774];
+                const float v772 = input[v760 + 777];
+                const float v775 = input[v760 + 780];
+                const float v778 = input[v760 + 783];
+                const float v781 = input[v760 + 786];
+                const float v782 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v767, v769), v772), v775), v778), v781);
+                const float v784 = input[v760 + 789];
+                const float v785 = fmaxf(v782, v784);
+                const bool v786 = v785 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v789 = v786 ? 0.0f : ptx::exp2(v763 - v785);
+                const float v797 = v786 ? 0.0f : ptx::exp2(v766 - v785);
+                const float v803 = fmaf(v797, input[v760 + 795], fmaf(v789, input[v760 + 792], 0.0f));
+                const float v806 = v786 ? 0.0f : ptx::exp2(v769 - v785);
+                const float v809 = fmaf(v806, input[tid + 192],
+                    fmaf(v797, input[tid + 96], fmaf(v789, input[tid], 0.0f)));
+                const float v815 = v786 ? 0.0f : ptx::exp2(v772 - v785);
+                const float v821 = fmaf(v815, input[v760 + 801], fmaf(v806, input[v760 + 798], v803));
+                const float v824 = v786 ? 0.0f : ptx::exp2(v775 - v785);
+                const float v833 = v786 ? 0.0f : ptx::exp2(v778 - v785);
+                const float v836 = fmaf(v833, input[tid + 480],
+                    fmaf(v824, input[tid + 384], fmaf(v815, input[tid + 288], v809)));
+                const float v839 = fmaf(v833, input[v760 + 807], fmaf(v824, input[v760 + 804], v821));
+                const float v842 = v786 ? 0.0f : ptx::exp2(v781 - v785);
+                const float v851 = v786 ? 0.0f : ptx::exp2(v784 - v785);
+                const float v857 = fmaf(v851, input[v760 + 813], fmaf(v842, input[v760 + 810], v839));
+                const u32 v861 = split * 6 + kv_head * 3 + v760;
+                const float v863 = __fmul_rn(fmaf(v851, input[tid + 672], fmaf(v842, input[tid + 576], v836)),
+                    ptx::rcp(v857));
+                part[v861 * 32 + v761] = v786 ? 0.0f : v863;
+                if (v761 == 0) {
+                  lse[v861] = v785 + ptx::log2(v857);
+                }
+              }
+              ptx::bar_sync<1, 256>();
+            }
+          }
+          // ---- hand-off after attention ----
+          {
+            epoch_target = epoch_target + 4;
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              ptx::red_release_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+            }
+            ptx::bar_sync<1, 256>();
+          }
+          // ---- merge ----
+          {
+            for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
+              const u32 i_3 = i_2 * 32 + lane;
+              const u32 v879 = i_3 / 32;
+              const float v880 = lse[v879];
+              const float v884 = lse[v879 + 6];
+              const float v887 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v880), v884);
+              const float v889 = ptx::exp2(v880 - v887);
+              const float v893 = ptx::exp2(v884 - v887);
+              const float v897 = fmaf(v893, part[i_3 + 192], fmaf(v889, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v889 + v893);
+              attn[i_3] = ptx::bf16_of(v897);
+            }
+          }
+          // ---- hand-off after merge ----
+          {
+            epoch_target = epoch_target + 4;
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              ptx::red_release_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+            }
+            ptx::bar_sync<1, 256>();
+          }
+          // ---- o ----
+          {
+            if (tid < 24) {
+              const uint4 v906 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v906.x, v906.y, v906.z, v906.w);
+            }
+            ptx::bar_sync<1, 256>();
+            const bool v910 = layer == 0;
+            const u64 v914 = (u64)token * 48;
+            const u32 first_tile = own[2];
+            const u32 tile_count = own[3];
+            u32 half_2 = 0;
+            #pragma unroll 1
+            for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
+              const u32 tiles = min(tile_count - i_2, 16u);
+              const u32 v923 = half_2 * 1024;
+              const u32 v925 = v923 + warp * 128;
+              #pragma unroll 1
+              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
+                float acc = 0.0f;
+                float acc_2 = 0.0f;
+                float acc_3 = 0.0f;
+                float acc_4 = 0.0f;
+                float acc_5 = 0.0f;
+                float acc_6 = 0.0f;
+                float acc_7 = 0.0f;
+                float acc_8 = 0.0f;
+                const u32 stage = drain;
+                ptx::mbar_wait(&full[stage], drain_parity);
+                if (warp < 6) {
+                  const uint4 v938 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v944 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v952 = ptx::mma_m16n8k16(v944.x, 0x00000000u, v944.y, 0x00000000u, v938.x, v938.y, acc,
+                      acc_2, acc_3, acc_4);
+                  acc = v952.x;
+                  acc_2 = v952.y;
+                  acc_3 = v952.z;
+                  acc_4 = v952.w;
+                  const float4 v960 = ptx::mma_m16n8k16(v944.z, 0x00000000u, v944.w, 0x00000000u, v938.z, v938.w, acc_5,
+                      acc_6, acc_7, acc_8);
+                  acc_5 = v960.x;
+                  acc_6 = v960.y;
+                  acc_7 = v960.z;
+                  acc_8 = v960.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage]);
+                }
+                const u32 v967 = drain + 1;
+                const bool v968 = v967 == 23;
+                drain = v968 ? 0u : v967;
+                drain_parity = v968 ? drain_parity ^ 1u : drain_parity;
+                if (lane < 4) {
+                  *(float2*)&partials[v925 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                }
+              }
+              ptx::bar_sync<1, 256>();
+              if (tid < 64) {
+                if (tid < tiles * 4) {
+                  const u32 v988 = tid * 2;
+                  const u32 v989 = v923 + v988;
+                  const float2 v990 = *(const float2*)&partials[v989];
+                  const float2 v993 = *(const float2*)&partials[v989 + 128];
+                  const float2 v998 = *(const float2*)&partials[v989 + 256];
+                  const float2 v1003 = *(const float2*)&partials[v989 + 384];
+                  const float2 v1008 = *(const float2*)&partials[v989 + 512];
+                  const float2 v1013 = *(const float2*)&partials[v989 + 640];
+                  const float2 v1018 = *(const float2*)&partials[v989 + 768];
+                  const float2 v1023 = *(const float2*)&partials[v989 + 896];
+                  const float v1025 = v990.x + v993.x + v998.x + v1003.x + v1008.x + v1013.x + v1018.x + v1023.x;
+                  const float v1026 = v990.y + v993.y + v998.y + v1003.y + v1008.y + v1013.y + v1018.y + v1023.y;
+                  const u32 row = (first_tile + i_2) * 8 + v988;
+                  float v = 0.0f;
+                  float v_2 = 0.0f;
+                  if (v910) {
+                    const bf16x2 v1033 = ptx::ld_nc_bf16x2(&embed_bf16x2[v914 + (u64)(row / 2)]);
+                    v = ptx::bf16_lo(v1033);
+                    v_2 = ptx::bf16_hi(v1033);
+                  } else {
+                    const float2 v1036 = *(const float2*)&x[row];
+                    v = v1036.x;
+                    v_2 = v1036.y;
+                  }
+                  *(float2*)&x[row] = make_float2(v + v1025, v_2 + v1026);
+                }
+              }
+              half_2 = half_2 ^ 1u;
+            }
+          }
+          // ---- hand-off after o ----
+          {
+            epoch_target = epoch_target + 4;
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              ptx::red_release_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+            }
+            ptx::bar_sync<1, 256>();
+          }
+          // ---- gate_up ----
+          {
+            float squares = 0.0f;
+            if (tid < 24) {
+              const float4 v1053 = *(const float4*)&x[tid * 4];
+              const uint2 v1059 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1068 = fmaf(v1053.z, v1053.z, fmaf(v1053.y, v1053.y, fmaf(v1053.x, v1053.x, squares)));
+              squares = fmaf(v1053.w, v1053.w, v1068);
+              const bf16x2 v1073 = ptx::pack_bf16(v1053.x * ptx::bf16_lo(v1059.x), v1053.y * ptx::bf16_hi(v1059.x));
+              const bf16x2 v1076 = ptx::pack_bf16(v1053.z * ptx::bf16_lo(v1059.y), v1053.w * ptx::bf16_hi(v1059.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1073, v1076);
+            }
+            const float v1078 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1079 = squares + v1078;
+            const float v1080 = __shfl_xor_sync(0xffffffffu, v1079, 8u);
+            const float v1081 = v1079 + v1080;
+            const float v1082 = __shfl_xor_sync(0xffffffffu, v1081, 4u);
+            const float v1083 = v1081 + v1082;
+            const float v1084 = __shfl_xor_sync(0xffffffffu, v1083, 2u);
+            const float v1085 = v1083 + v1084;
+            const float v1086 = __shfl_xor_sync(0xffffffffu, v1085, 1u);
+            if (lane == 0) {
+              scratch[warp] = v1085 + v1086;
+            }
+            ptx::bar_sync<1, 256>();
+            const float v1101 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1107 = __fmul_rn(v1101 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1107);
+            const u32 first_tile = own[4];
+            const u32 tile_count = own[5];
+            u32 half_2 = 0;
+            #pragma unroll 1
+            for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
+              const u32 tiles = min(tile_count - i_2, 16u);
+              const u32 v1117 = half_2 * 1024;
+              const u32 v1119 = v1117 + warp * 128;
+              #pragma unroll 1
+              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
+                float acc = 0.0f;
+                float acc_2 = 0.0f;
+                float acc_3 = 0.0f;
+                float acc_4 = 0.0f;
+                float acc_5 = 0.0f;
+                float acc_6 = 0.0f;
+                float acc_7 = 0.0f;
+                float acc_8 = 0.0f;
+                const u32 stage = drain;
+                ptx::mbar_wait(&full[stage], drain_parity);
+                if (warp < 3) {
+                  const uint4 v1132 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1138 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1146 = ptx::mma_m16n8k16(v1138.x, 0x00000000u, v1138.y, 0x00000000u, v1132.x, v1132.y,
+                      acc, acc_2, acc_3, acc_4);
+                  acc = v1146.x;
+                  acc_2 = v1146.y;
+                  acc_3 = v1146.z;
+                  acc_4 = v1146.w;
+                  const float4 v1154 = ptx::mma_m16n8k16(v1138.z, 0x00000000u, v1138.w, 0x00000000u, v1132.z, v1132.w,
+                      acc_5, acc_6, acc_7, acc_8);
+                  acc_5 = v1154.x;
+                  acc_6 = v1154.y;
+                  acc_7 = v1154.z;
+                  acc_8 = v1154.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage]);
+                }
+                const u32 v1161 = drain + 1;
+                const bool v1162 = v1161 == 23;
+                drain = v1162 ? 0u : v1161;
+                drain_parity = v1162 ? drain_parity ^ 1u : drain_parity;
+                if (lane < 4) {
+                  *(float2*)&partials[v1119 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                }
+              }
+              ptx::bar_sync<1, 256>();
+              if (tid < 64) {
+                if (tid < tiles * 4) {
+                  const u32 v1182 = tid * 2;
+                  const u32 v1183 = v1117 + v1182;
+                  const float2 v1184 = *(const float2*)&partials[v1183];
+                  const float2 v1187 = *(const float2*)&partials[v1183 + 128];
+                  const float2 v1192 = *(const float2*)&partials[v1183 + 256];
+                  const float2 v1197 = *(const float2*)&partials[v1183 + 384];
+                  const float2 v1202 = *(const float2*)&partials[v1183 + 512];
+                  const float2 v1207 = *(const float2*)&partials[v1183 + 640];
+                  const float2 v1212 = *(const float2*)&partials[v1183 + 768];
+                  const float v1214 = v1184.x + v1187.x + v1192.x + v1197.x + v1202.x + v1207.x + v1212.x;
+                  const float v1215 = v1184.y + v1187.y + v1192.y + v1197.y + v1202.y + v1207.y + v1212.y;
+                  const float2 v1217 = *(const float2*)&partials[v1183 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1182;
+                  const float v1224 = (v1214 + v1217.x) * scale;
+                  const float v1232 = v1224 * ptx::rcp(ptx::exp2(v1224 * -1.442695f) + 1.0f)
+                      * ((v1215 + v1217.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1232);
+                }
+              }
+              half_2 = half_2 ^ 1u;
+            }
+          }
+          // ---- hand-off after gate_up ----
+          {
+            epoch_target = epoch_target + 4;
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              ptx::red_release_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+            }
+            ptx::bar_sync<1, 256>();
+          }
+          // ---- down ----
+          {
+            if (tid < 44) {
+              const uint4 v1243 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1243.x, v1243.y, v1243.z, v1243.w);
+            }
+            ptx::bar_sync<1, 256>();
+            const u32 first_tile = own[6];
+            const u32 tile_count = own[7];
+            u32 half_2 = 0;
+            #pragma unroll 1
+            for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
+              const u32 tiles = min(tile_count - i_2, 16u);
+              const u32 v1255 = half_2 * 1024;
+              const u32 v1257 = v1255 + warp * 128;
+              #pragma unroll 1
+              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
+                float acc = 0.0f;
+                float acc_2 = 0.0f;
+                float acc_3 = 0.0f;
+                float acc_4 = 0.0f;
+                float acc_5 = 0.0f;
+                float acc_6 = 0.0f;
+                float acc_7 = 0.0f;
+                float acc_8 = 0.0f;
+                const u32 v1260 = (lane & 3u) * 4;
+                const u32 stage = drain;
+                ptx::mbar_wait(&full[stage], drain_parity);
+                const uint4 v1269 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1275 = *(const uint4*)&input_bf16x2[warp * 16 + v1260];
+                const float4 v1283 = ptx::mma_m16n8k16(v1275.x, 0x00000000u, v1275.y, 0x00000000u, v1269.x, v1269.y,
+                    acc, acc_2, acc_3, acc_4);
+                acc = v1283.x;
+                acc_2 = v1283.y;
+                acc_3 = v1283.z;
+                acc_4 = v1283.w;
+                const float4 v1291 = ptx::mma_m16n8k16(v1275.z, 0x00000000u, v1275.w, 0x00000000u, v1269.z, v1269.w,
+                    acc_5, acc_6, acc_7, acc_8);
+                acc_5 = v1291.x;
+                acc_6 = v1291.y;
+                acc_7 = v1291.z;
+                acc_8 = v1291.w;
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage]);
+                }
+                const u32 v1298 = drain + 1;
+                const bool v1299 = v1298 == 23;
+                drain = v1299 ? 0u : v1298;
+                drain_parity = v1299 ? drain_parity ^ 1u : drain_parity;
+                const u32 stage_2 = drain;
+                ptx::mbar_wait(&full[stage_2], drain_parity);
+                if (warp < 3) {
+                  const uint4 v1314 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1321 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1260];
+                  const float4 v1329 = ptx::mma_m16n8k16(v1321.x, 0x00000000u, v1321.y, 0x00000000u, v1314.x, v1314.y,
+                      acc, acc_2, acc_3, acc_4);
+                  acc = v1329.x;
+                  acc_2 = v1329.y;
+                  acc_3 = v1329.z;
+                  acc_4 = v1329.w;
+                  const float4 v1337 = ptx::mma_m16n8k16(v1321.z, 0x00000000u, v1321.w, 0x00000000u, v1314.z, v1314.w,
+                      acc_5, acc_6, acc_7, acc_8);
+                  acc_5 = v1337.x;
+                  acc_6 = v1337.y;
+                  acc_7 = v1337.z;
+                  acc_8 = v1337.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage_2]);
+                }
+                const u32 v1344 = drain + 1;
+                const bool v1345 = v1344 == 23;
+                drain = v1345 ? 0u : v1344;
+                drain_parity = v1345 ? drain_parity ^ 1u : drain_parity;
+                if (lane < 4) {
+                  *(float2*)&partials[v1257 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                }
+              }
+              ptx::bar_sync<1, 256>();
+              if (tid < 64) {
+                if (tid < tiles * 4) {
+                  const u32 v1365 = tid * 2;
+                  const u32 v1366 = v1255 + v1365;
+                  const float2 v1367 = *(const float2*)&partials[v1366];
+                  const float2 v1370 = *(const float2*)&partials[v1366 + 128];
+                  const float2 v1375 = *(const float2*)&partials[v1366 + 256];
+                  const float2 v1380 = *(const float2*)&partials[v1366 + 384];
+                  const float2 v1385 = *(const float2*)&partials[v1366 + 512];
+                  const float2 v1390 = *(const float2*)&partials[v1366 + 640];
+                  const float2 v1395 = *(const float2*)&partials[v1366 + 768];
+                  const float v1397 = v1367.x + v1370.x + v1375.x + v1380.x + v1385.x + v1390.x + v1395.x;
+                  const float v1398 = v1367.y + v1370.y + v1375.y + v1380.y + v1385.y + v1390.y + v1395.y;
+                  const float2 v1400 = *(const float2*)&partials[v1366 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1365;
+                  const float2 v1407 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1407.x + (v1397 + v1400.x), v1407.y + (v1398 + v1400.y));
+                }
+              }
+              half_2 = half_2 ^ 1u;
+            }
+          }
+          // ---- hand-off after down ----
+          {
+            epoch_target = epoch_target + 4;
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              ptx::red_release_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+            }
+            ptx::bar_sync<1, 256>();
+          }
+        }
+        running_2 = verdict[i & 1u] ^ 1u;
+        if (pos_now + 1 >= known) {
+          // ---- lm_head ----
+          {
+            float squares = 0.0f;
+            if (tid < 24) {
+              const float4 v1425 = *(const float4*)&x[tid * 4];
+              const uint2 v1431 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1440 = fmaf(v1425.z, v1425.z, fmaf(v1425.y, v1425.y, fmaf(v1425.x, v1425.x, squares)));
+              squares = fmaf(v1425.w, v1425.w, v1440);
+              const bf16x2 v1445 = ptx::pack_bf16(v1425.x * ptx::bf16_lo(v1431.x), v1425.y * ptx::bf16_hi(v1431.x));
+              const bf16x2 v1448 = ptx::pack_bf16(v1425.z * ptx::bf16_lo(v1431.y), v1425.w * ptx::bf16_hi(v1431.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1445, v1448);
+            }
+            const float v1450 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1451 = squares + v1450;
+            const float v1452 = __shfl_xor_sync(0xffffffffu, v1451, 8u);
+            const float v1453 = v1451 + v1452;
+            const float v1454 = __shfl_xor_sync(0xffffffffu, v1453, 4u);
+            const float v1455 = v1453 + v1454;
+            const float v1456 = __shfl_xor_sync(0xffffffffu, v1455, 2u);
+            const float v1457 = v1455 + v1456;
+            const float v1458 = __shfl_xor_sync(0xffffffffu, v1457, 1u);
+            if (lane == 0) {
+              scratch[warp] = v1457 + v1458;
+            }
+            ptx::bar_sync<1, 256>();
+            const float v1473 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1479 = __fmul_rn(v1473 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1479);
+            float best_2 = __uint_as_float(0xff800000u) /* -inf */;
+            u32 best_index_2 = 0;
+            const u32 first_tile = own[8];
+            const u32 tile_count = own[9];
+            u32 half_2 = 0;
+            #pragma unroll 1
+            for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
+              const u32 tiles = min(tile_count - i_2, 16u);
+              const u32 v1489 = half_2 * 1024;
+              const u32 v1491 = v1489 + warp * 128;
+              #pragma unroll 1
+              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
+                float acc = 0.0f;
+                float acc_2 = 0.0f;
+                float acc_3 = 0.0f;
+                float acc_4 = 0.0f;
+                float acc_5 = 0.0f;
+                float acc_6 = 0.0f;
+                float acc_7 = 0.0f;
+                float acc_8 = 0.0f;
+                const u32 stage = drain;
+                ptx::mbar_wait(&full[stage], drain_parity);
+                if (warp < 3) {
+                  const uint4 v1504 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1510 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1518 = ptx::mma_m16n8k16(v1510.x, 0x00000000u, v1510.y, 0x00000000u, v1504.x, v1504.y,
+                      acc, acc_2, acc_3, acc_4);
+                  acc = v1518.x;
+                  acc_2 = v1518.y;
+                  acc_3 = v1518.z;
+                  acc_4 = v1518.w;
+                  const float4 v1526 = ptx::mma_m16n8k16(v1510.z, 0x00000000u, v1510.w, 0x00000000u, v1504.z, v1504.w,
+                      acc_5, acc_6, acc_7, acc_8);
+                  acc_5 = v1526.x;
+                  acc_6 = v1526.y;
+                  acc_7 = v1526.z;
+                  acc_8 = v1526.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage]);
+                }
+                const u32 v1533 = drain + 1;
+                const bool v1534 = v1533 == 23;
+                drain = v1534 ? 0u : v1533;
+                drain_parity = v1534 ? drain_parity ^ 1u : drain_parity;
+                if (lane < 4) {
+                  *(float2*)&partials[v1491 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                }
+              }
+              ptx::bar_sync<1, 256>();
+              if (tid < 64) {
+                if (tid < tiles * 4) {
+                  const u32 v1554 = tid * 2;
+                  const u32 v1555 = v1489 + v1554;
+                  const float2 v1556 = *(const float2*)&partials[v1555];
+                  const float2 v1559 = *(const float2*)&partials[v1555 + 128];
+                  const float2 v1564 = *(const float2*)&partials[v1555 + 256];
+                  const float2 v1569 = *(const float2*)&partials[v1555 + 384];
+                  const float2 v1574 = *(const float2*)&partials[v1555 + 512];
+                  const float2 v1579 = *(const float2*)&partials[v1555 + 640];
+                  const float2 v1584 = *(const float2*)&partials[v1555 + 768];
+                  const float v1586 = v1556.x + v1559.x + v1564.x + v1569.x + v1574.x + v1579.x + v1584.x;
+                  const float v1587 = v1556.y + v1559.y + v1564.y + v1569.y + v1574.y + v1579.y + v1584.y;
+                  const float2 v1589 = *(const float2*)&partials[v1555 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1554;
+                  const float v1596 = __fmul_rn(v1586 + v1589.x, scale);
+                  const float v1597 = __fmul_rn(v1587 + v1589.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1596, v1597);
+                  const bool v1604 = v1596 > best_2 || (v1596 == best_2 && row < best_index_2);
+                  best_2 = v1604 ? v1596 : best_2;
+                  best_index_2 = v1604 ? row : best_index_2;
+                  const u32 v1607 = row + 1;
+                  const bool v1614 = v1597 > best_2 || (v1597 == best_2 && v1607 < best_index_2);
+                  best_2 = v1614 ? v1597 : best_2;
+                  best_index_2 = v1614 ? v1607 : best_index_2;
+                }
+              }
+              half_2 = half_2 ^ 1u;
+            }
+            const float v1620 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1622 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1629 = v1620 > best_2 || (v1620 == best_2 && v1622 < best_index_2);
+            best_2 = v1629 ? v1620 : best_2;
+            best_index_2 = v1629 ? v1622 : best_index_2;
+            const float v1633 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1635 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1642 = v1633 > best_2 || (v1633 == best_2 && v1635 < best_index_2);
+            best_2 = v1642 ? v1633 : best_2;
+            best_index_2 = v1642 ? v1635 : best_index_2;
+            const float v1646 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1648 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1655 = v1646 > best_2 || (v1646 == best_2 && v1648 < best_index_2);
+            best_2 = v1655 ? v1646 : best_2;
+            best_index_2 = v1655 ? v1648 : best_index_2;
+            const float v1659 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1661 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1668 = v1659 > best_2 || (v1659 == best_2 && v1661 < best_index_2);
+            best_2 = v1668 ? v1659 : best_2;
+            best_index_2 = v1668 ? v1661 : best_index_2;
+            const float v1672 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1674 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1681 = v1672 > best_2 || (v1672 == best_2 && v1674 < best_index_2);
+            best_2 = v1681 ? v1672 : best_2;
+            best_index_2 = v1681 ? v1674 : best_index_2;
+            ptx::bar_sync<1, 256>();
+            if (lane == 0) {
+              scratch[warp] = best_2;
+              scratch_index[warp] = best_index_2;
+            }
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              float best_3 = __uint_as_float(0xff800000u) /* -inf */;
+              u32 best_index_3 = 0;
+              const float v1688 = scratch[0];
+              const u32 v1689 = scratch_index[0];
+              const bool v1696 = v1688 > best_3 || (v1688 == best_3 && v1689 < best_index_3);
+              best_3 = v1696 ? v1688 : best_3;
+              best_index_3 = v1696 ? v1689 : best_index_3;
+              const float v1699 = scratch[1];
+              const u32 v1700 = scratch_index[1];
+              const bool v1707 = v1699 > best_3 || (v1699 == best_3 && v1700 < best_index_3);
+              best_3 = v1707 ? v1699 : best_3;
+              best_index_3 = v1707 ? v1700 : best_index_3;
+              const float v1710 = scratch[2];
+              const u32 v1711 = scratch_index[2];
+              const bool v1718 = v1710 > best_3 || (v1710 == best_3 && v1711 < best_index_3);
+              best_3 = v1718 ? v1710 : best_3;
+              best_index_3 = v1718 ? v1711 : best_index_3;
+              const float v1721 = scratch[3];
+              const u32 v1722 = scratch_index[3];
+              const bool v1729 = v1721 > best_3 || (v1721 == best_3 && v1722 < best_index_3);
+              best_3 = v1729 ? v1721 : best_3;
+              best_index_3 = v1729 ? v1722 : best_index_3;
+              const float v1732 = scratch[4];
+              const u32 v1733 = scratch_index[4];
+              const bool v1740 = v1732 > best_3 || (v1732 == best_3 && v1733 < best_index_3);
+              best_3 = v1740 ? v1732 : best_3;
+              best_index_3 = v1740 ? v1733 : best_index_3;
+              const float v1743 = scratch[5];
+              const u32 v1744 = scratch_index[5];
+              const bool v1751 = v1743 > best_3 || (v1743 == best_3 && v1744 < best_index_3);
+              best_3 = v1751 ? v1743 : best_3;
+              best_index_3 = v1751 ? v1744 : best_index_3;
+              const float v1754 = scratch[6];
+              const u32 v1755 = scratch_index[6];
+              const bool v1762 = v1754 > best_3 || (v1754 == best_3 && v1755 < best_index_3);
+              best_3 = v1762 ? v1754 : best_3;
+              best_index_3 = v1762 ? v1755 : best_index_3;
+              const float v1765 = scratch[7];
+              const u32 v1766 = scratch_index[7];
+              const bool v1773 = v1765 > best_3 || (v1765 == best_3 && v1766 < best_index_3);
+              best_3 = v1773 ? v1765 : best_3;
+              best_index_3 = v1773 ? v1766 : best_index_3;
+              best[cta] = best_3;
+              best_index[cta] = best_index_3;
+            }
+          }
+          // ---- hand-off after lm_head ----
+          {
+            epoch_target = epoch_target + 4;
+            ptx::bar_sync<1, 256>();
+            if (tid == 0) {
+              ptx::red_release_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+            }
+            ptx::bar_sync<1, 256>();
+          }
+          // ---- choose ----
+          {
+            if (warp == 0) {
+              float best_2 = __uint_as_float(0xff800000u) /* -inf */;
+              u32 best_index_2 = 0;
+              if (lane < 4) {
+                const float v1784 = best[lane];
+                const u32 v1785 = best_index[lane];
+                const bool v1792 = v1784 > best_2 || (v1784 == best_2 && v1785 < best_index_2);
+                best_2 = v1792 ? v1784 : best_2;
+                best_index_2 = v1792 ? v1785 : best_index_2;
+              }
+              const float v1796 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1798 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1805 = v1796 > best_2 || (v1796 == best_2 && v1798 < best_index_2);
+              best_2 = v1805 ? v1796 : best_2;
+              best_index_2 = v1805 ? v1798 : best_index_2;
+              const float v1809 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1811 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1818 = v1809 > best_2 || (v1809 == best_2 && v1811 < best_index_2);
+              best_2 = v1818 ? v1809 : best_2;
+              best_index_2 = v1818 ? v1811 : best_index_2;
+              const float v1822 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1824 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1831 = v1822 > best_2 || (v1822 == best_2 && v1824 < best_index_2);
+              best_2 = v1831 ? v1822 : best_2;
+              best_index_2 = v1831 ? v1824 : best_index_2;
+              const float v1835 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1837 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1844 = v1835 > best_2 || (v1835 == best_2 && v1837 < best_index_2);
+              best_2 = v1844 ? v1835 : best_2;
+              best_index_2 = v1844 ? v1837 : best_index_2;
+              const float v1848 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1850 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1857 = v1848 > best_2 || (v1848 == best_2 && v1850 < best_index_2);
+              best_2 = v1857 ? v1848 : best_2;
+              best_index_2 = v1857 ? v1850 : best_index_2;
+              if (lane == 0) {
+                scratch_index[0] = best_index_2;
               }
             }
-            __syncwarp();
-            if (lane == 0) {
-              ptx::mbar_arrive(&empty[stage]);
+            ptx::bar_sync<1, 256>();
+            const u32 chosen = scratch_index[0];
+            token = chosen;
+            if (cta == 0 && tid == 0) {
+              tokens[pos_now + 1] = chosen;
             }
-            const u32 v715 = drain + 1;
-            const bool v716 = v715 == 23;
-            drain = v716 ? 0u : v715;
-            drain_parity = v716 ? drain_parity ^ 1u : drain_parity;
-          }
-          const u32 v722 = lane / 4;
-          const u32 v724 = lane % 4 * 2;
-          const float v726 = __shfl_xor_sync(0xffffffffu, l, 2u);
-          const float v727 = l + v726;
-          const float v728 = __shfl_xor_sync(0xffffffffu, v727, 1u);
-          if (v722 < 3) {
-            const u32 v732 = warp * 3 + v722;
-            *(float2*)&input[v732 * 32 + v724] = make_float2(o, o_2);
-            *(float2*)&input[v732 * 32 + v724 + 8] = make_float2(o_5, o_6);
-            *(float2*)&input[v732 * 32 + v724 + 16] = make_float2(o_9, o_10);
-            *(float2*)&input[v732 * 32 + v724 + 24] = make_float2(o_13, o_14);
-            if (v724 == 0) {
-              input[v732 + 768] = m;
-              input[v732 + 792] = v727 + v728;
+            if (chosen == ends[0]) {
+              running_2 = 0;
             }
-          }
-          ptx::bar_sync<1, 256>();
-          if (tid < 96) {
-            const u32 v757 = tid / 32;
-            const u32 v758 = tid % 32;
-            const float v760 = input[v757 + 768];
-            const float v763 = input[v757 + 771];
-            const float v764 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v760), v763);
-            const float v766 = input[v757 + 774];
-            const float v769 = input[v757 + 777];
-            const float v772 = input[v757 + 780];
-            const float v775 = input[v757 + 783];
-            const float v778 = input[v757 + 786];
-            const float v779 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v764, v766), v769), v772), v775), v778);
-            const float v781 = input[v757 + 789];
-            const float v782 = fmaxf(v779, v781);
-            const bool v783 = v782 == __uint_as_float(0xff800000u) /* -inf */;
-            const float v786 = v783 ? 0.0f : ptx::exp2(v760 - v782);
-            const float v794 = v783 ? 0.0f : ptx::exp2(v763 - v782);
-            const float v800 = fmaf(v794, input[v757 + 795], fmaf(v786, input[v757 + 792], 0.0f));
-            const float v803 = v783 ? 0.0f : ptx::exp2(v766 - v782);
-            const float v806 = fmaf(v803, input[tid + 192], fmaf(v794, input[tid + 96], fmaf(v786, input[tid], 0.0f)));
-            const float v812 = v783 ? 0.0f : ptx::exp2(v769 - v782);
-            const float v818 = fmaf(v812, input[v757 + 801], fmaf(v803, input[v757 + 798], v800));
-            const float v821 = v783 ? 0.0f : ptx::exp2(v772 - v782);
-            const float v830 = v783 ? 0.0f : ptx::exp2(v775 - v782);
-            const float v833 = fmaf(v830, input[tid + 480],
-                fmaf(v821, input[tid + 384], fmaf(v812, input[tid + 288], v806)));
-            const float v836 = fmaf(v830, input[v757 + 807], fmaf(v821, input[v757 + 804], v818));
-            const float v839 = v783 ? 0.0f : ptx::exp2(v778 - v782);
-            const float v848 = v783 ? 0.0f : ptx::exp2(v781 - v782);
-            const float v854 = fmaf(v848, input[v757 + 813], fmaf(v839, input[v757 + 810], v836));
-            const u32 v858 = split * 6 + kv_head * 3 + v757;
-            const float v860 = __fmul_rn(fmaf(v848, input[tid + 672], fmaf(v839, input[tid + 576], v833)),
-                ptx::rcp(v854));
-            part[v858 * 32 + v758] = v783 ? 0.0f : v860;
-            if (v758 == 0) {
-              lse[v858] = v782 + ptx::log2(v854);
+            if (chosen == ends[1]) {
+              running_2 = 0;
+            }
+            if (chosen == ends[2]) {
+              running_2 = 0;
+            }
+            if (chosen == ends[3]) {
+              running_2 = 0;
+            }
+            if (chosen == ends[4]) {
+              running_2 = 0;
+            }
+            if (chosen == ends[5]) {
+              running_2 = 0;
+            }
+            if (chosen == ends[6]) {
+              running_2 = 0;
+            }
+            if (chosen == ends[7]) {
+              running_2 = 0;
             }
           }
-          ptx::bar_sync<1, 256>();
         }
-      }
-      // ---- hand-off after attention ----
-      {
-        epoch_target = epoch_target + 4;
-        ptx::bar_sync<1, 256>();
-        if (tid == 0) {
-          ptx::red_release_gpu_add_u32(barrier, 1);
-          ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+        if (cta == 0 && tid == 0) {
+          ptx::st_release_sys_u32(progress, pos_now + 1);
         }
-        ptx::bar_sync<1, 256>();
-      }
-      // ---- merge ----
-      {
-        for (u32 i = warp * 4 + cta; i < 6; i += 32) {
-          const u32 i_2 = i * 32 + lane;
-          const u32 v876 = i_2 / 32;
-          const float v877 = lse[v876];
-          const float v881 = lse[v876 + 6];
-          const float v884 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v877), v881);
-          const float v886 = ptx::exp2(v877 - v884);
-          const float v890 = ptx::exp2(v881 - v884);
-          const float v894 = fmaf(v890, part[i_2 + 192], fmaf(v886, part[i_2], 0.0f)) * ptx::rcp(0.0f + v886 + v890);
-          attn[i_2] = ptx::bf16_of(v894);
-        }
-      }
-      // ---- hand-off after merge ----
-      {
-        epoch_target = epoch_target + 4;
-        ptx::bar_sync<1, 256>();
-        if (tid == 0) {
-          ptx::red_release_gpu_add_u32(barrier, 1);
-          ptx::wait_ge_acquire_gpu(barrier, epoch_target);
-        }
-        ptx::bar_sync<1, 256>();
-      }
-      // ---- o ----
-      {
-        if (tid < 24) {
-          const uint4 v903 = *(const uint4*)&attn_u32[tid * 4];
-          *(uint4*)&input_u32[tid * 4] = make_uint4(v903.x, v903.y, v903.z, v903.w);
-        }
-        ptx::bar_sync<1, 256>();
-        const u32 first_tile = own[2];
-        const u32 tile_count = own[3];
-        u32 half_2 = 0;
-        #pragma unroll 1
-        for (u32 i = 0; i < tile_count; i += 16) {
-          const u32 tiles = min(tile_count - i, 16u);
-          const u32 v915 = half_2 * 1024;
-          const u32 v917 = v915 + warp * 128;
+        if (running_2 == 0 && i + 1 < steps) {
+          if (tid == 0) {
+            running[0] = 0;
+            ptx::mbar_arrive(decided);
+          }
+          const u32 tile_count = own[1];
           #pragma unroll 1
-          for (u32 i_2 = 0; i_2 < tiles; ++i_2) {
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
+          for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = drain;
             ptx::mbar_wait(&full[stage], drain_parity);
-            if (warp < 6) {
-              const uint4 v930 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-              const uint4 v936 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v944 = ptx::mma_m16n8k16(v936.x, 0x00000000u, v936.y, 0x00000000u, v930.x, v930.y, acc,
-                  acc_2, acc_3, acc_4);
-              acc = v944.x;
-              acc_2 = v944.y;
-              acc_3 = v944.z;
-              acc_4 = v944.w;
-              const float4 v952 = ptx::mma_m16n8k16(v936.z, 0x00000000u, v936.w, 0x00000000u, v930.z, v930.w, acc_5,
-                  acc_6, acc_7, acc_8);
-              acc_5 = v952.x;
-              acc_6 = v952.y;
-              acc_7 = v952.z;
-              acc_8 = v952.w;
-            }
             __syncwarp();
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v959 = drain + 1;
-            const bool v960 = v959 == 23;
-            drain = v960 ? 0u : v959;
-            drain_parity = v960 ? drain_parity ^ 1u : drain_parity;
-            if (lane < 4) {
-              *(float2*)&partials[v917 + i_2 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
-            }
+            const u32 v1912 = drain + 1;
+            const bool v1913 = v1912 == 23;
+            drain = v1913 ? 0u : v1912;
+            drain_parity = v1913 ? drain_parity ^ 1u : drain_parity;
           }
-          ptx::bar_sync<1, 256>();
-          if (tid < 64) {
-            if (tid < tiles * 4) {
-              const u32 v980 = tid * 2;
-              const u32 v981 = v915 + v980;
-              const float2 v982 = *(const float2*)&partials[v981];
-              const float2 v985 = *(const float2*)&partials[v981 + 128];
-              const float2 v990 = *(const float2*)&partials[v981 + 256];
-              const float2 v995 = *(const float2*)&partials[v981 + 384];
-              const float2 v1000 = *(const float2*)&partials[v981 + 512];
-              const float2 v1005 = *(const float2*)&partials[v981 + 640];
-              const float2 v1010 = *(const float2*)&partials[v981 + 768];
-              const float2 v1015 = *(const float2*)&partials[v981 + 896];
-              const float v1017 = v982.x + v985.x + v990.x + v995.x + v1000.x + v1005.x + v1010.x + v1015.x;
-              const float v1018 = v982.y + v985.y + v990.y + v995.y + v1000.y + v1005.y + v1010.y + v1015.y;
-              const u32 row = (first_tile + i) * 8 + v980;
-              const float2 v1022 = *(const float2*)&x[row];
-              *(float2*)&x[row] = make_float2(v1022.x + v1017, v1022.y + v1018);
-            }
-          }
-          half_2 = half_2 ^ 1u;
         }
-      }
-      // ---- hand-off after o ----
-      {
-        epoch_target = epoch_target + 4;
-        ptx::bar_sync<1, 256>();
-        if (tid == 0) {
-          ptx::red_release_gpu_add_u32(barrier, 1);
-          ptx::wait_ge_acquire_gpu(barrier, epoch_target);
-        }
-        ptx::bar_sync<1, 256>();
-      }
-      // ---- gate_up ----
-      {
-        float squares = 0.0f;
-        if (tid < 24) {
-          const float4 v1037 = *(const float4*)&x[tid * 4];
-          const uint2 v1043 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-          const float v1052 = fmaf(v1037.z, v1037.z, fmaf(v1037.y, v1037.y, fmaf(v1037.x, v1037.x, squares)));
-          squares = fmaf(v1037.w, v1037.w, v1052);
-          const bf16x2 v1057 = ptx::pack_bf16(v1037.x * ptx::bf16_lo(v1043.x), v1037.y * ptx::bf16_hi(v1043.x));
-          const bf16x2 v1060 = ptx::pack_bf16(v1037.z * ptx::bf16_lo(v1043.y), v1037.w * ptx::bf16_hi(v1043.y));
-          *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1057, v1060);
-        }
-        const float v1062 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-        const float v1063 = squares + v1062;
-        const float v1064 = __shfl_xor_sync(0xffffffffu, v1063, 8u);
-        const float v1065 = v1063 + v1064;
-        const float v1066 = __shfl_xor_sync(0xffffffffu, v1065, 4u);
-        const float v1067 = v1065 + v1066;
-        const float v1068 = __shfl_xor_sync(0xffffffffu, v1067, 2u);
-        const float v1069 = v1067 + v1068;
-        const float v1070 = __shfl_xor_sync(0xffffffffu, v1069, 1u);
-        if (lane == 0) {
-          scratch[warp] = v1069 + v1070;
-        }
-        ptx::bar_sync<1, 256>();
-        const float v1085 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-        const float v1091 = __fmul_rn(v1085 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-        const float scale = ptx::rsqrt(v1091);
-        const u32 first_tile = own[4];
-        const u32 tile_count = own[5];
-        u32 half_2 = 0;
-        #pragma unroll 1
-        for (u32 i = 0; i < tile_count; i += 16) {
-          const u32 tiles = min(tile_count - i, 16u);
-          const u32 v1101 = half_2 * 1024;
-          const u32 v1103 = v1101 + warp * 128;
-          #pragma unroll 1
-          for (u32 i_2 = 0; i_2 < tiles; ++i_2) {
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
-            const u32 stage = drain;
-            ptx::mbar_wait(&full[stage], drain_parity);
-            if (warp < 3) {
-              const uint4 v1116 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-              const uint4 v1122 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1130 = ptx::mma_m16n8k16(v1122.x, 0x00000000u, v1122.y, 0x00000000u, v1116.x, v1116.y, acc,
-                  acc_2, acc_3, acc_4);
-              acc = v1130.x;
-              acc_2 = v1130.y;
-              acc_3 = v1130.z;
-              acc_4 = v1130.w;
-              const float4 v1138 = ptx::mma_m16n8k16(v1122.z, 0x00000000u, v1122.w, 0x00000000u, v1116.z, v1116.w,
-                  acc_5, acc_6, acc_7, acc_8);
-              acc_5 = v1138.x;
-              acc_6 = v1138.y;
-              acc_7 = v1138.z;
-              acc_8 = v1138.w;
-            }
-            __syncwarp();
-            if (lane == 0) {
-              ptx::mbar_arrive(&empty[stage]);
-            }
-            const u32 v1145 = drain + 1;
-            const bool v1146 = v1145 == 23;
-            drain = v1146 ? 0u : v1145;
-            drain_parity = v1146 ? drain_parity ^ 1u : drain_parity;
-            if (lane < 4) {
-              *(float2*)&partials[v1103 + i_2 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
-            }
-          }
-          ptx::bar_sync<1, 256>();
-          if (tid < 64) {
-            if (tid < tiles * 4) {
-              const u32 v1166 = tid * 2;
-              const u32 v1167 = v1101 + v1166;
-              const float2 v1168 = *(const float2*)&partials[v1167];
-              const float2 v1171 = *(const float2*)&partials[v1167 + 128];
-              const float2 v1176 = *(const float2*)&partials[v1167 + 256];
-              const float2 v1181 = *(const float2*)&partials[v1167 + 384];
-              const float2 v1186 = *(const float2*)&partials[v1167 + 512];
-              const float2 v1191 = *(const float2*)&partials[v1167 + 640];
-              const float2 v1196 = *(const float2*)&partials[v1167 + 768];
-              const float v1198 = v1168.x + v1171.x + v1176.x + v1181.x + v1186.x + v1191.x + v1196.x;
-              const float v1199 = v1168.y + v1171.y + v1176.y + v1181.y + v1186.y + v1191.y + v1196.y;
-              const float2 v1201 = *(const float2*)&partials[v1167 + 896];
-              const u32 row = (first_tile + i) * 8 + v1166;
-              const float v1208 = (v1198 + v1201.x) * scale;
-              const float v1216 = v1208 * ptx::rcp(ptx::exp2(v1208 * -1.442695f) + 1.0f) * ((v1199 + v1201.y) * scale);
-              act[row / 2] = ptx::bf16_of(v1216);
-            }
-          }
-          half_2 = half_2 ^ 1u;
-        }
-      }
-      // ---- hand-off after gate_up ----
-      {
-        epoch_target = epoch_target + 4;
-        ptx::bar_sync<1, 256>();
-        if (tid == 0) {
-          ptx::red_release_gpu_add_u32(barrier, 1);
-          ptx::wait_ge_acquire_gpu(barrier, epoch_target);
-        }
-        ptx::bar_sync<1, 256>();
-      }
-      // ---- down ----
-      {
-        if (tid < 44) {
-          const uint4 v1227 = *(const uint4*)&act_u32[tid * 4];
-          *(uint4*)&input_u32[tid * 4] = make_uint4(v1227.x, v1227.y, v1227.z, v1227.w);
-        }
-        ptx::bar_sync<1, 256>();
-        const u32 first_tile = own[6];
-        const u32 tile_count = own[7];
-        u32 half_2 = 0;
-        #pragma unroll 1
-        for (u32 i = 0; i < tile_count; i += 16) {
-          const u32 tiles = min(tile_count - i, 16u);
-          const u32 v1239 = half_2 * 1024;
-          const u32 v1241 = v1239 + warp * 128;
-          #pragma unroll 1
-          for (u32 i_2 = 0; i_2 < tiles; ++i_2) {
-            float acc = 0.0f;
-            float acc_2 = 0.0f;
-            float acc_3 = 0.0f;
-            float acc_4 = 0.0f;
-            float acc_5 = 0.0f;
-            float acc_6 = 0.0f;
-            float acc_7 = 0.0f;
-            float acc_8 = 0.0f;
-            const u32 v1244 = (lane & 3u) * 4;
-            const u32 stage = drain;
-            ptx::mbar_wait(&full[stage], drain_parity);
-            const uint4 v1253 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-            const uint4 v1259 = *(const uint4*)&input_bf16x2[warp * 16 + v1244];
-            const float4 v1267 = ptx::mma_m16n8k16(v1259.x, 0x00000000u, v1259.y, 0x00000000u, v1253.x, v1253.y, acc,
-                acc_2, acc_3, acc_4);
-            acc = v1267.x;
-            acc_2 = v1267.y;
-            acc_3 = v1267.z;
-            acc_4 = v1267.w;
-            const float4 v1275 = ptx::mma_m16n8k16(v1259.z, 0x00000000u, v1259.w, 0x00000000u, v1253.z, v1253.w, acc_5,
-                acc_6, acc_7, acc_8);
-            acc_5 = v1275.x;
-            acc_6 = v1275.y;
-            acc_7 = v1275.z;
-            acc_8 = v1275.w;
-            __syncwarp();
-            if (lane == 0) {
-              ptx::mbar_arrive(&empty[stage]);
-            }
-            const u32 v1282 = drain + 1;
-            const bool v1283 = v1282 == 23;
-            drain = v1283 ? 0u : v1282;
-            drain_parity = v1283 ? drain_parity ^ 1u : drain_parity;
-            const u32 stage_2 = drain;
-            ptx::mbar_wait(&full[stage_2], drain_parity);
-            if (warp < 3) {
-              const uint4 v1298 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-              const uint4 v1305 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1244];
-              const float4 v1313 = ptx::mma_m16n8k16(v1305.x, 0x00000000u, v1305.y, 0x00000000u, v1298.x, v1298.y, acc,
-                  acc_2, acc_3, acc_4);
-              acc = v1313.x;
-              acc_2 = v1313.y;
-              acc_3 = v1313.z;
-              acc_4 = v1313.w;
-              const float4 v1321 = ptx::mma_m16n8k16(v1305.z, 0x00000000u, v1305.w, 0x00000000u, v1298.z, v1298.w,
-                  acc_5, acc_6, acc_7, acc_8);
-              acc_5 = v1321.x;
-              acc_6 = v1321.y;
-              acc_7 = v1321.z;
-              acc_8 = v1321.w;
-            }
-            __syncwarp();
-            if (lane == 0) {
-              ptx::mbar_arrive(&empty[stage_2]);
-            }
-            const u32 v1328 = drain + 1;
-            const bool v1329 = v1328 == 23;
-            drain = v1329 ? 0u : v1328;
-            drain_parity = v1329 ? drain_parity ^ 1u : drain_parity;
-            if (lane < 4) {
-              *(float2*)&partials[v1241 + i_2 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
-            }
-          }
-          ptx::bar_sync<1, 256>();
-          if (tid < 64) {
-            if (tid < tiles * 4) {
-              const u32 v1349 = tid * 2;
-              const u32 v1350 = v1239 + v1349;
-              const float2 v1351 = *(const float2*)&partials[v1350];
-              const float2 v1354 = *(const float2*)&partials[v1350 + 128];
-              const float2 v1359 = *(const float2*)&partials[v1350 + 256];
-              const float2 v1364 = *(const float2*)&partials[v1350 + 384];
-              const float2 v1369 = *(const float2*)&partials[v1350 + 512];
-              const float2 v1374 = *(const float2*)&partials[v1350 + 640];
-              const float2 v1379 = *(const float2*)&partials[v1350 + 768];
-              const float v1381 = v1351.x + v1354.x + v1359.x + v1364.x + v1369.x + v1374.x + v1379.x;
-              const float v1382 = v1351.y + v1354.y + v1359.y + v1364.y + v1369.y + v1374.y + v1379.y;
-              const float2 v1384 = *(const float2*)&partials[v1350 + 896];
-              const u32 row = (first_tile + i) * 8 + v1349;
-              const float2 v1391 = *(const float2*)&x[row];
-              *(float2*)&x[row] = make_float2(v1391.x + (v1381 + v1384.x), v1391.y + (v1382 + v1384.y));
-            }
-          }
-          half_2 = half_2 ^ 1u;
-        }
-      }
-      // ---- hand-off after down ----
-      {
-        epoch_target = epoch_target + 4;
-        ptx::bar_sync<1, 256>();
-        if (tid == 0) {
-          ptx::red_release_gpu_add_u32(barrier, 1);
-          ptx::wait_ge_acquire_gpu(barrier, epoch_target);
-        }
-        ptx::bar_sync<1, 256>();
       }
     }
-    // ---- lm_head ----
-    {
-      float squares = 0.0f;
-      if (tid < 24) {
-        const float4 v1403 = *(const float4*)&x[tid * 4];
-        const uint2 v1409 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-        const float v1418 = fmaf(v1403.z, v1403.z, fmaf(v1403.y, v1403.y, fmaf(v1403.x, v1403.x, squares)));
-        squares = fmaf(v1403.w, v1403.w, v1418);
-        const bf16x2 v1423 = ptx::pack_bf16(v1403.x * ptx::bf16_lo(v1409.x), v1403.y * ptx::bf16_hi(v1409.x));
-        const bf16x2 v1426 = ptx::pack_bf16(v1403.z * ptx::bf16_lo(v1409.y), v1403.w * ptx::bf16_hi(v1409.y));
-        *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1423, v1426);
-      }
-      const float v1428 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-      const float v1429 = squares + v1428;
-      const float v1430 = __shfl_xor_sync(0xffffffffu, v1429, 8u);
-      const float v1431 = v1429 + v1430;
-      const float v1432 = __shfl_xor_sync(0xffffffffu, v1431, 4u);
-      const float v1433 = v1431 + v1432;
-      const float v1434 = __shfl_xor_sync(0xffffffffu, v1433, 2u);
-      const float v1435 = v1433 + v1434;
-      const float v1436 = __shfl_xor_sync(0xffffffffu, v1435, 1u);
-      if (lane == 0) {
-        scratch[warp] = v1435 + v1436;
-      }
-      ptx::bar_sync<1, 256>();
-      const float v1451 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-      const float v1457 = __fmul_rn(v1451 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-      const float scale = ptx::rsqrt(v1457);
-      float best_2 = __uint_as_float(0xff800000u) /* -inf */;
-      u32 best_index_2 = 0;
-      const u32 first_tile = own[8];
-      const u32 tile_count = own[9];
-      u32 half_2 = 0;
-      #pragma unroll 1
-      for (u32 i = 0; i < tile_count; i += 16) {
-        const u32 tiles = min(tile_count - i, 16u);
-        const u32 v1467 = half_2 * 1024;
-        const u32 v1469 = v1467 + warp * 128;
-        #pragma unroll 1
-        for (u32 i_2 = 0; i_2 < tiles; ++i_2) {
-          float acc = 0.0f;
-          float acc_2 = 0.0f;
-          float acc_3 = 0.0f;
-          float acc_4 = 0.0f;
-          float acc_5 = 0.0f;
-          float acc_6 = 0.0f;
-          float acc_7 = 0.0f;
-          float acc_8 = 0.0f;
-          const u32 stage = drain;
-          ptx::mbar_wait(&full[stage], drain_parity);
-          if (warp < 3) {
-            const uint4 v1482 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-            const uint4 v1488 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-            const float4 v1496 = ptx::mma_m16n8k16(v1488.x, 0x00000000u, v1488.y, 0x00000000u, v1482.x, v1482.y, acc,
-                acc_2, acc_3, acc_4);
-            acc = v1496.x;
-            acc_2 = v1496.y;
-            acc_3 = v1496.z;
-            acc_4 = v1496.w;
-            const float4 v1504 = ptx::mma_m16n8k16(v1488.z, 0x00000000u, v1488.w, 0x00000000u, v1482.z, v1482.w, acc_5,
-                acc_6, acc_7, acc_8);
-            acc_5 = v1504.x;
-            acc_6 = v1504.y;
-            acc_7 = v1504.z;
-            acc_8 = v1504.w;
-          }
-          __syncwarp();
-          if (lane == 0) {
-            ptx::mbar_arrive(&empty[stage]);
-          }
-          const u32 v1511 = drain + 1;
-          const bool v1512 = v1511 == 23;
-          drain = v1512 ? 0u : v1511;
-          drain_parity = v1512 ? drain_parity ^ 1u : drain_parity;
-          if (lane < 4) {
-            *(float2*)&partials[v1469 + i_2 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
-          }
-        }
-        ptx::bar_sync<1, 256>();
-        if (tid < 64) {
-          if (tid < tiles * 4) {
-            const u32 v1532 = tid * 2;
-            const u32 v1533 = v1467 + v1532;
-            const float2 v1534 = *(const float2*)&partials[v1533];
-            const float2 v1537 = *(const float2*)&partials[v1533 + 128];
-            const float2 v1542 = *(const float2*)&partials[v1533 + 256];
-            const float2 v1547 = *(const float2*)&partials[v1533 + 384];
-            const float2 v1552 = *(const float2*)&partials[v1533 + 512];
-            const float2 v1557 = *(const float2*)&partials[v1533 + 640];
-            const float2 v1562 = *(const float2*)&partials[v1533 + 768];
-            const float v1564 = v1534.x + v1537.x + v1542.x + v1547.x + v1552.x + v1557.x + v1562.x;
-            const float v1565 = v1534.y + v1537.y + v1542.y + v1547.y + v1552.y + v1557.y + v1562.y;
-            const float2 v1567 = *(const float2*)&partials[v1533 + 896];
-            const u32 row = (first_tile + i) * 8 + v1532;
-            const float v1574 = __fmul_rn(v1564 + v1567.x, scale);
-            const float v1575 = __fmul_rn(v1565 + v1567.y, scale);
-            *(float2*)&logits[row] = make_float2(v1574, v1575);
-            const bool v1582 = v1574 > best_2 || (v1574 == best_2 && row < best_index_2);
-            best_2 = v1582 ? v1574 : best_2;
-            best_index_2 = v1582 ? row : best_index_2;
-            const u32 v1585 = row + 1;
-            const bool v1592 = v1575 > best_2 || (v1575 == best_2 && v1585 < best_index_2);
-            best_2 = v1592 ? v1575 : best_2;
-            best_index_2 = v1592 ? v1585 : best_index_2;
-          }
-        }
-        half_2 = half_2 ^ 1u;
-      }
-      const float v1598 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-      const u32 v1600 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-      const bool v1607 = v1598 > best_2 || (v1598 == best_2 && v1600 < best_index_2);
-      best_2 = v1607 ? v1598 : best_2;
-      best_index_2 = v1607 ? v1600 : best_index_2;
-      const float v1611 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-      const u32 v1613 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-      const bool v1620 = v1611 > best_2 || (v1611 == best_2 && v1613 < best_index_2);
-      best_2 = v1620 ? v1611 : best_2;
-      best_index_2 = v1620 ? v1613 : best_index_2;
-      const float v1624 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-      const u32 v1626 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-      const bool v1633 = v1624 > best_2 || (v1624 == best_2 && v1626 < best_index_2);
-      best_2 = v1633 ? v1624 : best_2;
-      best_index_2 = v1633 ? v1626 : best_index_2;
-      const float v1637 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-      const u32 v1639 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-      const bool v1646 = v1637 > best_2 || (v1637 == best_2 && v1639 < best_index_2);
-      best_2 = v1646 ? v1637 : best_2;
-      best_index_2 = v1646 ? v1639 : best_index_2;
-      const float v1650 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-      const u32 v1652 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-      const bool v1659 = v1650 > best_2 || (v1650 == best_2 && v1652 < best_index_2);
-      best_2 = v1659 ? v1650 : best_2;
-      best_index_2 = v1659 ? v1652 : best_index_2;
-      ptx::bar_sync<1, 256>();
-      if (lane == 0) {
-        scratch[warp] = best_2;
-        scratch_index[warp] = best_index_2;
-      }
-      ptx::bar_sync<1, 256>();
-      if (tid == 0) {
-        float best_3 = __uint_as_float(0xff800000u) /* -inf */;
-        u32 best_index_3 = 0;
-        const float v1666 = scratch[0];
-        const u32 v1667 = scratch_index[0];
-        const bool v1674 = v1666 > best_3 || (v1666 == best_3 && v1667 < best_index_3);
-        best_3 = v1674 ? v1666 : best_3;
-        best_index_3 = v1674 ? v1667 : best_index_3;
-        const float v1677 = scratch[1];
-        const u32 v1678 = scratch_index[1];
-        const bool v1685 = v1677 > best_3 || (v1677 == best_3 && v1678 < best_index_3);
-        best_3 = v1685 ? v1677 : best_3;
-        best_index_3 = v1685 ? v1678 : best_index_3;
-        const float v1688 = scratch[2];
-        const u32 v1689 = scratch_index[2];
-        const bool v1696 = v1688 > best_3 || (v1688 == best_3 && v1689 < best_index_3);
-        best_3 = v1696 ? v1688 : best_3;
-        best_index_3 = v1696 ? v1689 : best_index_3;
-        const float v1699 = scratch[3];
-        const u32 v1700 = scratch_index[3];
-        const bool v1707 = v1699 > best_3 || (v1699 == best_3 && v1700 < best_index_3);
-        best_3 = v1707 ? v1699 : best_3;
-        best_index_3 = v1707 ? v1700 : best_index_3;
-        const float v1710 = scratch[4];
-        const u32 v1711 = scratch_index[4];
-        const bool v1718 = v1710 > best_3 || (v1710 == best_3 && v1711 < best_index_3);
-        best_3 = v1718 ? v1710 : best_3;
-        best_index_3 = v1718 ? v1711 : best_index_3;
-        const float v1721 = scratch[5];
-        const u32 v1722 = scratch_index[5];
-        const bool v1729 = v1721 > best_3 || (v1721 == best_3 && v1722 < best_index_3);
-        best_3 = v1729 ? v1721 : best_3;
-        best_index_3 = v1729 ? v1722 : best_index_3;
-        const float v1732 = scratch[6];
-        const u32 v1733 = scratch_index[6];
-        const bool v1740 = v1732 > best_3 || (v1732 == best_3 && v1733 < best_index_3);
-        best_3 = v1740 ? v1732 : best_3;
-        best_index_3 = v1740 ? v1733 : best_index_3;
-        const float v1743 = scratch[7];
-        const u32 v1744 = scratch_index[7];
-        const bool v1751 = v1743 > best_3 || (v1743 == best_3 && v1744 < best_index_3);
-        best_3 = v1751 ? v1743 : best_3;
-        best_index_3 = v1751 ? v1744 : best_index_3;
-        best[cta] = best_3;
-        best_index[cta] = best_index_3;
-      }
-    }
-    // ---- hand-off after lm_head ----
-    {
-      epoch_target = epoch_target + 4;
-      ptx::bar_sync<1, 256>();
-      if (tid == 0) {
-        ptx::red_release_gpu_add_u32(barrier, 1);
-        ptx::wait_ge_acquire_gpu(barrier, epoch_target);
-      }
-      ptx::bar_sync<1, 256>();
-    }
-    // ---- argmax ----
-    {
-      if (cta == 0) {
-        if (warp == 0) {
-          float best_2 = __uint_as_float(0xff800000u) /* -inf */;
-          u32 best_index_2 = 0;
-          if (lane < 4) {
-            const float v1763 = best[lane];
-            const u32 v1764 = best_index[lane];
-            const bool v1771 = v1763 > best_2 || (v1763 == best_2 && v1764 < best_index_2);
-            best_2 = v1771 ? v1763 : best_2;
-            best_index_2 = v1771 ? v1764 : best_index_2;
-          }
-          const float v1775 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-          const u32 v1777 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-          const bool v1784 = v1775 > best_2 || (v1775 == best_2 && v1777 < best_index_2);
-          best_2 = v1784 ? v1775 : best_2;
-          best_index_2 = v1784 ? v1777 : best_index_2;
-          const float v1788 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-          const u32 v1790 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-          const bool v1797 = v1788 > best_2 || (v1788 == best_2 && v1790 < best_index_2);
-          best_2 = v1797 ? v1788 : best_2;
-          best_index_2 = v1797 ? v1790 : best_index_2;
-          const float v1801 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-          const u32 v1803 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-          const bool v1810 = v1801 > best_2 || (v1801 == best_2 && v1803 < best_index_2);
-          best_2 = v1810 ? v1801 : best_2;
-          best_index_2 = v1810 ? v1803 : best_index_2;
-          const float v1814 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-          const u32 v1816 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-          const bool v1823 = v1814 > best_2 || (v1814 == best_2 && v1816 < best_index_2);
-          best_2 = v1823 ? v1814 : best_2;
-          best_index_2 = v1823 ? v1816 : best_index_2;
-          const float v1827 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-          const u32 v1829 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-          const bool v1836 = v1827 > best_2 || (v1827 == best_2 && v1829 < best_index_2);
-          best_2 = v1836 ? v1827 : best_2;
-          best_index_2 = v1836 ? v1829 : best_index_2;
-          if (lane == 0) {
-            next[0] = best_index_2;
-          }
-        }
-      }
+    if (cta == 0 && tid == 0) {
+      epoch[0] = epoch_target;
     }
   } else if (warp == 8) {  // role producer: 1 warp
     const u64 layer_offset = (u64)own[10] | ((u64)own[11] << 32);
@@ -1375,197 +1486,214 @@ mkgen_step(const Params* __restrict__ p) {
     u32 landed = 20;
     u32 landed_parity = 1;
     u64 offset = layer_offset;
+    u32 running_2 = 1;
     #pragma unroll 1
-    for (u32 layer = 0; layer < 2; ++layer) {
-      offset = (u64)layer * 18816 + layer_offset;
-      // ---- qkv ----
-      {
-        const u32 tile_count = own[1];
-        for (u32 i = 0; i < tile_count; ++i) {
-          const u32 stage = fill;
-          ptx::mbar_wait(&empty[stage], fill_parity);
-          ptx::mbar_wait(&full[landed], landed_parity);
-          const u32 v1863 = landed + 1;
-          const bool v1864 = v1863 == 23;
-          landed = v1864 ? 0u : v1863;
-          landed_parity = v1864 ? landed_parity ^ 1u : landed_parity;
-          ptx::fence_proxy_async_shared();
-          if (lane == 0) {
-            ptx::mbar_arrive_expect(&full[stage], 1536);
+    for (u32 i = 0; i < steps; ++i) {
+      const u32 pos_now = pos + i;
+      #pragma unroll 1
+      for (u32 layer = 0; layer < 2; ++layer) {
+        if (running_2 != 0) {
+          offset = (u64)layer * 18816 + layer_offset;
+          // ---- qkv ----
+          {
+            const u32 tile_count = own[1];
+            for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              const u32 stage = fill;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v1949 = landed + 1;
+              const bool v1950 = v1949 == 23;
+              landed = v1950 ? 0u : v1949;
+              landed_parity = v1950 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 1536);
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+              }
+              const u32 v1963 = fill + 1;
+              const bool v1964 = v1963 == 23;
+              fill = v1964 ? 0u : v1963;
+              fill_parity = v1964 ? fill_parity ^ 1u : fill_parity;
+              offset = offset + 96;
+            }
           }
-          __syncwarp();
-          if (lane == 0) {
-            ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+          if (layer == 0) {
+            ptx::mbar_wait(decided, i & 1u);
+            running_2 = running[0];
+            ptx::fence_proxy_async_global();
           }
-          const u32 v1877 = fill + 1;
-          const bool v1878 = v1877 == 23;
-          fill = v1878 ? 0u : v1877;
-          fill_parity = v1878 ? fill_parity ^ 1u : fill_parity;
-          offset = offset + 96;
+        }
+        if (running_2 != 0) {
+          // ---- attention ----
+          {
+            const u32 v1979 = (pos_now + 31) / 32;
+            for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
+              const u32 kv_head = i_2 % 2;
+              const u32 split = i_2 / 2;
+              const u32 first = split * v1979 / 2;
+              const u32 end = (split + 1) * v1979 / 2;
+              #pragma unroll 1
+              for (u32 i_3 = first; i_3 < end; ++i_3) {
+                const u32 from = i_3 * 32;
+                const u32 tokens_2 = min(pos_now - from, 32u);
+                const u32 stage = fill;
+                ptx::mbar_wait(&empty[stage], fill_parity);
+                ptx::mbar_wait(&full[landed], landed_parity);
+                const u32 v1998 = landed + 1;
+                const bool v1999 = v1998 == 23;
+                landed = v1999 ? 0u : v1998;
+                landed_parity = v1999 ? landed_parity ^ 1u : landed_parity;
+                ptx::fence_proxy_async_shared();
+                if (lane == 0) {
+                  ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
+                }
+                __syncwarp();
+                const u32 at = lane * 16;
+                if (at < tokens_2) {
+                  const u32 v2010 = from + at;
+                  const u32 page = page_table[v2010 / 16];
+                  const u64 v2024 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2010 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2024 * 8], min(tokens_2 - at, 16u) * 128,
+                      &full[fill]);
+                }
+                const u32 v2033 = fill + 1;
+                const bool v2034 = v2033 == 23;
+                fill = v2034 ? 0u : v2033;
+                fill_parity = v2034 ? fill_parity ^ 1u : fill_parity;
+              }
+            }
+          }
+          // ---- o ----
+          {
+            const u32 tile_count = own[3];
+            for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              const u32 stage = fill;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2050 = landed + 1;
+              const bool v2051 = v2050 == 23;
+              landed = v2051 ? 0u : v2050;
+              landed_parity = v2051 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 3072);
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
+              }
+              const u32 v2064 = fill + 1;
+              const bool v2065 = v2064 == 23;
+              fill = v2065 ? 0u : v2064;
+              fill_parity = v2065 ? fill_parity ^ 1u : fill_parity;
+              offset = offset + 192;
+            }
+          }
+          // ---- gate_up ----
+          {
+            const u32 tile_count = own[5];
+            for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              const u32 stage = fill;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2083 = landed + 1;
+              const bool v2084 = v2083 == 23;
+              landed = v2084 ? 0u : v2083;
+              landed_parity = v2084 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 1536);
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+              }
+              const u32 v2097 = fill + 1;
+              const bool v2098 = v2097 == 23;
+              fill = v2098 ? 0u : v2097;
+              fill_parity = v2098 ? fill_parity ^ 1u : fill_parity;
+              offset = offset + 96;
+            }
+          }
+          // ---- down ----
+          {
+            const u32 tile_count = own[7];
+            for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
+              const u32 stage = fill;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2116 = landed + 1;
+              const bool v2117 = v2116 == 23;
+              landed = v2117 ? 0u : v2116;
+              landed_parity = v2117 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 4096);
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
+              }
+              const u32 v2130 = fill + 1;
+              const bool v2131 = v2130 == 23;
+              fill = v2131 ? 0u : v2130;
+              fill_parity = v2131 ? fill_parity ^ 1u : fill_parity;
+              offset = offset + 256;
+              const u32 stage_2 = fill;
+              ptx::mbar_wait(&empty[stage_2], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2144 = landed + 1;
+              const bool v2145 = v2144 == 23;
+              landed = v2145 ? 0u : v2144;
+              landed_parity = v2145 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage_2], 1536);
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
+              }
+              const u32 v2158 = fill + 1;
+              const bool v2159 = v2158 == 23;
+              fill = v2159 ? 0u : v2158;
+              fill_parity = v2159 ? fill_parity ^ 1u : fill_parity;
+              offset = offset + 96;
+            }
+          }
         }
       }
-      // ---- attention ----
-      {
-        const u32 v1887 = (pos + 31) / 32;
-        for (u32 i = cta; i < 4; i += 4) {
-          const u32 kv_head = i % 2;
-          const u32 split = i / 2;
-          const u32 first = split * v1887 / 2;
-          const u32 end = (split + 1) * v1887 / 2;
-          #pragma unroll 1
-          for (u32 i_2 = first; i_2 < end; ++i_2) {
-            const u32 from = i_2 * 32;
-            const u32 tokens = min(pos - from, 32u);
+      if (running_2 != 0 && pos_now + 1 >= known) {
+        offset = (u64)own[12] | ((u64)own[13] << 32);
+        // ---- lm_head ----
+        {
+          const u32 tile_count = own[9];
+          for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v1906 = landed + 1;
-            const bool v1907 = v1906 == 23;
-            landed = v1907 ? 0u : v1906;
-            landed_parity = v1907 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2190 = landed + 1;
+            const bool v2191 = v2190 == 23;
+            landed = v2191 ? 0u : v2190;
+            landed_parity = v2191 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
-              ptx::mbar_arrive_expect(&full[stage], tokens * 128);
+              ptx::mbar_arrive_expect(&full[stage], 1536);
             }
             __syncwarp();
-            const u32 at = lane * 16;
-            if (at < tokens) {
-              const u32 v1918 = from + at;
-              const u32 page = page_table[v1918 / 16];
-              const u64 v1932 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v1918 % 16);
-              ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v1932 * 8], min(tokens - at, 16u) * 128, &full[fill]);
+            if (lane == 0) {
+              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v1941 = fill + 1;
-            const bool v1942 = v1941 == 23;
-            fill = v1942 ? 0u : v1941;
-            fill_parity = v1942 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2204 = fill + 1;
+            const bool v2205 = v2204 == 23;
+            fill = v2205 ? 0u : v2204;
+            fill_parity = v2205 ? fill_parity ^ 1u : fill_parity;
+            offset = offset + 96;
           }
         }
-      }
-      // ---- o ----
-      {
-        const u32 tile_count = own[3];
-        for (u32 i = 0; i < tile_count; ++i) {
-          const u32 stage = fill;
-          ptx::mbar_wait(&empty[stage], fill_parity);
-          ptx::mbar_wait(&full[landed], landed_parity);
-          const u32 v1958 = landed + 1;
-          const bool v1959 = v1958 == 23;
-          landed = v1959 ? 0u : v1958;
-          landed_parity = v1959 ? landed_parity ^ 1u : landed_parity;
-          ptx::fence_proxy_async_shared();
-          if (lane == 0) {
-            ptx::mbar_arrive_expect(&full[stage], 3072);
-          }
-          __syncwarp();
-          if (lane == 0) {
-            ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
-          }
-          const u32 v1972 = fill + 1;
-          const bool v1973 = v1972 == 23;
-          fill = v1973 ? 0u : v1972;
-          fill_parity = v1973 ? fill_parity ^ 1u : fill_parity;
-          offset = offset + 192;
-        }
-      }
-      // ---- gate_up ----
-      {
-        const u32 tile_count = own[5];
-        for (u32 i = 0; i < tile_count; ++i) {
-          const u32 stage = fill;
-          ptx::mbar_wait(&empty[stage], fill_parity);
-          ptx::mbar_wait(&full[landed], landed_parity);
-          const u32 v1991 = landed + 1;
-          const bool v1992 = v1991 == 23;
-          landed = v1992 ? 0u : v1991;
-          landed_parity = v1992 ? landed_parity ^ 1u : landed_parity;
-          ptx::fence_proxy_async_shared();
-          if (lane == 0) {
-            ptx::mbar_arrive_expect(&full[stage], 1536);
-          }
-          __syncwarp();
-          if (lane == 0) {
-            ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-          }
-          const u32 v2005 = fill + 1;
-          const bool v2006 = v2005 == 23;
-          fill = v2006 ? 0u : v2005;
-          fill_parity = v2006 ? fill_parity ^ 1u : fill_parity;
-          offset = offset + 96;
-        }
-      }
-      // ---- down ----
-      {
-        const u32 tile_count = own[7];
-        for (u32 i = 0; i < tile_count; ++i) {
-          const u32 stage = fill;
-          ptx::mbar_wait(&empty[stage], fill_parity);
-          ptx::mbar_wait(&full[landed], landed_parity);
-          const u32 v2024 = landed + 1;
-          const bool v2025 = v2024 == 23;
-          landed = v2025 ? 0u : v2024;
-          landed_parity = v2025 ? landed_parity ^ 1u : landed_parity;
-          ptx::fence_proxy_async_shared();
-          if (lane == 0) {
-            ptx::mbar_arrive_expect(&full[stage], 4096);
-          }
-          __syncwarp();
-          if (lane == 0) {
-            ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
-          }
-          const u32 v2038 = fill + 1;
-          const bool v2039 = v2038 == 23;
-          fill = v2039 ? 0u : v2038;
-          fill_parity = v2039 ? fill_parity ^ 1u : fill_parity;
-          offset = offset + 256;
-          const u32 stage_2 = fill;
-          ptx::mbar_wait(&empty[stage_2], fill_parity);
-          ptx::mbar_wait(&full[landed], landed_parity);
-          const u32 v2052 = landed + 1;
-          const bool v2053 = v2052 == 23;
-          landed = v2053 ? 0u : v2052;
-          landed_parity = v2053 ? landed_parity ^ 1u : landed_parity;
-          ptx::fence_proxy_async_shared();
-          if (lane == 0) {
-            ptx::mbar_arrive_expect(&full[stage_2], 1536);
-          }
-          __syncwarp();
-          if (lane == 0) {
-            ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
-          }
-          const u32 v2066 = fill + 1;
-          const bool v2067 = v2066 == 23;
-          fill = v2067 ? 0u : v2066;
-          fill_parity = v2067 ? fill_parity ^ 1u : fill_parity;
-          offset = offset + 96;
-        }
-      }
-    }
-    offset = (u64)own[12] | ((u64)own[13] << 32);
-    // ---- lm_head ----
-    {
-      const u32 tile_count = own[9];
-      for (u32 i = 0; i < tile_count; ++i) {
-        const u32 stage = fill;
-        ptx::mbar_wait(&empty[stage], fill_parity);
-        ptx::mbar_wait(&full[landed], landed_parity);
-        const u32 v2093 = landed + 1;
-        const bool v2094 = v2093 == 23;
-        landed = v2094 ? 0u : v2093;
-        landed_parity = v2094 ? landed_parity ^ 1u : landed_parity;
-        ptx::fence_proxy_async_shared();
-        if (lane == 0) {
-          ptx::mbar_arrive_expect(&full[stage], 1536);
-        }
-        __syncwarp();
-        if (lane == 0) {
-          ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-        }
-        const u32 v2107 = fill + 1;
-        const bool v2108 = v2107 == 23;
-        fill = v2108 ? 0u : v2107;
-        fill_parity = v2108 ? fill_parity ^ 1u : fill_parity;
-        offset = offset + 96;
       }
     }
   }

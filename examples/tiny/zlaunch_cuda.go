@@ -5,20 +5,20 @@ package tiny
 
 // Function is the loaded kernel on a stream, as any CUDA binding can offer it: LaunchCooperative starts grid CTAs of threads
 // threads, all resident at once, with sharedBytes of dynamic shared memory (above 48 KiB the function must have been allowed
-// that much), and gives the kernel its one argument: params, the device address of the params block, which must stay unchanged until the kernel has ended.
+// that much), and gives the kernel its one argument: params, the params block, Params.Bytes.
 type Function interface {
-	LaunchCooperative(grid, threads, sharedBytes int, params DevicePtr) error
+	LaunchCooperative(grid, threads, sharedBytes int, params []byte) error
 }
 
 // FunctionOf makes a Function of a Go function.
-type FunctionOf func(grid, threads, sharedBytes int, params DevicePtr) error
+type FunctionOf func(grid, threads, sharedBytes int, params []byte) error
 
 // LaunchCooperative calls f.
-func (f FunctionOf) LaunchCooperative(grid, threads, sharedBytes int, params DevicePtr) error {
+func (f FunctionOf) LaunchCooperative(grid, threads, sharedBytes int, params []byte) error {
 	return f(grid, threads, sharedBytes, params)
 }
 
-// Launch starts the kernel once. params is the device address of a copy of Params.Bytes.
-func Launch(f Function, params DevicePtr) error {
-	return f.LaunchCooperative(Grid, Threads, SharedBytes, params)
+// Launch starts the kernel once.
+func Launch(f Function, params *Params) error {
+	return f.LaunchCooperative(Grid, Threads, SharedBytes, params.Bytes())
 }

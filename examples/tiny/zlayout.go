@@ -9,8 +9,8 @@ const (
 	Grid        = 4            // CTAs, all resident at once; 0: any number
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
-	SharedBytes = 106288       // dynamic shared memory per CTA
-	ParamsBytes = 160          // size of the params block
+	SharedBytes = 106304       // dynamic shared memory per CTA
+	ParamsBytes = 200          // size of the params block
 )
 
 // What the kernel was specialised for.
@@ -30,7 +30,7 @@ const (
 	StageBytes     = 4096   // bytes of a stage
 	CopiesInFlight = 3      // bulk copies outstanding at most
 	ConsumerWarps  = 8      // warps of a CTA that compute; one more copies
-	Barriers       = 14     // grid barriers of a step; epoch grows by barriers times grid
+	Barriers       = 13     // grid barriers of a step; epoch grows by barriers times grid
 	PackedBytes    = 663552 // bytes of the buffer weights
 )
 
@@ -48,7 +48,7 @@ type Buffer struct {
 func Buffers() []Buffer {
 	return []Buffer{
 		{"weights", "b128", 41472, 663552, 16, true},
-		{"embed", "bf16", 30720, 61440, 4, true},
+		{"embed", "bf16", 30720, 61440, 8, true},
 		{"gains", "bf16", 480, 960, 16, true},
 		{"inv_freq", "f32", 16, 64, 4, true},
 		{"plan", "u32", 56, 224, 4, true},
@@ -63,7 +63,12 @@ func Buffers() []Buffer {
 		{"logits", "f32", 320, 1280, 16, false},
 		{"best", "f32", 4, 16, 4, false},
 		{"best_index", "u32", 4, 16, 4, false},
-		{"next", "u32", 1, 4, 4, false},
+		{"tokens", "u32", 0, 0, 4, false},
+		{"ends", "u32", 8, 32, 4, true},
+		{"stop", "u32", 1, 4, 4, false},
+		{"verdict", "u32", 2, 8, 4, false},
+		{"progress", "u32", 1, 4, 4, false},
+		{"epoch", "u32", 1, 4, 4, false},
 		{"barrier", "u32", 1, 4, 4, false},
 	}
 }

@@ -10,7 +10,7 @@ import (
 // DevicePtr is an address in device memory.
 type DevicePtr uint64
 
-// Params are the arguments of a launch. The kernel takes them as a block of 160 bytes.
+// Params are the arguments of a launch. The kernel takes them as a block of 200 bytes.
 type Params struct {
 	Weights   DevicePtr // 41472 × b128: packed matrices, see the layout
 	Embed     DevicePtr // 30720 × bf16: [320][96] token embeddings
@@ -28,12 +28,17 @@ type Params struct {
 	Logits    DevicePtr // 320 × f32: [320] out
 	Best      DevicePtr // 4 × f32: [4] each SM's largest logit
 	BestIndex DevicePtr // 4 × u32: [4] and its row
-	Next      DevicePtr // 1 × u32: out: the next token
+	Tokens    DevicePtr // any number of u32: token at each position; the kernel appends behind the known ones
+	Ends      DevicePtr // 8 × u32: tokens that end the text; unused entries are no token
+	Stop      DevicePtr // 1 × u32: the host sets it to make the launch end after the running step
+	Verdict   DevicePtr // 2 × u32: stop as CTA 0 saw it, for even and odd steps
+	Progress  DevicePtr // 1 × u32: out: the position behind the last finished step
+	Epoch     DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
 	Barrier   DevicePtr // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
-	Token     uint32    // u32: the token fed in
-	Pos       uint32    // u32: its position; the cache holds tokens 0 … pos-1
+	Pos       uint32    // u32: position of the first step; the cache holds tokens 0 … pos-1
+	Steps     uint32    // u32: steps to run at most, at least 1
+	Known     uint32    // u32: tokens known at launch, at least pos+1; behind them the kernel chooses
 	Pages     uint32    // u32: pages a layer in kv
-	Epoch     uint32    // u32: value of barrier at launch
 }
 
 // Bytes is the block, little-endian, ParamsBytes long.
@@ -55,12 +60,17 @@ func (p *Params) Bytes() []byte {
 	binary.LittleEndian.PutUint64(b[104:], uint64(p.Logits))
 	binary.LittleEndian.PutUint64(b[112:], uint64(p.Best))
 	binary.LittleEndian.PutUint64(b[120:], uint64(p.BestIndex))
-	binary.LittleEndian.PutUint64(b[128:], uint64(p.Next))
-	binary.LittleEndian.PutUint64(b[136:], uint64(p.Barrier))
-	binary.LittleEndian.PutUint32(b[144:], uint32(p.Token))
-	binary.LittleEndian.PutUint32(b[148:], uint32(p.Pos))
-	binary.LittleEndian.PutUint32(b[152:], uint32(p.Pages))
-	binary.LittleEndian.PutUint32(b[156:], uint32(p.Epoch))
+	binary.LittleEndian.PutUint64(b[128:], uint64(p.Tokens))
+	binary.LittleEndian.PutUint64(b[136:], uint64(p.Ends))
+	binary.LittleEndian.PutUint64(b[144:], uint64(p.Stop))
+	binary.LittleEndian.PutUint64(b[152:], uint64(p.Verdict))
+	binary.LittleEndian.PutUint64(b[160:], uint64(p.Progress))
+	binary.LittleEndian.PutUint64(b[168:], uint64(p.Epoch))
+	binary.LittleEndian.PutUint64(b[176:], uint64(p.Barrier))
+	binary.LittleEndian.PutUint32(b[184:], uint32(p.Pos))
+	binary.LittleEndian.PutUint32(b[188:], uint32(p.Steps))
+	binary.LittleEndian.PutUint32(b[192:], uint32(p.Known))
+	binary.LittleEndian.PutUint32(b[196:], uint32(p.Pages))
 	return b
 }
 
@@ -104,8 +114,18 @@ func (p *Params) Bind(name string, at DevicePtr) error {
 		p.Best = at
 	case "best_index":
 		p.BestIndex = at
-	case "next":
-		p.Next = at
+	case "tokens":
+		p.Tokens = at
+	case "ends":
+		p.Ends = at
+	case "stop":
+		p.Stop = at
+	case "verdict":
+		p.Verdict = at
+	case "progress":
+		p.Progress = at
+	case "epoch":
+		p.Epoch = at
 	case "barrier":
 		p.Barrier = at
 	default:

@@ -82,7 +82,7 @@ func (s *Session) Step(token int) (next int, err error) {
 		return 0, err
 	}
 	if len(chosen) == 0 {
-		return 0, fmt.Errorf("the launch was stopped before position %d", s.pos)
+		return 0, &ResultError{fmt.Sprintf("the launch was stopped before position %d", s.pos)}
 	}
 	return chosen[0], nil
 }
@@ -123,7 +123,7 @@ func (s *Session) Generate(prompt []int, n int) (chosen []int, err error) {
 		return nil, err
 	}
 	if int64(end[0]) < int64(s.pos) || int64(end[0]) > int64(s.pos+steps) {
-		return nil, fmt.Errorf("the launch ended at position %d, want %d to %d", end[0], s.pos, s.pos+steps)
+		return nil, &ResultError{fmt.Sprintf("the launch ended at position %d, want %d to %d", end[0], s.pos, s.pos+steps)}
 	}
 	s.pos = int(end[0])
 	if s.pos < known {
@@ -135,6 +135,12 @@ func (s *Session) Generate(prompt []int, n int) (chosen []int, err error) {
 	}
 	return chosen, err
 }
+
+// ResultError says that what a launch left behind cannot be: the kernel is at
+// fault, or a session's buffers were changed by others.
+type ResultError struct{ Text string }
+
+func (e *ResultError) Error() string { return e.Text }
 
 // SetEnds makes these tokens end a Generate, at most MaxEnds of them.
 func (s *Session) SetEnds(tokens []int) error {

@@ -44,7 +44,7 @@ func build(c *choice.Choice, fault megakernel.Fault, dir string) error {
 	if err != nil {
 		return err
 	}
-	src, err := emit.Print(mk.IR, target, emit.Options{ParamsByValue: true})
+	src, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
 	if err != nil {
 		return err
 	}
