@@ -41,3 +41,17 @@ func TestVerifyThatCannotRun(t *testing.T) {
 	code, _, stdout, stderr := verifying(t, nil, errors.New("too large"))
 	require.Equal(t, []any{1, "", "mkgen: too large\n"}, []any{code, stdout, stderr})
 }
+
+func TestVerifyOnTheExecutor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a kernel")
+	}
+	var out, errs bytes.Buffer
+	require.Zero(t, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--seeds", "2", "--steps", "2", "--page", "1"}, &out, &errs), errs.String())
+	for _, want := range []string{"the ring went round", "KV splits with tokens", "bit-identical", "seeds 1-2", "No race, no deadlock"} {
+		require.Contains(t, out.String(), want)
+	}
+	errs.Reset()
+	require.Equal(t, 1, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--steps", "1"}, &out, &errs))
+	require.Equal(t, "mkgen: verify: 1 steps, want at least 2, so that the new tokens cross a page boundary\n", errs.String())
+}

@@ -121,8 +121,34 @@ func (m *machine) readable(w *warp, in *inst, r *memRef, rg *region, l int, off,
 		return true
 	}
 	i := (off - r.base) / r.elem
-	m.fail(w, in, l, Uninitialised, "reads element %d of %s, which nobody has written", i, r.buf).at(r.buf, i)
+	text := "reads element %d of %s, which nobody has written"
+	copied := rg.copied(m, off, n)
+	if copied != 0 {
+		text = "reads element %d of %s, which a bulk copy brought from where nobody has written"
+	}
+	f := m.fail(w, in, l, Uninitialised, text, i, r.buf).at(r.buf, i)
+	if copied != 0 {
+		f.record(m, "the copy", copied)
+	}
 	return false
+}
+
+// copied is the bulk copy that wrote the first uninitialised of n bytes at off
+// last, if one did.
+func (rg *region) copied(m *machine, off, n int64) record {
+	for n > 1 && rg.isValid(off, 1) {
+		off, n = off+1, n-1
+	}
+	if rg.shadow == nil {
+		return 0
+	}
+	var one [1]record
+	for _, r := range rg.view(rg.shadow[off>>rg.info.gran].w, &one) {
+		if m.isAsync(r) {
+			return r
+		}
+	}
+	return 0
 }
 
 // stepLoad is a weak load.

@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -163,6 +164,7 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 		atLeast("the ring went round", least(func(m *measured) int { return m.turns }), 3, "times a launch"),
 		atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), min(1, mk.Options.SMs-1), "matrices"),
 		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }), min(2, real.Options.Splits), "splits"),
+		shuffled(runs),
 		atLeast("KV pages that got new tokens", least(func(m *measured) int { return m.pages }), 2, "pages a layer"),
 		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.Bytes(), "bytes"),
 		exactly("grid barrier arrivals", func(m *measured) int64 { return int64(m.barrier - t.epoch) }, int64(mk.Barriers()*mk.Options.SMs*t.steps), "arrivals"),
@@ -188,6 +190,20 @@ func (t *Trial) covered(runs []*Run, real *megakernel.Kernel) Condition {
 		have = "all but" + missed
 	}
 	return Condition{"kinds of instructions executed", have, fmt.Sprintf("all %d of the real kernel", len(kinds)), missed == ""}
+}
+
+// shuffled says in how many orders the runs used the pages of the cache.
+func shuffled(runs []*Run) Condition {
+	c := Condition{Name: "order of the KV pages", Want: "never ascending", Met: true}
+	var orders [][]uint32
+	for _, r := range runs {
+		c.Met = c.Met && (len(r.table) < 2 || !slices.IsSorted(r.table))
+		if !slices.ContainsFunc(orders, func(o []uint32) bool { return slices.Equal(o, r.table) }) {
+			orders = append(orders, r.table)
+		}
+	}
+	c.Have = fmt.Sprintf("%d pages in %d orders", len(runs[0].table), len(orders))
+	return c
 }
 
 // identical compares what the schedules left in memory.

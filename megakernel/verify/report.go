@@ -121,7 +121,7 @@ func (r *Report) failures() string {
 			parts = append(parts, fmt.Sprintf("%s off by %s, want at most %s", c.What, number(c.MaxError), number(c.Tolerance)))
 		}
 	}
-	if len(r.Seeds) == 0 || len(r.Values) == 0 {
+	if len(r.Findings) == 0 && (len(r.Seeds) == 0 || len(r.Values) == 0) {
 		parts = append(parts, "nothing was run or compared")
 	}
 	return strings.Join(parts, "; ")

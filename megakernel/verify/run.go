@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/rand/v2"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -19,6 +20,7 @@ type Run struct {
 	// Findings is empty for a run that came to its end.
 	Findings []Finding
 	seed     uint64
+	table    []uint32
 	logits   [][]float32 // after each step
 	next     []int
 	outputs  []output    // after the last step
@@ -41,7 +43,8 @@ type session struct {
 	pages int
 }
 
-// start sets up one device. Page order is shuffled by the seed, and a page that
+// start sets up one device. Page order is shuffled by the seed, never
+// ascending but of a single page, and a page that
 // nobody may touch lies before and behind each that is used; the table has no
 // entry too many.
 func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
@@ -53,6 +56,9 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 	x := &session{t: t, sim: sim, pages: 2*n + 1}
 	for _, p := range rand.New(rand.NewPCG(seed, 0x7061676573)).Perm(n) {
 		x.table = append(x.table, uint32(2*p+1))
+	}
+	if slices.IsSorted(x.table) {
+		slices.Reverse(x.table)
 	}
 	if x.s, err = runtime.NewSession(t.mk, sim, t.weights, x.pages, x.table, t.epoch); err != nil {
 		return nil, err
@@ -122,7 +128,7 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 	if err != nil {
 		return nil, err
 	}
-	r := &Run{seed: seed}
+	r := &Run{seed: seed, table: x.table}
 	before, err := x.all("kv")
 	if err != nil {
 		return nil, err

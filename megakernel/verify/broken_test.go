@@ -1,0 +1,231 @@
+package verify
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+// place is a line of a template, found by what it says; any line of the file
+// when text is empty.
+type place struct{ file, text string }
+
+// line is "tasks/vector.go:82", as positions have it.
+func (p place) line(t *testing.T) string {
+	t.Helper()
+	if p.text == "" {
+		return p.file + ":"
+	}
+	data, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(p.file)))
+	require.NoError(t, err)
+	found := ""
+	for i, l := range strings.Split(string(data), "\n") {
+		if strings.Contains(l, p.text) {
+			require.Empty(t, found, "%q is in %s more than once", p.text, p.file)
+			found = fmt.Sprintf("%s:%d", p.file, i+1)
+		}
+	}
+	require.NotEmpty(t, found, "%q is not in %s", p.text, p.file)
+	return found
+}
+
+var (
+	ringCopy      = place{"pipeline/ring.go", "dsl.BulkCopy(p.r.Data"}
+	ringFullWait  = place{"pipeline/ring.go", "r.full.Wait(stage, c.next"}
+	weightCopy    = place{"tasks/gemv.go", "p.Copy(base, w, offset"}
+	weightLoad    = place{"tasks/gemv.go", "w := weights.LoadN("}
+	inputLoad     = place{"tasks/gemv.go", "multiply(k, acc, x.LoadN("}
+	inputStore    = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), x.LoadN("}
+	residualStore = place{"tasks/epilogue.go", "x.StoreN(row, []f32{"}
+	normLoad      = place{"tasks/vector.go", "x := t.X.LoadN("}
+	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add(at"}
+	cacheStore    = place{"tasks/qkv.go", ""}
+)
+
+// A template broken in the ways that templates are broken in is reported, and
+// the report names the template's lines, under every
+// schedule.
+func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		edit func(*ir.Kernel) (*ir.Kernel, error)
+		want map[string][]place // by kind: lines of the sides or of their callers
+	}{
+		{"missing barrier", mutant("remove bar.sync", "o", "tasks/vector.go"), map[string][]place{"data race": {inputLoad, inputStore}}},
+		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "qkv", "tasks/gemv.go"),
+			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad}, "deadlock": {ringFullWait}}},
+		{"missing proxy fence", mutant("remove fence.proxy.async", "gate_up", "tasks/gemv.go"),
+			map[string][]place{"missing proxy fence": {ringCopy, weightCopy, weightLoad}}},
+		{"off-by-one page", nextPage, map[string][]place{"data race": {cacheCopy, cacheStore}, "uninitialised read": {cacheCopy}}},
+		{"missing hand-off", noHandoff("hand-off after o"), map[string][]place{"data race": {normLoad, residualStore}}},
+		{"stage released too early", releaseEarly, map[string][]place{"data race": {weightLoad, weightCopy}}},
+		{"too many bytes expected", mutant("bytes mbar.expect @full: 16 bytes more", "down", "tasks/gemv.go"),
+			map[string][]place{"deadlock": {ringFullWait}}},
+		{"too few bytes expected", mutant("bytes mbar.expect @full: 16 bytes less", "down", "tasks/gemv.go"),
+			map[string][]place{"deadlock": {ringFullWait}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			c, err := models.Lookup("tiny")
+			require.NoError(t, err)
+			r, err := check(t.Context(), Request{Config: c, Seeds: 3, Steps: 2}, test.edit)
+			require.NoError(t, err)
+			require.NotEmpty(t, r.Findings)
+			require.Empty(t, r.Values, "a schedule came to its end")
+			require.ErrorContains(t, r.Err(), r.Findings[0].Kind)
+			var text strings.Builder
+			require.NoError(t, r.Write(&text))
+			for _, f := range r.Findings {
+				require.Contains(t, test.want, f.Kind, f.Text)
+				for _, want := range test.want[f.Kind] {
+					line := regexp.QuoteMeta(want.line(t)) + `\b`
+					require.Regexp(t, line, linesOf(f), f.Text)
+					require.Regexp(t, line, text.String())
+				}
+			}
+		})
+	}
+}
+
+// linesOf lists the lines of all sides of a finding and their callers'.
+func linesOf(f Finding) string {
+	var lines strings.Builder
+	for _, s := range f.Sides {
+		fmt.Fprintf(&lines, "%s %s ", s.Pos.Line, s.Pos.Caller)
+	}
+	return lines.String()
+}
+
+// Mistakes in what is computed have no lines; the values show them.
+func TestPlantedFaultsAreReportedByTheValues(t *testing.T) {
+	for _, fault := range megakernel.Faults() {
+		c, err := models.Lookup("tiny")
+		require.NoError(t, err)
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Fault: fault}, Seeds: 1, Steps: 3})
+		require.NoError(t, err)
+		require.Empty(t, r.Findings)
+		require.ErrorContains(t, r.Err(), "logits, seed 1 off by", "%s", fault)
+	}
+}
+
+// mutant breaks the first instruction in a region, called from a file, as the
+// mutation of that name does.
+func mutant(name, region, caller string) func(*ir.Kernel) (*ir.Kernel, error) {
+	return func(k *ir.Kernel) (*ir.Kernel, error) {
+		for _, m := range mutate.List(k) {
+			if m.Name == name && m.Region == region && strings.HasPrefix(m.Pos.Caller, caller) {
+				return mutate.Apply(k, m)
+			}
+		}
+		return nil, fmt.Errorf("no %s in %s", name, region)
+	}
+}
+
+// region is the body of the region of that name that edit is called with.
+func region(k *ir.Kernel, name string, edit func(*ir.Region)) (*ir.Kernel, error) {
+	k = mutate.Clone(k)
+	found := 0
+	ir.Walk(k.Body, func(s ir.Stmt) bool {
+		if r, ok := s.(*ir.Region); ok && r.Name == name {
+			edit(r)
+			found++
+		}
+		return true
+	})
+	if found == 0 {
+		return nil, fmt.Errorf("no region %s", name)
+	}
+	return k, nil
+}
+
+// noHandoff leaves out a hand-off, both its barriers included.
+func noHandoff(name string) func(*ir.Kernel) (*ir.Kernel, error) {
+	return func(k *ir.Kernel) (*ir.Kernel, error) {
+		return region(k, name, func(r *ir.Region) {
+			var kept []ir.Stmt
+			for _, s := range r.Body.Stmts {
+				if in, ok := s.(*ir.Instr); ok && in.Op != ir.OpBarSync {
+					kept = append(kept, s)
+				}
+			}
+			r.Body.Stmts = kept
+		})
+	}
+}
+
+// nextPage looks a page of the cache up one entry too far in the table.
+func nextPage(k *ir.Kernel) (*ir.Kernel, error) {
+	return region(k, "attention", func(r *ir.Region) {
+		eachBlock(r.Body, func(b *ir.Block) {
+			for i, s := range b.Stmts {
+				in, ok := s.(*ir.Instr)
+				if !ok || in.Op != ir.OpLd || in.Mem[0].Buf.Name != "page_table" {
+					continue
+				}
+				v := &ir.Value{ID: k.NumValues, Type: ir.U32}
+				k.NumValues++
+				v.Def = &ir.Instr{Pos: in.Pos, Op: ir.OpAdd, T: ir.U32, Args: []*ir.Value{in.Mem[0].Index, ir.ConstInt(ir.U32, 1)}, Res: []*ir.Value{v}}
+				in.Mem[0].Index = v
+				b.Stmts = append(b.Stmts[:i:i], append([]ir.Stmt{v.Def}, b.Stmts[i:]...)...)
+				return
+			}
+		})
+	})
+}
+
+// releaseEarly moves the release of a stage from behind its use to right behind
+// the wait for it, with the arithmetic that it needs.
+func releaseEarly(k *ir.Kernel) (*ir.Kernel, error) {
+	return region(k, "gate_up", func(r *ir.Region) {
+		eachBlock(r.Body, func(b *ir.Block) {
+			wait, release := -1, -1
+			for i, s := range b.Stmts {
+				if in, ok := s.(*ir.Instr); ok && in.Op == ir.OpWaitMBar && in.Mem[0].Buf.Name == "full" {
+					wait = i
+				}
+				if c, ok := s.(*ir.If); ok && arrives(c) && wait >= 0 && release < 0 {
+					release = i
+				}
+			}
+			if release < 0 {
+				return
+			}
+			needed := map[*ir.Value]bool{b.Stmts[release].(*ir.If).Cond: true}
+			first, rest := []ir.Stmt{b.Stmts[release]}, []ir.Stmt{}
+			for i := release - 1; i > wait; i-- {
+				if in, ok := b.Stmts[i].(*ir.Instr); ok && len(in.Res) > 0 && needed[in.Res[0]] {
+					first = append([]ir.Stmt{in}, first...)
+					for _, a := range in.Args {
+						needed[a] = true
+					}
+					continue
+				}
+				rest = append([]ir.Stmt{b.Stmts[i]}, rest...)
+			}
+			copy(b.Stmts[wait+1:], append(first, rest...))
+		})
+	})
+}
+
+// arrives reports whether all that c does is to arrive.
+func arrives(c *ir.If) bool {
+	in, ok := c.Then.Stmts[0].(*ir.Instr)
+	return ok && in.Op == ir.OpMBarArrive && in.Mem[0].Buf.Name == "empty"
+}
+
+func eachBlock(b *ir.Block, visit func(*ir.Block)) {
+	visit(b)
+	for _, s := range b.Stmts {
+		for _, inner := range ir.Blocks(s) {
+			eachBlock(inner, visit)
+		}
+	}
+}

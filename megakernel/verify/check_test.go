@@ -1,0 +1,101 @@
+package verify
+
+import (
+	"context"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestEveryModelPasses(t *testing.T) {
+	for _, c := range models.All() {
+		r, err := Check(t.Context(), Request{Config: c, Seeds: 2, Steps: 2})
+		require.NoError(t, err, c.Name)
+		require.NoError(t, r.Err())
+		for _, want := range []string{"phases", "hand-offs", "roles", "page size", "copies in flight", "query heads a KV head", "head dimension"} {
+			require.True(t, hasFact(r, want), "%s: %s is not what the real kernel has", c.Name, want)
+		}
+	}
+}
+
+func hasFact(r *Report, name string) bool {
+	for _, f := range r.Equal {
+		if f.Name == name {
+			return true
+		}
+	}
+	return false
+}
+
+func TestOptionsAreKept(t *testing.T) {
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	wide := tiny // as many KV heads as query heads, untied, sizes that are no multiples of the tiles
+	wide.Heads, wide.KVHeads, wide.TieEmbeddings, wide.Vocab, wide.Hidden, wide.Intermediate = 6, 6, false, 1001, 200, 1000
+	for name, test := range map[string]Request{
+		"page of one token":    {Config: tiny, Options: megakernel.Options{Page: 1}},
+		"page of many stages":  {Config: tiny, Options: megakernel.Options{Page: 256}},
+		"one SM":               {Config: tiny, Options: megakernel.Options{SMs: 1}},
+		"one split":            {Config: tiny, Options: megakernel.Options{Splits: 1}},
+		"shallow ring":         {Config: tiny, Options: megakernel.Options{Stages: 2, InFlight: 1}},
+		"large stages":         {Config: tiny, Options: megakernel.Options{StageBytes: 40960}},
+		"few consumers":        {Config: tiny, Options: megakernel.Options{Consumers: 2}},
+		"no grouping, untied":  {Config: wide},
+		"one KV head, a layer": {Config: func() models.Config { c := wide; c.KVHeads, c.Layers = 1, 1; return c }()},
+	} {
+		test.Seeds, test.Steps = 2, 2
+		r, err := Check(t.Context(), test)
+		require.NoError(t, err, name)
+		require.NoError(t, r.Err(), name)
+	}
+}
+
+func TestCheckRefuses(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for want, r := range map[string]Request{
+		"verify: 0 seeds, want at least 1":           {Config: c, Steps: 2},
+		"verify: 1 steps, want at least 2":           {Config: c, Steps: 1, Seeds: 1},
+		"options: page size 3":                       {Config: c, Steps: 2, Seeds: 1, Options: megakernel.Options{Page: 3}},
+		"pipeline: 9 copies in flight need 9 stages": {Config: c, Steps: 2, Seeds: 1, Options: megakernel.Options{Stages: 8, InFlight: 9}},
+	} {
+		_, err := Check(t.Context(), r)
+		require.ErrorContains(t, err, want)
+	}
+}
+
+func TestCheckEndsWithItsContext(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = Check(ctx, Request{Config: c, Seeds: 4, Steps: 2})
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+// What the report says of a run is measured: a run that does less shows it.
+func TestConditionsAreMeasured(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Layers, c.Intermediate = 1, 64
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 3, Stages: 32})
+	require.NoError(t, err)
+	trial, err := NewTrial(mk, 2)
+	require.NoError(t, err)
+	trial.context = 3 // as if the cache were nearly empty
+	for l := range trial.cache {
+		trial.cache[l] = trial.cache[l][:3]
+	}
+	run, err := trial.Run(t.Context(), mk.IR, 1)
+	require.NoError(t, err)
+	require.Empty(t, run.Findings)
+	met := map[string]bool{}
+	for _, cond := range trial.conditions([]*Run{run}, mk) {
+		met[cond.Name] = cond.Met
+	}
+	require.Equal(t, map[string]bool{"layers that stored KV": true, "the ring went round": false, "matrices shared unevenly": true,
+		"KV splits with tokens": false, "KV pages that got new tokens": false, "order of the KV pages": true, "bytes through the ring": true, "grid barrier arrivals": true,
+		"barrier counter passed 2^32": true, "kinds of instructions executed": true, "outputs under all schedules": true}, met)
+}
