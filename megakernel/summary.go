@@ -81,7 +81,7 @@ func (mk *Kernel) reportPhases(r *report) {
 	}
 	r.line("Phases")
 	r.table(t)
-	r.text("Every phase but the last ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
+	r.text("Every phase ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
 		mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
 }
 
