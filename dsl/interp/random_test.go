@@ -2,6 +2,7 @@ package interp_test
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"math/rand/v2"
 	"testing"
@@ -17,142 +18,14 @@ import (
 // once and then waited for, so the order does not depend on the schedule: all
 // schedules must race, or none.
 
+var programs = flag.Int("programs", 1000, "random programs to compare")
+
 const (
 	rpCTAs, rpWarps, rpLanes = 2, 2, 3
 	rpThreads                = rpCTAs * rpWarps * rpLanes
 	rpWords                  = 3
 	rpBars                   = 16
 )
-
-type eventSet map[int]bool
-
-func (s eventSet) add(t eventSet) {
-	for e := range t {
-		s[e] = true
-	}
-}
-
-func (s eventSet) copied() eventSet {
-	out := eventSet{}
-	out.add(s)
-	return out
-}
-
-// knowledge is what happens before a thread's next event, and the part of it
-// that a proxy fence lies behind, for shared and for global memory.
-type knowledge struct {
-	hb, sh, gl eventSet
-	cta        int // where it comes from
-}
-
-func newKnowledge(cta int) knowledge { return knowledge{eventSet{}, eventSet{}, eventSet{}, cta} }
-
-// add takes over what k says; proxy fences for global memory stay in their CTA.
-func (s knowledge) add(k knowledge) {
-	s.hb.add(k.hb)
-	s.sh.add(k.sh)
-	if s.cta == k.cta {
-		s.gl.add(k.gl)
-	}
-}
-
-func (s knowledge) copied() knowledge {
-	return knowledge{s.hb.copied(), s.sh.copied(), s.gl.copied(), s.cta}
-}
-
-// reference keeps, for every thread, what happens before its next event.
-type reference struct {
-	knows    [rpThreads]knowledge
-	fenced   [rpThreads]knowledge   // at the last release fence
-	pending  [rpThreads][]knowledge // read by relaxed waits
-	accesses map[place][]access
-	flags    map[int]knowledge
-	events   int
-	last     [rpThreads]int // each thread's latest event
-	racy     bool
-}
-
-// place is a word of global memory (cta −1) or of a CTA's stage.
-type place struct{ cta, word int }
-
-type access struct {
-	event, thread int
-	write, async  bool
-}
-
-func newReference() *reference {
-	r := &reference{flags: map[int]knowledge{}, accesses: map[place][]access{}}
-	for t := range rpThreads {
-		r.knows[t], r.fenced[t] = newKnowledge(ctaOf(t)), newKnowledge(ctaOf(t))
-	}
-	return r
-}
-
-func ctaOf(t int) int { return t / (rpWarps * rpLanes) }
-
-// racing lists the earlier accesses that one by t, or by a copy that t issues,
-// would race with.
-func (r *reference) racing(t int, at place, write, async bool) (out []access) {
-	fenced := r.knows[t].gl
-	if at.cta >= 0 {
-		fenced = r.knows[t].sh
-	}
-	for _, a := range r.accesses[at] {
-		if (a.write || write) && (!r.knows[t].hb[a.event] || async && !a.async && !fenced[a.event]) {
-			out = append(out, a)
-		}
-	}
-	return out
-}
-
-// nearMiss reports whether a careless executor would take the access for
-// ordered: another lane of t's warp knows enough, or t knows what another lane
-// of the earlier warp did later, or only a proxy fence is missing.
-func (r *reference) nearMiss(t int, at place, write, async bool) bool {
-	for _, a := range r.racing(t, at, write, async) {
-		if r.knows[t].hb[a.event] {
-			return true
-		}
-		for l := range rpLanes {
-			if r.knows[t/rpLanes*rpLanes+l].hb[a.event] {
-				return true
-			}
-			if v := r.last[a.thread/rpLanes*rpLanes+l]; v > a.event && r.knows[t].hb[v] {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// access records one and returns its event.
-func (r *reference) access(t int, at place, write, async bool) int {
-	r.racy = r.racy || len(r.racing(t, at, write, async)) > 0
-	r.events++
-	if !async {
-		r.knows[t].hb[r.events] = true
-		r.last[t] = r.events
-	}
-	r.accesses[at] = append(r.accesses[at], access{r.events, t, write, async})
-	return r.events
-}
-
-// mark records an event of t that is no access: a release or a fence.
-func (r *reference) mark(t int) {
-	r.events++
-	r.knows[t].hb[r.events] = true
-	r.last[t] = r.events
-}
-
-func (r *reference) join(threads []int) {
-	all := newKnowledge(ctaOf(threads[0]))
-	for _, t := range threads {
-		all.add(r.knows[t])
-	}
-	for _, t := range threads {
-		r.knows[t].add(all)
-	}
-}
 
 // program writes the same random program for the executor and the reference.
 type program struct {
@@ -165,6 +38,7 @@ type program struct {
 	stage dsl.Buf[dsl.U32]
 	bars  dsl.MBars
 	set   []int // flags that are set, in order
+	t     int   // the last thread drawn
 	used  int   // mbarriers used
 	land  []landing
 	text  []string
@@ -187,8 +61,20 @@ func (p *program) note(format string, args ...any) {
 	p.text = append(p.text, fmt.Sprintf(format, args...))
 }
 
+// next draws a thread, often the last one or another lane of its warp.
+func (p *program) next() int {
+	switch n := p.r.IntN(10); {
+	case n < 5:
+	case n < 7:
+		p.t = p.t/rpLanes*rpLanes + p.r.IntN(rpLanes)
+	default:
+		p.t = p.r.IntN(rpThreads)
+	}
+	return p.t
+}
+
 func (p *program) step() {
-	t, k := p.r.IntN(rpThreads), p.k
+	t, k := p.next(), p.k
 	scope := []ir.Scope{ir.GPU, ir.Sys}[p.r.IntN(2)]
 	switch n := p.r.IntN(26); {
 	case n < 7:
@@ -409,7 +295,7 @@ func randomProgram(t *testing.T, seed uint64, steps int) (*interp.Program, *prog
 
 func TestRandomProgramsAgreeWithASecondHappensBefore(t *testing.T) {
 	racy, quiet, kinds := 0, 0, map[interp.Kind]int{}
-	for seed := range uint64(8000) {
+	for seed := range uint64(*programs) {
 		prog, p := randomProgram(t, seed, 20+int(seed%60))
 		for s := range uint64(4) {
 			_, err := prog.Run(bufs(prog), interp.Options{Seed: s})
