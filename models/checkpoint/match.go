@@ -1,0 +1,88 @@
+package checkpoint
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"slices"
+)
+
+// match compares the tensors of the files with the index and with those that the
+// configuration needs, and takes over the latter. All problems come back together.
+func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []string) error {
+	var p problems
+	ignored := ignoredOf(c.config)
+	if lines != nil {
+		where := map[string]string{}
+		for name, t := range found {
+			where[name] = t.file.name
+		}
+		checkIndex(lines, where, inOrder, ignored, &p)
+	}
+	need := tensorsOf(c.config)
+	for _, w := range need {
+		c.order = append(c.order, w.name)
+		if t := found[w.name]; t == nil {
+			p.add(w.missing(found))
+		} else {
+			c.tensors[w.name] = t
+			t.fit(w, &p)
+		}
+	}
+	for _, name := range inOrder {
+		if name == headName && c.config.TieEmbeddings {
+			found[name].fit(wanted{headName, need[0].shape}, &p)
+		} else if c.tensors[name] == nil && !ignored[name] {
+			p.add(extra(found[name]))
+		}
+	}
+	return p.err()
+}
+
+// fit checks t's type and shape, and sets its rows and columns.
+func (t *tensor) fit(w wanted, p *problems) {
+	if _, ok := dtypeOf(t.dtype); !ok {
+		p.add(Problem{File: t.file.name, Tensor: t.name, Found: "dtype " + t.dtype, Want: wantDType})
+	}
+	same := func(a int64, b int) int { return int(a - int64(b)) }
+	if slices.CompareFunc(t.shape, w.shape, same) != 0 {
+		p.add(Problem{File: t.file.name, Tensor: t.name, Found: "shape " + showShape(t.shape), Want: showShape(w.shape)})
+	}
+	t.rows, t.cols = 1, w.shape[len(w.shape)-1]
+	if len(w.shape) == 2 {
+		t.rows = w.shape[0]
+	}
+}
+
+// equal compares a with b, of the same shape, as Row would deliver them.
+func (c *Checkpoint) equal(ctx context.Context, a, b *tensor) error {
+	const block = 256
+	differs := make([]int, (a.rows+block-1)/block) // 1 + the first row that differs
+	err := parallel(ctx, len(differs), func(i int) error {
+		x, y := make([]uint16, a.cols), make([]uint16, b.cols)
+		return c.read(a, func() error {
+			return b.file.guard(b.name, func() error {
+				for row := i * block; row < min(a.rows, (i+1)*block); row++ {
+					if a.from == b.from && bytes.Equal(a.row(row), b.row(row)) {
+						continue
+					}
+					convert(x, a.row(row), a.from, c.f16)
+					convert(y, b.row(row), b.from, c.f16)
+					if !slices.Equal(x, y) {
+						differs[i] = row + 1
+						return nil
+					}
+				}
+				return nil
+			})
+		})
+	})
+	if err != nil {
+		return err
+	}
+	if i := slices.IndexFunc(differs, func(row int) bool { return row > 0 }); i >= 0 {
+		return &Problem{File: a.file.name, Tensor: a.name, Found: fmt.Sprintf("another row %d than in %s", differs[i]-1, b.name),
+			Want: "equal ones, or no " + a.name, Why: ConfigFile + " says tie_word_embeddings true"}
+	}
+	return nil
+}
