@@ -48,7 +48,7 @@ func newSubject(t *testing.T, sms, vocab int) *subject {
 	if *mutants == "all" {
 		s.seeds = mutantSeeds
 	}
-	s.mk, err = megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: 3, Stages: 3})
+	s.mk, err = megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2})
 	require.NoError(t, err)
 	s.trial, err = verify.NewTrial(s.mk, 2)
 	require.NoError(t, err)

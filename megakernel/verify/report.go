@@ -21,7 +21,7 @@ type Request struct {
 	Config  models.Config      // the real model; the check shrinks it
 	Options megakernel.Options // as for megakernel.Build
 	Seeds   int                // schedules to try, at least 1
-	Steps   int                // decode steps under each, at least 1
+	Steps   int                // decode steps under each, at least 2
 }
 
 // Checker runs a check. What is wrong with the kernel is in the report; the

@@ -1,0 +1,65 @@
+package verify
+
+import (
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+// twoRuns are good runs under two schedules of a small kernel.
+func twoRuns(t *testing.T) (*Trial, *Run, *Run) {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 2})
+	require.NoError(t, err)
+	trial, err := NewTrial(mk, 2)
+	require.NoError(t, err)
+	a, err := trial.Run(t.Context(), mk.IR, 1)
+	require.NoError(t, err)
+	b, err := trial.Run(t.Context(), mk.IR, 2)
+	require.NoError(t, err)
+	require.NoError(t, trial.Judge(a, b).Err())
+	return trial, a, b
+}
+
+// Each way in which a run can be wrong without a fault fails the report.
+func TestWrongOutcomesAreReported(t *testing.T) {
+	trial, a, b := twoRuns(t)
+	for want, test := range map[string]struct{ spoil, repair func() }{
+		"1 × wrong token":                   {func() { b.next[1]++ }, func() { b.next[1]-- }},
+		"1 × stray write":                   {func() { b.ran.stray = 2 }, func() { b.ran.stray = 0 }},
+		"seeds 1 and 2 differ in buffer x,": {func() { b.outputs[0].sum[3] ^= 1 }, func() { b.outputs[0].sum[3] ^= 1 }},
+		"in logit 7 of step 0":              {func() { b.logits[0][7] = next(b.logits[0][7]) }, func() { b.logits[0][7] = a.logits[0][7] }},
+		"keys and values, seed 2 off by":    {func() { b.fresh[1][0].v[3] += 9 }, func() { b.fresh[1][0].v[3] = a.fresh[1][0].v[3] }},
+		"logits, seed 2 off by NaN":         {func() { b.logits[1][0] = float32(math.NaN()) }, func() { b.logits[1][0] = a.logits[1][0] }},
+		"bytes through the ring":            {func() { b.ran.copied += 16 }, func() { b.ran.copied -= 16 }},
+		"the ring went round 2 times":       {func() { b.ran.turns = 2 }, func() { b.ran.turns = a.ran.turns }},
+		"layers that stored KV 1 layers":    {func() { b.ran.layers = 1 }, func() { b.ran.layers = 2 }},
+		"order of the KV pages":             {func() { b.table[0], b.table = 0, []uint32{1, 3} }, func() { b.table = []uint32{3, 1} }},
+	} {
+		test.spoil()
+		require.ErrorContains(t, trial.Judge(a, b).Err(), want)
+		test.repair()
+		require.NoError(t, trial.Judge(a, b).Err(), "after %q", want)
+	}
+}
+
+// next is the float above x.
+func next(x float32) float32 { return math.Nextafter32(x, float32(math.Inf(1))) }
+
+// A mistake that every schedule shows at the same lines is one finding.
+func TestEqualFindingsAreListedOnce(t *testing.T) {
+	var r Report
+	race := Finding{Kind: "data race", Sides: []Side{{Op: "ld"}, {Op: "st"}}, Seed: 1}
+	r.add(race)
+	race.Seed, race.Text = 2, "another element"
+	r.add(race)
+	require.Len(t, r.Findings, 1)
+	race.Sides[0].Pos.Line = "tasks/gemv.go:1"
+	r.add(Finding{Kind: "deadlock", Sides: race.Sides})
+	require.Len(t, r.Findings, 2)
+}
