@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -51,6 +52,7 @@ func TestArgmax(t *testing.T) {
 		{"the last row", flat(200, 0, map[int]float32{199: 1}), 199},
 		{"the first row", flat(200, 0, map[int]float32{0: 1}), 0},
 		{"equal rows give the lowest", flat(200, 0, map[int]float32{17: 2, 16: 2, 150: 2, 90: 2}), 16},
+		{"equal rows that meet in the wrong order", flat(200, 0, map[int]float32{16: 2, 32: 2, 8: 2, 40: 2}), 8},
 		{"all equal", flat(203, 3, nil), 0},
 		{"all negative, beside padding rows of 0", flat(203, -4, map[int]float32{100: -1}), 100},
 		{"NaN is never chosen", flat(200, -5, map[int]float32{0: nan, 3: nan, 120: -1}), 120},
@@ -71,6 +73,22 @@ func TestArgmax(t *testing.T) {
 					require.True(t, v == logits[i] || math.IsNaN(v) && math.IsNaN(logits[i]), "logit %d: %g, want %g", i, logits[i], v)
 				}
 			})
+		}
+	}
+}
+
+// Logits of a few whole numbers, so that the largest occurs many times, in every
+// order in which lanes, warps and CTAs may meet.
+func TestArgmaxOfManyTies(t *testing.T) {
+	rng := newRand(6)
+	for _, g := range []struct{ sms, consumers int }{{1, 1}, {1, 4}, {3, 2}, {37, 1}} {
+		for range 6 {
+			y := make([]float32, 1+rng.IntN(700))
+			for i := range y {
+				y[i] = float32(rng.IntN(3) * rng.IntN(2) * rng.IntN(2))
+			}
+			next, _ := argmax(t, y, g.sms, g.consumers)
+			require.EqualValues(t, reference.Argmax(wide32(y)), next, "%d rows on %d SMs, %d warps", len(y), g.sms, g.consumers)
 		}
 	}
 }
