@@ -112,12 +112,12 @@ func (s *scene) rig(t testing.TB) *rig {
 	return r
 }
 
-// reference is the states over tokens from … to−1, and the weighted mean of
+// states is the states over tokens from … to−1, and the weighted mean of
 // |v|, to which errors of the weights are proportional.
-func (s *scene) reference(from, to int) (states []reference.State, size [][]float64) {
+func (s *scene) states(from, to int) (states []reference.State, size [][]float64) {
 	heads := s.kvHeads * s.group
 	q := wide(s.q)
-	for i := range q { // the oracle scales by 1/√D and works in base e
+	for i := range q { // the reference scales by 1/√D and works in base e
 		q[i] *= math.Sqrt(float64(s.d)) / math.Log2E
 	}
 	var abs [][]float64
@@ -145,7 +145,7 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 		if sp == s.splits-1 {
 			to = s.cached + 1
 		}
-		states, size := s.reference(from, max(from, to))
+		states, size := s.states(from, max(from, to))
 		for h, want := range states {
 			at := sp*heads + h
 			near(t, want.Out, part[at*s.d:(at+1)*s.d], scaled(size[h], 0x1p-8, 1e-6), "split %d (tokens %d to %d), head %d", sp, from, to-1, h)
@@ -156,7 +156,7 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 			}
 		}
 	}
-	states, size := s.reference(0, s.cached+1)
+	states, size := s.states(0, s.cached+1)
 	merged := wide(bf16s(got["attn"]))
 	for h, want := range states {
 		near(t, want.Out, merged[h*s.d:(h+1)*s.d], scaled(size[h], 0x1p-7, 1e-6), "merged head %d", h)
@@ -201,6 +201,39 @@ func TestAttention(t *testing.T) {
 			s := newScene(c)
 			s.check(t, s.rig(t).run())
 		})
+	}
+}
+
+// Shapes drawn at random, over what the template accepts.
+func TestAttentionOfRandomShapes(t *testing.T) {
+	rng := newRand(2026)
+	cases := 40
+	if testing.Short() {
+		cases = 8
+	}
+	for range cases {
+		c := attend{kvHeads: 1 + rng.IntN(3), group: 1 + rng.IntN(16), d: 16 * (1 + rng.IntN(8)), page: 1 << rng.IntN(8), cached: rng.IntN(140),
+			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)]}
+		t.Run(c.String(), func(t *testing.T) {
+			s := newScene(c)
+			s.check(t, s.rig(t).run())
+		})
+	}
+}
+
+// NaN in what a head attends to makes that head's output NaN, whatever block,
+// warp and split it lies in, and no other head's.
+func TestAttentionPassesNaNOn(t *testing.T) {
+	c := attend{kvHeads: 2, group: 3, cached: 70, splits: 3}.withDefaults()
+	for _, tok := range []int{0, 15, 16, 33, 69, 70} { // 70 is the query's own
+		for v := range 2 {
+			s := newScene(c)
+			s.cache[s.layout().Index(s.pages, 1, int(s.table[tok/c.page]), 1, tok%c.page, v, 5)] = nanBF16
+			for i, x := range wide(bf16s(s.rig(t).run()["attn"])) {
+				head, dim := i/c.d, i%c.d
+				require.Equal(t, head >= 3 && (v == 0 || dim == 5), math.IsNaN(x), "NaN in token %d, %d: element %d of head %d", tok, v, dim, head)
+			}
+		}
 	}
 }
 

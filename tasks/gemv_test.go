@@ -85,15 +85,31 @@ func TestGEMV(t *testing.T) {
 		{rows: 64, k: 352, sms: 1, consumers: 2, stages: 2, inFlight: 2, stage: 1024},
 		{rows: 64, k: 352, sms: 1, consumers: 3, stages: 7, inFlight: 4, stage: 1024},
 	} {
-		t.Run(c.String(), func(t *testing.T) {
-			rng := newRand(uint64(c.rows*c.k + c.sms))
-			w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
-			got := f32s(gemvRig(t, c, w, x).run()["y"])
-			near(t, reference.MatVec(w, wide(x)), got[:c.rows], gemvTolerance(w, wide(x)), "%s", c)
-			for _, v := range got[c.rows:] {
-				require.Zero(t, v, "the row beyond an odd number is padding")
-			}
-		})
+		t.Run(c.String(), c.check)
+	}
+}
+
+func (c product) check(t *testing.T) {
+	rng := newRand(uint64(c.rows*c.k + c.sms))
+	w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
+	got := f32s(gemvRig(t, c, w, x).run()["y"])
+	near(t, reference.MatVec(w, wide(x)), got[:c.rows], gemvTolerance(w, wide(x)), "%s", c)
+	for _, v := range got[c.rows:] {
+		require.Zero(t, v, "the row beyond an odd number is padding")
+	}
+}
+
+func TestGEMVOfRandomShapes(t *testing.T) {
+	rng := newRand(2027)
+	cases := 30
+	if testing.Short() {
+		cases = 6
+	}
+	for range cases {
+		c := product{rows: 1 + rng.IntN(200), k: 8 * (1 + rng.IntN(60)), sms: 1 + rng.IntN(6), consumers: 1 + rng.IntN(8),
+			stage: 512 + 128*rng.IntN(20), stages: 1 + rng.IntN(6)}
+		c.inFlight = 1 + rng.IntN(c.stages)
+		t.Run(c.String(), c.check)
 	}
 }
 

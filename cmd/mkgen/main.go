@@ -17,10 +17,11 @@ import (
 	"io"
 	"os"
 
+	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/spf13/cobra"
 )
 
-func main() { os.Exit(run(newRoot(nil), os.Args[1:], os.Stdout, os.Stderr)) }
+func main() { os.Exit(run(newRoot(verify.Check), os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run runs the command with its arguments and its two streams; it returns the
 // exit code. What goes to stdout goes there at the end, in one piece.

@@ -11,12 +11,14 @@
 // the first data race, deadlock, misuse of a barrier or access out of place.
 // docs/memory-model.md states the rules it applies.
 //
-//	file        concern
-//	program.go  the flattened program; Load is in load.go, regalloc.go, layout.go
+//	program.go  the flattened program; made by load.go, regalloc.go, layout.go
 //	optable.go  one row per ir.Op: the function that executes it
 //	run.go      machine, CTA and warp state; sched.go chooses who runs
-//	memory.go   host-side buffers; access.go loads and stores
-//	clock.go    vector clocks; race.go shadow memory; strong.go weak-memory reads
+//	control.go  loops, branches and roles over divergence masks
+//	alu.go      arithmetic; float.go, convert.go, warpops.go, ldmatrix.go
+//	memory.go   host-side buffers; access.go loads and stores, atomic.go
+//	clock.go    vector clocks; race.go shadow memory; fence.go
+//	strong.go   strong accesses and what weak memory lets them see
 //	mbar.go     mbarriers; copy.go bulk copies; barrier.go; wait.go
-//	fault.go    what is reported; report.go how it reads
+//	fault.go    what is reported; report.go how it reads; uniform.go
 package interp

@@ -83,6 +83,7 @@ func TestEverySignatureRefuses(t *testing.T) {
 		for _, c := range changes {
 			k := everyOp(t)
 			in := find(k, op, 0)
+			require.NotNil(t, in, "%s is missing in the kernel of every op, print_test.go", op)
 			if !c.apply(k, in) {
 				continue
 			}

@@ -83,5 +83,13 @@ func (m *Model) Reset() {
 // Len returns the number of tokens in the cache, which is the position of the next Step.
 func (m *Model) Len() int { return len(m.keys[0]) }
 
+// Append puts a token's rotated key and its value into the cache of one layer without a step; every layer must get as many. The
+// slices become the model's own.
+func (m *Model) Append(layer int, key, value []float64) {
+	mustEqual("Append's key", len(key), m.shape.KVHeads*m.shape.HeadDim)
+	mustEqual("Append's value", len(value), m.shape.KVHeads*m.shape.HeadDim)
+	m.keys[layer], m.values[layer] = append(m.keys[layer], key), append(m.values[layer], value)
+}
+
 // Cache returns the rotated keys and the values of a layer, [token][kvHeads*headDim]; they are the model's own.
 func (m *Model) Cache(layer int) (keys, values [][]float64) { return m.keys[layer], m.values[layer] }

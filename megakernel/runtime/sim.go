@@ -65,6 +65,9 @@ func (s *Sim) Write(name string, offset int64, src []byte) error {
 // Zero clears a buffer.
 func (s *Sim) Zero(name string) error { return s.Write(name, 0, make([]byte, s.sizes[name])) }
 
+// Size is the number of bytes of a buffer, 0 when there is none of that name.
+func (s *Sim) Size(name string) int64 { return s.sizes[name] }
+
 // Read copies from a buffer.
 func (s *Sim) Read(name string, offset int64, dst []byte) error {
 	src, err := s.span(name, offset, len(dst))

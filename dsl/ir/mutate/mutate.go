@@ -32,6 +32,7 @@ type Mutation struct {
 	Class  Class
 	Name   string // "weaken wait @barrier: acquire to relaxed"
 	Region string // the innermost region around the instruction, "" if none
+	Role   string // the role whose warps execute it, "" if all do
 	Pos    ir.Pos // the instruction's
 	instr  int    // its number in the order of ir.Kernel.Instrs
 	edit   func(e *edit) error
@@ -97,7 +98,7 @@ func (e *edit) find(b *ir.Block, want int, n *int) bool {
 // List enumerates the mutations of k in the order of its instructions.
 func List(k *ir.Kernel) []Mutation {
 	l := lister{k: k}
-	l.block(k.Body, "")
+	l.block(k.Body, "", "")
 	return l.out
 }
 
@@ -107,24 +108,28 @@ type lister struct {
 	out []Mutation
 }
 
-func (l *lister) block(b *ir.Block, region string) {
+func (l *lister) block(b *ir.Block, region, role string) {
 	for _, s := range b.Stmts {
-		inner := region
 		switch s := s.(type) {
 		case *ir.Instr:
-			l.instr(s, region)
+			l.instr(s, region, role)
 		case *ir.Region:
-			inner = s.Name
-		}
-		for _, c := range ir.Blocks(s) {
-			l.block(c, inner)
+			l.block(s.Body, s.Name, role)
+		case *ir.Roles:
+			for _, r := range s.Roles {
+				l.block(r.Body, region, r.Name)
+			}
+		default:
+			for _, c := range ir.Blocks(s) {
+				l.block(c, region, role)
+			}
 		}
 	}
 }
 
-func (l *lister) instr(in *ir.Instr, region string) {
+func (l *lister) instr(in *ir.Instr, region, role string) {
 	for _, m := range mutationsOf(in) {
-		m.Pos, m.Region, m.instr = in.Pos, region, l.n
+		m.Pos, m.Region, m.Role, m.instr = in.Pos, region, role, l.n
 		if l.possible(m) {
 			l.out = append(l.out, m)
 		}

@@ -1,0 +1,77 @@
+package verify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// minSteps is the number of steps below which the KV cache's new tokens stay in
+// one page.
+const minSteps = 2
+
+// Check runs a check; it is a Checker. A few seconds for the registered models
+// and four schedules, on two cores. A kernel that megakernel.Build refuses, real
+// or shrunk, is an error.
+func Check(ctx context.Context, r Request) (*Report, error) {
+	return check(ctx, r, func(k *ir.Kernel) (*ir.Kernel, error) { return k, nil })
+}
+
+// check is Check of the shrunk kernel as edit leaves it.
+func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
+	switch {
+	case r.Seeds < 1:
+		return nil, fmt.Errorf("verify: %d seeds, want at least 1", r.Seeds)
+	case r.Steps < minSteps:
+		return nil, fmt.Errorf("verify: %d steps, want at least %d, so that the new tokens cross a page boundary", r.Steps, minSteps)
+	}
+	real, err := megakernel.Build(r.Config, r.Options)
+	if err != nil {
+		return nil, err
+	}
+	small, err := megakernel.Build(shrink(real))
+	if err != nil {
+		return nil, fmt.Errorf("verify: the kernel with shrunk sizes: %w", err)
+	}
+	t, err := NewTrial(small, r.Steps)
+	if err != nil {
+		return nil, err
+	}
+	k, err := edit(small.IR)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Model: real.Config.Name, Steps: r.Steps}
+	report.Equal, report.Shrunk = compare(real, small, t)
+	runs, err := t.seeds(ctx, k, r.Seeds)
+	if err != nil {
+		return nil, err
+	}
+	t.judge(report, runs, real)
+	return report, nil
+}
+
+// seeds runs k under seeds 1 … n, as many at a time as there are cores.
+func (t *Trial) seeds(ctx context.Context, k *ir.Kernel, n int) ([]*Run, error) {
+	runs, errs := make([]*Run, n), make([]error, n)
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(n, runtime.GOMAXPROCS(0)) {
+		wg.Go(func() {
+			for i := range next {
+				runs[i], errs[i] = t.Run(ctx, k, uint64(i+1))
+			}
+		})
+	}
+	for i := range n {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	return runs, errors.Join(errs...)
+}

@@ -1,0 +1,119 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// Tolerances: of logits, relative to their root mean square; of keys and values,
+// which are of the order of 1, absolute. Rounding of
+// attention's weights to bf16 and bf16 roundings that fall the other way after a
+// float32 sum move the logits of the shrunk models by up to 0.05 of it; a dropped
+// token, a wrong page or a wrong rotation moves them by 0.5 and more.
+const (
+	logitTolerance = 0.1
+	cacheTolerance = 0.2
+)
+
+// judge turns the runs into the report.
+func (t *Trial) judge(report *Report, runs []*Run, real *megakernel.Kernel) {
+	var whole []*Run
+	for _, r := range runs {
+		report.Seeds = append(report.Seeds, r.seed)
+		report.Instructions += r.ran.instructions
+		for _, f := range r.Findings {
+			report.add(f)
+		}
+		if len(r.Findings) > 0 {
+			continue
+		}
+		whole = append(whole, r)
+		for _, f := range t.afterwards(r) {
+			report.add(f)
+		}
+		report.Values = append(report.Values, t.compareLogits(r), t.compareCache(r))
+	}
+	if len(whole) > 0 {
+		report.Conditions = t.conditions(whole, real)
+	}
+}
+
+// add keeps a finding unless one of the same kind at the same places is there.
+func (r *Report) add(f Finding) {
+	same := func(g Finding) bool {
+		return g.Kind == f.Kind && slices.EqualFunc(g.Sides, f.Sides, func(a, b Side) bool { return a.Pos == b.Pos })
+	}
+	if !slices.ContainsFunc(r.Findings, same) {
+		r.Findings = append(r.Findings, f)
+	}
+}
+
+// afterwards checks what no single instruction gives away.
+func (t *Trial) afterwards(r *Run) (found []Finding) {
+	for i, logits := range r.logits {
+		if want := argmax(logits); r.next[i] != want {
+			found = append(found, Finding{Kind: "wrong token", Seed: r.seed, Step: i,
+				Text: fmt.Sprintf("the kernel chose %d, the largest of its own logits is %d", r.next[i], want)})
+		}
+	}
+	if r.ran.stray > 0 {
+		found = append(found, Finding{Kind: "stray write", Seed: r.seed, Step: t.steps - 1,
+			Text: fmt.Sprintf("%d KV pages changed that are not in the page table", r.ran.stray)})
+	}
+	return found
+}
+
+// argmax is the lowest index of the largest value that is no NaN; 0 for none.
+func argmax(v []float32) int {
+	best, at := float32(math.Inf(-1)), 0
+	for i, x := range v {
+		if x > best {
+			best, at = x, i
+		}
+	}
+	return at
+}
+
+func (t *Trial) compareLogits(r *Run) Comparison {
+	c := Comparison{What: fmt.Sprintf("logits, seed %d", r.seed), Tolerance: logitTolerance * t.scale}
+	for i, want := range t.want {
+		for j, w := range want {
+			c.see(float64(r.logits[i][j]), w, func() string { return fmt.Sprintf("token %d at position %d", j, t.context+i) })
+		}
+	}
+	return c
+}
+
+// compareCache compares the keys and values that the steps appended.
+func (t *Trial) compareCache(r *Run) Comparison {
+	c := Comparison{What: fmt.Sprintf("keys and values, seed %d", r.seed), Tolerance: cacheTolerance}
+	for l := range t.fresh {
+		for i, want := range t.fresh[l] {
+			got := r.fresh[l][i]
+			for _, p := range []struct {
+				name      string
+				got, want []float64
+			}{{"key", got.k, want.k}, {"value", got.v, want.v}} {
+				for j, w := range p.want {
+					c.see(p.got[j], w, func() string {
+						return fmt.Sprintf("layer %d, position %d, %s element %d", l, t.context+i, p.name, j)
+					})
+				}
+			}
+		}
+	}
+	return c
+}
+
+// see compares one value; a NaN counts as worse than any number.
+func (c *Comparison) see(got, want float64, where func() string) {
+	c.Compared++
+	diff := math.Abs(got - want)
+	if math.IsNaN(c.MaxError) || !(diff > c.MaxError || math.IsNaN(diff)) {
+		return
+	}
+	c.MaxError, c.Where = diff, where()
+}

@@ -1,0 +1,240 @@
+package verify
+
+import (
+	"bytes"
+	"encoding/binary"
+	"fmt"
+	"math"
+
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// measured is what one schedule's run is seen to have exercised.
+type measured struct {
+	instructions int64
+	ops          map[ir.Op]bool
+	turns        int   // of the ring in one launch, by the CTA with the fewest
+	copied       int64 // bytes through the ring, all launches
+	splits       int   // parts of the cache that held something, in the last launch
+	layers       int   // of whose cache something changed
+	pages        int   // of one layer in which a new token was stored, the fewest of all layers
+	stray        int   // pages that changed and are not the sequence's
+	barrier      uint32
+	uneven       []string // matrices of which some SMs have more tiles, by the plan table in device memory
+}
+
+// launch adds one launch.
+func (m *measured) launch(t *Trial, r *interp.Result) {
+	if m.ops == nil {
+		m.ops, m.turns = map[ir.Op]bool{}, math.MaxInt
+	}
+	m.instructions += r.Steps
+	for op := range r.Ops {
+		m.ops[op] = true
+	}
+	for _, c := range r.CTAs {
+		m.copied += c.Bytes
+		for _, b := range c.MBarrier {
+			if b.Buf == pipeline.RegionFull && b.Index == t.mk.Plan.Stages-1 {
+				m.turns = min(m.turns, b.Phases)
+			}
+		}
+	}
+}
+
+// memory adds what the device's memory shows at the end.
+func (m *measured) memory(x *session, before []byte) error {
+	words := func(name string) ([]uint32, error) {
+		raw, err := x.all(name)
+		out := make([]uint32, len(raw)/4)
+		for i := range out {
+			out[i] = binary.LittleEndian.Uint32(raw[4*i:])
+		}
+		return out, err
+	}
+	lse, err := words("lse")
+	if err != nil {
+		return err
+	}
+	m.countSplits(lse, x.t.mk.Config.Heads)
+	counter, err := words("barrier")
+	if err != nil {
+		return err
+	}
+	m.barrier = counter[0]
+	plan, err := words("plan")
+	if err != nil {
+		return err
+	}
+	m.findUneven(plan, x.t.mk)
+	after, err := x.all("kv")
+	if err != nil {
+		return err
+	}
+	m.countPages(x, before, after)
+	return nil
+}
+
+// countSplits counts the splits with a finite log-sum-exp for every head.
+func (m *measured) countSplits(lse []uint32, heads int) {
+	for s := range len(lse) / heads {
+		full := true
+		for _, bits := range lse[s*heads : (s+1)*heads] {
+			full = full && !math.IsInf(float64(math.Float32frombits(bits)), 0)
+		}
+		if full {
+			m.splits++
+		}
+	}
+}
+
+// findUneven compares the SMs' tile counts of each matrix.
+func (m *measured) findUneven(plan []uint32, mk *megakernel.Kernel) {
+	row := len(plan) / mk.Options.SMs
+	names := make([]string, 0, len(mk.Plan.Layer)+1)
+	for _, p := range append(append([]pipeline.MatrixPlan{}, mk.Plan.Layer...), mk.Plan.Final...) {
+		names = append(names, p.Name)
+	}
+	for i, name := range names {
+		for sm := range mk.Options.SMs {
+			if plan[sm*row+2*i+1] != plan[2*i+1] {
+				m.uneven = append(m.uneven, name)
+				break
+			}
+		}
+	}
+}
+
+// countPages looks for pages that the run changed.
+func (m *measured) countPages(x *session, before, after []byte) {
+	n := x.t.mk.KV.PageBytes()
+	mine := map[int]bool{}
+	for _, p := range x.table {
+		mine[int(p)] = true
+	}
+	for l := range x.t.mk.Config.Layers {
+		pages := 0
+		for p := range x.pages {
+			at := (l*x.pages + p) * n
+			switch changed := !bytes.Equal(before[at:at+n], after[at:at+n]); {
+			case changed && mine[p]:
+				pages++
+			case changed:
+				m.stray++
+			}
+		}
+		if pages > 0 {
+			m.layers++
+		}
+		if l == 0 || pages < m.pages {
+			m.pages = pages
+		}
+	}
+}
+
+// conditions says what the runs exercised, the least of all runs that ended.
+func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
+	mk := t.mk
+	least := func(of func(*measured) int) int {
+		n := math.MaxInt
+		for _, r := range runs {
+			n = min(n, of(&r.ran))
+		}
+		return n
+	}
+	atLeast := func(name string, have, want int, unit string) Condition {
+		return Condition{name, fmt.Sprintf("%d %s", have, unit), fmt.Sprintf("at least %d", want), have >= want}
+	}
+	exactly := func(name string, of func(*measured) int64, want int64, unit string) Condition {
+		have := want
+		for _, r := range runs {
+			if n := of(&r.ran); n != want {
+				have = n
+			}
+		}
+		return Condition{name, fmt.Sprintf("%d %s", have, unit), fmt.Sprint(want), have == want}
+	}
+	counter := runs[0].ran.barrier
+	cs := []Condition{
+		atLeast("layers that stored KV", least(func(m *measured) int { return m.layers }), min(2, real.Config.Layers), "layers"),
+		atLeast("the ring went round", least(func(m *measured) int { return m.turns }), 3, "times a launch"),
+		atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), min(1, mk.Options.SMs-1), "matrices"),
+		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }), min(2, real.Options.Splits), "splits"),
+		atLeast("KV pages that got new tokens", least(func(m *measured) int { return m.pages }), 2, "pages a layer"),
+		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.Bytes(), "bytes"),
+		exactly("grid barrier arrivals", func(m *measured) int64 { return int64(m.barrier - t.epoch) }, int64(mk.Barriers()*mk.Options.SMs*t.steps), "arrivals"),
+		{"barrier counter passed 2^32", fmt.Sprintf("from %d to %d", t.epoch, counter), "a smaller one at the end", counter < t.epoch},
+		t.covered(runs, real),
+		identical(runs),
+	}
+	return cs
+}
+
+// covered compares the kinds of instructions of the real kernel with those the
+// runs executed.
+func (t *Trial) covered(runs []*Run, real *megakernel.Kernel) Condition {
+	kinds, missed := map[ir.Op]bool{}, ""
+	real.IR.Instrs(func(in *ir.Instr) {
+		if !kinds[in.Op] && !runs[0].ran.ops[in.Op] {
+			missed += " " + in.Op.String()
+		}
+		kinds[in.Op] = true
+	})
+	have := "all"
+	if missed != "" {
+		have = "all but" + missed
+	}
+	return Condition{"kinds of instructions executed", have, fmt.Sprintf("all %d of the real kernel", len(kinds)), missed == ""}
+}
+
+// identical compares what the schedules left in memory.
+func identical(runs []*Run) Condition {
+	c := Condition{Name: "outputs under all schedules", Have: "bit-identical", Want: "bit-identical", Met: true}
+	for _, r := range runs[1:] {
+		if where := r.Differs(runs[0]); where != "" {
+			c.Have, c.Met = fmt.Sprintf("seeds %d and %d differ in %s", runs[0].seed, r.seed, where), false
+			return c
+		}
+	}
+	return c
+}
+
+// Differs names the first difference between two runs' outputs, bit by bit; ""
+// for none. A run that a finding ended differs from one that came to its end.
+func (r *Run) Differs(o *Run) string {
+	if len(r.outputs) != len(o.outputs) {
+		return "whether it ended"
+	}
+	for i, b := range r.outputs {
+		if b != o.outputs[i] {
+			return "buffer " + b.name
+		}
+	}
+	for i := range r.logits {
+		for j, x := range r.logits[i] {
+			if math.Float32bits(x) != math.Float32bits(o.logits[i][j]) {
+				return fmt.Sprintf("logit %d of step %d", j, i)
+			}
+		}
+	}
+	for l := range r.fresh {
+		for i, kv := range r.fresh[l] {
+			if !sameBits(kv.k, o.fresh[l][i].k) || !sameBits(kv.v, o.fresh[l][i].v) {
+				return fmt.Sprintf("the keys and values of step %d in layer %d", i, l)
+			}
+		}
+	}
+	return ""
+}
+
+func sameBits(a, b []float64) bool {
+	for i := range a {
+		if math.Float64bits(a[i]) != math.Float64bits(b[i]) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,189 @@
+package verify
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"math/rand/v2"
+
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+)
+
+// Run is one schedule's outcome. A finding ends it, and what comes after the
+// steps is then missing.
+type Run struct {
+	// Findings is empty for a run that came to its end.
+	Findings []Finding
+	seed     uint64
+	logits   [][]float32 // after each step
+	next     []int
+	outputs  []output    // after the last step
+	fresh    [][]kvToken // [layer][step]: what the steps appended
+	ran      measured
+}
+
+// output is the fingerprint of one buffer that the kernel wrote.
+type output struct {
+	name string
+	sum  [sha256.Size]byte
+}
+
+// session is a device and a session on it.
+type session struct {
+	t     *Trial
+	sim   *runtime.Sim
+	s     *runtime.Session
+	table []uint32
+	pages int
+}
+
+// start sets up one device. Page order is shuffled by the seed, and a page that
+// nobody may touch lies before and behind each that is used; the table has no
+// entry too many.
+func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
+	sim, err := runtime.NewSim(k, seed)
+	if err != nil {
+		return nil, err
+	}
+	n := (t.context + t.steps + t.mk.KV.Page - 1) / t.mk.KV.Page
+	x := &session{t: t, sim: sim, pages: 2*n + 1}
+	for _, p := range rand.New(rand.NewPCG(seed, 0x7061676573)).Perm(n) {
+		x.table = append(x.table, uint32(2*p+1))
+	}
+	if x.s, err = runtime.NewSession(t.mk, sim, t.weights, x.pages, x.table, t.epoch); err != nil {
+		return nil, err
+	}
+	for l, tokens := range t.cache {
+		for i, kv := range tokens {
+			if err := x.write(l, i, kv); err != nil {
+				return nil, err
+			}
+		}
+	}
+	x.s.Skip(t.context)
+	return x, nil
+}
+
+// at is the byte at which the keys and values of a token of one head begin.
+func (x *session) at(layer, token, head int) int64 {
+	kv := x.t.mk.KV
+	slot := token % kv.Page
+	return int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), head, slot, 0, 0)/(2*kv.D)) * int64(kv.TokenBytes())
+}
+
+// write puts a token into the cache.
+func (x *session) write(layer, token int, t kvToken) error {
+	kv := x.t.mk.KV
+	raw := make([]byte, kv.TokenBytes())
+	for h := range kv.Heads {
+		base := x.at(layer, token, h)
+		for d := range kv.D {
+			for v, values := range [][]float64{t.k, t.v} {
+				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d))*2 - base
+				binary.LittleEndian.PutUint16(raw[at:], reference.ToBF16(values[h*kv.D+d]))
+			}
+		}
+		if err := x.sim.Write("kv", base, raw); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// read takes a token out of the cache.
+func (x *session) read(layer, token int) (kvToken, error) {
+	kv := x.t.mk.KV
+	n := kv.Heads * kv.D
+	t := kvToken{make([]float64, n), make([]float64, n)}
+	raw := make([]byte, kv.TokenBytes())
+	for h := range kv.Heads {
+		base := x.at(layer, token, h)
+		if err := x.sim.Read("kv", base, raw); err != nil {
+			return t, err
+		}
+		for d := range kv.D {
+			for v, values := range [][]float64{t.k, t.v} {
+				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d))*2 - base
+				values[h*kv.D+d] = reference.FromBF16(binary.LittleEndian.Uint16(raw[at:]))
+			}
+		}
+	}
+	return t, nil
+}
+
+// Run runs the trial's kernel, or k, a variant of it, under one schedule. The
+// error is for what is not the kernel's fault.
+func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error) {
+	x, err := t.start(k, seed)
+	if err != nil {
+		return nil, err
+	}
+	r := &Run{seed: seed}
+	before, err := x.all("kv")
+	if err != nil {
+		return nil, err
+	}
+	for i, id := range t.tokens {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		next, err := x.s.Step(id)
+		var fault *interp.Fault
+		if errors.As(err, &fault) {
+			r.Findings = append(r.Findings, finding(fault, seed, i))
+			return r, nil
+		} else if err != nil {
+			return nil, err
+		}
+		logits := make([]float32, t.mk.Config.Vocab)
+		if err := x.s.Logits(logits); err != nil {
+			return nil, err
+		}
+		r.next, r.logits = append(r.next, next), append(r.logits, logits)
+		r.ran.launch(t, x.sim.Last)
+	}
+	return r, x.finish(r, before)
+}
+
+// finish looks at the memory that the run left behind.
+func (x *session) finish(r *Run, before []byte) error {
+	for _, b := range x.t.mk.IR.Globals() {
+		if b.ReadOnly || b.Name == "kv" {
+			continue
+		}
+		data, err := x.all(b.Name)
+		if err != nil {
+			return err
+		}
+		r.outputs = append(r.outputs, output{b.Name, sha256.Sum256(data)})
+	}
+	r.fresh = make([][]kvToken, x.t.mk.Config.Layers)
+	for l := range r.fresh {
+		for i := x.t.context; i < x.t.context+x.t.steps; i++ {
+			kv, err := x.read(l, i)
+			if err != nil {
+				return err
+			}
+			r.fresh[l] = append(r.fresh[l], kv)
+		}
+	}
+	return r.ran.memory(x, before)
+}
+
+// all is the content of a buffer.
+func (x *session) all(name string) ([]byte, error) {
+	data := make([]byte, x.sim.Size(name))
+	return data, x.sim.Read(name, 0, data)
+}
+
+func finding(f *interp.Fault, seed uint64, step int) Finding {
+	out := Finding{Kind: f.Kind.String(), Text: f.Text, Seed: seed, Step: step}
+	for _, s := range f.Sides {
+		out.Sides = append(out.Sides, Side{What: s.What, Op: s.Op, Thread: s.Thread, Pos: s.Pos})
+	}
+	return out
+}

@@ -1,0 +1,111 @@
+package verify
+
+import (
+	"math"
+	"math/rand/v2"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/synth"
+)
+
+// Trial is what every schedule runs: a kernel with random weights, a cache that
+// holds some tokens, and the tokens fed in, with what must come out. It is
+// read-only once made, so several goroutines may Run it at once.
+type Trial struct {
+	mk      *megakernel.Kernel
+	weights *synth.Weights
+	context int // tokens in the cache at first
+	steps   int
+	tokens  []int
+	cache   [][]kvToken // [layer][token], the first context ones
+	want    [][]float64 // logits after each step
+	fresh   [][]kvToken // [layer][step]: what the steps must append
+	scale   float64     // root mean square of want
+	epoch   uint32      // of the first launch
+}
+
+// kvToken is a token's keys and values in one layer, [KV heads × head dimension].
+type kvToken struct{ k, v []float64 }
+
+const weightSeed = 1
+
+// Context is the number of tokens in the cache before the first step.
+func (t *Trial) Context() int { return t.context }
+
+// Bytes is what the steps together must read through the ring: every weight
+// once and every cached token once, each step.
+func (t *Trial) Bytes() int64 {
+	n := int64(t.steps) * t.mk.Plan.PackedBytes
+	for i := range t.steps {
+		n += int64(t.mk.Config.Layers*t.mk.KV.Heads*(t.context+i)) * int64(t.mk.KV.TokenBytes())
+	}
+	return n
+}
+
+// NewTrial fixes the inputs for so many steps (at least 1) and computes what
+// must come out of mk. The cache begins with enough tokens for every split.
+func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
+	shape := reference.ShapeOf(mk.Config)
+	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps,
+		context: cachedTokens(mk), tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
+	t.fill(shape)
+	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
+	t.epoch = -(arrivals + arrivals/2) // passes 2³² amid the second step
+	ref, err := reference.NewModel(shape, reference.Synthetic(shape, weightSeed), reference.AsKernel(shape))
+	if err != nil {
+		return nil, err
+	}
+	for l, tokens := range t.cache {
+		for _, kv := range tokens {
+			ref.Append(l, kv.k, kv.v)
+		}
+	}
+	for _, id := range t.tokens {
+		t.want = append(t.want, ref.Step(id))
+	}
+	sum, n := 0.0, 0
+	for _, logits := range t.want {
+		for _, x := range logits {
+			sum, n = sum+x*x, n+1
+		}
+	}
+	t.scale = math.Sqrt(sum / float64(n))
+	t.fresh = make([][]kvToken, shape.Layers)
+	for l := range t.fresh {
+		keys, values := ref.Cache(l)
+		for i := t.context; i < t.context+steps; i++ {
+			t.fresh[l] = append(t.fresh[l], kvToken{keys[i], values[i]})
+		}
+	}
+	return t, nil
+}
+
+// cachedTokens is the number of tokens the cache holds at first: enough for every
+// split to have some, the last of them not a whole stage, and one short of
+// filling a page, so that the first step fills it and the second begins another.
+func cachedTokens(mk *megakernel.Kernel) int {
+	stage := mk.Plan.KVTokensPerStage
+	n := mk.Options.Splits*stage + stage/2 + 1
+	page := mk.KV.Page
+	return (n+page-1)/page*page - 1
+}
+
+// fill makes the tokens of the cache at random, as large as the weights make
+// keys and values.
+func (t *Trial) fill(s reference.Shape) {
+	rng := rand.New(rand.NewPCG(weightSeed, 0x6b76))
+	vector := func(sd float64) []float64 {
+		v := make([]float64, s.KVHeads*s.HeadDim)
+		for i := range v {
+			v[i] = reference.RoundBF16(sd * rng.NormFloat64())
+		}
+		return v
+	}
+	t.cache = make([][]kvToken, s.Layers)
+	for l := range t.cache {
+		for range t.context {
+			t.cache[l] = append(t.cache[l], kvToken{vector(1.85), vector(1)})
+		}
+	}
+}

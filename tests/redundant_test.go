@@ -1,0 +1,85 @@
+package tests
+
+import (
+	"bufio"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/stretchr/testify/require"
+)
+
+// redundancy explains mutants that change nothing the memory model can tell.
+// docs/RATIONALE.md, "Which synchronisation do mutants show to be redundant?",
+// has the reasons in full, with PTX's rules.
+type redundancy struct {
+	what    string         // the mutated instruction, as mutations name it
+	classes []mutate.Class // mutated how
+	line    string         // the template's line contains this
+	caller  string         // the line it was called from contains this
+	regions []string       // in these regions; nil: in any
+	why     string
+}
+
+var (
+	moved = []mutate.Class{mutate.Earlier, mutate.Later}
+	gone  = []mutate.Class{mutate.Remove, mutate.Earlier, mutate.Later}
+)
+
+var redundant = []redundancy{
+	{"wait.mbar @full", gone, "r.full.Wait(p.last.", "", nil, "limits the copies in flight; orders nothing"},
+	{"wait.mbar @empty", moved[1:], "r.empty.Wait(stage, p.next.", "", nil, "changes places with that limit"},
+	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy"},
+	{"mbar.expect @full", moved, "r.full.ArriveExpect(stage", "", nil, "bytes may complete before they are expected"},
+	{"syncwarp", gone, "k.SyncWarp()", "p.Fill(", nil, "every lane has waited itself; bytes may complete before they are expected"},
+	{"mbar.arrive @empty", moved[1:], "r.empty.Arrive(stage)", "", nil, "releases the stage later than it could"},
+	{"syncwarp", moved[:1], "k.SyncWarp()", "c.Drain(", nil, "passes a load of the input vector, which is not in the stage"},
+	{"fence.mbarrier_init", gone[:2], "k.FenceMBarInit()", "", nil, "the proxy fence before each copy covers the initialisation"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
+	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
+	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
+	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "passes a store to global memory, which the barrier does not guard"},
+}
+
+// explain finds the reason why m may survive; nil for none.
+func explain(t *testing.T, m mutate.Mutation) *redundancy {
+	t.Helper()
+	for i := range redundant {
+		r := &redundant[i]
+		what := string(m.Class) + " " + r.what
+		if m.Name != what || !slices.Contains(r.classes, m.Class) || r.regions != nil && !slices.Contains(r.regions, m.Region) {
+			continue
+		}
+		if strings.Contains(sourceLine(t, m.Pos.Line), r.line) && strings.Contains(sourceLine(t, m.Pos.Caller), r.caller) {
+			return r
+		}
+	}
+	return nil
+}
+
+// sourceLine is the text of "tasks/gemv.go:40"; "" for no place.
+func sourceLine(t *testing.T, place string) string {
+	t.Helper()
+	file, number, ok := strings.Cut(place, ":")
+	if !ok {
+		return ""
+	}
+	n, err := strconv.Atoi(number)
+	require.NoError(t, err)
+	f, err := os.Open(filepath.Join("..", filepath.FromSlash(file)))
+	require.NoError(t, err)
+	defer f.Close()
+	lines := bufio.NewScanner(f)
+	for i := 1; lines.Scan(); i++ {
+		if i == n {
+			return lines.Text()
+		}
+	}
+	require.FailNow(t, "no such line", place)
+	return ""
+}
