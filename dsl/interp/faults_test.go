@@ -46,6 +46,13 @@ var faults = []faulty{
 	{"two lanes write one word", 1, 1, func(k *dsl.Kernel) {
 		u32Global(k).Store(k.Lane().DivC(2), k.Lane())
 	}, interp.DataRace, "element 0 of @x", 2},
+	{"atomics of two sizes on one place", 1, 2, func(k *dsl.Kernel) {
+		x := u32Global(k)
+		k.If(k.Lane().EqC(0), func() {
+			k.IfElse(k.CTA().EqC(0), func() { dsl.ReduceAdd(x, dsl.At(0), k.U32(1), rlx) },
+				func() { dsl.ReduceAdd(dsl.View[dsl.U64](x), dsl.At(0), k.U64(1), rlx) })
+		})
+	}, interp.DataRace, "element 0 of @x: this write and an earlier write are not ordered", 2},
 	{"lanes exchange without syncwarp", 1, 1, func(k *dsl.Kernel) {
 		s := dsl.Shared[dsl.U32](k, "s", 32)
 		s.Store(k.Lane(), k.Lane())
