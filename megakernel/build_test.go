@@ -41,3 +41,15 @@ func TestAnInputThatSharedMemoryCannotHoldIsRefusedByItsField(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 }
+
+// Angles of the rotary embedding are reduced exactly up to position 2²⁰.
+func TestPositionsBeyondTheRotationsReductionAreRefused(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.MaxPositions = 1 << 20
+	_, err = Build(c, Options{SMs: 2})
+	require.NoError(t, err)
+	c.MaxPositions++
+	_, err = Build(c, Options{SMs: 2})
+	require.EqualError(t, err, "model tiny: max_position_embeddings 1048577, want at most 1048576: beyond, angles of the rotary embedding are not reduced exactly")
+}

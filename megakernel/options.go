@@ -69,6 +69,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 // maxSplits bounds the partial states one merge reads at once.
 const maxSplits = 128
 
+// maxPositions bounds the positions for which tasks.QKV reduces angles exactly.
+const maxPositions = 1 << 20
+
 // check refuses what the templates cannot do with a model that is otherwise
 // sound, by the configuration's field.
 func check(c *models.Config) error {
@@ -80,6 +83,8 @@ func check(c *models.Config) error {
 		return fmt.Errorf("intermediate_size %d is not a multiple of 8", c.Intermediate)
 	case c.HeadDim%16 != 0 || c.HeadDim > 256:
 		return fmt.Errorf("head_dim %d, want a multiple of 16 up to 256", c.HeadDim)
+	case c.MaxPositions > maxPositions:
+		return fmt.Errorf("max_position_embeddings %d, want at most %d: beyond, angles of the rotary embedding are not reduced exactly", c.MaxPositions, maxPositions)
 	case group > 16:
 		return fmt.Errorf("%d query heads a KV head (num_attention_heads %d, num_key_value_heads %d), want at most 16", group, c.Heads, c.KVHeads)
 	}
