@@ -16,7 +16,7 @@ type Options struct {
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
-	Consumers  int // consumer warps, 1 to 31; default 8
+	Consumers  int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 160
 
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.
@@ -36,6 +36,18 @@ const (
 
 const maxSMs = 1024
 
+// With a producer beside them 8 to 11 consumer warps leave a thread 168
+// registers, up to 7 leave it 255. Attention's fragments of a wider head than
+// this spill in 168 (nvcc 13, any grouping).
+const widestHeadOf8Warps = 160
+
+func defaultConsumers(c *models.Config) int {
+	if c.HeadDim > widestHeadOf8Warps {
+		return DefaultConsumers - 1
+	}
+	return DefaultConsumers
+}
+
 // complete fills in what was left open and refuses what no kernel can have.
 func (o Options) complete(c *models.Config) (Options, error) {
 	def := func(v *int, d int) {
@@ -45,7 +57,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	def(&o.SMs, DefaultSMs)
 	def(&o.Page, DefaultPage)
-	def(&o.Consumers, DefaultConsumers)
+	def(&o.Consumers, defaultConsumers(c))
 	def(&o.SharedLimit, DefaultSharedLimit)
 	if o.SMs < 1 || o.SMs > maxSMs {
 		return o, fmt.Errorf("%d SMs, want 1 to %d", o.SMs, maxSMs)
