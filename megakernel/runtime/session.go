@@ -30,10 +30,8 @@ func NewSession(mk *megakernel.Kernel, dev Device, t megakernel.Tensors, pages i
 			table = append(table, uint32(i))
 		}
 	}
-	for i, p := range table {
-		if int(p) >= pages {
-			return nil, fmt.Errorf("page table entry %d is page %d, the cache has %d", i, p, pages)
-		}
+	if err := checkTable(table, pages); err != nil {
+		return nil, err
 	}
 	s := &Session{mk: mk, dev: dev, pages: pages, table: table, epoch: epoch}
 	if pages < 1 || len(table) < 1 {
@@ -67,8 +65,21 @@ func (s *Session) SetTable(table []uint32) error {
 	if len(table) != len(s.table) {
 		return fmt.Errorf("a page table of %d pages, want %d", len(table), len(s.table))
 	}
+	if err := checkTable(table, s.pages); err != nil {
+		return err
+	}
 	s.table = table
 	return s.dev.Write("page_table", 0, words(table))
+}
+
+// checkTable refuses a page table that leads outside a cache of pages pages.
+func checkTable(table []uint32, pages int) error {
+	for i, p := range table {
+		if int64(p) >= int64(pages) {
+			return fmt.Errorf("page table entry %d is page %d, the cache has %d", i, p, pages)
+		}
+	}
+	return nil
 }
 
 // Step feeds one token and returns the next one by argmax. The logits stay on
