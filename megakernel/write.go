@@ -92,6 +92,9 @@ func (w *dirWriter) replace(ctx context.Context, dir string, exists bool, files 
 		return err
 	}
 	if exists {
+		if err := probe(dir); err != nil {
+			return err
+		}
 		if err := keepMode(temp, dir); err != nil {
 			return err
 		}
@@ -227,6 +230,16 @@ func makeTemp(dir string) (string, error) {
 			return temp, err
 		}
 	}
+}
+
+// probe fails where files in dir cannot be made and removed: dir could then be
+// moved aside, but not be removed.
+func probe(dir string) error {
+	f, err := os.CreateTemp(dir, "."+Generator+"-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
 }
 
 // keepMode gives temp the permissions of dir, which it replaces: what was closed

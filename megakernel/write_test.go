@@ -154,6 +154,20 @@ func TestWriteDirKeepsPermissions(t *testing.T) {
 	}
 }
 
+func TestWriteDirLeavesAReadOnlyDirectoryAlone(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("nothing is read-only for root")
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	require.NoError(t, WriteDir(t.Context(), out, generated("one")))
+	require.NoError(t, os.Chmod(out, 0o555))
+	t.Cleanup(func() { _ = os.Chmod(out, 0o777) })
+	was := tree(t, dir)
+	require.EqualError(t, WriteDir(t.Context(), out, generated("two")), "cannot write "+out+": permission denied")
+	require.Equal(t, was, tree(t, dir))
+}
+
 func TestWriteDirTakesAsLongANameAsThereIs(t *testing.T) {
 	out := filepath.Join(t.TempDir(), strings.Repeat("n", 255))
 	for range 2 {
