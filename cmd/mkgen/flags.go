@@ -73,7 +73,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stages, "stages", "depth of the ring, up to 32 (default: what fits)")
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
-	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc spills registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
+	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
