@@ -41,13 +41,13 @@ func (t *Merge) Emit(e *Env) {
 	})
 }
 
-// maxUnrolled bounds the splits whose states a thread holds in registers at once.
-const maxUnrolled = 32
+// maxUnrolledSplits bounds the splits whose states a thread holds in registers at once.
+const maxUnrolledSplits = 32
 
-// element merges element i of the output. Up to maxUnrolled states all loads are
+// element merges element i of the output. Up to maxUnrolledSplits states all loads are
 // in flight together.
 func (t *Merge) element(e *Env, i u32) {
-	if t.Splits > maxUnrolled {
+	if t.Splits > maxUnrolledSplits {
 		t.longElement(e, i)
 		return
 	}
