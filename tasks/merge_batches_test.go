@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"math"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // Many splits are read in a loop instead of all at once.
