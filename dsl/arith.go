@@ -148,10 +148,12 @@ func Rsqrt(a Val[F32]) Val[F32] { return un(ir.OpRsqrt, a) }
 // Sqrt is the IEEE square root.
 func Sqrt(a Val[F32]) Val[F32] { return un(ir.OpSqrt, a) }
 
-// Sin is approximate, absolute error about 5e-7 for a in [−π, π]; reduce first.
+// Sin is approximate, absolute error about 5e-7 for a in [−π, π]; reduce first
+// (the executor stops at angles beyond 3.25).
 func Sin(a Val[F32]) Val[F32] { return un(ir.OpSin, a) }
 
-// Cos is approximate, absolute error about 5e-7 for a in [−π, π]; reduce first.
+// Cos is approximate, absolute error about 5e-7 for a in [−π, π]; reduce first
+// (the executor stops at angles beyond 3.25).
 func Cos(a Val[F32]) Val[F32] { return un(ir.OpCos, a) }
 
 // Tanh is approximate (relative error about 2^-11).

@@ -40,7 +40,8 @@ func (k *Kernel) For(lo, hi Val[U32], body func(i Val[U32]), opts ...LoopOpt) {
 }
 
 // ForStep runs body for i = lo, lo+step, … while i < hi; step is positive.
-// hi must leave room for the last step: hi + step ≤ 2³².
+// hi must leave room for the last step: hi + step ≤ 2³². Where i would wrap below
+// hi, and the loop never end, the executor stops.
 func (k *Kernel) ForStep(lo, hi Val[U32], step int, body func(i Val[U32]), opts ...LoopOpt) {
 	switch {
 	case lo.v == nil || hi.v == nil || body == nil:

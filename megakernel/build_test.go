@@ -27,6 +27,21 @@ func TestAModelOfOneKVHeadBuildsWithDefaults(t *testing.T) {
 	require.Equal(t, maxSplits, mk.Options.Splits)
 }
 
+// Nine warps leave a thread 168 registers, too few for these heads.
+func TestWideHeadsGetFewerConsumersByDefault(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for headDim, want := range map[int]int{32: 8, 176: 8, 192: 7, 256: 7} {
+		c.HeadDim = headDim
+		mk, err := Build(c, Options{})
+		require.NoError(t, err)
+		require.Equal(t, want, mk.Options.Consumers, "head dimension %d", headDim)
+	}
+	mk, err := Build(c, Options{Consumers: 8})
+	require.NoError(t, err)
+	require.Equal(t, 8, mk.Options.Consumers, "what is asked for stays")
+}
+
 func TestAnInputThatSharedMemoryCannotHoldIsRefusedByItsField(t *testing.T) {
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -40,4 +55,16 @@ func TestAnInputThatSharedMemoryCannotHoldIsRefusedByItsField(t *testing.T) {
 		_, err := Build(c, Options{})
 		require.ErrorContains(t, err, want)
 	}
+}
+
+// Angles of the rotary embedding are reduced exactly up to position 2²⁰.
+func TestPositionsBeyondTheRotationsReductionAreRefused(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.MaxPositions = 1 << 20
+	_, err = Build(c, Options{SMs: 2})
+	require.NoError(t, err)
+	c.MaxPositions++
+	_, err = Build(c, Options{SMs: 2})
+	require.EqualError(t, err, "model tiny: max_position_embeddings 1048577, want at most 1048576: beyond, angles of the rotary embedding are not reduced exactly")
 }

@@ -140,8 +140,8 @@ func (mk *Kernel) reportKV(r *report) {
 	r.line("\nKV cache")
 	r.text("[%d layers][pages][%d KV heads][%d slots][K, V][%d] bf16: %s a position, %s a page of all layers.",
 		l.Layers, l.Heads, l.Page, l.D, FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
-	r.text("Attention is %d items, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
-		items, plural(o.Splits, "split"), plural(o.SMs, "SM"), ceilDiv(items, o.SMs), plural(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
+	r.text("Attention is %s, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
+		plural(items, "item"), plural(o.Splits, "split"), plural(o.SMs, "SM"), ceilDiv(items, o.SMs), plural(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
 }
 
 func (mk *Kernel) reportParams(r *report) {
@@ -207,9 +207,16 @@ func (mk *Kernel) ExplainSM(w io.Writer, sm int) error {
 			n++
 		}
 		if layer == 0 {
-			r.line("SM %d of %d, layer 0 (each later layer's chunks lie %d bytes further on)", sm, p.SMs, p.LayerBytes)
+			r.line("SM %d of %d, layer 0", sm, p.SMs)
+			if p.Layers > 1 {
+				r.text("Each later layer's chunks lie %d bytes further on.", p.LayerBytes)
+			}
 		} else {
 			r.line("\nSM %d of %d, the final phase", sm, p.SMs)
+		}
+		if n == 0 {
+			r.text("It owns no rows.")
+			continue
 		}
 		r.table(t)
 	}

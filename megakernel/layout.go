@@ -157,7 +157,7 @@ func packageName(model string) string {
 		}
 		return r
 	}, model)
-	if !token.IsIdentifier(name) || name == "main" || name == "_" {
+	if !token.IsIdentifier(name) || name == "main" || name == "init" || name == "_" {
 		name = "model_" + name
 	}
 	return name

@@ -127,7 +127,7 @@ func TestLayoutsModelParsesBack(t *testing.T) {
 
 func TestPackageNames(t *testing.T) {
 	for model, want := range map[string]string{"llama3-8b": "llama3_8b", "llama3.2-1b": "llama3_2_1b", "tiny": "tiny",
-		"7b": "model_7b", "main": "model_main", "func": "model_func", "_": "model__"} {
+		"7b": "model_7b", "main": "model_main", "init": "model_init", "func": "model_func", "_": "model__"} {
 		require.Equal(t, want, packageName(model))
 	}
 }

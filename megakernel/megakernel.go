@@ -52,7 +52,8 @@ const (
 )
 
 // Build plans and assembles the kernel of a model. It refuses, with what was
-// found and what is wanted, whatever the templates or the hardware cannot do.
+// found and what is wanted, whatever the templates or the hardware cannot do; an
+// option outside its range is an *OptionError.
 func Build(c models.Config, o Options) (*Kernel, error) {
 	if err := c.Validate(); err != nil {
 		return nil, fmt.Errorf("model %s: %w", c.Name, err)
@@ -62,7 +63,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	}
 	o, err := o.complete(&c)
 	if err != nil {
-		return nil, fmt.Errorf("options: %w", err)
+		return nil, err
 	}
 	if err := inputFits(&c, o.SharedLimit); err != nil {
 		return nil, fmt.Errorf("model %s: %w", c.Name, err)

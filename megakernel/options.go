@@ -16,7 +16,7 @@ type Options struct {
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
-	Consumers  int // consumer warps, 1 to 31; default 8
+	Consumers  int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.
@@ -36,6 +36,30 @@ const (
 
 const maxSMs = 1024
 
+// With a producer beside them 8 to 11 consumer warps leave a thread 168
+// registers, up to 7 leave it 255. Attention's fragments of wider heads (192 to
+// 256, nvcc 13) spill in 168.
+const widestHeadOf8Warps = 176
+
+func defaultConsumers(c *models.Config) int {
+	if c.HeadDim > widestHeadOf8Warps {
+		return DefaultConsumers - 1
+	}
+	return DefaultConsumers
+}
+
+// OptionError is an option that no kernel can have, whatever the model.
+type OptionError struct {
+	Option  string // name of the field of Options
+	Problem string // what was found and what is wanted
+}
+
+func (e *OptionError) Error() string { return "options: " + e.Problem }
+
+func refuse(option, format string, args ...any) error {
+	return &OptionError{option, fmt.Sprintf(format, args...)}
+}
+
 // complete fills in what was left open and refuses what no kernel can have.
 func (o Options) complete(c *models.Config) (Options, error) {
 	def := func(v *int, d int) {
@@ -45,29 +69,32 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	def(&o.SMs, DefaultSMs)
 	def(&o.Page, DefaultPage)
-	def(&o.Consumers, DefaultConsumers)
+	def(&o.Consumers, defaultConsumers(c))
 	def(&o.SharedLimit, DefaultSharedLimit)
 	if o.SMs < 1 || o.SMs > maxSMs {
-		return o, fmt.Errorf("%d SMs, want 1 to %d", o.SMs, maxSMs)
+		return o, refuse("SMs", "%d SMs, want 1 to %d", o.SMs, maxSMs)
 	}
 	if o.Page < 1 || o.Page > 1024 || o.Page&(o.Page-1) != 0 {
-		return o, fmt.Errorf("page size %d, want a power of two from 1 to 1024", o.Page)
+		return o, refuse("Page", "page size %d, want a power of two from 1 to 1024", o.Page)
 	}
 	if o.Consumers < 1 || o.Consumers > 31 {
-		return o, fmt.Errorf("%d consumer warps, want 1 to 31", o.Consumers)
+		return o, refuse("Consumers", "%d consumer warps, want 1 to 31", o.Consumers)
 	}
 	if !slices.Contains(append(Faults(), NoFault), o.Fault) {
-		return o, fmt.Errorf("fault %q, want one of %q", o.Fault, Faults())
+		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
 	def(&o.Splits, min(max(1, o.SMs/c.KVHeads), maxSplits))
 	if o.Splits < 1 || o.Splits > maxSplits {
-		return o, fmt.Errorf("%d KV splits, want 1 to %d", o.Splits, maxSplits)
+		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
 	return o, nil
 }
 
 // maxSplits bounds the partial states one merge reads at once.
 const maxSplits = 128
+
+// maxPositions bounds the positions for which tasks.QKV reduces angles exactly.
+const maxPositions = 1 << 20
 
 // check refuses what the templates cannot do with a model that is otherwise
 // sound, by the configuration's field.
@@ -80,6 +107,8 @@ func check(c *models.Config) error {
 		return fmt.Errorf("intermediate_size %d is not a multiple of 8", c.Intermediate)
 	case c.HeadDim%16 != 0 || c.HeadDim > 256:
 		return fmt.Errorf("head_dim %d, want a multiple of 16 up to 256", c.HeadDim)
+	case c.MaxPositions > maxPositions:
+		return fmt.Errorf("max_position_embeddings %d, want at most %d: beyond, angles of the rotary embedding are not reduced exactly", c.MaxPositions, maxPositions)
 	case group > 16:
 		return fmt.Errorf("%d query heads a KV head (num_attention_heads %d, num_key_value_heads %d), want at most 16", group, c.Heads, c.KVHeads)
 	}

@@ -53,9 +53,9 @@ func (mk *Kernel) reportModel(r *report) {
 		tied = " (LM head and embedding are one matrix)"
 	}
 	r.line("%s: one decode step as one CUDA kernel", c.Name)
-	r.text("%s parameters of %s%s, %d layers, hidden %d, intermediate %d, %d query and %d KV heads of %d, vocabulary %d, %d positions.",
+	r.text("%s parameters of %s%s, %s, hidden %d, intermediate %d, %d query and %s of %d, vocabulary %d, %s.",
 		FormatCount(c.ParamCount()), c.DType, tied,
-		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.MaxPositions)
+		plural(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural(c.KVHeads, "KV head"), c.HeadDim, c.Vocab, plural(c.MaxPositions, "position"))
 	r.text("%s of %d threads (%s and a producer warp), KV cache in pages of %s and %s.",
 		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), plural(o.Page, "token"), plural(o.Splits, "split"))
 }
@@ -139,6 +139,6 @@ func (mk *Kernel) reportPrediction(r *report, bytesPerSecond float64) {
 	}
 	r.line("Predicted, not measured, at %.0f GB/s", bytesPerSecond/1e9)
 	r.table(t)
-	r.text("Reading: the busiest SM's bytes × %d SMs ÷ bandwidth. Hand-offs: %d × %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
-		mk.Plan.SMs, mk.Barriers(), ExchangeSeconds*1e6)
+	r.text("Reading: the busiest SM's bytes × %s ÷ bandwidth. Hand-offs: %d × %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
+		plural(mk.Plan.SMs, "SM"), mk.Barriers(), ExchangeSeconds*1e6)
 }

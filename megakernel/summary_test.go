@@ -79,6 +79,36 @@ func TestBusiestSMsShareOfTheKVCache(t *testing.T) {
 	}
 }
 
+func TestOneOfAThingIsNamedInTheSingular(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Layers, c.Heads, c.KVHeads, c.MaxPositions = 1, 1, 1, 1
+	mk, err := Build(c, Options{SMs: 1, Page: 1, Consumers: 1, Stages: 1})
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, mk.Explain(&b, 1e12))
+	require.NotRegexp(t, `\b1 (layers|KV\s+heads|positions|items|SMs|splits|stages|tokens|CTAs|copies)\b`, strings.ReplaceAll(b.String(), "[1 layers][pages][1 KV heads]", ""))
+}
+
+func TestAnSMWithoutRowsSaysSo(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Vocab, c.Layers, c.EOS, c.BOS = 8, 1, nil, models.NoToken
+	mk, err := Build(c, Options{SMs: 4})
+	require.NoError(t, err)
+	var b strings.Builder
+	require.NoError(t, mk.ExplainSM(&b, 3))
+	require.Contains(t, b.String(), "SM 3 of 4, the final phase\n  It owns no rows.\n")
+}
+
+func TestLinesOfAnSMFitATerminal(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, build(t, "llama3-70b", Options{}).ExplainSM(&b, 131))
+	for line := range strings.Lines(b.String()) {
+		require.LessOrEqual(t, len([]rune(line)), 81, "%q", line)
+	}
+}
+
 func TestChunksOfAnSMThatIsNotThere(t *testing.T) {
 	mk := build(t, "tiny", Options{SMs: 4})
 	require.EqualError(t, mk.ExplainSM(&strings.Builder{}, 4), "SM 4, want 0 to 3")

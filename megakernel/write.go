@@ -29,7 +29,7 @@ const (
 // are written into a new directory beside it, which then takes its name.
 // Directories above dir are made as needed. Of what exists only an empty
 // directory or one of an earlier WriteDir (see LayoutFile) with no other file in
-// it is replaced; anything else is refused. On an error, and when ctx ends
+// it is replaced, its permissions kept; anything else is refused. On an error, and when ctx ends
 // before the last step, nothing is left behind and what was there still is.
 func WriteDir(ctx context.Context, dir string, files []File) error {
 	w := dirWriter{create: func(path string) (io.WriteCloser, error) {
@@ -91,6 +91,14 @@ func (w *dirWriter) replace(ctx context.Context, dir string, exists bool, files 
 	if err := ctx.Err(); err != nil {
 		return err
 	}
+	if exists {
+		if err := probe(dir); err != nil {
+			return err
+		}
+		if err := keepMode(temp, dir); err != nil {
+			return err
+		}
+	}
 	return takeName(temp, dir, exists)
 }
 
@@ -124,7 +132,10 @@ func destination(dir string, files []File) (path string, exists bool, err error)
 	}
 	if info.Mode()&fs.ModeSymlink != 0 {
 		if path, err = filepath.EvalSymlinks(path); err != nil {
-			return "", false, err
+			if errors.Is(err, fs.ErrPermission) {
+				return "", false, err
+			}
+			return "", false, fmt.Errorf("%s is a symbolic link that leads nowhere", dir)
 		}
 		if info, err = os.Stat(path); err != nil {
 			return "", false, err
@@ -159,9 +170,11 @@ func replaceable(path, dir string, files []File) error {
 		Generator string   `json:"generator"`
 		Files     []string `json:"files"`
 	}
-	if f, err := os.Open(filepath.Join(path, LayoutFile)); err == nil {
-		text, err := io.ReadAll(io.LimitReader(f, maxMarker))
-		if f.Close(); err != nil || json.Unmarshal(text, &marker) != nil {
+	layout := filepath.Join(path, LayoutFile)
+	// Opening what is no file, a pipe say, might wait for ever.
+	if info, err := os.Stat(layout); err == nil && info.Mode().IsRegular() && info.Size() <= maxMarker {
+		text, err := os.ReadFile(layout)
+		if err != nil || json.Unmarshal(text, &marker) != nil {
 			marker.Generator = ""
 		}
 	}
@@ -208,15 +221,35 @@ func removeEmpty(made []string) {
 }
 
 // makeTemp makes a new directory beside dir, with the permissions that dir
-// would have.
+// would have. Its name does not contain dir's, which may be as long as one can be.
 func makeTemp(dir string) (string, error) {
 	for n := 0; ; n++ {
-		temp := filepath.Join(filepath.Dir(dir), fmt.Sprintf(".%s-%s-%d-%d", Generator, filepath.Base(dir), os.Getpid(), n))
+		temp := filepath.Join(filepath.Dir(dir), fmt.Sprintf(".%s-%d-%d", Generator, os.Getpid(), n))
 		err := os.Mkdir(temp, 0o777)
 		if err == nil || !errors.Is(err, fs.ErrExist) || n == 100 {
 			return temp, err
 		}
 	}
+}
+
+// probe fails where files in dir cannot be made and removed: dir could then be
+// moved aside, but not be removed.
+func probe(dir string) error {
+	f, err := os.CreateTemp(dir, "."+Generator+"-")
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// keepMode gives temp the permissions of dir, which it replaces: what was closed
+// to others stays so.
+func keepMode(temp, dir string) error {
+	info, err := os.Stat(dir)
+	if err != nil {
+		return err
+	}
+	return os.Chmod(temp, info.Mode()&(fs.ModePerm|fs.ModeSetgid|fs.ModeSticky))
 }
 
 // takeName gives temp the name dir; a directory there is moved aside first and

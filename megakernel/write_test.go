@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -112,7 +113,10 @@ func TestWriteDirRefusesWhatItDidNotWrite(t *testing.T) {
 		}, `holds "a"`},
 		"a link that leads away": {func(d string) error {
 			return errors.Join(os.MkdirAll(filepath.Dir(d), 0o777), os.Symlink("nowhere", d))
-		}, "no such file"},
+		}, "y is a symbolic link that leads nowhere"},
+		"a link to itself": {func(d string) error {
+			return errors.Join(os.MkdirAll(filepath.Dir(d), 0o777), os.Symlink(d, d))
+		}, "y is a symbolic link that leads nowhere"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -137,6 +141,38 @@ func TestWriteDirRefusesTheCurrentDirectory(t *testing.T) {
 	require.ErrorContains(t, WriteDir(t.Context(), ".", generated("")), "is the current directory")
 	require.ErrorContains(t, WriteDir(t.Context(), "", generated("")), "name is empty")
 	require.NoError(t, WriteDir(t.Context(), "below", generated("")))
+}
+
+func TestWriteDirKeepsPermissions(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "out")
+	require.NoError(t, os.Mkdir(out, 0o700))
+	for range 2 { // an empty directory, then our own
+		require.NoError(t, WriteDir(t.Context(), out, generated("x")))
+		info, err := os.Stat(out)
+		require.NoError(t, err)
+		require.Equal(t, os.FileMode(0o700), info.Mode().Perm())
+	}
+}
+
+func TestWriteDirLeavesAReadOnlyDirectoryAlone(t *testing.T) {
+	if os.Geteuid() == 0 {
+		t.Skip("nothing is read-only for root")
+	}
+	dir := t.TempDir()
+	out := filepath.Join(dir, "out")
+	require.NoError(t, WriteDir(t.Context(), out, generated("one")))
+	require.NoError(t, os.Chmod(out, 0o555))
+	t.Cleanup(func() { _ = os.Chmod(out, 0o777) })
+	was := tree(t, dir)
+	require.EqualError(t, WriteDir(t.Context(), out, generated("two")), "cannot write "+out+": permission denied")
+	require.Equal(t, was, tree(t, dir))
+}
+
+func TestWriteDirTakesAsLongANameAsThereIs(t *testing.T) {
+	out := filepath.Join(t.TempDir(), strings.Repeat("n", 255))
+	for range 2 {
+		require.NoError(t, WriteDir(t.Context(), out, generated("x")))
+	}
 }
 
 // The name is taken while the files are written.

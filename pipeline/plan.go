@@ -173,7 +173,7 @@ func (p *Plan) chooseRing(r *Request) error {
 		p.Stages = max(1, min(fit, max(wraps, p.InFlight+1)))
 	}
 	if p.Stages > fit {
-		return refuseStages(p.Stages, fit, p.StageBytes, r.Fixed, r.SharedLimit)
+		return refuseStages(p.Stages, fit, p.StageBytes, r)
 	}
 	if r.InFlight > p.Stages {
 		return fmt.Errorf("pipeline: %d copies in flight need %d stages, the ring has %d of %d B; at most %d in flight",

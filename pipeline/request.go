@@ -122,8 +122,8 @@ func (r *Request) checkStageBytes() error {
 			r.StageBytes/StageAlign*StageAlign, (r.StageBytes/StageAlign+1)*StageAlign)
 	}
 	if kv := KVTokenMultiple * r.KVTokenBytes; kv > r.StageBytes {
-		return fmt.Errorf("pipeline: a stage of %d B holds %d KV tokens of %d B, want at least %d; stages of %d B would",
-			r.StageBytes, r.StageBytes/r.KVTokenBytes, r.KVTokenBytes, KVTokenMultiple, roundUp(kv, StageAlign))
+		return fmt.Errorf("pipeline: a stage of %d B holds %s of %d B, want at least %d; stages of %d B would",
+			r.StageBytes, count(r.StageBytes/r.KVTokenBytes, "KV token"), r.KVTokenBytes, KVTokenMultiple, roundUp(kv, StageAlign))
 	}
 	return nil
 }

@@ -42,8 +42,11 @@ func stagesThatFit(stageBytes int, fixed []Region, limit int) int {
 	return n
 }
 
-// refuseStages says why a ring does not fit and what would.
-func refuseStages(stages, fit, stageBytes int, fixed []Region, limit int) error {
+// refuseStages says why a ring does not fit and what would, with stages large
+// enough for the KV that goes through them.
+func refuseStages(stages, fit, stageBytes int, r *Request) error {
+	fixed, limit := r.Fixed, r.SharedLimit
+	least := max(GroupBytes, roundUp(KVTokenMultiple*r.KVTokenBytes, GroupBytes))
 	regions, need := layout(stages, stageBytes, fixed)
 	beside := 0
 	for _, g := range regions[3:] {
@@ -52,22 +55,25 @@ func refuseStages(stages, fit, stageBytes int, fixed []Region, limit int) error 
 	padding := need - stages*(stageBytes+2*mbarrierBytes) - beside
 	asked := fmt.Sprintf("%s of %d B + %d B fixed + %d B mbarriers and padding need %d B, have %d B",
 		count(stages, "stage"), stageBytes, beside, stages*2*mbarrierBytes+padding, need, limit)
-	switch smaller := stageBytesThatFit(stages, stageBytes, fixed, limit); {
+	switch smaller := stageBytesThatFit(stages, least, stageBytes, fixed, limit); {
 	case fit > 0 && smaller > 0:
-		return fmt.Errorf("pipeline: %s; at most %s fit, or %s of %d B", asked, count(fit, "stage"), count(stages, "stage"), smaller)
+		return fmt.Errorf("pipeline: %s; at most %d would fit, or %s of %d B", asked, fit, count(stages, "stage"), smaller)
 	case fit > 0:
-		return fmt.Errorf("pipeline: %s; at most %s fit", asked, count(fit, "stage"))
+		return fmt.Errorf("pipeline: %s; at most %d would fit", asked, fit)
 	case smaller > 0:
 		return fmt.Errorf("pipeline: %s; no stage of %d B fits, %d of %d B would", asked, stageBytes, stages, smaller)
 	}
-	_, least := layout(1, GroupBytes, fixed)
-	return fmt.Errorf("pipeline: %s; not even one stage of %d B fits, that needs %d B", asked, GroupBytes, least)
+	_, needed := layout(1, least, fixed)
+	if needed <= limit {
+		return fmt.Errorf("pipeline: %s; %d B a stage is the least there is", asked, least)
+	}
+	return fmt.Errorf("pipeline: %s; not even one stage of %d B fits, that needs %d B", asked, least, needed)
 }
 
-// stageBytesThatFit is the largest stage size under stageBytes with which stages
-// stages stay within limit, 0 if none does.
-func stageBytesThatFit(stages, stageBytes int, fixed []Region, limit int) int {
-	for size := stageBytes / GroupBytes * GroupBytes; size >= GroupBytes; size -= GroupBytes {
+// stageBytesThatFit is the largest stage size from least to stageBytes with which
+// stages stages stay within limit, 0 if none does.
+func stageBytesThatFit(stages, least, stageBytes int, fixed []Region, limit int) int {
+	for size := stageBytes / GroupBytes * GroupBytes; size >= least; size -= GroupBytes {
 		if _, bytes := layout(stages, size, fixed); bytes <= limit {
 			return size
 		}

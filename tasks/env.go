@@ -46,12 +46,21 @@ func (e *Env) Threads() int { return e.Consumers * dsl.WarpSize }
 // Sync makes the consumer warps of the CTA wait for each other.
 func (e *Env) Sync() { e.K.NamedBarrier(consumerBarrier, e.Consumers) }
 
+// maxUnrolled is how many rounds of EachConsumer are written out. Few warps over
+// a wide vector would make hundreds, and nvcc take minutes.
+const maxUnrolled = 16
+
 // EachConsumer calls body for i = Tid, Tid + Threads, … under n. When n is a
-// multiple of Threads no lane is left out and the loop is unrolled.
+// multiple of Threads no lane is left out. Up to maxUnrolled rounds are written
+// out; more are a loop in the kernel.
 func (e *Env) EachConsumer(n int, body func(i u32)) {
 	whole := n / e.Threads()
-	for j := range whole {
-		body(e.Tid.AddC(j * e.Threads()))
+	if whole > maxUnrolled {
+		e.K.For(e.K.U32(0), e.K.U32(whole), func(j u32) { body(e.Tid.Add(j.MulC(e.Threads()))) }, dsl.Unroll(maxUnrolled/2))
+	} else {
+		for j := range whole {
+			body(e.Tid.AddC(j * e.Threads()))
+		}
 	}
 	if n%e.Threads() != 0 {
 		i := e.Tid.AddC(whole * e.Threads())

@@ -41,7 +41,16 @@ func (t *Merge) Emit(e *Env) {
 	})
 }
 
+// maxUnrolledSplits bounds the splits whose states a thread holds in registers at once.
+const maxUnrolledSplits = 32
+
+// element merges element i of the output. Up to maxUnrolledSplits states all loads are
+// in flight together.
 func (t *Merge) element(e *Env, i u32) {
+	if t.Splits > maxUnrolledSplits {
+		t.longElement(e, i)
+		return
+	}
 	k := e.K
 	head := i.DivC(t.D)
 	var lse, part []f32
@@ -62,4 +71,27 @@ func (t *Merge) element(e *Env, i u32) {
 		out = dsl.FMA(weight, part[s], out)
 	}
 	t.Out.Store(i, dsl.Cast[dsl.BF16](out.Mul(dsl.Rcp(sum))))
+}
+
+// longElement is element with device loops, one for the maximum and one for the
+// sum, in the same order: the same bits in few registers.
+func (t *Merge) longElement(e *Env, i u32) {
+	k := e.K
+	head, n, last := i.DivC(t.D), k.U32(t.Splits), t.Splits-1
+	lse := func(s u32) f32 {
+		l := t.LSE.Load(head.Add(s.MulC(t.Heads)))
+		if t.LastBias != 0 {
+			l = dsl.Select(s.EqC(last), l.Add(k.F32(t.LastBias)), l)
+		}
+		return l
+	}
+	top := dsl.NewVar(k.F32(math.Inf(-1)), "top")
+	k.For(k.U32(0), n, func(s u32) { top.Set(top.Get().Max(lse(s))) }, dsl.Unroll(8))
+	sum, out := dsl.NewVar(k.F32(0), "sum"), dsl.NewVar(k.F32(0), "out")
+	k.For(k.U32(0), n, func(s u32) {
+		weight := dsl.Exp2(lse(s).Sub(top.Get()))
+		sum.Set(sum.Get().Add(weight))
+		out.Set(dsl.FMA(weight, t.In.Load(i.Add(s.MulC(t.Heads*t.D))), out.Get()))
+	}, dsl.Unroll(8))
+	t.Out.Store(i, dsl.Cast[dsl.BF16](out.Get().Mul(dsl.Rcp(sum.Get()))))
 }

@@ -67,13 +67,13 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a Llama-family model instead")
 	f.StringVar(&c.name, "name", "", "what the model of --config is called (default custom)")
 	f.StringVar(&c.arch, "arch", "sm_90a", "GPU `architecture`")
-	f.Var(&c.sms, "sms", fmt.Sprintf("SMs to use, a CTA on each (default %d)", megakernel.DefaultSMs))
-	f.Var(&c.page, "page", fmt.Sprintf("tokens of a KV page, a power of two (default %d)", megakernel.DefaultPage))
-	f.Var(&c.splits, "splits", "parts of the KV cache (default: as many as fill the SMs)")
-	f.Var(&c.stages, "stages", "depth of the ring (default: what fits)")
+	f.Var(&c.sms, "sms", fmt.Sprintf("SMs to use, a CTA on each, up to 1024 (default %d)", megakernel.DefaultSMs))
+	f.Var(&c.page, "page", fmt.Sprintf("tokens of a KV page, a power of two up to 1024 (default %d)", megakernel.DefaultPage))
+	f.Var(&c.splits, "splits", "parts of the KV cache, up to 128 (default: as many as fill the SMs)")
+	f.Var(&c.stages, "stages", "depth of the ring, up to 32 (default: what fits)")
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
-	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31 (default %d)", megakernel.DefaultConsumers))
+	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
@@ -116,17 +116,23 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 	return mk, inFlags(err)
 }
 
-// inFlags calls the planner's request by the flags' names.
+// inFlags calls an option outside its range by its flag: a wrong call.
 func inFlags(err error) error {
+	var refused *megakernel.OptionError
+	if errors.As(err, &refused) {
+		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers"}[refused.Option]
+		return usagef("--%s: %s", flag, refused.Problem)
+	}
 	if err == nil {
 		return nil
 	}
-	named := strings.NewReplacer("pipeline: StageBytes is", "--stage-bytes is", "pipeline: Stages is", "--stages is",
-		"pipeline: InFlight is", "--in-flight is").Replace(err.Error())
-	if named == err.Error() {
-		return err
+	for field, flag := range map[string]string{"StageBytes": "stage-bytes", "Stages": "stages", "InFlight": "in-flight"} {
+		if problem, ok := strings.CutPrefix(err.Error(), "pipeline: "+field+" is "); ok {
+			// The planner's 0 stands for a flag that is not given.
+			return usagef("--%s: found %s", flag, strings.Replace(problem, "want 0 to ", "want 1 to ", 1))
+		}
 	}
-	return errors.New(named)
+	return err
 }
 
 func (c *choice) options() megakernel.Options {

@@ -68,8 +68,28 @@ needs neither a GPU nor CUDA.`,
 	c.flags(root)
 	f.Var(&rate, "bandwidth", "memory bandwidth for the predicted times")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
+	root.SetHelpCommand(newHelp())
 	root.AddCommand(newModels(), newExplain(), newIR(), newVerify(check))
 	return root
+}
+
+// newHelp is mkgen help; cobra's own ends with 0 for a command there is not.
+func newHelp() *cobra.Command {
+	return &cobra.Command{
+		Use:   "help [command]",
+		Short: "Help about any command",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			of, rest, err := cmd.Root().Find(args)
+			if err == nil {
+				err = noArgs(of, rest)
+			}
+			if err != nil {
+				return err
+			}
+			of.InitDefaultHelpFlag()
+			return of.Help()
+		},
+	}
 }
 
 // write writes the files, all or none, also when the user interrupts.

@@ -103,6 +103,16 @@ func TestHelpFitsATerminal(t *testing.T) {
 	}
 }
 
+func TestHelpOfACommandIsItsFlagHelp(t *testing.T) {
+	for _, command := range [][]string{{}, {"explain"}, {"help"}} {
+		_, byFlag, _ := mkgen(append(command, "--help")...)
+		code, byCommand, _ := mkgen(append([]string{"help"}, command...)...)
+		require.Zero(t, code)
+		require.NotEmpty(t, byCommand)
+		require.Equal(t, byFlag, byCommand)
+	}
+}
+
 func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)

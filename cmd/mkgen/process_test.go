@@ -3,6 +3,7 @@
 package main
 
 import (
+	"context"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -56,6 +57,17 @@ func TestInterruptedOutputIsWholeOrAbsent(t *testing.T) {
 	if !testing.Short() {
 		require.Positive(t, absent, "no signal came in time")
 	}
+}
+
+// A pipe where the layout would be is refused, not waited for.
+func TestAPipeAsLayoutIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, syscall.Mkfifo(filepath.Join(dir, "layout.json"), 0o666))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	text, err := exec.CommandContext(ctx, "mkgen", "--model", "tiny", "-q", "-o", dir).CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(text), "was not written by mkgen")
 }
 
 // The limits are 1 s and 1 GB on an idle machine; the slack is for a busy one.

@@ -32,7 +32,7 @@ anything is found.`,
 			start := time.Now()
 			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.options(), Seeds: int(seeds), Steps: int(steps)})
 			if err != nil {
-				return err
+				return inFlags(err)
 			}
 			if err := report.Write(cmd.OutOrStdout()); err != nil {
 				return err

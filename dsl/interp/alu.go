@@ -34,8 +34,8 @@ func arithmeticRows() map[ir.Op]binder {
 		ir.OpRcp:   approx(func(x float64) float64 { return 1 / x }),
 		ir.OpRsqrt: approx(func(x float64) float64 { return 1 / math.Sqrt(x) }),
 		ir.OpSqrt:  approx(math.Sqrt), // one rounding: 53 ≥ 2·24 + 2
-		ir.OpSin:   approx(math.Sin),
-		ir.OpCos:   approx(math.Cos),
+		ir.OpSin:   fixedStep(circular(math.Sin)),
+		ir.OpCos:   fixedStep(circular(math.Cos)),
 		ir.OpTanh:  approx(math.Tanh),
 		ir.OpRint:  approx(math.RoundToEven),
 		ir.OpFloor: approx(math.Floor),

@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"math"
 	"math/bits"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -11,6 +12,14 @@ func widen(t ir.Type, bits uint64) int64 {
 		return int64(int32(bits))
 	}
 	return int64(uint32(bits))
+}
+
+// loopEnd is the largest value of a loop counter.
+func loopEnd(t ir.Type) int64 {
+	if t == ir.I32 {
+		return math.MaxInt32
+	}
+	return math.MaxUint32
 }
 
 // stepForBegin starts a loop in the lanes whose range is not empty.
@@ -34,7 +43,8 @@ func stepForBegin(m *machine, w *warp, in *inst) {
 }
 
 // stepForNext begins the next iteration in the lanes that have one. A counter
-// that would pass its type's end leaves the loop.
+// that would pass its type's end and then go on is a fault: a u32 wraps and the
+// loop runs for ever, and C++ leaves open what an i32 does.
 func stepForNext(m *machine, w *warp, in *inst) {
 	i, hi := &w.regs[in.r[0]], m.in(w, in.a[1])
 	var on uint32
@@ -44,6 +54,9 @@ func stepForNext(m *machine, w *warp, in *inst) {
 			if next < widen(in.t, hi[l]) {
 				i[l] = uint64(uint32(next))
 				on |= 1 << l
+			} else if next > loopEnd(in.t) && (in.t == ir.I32 || int64(uint32(next)) < widen(in.t, hi[l])) {
+				m.fail(w, in, l, LoopOverflow, "the counter is %d and steps by %d, the bound is %d: the counter wraps before it gets there", widen(in.t, i[l]), in.step, widen(in.t, hi[l]))
+				return
 			}
 		}
 	}

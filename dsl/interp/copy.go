@@ -34,8 +34,8 @@ func (m *machine) issue(w *warp, in *inst, l int, n int64) bool {
 	if b == nil || !m.ready(w, in, b, l, true) {
 		return false
 	}
-	if n%16 != 0 || n > maxCount {
-		m.fail(w, in, l, CopyRules, "bulk copy of %d bytes, want a multiple of 16 below 2²⁰", n)
+	if n <= 0 || n%16 != 0 || n > maxCount {
+		m.fail(w, in, l, CopyRules, "bulk copy of %d bytes, want a positive multiple of 16 below 2²⁰", n)
 		return false
 	}
 	dst, dstOff, ok := m.copySide(w, in, &in.mem[0], l, n)
@@ -49,7 +49,7 @@ func (m *machine) issue(w *warp, in *inst, l int, n int64) bool {
 	f := &flight{cta: w.cta, w: w, in: in, lane: uint8(l), bar: b, comp: comp, phase: b.phase,
 		dst: dst, src: src, dstOff: dstOff, srcOff: srcOff, n: n}
 	f.rec = pack(w.cta.id*m.comps+comp, b.phase+1, anyLane, in.pc)
-	if m.o.races() && n > 0 {
+	if m.o.races() {
 		a := accessor{w: w, in: in, lane: uint8(l), async: true, rec: f.rec}
 		if src.shadow != nil && !m.touch(src, srcOff, n, &a) {
 			return false

@@ -25,6 +25,8 @@ const (
 	DivergentBarrier      // a barrier without all lanes of the warp
 	BarrierCount          // a named barrier used with two thread counts
 	CopyRules             // size of a bulk copy
+	LoopOverflow          // a loop counter passed its type's end: the loop would not end, or C++ leaves it open
+	ArgumentRange         // an approximate function outside of the range in which the GPU's is accurate
 	PhaseSkipped          // an mbarrier phase nobody waited for, or a wait that missed its phase
 	ArrivalOverflow       // more arrivals than the mbarrier's count
 	TxOverflow            // transaction count out of range
@@ -40,7 +42,7 @@ const (
 
 var kindNames = [numKinds]string{"no fault", "data race", "missing proxy fence", "insufficient scope", "deadlock", "livelock",
 	"out of bounds", "misaligned", "uninitialised read", "inactive lanes", "barrier under divergence", "barrier count mismatch",
-	"bulk copy rules", "mbarrier phase skipped", "mbarrier arrival overflow", "transaction count overflow", "transaction count mismatch",
+	"bulk copy rules", "loop counter overflow", "argument out of range", "mbarrier phase skipped", "mbarrier arrival overflow", "transaction count overflow", "transaction count mismatch",
 	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "assertion failed", "executor limit"}
 
 // String is the kind in words.

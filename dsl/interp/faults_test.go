@@ -46,6 +46,13 @@ var faults = []faulty{
 	{"two lanes write one word", 1, 1, func(k *dsl.Kernel) {
 		u32Global(k).Store(k.Lane().DivC(2), k.Lane())
 	}, interp.DataRace, "element 0 of @x", 2},
+	{"atomics of two sizes on one place", 1, 2, func(k *dsl.Kernel) {
+		x := u32Global(k)
+		k.If(k.Lane().EqC(0), func() {
+			k.IfElse(k.CTA().EqC(0), func() { dsl.ReduceAdd(x, dsl.At(0), k.U32(1), rlx) },
+				func() { dsl.ReduceAdd(dsl.View[dsl.U64](x), dsl.At(0), k.U64(1), rlx) })
+		})
+	}, interp.DataRace, "element 0 of @x: this write and an earlier write are not ordered", 2},
 	{"lanes exchange without syncwarp", 1, 1, func(k *dsl.Kernel) {
 		s := dsl.Shared[dsl.U32](k, "s", 32)
 		s.Store(k.Lane(), k.Lane())
@@ -117,7 +124,18 @@ var faults = []faulty{
 		x := u32Global(k)
 		k.For(k.U32(0), k.U32(1<<31), func(i dsl.Val[dsl.U32]) { x.Store(k.Lane(), i) })
 	}, interp.Livelock, "not finished after 1000000 steps", 1},
-	{"bulk copy of 20 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 20, 20) }, interp.CopyRules, "bulk copy of 20 bytes, want a multiple of 16", 1},
+	{"loop counter that wraps before its bound", 1, 1, func(k *dsl.Kernel) {
+		x := u32Global(k)
+		k.ForStep(k.U32(1<<32-40), k.Lane().Add(k.U32(1<<32-32)), 16, func(i dsl.Val[dsl.U32]) { x.Store(k.Lane(), i) })
+	}, interp.LoopOverflow, "the counter is 4294967288 and steps by 16, the bound is 4294967289", 1},
+	{"sine of an angle that was not reduced", 1, 1, func(k *dsl.Kernel) {
+		u32Global(k).Store(k.Lane(), dsl.Bits[dsl.U32](dsl.Sin(dsl.Cast[dsl.F32](k.Lane()))))
+	}, interp.ArgumentRange, "the angle is 4, want one in [−π, π]", 1},
+	{"cosine of an angle that was not reduced", 1, 1, func(k *dsl.Kernel) {
+		u32Global(k).Store(k.Lane(), dsl.Bits[dsl.U32](dsl.Cos(dsl.Cast[dsl.F32](k.Lane()).Mul(k.F32(-1)))))
+	}, interp.ArgumentRange, "the angle is -4", 1},
+	{"bulk copy of 0 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 0, 0) }, interp.CopyRules, "bulk copy of 0 bytes, want a positive multiple of 16", 1},
+	{"bulk copy of 20 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 20, 20) }, interp.CopyRules, "bulk copy of 20 bytes, want a positive multiple of 16", 1},
 	{"bulk copy past the end", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 272, 272) }, interp.OutOfBounds, "bulk copy of 272 bytes at element 0 of @dst", 1},
 	{"bytes read while they are copied", 1, 1, func(k *dsl.Kernel) {
 		dst, bar := copyIn(k, 256, 256, false)

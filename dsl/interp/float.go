@@ -27,6 +27,28 @@ func approx(f func(float64) float64) binder {
 	return fixedStep(float1(func(a float32) float32 { return float32(f(float64(a))) }))
 }
 
+// circularLimit is how far from 0 sin.approx and cos.approx are used: PTX gives
+// their error for [−π, π] only, and a reduction in f32 leaves angles a little
+// beyond π.
+const circularLimit = 3.25
+
+// circular is sin or cos of the active lanes. An argument beyond the limit is a
+// fault, since the GPU's result would be another; infinities and NaN give NaN on both.
+func circular(f func(float64) float64) stepFn {
+	step := float1(func(a float32) float32 { return float32(f(float64(a))) })
+	return func(m *machine, w *warp, in *inst) {
+		a := m.in(w, in.a[0])
+		for l := range a {
+			x := math.Abs(float64(f32(a[l])))
+			if w.mask>>l&1 != 0 && x > circularLimit && !math.IsInf(x, 0) {
+				m.fail(w, in, l, ArgumentRange, "the angle is %g, want one in [−π, π]: the GPU's approximation is accurate only there", f32(a[l]))
+				return
+			}
+		}
+		step(m, w, in)
+	}
+}
+
 func addF32(m *machine, w *warp, in *inst) {
 	a, b, d := m.in(w, in.a[0]), m.in(w, in.a[1]), &w.regs[in.r[0]]
 	for l := range d {

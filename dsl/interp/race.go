@@ -147,7 +147,7 @@ func (m *machine) conflict(r record, rg *region, a *accessor) (Kind, bool) {
 		return 0, false
 	}
 	if !m.before(r, a.w, a.lane) {
-		if !a.async && a.in.strong && !m.isAsync(r) && m.p.code[r.pc()].strong {
+		if old := &m.p.code[r.pc()]; !a.async && a.in.strong && !m.isAsync(r) && old.strong && old.size == a.in.size {
 			return ScopeRace, true
 		}
 		return DataRace, true

@@ -80,10 +80,17 @@ func (g *GPU) buffer(name string) (*cuda.Mem, error) {
 	return m, nil
 }
 
-// Alloc reserves device memory.
-func (g *GPU) Alloc(name string, bytes int64) (err error) {
-	g.mem[name], err = g.dev.Alloc(bytes)
-	return err
+// Alloc reserves device memory. A name can be given once.
+func (g *GPU) Alloc(name string, bytes int64) error {
+	if g.mem[name] != nil {
+		return fmt.Errorf("buffer %q is there already", name)
+	}
+	m, err := g.dev.Alloc(bytes)
+	if err != nil {
+		return err // and no entry: Close frees what is there
+	}
+	g.mem[name] = m
+	return nil
 }
 
 // Write copies to device memory.

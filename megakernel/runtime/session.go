@@ -64,14 +64,23 @@ func (s *Session) Rewind(pos int) error {
 	return nil
 }
 
-// SetTable replaces the page table; tokens already in the cache must keep their
-// contents at the pages it names.
+// SetTable replaces the page table by one of the same length, whose pages the
+// cache must have; tokens already in the cache must keep their contents at the
+// pages it names.
 func (s *Session) SetTable(table []uint32) error {
 	if len(table) != len(s.table) {
 		return fmt.Errorf("a page table of %d pages, want %d", len(table), len(s.table))
 	}
-	s.table = table
-	return s.dev.Write("page_table", 0, words(table))
+	for i, p := range table {
+		if int64(p) >= int64(s.pages) {
+			return fmt.Errorf("page table entry %d is page %d, the cache has %d", i, p, s.pages)
+		}
+	}
+	if err := s.dev.Write("page_table", 0, words(table)); err != nil {
+		return err
+	}
+	s.table = slices.Clone(table)
+	return nil
 }
 
 // Step feeds one token and returns the next one by argmax. The logits stay on

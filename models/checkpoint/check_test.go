@@ -94,6 +94,14 @@ func clamp(x float64) float64 {
 	return x
 }
 
+func TestScanReachesElementsBeyondTheLastEightBytes(t *testing.T) {
+	data := BF16Bytes([]uint16{0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x3f80, 0x7f80, 0xffff})
+	b := block{t: &tensor{file: &file{data: data}, from: models.BF16}, end: int64(len(data))}
+	require.NoError(t, b.scan())
+	require.Equal(t, []int64{2, 5}, []int64{b.bad, b.first})
+	require.Equal(t, math.Inf(1), b.value)
+}
+
 func TestCheckOfManyBlocksCountsThemAll(t *testing.T) {
 	dir := big(t, models.F32, 400)
 	c := open(t, dir)

@@ -1,6 +1,7 @@
 package checkpoint
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -46,6 +47,19 @@ func TestOtherFaultsStayPanics(t *testing.T) {
 		_ = c.read(tensor, func() error { nowhere.closed = true; return nil })
 	})
 	require.NoError(t, c.Row(embedName, 0, make([]uint16, 16)), "the lock was given back")
+}
+
+func TestFaultInAnotherMappingStaysAPanic(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("Windows does not let a mapped file shrink")
+	}
+	dir := big(t, models.BF16, 400)
+	shrunk, c := open(t, dir), open(t, "testdata/single_bf16")
+	require.NoError(t, os.Truncate(filepath.Join(dir, SingleFile), 8192))
+	lost := shrunk.tensors["model.norm.weight"].row(0)
+	require.Panics(t, func() {
+		_ = c.read(c.tensors[embedName], func() error { return errors.New(string(lost)) })
+	})
 }
 
 func TestRowsAllocateNothing(t *testing.T) {

@@ -149,6 +149,13 @@ func TestIndexAndShardsMustAgree(t *testing.T) {
 	}
 }
 
+func TestShardsAreFilesOfTheDirectory(t *testing.T) {
+	for _, name := range []string{"../a.safetensors", "/a.safetensors", "b/a.safetensors", `b\a.safetensors`, "a.safetensors\x00.safetensors", "a.bin", "", ".."} {
+		require.False(t, validShard(name), "%q", name)
+	}
+	require.True(t, validShard("model-00001-of-00002.safetensors"))
+}
+
 func TestMalformedIndexIsRefused(t *testing.T) {
 	files, index := sharded(t, full(t, "single_bf16", models.BF16))
 	good := string(indexText(t, index))

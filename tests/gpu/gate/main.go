@@ -2,17 +2,21 @@
 
 // Command gate judges an emitted kernel on a GPU against Hugging Face
 // transformers: it feeds the reference's tokens (tests/gpu/reference.py) to the
-// kernel and to kernels with planted faults, and writes a record.
+// kernel and to kernels with planted faults, and writes a record. The exit code
+// is 1 when the gate is not passed, a fault is missed or a repeated sequence
+// gives other bits; the record is written all the same.
 package main
 
 import (
 	"encoding/json"
+	"errors"
 	"flag"
 	"fmt"
 	"log"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/megakernel"
@@ -105,13 +109,21 @@ func run(model, kernels, dir, out string) error {
 		return err
 	}
 	fmt.Println(string(text))
-	if out == "" {
-		return nil
+	if out != "" {
+		if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
+			return err
+		}
+		if err := os.WriteFile(out, append(text, '\n'), 0o644); err != nil {
+			return err
+		}
 	}
-	if err := os.MkdirAll(filepath.Dir(out), 0o755); err != nil {
-		return err
+	switch c := &r.Cases[0]; {
+	case !c.Identical:
+		return errors.New("the first sequence run twice gave different logits")
+	case !c.Gate.Passed:
+		return fmt.Errorf("the gate is not passed: %s", strings.Join(c.Gate.Reasons, "; "))
 	}
-	return os.WriteFile(out, append(text, '\n'), 0o644)
+	return nil
 }
 
 func describe(name string, r gate.Result) verdict {

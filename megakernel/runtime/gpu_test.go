@@ -1,0 +1,49 @@
+//go:build cuda
+
+package runtime_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/stretchr/testify/require"
+)
+
+// fakeGPU is a GPU on the fake driver (scripts/build-cuda --fake), whose one
+// kernel is called "kernel"; without it the test is skipped.
+func fakeGPU(t *testing.T) *runtime.GPU {
+	t.Helper()
+	dev, err := cuda.Open(0)
+	if os.Getenv("MKGEN_FAKE_DRIVER") != "" {
+		require.NoError(t, err)
+	}
+	if err != nil || dev.Name() != "mkgen fake GPU" {
+		t.Skip("needs the fake driver: scripts/build-cuda --fake test ./megakernel/runtime/...")
+	}
+	t.Cleanup(func() { require.NoError(t, dev.Close()) })
+	k := dsl.New("kernel", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 1 << 10})
+	dsl.Global[dsl.U32](k, "x", 32).Store(k.Lane(), k.Lane())
+	built, err := k.Finish()
+	require.NoError(t, err)
+	gpu, err := runtime.NewGPU(built, dev, []byte("\x7fELF"))
+	require.NoError(t, err)
+	return gpu
+}
+
+func TestABufferThatDoesNotFitLeavesTheGPUInOrder(t *testing.T) {
+	gpu := fakeGPU(t)
+	require.ErrorContains(t, gpu.Alloc("x", 1<<40), "CUDA_ERROR_OUT_OF_MEMORY")
+	require.EqualError(t, gpu.Zero("x"), `no buffer "x"`)
+	require.NoError(t, gpu.Alloc("x", 128))
+	require.EqualError(t, gpu.Alloc("x", 128), `buffer "x" is there already`)
+	require.NoError(t, gpu.Close())
+}
+
+func TestClosingAfterAFailedAllocation(t *testing.T) {
+	gpu := fakeGPU(t)
+	require.Error(t, gpu.Alloc("x", 1<<40))
+	require.NoError(t, gpu.Close())
+}
