@@ -25,6 +25,7 @@ type builder struct {
 	indices dsl.Buf[dsl.U32]
 
 	decided dsl.MBars        // the producer may learn whether the step runs on
+	heard   dsl.MBars        // it has
 	running dsl.Buf[dsl.U32] // shared memory: whether it does
 
 	layer  []phase // of one layer
@@ -61,6 +62,7 @@ func newBuilder(mk *Kernel) *builder {
 	b.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	b.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
 	b.decided = dsl.NewMBars(k, regionDecided, 1, at(regionDecided), dsl.Doc("whether the step runs on is decided"))
+	b.heard = dsl.NewMBars(k, regionHeard, 1, at(regionHeard), dsl.Doc("the producer knows whether the step runs on"))
 	b.running = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether it does"))
 	b.own.row = dsl.Shared[dsl.U32](k, regionOwn, words(regionOwn), at(regionOwn), dsl.Doc("this SM's row of the plan table"))
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
@@ -81,6 +83,7 @@ func (b *builder) assemble() {
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), func() {
 			b.decided.Init(dsl.At(0), k.U32(1))
+			b.heard.Init(dsl.At(0), k.U32(1))
 			b.ring.Init()
 		})
 		b.own.fetch(e, b.bufs.plan)
@@ -111,7 +114,8 @@ func (b *builder) consumers() {
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 				b.consume(b.step(pos, cached, l.Named("layer")), b.layer...)
 			}, dsl.Unroll(1))
-			running.Set(dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).XorC(1))
+			stopped := dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
+			running.Set(dsl.Select(stopped, k.U32(0), k.U32(1)))
 			k.If(pos.AddC(1).Ge(bufs.known), func() {
 				b.consume(b.step(pos, cached, k.U32(0)), b.final)
 				b.choose(pos, running)
@@ -120,7 +124,7 @@ func (b *builder) consumers() {
 				bufs.progress.Store(dsl.At(0), pos.AddC(1), dsl.Release(dsl.SysScope))
 			})
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
-				b.tell(0)
+				b.tell(s.AddC(1), 0)
 				b.gemv(MatrixQKV).Drop(e, b.cons, b.own.matrix(MatrixQKV))
 			})
 		})
@@ -133,16 +137,19 @@ func (b *builder) consumers() {
 func (b *builder) begin(s, pos dsl.Val[dsl.U32]) {
 	k, e, bufs := b.k, b.env, b.bufs
 	k.If(pos.Lt(bufs.known), func() { b.token.Set(dsl.Uniform(bufs.tokens.Load(pos), dsl.GPUScope)) })
-	b.tell(1)
+	b.tell(s, 1)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
 		bufs.verdict.Store(s.AndC(1), bufs.stop.Load(dsl.At(0), dsl.Relaxed(dsl.SysScope)))
 	})
 }
 
-// tell lets the producer know whether the step it has begun to fetch runs.
-func (b *builder) tell(running int) {
+// tell lets the producer know whether step s, which it has begun to fetch, runs,
+// once it has heard of the step before: an SM without chunks to drain would
+// otherwise be free to run ahead of its producer.
+func (b *builder) tell(s dsl.Val[dsl.U32], running int) {
 	k := b.k
 	k.If(b.env.Tid.EqC(0), func() {
+		b.heard.Wait(dsl.At(0), s.AddC(1).AndC(1))
 		b.running.Store(dsl.At(0), k.U32(running))
 		b.decided.Arrive(dsl.At(0))
 	})
@@ -181,6 +188,8 @@ func (b *builder) producer() {
 				k.If(l.EqC(0), func() {
 					b.decided.Wait(dsl.At(0), s.AndC(1))
 					running.Set(dsl.Uniform(b.running.Load(dsl.At(0)), dsl.CTAScope))
+					k.SyncWarp()
+					k.If(b.env.Lane.EqC(0), func() { b.heard.Arrive(dsl.At(0)) })
 					k.FenceProxyAsyncGlobal()
 				})
 			})

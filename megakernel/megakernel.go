@@ -47,6 +47,7 @@ const (
 	regionIndex    = "scratch_index"
 	regionTail     = "tail"
 	regionDecided  = "decided"
+	regionHeard    = "heard"
 	regionRunning  = "running"
 	regionOwn      = "own"
 )
@@ -106,6 +107,7 @@ func (mk *Kernel) request() pipeline.Request {
 			{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 			{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 			{Name: regionDecided, Bytes: 8, Align: 8},
+			{Name: regionHeard, Bytes: 8, Align: 8},
 			{Name: regionRunning, Bytes: 4, Align: 4},
 			{Name: regionOwn, Bytes: 4 * planWords, Align: 16},
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},

@@ -129,23 +129,20 @@ func (r *Ring) Consumer() *Consumer {
 }
 
 // Skip waits for the next stage to be filled and releases it unread.
-func (c *Consumer) Skip() {
-	r, k := c.r, c.r.k
-	stage := c.next.stage.Get().Named("stage")
-	r.full.Wait(stage, c.next.parity.Get())
-	k.SyncWarp()
-	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
-	c.next.advance()
-}
+func (c *Consumer) Skip() { c.drain(func(dsl.Val[dsl.U32]) {}) }
 
 // Drain waits for the next stage to be filled, calls use with the stage's first
 // 16-byte element in Data, and then releases the stage. All consumer warps drain
 // every stage, whether they read from it or not.
 func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
+	c.drain(func(stage dsl.Val[dsl.U32]) { use(stage.MulC(c.r.stageBytes / 16)) })
+}
+
+func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
 	r.full.Wait(stage, c.next.parity.Get())
-	use(stage.MulC(r.stageBytes / 16))
+	use(stage)
 	k.SyncWarp()
 	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
 	c.next.advance()

@@ -36,7 +36,7 @@ func TestNormOfAWideInputForFewWarps(t *testing.T) {
 	rng := newRand(n)
 	x, gains := floats(rng, n, 1), normals(rng, n, 1)
 	r := newRig(t, setup{})
-	norm := tasks.NormInput{N: n, Eps: 1e-5, X: in[dsl.F32](r, "x", f32Bytes(x), n), Gain: in[dsl.BF16](r, "gains", bf16Bytes(gains), n),
+	norm := tasks.NormInput{N: n, Eps: 1e-5, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), n)), Gain: in[dsl.BF16](r, "gains", bf16Bytes(gains), n),
 		Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(n), dsl.Align(16))}
 	staged, scale := out[dsl.BF16](r, "staged", padded(n)), out[dsl.F32](r, "scale", 32)
 	r.body(func(*pipeline.Consumer) {

@@ -16,9 +16,14 @@ import (
 // barrier's counter about to wrap.
 func tinySession(t *testing.T, seed uint64) (*runtime.Session, *runtime.Sim, models.Config) {
 	t.Helper()
+	return tinySessionOf(t, seed, megakernel.Options{SMs: 4})
+}
+
+func tinySessionOf(t *testing.T, seed uint64, o megakernel.Options) (*runtime.Session, *runtime.Sim, models.Config) {
+	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4})
+	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, seed)
 	require.NoError(t, err)
@@ -93,4 +98,17 @@ func TestTheHostStopsALaunchAfterAStep(t *testing.T) {
 	got, err = s.Generate(prompt[1:], 4)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+// More SMs than any matrix has tiles: some have nothing to drain and must not
+// run ahead of their producer.
+func TestSMsWithoutWorkKeepPace(t *testing.T) {
+	prompt := synth.Tokens(2, 0, 2, 320)
+	want, _ := bySteps(t, prompt, 2)
+	for seed := range uint64(2) {
+		s, _, _ := tinySessionOf(t, seed, megakernel.Options{SMs: 132, Splits: 2, Consumers: 1})
+		got, err := s.Generate(prompt, 2)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
 }

@@ -3,7 +3,7 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
 //
-// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106304 bytes of dynamic shared memory, all CTAs resident at once
+// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106320 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
 //
 // Shared memory of a CTA, in bytes:
@@ -14,10 +14,11 @@
 //    97840 … 106032  f32 partials[2048]       the consumer warps' partial dot products
 //   106032 … 106160  b128 tail[8]             the query token's own K and V
 //   106160 … 106168  mbar decided[1]          whether the step runs on is decided
-//   106168 … 106172  u32 running[1]           whether it does
-//   106176 … 106232  u32 own[14]              this SM's row of the plan table
-//   106240 … 106272  f32 scratch[8]           one a consumer warp
-//   106272 … 106304  u32 scratch_index[8]     one a consumer warp
+//   106168 … 106176  mbar heard[1]            the producer knows whether the step runs on
+//   106176 … 106180  u32 running[1]           whether it does
+//   106192 … 106248  u32 own[14]              this SM's row of the plan table
+//   106256 … 106288  f32 scratch[8]           one a consumer warp
+//   106288 … 106320  u32 scratch_index[8]     one a consumer warp
 
 using u16 = unsigned short;
 using i32 = int;
@@ -367,10 +368,11 @@ mkgen_step(const __grid_constant__ Params p) {
   float* const partials = (float*)(smem + 97840);
   uint4* const tail = (uint4*)(smem + 106032);
   u64* const decided = (u64*)(smem + 106160);
-  u32* const running = (u32*)(smem + 106168);
-  u32* const own = (u32*)(smem + 106176);
-  float* const scratch = (float*)(smem + 106240);
-  u32* const scratch_index = (u32*)(smem + 106272);
+  u64* const heard = (u64*)(smem + 106168);
+  u32* const running = (u32*)(smem + 106176);
+  u32* const own = (u32*)(smem + 106192);
+  float* const scratch = (float*)(smem + 106256);
+  u32* const scratch_index = (u32*)(smem + 106288);
   const bf16x2* const embed_bf16x2 = ptx::global((const bf16x2*)p.embed);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
@@ -387,6 +389,7 @@ mkgen_step(const __grid_constant__ Params p) {
   {
     if (tid == 0) {
       ptx::mbar_init(decided, 1);
+      ptx::mbar_init(heard, 1);
       #pragma unroll 1
       for (u32 i = 0; i < 23; ++i) {
         ptx::mbar_init(&full[i], 1);
@@ -414,12 +417,13 @@ mkgen_step(const __grid_constant__ Params p) {
           token = tokens[pos_now];
         }
         if (tid == 0) {
+          ptx::mbar_wait(heard, (i + 1) & 1u);
           running[0] = 1;
           ptx::mbar_arrive(decided);
         }
         if (cta == 0 && tid == 0) {
-          const u32 v30 = ptx::ld_relaxed_sys_u32(stop);
-          verdict[i & 1u] = v30;
+          const u32 v32 = ptx::ld_relaxed_sys_u32(stop);
+          verdict[i & 1u] = v32;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -427,46 +431,46 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v40 = tid * 4;
+              const u32 v42 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const uint2 v44 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v40 / 2)]);
-                v = ptx::bf16_lo(v44.x);
-                v_2 = ptx::bf16_hi(v44.x);
-                v_3 = ptx::bf16_lo(v44.y);
-                v_4 = ptx::bf16_hi(v44.y);
+                const uint2 v46 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v42 / 2)]);
+                v = ptx::bf16_lo(v46.x);
+                v_2 = ptx::bf16_hi(v46.x);
+                v_3 = ptx::bf16_lo(v46.y);
+                v_4 = ptx::bf16_hi(v46.y);
               } else {
-                const float4 v50 = *(const float4*)&x[v40];
-                v = v50.x;
-                v_2 = v50.y;
-                v_3 = v50.z;
-                v_4 = v50.w;
+                const float4 v52 = *(const float4*)&x[v42];
+                v = v52.x;
+                v_2 = v52.y;
+                v_3 = v52.z;
+                v_4 = v52.w;
               }
-              const uint2 v60 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v70 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v70;
-              const bf16x2 v74 = ptx::pack_bf16(v * ptx::bf16_lo(v60.x), v_2 * ptx::bf16_hi(v60.x));
-              const bf16x2 v77 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v60.y), v_4 * ptx::bf16_hi(v60.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v74, v77);
+              const uint2 v62 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v72 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v72;
+              const bf16x2 v76 = ptx::pack_bf16(v * ptx::bf16_lo(v62.x), v_2 * ptx::bf16_hi(v62.x));
+              const bf16x2 v79 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v62.y), v_4 * ptx::bf16_hi(v62.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v76, v79);
             }
-            const float v79 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v80 = squares + v79;
-            const float v81 = __shfl_xor_sync(0xffffffffu, v80, 8u);
-            const float v82 = v80 + v81;
-            const float v83 = __shfl_xor_sync(0xffffffffu, v82, 4u);
+            const float v81 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v82 = squares + v81;
+            const float v83 = __shfl_xor_sync(0xffffffffu, v82, 8u);
             const float v84 = v82 + v83;
-            const float v85 = __shfl_xor_sync(0xffffffffu, v84, 2u);
+            const float v85 = __shfl_xor_sync(0xffffffffu, v84, 4u);
             const float v86 = v84 + v85;
-            const float v87 = __shfl_xor_sync(0xffffffffu, v86, 1u);
+            const float v87 = __shfl_xor_sync(0xffffffffu, v86, 2u);
+            const float v88 = v86 + v87;
+            const float v89 = __shfl_xor_sync(0xffffffffu, v88, 1u);
             if (lane == 0) {
-              scratch[warp] = v86 + v87;
+              scratch[warp] = v88 + v89;
             }
             ptx::bar_sync<1, 256>();
-            const float v102 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v102 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v104 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v104 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -475,8 +479,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v121 = half_2 * 1024;
-              const u32 v123 = v121 + warp * 128;
+              const u32 v123 = half_2 * 1024;
+              const u32 v125 = v123 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -490,78 +494,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v136 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v142 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v150 = ptx::mma_m16n8k16(v142.x, 0x00000000u, v142.y, 0x00000000u, v136.x, v136.y, acc,
+                  const uint4 v138 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v144 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v152 = ptx::mma_m16n8k16(v144.x, 0x00000000u, v144.y, 0x00000000u, v138.x, v138.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v150.x;
-                  acc_2 = v150.y;
-                  acc_3 = v150.z;
-                  acc_4 = v150.w;
-                  const float4 v158 = ptx::mma_m16n8k16(v142.z, 0x00000000u, v142.w, 0x00000000u, v136.z, v136.w, acc_5,
+                  acc = v152.x;
+                  acc_2 = v152.y;
+                  acc_3 = v152.z;
+                  acc_4 = v152.w;
+                  const float4 v160 = ptx::mma_m16n8k16(v144.z, 0x00000000u, v144.w, 0x00000000u, v138.z, v138.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v158.x;
-                  acc_6 = v158.y;
-                  acc_7 = v158.z;
-                  acc_8 = v158.w;
+                  acc_5 = v160.x;
+                  acc_6 = v160.y;
+                  acc_7 = v160.z;
+                  acc_8 = v160.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v165 = drain + 1;
-                const bool v166 = v165 == 23;
-                drain = v166 ? 0u : v165;
-                drain_parity = v166 ? drain_parity ^ 1u : drain_parity;
+                const u32 v167 = drain + 1;
+                const bool v168 = v167 == 23;
+                drain = v168 ? 0u : v167;
+                drain_parity = v168 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v123 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v125 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v186 = tid * 2;
-                  const u32 v187 = v121 + v186;
-                  const float2 v188 = *(const float2*)&partials[v187];
-                  const float2 v191 = *(const float2*)&partials[v187 + 128];
-                  const float2 v196 = *(const float2*)&partials[v187 + 256];
-                  const float2 v201 = *(const float2*)&partials[v187 + 384];
-                  const float2 v206 = *(const float2*)&partials[v187 + 512];
-                  const float2 v211 = *(const float2*)&partials[v187 + 640];
-                  const float2 v216 = *(const float2*)&partials[v187 + 768];
-                  const float2 v221 = *(const float2*)&partials[v187 + 896];
-                  const float v223 = v188.x + v191.x + v196.x + v201.x + v206.x + v211.x + v216.x + v221.x;
-                  const float v224 = v188.y + v191.y + v196.y + v201.y + v206.y + v211.y + v216.y + v221.y;
-                  const u32 row = (first_tile + i_2) * 8 + v186;
-                  const float v228 = v223 * scale;
-                  const float v229 = __fmul_rn(v224, scale);
+                  const u32 v188 = tid * 2;
+                  const u32 v189 = v123 + v188;
+                  const float2 v190 = *(const float2*)&partials[v189];
+                  const float2 v193 = *(const float2*)&partials[v189 + 128];
+                  const float2 v198 = *(const float2*)&partials[v189 + 256];
+                  const float2 v203 = *(const float2*)&partials[v189 + 384];
+                  const float2 v208 = *(const float2*)&partials[v189 + 512];
+                  const float2 v213 = *(const float2*)&partials[v189 + 640];
+                  const float2 v218 = *(const float2*)&partials[v189 + 768];
+                  const float2 v223 = *(const float2*)&partials[v189 + 896];
+                  const float v225 = v190.x + v193.x + v198.x + v203.x + v208.x + v213.x + v218.x + v223.x;
+                  const float v226 = v190.y + v193.y + v198.y + v203.y + v208.y + v213.y + v218.y + v223.y;
+                  const u32 row = (first_tile + i_2) * 8 + v188;
+                  const float v230 = v225 * scale;
+                  const float v231 = __fmul_rn(v226, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v236 = (float)pos_now * inv_freq[i_3];
-                    const float v239 = -rintf(v236 * 0.15915494f);
-                    const float v241 = fmaf(v239, -1.7484555e-07f, fmaf(v239, 6.2831855f, v236));
-                    const float cos_2 = ptx::cos(v241);
-                    const float sin_2 = ptx::sin(v241);
-                    const float v246 = fmaf(-v229, sin_2, v228 * cos_2);
-                    const float v248 = fmaf(v228, sin_2, v229 * cos_2);
+                    const float v238 = (float)pos_now * inv_freq[i_3];
+                    const float v241 = -rintf(v238 * 0.15915494f);
+                    const float v243 = fmaf(v241, -1.7484555e-07f, fmaf(v241, 6.2831855f, v238));
+                    const float cos_2 = ptx::cos(v243);
+                    const float sin_2 = ptx::sin(v243);
+                    const float v248 = fmaf(-v231, sin_2, v230 * cos_2);
+                    const float v250 = fmaf(v230, sin_2, v231 * cos_2);
                     if (head < 6) {
-                      const u32 v251 = head * 32 + i_3;
-                      q[v251] = ptx::bf16_of(v246 * 0.25503486f);
-                      q[v251 + 16] = ptx::bf16_of(v248 * 0.25503486f);
+                      const u32 v253 = head * 32 + i_3;
+                      q[v253] = ptx::bf16_of(v248 * 0.25503486f);
+                      q[v253 + 16] = ptx::bf16_of(v250 * 0.25503486f);
                     } else {
-                      const u64 v266 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v270 = (v266 + (u64)slot) * 8 * 8;
-                      kv_bf16[v270 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v246);
-                      const u32 v280 = i_3 + 16;
-                      kv_bf16[v270 + (u64)(((v280 / 8) ^ (slot & 3u)) * 8 + v280 % 8)] = ptx::bf16_of(v248);
+                      const u64 v268 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v272 = (v268 + (u64)slot) * 8 * 8;
+                      kv_bf16[v272 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v248);
+                      const u32 v282 = i_3 + 16;
+                      kv_bf16[v272 + (u64)(((v282 / 8) ^ (slot & 3u)) * 8 + v282 % 8)] = ptx::bf16_of(v250);
                     }
                   } else {
-                    const u64 v299 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v304 = i_3 * 2;
-                    const u64 v314 = (v299 + (u64)slot) * 8 * 4
-                        + ((u64)(((v304 / 8) ^ (slot & 3u)) * 8 + v304 % 8) + 32) / 2;
-                    kv_bf16x2[v314] = ptx::pack_bf16(v228, v229);
+                    const u64 v301 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v306 = i_3 * 2;
+                    const u64 v316 = (v301 + (u64)slot) * 8 * 4
+                        + ((u64)(((v306 / 8) ^ (slot & 3u)) * 8 + v306 % 8) + 32) / 2;
+                    kv_bf16x2[v316] = ptx::pack_bf16(v230, v231);
                   }
                 }
               }
@@ -580,17 +584,17 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- attention ----
           {
-            const u32 v323 = (pos_now + 31) / 32;
+            const u32 v325 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v323 / 2;
-              const u32 end = (split + 1) * v323 / 2;
-              const u32 v332 = lane / 4;
-              const bf16x2 v341 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v351 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v361 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v371 = v332 < 3 ? q_bf16x2[(kv_head * 3 + min(v332, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v325 / 2;
+              const u32 end = (split + 1) * v325 / 2;
+              const u32 v334 = lane / 4;
+              const bf16x2 v343 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v353 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v363 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v373 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -603,41 +607,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v388 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v390 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v388 * 8 + (u64)lane];
+                  tail[lane] = kv[v390 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v394 = pos_now % 16;
-                const u32 v395 = lane / 8;
-                const u32 v400 = min(lane % 8 + v395 / 2 * 8, 0u);
-                const u32 v401 = v400 * 8;
-                const u32 v402 = v394 + v400;
-                const uint4 v407 = ptx::ldmatrix(&tail[v401 + ((v395 & 1u) ^ (v402 & 3u))]);
-                const float4 v411 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v407.x, v407.y, 0.0f, 0.0f,
+                const u32 v396 = pos_now % 16;
+                const u32 v397 = lane / 8;
+                const u32 v402 = min(lane % 8 + v397 / 2 * 8, 0u);
+                const u32 v403 = v402 * 8;
+                const u32 v404 = v396 + v402;
+                const uint4 v409 = ptx::ldmatrix(&tail[v403 + ((v397 & 1u) ^ (v404 & 3u))]);
+                const float4 v413 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v409.x, v409.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v415 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v407.z, v407.w, 0.0f, 0.0f,
+                const float4 v417 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v409.z, v409.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v424 = ptx::ldmatrix(&tail[v401 + (((v395 & 1u) + 2) ^ (v402 & 3u))]);
-                const float4 v428 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v424.x, v424.y, v411.x,
-                    v411.y, v411.z, v411.w);
-                const float4 v432 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v424.z, v424.w, v415.x,
-                    v415.y, v415.z, v415.w);
-                const u32 v437 = lane % 4 * 2;
-                const float v440 = v437 < 1 ? v428.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v444 = v437 + 1 < 1 ? v428.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v448 = v437 + 8 < 1 ? v432.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v452 = v437 + 9 < 1 ? v432.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v453 = fmaxf(fmaxf(fmaxf(fmaxf(m, v440), v444), v448), v452);
-                const float v454 = __shfl_xor_sync(0xffffffffu, v453, 2u);
-                const float v455 = fmaxf(v453, v454);
-                const float v456 = __shfl_xor_sync(0xffffffffu, v455, 1u);
+                const uint4 v426 = ptx::ldmatrix(&tail[v403 + (((v397 & 1u) + 2) ^ (v404 & 3u))]);
+                const float4 v430 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v426.x, v426.y, v413.x,
+                    v413.y, v413.z, v413.w);
+                const float4 v434 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v426.z, v426.w, v417.x,
+                    v417.y, v417.z, v417.w);
+                const u32 v439 = lane % 4 * 2;
+                const float v442 = v439 < 1 ? v430.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v446 = v439 + 1 < 1 ? v430.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v450 = v439 + 8 < 1 ? v434.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v454 = v439 + 9 < 1 ? v434.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v455 = fmaxf(fmaxf(fmaxf(fmaxf(m, v442), v446), v450), v454);
+                const float v456 = __shfl_xor_sync(0xffffffffu, v455, 2u);
                 const float v457 = fmaxf(v455, v456);
-                const float decay = ptx::exp2(m - v457);
-                const float v464 = ptx::exp2(v440 - v457);
-                const float v467 = ptx::exp2(v444 - v457);
-                const float v470 = ptx::exp2(v448 - v457);
-                const float v473 = ptx::exp2(v452 - v457);
+                const float v458 = __shfl_xor_sync(0xffffffffu, v457, 1u);
+                const float v459 = fmaxf(v457, v458);
+                const float decay = ptx::exp2(m - v459);
+                const float v466 = ptx::exp2(v442 - v459);
+                const float v469 = ptx::exp2(v446 - v459);
+                const float v472 = ptx::exp2(v450 - v459);
+                const float v475 = ptx::exp2(v454 - v459);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -646,32 +650,32 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v457;
-                l = __fmul_rn(l, decay) + v464 + v467 + v470 + v473;
-                const bf16x2 v491 = ptx::pack_bf16(v464, v467);
-                const bf16x2 v492 = ptx::pack_bf16(v470, v473);
-                const u32 v493 = lane / 8;
-                const u32 v498 = min(lane % 8 + (v493 & 1u) * 8, 0u);
-                const u32 v500 = 4 + v498 * 8;
-                const u32 v501 = v394 + v498;
-                const uint4 v506 = ptx::ldmatrix_trans(&tail[v500 + ((v493 / 2) ^ (v501 & 3u))]);
-                const float4 v512 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v506.x, v506.y, o, o_2,
+                m = v459;
+                l = __fmul_rn(l, decay) + v466 + v469 + v472 + v475;
+                const bf16x2 v493 = ptx::pack_bf16(v466, v469);
+                const bf16x2 v494 = ptx::pack_bf16(v472, v475);
+                const u32 v495 = lane / 8;
+                const u32 v500 = min(lane % 8 + (v495 & 1u) * 8, 0u);
+                const u32 v502 = 4 + v500 * 8;
+                const u32 v503 = v396 + v500;
+                const uint4 v508 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2) ^ (v503 & 3u))]);
+                const float4 v514 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.x, v508.y, o, o_2,
                     0.0f, 0.0f);
-                o = v512.x;
-                o_2 = v512.y;
-                const float4 v518 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v506.z, v506.w, o_3, o_4,
+                o = v514.x;
+                o_2 = v514.y;
+                const float4 v520 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.z, v508.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v518.x;
-                o_4 = v518.y;
-                const uint4 v527 = ptx::ldmatrix_trans(&tail[v500 + ((v493 / 2 + 2) ^ (v501 & 3u))]);
-                const float4 v533 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v527.x, v527.y, o_5, o_6,
+                o_3 = v520.x;
+                o_4 = v520.y;
+                const uint4 v529 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2 + 2) ^ (v503 & 3u))]);
+                const float4 v535 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.x, v529.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v533.x;
-                o_6 = v533.y;
-                const float4 v539 = ptx::mma_m16n8k16(v491, 0x00000000u, v492, 0x00000000u, v527.z, v527.w, o_7, o_8,
+                o_5 = v535.x;
+                o_6 = v535.y;
+                const float4 v541 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.z, v529.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v539.x;
-                o_8 = v539.y;
+                o_7 = v541.x;
+                o_8 = v541.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
@@ -679,43 +683,43 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v549 = stage * 256;
+                const u32 v551 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v556 = i_4 * 16;
-                  if (v556 < tokens_2) {
-                    const u32 v559 = v549 + v556 * 8;
-                    const u32 v560 = from + v556;
-                    const u32 v562 = min(tokens_2 - v556, 16u);
-                    const u32 v563 = lane / 8;
-                    const u32 v569 = min(lane % 8 + v563 / 2 * 8, v562 - 1);
-                    const u32 v571 = v559 + v569 * 8;
-                    const u32 v572 = v560 + v569;
-                    const uint4 v577 = ptx::ldmatrix(&ring[v571 + ((v563 & 1u) ^ (v572 & 3u))]);
-                    const float4 v581 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v577.x, v577.y, 0.0f,
+                  const u32 v558 = i_4 * 16;
+                  if (v558 < tokens_2) {
+                    const u32 v561 = v551 + v558 * 8;
+                    const u32 v562 = from + v558;
+                    const u32 v564 = min(tokens_2 - v558, 16u);
+                    const u32 v565 = lane / 8;
+                    const u32 v571 = min(lane % 8 + v565 / 2 * 8, v564 - 1);
+                    const u32 v573 = v561 + v571 * 8;
+                    const u32 v574 = v562 + v571;
+                    const uint4 v579 = ptx::ldmatrix(&ring[v573 + ((v565 & 1u) ^ (v574 & 3u))]);
+                    const float4 v583 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v579.x, v579.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v585 = ptx::mma_m16n8k16(v341, 0x00000000u, v351, 0x00000000u, v577.z, v577.w, 0.0f,
+                    const float4 v587 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v579.z, v579.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v594 = ptx::ldmatrix(&ring[v571 + (((v563 & 1u) + 2) ^ (v572 & 3u))]);
-                    const float4 v598 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v594.x, v594.y, v581.x,
-                        v581.y, v581.z, v581.w);
-                    const float4 v602 = ptx::mma_m16n8k16(v361, 0x00000000u, v371, 0x00000000u, v594.z, v594.w, v585.x,
-                        v585.y, v585.z, v585.w);
-                    const u32 v607 = lane % 4 * 2;
-                    const float v610 = v607 < v562 ? v598.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v614 = v607 + 1 < v562 ? v598.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v618 = v607 + 8 < v562 ? v602.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v622 = v607 + 9 < v562 ? v602.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v623 = fmaxf(fmaxf(fmaxf(fmaxf(m, v610), v614), v618), v622);
-                    const float v624 = __shfl_xor_sync(0xffffffffu, v623, 2u);
-                    const float v625 = fmaxf(v623, v624);
-                    const float v626 = __shfl_xor_sync(0xffffffffu, v625, 1u);
+                    const uint4 v596 = ptx::ldmatrix(&ring[v573 + (((v565 & 1u) + 2) ^ (v574 & 3u))]);
+                    const float4 v600 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v596.x, v596.y, v583.x,
+                        v583.y, v583.z, v583.w);
+                    const float4 v604 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v596.z, v596.w, v587.x,
+                        v587.y, v587.z, v587.w);
+                    const u32 v609 = lane % 4 * 2;
+                    const float v612 = v609 < v564 ? v600.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v616 = v609 + 1 < v564 ? v600.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v620 = v609 + 8 < v564 ? v604.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v624 = v609 + 9 < v564 ? v604.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v625 = fmaxf(fmaxf(fmaxf(fmaxf(m, v612), v616), v620), v624);
+                    const float v626 = __shfl_xor_sync(0xffffffffu, v625, 2u);
                     const float v627 = fmaxf(v625, v626);
-                    const float decay = ptx::exp2(m - v627);
-                    const float v634 = ptx::exp2(v610 - v627);
-                    const float v637 = ptx::exp2(v614 - v627);
-                    const float v640 = ptx::exp2(v618 - v627);
-                    const float v643 = ptx::exp2(v622 - v627);
+                    const float v628 = __shfl_xor_sync(0xffffffffu, v627, 1u);
+                    const float v629 = fmaxf(v627, v628);
+                    const float decay = ptx::exp2(m - v629);
+                    const float v636 = ptx::exp2(v612 - v629);
+                    const float v639 = ptx::exp2(v616 - v629);
+                    const float v642 = ptx::exp2(v620 - v629);
+                    const float v645 = ptx::exp2(v624 - v629);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -724,97 +728,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v627;
-                    l = __fmul_rn(l, decay) + v634 + v637 + v640 + v643;
-                    const bf16x2 v662 = ptx::pack_bf16(v634, v637);
-                    const bf16x2 v663 = ptx::pack_bf16(v640, v643);
-                    const u32 v664 = lane / 8;
-                    const u32 v670 = min(lane % 8 + (v664 & 1u) * 8, v562 - 1);
-                    const u32 v672 = v559 + 4 + v670 * 8;
-                    const u32 v673 = v560 + v670;
-                    const uint4 v678 = ptx::ldmatrix_trans(&ring[v672 + ((v664 / 2) ^ (v673 & 3u))]);
-                    const float4 v684 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v678.x, v678.y, o, o_2,
+                    m = v629;
+                    l = __fmul_rn(l, decay) + v636 + v639 + v642 + v645;
+                    const bf16x2 v664 = ptx::pack_bf16(v636, v639);
+                    const bf16x2 v665 = ptx::pack_bf16(v642, v645);
+                    const u32 v666 = lane / 8;
+                    const u32 v672 = min(lane % 8 + (v666 & 1u) * 8, v564 - 1);
+                    const u32 v674 = v561 + 4 + v672 * 8;
+                    const u32 v675 = v562 + v672;
+                    const uint4 v680 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2) ^ (v675 & 3u))]);
+                    const float4 v686 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.x, v680.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v684.x;
-                    o_2 = v684.y;
-                    const float4 v690 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v678.z, v678.w, o_3,
+                    o = v686.x;
+                    o_2 = v686.y;
+                    const float4 v692 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.z, v680.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v690.x;
-                    o_4 = v690.y;
-                    const uint4 v699 = ptx::ldmatrix_trans(&ring[v672 + ((v664 / 2 + 2) ^ (v673 & 3u))]);
-                    const float4 v705 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v699.x, v699.y, o_5,
+                    o_3 = v692.x;
+                    o_4 = v692.y;
+                    const uint4 v701 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 2) ^ (v675 & 3u))]);
+                    const float4 v707 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.x, v701.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v705.x;
-                    o_6 = v705.y;
-                    const float4 v711 = ptx::mma_m16n8k16(v662, 0x00000000u, v663, 0x00000000u, v699.z, v699.w, o_7,
+                    o_5 = v707.x;
+                    o_6 = v707.y;
+                    const float4 v713 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.z, v701.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v711.x;
-                    o_8 = v711.y;
+                    o_7 = v713.x;
+                    o_8 = v713.y;
                   }
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v718 = drain + 1;
-                const bool v719 = v718 == 23;
-                drain = v719 ? 0u : v718;
-                drain_parity = v719 ? drain_parity ^ 1u : drain_parity;
+                const u32 v720 = drain + 1;
+                const bool v721 = v720 == 23;
+                drain = v721 ? 0u : v720;
+                drain_parity = v721 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v725 = lane / 4;
-              const u32 v727 = lane % 4 * 2;
-              const float v729 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v730 = l + v729;
-              const float v731 = __shfl_xor_sync(0xffffffffu, v730, 1u);
-              if (v725 < 3) {
-                const u32 v735 = warp * 3 + v725;
-                *(float2*)&input[v735 * 32 + v727] = make_float2(o, o_2);
-                *(float2*)&input[v735 * 32 + v727 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v735 * 32 + v727 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v735 * 32 + v727 + 24] = make_float2(o_7, o_8);
-                if (v727 == 0) {
-                  input[v735 + 768] = m;
-                  input[v735 + 792] = v730 + v731;
+              const u32 v727 = lane / 4;
+              const u32 v729 = lane % 4 * 2;
+              const float v731 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v732 = l + v731;
+              const float v733 = __shfl_xor_sync(0xffffffffu, v732, 1u);
+              if (v727 < 3) {
+                const u32 v737 = warp * 3 + v727;
+                *(float2*)&input[v737 * 32 + v729] = make_float2(o, o_2);
+                *(float2*)&input[v737 * 32 + v729 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v737 * 32 + v729 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v737 * 32 + v729 + 24] = make_float2(o_7, o_8);
+                if (v729 == 0) {
+                  input[v737 + 768] = m;
+                  input[v737 + 792] = v732 + v733;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v760 = tid / 32;
-                const u32 v761 = tid % 32;
-                const float v763 = input[v760 + 768];
-                const float v766 = input[v760 + 771];
-                const float v767 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v763), v766);
-                const float v769 = input[v760 + 774];
-                const float v772 = input[v760 + 777];
-                const float v775 = input[v760 + 780];
-                const float v778 = input[v760 + 783];
-                const float v781 = input[v760 + 786];
-                const float v782 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v767, v769), v772), v775), v778), v781);
-                const float v784 = input[v760 + 789];
-                const float v785 = fmaxf(v782, v784);
-                const bool v786 = v785 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v789 = v786 ? 0.0f : ptx::exp2(v763 - v785);
-                const float v797 = v786 ? 0.0f : ptx::exp2(v766 - v785);
-                const float v803 = fmaf(v797, input[v760 + 795], fmaf(v789, input[v760 + 792], 0.0f));
-                const float v806 = v786 ? 0.0f : ptx::exp2(v769 - v785);
-                const float v809 = fmaf(v806, input[tid + 192],
-                    fmaf(v797, input[tid + 96], fmaf(v789, input[tid], 0.0f)));
-                const float v815 = v786 ? 0.0f : ptx::exp2(v772 - v785);
-                const float v821 = fmaf(v815, input[v760 + 801], fmaf(v806, input[v760 + 798], v803));
-                const float v824 = v786 ? 0.0f : ptx::exp2(v775 - v785);
-                const float v833 = v786 ? 0.0f : ptx::exp2(v778 - v785);
-                const float v836 = fmaf(v833, input[tid + 480],
-                    fmaf(v824, input[tid + 384], fmaf(v815, input[tid + 288], v809)));
-                const float v839 = fmaf(v833, input[v760 + 807], fmaf(v824, input[v760 + 804], v821));
-                const float v842 = v786 ? 0.0f : ptx::exp2(v781 - v785);
-                const float v851 = v786 ? 0.0f : ptx::exp2(v784 - v785);
-                const float v857 = fmaf(v851, input[v760 + 813], fmaf(v842, input[v760 + 810], v839));
-                const u32 v861 = split * 6 + kv_head * 3 + v760;
-                const float v863 = __fmul_rn(fmaf(v851, input[tid + 672], fmaf(v842, input[tid + 576], v836)),
-                    ptx::rcp(v857));
-                part[v861 * 32 + v761] = v786 ? 0.0f : v863;
-                if (v761 == 0) {
-                  lse[v861] = v785 + ptx::log2(v857);
+                const u32 v762 = tid / 32;
+                const u32 v763 = tid % 32;
+                const float v765 = input[v762 + 768];
+                const float v768 = input[v762 + 771];
+                const float v769 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v765), v768);
+                const float v771 = input[v762 + 774];
+                const float v774 = input[v762 + 777];
+                const float v777 = input[v762 + 780];
+                const float v780 = input[v762 + 783];
+                const float v783 = input[v762 + 786];
+                const float v784 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v769, v771), v774), v777), v780), v783);
+                const float v786 = input[v762 + 789];
+                const float v787 = fmaxf(v784, v786);
+                const bool v788 = v787 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v791 = v788 ? 0.0f : ptx::exp2(v765 - v787);
+                const float v799 = v788 ? 0.0f : ptx::exp2(v768 - v787);
+                const float v805 = fmaf(v799, input[v762 + 795], fmaf(v791, input[v762 + 792], 0.0f));
+                const float v808 = v788 ? 0.0f : ptx::exp2(v771 - v787);
+                const float v811 = fmaf(v808, input[tid + 192],
+                    fmaf(v799, input[tid + 96], fmaf(v791, input[tid], 0.0f)));
+                const float v817 = v788 ? 0.0f : ptx::exp2(v774 - v787);
+                const float v823 = fmaf(v817, input[v762 + 801], fmaf(v808, input[v762 + 798], v805));
+                const float v826 = v788 ? 0.0f : ptx::exp2(v777 - v787);
+                const float v835 = v788 ? 0.0f : ptx::exp2(v780 - v787);
+                const float v838 = fmaf(v835, input[tid + 480],
+                    fmaf(v826, input[tid + 384], fmaf(v817, input[tid + 288], v811)));
+                const float v841 = fmaf(v835, input[v762 + 807], fmaf(v826, input[v762 + 804], v823));
+                const float v844 = v788 ? 0.0f : ptx::exp2(v783 - v787);
+                const float v853 = v788 ? 0.0f : ptx::exp2(v786 - v787);
+                const float v859 = fmaf(v853, input[v762 + 813], fmaf(v844, input[v762 + 810], v841));
+                const u32 v863 = split * 6 + kv_head * 3 + v762;
+                const float v865 = __fmul_rn(fmaf(v853, input[tid + 672], fmaf(v844, input[tid + 576], v838)),
+                    ptx::rcp(v859));
+                part[v863 * 32 + v763] = v788 ? 0.0f : v865;
+                if (v763 == 0) {
+                  lse[v863] = v787 + ptx::log2(v859);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -834,15 +838,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v879 = i_3 / 32;
-              const float v880 = lse[v879];
-              const float v884 = lse[v879 + 6];
-              const float v887 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v880), v884);
-              const float v889 = ptx::exp2(v880 - v887);
-              const float v893 = ptx::exp2(v884 - v887);
-              const float v897 = fmaf(v893, part[i_3 + 192], fmaf(v889, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v889 + v893);
-              attn[i_3] = ptx::bf16_of(v897);
+              const u32 v881 = i_3 / 32;
+              const float v882 = lse[v881];
+              const float v886 = lse[v881 + 6];
+              const float v889 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v882), v886);
+              const float v891 = ptx::exp2(v882 - v889);
+              const float v895 = ptx::exp2(v886 - v889);
+              const float v899 = fmaf(v895, part[i_3 + 192], fmaf(v891, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v891 + v895);
+              attn[i_3] = ptx::bf16_of(v899);
             }
           }
           // ---- hand-off after merge ----
@@ -858,20 +862,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v906 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v906.x, v906.y, v906.z, v906.w);
+              const uint4 v908 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v908.x, v908.y, v908.z, v908.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v910 = layer == 0;
-            const u64 v914 = (u64)token * 48;
+            const bool v912 = layer == 0;
+            const u64 v916 = (u64)token * 48;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v923 = half_2 * 1024;
-              const u32 v925 = v923 + warp * 128;
+              const u32 v925 = half_2 * 1024;
+              const u32 v927 = v925 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -885,61 +889,61 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v938 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v944 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v952 = ptx::mma_m16n8k16(v944.x, 0x00000000u, v944.y, 0x00000000u, v938.x, v938.y, acc,
+                  const uint4 v940 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v946 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v954 = ptx::mma_m16n8k16(v946.x, 0x00000000u, v946.y, 0x00000000u, v940.x, v940.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v952.x;
-                  acc_2 = v952.y;
-                  acc_3 = v952.z;
-                  acc_4 = v952.w;
-                  const float4 v960 = ptx::mma_m16n8k16(v944.z, 0x00000000u, v944.w, 0x00000000u, v938.z, v938.w, acc_5,
+                  acc = v954.x;
+                  acc_2 = v954.y;
+                  acc_3 = v954.z;
+                  acc_4 = v954.w;
+                  const float4 v962 = ptx::mma_m16n8k16(v946.z, 0x00000000u, v946.w, 0x00000000u, v940.z, v940.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v960.x;
-                  acc_6 = v960.y;
-                  acc_7 = v960.z;
-                  acc_8 = v960.w;
+                  acc_5 = v962.x;
+                  acc_6 = v962.y;
+                  acc_7 = v962.z;
+                  acc_8 = v962.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v967 = drain + 1;
-                const bool v968 = v967 == 23;
-                drain = v968 ? 0u : v967;
-                drain_parity = v968 ? drain_parity ^ 1u : drain_parity;
+                const u32 v969 = drain + 1;
+                const bool v970 = v969 == 23;
+                drain = v970 ? 0u : v969;
+                drain_parity = v970 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v925 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v927 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v988 = tid * 2;
-                  const u32 v989 = v923 + v988;
-                  const float2 v990 = *(const float2*)&partials[v989];
-                  const float2 v993 = *(const float2*)&partials[v989 + 128];
-                  const float2 v998 = *(const float2*)&partials[v989 + 256];
-                  const float2 v1003 = *(const float2*)&partials[v989 + 384];
-                  const float2 v1008 = *(const float2*)&partials[v989 + 512];
-                  const float2 v1013 = *(const float2*)&partials[v989 + 640];
-                  const float2 v1018 = *(const float2*)&partials[v989 + 768];
-                  const float2 v1023 = *(const float2*)&partials[v989 + 896];
-                  const float v1025 = v990.x + v993.x + v998.x + v1003.x + v1008.x + v1013.x + v1018.x + v1023.x;
-                  const float v1026 = v990.y + v993.y + v998.y + v1003.y + v1008.y + v1013.y + v1018.y + v1023.y;
-                  const u32 row = (first_tile + i_2) * 8 + v988;
+                  const u32 v990 = tid * 2;
+                  const u32 v991 = v925 + v990;
+                  const float2 v992 = *(const float2*)&partials[v991];
+                  const float2 v995 = *(const float2*)&partials[v991 + 128];
+                  const float2 v1000 = *(const float2*)&partials[v991 + 256];
+                  const float2 v1005 = *(const float2*)&partials[v991 + 384];
+                  const float2 v1010 = *(const float2*)&partials[v991 + 512];
+                  const float2 v1015 = *(const float2*)&partials[v991 + 640];
+                  const float2 v1020 = *(const float2*)&partials[v991 + 768];
+                  const float v1022 = v992.x + v995.x + v1000.x + v1005.x + v1010.x + v1015.x + v1020.x;
+                  const float v1023 = v992.y + v995.y + v1000.y + v1005.y + v1010.y + v1015.y + v1020.y;
+                  const float2 v1025 = *(const float2*)&partials[v991 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v990;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v910) {
-                    const bf16x2 v1033 = ptx::ld_nc_bf16x2(&embed_bf16x2[v914 + (u64)(row / 2)]);
-                    v = ptx::bf16_lo(v1033);
-                    v_2 = ptx::bf16_hi(v1033);
+                  if (v912) {
+                    const bf16x2 v1035 = ptx::ld_nc_bf16x2(&embed_bf16x2[v916 + (u64)(row / 2)]);
+                    v = ptx::bf16_lo(v1035);
+                    v_2 = ptx::bf16_hi(v1035);
                   } else {
-                    const float2 v1036 = *(const float2*)&x[row];
-                    v = v1036.x;
-                    v_2 = v1036.y;
+                    const float2 v1038 = *(const float2*)&x[row];
+                    v = v1038.x;
+                    v_2 = v1038.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + v1025, v_2 + v1026);
+                  *(float2*)&x[row] = make_float2(v + (v1022 + v1025.x), v_2 + (v1023 + v1025.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -959,38 +963,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1053 = *(const float4*)&x[tid * 4];
-              const uint2 v1059 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1068 = fmaf(v1053.z, v1053.z, fmaf(v1053.y, v1053.y, fmaf(v1053.x, v1053.x, squares)));
-              squares = fmaf(v1053.w, v1053.w, v1068);
-              const bf16x2 v1073 = ptx::pack_bf16(v1053.x * ptx::bf16_lo(v1059.x), v1053.y * ptx::bf16_hi(v1059.x));
-              const bf16x2 v1076 = ptx::pack_bf16(v1053.z * ptx::bf16_lo(v1059.y), v1053.w * ptx::bf16_hi(v1059.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1073, v1076);
+              const float4 v1055 = *(const float4*)&x[tid * 4];
+              const uint2 v1061 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1070 = fmaf(v1055.z, v1055.z, fmaf(v1055.y, v1055.y, fmaf(v1055.x, v1055.x, squares)));
+              squares = fmaf(v1055.w, v1055.w, v1070);
+              const bf16x2 v1075 = ptx::pack_bf16(v1055.x * ptx::bf16_lo(v1061.x), v1055.y * ptx::bf16_hi(v1061.x));
+              const bf16x2 v1078 = ptx::pack_bf16(v1055.z * ptx::bf16_lo(v1061.y), v1055.w * ptx::bf16_hi(v1061.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1075, v1078);
             }
-            const float v1078 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1079 = squares + v1078;
-            const float v1080 = __shfl_xor_sync(0xffffffffu, v1079, 8u);
-            const float v1081 = v1079 + v1080;
-            const float v1082 = __shfl_xor_sync(0xffffffffu, v1081, 4u);
+            const float v1080 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1081 = squares + v1080;
+            const float v1082 = __shfl_xor_sync(0xffffffffu, v1081, 8u);
             const float v1083 = v1081 + v1082;
-            const float v1084 = __shfl_xor_sync(0xffffffffu, v1083, 2u);
+            const float v1084 = __shfl_xor_sync(0xffffffffu, v1083, 4u);
             const float v1085 = v1083 + v1084;
-            const float v1086 = __shfl_xor_sync(0xffffffffu, v1085, 1u);
+            const float v1086 = __shfl_xor_sync(0xffffffffu, v1085, 2u);
+            const float v1087 = v1085 + v1086;
+            const float v1088 = __shfl_xor_sync(0xffffffffu, v1087, 1u);
             if (lane == 0) {
-              scratch[warp] = v1085 + v1086;
+              scratch[warp] = v1087 + v1088;
             }
             ptx::bar_sync<1, 256>();
-            const float v1101 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1107 = __fmul_rn(v1101 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1107);
+            const float v1103 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1109 = __fmul_rn(v1103 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1109);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1117 = half_2 * 1024;
-              const u32 v1119 = v1117 + warp * 128;
+              const u32 v1119 = half_2 * 1024;
+              const u32 v1121 = v1119 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1004,53 +1008,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1132 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1138 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1146 = ptx::mma_m16n8k16(v1138.x, 0x00000000u, v1138.y, 0x00000000u, v1132.x, v1132.y,
+                  const uint4 v1134 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1140 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1148 = ptx::mma_m16n8k16(v1140.x, 0x00000000u, v1140.y, 0x00000000u, v1134.x, v1134.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1146.x;
-                  acc_2 = v1146.y;
-                  acc_3 = v1146.z;
-                  acc_4 = v1146.w;
-                  const float4 v1154 = ptx::mma_m16n8k16(v1138.z, 0x00000000u, v1138.w, 0x00000000u, v1132.z, v1132.w,
+                  acc = v1148.x;
+                  acc_2 = v1148.y;
+                  acc_3 = v1148.z;
+                  acc_4 = v1148.w;
+                  const float4 v1156 = ptx::mma_m16n8k16(v1140.z, 0x00000000u, v1140.w, 0x00000000u, v1134.z, v1134.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1154.x;
-                  acc_6 = v1154.y;
-                  acc_7 = v1154.z;
-                  acc_8 = v1154.w;
+                  acc_5 = v1156.x;
+                  acc_6 = v1156.y;
+                  acc_7 = v1156.z;
+                  acc_8 = v1156.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1161 = drain + 1;
-                const bool v1162 = v1161 == 23;
-                drain = v1162 ? 0u : v1161;
-                drain_parity = v1162 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1163 = drain + 1;
+                const bool v1164 = v1163 == 23;
+                drain = v1164 ? 0u : v1163;
+                drain_parity = v1164 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1119 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1121 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1182 = tid * 2;
-                  const u32 v1183 = v1117 + v1182;
-                  const float2 v1184 = *(const float2*)&partials[v1183];
-                  const float2 v1187 = *(const float2*)&partials[v1183 + 128];
-                  const float2 v1192 = *(const float2*)&partials[v1183 + 256];
-                  const float2 v1197 = *(const float2*)&partials[v1183 + 384];
-                  const float2 v1202 = *(const float2*)&partials[v1183 + 512];
-                  const float2 v1207 = *(const float2*)&partials[v1183 + 640];
-                  const float2 v1212 = *(const float2*)&partials[v1183 + 768];
-                  const float v1214 = v1184.x + v1187.x + v1192.x + v1197.x + v1202.x + v1207.x + v1212.x;
-                  const float v1215 = v1184.y + v1187.y + v1192.y + v1197.y + v1202.y + v1207.y + v1212.y;
-                  const float2 v1217 = *(const float2*)&partials[v1183 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1182;
-                  const float v1224 = (v1214 + v1217.x) * scale;
-                  const float v1232 = v1224 * ptx::rcp(ptx::exp2(v1224 * -1.442695f) + 1.0f)
-                      * ((v1215 + v1217.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1232);
+                  const u32 v1184 = tid * 2;
+                  const u32 v1185 = v1119 + v1184;
+                  const float2 v1186 = *(const float2*)&partials[v1185];
+                  const float2 v1189 = *(const float2*)&partials[v1185 + 128];
+                  const float2 v1194 = *(const float2*)&partials[v1185 + 256];
+                  const float2 v1199 = *(const float2*)&partials[v1185 + 384];
+                  const float2 v1204 = *(const float2*)&partials[v1185 + 512];
+                  const float2 v1209 = *(const float2*)&partials[v1185 + 640];
+                  const float2 v1214 = *(const float2*)&partials[v1185 + 768];
+                  const float v1216 = v1186.x + v1189.x + v1194.x + v1199.x + v1204.x + v1209.x + v1214.x;
+                  const float v1217 = v1186.y + v1189.y + v1194.y + v1199.y + v1204.y + v1209.y + v1214.y;
+                  const float2 v1219 = *(const float2*)&partials[v1185 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1184;
+                  const float v1226 = (v1216 + v1219.x) * scale;
+                  const float v1234 = v1226 * ptx::rcp(ptx::exp2(v1226 * -1.442695f) + 1.0f)
+                      * ((v1217 + v1219.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1234);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1069,8 +1073,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1243 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1243.x, v1243.y, v1243.z, v1243.w);
+              const uint4 v1245 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1245.x, v1245.y, v1245.z, v1245.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1079,8 +1083,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1255 = half_2 * 1024;
-              const u32 v1257 = v1255 + warp * 128;
+              const u32 v1257 = half_2 * 1024;
+              const u32 v1259 = v1257 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1091,79 +1095,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1260 = (lane & 3u) * 4;
+                const u32 v1262 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1269 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1275 = *(const uint4*)&input_bf16x2[warp * 16 + v1260];
-                const float4 v1283 = ptx::mma_m16n8k16(v1275.x, 0x00000000u, v1275.y, 0x00000000u, v1269.x, v1269.y,
+                const uint4 v1271 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1277 = *(const uint4*)&input_bf16x2[warp * 16 + v1262];
+                const float4 v1285 = ptx::mma_m16n8k16(v1277.x, 0x00000000u, v1277.y, 0x00000000u, v1271.x, v1271.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1283.x;
-                acc_2 = v1283.y;
-                acc_3 = v1283.z;
-                acc_4 = v1283.w;
-                const float4 v1291 = ptx::mma_m16n8k16(v1275.z, 0x00000000u, v1275.w, 0x00000000u, v1269.z, v1269.w,
+                acc = v1285.x;
+                acc_2 = v1285.y;
+                acc_3 = v1285.z;
+                acc_4 = v1285.w;
+                const float4 v1293 = ptx::mma_m16n8k16(v1277.z, 0x00000000u, v1277.w, 0x00000000u, v1271.z, v1271.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1291.x;
-                acc_6 = v1291.y;
-                acc_7 = v1291.z;
-                acc_8 = v1291.w;
+                acc_5 = v1293.x;
+                acc_6 = v1293.y;
+                acc_7 = v1293.z;
+                acc_8 = v1293.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1298 = drain + 1;
-                const bool v1299 = v1298 == 23;
-                drain = v1299 ? 0u : v1298;
-                drain_parity = v1299 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1300 = drain + 1;
+                const bool v1301 = v1300 == 23;
+                drain = v1301 ? 0u : v1300;
+                drain_parity = v1301 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1314 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1321 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1260];
-                  const float4 v1329 = ptx::mma_m16n8k16(v1321.x, 0x00000000u, v1321.y, 0x00000000u, v1314.x, v1314.y,
+                  const uint4 v1316 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1323 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1262];
+                  const float4 v1331 = ptx::mma_m16n8k16(v1323.x, 0x00000000u, v1323.y, 0x00000000u, v1316.x, v1316.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1329.x;
-                  acc_2 = v1329.y;
-                  acc_3 = v1329.z;
-                  acc_4 = v1329.w;
-                  const float4 v1337 = ptx::mma_m16n8k16(v1321.z, 0x00000000u, v1321.w, 0x00000000u, v1314.z, v1314.w,
+                  acc = v1331.x;
+                  acc_2 = v1331.y;
+                  acc_3 = v1331.z;
+                  acc_4 = v1331.w;
+                  const float4 v1339 = ptx::mma_m16n8k16(v1323.z, 0x00000000u, v1323.w, 0x00000000u, v1316.z, v1316.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1337.x;
-                  acc_6 = v1337.y;
-                  acc_7 = v1337.z;
-                  acc_8 = v1337.w;
+                  acc_5 = v1339.x;
+                  acc_6 = v1339.y;
+                  acc_7 = v1339.z;
+                  acc_8 = v1339.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1344 = drain + 1;
-                const bool v1345 = v1344 == 23;
-                drain = v1345 ? 0u : v1344;
-                drain_parity = v1345 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1346 = drain + 1;
+                const bool v1347 = v1346 == 23;
+                drain = v1347 ? 0u : v1346;
+                drain_parity = v1347 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1257 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1259 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1365 = tid * 2;
-                  const u32 v1366 = v1255 + v1365;
-                  const float2 v1367 = *(const float2*)&partials[v1366];
-                  const float2 v1370 = *(const float2*)&partials[v1366 + 128];
-                  const float2 v1375 = *(const float2*)&partials[v1366 + 256];
-                  const float2 v1380 = *(const float2*)&partials[v1366 + 384];
-                  const float2 v1385 = *(const float2*)&partials[v1366 + 512];
-                  const float2 v1390 = *(const float2*)&partials[v1366 + 640];
-                  const float2 v1395 = *(const float2*)&partials[v1366 + 768];
-                  const float v1397 = v1367.x + v1370.x + v1375.x + v1380.x + v1385.x + v1390.x + v1395.x;
-                  const float v1398 = v1367.y + v1370.y + v1375.y + v1380.y + v1385.y + v1390.y + v1395.y;
-                  const float2 v1400 = *(const float2*)&partials[v1366 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1365;
-                  const float2 v1407 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1407.x + (v1397 + v1400.x), v1407.y + (v1398 + v1400.y));
+                  const u32 v1367 = tid * 2;
+                  const u32 v1368 = v1257 + v1367;
+                  const float2 v1369 = *(const float2*)&partials[v1368];
+                  const float2 v1372 = *(const float2*)&partials[v1368 + 128];
+                  const float2 v1377 = *(const float2*)&partials[v1368 + 256];
+                  const float2 v1382 = *(const float2*)&partials[v1368 + 384];
+                  const float2 v1387 = *(const float2*)&partials[v1368 + 512];
+                  const float2 v1392 = *(const float2*)&partials[v1368 + 640];
+                  const float2 v1397 = *(const float2*)&partials[v1368 + 768];
+                  const float v1399 = v1369.x + v1372.x + v1377.x + v1382.x + v1387.x + v1392.x + v1397.x;
+                  const float v1400 = v1369.y + v1372.y + v1377.y + v1382.y + v1387.y + v1392.y + v1397.y;
+                  const float2 v1402 = *(const float2*)&partials[v1368 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1367;
+                  const float2 v1409 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1409.x + (v1399 + v1402.x), v1409.y + (v1400 + v1402.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1180,36 +1184,36 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
           }
         }
-        running_2 = verdict[i & 1u] ^ 1u;
+        running_2 = verdict[i & 1u] != 0 ? 0u : 1u;
         if (pos_now + 1 >= known) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1425 = *(const float4*)&x[tid * 4];
-              const uint2 v1431 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1440 = fmaf(v1425.z, v1425.z, fmaf(v1425.y, v1425.y, fmaf(v1425.x, v1425.x, squares)));
-              squares = fmaf(v1425.w, v1425.w, v1440);
-              const bf16x2 v1445 = ptx::pack_bf16(v1425.x * ptx::bf16_lo(v1431.x), v1425.y * ptx::bf16_hi(v1431.x));
-              const bf16x2 v1448 = ptx::pack_bf16(v1425.z * ptx::bf16_lo(v1431.y), v1425.w * ptx::bf16_hi(v1431.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1445, v1448);
+              const float4 v1428 = *(const float4*)&x[tid * 4];
+              const uint2 v1434 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1443 = fmaf(v1428.z, v1428.z, fmaf(v1428.y, v1428.y, fmaf(v1428.x, v1428.x, squares)));
+              squares = fmaf(v1428.w, v1428.w, v1443);
+              const bf16x2 v1448 = ptx::pack_bf16(v1428.x * ptx::bf16_lo(v1434.x), v1428.y * ptx::bf16_hi(v1434.x));
+              const bf16x2 v1451 = ptx::pack_bf16(v1428.z * ptx::bf16_lo(v1434.y), v1428.w * ptx::bf16_hi(v1434.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1448, v1451);
             }
-            const float v1450 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1451 = squares + v1450;
-            const float v1452 = __shfl_xor_sync(0xffffffffu, v1451, 8u);
-            const float v1453 = v1451 + v1452;
-            const float v1454 = __shfl_xor_sync(0xffffffffu, v1453, 4u);
-            const float v1455 = v1453 + v1454;
-            const float v1456 = __shfl_xor_sync(0xffffffffu, v1455, 2u);
-            const float v1457 = v1455 + v1456;
-            const float v1458 = __shfl_xor_sync(0xffffffffu, v1457, 1u);
+            const float v1453 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1454 = squares + v1453;
+            const float v1455 = __shfl_xor_sync(0xffffffffu, v1454, 8u);
+            const float v1456 = v1454 + v1455;
+            const float v1457 = __shfl_xor_sync(0xffffffffu, v1456, 4u);
+            const float v1458 = v1456 + v1457;
+            const float v1459 = __shfl_xor_sync(0xffffffffu, v1458, 2u);
+            const float v1460 = v1458 + v1459;
+            const float v1461 = __shfl_xor_sync(0xffffffffu, v1460, 1u);
             if (lane == 0) {
-              scratch[warp] = v1457 + v1458;
+              scratch[warp] = v1460 + v1461;
             }
             ptx::bar_sync<1, 256>();
-            const float v1473 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1479 = __fmul_rn(v1473 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1479);
+            const float v1476 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1482 = __fmul_rn(v1476 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1482);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1218,8 +1222,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1489 = half_2 * 1024;
-              const u32 v1491 = v1489 + warp * 128;
+              const u32 v1492 = half_2 * 1024;
+              const u32 v1494 = v1492 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1233,88 +1237,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1504 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1510 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1518 = ptx::mma_m16n8k16(v1510.x, 0x00000000u, v1510.y, 0x00000000u, v1504.x, v1504.y,
+                  const uint4 v1507 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1513 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1521 = ptx::mma_m16n8k16(v1513.x, 0x00000000u, v1513.y, 0x00000000u, v1507.x, v1507.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1518.x;
-                  acc_2 = v1518.y;
-                  acc_3 = v1518.z;
-                  acc_4 = v1518.w;
-                  const float4 v1526 = ptx::mma_m16n8k16(v1510.z, 0x00000000u, v1510.w, 0x00000000u, v1504.z, v1504.w,
+                  acc = v1521.x;
+                  acc_2 = v1521.y;
+                  acc_3 = v1521.z;
+                  acc_4 = v1521.w;
+                  const float4 v1529 = ptx::mma_m16n8k16(v1513.z, 0x00000000u, v1513.w, 0x00000000u, v1507.z, v1507.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1526.x;
-                  acc_6 = v1526.y;
-                  acc_7 = v1526.z;
-                  acc_8 = v1526.w;
+                  acc_5 = v1529.x;
+                  acc_6 = v1529.y;
+                  acc_7 = v1529.z;
+                  acc_8 = v1529.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1533 = drain + 1;
-                const bool v1534 = v1533 == 23;
-                drain = v1534 ? 0u : v1533;
-                drain_parity = v1534 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1536 = drain + 1;
+                const bool v1537 = v1536 == 23;
+                drain = v1537 ? 0u : v1536;
+                drain_parity = v1537 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1491 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1494 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1554 = tid * 2;
-                  const u32 v1555 = v1489 + v1554;
-                  const float2 v1556 = *(const float2*)&partials[v1555];
-                  const float2 v1559 = *(const float2*)&partials[v1555 + 128];
-                  const float2 v1564 = *(const float2*)&partials[v1555 + 256];
-                  const float2 v1569 = *(const float2*)&partials[v1555 + 384];
-                  const float2 v1574 = *(const float2*)&partials[v1555 + 512];
-                  const float2 v1579 = *(const float2*)&partials[v1555 + 640];
-                  const float2 v1584 = *(const float2*)&partials[v1555 + 768];
-                  const float v1586 = v1556.x + v1559.x + v1564.x + v1569.x + v1574.x + v1579.x + v1584.x;
-                  const float v1587 = v1556.y + v1559.y + v1564.y + v1569.y + v1574.y + v1579.y + v1584.y;
-                  const float2 v1589 = *(const float2*)&partials[v1555 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1554;
-                  const float v1596 = __fmul_rn(v1586 + v1589.x, scale);
-                  const float v1597 = __fmul_rn(v1587 + v1589.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1596, v1597);
-                  const bool v1604 = v1596 > best_2 || (v1596 == best_2 && row < best_index_2);
-                  best_2 = v1604 ? v1596 : best_2;
-                  best_index_2 = v1604 ? row : best_index_2;
-                  const u32 v1607 = row + 1;
-                  const bool v1614 = v1597 > best_2 || (v1597 == best_2 && v1607 < best_index_2);
-                  best_2 = v1614 ? v1597 : best_2;
-                  best_index_2 = v1614 ? v1607 : best_index_2;
+                  const u32 v1557 = tid * 2;
+                  const u32 v1558 = v1492 + v1557;
+                  const float2 v1559 = *(const float2*)&partials[v1558];
+                  const float2 v1562 = *(const float2*)&partials[v1558 + 128];
+                  const float2 v1567 = *(const float2*)&partials[v1558 + 256];
+                  const float2 v1572 = *(const float2*)&partials[v1558 + 384];
+                  const float2 v1577 = *(const float2*)&partials[v1558 + 512];
+                  const float2 v1582 = *(const float2*)&partials[v1558 + 640];
+                  const float2 v1587 = *(const float2*)&partials[v1558 + 768];
+                  const float v1589 = v1559.x + v1562.x + v1567.x + v1572.x + v1577.x + v1582.x + v1587.x;
+                  const float v1590 = v1559.y + v1562.y + v1567.y + v1572.y + v1577.y + v1582.y + v1587.y;
+                  const float2 v1592 = *(const float2*)&partials[v1558 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1557;
+                  const float v1599 = __fmul_rn(v1589 + v1592.x, scale);
+                  const float v1600 = __fmul_rn(v1590 + v1592.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1599, v1600);
+                  const bool v1607 = v1599 > best_2 || (v1599 == best_2 && row < best_index_2);
+                  best_2 = v1607 ? v1599 : best_2;
+                  best_index_2 = v1607 ? row : best_index_2;
+                  const u32 v1610 = row + 1;
+                  const bool v1617 = v1600 > best_2 || (v1600 == best_2 && v1610 < best_index_2);
+                  best_2 = v1617 ? v1600 : best_2;
+                  best_index_2 = v1617 ? v1610 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1620 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1622 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1629 = v1620 > best_2 || (v1620 == best_2 && v1622 < best_index_2);
-            best_2 = v1629 ? v1620 : best_2;
-            best_index_2 = v1629 ? v1622 : best_index_2;
-            const float v1633 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1635 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1642 = v1633 > best_2 || (v1633 == best_2 && v1635 < best_index_2);
-            best_2 = v1642 ? v1633 : best_2;
-            best_index_2 = v1642 ? v1635 : best_index_2;
-            const float v1646 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1648 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1655 = v1646 > best_2 || (v1646 == best_2 && v1648 < best_index_2);
-            best_2 = v1655 ? v1646 : best_2;
-            best_index_2 = v1655 ? v1648 : best_index_2;
-            const float v1659 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1661 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1668 = v1659 > best_2 || (v1659 == best_2 && v1661 < best_index_2);
-            best_2 = v1668 ? v1659 : best_2;
-            best_index_2 = v1668 ? v1661 : best_index_2;
-            const float v1672 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1674 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1681 = v1672 > best_2 || (v1672 == best_2 && v1674 < best_index_2);
-            best_2 = v1681 ? v1672 : best_2;
-            best_index_2 = v1681 ? v1674 : best_index_2;
+            const float v1623 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1625 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1632 = v1623 > best_2 || (v1623 == best_2 && v1625 < best_index_2);
+            best_2 = v1632 ? v1623 : best_2;
+            best_index_2 = v1632 ? v1625 : best_index_2;
+            const float v1636 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1638 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1645 = v1636 > best_2 || (v1636 == best_2 && v1638 < best_index_2);
+            best_2 = v1645 ? v1636 : best_2;
+            best_index_2 = v1645 ? v1638 : best_index_2;
+            const float v1649 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1651 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1658 = v1649 > best_2 || (v1649 == best_2 && v1651 < best_index_2);
+            best_2 = v1658 ? v1649 : best_2;
+            best_index_2 = v1658 ? v1651 : best_index_2;
+            const float v1662 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1664 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1671 = v1662 > best_2 || (v1662 == best_2 && v1664 < best_index_2);
+            best_2 = v1671 ? v1662 : best_2;
+            best_index_2 = v1671 ? v1664 : best_index_2;
+            const float v1675 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1677 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1684 = v1675 > best_2 || (v1675 == best_2 && v1677 < best_index_2);
+            best_2 = v1684 ? v1675 : best_2;
+            best_index_2 = v1684 ? v1677 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1324,46 +1328,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1688 = scratch[0];
-              const u32 v1689 = scratch_index[0];
-              const bool v1696 = v1688 > best_3 || (v1688 == best_3 && v1689 < best_index_3);
-              best_3 = v1696 ? v1688 : best_3;
-              best_index_3 = v1696 ? v1689 : best_index_3;
-              const float v1699 = scratch[1];
-              const u32 v1700 = scratch_index[1];
-              const bool v1707 = v1699 > best_3 || (v1699 == best_3 && v1700 < best_index_3);
-              best_3 = v1707 ? v1699 : best_3;
-              best_index_3 = v1707 ? v1700 : best_index_3;
-              const float v1710 = scratch[2];
-              const u32 v1711 = scratch_index[2];
-              const bool v1718 = v1710 > best_3 || (v1710 == best_3 && v1711 < best_index_3);
-              best_3 = v1718 ? v1710 : best_3;
-              best_index_3 = v1718 ? v1711 : best_index_3;
-              const float v1721 = scratch[3];
-              const u32 v1722 = scratch_index[3];
-              const bool v1729 = v1721 > best_3 || (v1721 == best_3 && v1722 < best_index_3);
-              best_3 = v1729 ? v1721 : best_3;
-              best_index_3 = v1729 ? v1722 : best_index_3;
-              const float v1732 = scratch[4];
-              const u32 v1733 = scratch_index[4];
-              const bool v1740 = v1732 > best_3 || (v1732 == best_3 && v1733 < best_index_3);
-              best_3 = v1740 ? v1732 : best_3;
-              best_index_3 = v1740 ? v1733 : best_index_3;
-              const float v1743 = scratch[5];
-              const u32 v1744 = scratch_index[5];
-              const bool v1751 = v1743 > best_3 || (v1743 == best_3 && v1744 < best_index_3);
-              best_3 = v1751 ? v1743 : best_3;
-              best_index_3 = v1751 ? v1744 : best_index_3;
-              const float v1754 = scratch[6];
-              const u32 v1755 = scratch_index[6];
-              const bool v1762 = v1754 > best_3 || (v1754 == best_3 && v1755 < best_index_3);
-              best_3 = v1762 ? v1754 : best_3;
-              best_index_3 = v1762 ? v1755 : best_index_3;
-              const float v1765 = scratch[7];
-              const u32 v1766 = scratch_index[7];
-              const bool v1773 = v1765 > best_3 || (v1765 == best_3 && v1766 < best_index_3);
-              best_3 = v1773 ? v1765 : best_3;
-              best_index_3 = v1773 ? v1766 : best_index_3;
+              const float v1691 = scratch[0];
+              const u32 v1692 = scratch_index[0];
+              const bool v1699 = v1691 > best_3 || (v1691 == best_3 && v1692 < best_index_3);
+              best_3 = v1699 ? v1691 : best_3;
+              best_index_3 = v1699 ? v1692 : best_index_3;
+              const float v1702 = scratch[1];
+              const u32 v1703 = scratch_index[1];
+              const bool v1710 = v1702 > best_3 || (v1702 == best_3 && v1703 < best_index_3);
+              best_3 = v1710 ? v1702 : best_3;
+              best_index_3 = v1710 ? v1703 : best_index_3;
+              const float v1713 = scratch[2];
+              const u32 v1714 = scratch_index[2];
+              const bool v1721 = v1713 > best_3 || (v1713 == best_3 && v1714 < best_index_3);
+              best_3 = v1721 ? v1713 : best_3;
+              best_index_3 = v1721 ? v1714 : best_index_3;
+              const float v1724 = scratch[3];
+              const u32 v1725 = scratch_index[3];
+              const bool v1732 = v1724 > best_3 || (v1724 == best_3 && v1725 < best_index_3);
+              best_3 = v1732 ? v1724 : best_3;
+              best_index_3 = v1732 ? v1725 : best_index_3;
+              const float v1735 = scratch[4];
+              const u32 v1736 = scratch_index[4];
+              const bool v1743 = v1735 > best_3 || (v1735 == best_3 && v1736 < best_index_3);
+              best_3 = v1743 ? v1735 : best_3;
+              best_index_3 = v1743 ? v1736 : best_index_3;
+              const float v1746 = scratch[5];
+              const u32 v1747 = scratch_index[5];
+              const bool v1754 = v1746 > best_3 || (v1746 == best_3 && v1747 < best_index_3);
+              best_3 = v1754 ? v1746 : best_3;
+              best_index_3 = v1754 ? v1747 : best_index_3;
+              const float v1757 = scratch[6];
+              const u32 v1758 = scratch_index[6];
+              const bool v1765 = v1757 > best_3 || (v1757 == best_3 && v1758 < best_index_3);
+              best_3 = v1765 ? v1757 : best_3;
+              best_index_3 = v1765 ? v1758 : best_index_3;
+              const float v1768 = scratch[7];
+              const u32 v1769 = scratch_index[7];
+              const bool v1776 = v1768 > best_3 || (v1768 == best_3 && v1769 < best_index_3);
+              best_3 = v1776 ? v1768 : best_3;
+              best_index_3 = v1776 ? v1769 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1384,37 +1388,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1784 = best[lane];
-                const u32 v1785 = best_index[lane];
-                const bool v1792 = v1784 > best_2 || (v1784 == best_2 && v1785 < best_index_2);
-                best_2 = v1792 ? v1784 : best_2;
-                best_index_2 = v1792 ? v1785 : best_index_2;
+                const float v1787 = best[lane];
+                const u32 v1788 = best_index[lane];
+                const bool v1795 = v1787 > best_2 || (v1787 == best_2 && v1788 < best_index_2);
+                best_2 = v1795 ? v1787 : best_2;
+                best_index_2 = v1795 ? v1788 : best_index_2;
               }
-              const float v1796 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1798 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1805 = v1796 > best_2 || (v1796 == best_2 && v1798 < best_index_2);
-              best_2 = v1805 ? v1796 : best_2;
-              best_index_2 = v1805 ? v1798 : best_index_2;
-              const float v1809 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1811 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1818 = v1809 > best_2 || (v1809 == best_2 && v1811 < best_index_2);
-              best_2 = v1818 ? v1809 : best_2;
-              best_index_2 = v1818 ? v1811 : best_index_2;
-              const float v1822 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1824 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1831 = v1822 > best_2 || (v1822 == best_2 && v1824 < best_index_2);
-              best_2 = v1831 ? v1822 : best_2;
-              best_index_2 = v1831 ? v1824 : best_index_2;
-              const float v1835 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1837 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1844 = v1835 > best_2 || (v1835 == best_2 && v1837 < best_index_2);
-              best_2 = v1844 ? v1835 : best_2;
-              best_index_2 = v1844 ? v1837 : best_index_2;
-              const float v1848 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1850 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1857 = v1848 > best_2 || (v1848 == best_2 && v1850 < best_index_2);
-              best_2 = v1857 ? v1848 : best_2;
-              best_index_2 = v1857 ? v1850 : best_index_2;
+              const float v1799 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1801 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1808 = v1799 > best_2 || (v1799 == best_2 && v1801 < best_index_2);
+              best_2 = v1808 ? v1799 : best_2;
+              best_index_2 = v1808 ? v1801 : best_index_2;
+              const float v1812 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1814 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1821 = v1812 > best_2 || (v1812 == best_2 && v1814 < best_index_2);
+              best_2 = v1821 ? v1812 : best_2;
+              best_index_2 = v1821 ? v1814 : best_index_2;
+              const float v1825 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1827 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1834 = v1825 > best_2 || (v1825 == best_2 && v1827 < best_index_2);
+              best_2 = v1834 ? v1825 : best_2;
+              best_index_2 = v1834 ? v1827 : best_index_2;
+              const float v1838 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1840 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1847 = v1838 > best_2 || (v1838 == best_2 && v1840 < best_index_2);
+              best_2 = v1847 ? v1838 : best_2;
+              best_index_2 = v1847 ? v1840 : best_index_2;
+              const float v1851 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1853 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1860 = v1851 > best_2 || (v1851 == best_2 && v1853 < best_index_2);
+              best_2 = v1860 ? v1851 : best_2;
+              best_index_2 = v1860 ? v1853 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1456,6 +1460,7 @@ mkgen_step(const __grid_constant__ Params p) {
         }
         if (running_2 == 0 && i + 1 < steps) {
           if (tid == 0) {
+            ptx::mbar_wait(heard, (i + 1 + 1) & 1u);
             running[0] = 0;
             ptx::mbar_arrive(decided);
           }
@@ -1468,10 +1473,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1912 = drain + 1;
-            const bool v1913 = v1912 == 23;
-            drain = v1913 ? 0u : v1912;
-            drain_parity = v1913 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1918 = drain + 1;
+            const bool v1919 = v1918 == 23;
+            drain = v1919 ? 0u : v1918;
+            drain_parity = v1919 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1501,10 +1506,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v1949 = landed + 1;
-              const bool v1950 = v1949 == 23;
-              landed = v1950 ? 0u : v1949;
-              landed_parity = v1950 ? landed_parity ^ 1u : landed_parity;
+              const u32 v1955 = landed + 1;
+              const bool v1956 = v1955 == 23;
+              landed = v1956 ? 0u : v1955;
+              landed_parity = v1956 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1513,28 +1518,32 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v1963 = fill + 1;
-              const bool v1964 = v1963 == 23;
-              fill = v1964 ? 0u : v1963;
-              fill_parity = v1964 ? fill_parity ^ 1u : fill_parity;
+              const u32 v1969 = fill + 1;
+              const bool v1970 = v1969 == 23;
+              fill = v1970 ? 0u : v1969;
+              fill_parity = v1970 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           if (layer == 0) {
             ptx::mbar_wait(decided, i & 1u);
             running_2 = running[0];
+            __syncwarp();
+            if (lane == 0) {
+              ptx::mbar_arrive(heard);
+            }
             ptx::fence_proxy_async_global();
           }
         }
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v1979 = (pos_now + 31) / 32;
+            const u32 v1986 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v1979 / 2;
-              const u32 end = (split + 1) * v1979 / 2;
+              const u32 first = split * v1986 / 2;
+              const u32 end = (split + 1) * v1986 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
@@ -1542,10 +1551,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v1998 = landed + 1;
-                const bool v1999 = v1998 == 23;
-                landed = v1999 ? 0u : v1998;
-                landed_parity = v1999 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2005 = landed + 1;
+                const bool v2006 = v2005 == 23;
+                landed = v2006 ? 0u : v2005;
+                landed_parity = v2006 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1553,16 +1562,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2010 = from + at;
-                  const u32 page = page_table[v2010 / 16];
-                  const u64 v2024 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2010 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2024 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2017 = from + at;
+                  const u32 page = page_table[v2017 / 16];
+                  const u64 v2031 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2017 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2031 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2033 = fill + 1;
-                const bool v2034 = v2033 == 23;
-                fill = v2034 ? 0u : v2033;
-                fill_parity = v2034 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2040 = fill + 1;
+                const bool v2041 = v2040 == 23;
+                fill = v2041 ? 0u : v2040;
+                fill_parity = v2041 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1573,10 +1582,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2050 = landed + 1;
-              const bool v2051 = v2050 == 23;
-              landed = v2051 ? 0u : v2050;
-              landed_parity = v2051 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2057 = landed + 1;
+              const bool v2058 = v2057 == 23;
+              landed = v2058 ? 0u : v2057;
+              landed_parity = v2058 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1585,10 +1594,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2064 = fill + 1;
-              const bool v2065 = v2064 == 23;
-              fill = v2065 ? 0u : v2064;
-              fill_parity = v2065 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2071 = fill + 1;
+              const bool v2072 = v2071 == 23;
+              fill = v2072 ? 0u : v2071;
+              fill_parity = v2072 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1599,10 +1608,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2083 = landed + 1;
-              const bool v2084 = v2083 == 23;
-              landed = v2084 ? 0u : v2083;
-              landed_parity = v2084 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2090 = landed + 1;
+              const bool v2091 = v2090 == 23;
+              landed = v2091 ? 0u : v2090;
+              landed_parity = v2091 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1611,10 +1620,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2097 = fill + 1;
-              const bool v2098 = v2097 == 23;
-              fill = v2098 ? 0u : v2097;
-              fill_parity = v2098 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2104 = fill + 1;
+              const bool v2105 = v2104 == 23;
+              fill = v2105 ? 0u : v2104;
+              fill_parity = v2105 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1625,10 +1634,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2116 = landed + 1;
-              const bool v2117 = v2116 == 23;
-              landed = v2117 ? 0u : v2116;
-              landed_parity = v2117 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2123 = landed + 1;
+              const bool v2124 = v2123 == 23;
+              landed = v2124 ? 0u : v2123;
+              landed_parity = v2124 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1637,18 +1646,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2130 = fill + 1;
-              const bool v2131 = v2130 == 23;
-              fill = v2131 ? 0u : v2130;
-              fill_parity = v2131 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2137 = fill + 1;
+              const bool v2138 = v2137 == 23;
+              fill = v2138 ? 0u : v2137;
+              fill_parity = v2138 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2144 = landed + 1;
-              const bool v2145 = v2144 == 23;
-              landed = v2145 ? 0u : v2144;
-              landed_parity = v2145 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2151 = landed + 1;
+              const bool v2152 = v2151 == 23;
+              landed = v2152 ? 0u : v2151;
+              landed_parity = v2152 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1657,10 +1666,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2158 = fill + 1;
-              const bool v2159 = v2158 == 23;
-              fill = v2159 ? 0u : v2158;
-              fill_parity = v2159 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2165 = fill + 1;
+              const bool v2166 = v2165 == 23;
+              fill = v2166 ? 0u : v2165;
+              fill_parity = v2166 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1675,10 +1684,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2190 = landed + 1;
-            const bool v2191 = v2190 == 23;
-            landed = v2191 ? 0u : v2190;
-            landed_parity = v2191 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2197 = landed + 1;
+            const bool v2198 = v2197 == 23;
+            landed = v2198 ? 0u : v2197;
+            landed_parity = v2198 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1687,10 +1696,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2204 = fill + 1;
-            const bool v2205 = v2204 == 23;
-            fill = v2205 ? 0u : v2204;
-            fill_parity = v2205 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2211 = fill + 1;
+            const bool v2212 = v2211 == 23;
+            fill = v2212 ? 0u : v2211;
+            fill_parity = v2212 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }

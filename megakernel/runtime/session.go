@@ -18,6 +18,8 @@ type Session struct {
 	pages int
 	table []uint32
 	pos   int
+
+	failed error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
 
 // NewSession allocates and fills every buffer of the kernel: weights from t, a
@@ -107,12 +109,18 @@ func (s *Session) Generate(prompt []int, n int) (chosen []int, err error) {
 			return nil, fmt.Errorf("token %d, want 0 to %d", token, s.mk.Config.Vocab-1)
 		}
 	}
+	if s.failed != nil {
+		return nil, s.failed
+	}
 	steps := len(prompt) + n - 1
 	if len(prompt) < 1 || n < 1 {
 		return nil, fmt.Errorf("a prompt of %d tokens and %d to choose, want at least 1 each", len(prompt), n)
 	}
 	if s.pos+steps > s.Capacity() {
 		return nil, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d, and %d to come", s.pos, len(s.table), s.mk.KV.Page, steps)
+	}
+	if limit := s.mk.Config.MaxPositions; s.pos+steps > limit {
+		return nil, fmt.Errorf("position %d, and %d to come: the model was made for %d", s.pos, steps, limit)
 	}
 	known := s.pos + len(prompt)
 	bits := make([]uint32, len(prompt))
@@ -125,6 +133,7 @@ func (s *Session) Generate(prompt []int, n int) (chosen []int, err error) {
 	if err := s.dev.Launch(map[string]uint64{
 		megakernel.ScalarPos: uint64(s.pos), megakernel.ScalarSteps: uint64(steps),
 		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)}); err != nil {
+		s.failed = fmt.Errorf("the session ended with a failed launch: %w", err)
 		return nil, err
 	}
 	end, err := s.read("progress", 0, 1)
@@ -287,6 +296,13 @@ func words(vs []uint32) []byte {
 	return out
 }
 
-// Skip makes the next token's position pos without feeding the tokens before
-// it: their keys and values are whatever the cache holds. It is for timing.
-func (s *Session) Skip(pos int) { s.pos = pos }
+// Skip makes the next token's position pos (0 to Capacity) without feeding the
+// tokens before it: their keys and values are whatever the cache holds. It is
+// for timing, and for caches filled by other means.
+func (s *Session) Skip(pos int) error {
+	if pos < 0 || pos > s.Capacity() {
+		return fmt.Errorf("skip to position %d, want 0 to %d", pos, s.Capacity())
+	}
+	s.pos = pos
+	return nil
+}

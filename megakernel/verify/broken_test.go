@@ -46,7 +46,7 @@ var (
 	inputLoad     = place{"tasks/gemv.go", "multiply(k, acc, x.LoadN("}
 	inputStore    = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), x.LoadN("}
 	residualStore = place{"tasks/epilogue.go", "x.StoreN(row, []f32{"}
-	normLoad      = place{"tasks/vector.go", "x := t.X.LoadN("}
+	normLoad      = place{"tasks/vector.go", "return x.LoadN(at, n)"}
 	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add(at"}
 	cacheStore    = place{"tasks/qkv.go", ""}
 )
@@ -66,7 +66,7 @@ func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 		{"missing proxy fence", mutant("remove fence.proxy.async", "gate_up", "tasks/gemv.go"),
 			map[string][]place{"missing proxy fence": {ringCopy, weightCopy, weightLoad}}},
 		{"off-by-one page", nextPage, map[string][]place{"data race": {cacheCopy, cacheStore}, "uninitialised read": {cacheCopy}}},
-		{"missing hand-off", noHandoff("hand-off after o"), map[string][]place{"data race": {normLoad, residualStore}}},
+		{"missing hand-off", noHandoff("hand-off after o"), map[string][]place{"data race": {normLoad, residualStore}, "uninitialised read": {normLoad}}},
 		{"stage released too early", releaseEarly, map[string][]place{"data race": {weightLoad, weightCopy}}},
 		{"too many bytes expected", mutant("bytes mbar.expect @full: 16 bytes more", "down", "tasks/gemv.go"),
 			map[string][]place{"deadlock": {ringFullWait}}},

@@ -5,6 +5,8 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"errors"
+	"fmt"
+	"math"
 	"math/rand/v2"
 	"slices"
 
@@ -70,8 +72,7 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 			}
 		}
 	}
-	x.s.Skip(t.context)
-	return x, nil
+	return x, x.s.Skip(t.context)
 }
 
 // at is the byte at which the keys and values of a token of one head begin.
@@ -152,7 +153,46 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 		r.next, r.logits = append(r.next, next), append(r.logits, logits)
 		r.ran.launch(t, x.sim.Last)
 	}
-	return r, x.finish(r, before)
+	if err := x.finish(r, before); err != nil || len(r.Findings) > 0 {
+		return r, err
+	}
+	return r, x.again(r)
+}
+
+// again decodes the same tokens in launches of several steps: one that is
+// stopped after its first, and one that runs the rest. It must leave the same
+// logits as a launch for each.
+func (x *session) again(r *Run) error {
+	t := x.t
+	if err := x.s.Rewind(t.context); err != nil {
+		return err
+	}
+	logits := make([]float32, t.mk.Config.Vocab)
+	for i, from := range []int{0, 1} {
+		if err := x.sim.Write("stop", 0, []byte{byte(1 - i), 0, 0, 0}); err != nil {
+			return err
+		}
+		_, err := x.s.Generate(t.tokens[from:], 1)
+		var fault *interp.Fault
+		if errors.As(err, &fault) {
+			r.Findings = append(r.Findings, finding(fault, r.seed, from))
+			return nil
+		} else if err != nil {
+			return err
+		}
+	}
+	if err := x.s.Logits(logits); err != nil {
+		return err
+	}
+	last := r.logits[len(r.logits)-1]
+	for i, v := range logits {
+		if math.Float32bits(v) != math.Float32bits(last[i]) {
+			r.Findings = append(r.Findings, Finding{Kind: "wrong value", Seed: r.seed, Step: t.steps - 1,
+				Text: fmt.Sprintf("logit %d is %g after one launch of %d steps, %g after a launch for each", i, v, t.steps-1, last[i])})
+			return nil
+		}
+	}
+	return nil
 }
 
 // finish looks at the memory that the run left behind.

@@ -63,7 +63,9 @@ func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) e
 		return err
 	}
 	fmt.Printf("%s: loaded in %v\n", model, time.Since(t0))
-	s.Skip(start)
+	if err := s.Skip(start); err != nil {
+		return err
+	}
 	var ref *reference.Model
 	if check {
 		shape := reference.ShapeOf(c)
@@ -107,7 +109,9 @@ func generate(s *runtime.Session, gpu *runtime.GPU, model string, c models.Confi
 	var times []float64
 	next := []int{1}
 	for range max(tokens/launch, 2) {
-		s.Skip(start)
+		if err := s.Skip(start); err != nil {
+			return err
+		}
 		chosen, err := s.Generate(next, launch)
 		if err != nil {
 			return err
