@@ -71,9 +71,8 @@ func (m *MatrixPlan) MaxCount() int {
 //     more; halved for small models, see chooseStageBytes.
 //   - Stages: as many as fit into SharedLimit, at most MaxStages, and for small models
 //     few enough that a step goes around the ring at least four times.
-//   - InFlight: 3, at most Stages: the fastest of 2, 3 and 4 on an H200 for both
-//     Llama-3.1-8B and Llama-3.2-1B (more copies in flight only make the small
-//     requests at a hand-off queue longer).
+//   - InFlight: 3, at most Stages: 48 KiB an SM saturate the memory of an H200;
+//     more copies in flight only make the small requests at a hand-off queue longer.
 func New(r Request) (*Plan, error) {
 	if err := r.check(); err != nil {
 		return nil, err

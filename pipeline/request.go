@@ -12,7 +12,7 @@ const (
 	GroupBytes      = 512 // bytes of a tile group, 8 rows × 32 columns of 2 bytes
 	KVTokenMultiple = 16  // a stage holds KV of a multiple of this many tokens
 
-	DefaultStageBytes = 16384 // best of 8, 16 and 32 KiB on an H200
+	DefaultStageBytes = 16384 // three of them in flight saturate the memory of an H200
 	MaxStages         = 32    // ring depth chosen at most, and allowed at most
 	StageAlign        = 128   // stages start at multiples of this and are a multiple of it long
 

@@ -98,8 +98,11 @@ func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) e
 		}
 		fmt.Printf("pos %d: next %d want %d, max abs logit error %.4g\n", i, next, reference.Argmax(want), worst)
 	}
+	if len(times) == 0 {
+		return nil
+	}
 	sort.Float64s(times)
-	fmt.Printf("%s: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights\n", model, times[0], times[len(times)/2], times[len(times)-1],
+	fmt.Printf("%s: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights (UNGATED)\n", model, times[0], times[len(times)/2], times[len(times)-1],
 		float64(c.WeightBytes())/times[len(times)/2]/1e3)
 	return nil
 }
@@ -122,7 +125,7 @@ func generate(s *runtime.Session, gpu *runtime.GPU, model string, c models.Confi
 	sort.Float64s(times)
 	m := times[len(times)/2]
 	bytes := float64(c.WeightBytes()) + float64(c.KVBytesPerToken())*float64(start+launch/2)
-	fmt.Printf("%s: %d tokens a launch from %d: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights and KV\n",
+	fmt.Printf("%s: %d tokens a launch from %d: device µs per token: min %.1f median %.1f max %.1f; %.1f GB/s of weights and KV (UNGATED)\n",
 		model, launch, start, times[0], m, times[len(times)-1], bytes/m/1e3)
 	return nil
 }
