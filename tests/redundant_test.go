@@ -43,6 +43,12 @@ var redundant = []redundancy{
 	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
 	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
+	{"ld @stop", []mutate.Class{mutate.Weaken}, "bufs.stop.Load", "", nil, "the host on the other side is not executed"},
+	{"st @progress", []mutate.Class{mutate.Weaken, mutate.Earlier, mutate.Later}, "bufs.progress.Store", "", nil, "the host on the other side is not executed"},
+	{"wait.mbar @full", moved[1:], "r.full.Wait(stage, c.next", "c.Skip()", nil, "nothing is read from a dropped stage"},
+	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage"},
+	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage"},
+	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "passes a store to global memory, which the barrier does not guard"},
 }
 
@@ -52,7 +58,7 @@ func explain(t *testing.T, m mutate.Mutation) *redundancy {
 	for i := range redundant {
 		r := &redundant[i]
 		what := string(m.Class) + " " + r.what
-		if m.Name != what || !slices.Contains(r.classes, m.Class) || r.regions != nil && !slices.Contains(r.regions, m.Region) {
+		if m.Name != what && !strings.HasPrefix(m.Name, what+": ") || !slices.Contains(r.classes, m.Class) || r.regions != nil && !slices.Contains(r.regions, m.Region) {
 			continue
 		}
 		if strings.Contains(sourceLine(t, m.Pos.Line), r.line) && strings.Contains(sourceLine(t, m.Pos.Caller), r.caller) {
