@@ -20,10 +20,10 @@ type golden struct {
 		IDs                 []int
 	}
 	Variants []struct {
-		Name     string
-		Replace  [][2]string
-		Differ   map[string][]int
-		Settings map[string]any
+		Name, Text string
+		Replace    [][2]string      // changes of tokenizer.json
+		Differ     map[string][]int // by case: ids with special tokens where they are others than Llama 3's
+		IDs        []int            // decode to Text
 	}
 }
 

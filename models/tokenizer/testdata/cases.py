@@ -29,6 +29,7 @@ SPACES = {"no-break": "\u00a0", "ogham": "\u1680", "en": "\u2002", "em": "\u2003
 def _texts():
     yield "empty", ""
     yield from (("one " + repr(c), c) for c in " \n\t\r\0aZ0'é漢😀")
+    yield "words that may be tokens", "über den Fluß, übrig und übrigens, Mark me brown fox jumps quick brown fox quick brown fox jumps"
     yield "words", "Hello, world! The quick brown fox jumps over the lazy dog."
     for i, sentence in enumerate(SENTENCES):
         yield f"sentence {i}", sentence
