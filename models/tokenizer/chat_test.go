@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"flag"
 	"os"
 	"path/filepath"
 	"testing"
@@ -65,12 +66,17 @@ func readChats(t *testing.T, path string) chatGolden {
 	return g
 }
 
+var (
+	chatsFile     = flag.String("chats", "testdata/chat_golden.json", "what transformers made of the conversations")
+	chatTemplates = flag.String("chat-templates", "testdata/templates", "folder of the templates that -chats names")
+)
+
 func TestChatsEqualHuggingFace(t *testing.T) {
 	tok := open(t)
-	g := readChats(t, "testdata/chat_golden.json")
+	g := readChats(t, *chatsFile)
 	for _, c := range g.Chats {
 		t.Run(c.Template+"/"+c.Name, func(t *testing.T) {
-			source, err := os.ReadFile(filepath.Join("testdata/templates", c.Template))
+			source, err := os.ReadFile(filepath.Join(*chatTemplates, c.Template))
 			require.NoError(t, err)
 			template, err := NewChatTemplate(string(source), tok.config.named)
 			require.NoError(t, err)
