@@ -185,6 +185,9 @@ func (st forLoop) exec(r *run, s *scope, out *strings.Builder) (flow, error) {
 		l.depth = around.depth + 1
 	}
 	for l.at = range items {
+		if err := r.spend(scopeCost); err != nil {
+			return onward, at(st.line, err)
+		}
 		inner := s.inner()
 		inner.names["loop"] = l
 		if err := assign(inner, st.targets, items[l.at]); err != nil {
@@ -203,8 +206,11 @@ func (st forLoop) exec(r *run, s *scope, out *strings.Builder) (flow, error) {
 
 // chosen are the items that the loop's condition holds for.
 func (st forLoop) chosen(r *run, s *scope, items []any) ([]any, error) {
-	if err := r.spend(len(items)); err != nil || st.condition == nil {
-		return items, err
+	if st.condition == nil {
+		return items, nil
+	}
+	if err := r.spendTimes(scopeCost, len(items)); err != nil {
+		return nil, err
 	}
 	var out []any
 	for _, item := range items {

@@ -15,7 +15,8 @@ import (
 const (
 	maxSource = 256 << 10 // bytes of a template; the largest known ones have 25 KB
 	maxOutput = 64 << 20  // bytes of a text
-	maxSteps  = 20 << 20  // of one rendering; a conversation of 1000 messages takes about 100,000
+	maxSteps  = 4 << 20   // of one rendering; a conversation of 1000 messages takes about 100,000
+	scopeCost = 256       // bytes that a block's names are charged for
 	maxMacros = 100       // that call each other
 	maxRange  = 100000    // numbers of a range, as in Jinja's sandbox
 )
