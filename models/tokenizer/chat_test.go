@@ -5,6 +5,7 @@ import (
 	"flag"
 	"os"
 	"path/filepath"
+	"strconv"
 	"testing"
 	"time"
 
@@ -94,4 +95,49 @@ func TestChatsEqualHuggingFace(t *testing.T) {
 			require.Equal(t, c.IDs, ids)
 		})
 	}
+}
+
+func TestTemplatesByName(t *testing.T) {
+	source, _ := files(t)
+	tok, err := Parse([]byte(source), []byte(`{"chat_template": [{"name": "default", "template": "D"}, {"name": "tool_use", "template": "T"}, {"name": "broken", "template": "{{"}]}`))
+	require.NoError(t, err)
+	for name, want := range map[string]string{"": "D", "default": "D", "tool_use": "T"} {
+		template, err := tok.ChatTemplate(name)
+		require.NoError(t, err)
+		text, err := template.Render(nil, ChatOptions{})
+		require.NoError(t, err)
+		require.Equal(t, want, text)
+	}
+	_, err = tok.ChatTemplate("rag")
+	require.ErrorContains(t, err, `chat_template: no template "rag"; want a template of tokenizer_config.json`)
+	_, err = tok.ChatTemplate("broken")
+	require.ErrorContains(t, err, "chat template: line 1: a tag that does not end; want }}")
+}
+
+func TestMistakesInConversationsAreNamed(t *testing.T) {
+	template, err := NewChatTemplate("{{ messages | length }}", nil)
+	require.NoError(t, err)
+	render := func(m Message, options ChatOptions) error {
+		_, err := template.Render([]Message{{Role: "user"}, m}, options)
+		return err
+	}
+	require.NoError(t, render(Message{}, ChatOptions{}))
+	require.ErrorContains(t, render(Message{Content: "\xff"}, ChatOptions{}), "message 1: role or content: bytes that are not UTF-8; want UTF-8")
+	require.ErrorContains(t, render(Message{JSON: []byte(`[1]`)}, ChatOptions{}), `message 1: JSON: "[1]"; want an object`)
+	require.ErrorContains(t, render(Message{JSON: []byte(`{"a":`)}, ChatOptions{}), "message 1: unexpected end of JSON input")
+	require.ErrorContains(t, render(Message{JSON: []byte("{\"a\": \"\xff\"}")}, ChatOptions{}), "message 1: bytes that are not UTF-8")
+	require.ErrorContains(t, render(Message{JSON: []byte(`{"a": 99999999999999999999}`)}, ChatOptions{}), "want an integer of 64 bits")
+	require.ErrorContains(t, render(Message{}, ChatOptions{Tools: []byte(`{}`)}), `tools: JSON: "{}"; want a list`)
+	require.ErrorContains(t, render(Message{}, ChatOptions{Variables: map[string]json.RawMessage{"v": []byte("x")}}), "variable v: invalid character")
+}
+
+func TestTheClockIsReadWhenNoTimeIsGiven(t *testing.T) {
+	template, err := NewChatTemplate("{{ strftime_now('%Y') }}", nil)
+	require.NoError(t, err)
+	before := time.Now().Year()
+	text, err := template.Render(nil, ChatOptions{})
+	require.NoError(t, err)
+	year, err := strconv.Atoi(text)
+	require.NoError(t, err)
+	require.True(t, before <= year && year <= time.Now().Year())
 }

@@ -128,7 +128,7 @@ func TestRandomTextsAgainstHuggingFace(t *testing.T) {
 		require.Equal(t, want.IDs, orEmpty(ids), "%q", text)
 		special, err := tok.Encode(text, true)
 		require.NoError(t, err)
-		require.Equal(t, want.Special, special, "%q", text)
+		require.Equal(t, want.Special, orEmpty(special), "%q", text)
 		plain, err := tok.EncodePlain(text)
 		require.NoError(t, err)
 		require.Equal(t, want.Plain, orEmpty(plain), "%q", text)

@@ -14,7 +14,7 @@ import (
 
 const (
 	maxFile = 256 << 20 // bytes of one file; Llama 3's tokenizer.json has 9 or 17 MB
-	maxID   = 1 << 24   // ids lie below
+	maxID   = 1 << 20   // ids lie below; the largest known vocabularies have 262,144
 )
 
 // token is what an id stands for. Ids that the files give to nothing have known false.
