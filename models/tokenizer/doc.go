@@ -5,8 +5,8 @@
 //	model           BPE, with or without ignore_merges
 //	post-processor  TemplateProcessing that puts special tokens before and after a text
 //
-// Encode, Decode and Decoder are the way there and back; ChatTemplate renders conversations. Ids and texts equal those of Hugging Face's tokenizers library; texts of chats equal transformers' apply_chat_template. Whatever
-// would lead to other ids (normalizers, other models, other pre-tokenizers, tokens that swallow spaces) is refused by name.
+// Ids and texts equal those of Hugging Face's tokenizers library, texts of conversations those of transformers' apply_chat_template.
+// Whatever would lead to other ids (normalizers, other models, other pre-tokenizers, tokens that swallow spaces) is refused by name.
 //
-// A Tokenizer does not change after it was made and may be used by many goroutines at once, a Decoder by one.
+// A Tokenizer does not change after it was made and may be used by many goroutines at once, as may a ChatTemplate; a Decoder by one.
 package tokenizer

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -61,7 +62,7 @@ func TestByteAlphabetIsABijection(t *testing.T) {
 	require.False(t, ok, "a space stands for no byte")
 }
 
-// TestClassesMatchTheTables: the engine's classes are the tables', for every code point, whatever Go's version of Unicode is.
+// TestClassesMatchTheTables: the engine's classes are the tables', at every border and in between, whatever Go's version of Unicode is.
 func TestClassesMatchTheTables(t *testing.T) {
 	for pattern, table := range map[string][][2]rune{`\p{L}`: letters[:], `\p{N}`: numbers[:]} {
 		translated, err := translate(pattern)
@@ -70,15 +71,15 @@ func TestClassesMatchTheTables(t *testing.T) {
 		inverse, err := translate(`[^` + pattern + `]`)
 		require.NoError(t, err)
 		not := regexp2.MustCompile(inverse)
-		at := 0
-		for r := rune(0); r <= unicode.MaxRune; r++ {
-			if !utf8.ValidRune(r) {
-				continue
-			}
-			for at < len(table) && table[at][1] < r {
-				at++
-			}
-			want := at < len(table) && table[at][0] <= r
+		var tried []rune
+		for _, run := range table {
+			tried = append(tried, run[0]-1, run[0], run[1], run[1]+1)
+		}
+		for r := rune(0); r <= unicode.MaxRune; r += 61 {
+			tried = append(tried, r)
+		}
+		for _, r := range tried {
+			want := slices.ContainsFunc(table, func(run [2]rune) bool { return run[0] <= r && r <= run[1] })
 			is, err := re.MatchRunes([]rune{r})
 			require.NoError(t, err)
 			isNot, err := not.MatchRunes([]rune{r})
@@ -139,7 +140,7 @@ func TestStreamingHoldsCharactersBack(t *testing.T) {
 func TestHugeTexts(t *testing.T) {
 	tok := open(t)
 	for _, piece := range []string{"a", "ab", " ", " \n", "\n", "'", "1", "-", "😀", "e\u0301", "<|", "<|eot_id|>", "word "} {
-		text := strings.Repeat(piece, 400000/len(piece))
+		text := strings.Repeat(piece, 200000/len(piece))
 		began := time.Now()
 		ids, err := tok.Encode(text, false)
 		require.NoError(t, err)

@@ -67,12 +67,7 @@ func (l *lexer) rest() string { return l.source[l.at:] }
 // next takes the text before the next tag, and that tag.
 func (l *lexer) next() error {
 	rest := l.rest()
-	start := len(rest)
-	for _, opening := range [...]string{"{%", "{{", "{#"} {
-		if i := strings.Index(rest, opening); i >= 0 {
-			start = min(start, i)
-		}
-	}
+	start := tagStart(rest)
 	if start == len(rest) {
 		l.text(rest, l.advance(start))
 		return nil
@@ -97,6 +92,19 @@ func (l *lexer) next() error {
 	}
 	l.add(blockBegin, "")
 	return l.tag(blockEnd, "%}")
+}
+
+// tagStart is where the first tag or comment in s begins, the length of s when there is none.
+func tagStart(s string) int {
+	for at := 0; ; at++ {
+		i := strings.IndexByte(s[at:], '{')
+		if i < 0 {
+			return len(s)
+		}
+		if at += i; at+1 < len(s) && strings.IndexByte("%{#", s[at+1]) >= 0 {
+			return at
+		}
+	}
 }
 
 // text adds what is left of the passed text, if anything.
