@@ -19,12 +19,13 @@ type chatGolden struct {
 
 // chatCase is one rendering: keys other than these are variables.
 type chatCase struct {
-	Template, Name, Text, Error string
-	Messages                    []json.RawMessage
-	Prompt                      bool `json:"add_generation_prompt"`
-	Tools                       json.RawMessage
-	IDs                         []int
-	variables                   map[string]json.RawMessage
+	Template, Name, Text string
+	Error, Failure       string // what raise_exception said; what else went wrong
+	Messages             []json.RawMessage
+	Prompt               bool `json:"add_generation_prompt"`
+	Tools                json.RawMessage
+	IDs                  []int
+	variables            map[string]json.RawMessage
 }
 
 func (c *chatCase) UnmarshalJSON(data []byte) error {
@@ -35,7 +36,7 @@ func (c *chatCase) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(data, &c.variables); err != nil {
 		return err
 	}
-	for _, known := range []string{"template", "name", "text", "error", "messages", "add_generation_prompt", "tools", "ids"} {
+	for _, known := range []string{"template", "name", "text", "error", "failure", "messages", "add_generation_prompt", "tools", "ids"} {
 		delete(c.variables, known)
 	}
 	return nil
@@ -82,6 +83,10 @@ func TestChatsEqualHuggingFace(t *testing.T) {
 			template, err := NewChatTemplate(string(source), tok.config.named)
 			require.NoError(t, err)
 			text, err := template.Render(c.messages(), ChatOptions{AddGenerationPrompt: c.Prompt, Tools: c.Tools, Variables: c.variables, Now: g.Now})
+			if c.Failure != "" {
+				require.Error(t, err)
+				return
+			}
 			if c.Error != "" {
 				var refusal *TemplateRefusal
 				require.ErrorAs(t, err, &refusal)
@@ -92,7 +97,7 @@ func TestChatsEqualHuggingFace(t *testing.T) {
 			require.Equal(t, c.Text, text)
 			ids, err := tok.Encode(text, false)
 			require.NoError(t, err)
-			require.Equal(t, c.IDs, ids)
+			require.Equal(t, orEmpty(c.IDs), orEmpty(ids))
 		})
 	}
 }

@@ -201,8 +201,8 @@ def chat():
         try:
             row["text"] = tokenizer.apply_chat_template(conversation, chat_template=source, tokenize=False, **kwargs)
             row["ids"] = tokenizer(row["text"], add_special_tokens=False)["input_ids"]
-        except Exception as refusal:  # what raise_exception says
-            row["error"] = str(refusal)
+        except Exception as problem:
+            row["error" if type(problem).__name__ == "TemplateError" else "failure"] = str(problem)
         rows.append(row)
     write_json(HERE / "chat_golden.json", {"by": "transformers " + transformers.__version__, "now": "2024-07-04T15:06:07Z"}, {"chats": rows})
 
