@@ -5,6 +5,7 @@ go 1.26
 require (
 	github.com/cockroachdb/datadriven v1.0.2
 	github.com/dave/jennifer v1.7.1
+	github.com/dlclark/regexp2/v2 v2.12.0
 	github.com/edsrzf/mmap-go v1.2.0
 	github.com/rogpeppe/go-internal v1.16.0
 	github.com/spf13/cobra v1.10.2

@@ -1,0 +1,103 @@
+package jinja
+
+import (
+	"fmt"
+)
+
+// args are evaluated arguments.
+type args struct {
+	values []any
+	names  []string
+	named  []any
+}
+
+func (e arguments) evaluate(r *run, s *scope) (a args, err error) {
+	if a.values, err = evalAll(r, s, e.values); err != nil {
+		return a, err
+	}
+	a.names = e.names
+	a.named, err = evalAll(r, s, e.named)
+	return a, err
+}
+
+// bind orders arguments by the names of the parameters; what is not given is absent. required is how many must be given.
+func (a args) bind(required int, names ...string) ([]any, error) {
+	if len(a.values) > len(names) {
+		return nil, fmt.Errorf("%d arguments; want at most %d", len(a.values), len(names))
+	}
+	bound := make([]any, len(names))
+	for i := range bound {
+		bound[i] = absent
+	}
+	copy(bound, a.values)
+next:
+	for i, given := range a.names {
+		for j, name := range names {
+			if name == given && bound[j] == absent {
+				bound[j] = a.named[i]
+				continue next
+			}
+		}
+		return nil, fmt.Errorf("the argument %s; want one of %v, once", given, names)
+	}
+	for i := range required {
+		if bound[i] == absent {
+			return nil, fmt.Errorf("no argument %s; want one", names[i])
+		}
+	}
+	return bound, nil
+}
+
+// absent stands for an argument that was not given.
+var absent any = undefined{"an argument that was not given"}
+
+func (e call) eval(r *run, s *scope) (any, error) {
+	callee, err := e.callee.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	f, ok := callee.(function)
+	if !ok {
+		return nil, fmt.Errorf("the call of %s; want a function", typeName(callee))
+	}
+	a, err := e.args.evaluate(r, s)
+	if err != nil {
+		return nil, err
+	}
+	return f(r, a)
+}
+
+func (e apply) eval(r *run, s *scope) (any, error) {
+	value, err := e.value.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	a, err := e.args.evaluate(r, s)
+	if err != nil {
+		return nil, err
+	}
+	result, err := e.f(r, value, a)
+	if err != nil {
+		return nil, fmt.Errorf("filter %s: %w", e.word, err)
+	}
+	if s, ok := result.(string); ok {
+		return s, r.spend(len(s))
+	}
+	return result, r.spend(0)
+}
+
+func (e examine) eval(r *run, s *scope) (any, error) {
+	value, err := e.value.eval(r, s)
+	if err != nil {
+		return nil, err
+	}
+	a, err := e.args.evaluate(r, s)
+	if err != nil {
+		return nil, err
+	}
+	holds, err := e.f(value, a.values)
+	if err != nil {
+		return nil, fmt.Errorf("test %s: %w", e.word, err)
+	}
+	return holds != e.not, nil
+}

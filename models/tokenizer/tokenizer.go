@@ -1,0 +1,150 @@
+package tokenizer
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/dlclark/regexp2/v2"
+)
+
+const (
+	maxFile = 256 << 20 // bytes of one file; Llama 3's tokenizer.json has 9 or 17 MB
+	maxID   = 1 << 20   // ids lie below; the largest known vocabularies have 262,144
+)
+
+// token is what an id stands for. Ids that the files give to nothing have known false.
+type token struct {
+	name    string // as the files spell it
+	bytes   string // as text
+	known   bool
+	special bool
+}
+
+// Tokenizer is a checkpoint's tokenizer, made by Open or Parse.
+type Tokenizer struct {
+	tokens        []token // by id
+	byName        map[string]int32
+	raw           added // looked for first
+	normalized    added // looked for in what is left between those
+	split         *regexp2.Regexp
+	bpe           bpe
+	before, after []int // put around a text
+	config        config
+}
+
+// Open reads the tokenizer of the checkpoint in the folder dir: tokenizer.json, and where they are there tokenizer_config.json and
+// chat_template.jinja, which goes before a template in the former. Errors name the file, the field, what is there and what is wanted.
+func Open(dir string) (*Tokenizer, error) {
+	tokenizerJSON, err := readFile(filepath.Join(dir, tokenizerFile))
+	if err != nil {
+		return nil, err
+	}
+	configJSON, err := readOptional(filepath.Join(dir, configFile))
+	if err != nil {
+		return nil, err
+	}
+	template, err := readOptional(filepath.Join(dir, templateFile))
+	if err != nil {
+		return nil, err
+	}
+	t, err := Parse(tokenizerJSON, configJSON)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", dir, err)
+	}
+	if template != nil {
+		t.config.templates = map[string]string{defaultTemplate: string(template)}
+	}
+	return t, nil
+}
+
+// readOptional is nil for a file that is not there.
+func readOptional(path string) ([]byte, error) {
+	data, err := readFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	return data, err
+}
+
+func readFile(path string) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxFile+1))
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > maxFile {
+		return nil, fault(path, fmt.Sprintf("more than %d bytes", maxFile), "a smaller file")
+	}
+	return data, nil
+}
+
+// Parse makes a tokenizer of the contents of tokenizer.json and of tokenizer_config.json; configJSON may be empty, then there are no
+// named special tokens and there is no chat template.
+func Parse(tokenizerJSON, configJSON []byte) (*Tokenizer, error) {
+	t := &Tokenizer{}
+	if err := t.parse(tokenizerJSON); err != nil {
+		return nil, fmt.Errorf("%s: %w", tokenizerFile, err)
+	}
+	if err := t.parseConfig(configJSON); err != nil {
+		return nil, fmt.Errorf("%s: %w", configFile, err)
+	}
+	return t, nil
+}
+
+func (t *Tokenizer) parse(data []byte) error {
+	var file fileJSON
+	if err := json.Unmarshal(data, &file); err != nil {
+		return err
+	}
+	if err := wantKind("normalizer", file.Normalizer, ""); err != nil {
+		return err
+	}
+	if err := wantKind("decoder", file.Decoder, "ByteLevel"); err != nil {
+		return err
+	}
+	if err := wantKind("model", file.Model, "BPE"); err != nil {
+		return err
+	}
+	if err := t.readModel(file.Model); err != nil {
+		return err
+	}
+	if err := t.readAdded(file.AddedTokens); err != nil {
+		return err
+	}
+	var err error
+	if t.split, err = readSplit(file.PreTokenizer); err != nil {
+		return err
+	}
+	return t.readProcessor(file.PostProcessor)
+}
+
+// Size is one more than the highest id. A model's logits may have more rows than that, never fewer.
+func (t *Tokenizer) Size() int { return len(t.tokens) }
+
+// ID is the id of the token that the files spell so: "<|eot_id|>", or "Ġthe" in the byte-level alphabet; false when there is none.
+func (t *Tokenizer) ID(name string) (int, bool) {
+	id, ok := t.byName[name]
+	return int(id), ok
+}
+
+// Token is the files' spelling of the token id; false when id belongs to no token.
+func (t *Tokenizer) Token(id int) (string, bool) {
+	if !t.known(id) {
+		return "", false
+	}
+	return t.tokens[id].name, true
+}
+
+// Special tells whether id is a special token, one that Decode can skip; false for ids that belong to no token.
+func (t *Tokenizer) Special(id int) bool { return t.known(id) && t.tokens[id].special }
+
+func (t *Tokenizer) known(id int) bool { return id >= 0 && id < len(t.tokens) && t.tokens[id].known }
