@@ -8,8 +8,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 )
 
-// Table is the content of a buffer that is the same for every launch, and
-// whatever the weights: the host writes it once, little-endian, before the first.
+// Table is the content of a buffer before the first launch that depends on
+// nothing but the kernel: the host writes it once, little-endian.
 type Table struct {
 	Name  string `json:"name"`  // the buffer
 	Type  string `json:"type"`  // of an element: u32 or f32

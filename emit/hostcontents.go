@@ -10,7 +10,7 @@ import (
 
 // hostTables is the contents of the buffers that are the same for every launch.
 func hostTables(g *jen.File, l *Layout) {
-	g.Comment("Table is the whole content of a read-only buffer that depends on nothing but the kernel.")
+	g.Comment("Table is the whole content of a buffer before the first launch, where that depends on nothing but the kernel.")
 	g.Type().Id("Table").Struct(
 		jen.Id("Name").String().Comment("the buffer"),
 		jen.Id("Type").String().Comment("of an element: u32 or f32"),
@@ -22,6 +22,9 @@ func hostTables(g *jen.File, l *Layout) {
 			v.Values(jen.Lit(t.Name), jen.Lit(t.Type), jen.Id("littleEndian").CallFunc(func(a *jen.Group) { tableWords(a, t.Words) }))
 		}
 	})))
+	if len(l.Tables) == 0 {
+		return
+	}
 	g.Line()
 	g.Func().Id("littleEndian").Params(jen.Id("words").Op("...").Uint32()).Index().Byte().Block(
 		jen.Id("b").Op(":=").Make(jen.Index().Byte(), jen.Lit(0), jen.Lit(4).Op("*").Len(jen.Id("words"))),

@@ -4,7 +4,7 @@ package tiny
 
 import "encoding/binary"
 
-// Table is the whole content of a read-only buffer that depends on nothing but the kernel.
+// Table is the whole content of a buffer before the first launch, where that depends on nothing but the kernel.
 type Table struct {
 	Name  string // the buffer
 	Type  string // of an element: u32 or f32
