@@ -25,7 +25,10 @@ func Package(k *ir.Kernel, t Target, o Options, name string, x Extras) ([]File, 
 	if err != nil {
 		return nil, err
 	}
-	l := NewLayout(k, t, x)
+	l, err := NewLayout(k, t, x)
+	if err != nil {
+		return nil, err
+	}
 	l.ByValue = o.ParamsByValue
 	data, err := l.JSON()
 	if err != nil {
@@ -39,8 +42,8 @@ func Package(k *ir.Kernel, t Target, o Options, name string, x Extras) ([]File, 
 }
 
 // Host is the Go host package of a kernel, called name: the params block as a
-// struct with its byte layout, the launch's constants, buffers, the weight
-// packing, the embedded source, and behind the build tag cuda the launch
+// struct with its byte layout, the launch's constants, buffers and what goes
+// into them, the weight packing, the embedded source, and behind the build tag cuda the launch
 // through an interface that any CUDA binding can satisfy. It needs nothing
 // but the standard library. It refuses a name that is no Go package name.
 func Host(l *Layout, name string) ([]File, error) {
@@ -58,6 +61,7 @@ func Host(l *Layout, name string) ([]File, error) {
 		{"zlayout.go", "", hostLayout},
 		{"zpacking.go", "", hostPacking},
 		{"zparams.go", "", hostParams},
+		{"ztables.go", "", hostTables},
 	} {
 		g := jen.NewFile(name)
 		g.HeaderComment("// " + Generated)
@@ -86,6 +90,9 @@ func packageDoc(g *jen.File, l *Layout, name string) {
 		for line := range strings.SplitSeq(d, "\n") {
 			g.PackageComment(strings.TrimRight("// "+oneLine(line), " "))
 		}
+	}
+	for _, line := range fillDoc(l) {
+		g.PackageComment(strings.TrimRight("// "+line, " "))
 	}
 }
 

@@ -41,6 +41,9 @@ func extras() emit.Extras {
 		Constants: []emit.Constant{{Name: "kv heads", Value: 8, Doc: "of the model"}, {Name: "grid", Value: 3, Doc: "clashes with the launch's"}},
 		Packing: []emit.PackEntry{{Matrix: "gate_up", Rows: 8, K: 64, Layers: 2, Base: 0, LayerStride: 1024, TileRows: 8, Tiles: 1, KPadded: 64,
 			ChunkK: 64, ChunksPerTile: 1, TailK: 64, First: []int{0, 1}, Count: []int{1, 0}, Offset: []int64{0, 1024}, Order: "row-major", Sources: runs}},
+		Tables: []emit.Table{{Name: "Bytes", Type: "f32", Words: []uint32{0x3f800000, 0x80000000, 0x7fc00001, 4, 5, 6, 7, 0xff800000}}},
+		Needs: []emit.Need{{Buffer: "weights", Fill: "what Packing says */ and\na second line"}, {Buffer: "Bytes", Fill: "the table of that name"},
+			{Buffer: "bytes", Size: "4 bytes a thread"}},
 	}
 }
 
@@ -91,12 +94,15 @@ func main() {
 	fmt.Printf("%x\n", p.Bytes())
 	fmt.Println(step.KernelName, step.Grid, step.Threads, step.SharedBytes, step.ParamsBytes, len(step.Buffers()), step.Buffers()[0].Bytes)
 	fmt.Println(len(step.Source()) > 1000, step.Packing()[0].Sources, step.KvHeads, step.Grid2, p.Bind("nothing", 1))
+	step.Tables()[0].Bytes[0] = 1
+	fmt.Printf("%s %s %x\n", step.Tables()[0].Name, step.Tables()[0].Type, step.Tables()[0].Bytes)
 }
 `)
 	goRun(t, dir, "build", "./...")
 	require.Equal(t, "8877665544332211"+"9900000000000000"+"0000000000000000"+"07000000"+"00000000"+"0000000000010000"+"0000003f"+"feffffff"+"\n"+
 		"hosted 2 128 512 48 3 8192\n"+
-		"true [{layers.%d.gate 0 2 0 1 4} {layers.%d.up 1 2 0 1 4}] 8 3 kernel hosted has no buffer \"nothing\"\n",
+		"true [{layers.%d.gate 0 2 0 1 4} {layers.%d.up 1 2 0 1 4}] 8 3 kernel hosted has no buffer \"nothing\"\n"+
+		"Bytes f32 0000803f00000080"+"0100c07f04000000"+"0500000006000000"+"07000000000080ff\n",
 		goRun(t, dir, "run", "."))
 }
 
@@ -166,7 +172,7 @@ func TestGeneratedFilesSaySoAndAreFormatted(t *testing.T) {
 		}
 		golden(t, filepath.Join("host", f.Name+".golden"), f.Content)
 	}
-	require.Equal(t, []string{"kernel.cu", "layout.json", "zkernel.go", "zlaunch_cuda.go", "zlayout.go", "zpacking.go", "zparams.go"}, names)
+	require.Equal(t, []string{"kernel.cu", "layout.json", "zkernel.go", "zlaunch_cuda.go", "zlayout.go", "zpacking.go", "zparams.go", "ztables.go"}, names)
 }
 
 func TestHostRefusesNamesThatAreNoPackage(t *testing.T) {
@@ -177,7 +183,8 @@ func TestHostRefusesNamesThatAreNoPackage(t *testing.T) {
 }
 
 func TestLayoutIsReadableAgain(t *testing.T) {
-	l := emit.NewLayout(hosted(t), target(t), extras())
+	l, err := emit.NewLayout(hosted(t), target(t), extras())
+	require.NoError(t, err)
 	l.ByValue = true
 	data, err := l.JSON()
 	require.NoError(t, err)
@@ -186,10 +193,42 @@ func TestLayoutIsReadableAgain(t *testing.T) {
 	require.Equal(t, l, &back)
 }
 
+func TestWordsAreReadBackExactly(t *testing.T) {
+	want := emit.Words{0, 1, 0xffffffff, 0x7fc00001}
+	text, err := want.MarshalText()
+	require.NoError(t, err)
+	require.Equal(t, "00000000 00000001 ffffffff 7fc00001", string(text))
+	var got emit.Words
+	require.NoError(t, got.UnmarshalText(text))
+	require.Equal(t, want, got)
+	require.EqualError(t, got.UnmarshalText([]byte("00000000 1")), `word 1 is "1", want 8 hexadecimal digits`)
+	require.EqualError(t, got.UnmarshalText([]byte("+1234567")), `word 0 is "+1234567", want 8 hexadecimal digits`)
+}
+
+func TestExtrasThatDoNotFitTheBuffersAreRefused(t *testing.T) {
+	one := func(table emit.Table) emit.Extras { return emit.Extras{Tables: []emit.Table{table}} }
+	good := extras().Tables[0]
+	for want, x := range map[string]emit.Extras{
+		`table "plan": kernel hosted has no such buffer`:                                one(emit.Table{Name: "plan", Type: "u32"}),
+		`table "type": kernel hosted has no such buffer`:                                one(emit.Table{Name: "type", Type: "u32"}),
+		`table "Bytes" is there twice`:                                                  {Tables: []emit.Table{good, good}},
+		`table "Bytes" of u32, want u32 or f32 and what its buffer has, f32`:            one(emit.Table{Name: "Bytes", Type: "u32", Words: good.Words}),
+		`table "weights" of bf16, want u32 or f32 and what its buffer has, bf16`:        one(emit.Table{Name: "weights", Type: "bf16"}),
+		`table "Bytes" has 7 words, its buffer 8 elements, want as many and at least 1`: one(emit.Table{Name: "Bytes", Type: "f32", Words: good.Words[1:]}),
+		`table "bytes" has 0 words, its buffer 0 elements, want as many and at least 1`: one(emit.Table{Name: "bytes", Type: "f32"}),
+		`need of buffer "weight": kernel hosted has no such buffer`:                     {Needs: []emit.Need{{Buffer: "weight"}}},
+	} {
+		_, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", x)
+		require.EqualError(t, err, want)
+	}
+}
+
 func TestLaunchOfAnyGridTakesIt(t *testing.T) {
 	k := hosted(t)
 	k.Grid = 0
-	files, err := emit.Host(emit.NewLayout(k, target(t), emit.Extras{}), "step")
+	l, err := emit.NewLayout(k, target(t), emit.Extras{})
+	require.NoError(t, err)
+	files, err := emit.Host(l, "step")
 	require.NoError(t, err)
 	require.Contains(t, string(files[1].Content), "func Launch(f Function, grid int, params DevicePtr) error")
 }

@@ -7,7 +7,7 @@ func hostLayout(g *jen.File, l *Layout) {
 	g.Comment("The kernel and its launch.")
 	taken := map[string]bool{}
 	for _, name := range []string{"Source", "NvccFlags", "Launch", "Function", "FunctionOf", "DevicePtr", "Params", "Buffer", "Buffers",
-		"PackEntry", "RowRun", "Packing"} {
+		"PackEntry", "RowRun", "Packing", "Table", "Tables"} {
 		taken[name] = true
 	}
 	g.Const().DefsFunc(func(d *jen.Group) {
@@ -38,12 +38,15 @@ func hostLayout(g *jen.File, l *Layout) {
 		jen.Id("Bytes").Int64().Comment("0: the host decides"),
 		jen.Id("Align").Int().Comment("bytes"),
 		jen.Id("ReadOnly").Bool().Comment("the kernel never writes it"),
+		jen.Id("Size").String().Comment("how many bytes, in words, where the host decides"),
+		jen.Id("Fill").String().Comment("what the host writes before the first launch; empty: nothing"),
 	)
 	g.Comment("Buffers lists the kernel's buffers in the order of the params block.")
 	g.Func().Id("Buffers").Params().Index().Id("Buffer").Block(jen.Return(jen.Index().Id("Buffer").CustomFunc(multiLine, func(v *jen.Group) {
 		for _, f := range l.Params {
 			if f.Pointer {
-				v.Values(jen.Lit(f.Name), jen.Lit(f.Type), jen.Lit(int(f.Length)), jen.Lit(int(f.Bytes)), jen.Lit(f.Align), jen.Lit(f.ReadOnly))
+				v.Values(jen.Lit(f.Name), jen.Lit(f.Type), jen.Lit(int(f.Length)), jen.Lit(int(f.Bytes)), jen.Lit(f.Align), jen.Lit(f.ReadOnly),
+					jen.Lit(f.Size), jen.Lit(f.Fill))
 			}
 		}
 	})))

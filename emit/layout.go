@@ -26,6 +26,7 @@ type Layout struct {
 	Shared      []Region    `json:"shared"`
 	Constants   []Constant  `json:"constants,omitempty"`
 	Packing     []PackEntry `json:"packing,omitempty"`
+	Tables      []Table     `json:"tables,omitempty"`
 }
 
 // Field is a member of the params block. A pointer is 8 bytes and names a
@@ -40,6 +41,8 @@ type Field struct {
 	Align    int    `json:"align,omitempty"` // of the buffer
 	ReadOnly bool   `json:"read_only,omitempty"`
 	Doc      string `json:"doc,omitempty"`
+	Size     string `json:"size,omitempty"` // as Need.Size
+	Fill     string `json:"fill,omitempty"` // as Need.Fill
 }
 
 // Region is a buffer in a CTA's shared memory.
@@ -96,18 +99,24 @@ type RowRun struct {
 type Extras struct {
 	Constants []Constant
 	Packing   []PackEntry
+	Tables    []Table
+	Needs     []Need
 }
 
 // KernelFile is the name of the emitted kernel among generated files.
 const KernelFile = "kernel.cu"
 
 // NewLayout describes kernel k emitted for t with its params block by address;
-// set ByValue when it was printed with Options.ParamsByValue.
-func NewLayout(k *ir.Kernel, t Target, x Extras) *Layout {
+// set ByValue when it was printed with Options.ParamsByValue. It refuses extras
+// about buffers that the kernel does not have, and tables that do not fit theirs.
+func NewLayout(k *ir.Kernel, t Target, x Extras) (*Layout, error) {
+	if err := checkExtras(k, x); err != nil {
+		return nil, err
+	}
 	l := &Layout{
 		Comment: Generated, Kernel: k.Name, Doc: k.Doc, Arch: t.Arch, Flags: t.NvccFlags(), Source: KernelFile,
 		Grid: k.Grid, ClusterSize: max(k.ClusterSize, 1), Threads: 32 * k.Warps, SharedBytes: k.SharedBytes,
-		Constants: x.Constants, Packing: x.Packing,
+		Constants: x.Constants, Packing: x.Packing, Tables: x.Tables,
 	}
 	fields, size := k.ParamsLayout()
 	l.ParamsBytes = size
@@ -120,10 +129,11 @@ func NewLayout(k *ir.Kernel, t Target, x Extras) *Layout {
 		l.Params = append(l.Params, Field{Name: f.Name, Pointer: true, Type: b.Elem.String(), Offset: f.Offset, Length: b.Len,
 			Bytes: b.Bytes(), Align: max(b.Align, b.Elem.Size()), ReadOnly: b.ReadOnly, Doc: b.Doc})
 	}
+	describe(l.Params, x.Needs)
 	for _, b := range k.Shareds() {
 		l.Shared = append(l.Shared, Region{Name: b.Name, Type: b.Elem.String(), Length: b.Len, Offset: b.Offset, Bytes: b.Bytes(), Doc: b.Doc})
 	}
-	return l
+	return l, nil
 }
 
 // JSON is the layout as indented JSON with a line break at its end.

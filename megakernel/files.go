@@ -27,7 +27,11 @@ func (mk *Kernel) Files(arch string) ([]File, error) {
 		return nil, fmt.Errorf("kernel: %w", err)
 	}
 	files := []File{{emit.KernelFile, src.Text}}
-	l, name := emit.NewLayout(mk.IR, target, mk.extras()), packageName(mk.Config.Name)
+	l, err := emit.NewLayout(mk.IR, target, mk.extras())
+	if err != nil {
+		return nil, err
+	}
+	name := packageName(mk.Config.Name)
 	l.ByValue = EmitOptions().ParamsByValue
 	host, err := emit.Host(l, name)
 	if err != nil {

@@ -82,11 +82,11 @@ func layoutModel(c *models.Config) LayoutModel {
 }
 
 // elementOrder is emit.PackEntry.Order of every matrix, see package pipeline.
-const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2"
+const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on"
 
 // extras is what emit cannot know of the kernel.
 func (mk *Kernel) extras() emit.Extras {
-	x := emit.Extras{Constants: mk.constants()}
+	x := emit.Extras{Constants: mk.constants(), Tables: mk.tables(), Needs: mk.needs()}
 	p := mk.Plan
 	for i := range planMatrices {
 		m := mk.matrix(i)

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -95,6 +96,28 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 			require.Equal(t, want, got)
 		}
 	}
+}
+
+// A Go host reads the same words through the generated package, see package runtime's launcher test.
+func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
+	mk := build(t, "llama3-70b", Options{SMs: 132})
+	l := readLayout(t, mk)
+	require.Len(t, l.Tables, 2)
+	require.Equal(t, "plan", l.Tables[1].Name)
+	require.Equal(t, mk.PlanTable(), []uint32(l.Tables[1].Words))
+	for i, f := range mk.InvFreq() {
+		require.Equal(t, f, math.Float32frombits(l.Tables[0].Words[i]))
+	}
+	var unfilled []string
+	for _, f := range l.Params {
+		if f.Pointer {
+			require.True(t, f.Bytes > 0 || f.Size != "", "how big is %s?", f.Name)
+			if f.Fill == "" {
+				unfilled = append(unfilled, f.Name)
+			}
+		}
+	}
+	require.Equal(t, []string{"kv", "x", "q", "part", "lse", "attn", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled)
 }
 
 func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {

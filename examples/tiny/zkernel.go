@@ -4,6 +4,42 @@
 //
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
+//
+// # Buffers
+//
+// Before the first launch the host allocates every buffer, binds it in [Params], and writes into these:
+//
+//   - weights (663552 bytes): the matrices as the packing table says, and zero where it names no element
+//   - embed (61440 bytes): model.embed_tokens.weight, row by row; bf16
+//   - gains (960 bytes): model.layers.%d.input_layernorm.weight and model.layers.%d.post_attention_layernorm.weight of each
+//     layer %d in turn, then model.norm.weight; bf16
+//   - inv_freq (64 bytes): the table of that name
+//   - plan (224 bytes): the table of that name
+//   - page_table (4 bytes for each 16 tokens of context): word i is the page, below the parameter pages, of tokens 16·i to
+//     16·i+15; no page twice
+//   - tokens (4 bytes for each token of context, and 4 for the one chosen behind it): word i is the token at position i,
+//     for the positions from pos on and below known; before every launch
+//   - ends (32 bytes): up to 8 tokens that end the text, and 0xffffffff in every other word
+//   - stop (4 bytes): 0; another value while the kernel runs ends the launch after the running step, and 0 must be back
+//     before the next launch
+//   - epoch (4 bytes): the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one
+//     write them again
+//   - barrier (4 bytes): the same number as epoch
+//
+// The others need no content:
+//
+//   - kv (8192 bytes a page: 2 layers × 4096)
+//   - x (384 bytes)
+//   - q (384 bytes)
+//   - part (1536 bytes)
+//   - lse (48 bytes)
+//   - attn (384 bytes)
+//   - act (704 bytes)
+//   - logits (1280 bytes)
+//   - best (16 bytes)
+//   - best_index (16 bytes)
+//   - verdict (8 bytes)
+//   - progress (4 bytes)
 package tiny
 
 import _ "embed"

@@ -42,33 +42,35 @@ type Buffer struct {
 	Bytes    int64  // 0: the host decides
 	Align    int    // bytes
 	ReadOnly bool   // the kernel never writes it
+	Size     string // how many bytes, in words, where the host decides
+	Fill     string // what the host writes before the first launch; empty: nothing
 }
 
 // Buffers lists the kernel's buffers in the order of the params block.
 func Buffers() []Buffer {
 	return []Buffer{
-		{"weights", "b128", 41472, 663552, 16, true},
-		{"embed", "bf16", 30720, 61440, 8, true},
-		{"gains", "bf16", 480, 960, 16, true},
-		{"inv_freq", "f32", 16, 64, 4, true},
-		{"plan", "u32", 56, 224, 4, true},
-		{"page_table", "u32", 0, 0, 4, true},
-		{"kv", "b128", 0, 0, 128, false},
-		{"x", "f32", 96, 384, 16, false},
-		{"q", "bf16", 192, 384, 16, false},
-		{"part", "f32", 384, 1536, 16, false},
-		{"lse", "f32", 12, 48, 4, false},
-		{"attn", "bf16", 192, 384, 16, false},
-		{"act", "bf16", 352, 704, 16, false},
-		{"logits", "f32", 320, 1280, 16, false},
-		{"best", "f32", 4, 16, 4, false},
-		{"best_index", "u32", 4, 16, 4, false},
-		{"tokens", "u32", 0, 0, 4, false},
-		{"ends", "u32", 8, 32, 4, true},
-		{"stop", "u32", 1, 4, 4, false},
-		{"verdict", "u32", 2, 8, 4, false},
-		{"progress", "u32", 1, 4, 4, false},
-		{"epoch", "u32", 1, 4, 4, false},
-		{"barrier", "u32", 1, 4, 4, false},
+		{"weights", "b128", 41472, 663552, 16, true, "", "the matrices as the packing table says, and zero where it names no element"},
+		{"embed", "bf16", 30720, 61440, 8, true, "", "model.embed_tokens.weight, row by row; bf16"},
+		{"gains", "bf16", 480, 960, 16, true, "", "model.layers.%d.input_layernorm.weight and model.layers.%d.post_attention_layernorm.weight of each layer %d in turn, then model.norm.weight; bf16"},
+		{"inv_freq", "f32", 16, 64, 4, true, "", "the table of that name"},
+		{"plan", "u32", 56, 224, 4, true, "", "the table of that name"},
+		{"page_table", "u32", 0, 0, 4, true, "4 bytes for each 16 tokens of context", "word i is the page, below the parameter pages, of tokens 16·i to 16·i+15; no page twice"},
+		{"kv", "b128", 0, 0, 128, false, "8192 bytes a page: 2 layers × 4096", ""},
+		{"x", "f32", 96, 384, 16, false, "", ""},
+		{"q", "bf16", 192, 384, 16, false, "", ""},
+		{"part", "f32", 384, 1536, 16, false, "", ""},
+		{"lse", "f32", 12, 48, 4, false, "", ""},
+		{"attn", "bf16", 192, 384, 16, false, "", ""},
+		{"act", "bf16", 352, 704, 16, false, "", ""},
+		{"logits", "f32", 320, 1280, 16, false, "", ""},
+		{"best", "f32", 4, 16, 4, false, "", ""},
+		{"best_index", "u32", 4, 16, 4, false, "", ""},
+		{"tokens", "u32", 0, 0, 4, false, "4 bytes for each token of context, and 4 for the one chosen behind it", "word i is the token at position i, for the positions from pos on and below known; before every launch"},
+		{"ends", "u32", 8, 32, 4, true, "", "up to 8 tokens that end the text, and 0xffffffff in every other word"},
+		{"stop", "u32", 1, 4, 4, false, "", "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
+		{"verdict", "u32", 2, 8, 4, false, "", ""},
+		{"progress", "u32", 1, 4, 4, false, "", ""},
+		{"epoch", "u32", 1, 4, 4, false, "", "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
+		{"barrier", "u32", 1, 4, 4, false, "", "the same number as epoch"},
 	}
 }

@@ -46,7 +46,7 @@ func Packing() []PackEntry {
 			First:         []int{0, 10, 20, 30},
 			Count:         []int{10, 10, 10, 10},
 			Offset:        []int64{0, 75264, 150528, 225792},
-			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2",
+			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on",
 			Sources: []RowRun{
 				{"model.layers.%d.self_attn.q_proj.weight", 0, 2, 0, 1, 16},
 				{"model.layers.%d.self_attn.q_proj.weight", 1, 2, 16, 1, 16},
@@ -83,7 +83,7 @@ func Packing() []PackEntry {
 			First:         []int{0, 3, 6, 9},
 			Count:         []int{3, 3, 3, 3},
 			Offset:        []int64{15360, 90624, 165888, 241152},
-			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2",
+			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on",
 			Sources: []RowRun{
 				{"model.layers.%d.self_attn.o_proj.weight", 0, 1, 0, 1, 96},
 			},
@@ -104,7 +104,7 @@ func Packing() []PackEntry {
 			First:         []int{0, 22, 44, 66},
 			Count:         []int{22, 22, 22, 22},
 			Offset:        []int64{24576, 99840, 175104, 250368},
-			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2",
+			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on",
 			Sources: []RowRun{
 				{"model.layers.%d.mlp.gate_proj.weight", 0, 2, 0, 1, 352},
 				{"model.layers.%d.mlp.up_proj.weight", 1, 2, 0, 1, 352},
@@ -126,7 +126,7 @@ func Packing() []PackEntry {
 			First:         []int{0, 3, 6, 9},
 			Count:         []int{3, 3, 3, 3},
 			Offset:        []int64{58368, 133632, 208896, 284160},
-			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2",
+			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on",
 			Sources: []RowRun{
 				{"model.layers.%d.mlp.down_proj.weight", 0, 1, 0, 1, 96},
 			},
@@ -147,7 +147,7 @@ func Packing() []PackEntry {
 			First:         []int{0, 10, 20, 30},
 			Count:         []int{10, 10, 10, 10},
 			Offset:        []int64{0, 15360, 30720, 46080},
-			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2",
+			Order:         "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on",
 			Sources: []RowRun{
 				{"model.embed_tokens.weight", 0, 1, 0, 1, 320},
 			},

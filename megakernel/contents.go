@@ -1,0 +1,41 @@
+package megakernel
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mkgen/mkgen/emit"
+)
+
+// tables are the buffers whose content depends on the kernel alone.
+func (mk *Kernel) tables() []emit.Table {
+	var freq emit.Words
+	for _, f := range mk.InvFreq() {
+		freq = append(freq, math.Float32bits(f))
+	}
+	return []emit.Table{{Name: "inv_freq", Type: "f32", Words: freq}, {Name: "plan", Type: "u32", Words: mk.PlanTable()}}
+}
+
+// needs are how big the buffers are that the host sizes, and what it writes
+// into which.
+func (mk *Kernel) needs() []emit.Need {
+	c, page := &mk.Config, mk.Options.Page
+	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", tensorAttnNorm, tensorMLPNorm, tensorNorm)
+	const table = "the table of that name"
+	return []emit.Need{
+		{Buffer: "weights", Fill: "the matrices as the packing table says, and zero where it names no element"},
+		{Buffer: "embed", Fill: tensorEmbed + ", row by row; bf16"},
+		{Buffer: "gains", Fill: norms},
+		{Buffer: "inv_freq", Fill: table},
+		{Buffer: "plan", Fill: table},
+		{Buffer: "page_table", Size: fmt.Sprintf("4 bytes for each %d tokens of context", page),
+			Fill: fmt.Sprintf("word i is the page, below the parameter pages, of tokens %d·i to %d·i+%d; no page twice", page, page, page-1)},
+		{Buffer: "kv", Size: fmt.Sprintf("%d bytes a page: %d layers × %d", c.Layers*mk.KV.PageBytes(), c.Layers, mk.KV.PageBytes())},
+		{Buffer: "tokens", Size: "4 bytes for each token of context, and 4 for the one chosen behind it",
+			Fill: "word i is the token at position i, for the positions from pos on and below known; before every launch"},
+		{Buffer: "ends", Fill: fmt.Sprintf("up to %d tokens that end the text, and 0xffffffff in every other word", MaxEnds)},
+		{Buffer: "stop", Fill: "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
+		{Buffer: "epoch", Fill: "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
+		{Buffer: "barrier", Fill: "the same number as epoch"},
+	}
+}
