@@ -142,7 +142,7 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 		}
 	}
 	outcomes := first.tryAll(t, chosen)
-	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes)  // some SMs have no rows of the LM head
+	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes)   // some SMs have no rows of the LM head
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes) // some have none at all, and a launch runs two steps
 	used := map[*redundancy]int{}
 	var unexplained []string
