@@ -151,7 +151,7 @@ func (mk *Kernel) reportPrediction(r *report, bytesPerSecond float64) {
 	t := table.New(">context", ">reading", ">hand-offs", ">a token", ">tokens/s", ">of the ceiling")
 	for _, n := range mk.contexts() {
 		p := mk.Predict(bytesPerSecond, n)
-		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Exchanges), formatSeconds(p.Total), fmt.Sprintf("%.0f", 1/p.Total), percent(p.Floor/p.Total))
+		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Exchanges), formatSeconds(p.Total), formatRate(1/p.Total), percent(p.Floor/p.Total))
 	}
 	r.line("Predicted, not measured, at %.0f GB/s", bytesPerSecond/1e9)
 	r.table(t)

@@ -166,6 +166,9 @@ func TestNumbersForReaders(t *testing.T) {
 		require.Equal(t, want, FormatBytes(n))
 	}
 	require.Equal(t, "8.030 B", FormatCount(8030261248))
+	for x, want := range map[float64]string{4.712: "4.7", 9.94: "9.9", 9.96: "10", 274.4: "274"} {
+		require.Equal(t, want, formatRate(x))
+	}
 	for s, want := range map[float64]string{0: "0.0 µs", 999.9e-6: "999.9 µs", 1e-3: "1.00 ms", 2.5: "2.50 s"} {
 		require.Equal(t, want, formatSeconds(s))
 	}

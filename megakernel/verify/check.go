@@ -45,7 +45,7 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	if err != nil {
 		return nil, err
 	}
-	small, err := fit(real, r.Options)
+	small, err := fit(real, r.Options, r.Steps)
 	if err != nil {
 		return nil, fmt.Errorf("verify: the kernel with shrunk sizes: %w", err)
 	}

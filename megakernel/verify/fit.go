@@ -35,21 +35,26 @@ func within(mk *megakernel.Kernel) wishes {
 }
 
 // fit is the shrunk kernel with sizes, not further from the real ones than need
-// be, at which its ring turns and its matrices are shared unevenly. What asked,
-// the options before anything was chosen, says of the ring stays. Where no size
-// will do, see within.
-func fit(real *megakernel.Kernel, asked megakernel.Options) (*megakernel.Kernel, error) {
+// be, at which its ring turns, its matrices are shared unevenly and it has
+// positions for so many steps. What asked, the options before anything was chosen,
+// says of the ring stays. Where no size will do, see within.
+func fit(real *megakernel.Kernel, asked megakernel.Options, steps int) (*megakernel.Kernel, error) {
 	c, o := shrink(real)
 	for {
 		small, err := megakernel.Build(c, o)
-		if err != nil || !adjust(&c, &o, small, real, asked) {
-			return small, err
+		if err != nil {
+			return nil, err
+		}
+		if n := cachedTokens(small) + steps; n > c.MaxPositions {
+			c.MaxPositions = n // only the session asks for it
+		} else if !adjust(&c, &o, small, real, asked) {
+			return small, nil
 		}
 	}
 }
 
 // adjust makes one size better suited; false when small is good or nothing helps.
-// Every size moves in one direction only.
+// Each size moves in one direction only, so this ends.
 func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Kernel, asked megakernel.Options) bool {
 	if o.SMs > 1 && even(small.Plan) {
 		c.Vocab -= pipeline.TileRows // a multiple of the SMs, at least 2 tiles

@@ -40,6 +40,7 @@ func TestSoundKernelsOfAwkwardShapesPass(t *testing.T) {
 		turns, uneven string // wanted
 	}{
 		"two SMs":              {func(*models.Config) {}, megakernel.Options{SMs: 2}, "at least 3", "at least 1"},
+		"one position":         {func(c *models.Config) { c.MaxPositions = 1 }, megakernel.Options{}, "at least 3", "at least 1"},
 		"one SM":               {func(*models.Config) {}, megakernel.Options{SMs: 1}, "at least 3", "at least 0, one SM has all"},
 		"narrow":               {narrow, megakernel.Options{SMs: 7, Page: 2, Splits: 128, Consumers: 16}, "at least 3", "at least 1"},
 		"least":                {least, megakernel.Options{}, "at least 3", "at least 1"},
@@ -68,7 +69,7 @@ func TestSoundKernelsOfAwkwardShapesPass(t *testing.T) {
 // What is predicted of the ring is what the executor sees it do.
 func TestTurnsOfTheRingArePredicted(t *testing.T) {
 	for _, change := range []func(*models.Config){func(*models.Config) {}, narrow, least} {
-		for _, o := range []megakernel.Options{{SMs: 3}, {SMs: 2, Splits: 5, Stages: 7}, {SMs: 5, Splits: 1, Stages: 2}} {
+		for _, o := range []megakernel.Options{{SMs: 3, Splits: 2}, {SMs: 2, Splits: 3, Stages: 7}, {SMs: 5, Splits: 1, Stages: 2}} {
 			c := like(t, change)
 			c.Layers = 1
 			mk, err := megakernel.Build(c, o)
@@ -99,7 +100,7 @@ func TestTheRingShrinksNoFurtherThanNeedBe(t *testing.T) {
 	} {
 		real, err := megakernel.Build(like(t, test.change), test.o)
 		require.NoError(t, err)
-		small, err := fit(real, test.o)
+		small, err := fit(real, test.o, 2)
 		require.NoError(t, err)
 		require.Equal(t, test.same, ring(real.Options) == ring(small.Options), "%v, %v", ring(real.Options), ring(small.Options))
 	}
