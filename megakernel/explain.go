@@ -126,7 +126,7 @@ func (mk *Kernel) reportTimes(r *report, bytesPerSecond float64) {
 		if f.Handoff != "" {
 			handoff = ExchangeSeconds
 		}
-		reading := float64(bytes) * float64(p.SMs) / bytesPerSecond
+		reading := float64(bytes) / p.SMBytesPerSecond(machine(bytesPerSecond))
 		t.Row(f.Name, mk.runs(f), FormatBytes(bytes), formatSeconds(reading), formatSeconds(handoff), formatSeconds(float64(mk.runs(f))*(reading+handoff)))
 	}
 	r.line("\nPhases with %d tokens in the cache, predicted at %.0f GB/s", last, bytesPerSecond/1e9)

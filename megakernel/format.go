@@ -88,6 +88,14 @@ func formatSeconds(s float64) string {
 	return fmt.Sprintf("%.2f s", s)
 }
 
+// formatRate is a number of things a second for readers.
+func formatRate(x float64) string {
+	if x < 9.95 {
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.0f", x)
+}
+
 func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
 
 // plural is "1 stage", "2 stages".

@@ -125,6 +125,10 @@ func kvTokensPerStage(p *pipeline.Plan) int {
 	return n
 }
 
+// ChunkTokens is how many cached tokens of a KV head one copy brings at most, a
+// power of two; a head's last chunk may hold fewer.
+func (mk *Kernel) ChunkTokens() int { return kvTokensPerStage(mk.Plan) }
+
 // The scalars of the params block.
 const (
 	ScalarPos   = "pos"   // position of the first step

@@ -58,6 +58,22 @@ func (mk *Kernel) reportModel(r *report) {
 		plural(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural(c.KVHeads, "KV head"), c.HeadDim, c.Vocab, plural(c.MaxPositions, "position"))
 	r.text("%s of %d threads (%s and a producer warp), KV cache in pages of %s and %s.",
 		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), plural(o.Page, "token"), plural(o.Splits, "split"))
+	if left := threadRegisters(o.Consumers); left < ampleRegisters {
+		r.text("%d consumer warps leave a thread %d registers: nvcc may spill some, the more the wider the heads. Compile with -Xptxas -v and look for spill stores.",
+			o.Consumers, left)
+	}
+}
+
+// ampleRegisters is what a thread has beside DefaultConsumers: enough for heads of
+// up to widestHeadOf8Warps.
+const ampleRegisters = 168
+
+// threadRegisters is how many registers nvcc may give a thread beside so many
+// consumer warps and a producer warp on sm_90: each of an SM's four parts has
+// 16384 for its warps, a thread at most 255, in multiples of 8 below.
+func threadRegisters(consumers int) int {
+	warps := ceilDiv(consumers+1, 4) // of a part
+	return min(255, 16384/(32*warps)/8*8)
 }
 
 // reportPhases is the table of phases with what each run of one reads.
@@ -135,10 +151,12 @@ func (mk *Kernel) reportPrediction(r *report, bytesPerSecond float64) {
 	t := table.New(">context", ">reading", ">hand-offs", ">a token", ">tokens/s", ">of the ceiling")
 	for _, n := range mk.contexts() {
 		p := mk.Predict(bytesPerSecond, n)
-		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Exchanges), formatSeconds(p.Total), fmt.Sprintf("%.0f", 1/p.Total), percent(p.Floor/p.Total))
+		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Exchanges), formatSeconds(p.Total), formatRate(1/p.Total), percent(p.Floor/p.Total))
 	}
 	r.line("Predicted, not measured, at %.0f GB/s", bytesPerSecond/1e9)
 	r.table(t)
-	r.text("Reading: the busiest SM's bytes × %s ÷ bandwidth. Hand-offs: %d × %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
-		plural(mk.Plan.SMs, "SM"), mk.Barriers(), ExchangeSeconds*1e6)
+	p := mk.Plan
+	r.text("Reading: the busiest SM's bytes at what an SM streams, the lesser of its share of the bandwidth (%.1f GB/s) and %s of %d bytes every %.2f µs (%.1f GB/s; the time a copy takes is from an H200, which streams 3121 GB/s with one of 16384 bytes in flight on each of its 132 SMs). Hand-offs: %d × %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
+		bytesPerSecond/float64(p.SMs)/1e9, copies(p.InFlight), p.StageBytes, CopySeconds*1e6, float64(p.InFlight*p.StageBytes)/CopySeconds/1e9,
+		mk.Barriers(), ExchangeSeconds*1e6)
 }

@@ -50,15 +50,43 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 	require.Contains(t, b.String(), fmt.Sprintf("grid barrier: %d a step", mk.Barriers()))
 }
 
+// At a bandwidth below what the copies of one SM bring.
 func TestPredictionIsBytesOverBandwidthPlusExchanges(t *testing.T) {
 	mk := build(t, "llama3-8b", Options{SMs: 1, Splits: 1})
+	const rate = 50e9
 	for _, context := range []int{0, 1, 1024} {
-		p := mk.Predict(1e12, context)
+		p := mk.Predict(rate, context)
 		kv := float64(mk.Config.KVBytesPerToken()) * float64(context)
-		require.InDelta(t, (float64(mk.Plan.WeightBytes())+kv)/1e12, p.Floor, 1e-12)
-		require.InDelta(t, p.Floor, p.Stream, 1e-6, "one SM reads everything; nothing is padded")
+		require.InDelta(t, (float64(mk.Plan.WeightBytes())+kv)/rate, p.Floor, 1e-12)
+		require.InDelta(t, p.Floor, p.Stream, 1e-5, "one SM reads everything; nothing is padded")
 		require.InDelta(t, float64(mk.Barriers())*2e-6, p.Exchanges, 1e-12)
 		require.InDelta(t, p.Stream+p.Exchanges, p.Total, 1e-12)
+	}
+}
+
+// One SM with three 16-KiB copies in flight streams 3 × 23.6 GB/s of an H200's
+// 4600 GB/s; with all SMs the bandwidth is the limit.
+func TestPredictionOfFewSMsIsWhatTheirCopiesBring(t *testing.T) {
+	for sms, rate := range map[int]float64{1: 3 * 3121e9 / 132, 2: 6 * 3121e9 / 132, 132: 4600e9} {
+		mk := build(t, "llama3-8b", Options{SMs: sms})
+		require.Equal(t, 3*16384, mk.Plan.InFlight*mk.Plan.StageBytes)
+		p, e := mk.Predict(4600e9, 0), mk.Plan.Efficiency().Step
+		require.InEpsilon(t, float64(mk.Plan.PackedBytes)/e/rate, p.Stream, 1e-9, "%d SMs", sms)
+	}
+	one := build(t, "llama3-8b", Options{SMs: 1, InFlight: 1})
+	require.InEpsilon(t, float64(one.Plan.PackedBytes)/(3121e9/132), one.Predict(4600e9, 0).Stream, 1e-9)
+}
+
+func TestSummaryWarnsOfTooManyWarpsForTheRegisters(t *testing.T) {
+	for consumers, left := range map[int]int{0: 0, 7: 0, 11: 0, 12: 128, 16: 96, 20: 80, 31: 64} {
+		var b strings.Builder
+		require.NoError(t, build(t, "llama3-8b", Options{Consumers: consumers}).Summary(&b, 4600e9))
+		text := strings.Join(strings.Fields(b.String()), " ")
+		if left == 0 {
+			require.NotContains(t, text, "spill")
+			continue
+		}
+		require.Contains(t, text, fmt.Sprintf("%d consumer warps leave a thread %d registers", consumers, left))
 	}
 }
 
@@ -138,6 +166,9 @@ func TestNumbersForReaders(t *testing.T) {
 		require.Equal(t, want, FormatBytes(n))
 	}
 	require.Equal(t, "8.030 B", FormatCount(8030261248))
+	for x, want := range map[float64]string{4.712: "4.7", 9.94: "9.9", 9.96: "10", 274.4: "274"} {
+		require.Equal(t, want, formatRate(x))
+	}
 	for s, want := range map[float64]string{0: "0.0 µs", 999.9e-6: "999.9 µs", 1e-3: "1.00 ms", 2.5: "2.50 s"} {
 		require.Equal(t, want, formatSeconds(s))
 	}

@@ -68,11 +68,22 @@ func (p *Plan) evenness(ms []MatrixPlan) []float64 {
 // looked up.
 type Machine struct {
 	BytesPerSecond  float64 // streaming ceiling of all SMs together
+	CopySeconds     float64 // from a bulk copy's issue until it has landed; 0 = no limit by it
 	ExchangeSeconds float64 // what one grid-wide hand-off costs that the ring does not hide
 }
 
+// SMBytesPerSecond is what one SM streams of m: its share of the ceiling, but not
+// more than InFlight copies, each a full stage, bring while one lasts.
+func (p *Plan) SMBytesPerSecond(m Machine) float64 {
+	share := m.BytesPerSecond / float64(p.SMs)
+	if m.CopySeconds <= 0 {
+		return share
+	}
+	return min(share, float64(p.InFlight)*float64(p.StageBytes)/m.CopySeconds)
+}
+
 // Prediction is the time of one step by the model: bytes of the most loaded SM at
-// its share of the ceiling, plus the exchanges.
+// what an SM streams, plus the exchanges.
 type Prediction struct {
 	Floor     float64 // seconds to read WeightBytes + kvBytes at the ceiling
 	Stream    float64 // seconds to read what is read, padded and as unevenly as planned
@@ -86,7 +97,7 @@ func (p *Plan) Predict(m Machine, kvBytes int64, exchanges int) Prediction {
 	busiest := float64(p.Layers)*float64(p.MaxSMBytes(0)) + float64(p.MaxSMBytes(FinalLayer))
 	t := Prediction{
 		Floor:     float64(p.WeightBytes()+kvBytes) / m.BytesPerSecond,
-		Stream:    (busiest*float64(p.SMs) + float64(kvBytes)) / m.BytesPerSecond,
+		Stream:    (busiest + float64(kvBytes)/float64(p.SMs)) / p.SMBytesPerSecond(m),
 		Exchanges: float64(exchanges) * m.ExchangeSeconds,
 	}
 	t.Total = t.Stream + t.Exchanges

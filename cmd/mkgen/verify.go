@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel/verify"
@@ -31,7 +32,10 @@ anything is found.`,
 			}
 			start := time.Now()
 			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.options(), Seeds: int(seeds), Steps: int(steps)})
-			if err != nil {
+			var few *verify.StepsError
+			if errors.As(err, &few) {
+				return usagef("--steps: %s", strings.TrimPrefix(few.Error(), "verify: "))
+			} else if err != nil {
 				return inFlags(err)
 			}
 			if err := report.Write(cmd.OutOrStdout()); err != nil {

@@ -52,6 +52,6 @@ func TestVerifyOnTheExecutor(t *testing.T) {
 		require.Contains(t, out.String(), want)
 	}
 	errs.Reset()
-	require.Equal(t, 1, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--steps", "1"}, &out, &errs))
-	require.Equal(t, "mkgen: verify: 1 steps, want at least 2, so that the new tokens cross a page boundary\n", errs.String())
+	require.Equal(t, 2, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--steps", "1"}, &out, &errs))
+	require.Equal(t, "mkgen: --steps: 1 step, want at least 2, so that the new tokens cross a page boundary\n", errs.String())
 }

@@ -15,6 +15,17 @@ import (
 // one page.
 const minSteps = 2
 
+// StepsError is a Request of fewer steps than a check needs.
+type StepsError struct{ Steps int }
+
+func (e *StepsError) Error() string {
+	unit := "steps"
+	if e.Steps == 1 {
+		unit = "step"
+	}
+	return fmt.Sprintf("verify: %d %s, want at least %d, so that the new tokens cross a page boundary", e.Steps, unit, minSteps)
+}
+
 // Check runs a check; it is a Checker. A few seconds for the registered models
 // and four schedules, on two cores. A kernel that megakernel.Build refuses, real
 // or shrunk, is an error.
@@ -28,13 +39,13 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	case r.Seeds < 1:
 		return nil, fmt.Errorf("verify: %d seeds, want at least 1", r.Seeds)
 	case r.Steps < minSteps:
-		return nil, fmt.Errorf("verify: %d steps, want at least %d, so that the new tokens cross a page boundary", r.Steps, minSteps)
+		return nil, &StepsError{r.Steps}
 	}
 	real, err := megakernel.Build(r.Config, r.Options)
 	if err != nil {
 		return nil, err
 	}
-	small, err := megakernel.Build(shrink(real))
+	small, err := fit(real, r.Options, r.Steps)
 	if err != nil {
 		return nil, fmt.Errorf("verify: the kernel with shrunk sizes: %w", err)
 	}
@@ -42,6 +53,7 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	if err != nil {
 		return nil, err
 	}
+	t.wish = within(small)
 	k, err := edit(small.IR)
 	if err != nil {
 		return nil, err

@@ -57,7 +57,7 @@ func TestCheckRefuses(t *testing.T) {
 	require.NoError(t, err)
 	for want, r := range map[string]Request{
 		"verify: 0 seeds, want at least 1":           {Config: c, Steps: 2},
-		"verify: 1 steps, want at least 2":           {Config: c, Steps: 1, Seeds: 1},
+		"verify: 1 step, want at least 2":            {Config: c, Steps: 1, Seeds: 1},
 		"options: page size 3":                       {Config: c, Steps: 2, Seeds: 1, Options: megakernel.Options{Page: 3}},
 		"pipeline: 9 copies in flight need 9 stages": {Config: c, Steps: 2, Seeds: 1, Options: megakernel.Options{Stages: 8, InFlight: 9}},
 	} {

@@ -8,14 +8,16 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-// Tolerances: of logits, relative to their root mean square; of keys and values,
-// which are of the order of 1, absolute. Rounding of
-// attention's weights to bf16 and bf16 roundings that fall the other way after a
-// float32 sum move the logits of the shrunk models by up to 0.05 of it; a dropped
-// token, a wrong page or a wrong rotation moves them by 0.5 and more.
+// Tolerances: of logits, relative to how large they are, and of keys and values,
+// relative to the root mean square of the token's keys or values in the layer, 1
+// at least. Rounding of attention's weights to bf16 and bf16 roundings that fall
+// the other way after a float32 sum move the logits of the shrunk models by up to
+// 0.05; a dropped token, a wrong page or a wrong rotation moves them by 0.5 and
+// more. Of keys and values the same roundings, and the last one, 1/128 of the
+// value itself, moved none by more than 0.02.
 const (
 	logitTolerance = 0.1
-	cacheTolerance = 0.2
+	cacheTolerance = 0.06
 )
 
 // Judge compares and measures runs of the trial's own kernel.
@@ -104,7 +106,7 @@ func (t *Trial) compareLogits(r *Run, which string) Comparison {
 
 // compareCache compares the keys and values that the steps appended.
 func (t *Trial) compareCache(r *Run, which string) Comparison {
-	c := Comparison{What: "keys and values, " + which, Tolerance: cacheTolerance}
+	c := Comparison{What: "keys and values ÷ rms, " + which, Tolerance: cacheTolerance}
 	for l := range t.fresh {
 		for i, want := range t.fresh[l] {
 			got := r.fresh[l][i]
@@ -112,8 +114,9 @@ func (t *Trial) compareCache(r *Run, which string) Comparison {
 				name      string
 				got, want []float64
 			}{{"key", got.k, want.k}, {"value", got.v, want.v}} {
+				unit := max(1, rms(p.want))
 				for j, w := range p.want {
-					c.see(p.got[j], w, func() string {
+					c.see(p.got[j]/unit, w/unit, func() string {
 						return fmt.Sprintf("layer %d, position %d, %s element %d", l, t.context+i, p.name, j)
 					})
 				}

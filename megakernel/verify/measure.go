@@ -161,8 +161,8 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 	counter := runs[0].ran.barrier
 	cs := []Condition{
 		atLeast("layers that stored KV", least(func(m *measured) int { return m.layers }), min(2, real.Config.Layers), "layers"),
-		atLeast("the ring went round", least(func(m *measured) int { return m.turns }), 3, "times a launch"),
-		atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), min(1, mk.Options.SMs-1), "matrices"),
+		because(atLeast("the ring went round", least(func(m *measured) int { return m.turns }), t.wish.turns, "times a launch"), t.wish.turnsWhy),
+		because(atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), t.wish.uneven, "matrices"), t.wish.unevenWhy),
 		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }), min(2, real.Options.Splits), "splits"),
 		shuffled(runs),
 		atLeast("KV pages that got new tokens", least(func(m *measured) int { return m.pages }), 2, "pages a layer"),
@@ -173,6 +173,14 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 		identical(runs),
 	}
 	return cs
+}
+
+// because adds to what is wanted why it is not more, if that is said.
+func because(c Condition, why string) Condition {
+	if why != "" {
+		c.Want += ", " + why
+	}
+	return c
 }
 
 // covered compares the kinds of instructions of the real kernel with those the

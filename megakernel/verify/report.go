@@ -49,7 +49,7 @@ type Fact struct{ Name, Value string }
 type Condition struct {
 	Name string
 	Have string // "7.5 times"
-	Want string // "at least 3 times"
+	Want string // "at least 3", with the reason where it is less than usual
 	Met  bool
 }
 
@@ -63,7 +63,7 @@ type Size struct {
 type Comparison struct {
 	What      string  // "logits, seed 3"
 	Compared  int     // values
-	MaxError  float64 // largest absolute difference; NaN counts as wrong
+	MaxError  float64 // largest difference, in the unit that What says if any; NaN counts as wrong
 	Tolerance float64 // largest accepted
 	Where     string  // where the largest is
 }

@@ -25,7 +25,7 @@ const (
 
 // shrink is the configuration and the options of the small kernel. Whatever
 // decides which code the templates emit stays: head dimension and grouping,
-// remainders of the sizes, page, ring, roles. The intermediate size stays larger
+// remainders of the sizes, page, ring, roles; fit changes what must be. The intermediate size stays larger
 // than a stage holds columns, so that row tiles take several chunks.
 func shrink(mk *megakernel.Kernel) (models.Config, megakernel.Options) {
 	c, o := mk.Config, mk.Options

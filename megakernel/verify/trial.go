@@ -21,8 +21,9 @@ type Trial struct {
 	cache   [][]kvToken // [layer][token], the first context ones
 	want    [][]float64 // logits after each step
 	fresh   [][]kvToken // [layer][step]: what the steps must append
-	scale   float64     // root mean square of want
+	scale   float64     // how large logits are
 	epoch   uint32      // of the first launch
+	wish    wishes
 }
 
 // kvToken is a token's keys and values in one layer, [KV heads × head dimension].
@@ -47,7 +48,7 @@ func (t *Trial) Bytes() int64 {
 // must come out of mk. The cache begins with enough tokens for every split.
 func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 	shape := reference.ShapeOf(mk.Config)
-	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps,
+	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps, wish: wishes{turns: wantTurns, uneven: 1},
 		context: cachedTokens(mk), tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
 	t.fill(shape)
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
@@ -64,13 +65,8 @@ func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 	for _, id := range t.tokens {
 		t.want = append(t.want, ref.Step(id))
 	}
-	sum, n := 0.0, 0
-	for _, logits := range t.want {
-		for _, x := range logits {
-			sum, n = sum+x*x, n+1
-		}
-	}
-	t.scale = math.Sqrt(sum / float64(n))
+	// The root mean square of a few logits may be small by chance, the error is not.
+	t.scale = max(rms(t.want...), shape.Dims().LogitSD())
 	t.fresh = make([][]kvToken, shape.Layers)
 	for l := range t.fresh {
 		keys, values := ref.Cache(l)
@@ -79,6 +75,17 @@ func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 		}
 	}
 	return t, nil
+}
+
+// rms is the root mean square of all the values.
+func rms(rows ...[]float64) float64 {
+	sum, n := 0.0, 0
+	for _, row := range rows {
+		for _, x := range row {
+			sum, n = sum+x*x, n+1
+		}
+	}
+	return math.Sqrt(sum / float64(n))
 }
 
 // cachedTokens is the number of tokens the cache holds at first: enough for every

@@ -36,7 +36,7 @@ func Llama(d Dims) []Tensor {
 		panic(fmt.Sprintf("BUG: synth.Llama of %+v, want positive sizes", d))
 	}
 	fanIn := math.Sqrt(float64(d.Hidden) * gainMeanSquare)
-	head := Normal(math.Sqrt(1.25*float64(bits.Len(uint(d.Vocab)))) / fanIn)
+	head := Normal(d.LogitSD() / fanIn)
 	embed := Normal(math.Sqrt(firstSquare))
 	if d.TieEmbeddings {
 		embed = head
@@ -82,3 +82,7 @@ func (d Dims) branchRMS(layer int) float64 {
 	}
 	return math.Sqrt(growthSquare / float64(2*(d.Layers-1)))
 }
+
+// LogitSD is the standard deviation that the LM head's rows are scaled to give the logits, whatever the vocabulary's size; the
+// logits of a tied head stray from it, and so does the root mean square of a few.
+func (d Dims) LogitSD() float64 { return math.Sqrt(1.25 * float64(bits.Len(uint(d.Vocab)))) }

@@ -1,0 +1,119 @@
+package verify
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+const (
+	wantTurns  = 3 // of the ring in a launch
+	mostLayers = 8 // of the shrunk kernel, where fewer do not turn the ring so often
+	leastSMs   = 2 // below, nothing is shared
+)
+
+// wishes are what a run of the shrunk kernel is to exercise as far as its shape
+// lets it, and why that is not more.
+type wishes struct {
+	turns, uneven       int
+	turnsWhy, unevenWhy string
+}
+
+// within is what a kernel can exercise.
+func within(mk *megakernel.Kernel) wishes {
+	w := wishes{turns: wantTurns, uneven: 1}
+	if mk.Options.SMs == 1 {
+		w.uneven, w.unevenWhy = 0, "one SM has all"
+	}
+	if can := turns(mk); can < wantTurns {
+		w.turns, w.turnsWhy = can, fmt.Sprintf("so few copies for %d stages", mk.Options.Stages)
+	}
+	return w
+}
+
+// fit is the shrunk kernel with sizes, not further from the real ones than need
+// be, at which its ring turns, its matrices are shared unevenly and it has
+// positions for so many steps. What asked, the options before anything was chosen,
+// says of the ring stays. Where no size will do, see within.
+func fit(real *megakernel.Kernel, asked megakernel.Options, steps int) (*megakernel.Kernel, error) {
+	c, o := shrink(real)
+	for {
+		small, err := megakernel.Build(c, o)
+		if err != nil {
+			return nil, err
+		}
+		if n := cachedTokens(small) + steps; n > c.MaxPositions {
+			c.MaxPositions = n // only the session asks for it
+		} else if !adjust(&c, &o, small, real, asked) {
+			return small, nil
+		}
+	}
+}
+
+// adjust makes one size better suited; false when small is good or nothing helps.
+// Each size moves in one direction only, so this ends.
+func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Kernel, asked megakernel.Options) bool {
+	if o.SMs > 1 && even(small.Plan) {
+		c.Vocab -= pipeline.TileRows // a multiple of the SMs, at least 2 tiles
+		return true
+	}
+	if turns(small) >= wantTurns {
+		return false
+	}
+	fewest := 2 // stages
+	if asked.InFlight > 0 {
+		fewest = max(fewest, asked.InFlight)
+	}
+	halved := o.StageBytes / 2 / pipeline.StageAlign * pipeline.StageAlign
+	switch {
+	case c.Layers < min(real.Config.Layers, mostLayers):
+		c.Layers = min(2*c.Layers, real.Config.Layers, mostLayers)
+	case asked.Stages == 0 && o.Stages > fewest:
+		o.Stages = max(fewest, min(o.Stages-1, copies(small)/wantTurns))
+		o.InFlight = min(o.InFlight, o.Stages)
+	case o.SMs > leastSMs:
+		o.SMs--
+	case asked.StageBytes == 0 && halved >= max(pipeline.GroupBytes, pipeline.KVTokenMultiple*small.KV.TokenBytes()):
+		o.StageBytes = halved
+	default:
+		return false
+	}
+	return true
+}
+
+// even reports whether all SMs have equally many tiles of every matrix.
+func even(p *pipeline.Plan) bool {
+	for _, ms := range [][]pipeline.MatrixPlan{p.Layer, p.Final} {
+		for _, m := range ms {
+			if m.Tiles%p.SMs != 0 {
+				return false
+			}
+		}
+	}
+	return true
+}
+
+// turns is how often the ring goes round in the first launch, on the SM that
+// copies least.
+func turns(mk *megakernel.Kernel) int { return copies(mk) / mk.Options.Stages }
+
+// copies is how many chunks the SM with the fewest copies in the first launch.
+func copies(mk *megakernel.Kernel) int {
+	cached := ceilDiv(cachedTokens(mk), mk.ChunkTokens()) // chunks of a KV head
+	fewest := math.MaxInt
+	for sm := range mk.Options.SMs {
+		kv := 0
+		for item := sm; item < mk.KV.Heads*mk.Options.Splits; item += mk.Options.SMs {
+			split := item / mk.KV.Heads
+			kv += (split+1)*cached/mk.Options.Splits - split*cached/mk.Options.Splits
+		}
+		layer := int(mk.Plan.ChunkCount(sm, 0)) + kv
+		fewest = min(fewest, mk.Config.Layers*layer+int(mk.Plan.ChunkCount(sm, pipeline.FinalLayer)))
+	}
+	return fewest
+}
+
+func ceilDiv(a, b int) int { return (a + b - 1) / b }
