@@ -10,9 +10,12 @@ import (
 )
 
 const (
-	wantTurns  = 3 // of the ring in a launch
-	mostLayers = 8 // of the shrunk kernel, where fewer do not turn the ring so often
-	leastSMs   = 2 // below, nothing is shared
+	wantTurns = 3 // of the ring in a launch
+	leastSMs  = 2 // below, nothing is shared
+
+	// mostLayers is how many the shrunk kernel gets where fewer do not turn the ring
+	// so often. With every layer roundings grow.
+	mostLayers = 4
 )
 
 // wishes are what a run of the shrunk kernel is to exercise as far as its shape

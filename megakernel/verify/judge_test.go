@@ -48,6 +48,23 @@ func TestWrongOutcomesAreReported(t *testing.T) {
 	}
 }
 
+// A key or value may be off by a small share of how large its token's are.
+func TestKeysAndValuesAreHeldToTheirSize(t *testing.T) {
+	trial, a, _ := twoRuns(t)
+	require.Equal(t, 0.06, cacheTolerance(trial.mk.Config.Layers))
+	want := trial.fresh[1][0].k
+	at := 5
+	off := func(by float64) error {
+		old := a.fresh[1][0].k[at]
+		defer func() { a.fresh[1][0].k[at] = old }()
+		a.fresh[1][0].k[at] = want[at] + by*rms(want)
+		return trial.Judge(a).Err()
+	}
+	require.Greater(t, rms(want), 1.0, "keys are larger than 1")
+	require.NoError(t, off(0.05))
+	require.ErrorContains(t, off(0.07), "keys and values ÷ rms, seed 1 off by 0.07, want at most 0.06")
+}
+
 // next is the float above x.
 func next(x float32) float32 { return math.Nextafter32(x, float32(math.Inf(1))) }
 
