@@ -136,12 +136,16 @@ func (mk *Kernel) reportTimes(r *report, bytesPerSecond float64) {
 
 func (mk *Kernel) reportKV(r *report) {
 	l, o := mk.KV, &mk.Options
-	items := l.Heads * o.Splits
+	t := attention(&mk.Config, o)
+	items := t.Items() * o.Splits
 	r.line("\nKV cache")
 	r.text("[%d layers][pages][%d KV heads][%d slots][K, V][%d] bf16: %s a position, %s a page of all layers.",
 		l.Layers, l.Heads, l.Page, l.D, FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
 	r.text("Attention is %s, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
 		plural(items, "item"), plural(o.Splits, "split"), plural(o.SMs, "SM"), ceilDiv(items, o.SMs), plural(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
+	if t.Parts() > 1 {
+		r.text("A KV head's %d query heads are %d items, each of which reads the KV for itself.", t.Group(), t.Parts())
+	}
 }
 
 func (mk *Kernel) reportParams(r *report) {

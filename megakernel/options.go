@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // Options are the choices a kernel is generated for beside the model. The zero
@@ -83,7 +84,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(append(Faults(), NoFault), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
-	def(&o.Splits, min(max(1, o.SMs/c.KVHeads), maxSplits))
+	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
@@ -99,7 +100,6 @@ const maxPositions = 1 << 20
 // check refuses what the templates cannot do with a model that is otherwise
 // sound, by the configuration's field.
 func check(c *models.Config) error {
-	group := c.Heads / c.KVHeads
 	switch {
 	case c.Hidden%8 != 0:
 		return fmt.Errorf("hidden_size %d is not a multiple of 8", c.Hidden)
@@ -109,8 +109,6 @@ func check(c *models.Config) error {
 		return fmt.Errorf("head_dim %d, want a multiple of 16 up to 256", c.HeadDim)
 	case c.MaxPositions > maxPositions:
 		return fmt.Errorf("max_position_embeddings %d, want at most %d: beyond, angles of the rotary embedding are not reduced exactly", c.MaxPositions, maxPositions)
-	case group > 16:
-		return fmt.Errorf("%d query heads a KV head (num_attention_heads %d, num_key_value_heads %d), want at most 16", group, c.Heads, c.KVHeads)
 	}
 	return nil
 }
@@ -129,4 +127,9 @@ func inputFits(c *models.Config, limit int) error {
 		return fmt.Errorf("%s is %d, want less than %d: such a vector takes %d bytes of shared memory, a CTA has %d", name, widest, limit/2, 2*widest, limit)
 	}
 	return nil
+}
+
+// attention is the attention template's shape with one split, to count items by.
+func attention(c *models.Config, o *Options) *tasks.Attention {
+	return &tasks.Attention{Heads: c.Heads, KV: tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}, Splits: 1}
 }

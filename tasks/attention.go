@@ -36,9 +36,19 @@ const blockTokens = 16
 // Group is the number of query heads a KV head serves.
 func (t *Attention) Group() int { return t.Heads / t.KV.Heads }
 
+// Parts is the number of items a group is worked on in, at most 16 query heads
+// each (the rows of A); every part reads the group's KV for itself.
+func (t *Attention) Parts() int { return ceilDiv(t.Group(), blockTokens) }
+
+// part is the number of query heads of an item; the last of a group may have fewer.
+func (t *Attention) part() int { return ceilDiv(t.Group(), t.Parts()) }
+
+// Items is the number of items the CTAs share.
+func (t *Attention) Items() int { return t.KV.Heads * t.Parts() * t.Splits }
+
 // ScratchLen is the length of Scratch in f32 for a number of consumer warps:
-// each warp's output, maximum and sum for every head of the group.
-func (t *Attention) ScratchLen(consumers int) int { return consumers * t.Group() * (t.KV.D + 2) }
+// each warp's output, maximum and sum for every query head of an item.
+func (t *Attention) ScratchLen(consumers int) int { return consumers * t.part() * (t.KV.D + 2) }
 
 // problem says what the template cannot do, or nothing.
 func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
@@ -49,7 +59,6 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	bytes := t.PerStage * l.TokenBytes()
 	return firstOf(
 		need(t.Heads > 0 && t.Heads%l.Heads == 0, "attention: %d query heads are no multiple of %d KV heads", t.Heads, l.Heads),
-		need(t.Group() <= blockTokens, "attention: %d query heads a KV head, want at most %d", t.Group(), blockTokens),
 		need(t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
@@ -60,14 +69,34 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 
 // eachItem calls body for this CTA's items with the item's head and split and
 // the chunks first … end−1 of the cache that belong to it.
-func (t *Attention) eachItem(e *Env, s Step, body func(head, split, first, end u32)) {
-	k := e.K
+func (t *Attention) eachItem(e *Env, s Step, body func(it item, first, end u32)) {
+	k, parts := e.K, t.Parts()
 	chunks := s.Cached.AddC(t.PerStage - 1).DivC(t.PerStage)
-	k.ForStep(e.CTA, k.U32(t.KV.Heads*t.Splits), e.Grid, func(item u32) {
-		head, split := item.RemC(t.KV.Heads).Named("kv_head"), item.DivC(t.KV.Heads).Named("split")
+	k.ForStep(e.CTA, k.U32(t.Items()), e.Grid, func(i u32) {
+		head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
+		split := rest.DivC(parts).Named("split")
+		it := item{kvHead: head, split: split, part: func() u32 { return rest.RemC(parts) }}
 		first, end := split.Mul(chunks).DivC(t.Splits), split.AddC(1).Mul(chunks).DivC(t.Splits)
-		body(head, split, first.Named("first"), end.Named("end"))
+		body(it, first.Named("first"), end.Named("end"))
 	})
+}
+
+// item is one piece of attention: some query heads of a group over one split.
+type item struct {
+	kvHead, split u32
+	part          func() u32 // which of the group's parts
+}
+
+// queries are an item's first query head, and how many: part, or fewer at the
+// end of a group.
+func (t *Attention) queries(e *Env, it item) (first, n u32) {
+	k := e.K
+	before := it.part().MulC(t.part())
+	first, n = it.kvHead.MulC(t.Group()).Add(before), k.U32(t.part())
+	if t.Group()%t.part() != 0 {
+		n = k.U32(t.Group()).Sub(before).MinC(t.part())
+	}
+	return first, n
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
@@ -78,7 +107,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 		return // Consume reports it
 	}
 	run := min(l.Page, t.PerStage) // tokens of one copy at most
-	t.eachItem(e, s, func(head, _, first, end u32) {
+	t.eachItem(e, s, func(it item, first, end u32) {
 		k.For(first, end, func(c u32) {
 			from := c.MulC(t.PerStage).Named("from")
 			n := s.Cached.Sub(from).MinC(t.PerStage).Named("tokens")
@@ -88,7 +117,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 					k.If(at.Lt(n), func() {
 						tok := from.Add(at)
 						page := s.Table.Load(tok.DivC(l.Page)).Named("page")
-						src := l.rowBase(s.Layer, s.Pages, page, head, tok.RemC(l.Page))
+						src := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
 						p.Copy(base.Add(at.MulC(l.TokenUnits())), s.Cache, src, n.Sub(at).MinC(run).MulC(l.TokenBytes()))
 					})
 				}
@@ -105,11 +134,11 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	blocks := t.PerStage / blockTokens
-	t.eachItem(e, s, func(head, split, first, end u32) {
-		st := newState(t, e, head)
-		own := e.Warp.EqC(e.Consumers - 1).And(split.EqC(t.Splits - 1))
+	t.eachItem(e, s, func(it item, first, end u32) {
+		st := newState(t, e, it)
+		own := e.Warp.EqC(e.Consumers - 1).And(it.split.EqC(t.Splits - 1))
 		k.If(own, func() {
-			t.fetchTail(e, s, head)
+			t.fetchTail(e, s, it.kvHead)
 			st.block(t.Tail, k.U32(0), s.Pos.RemC(l.Page), k.U32(1))
 		})
 		k.For(first, end, func(chunk u32) {
@@ -125,7 +154,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 				}, dsl.Unroll(1))
 			})
 		}, dsl.Unroll(1))
-		st.combine(split, head)
+		st.combine(it)
 	})
 }
 
@@ -150,23 +179,27 @@ func (t *Attention) fetchTail(e *Env, s Step, head u32) {
 // fragments of m16n8k16: lane l holds rows l/4 and l/4+8 (query heads of the
 // group), of which the second are unused for groups up to 8.
 type state struct {
-	t    *Attention
-	e    *Env
+	t *Attention
+	e *Env
+
+	query, heads u32 // first query head, and how many
+
 	rows int                   // 1 or 2 rows a lane in use
 	q    [][4]pair             // A fragments of the queries, one each 16 dimensions
 	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
 	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum
 }
 
-func newState(t *Attention, e *Env, head u32) *state {
+func newState(t *Attention, e *Env, it item) *state {
 	k := e.K
-	st := &state{t: t, e: e, rows: ceilDiv(t.Group(), 8)}
+	st := &state{t: t, e: e, rows: ceilDiv(t.part(), 8)}
+	st.query, st.heads = t.queries(e, it)
 	q := dsl.View[dsl.BF16x2](t.Q)
 	zero := dsl.Lit[dsl.BF16x2](k, 0)
 	g := e.Lane.DivC(4)
 	load := func(row u32, dim int) pair {
-		valid := row.LtC(t.Group())
-		at := head.MulC(t.Group()).Add(row.MinC(t.Group() - 1)).MulC(t.KV.D / 2).Add(e.Lane.RemC(4)).AddC(dim / 2)
+		valid := row.Lt(st.heads)
+		at := st.query.Add(row.Min(st.heads.SubC(1))).MulC(t.KV.D / 2).Add(e.Lane.RemC(4)).AddC(dim / 2)
 		return dsl.Select(valid, q.Load(at), zero)
 	}
 	for d := 0; d < t.KV.D; d += 16 {
@@ -282,9 +315,9 @@ func (st *state) weigh(buf dsl.Buf[dsl.B128], base, slot, n u32, p [4]pair) {
 
 // combine merges the warps' states in shared memory, in the order of the warps,
 // and writes the partial state of (split, head).
-func (st *state) combine(split, head u32) {
+func (st *state) combine(it item) {
 	e, t := st.e, st.t
-	k, group, d := e.K, t.Group(), t.KV.D
+	k, group, d := e.K, t.part(), t.KV.D
 	maxima, sums := e.Consumers*group*d, e.Consumers*group*(d+1)
 	st.publish(maxima, sums)
 	e.Sync()
@@ -303,10 +336,17 @@ func (st *state) combine(split, head u32) {
 			out = dsl.FMA(weight, t.Scratch.Load(i.AddC(w*group*d)), out)
 			sum = dsl.FMA(weight, t.Scratch.Load(row.AddC(sums+w*group)), sum)
 		}
-		at := split.MulC(t.Heads).Add(head.MulC(group)).Add(row)
+		at := it.split.MulC(t.Heads).Add(st.query).Add(row)
 		out = dsl.Select(empty, k.F32(0), out.Mul(dsl.Rcp(sum)))
-		t.Out.Store(at.MulC(d).Add(dim), out)
-		k.If(dim.EqC(0), func() { t.LSE.Store(at, top.Add(dsl.Log2(sum))) })
+		store := func() {
+			t.Out.Store(at.MulC(d).Add(dim), out)
+			k.If(dim.EqC(0), func() { t.LSE.Store(at, top.Add(dsl.Log2(sum))) })
+		}
+		if t.Group()%group == 0 {
+			store()
+		} else {
+			k.If(row.Lt(st.heads), store)
+		}
 	})
 	e.Sync() // the next item, or the next op, writes Scratch again
 }
@@ -314,7 +354,7 @@ func (st *state) combine(split, head u32) {
 // publish writes this warp's output, maximum and sum for every head to Scratch.
 func (st *state) publish(maxima, sums int) {
 	e, t := st.e, st.t
-	k, group, d := e.K, t.Group(), t.KV.D
+	k, group, d := e.K, t.part(), t.KV.D
 	g, col := e.Lane.DivC(4), e.Lane.RemC(4).MulC(2)
 	for h := range st.rows {
 		row := g.AddC(8 * h)

@@ -168,7 +168,7 @@ func attendCases() []attend {
 	for _, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 31, 32, 33, 63, 64, 65, 100} { // page 8, blocks of 16, stages of 32
 		cs = append(cs, attend{cached: n, perStage: 32, splits: 2})
 	}
-	for _, g := range []int{1, 2, 3, 4, 7, 8, 9, 16} {
+	for _, g := range []int{1, 2, 3, 4, 7, 8, 9, 16, 17, 32, 35, 71} {
 		cs = append(cs, attend{cached: 37, group: g, kvHeads: 2, splits: 2})
 	}
 	for _, d := range []int{16, 32, 48, 64, 80, 96, 112, 128, 256} {

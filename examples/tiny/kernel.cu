@@ -590,11 +590,12 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 split = i_2 / 2;
               const u32 first = split * v325 / 2;
               const u32 end = (split + 1) * v325 / 2;
-              const u32 v334 = lane / 4;
-              const bf16x2 v343 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v353 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v363 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v373 = v334 < 3 ? q_bf16x2[(kv_head * 3 + min(v334, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 v334 = kv_head * 3;
+              const u32 v335 = lane / 4;
+              const bf16x2 v343 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v352 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v361 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v370 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -607,41 +608,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v390 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v387 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v390 * 8 + (u64)lane];
+                  tail[lane] = kv[v387 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v396 = pos_now % 16;
-                const u32 v397 = lane / 8;
-                const u32 v402 = min(lane % 8 + v397 / 2 * 8, 0u);
-                const u32 v403 = v402 * 8;
-                const u32 v404 = v396 + v402;
-                const uint4 v409 = ptx::ldmatrix(&tail[v403 + ((v397 & 1u) ^ (v404 & 3u))]);
-                const float4 v413 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v409.x, v409.y, 0.0f, 0.0f,
+                const u32 v393 = pos_now % 16;
+                const u32 v394 = lane / 8;
+                const u32 v399 = min(lane % 8 + v394 / 2 * 8, 0u);
+                const u32 v400 = v399 * 8;
+                const u32 v401 = v393 + v399;
+                const uint4 v406 = ptx::ldmatrix(&tail[v400 + ((v394 & 1u) ^ (v401 & 3u))]);
+                const float4 v410 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v406.x, v406.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v417 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v409.z, v409.w, 0.0f, 0.0f,
+                const float4 v414 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v406.z, v406.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v426 = ptx::ldmatrix(&tail[v403 + (((v397 & 1u) + 2) ^ (v404 & 3u))]);
-                const float4 v430 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v426.x, v426.y, v413.x,
-                    v413.y, v413.z, v413.w);
-                const float4 v434 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v426.z, v426.w, v417.x,
-                    v417.y, v417.z, v417.w);
-                const u32 v439 = lane % 4 * 2;
-                const float v442 = v439 < 1 ? v430.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v446 = v439 + 1 < 1 ? v430.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v450 = v439 + 8 < 1 ? v434.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v454 = v439 + 9 < 1 ? v434.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v455 = fmaxf(fmaxf(fmaxf(fmaxf(m, v442), v446), v450), v454);
-                const float v456 = __shfl_xor_sync(0xffffffffu, v455, 2u);
-                const float v457 = fmaxf(v455, v456);
-                const float v458 = __shfl_xor_sync(0xffffffffu, v457, 1u);
-                const float v459 = fmaxf(v457, v458);
-                const float decay = ptx::exp2(m - v459);
-                const float v466 = ptx::exp2(v442 - v459);
-                const float v469 = ptx::exp2(v446 - v459);
-                const float v472 = ptx::exp2(v450 - v459);
-                const float v475 = ptx::exp2(v454 - v459);
+                const uint4 v423 = ptx::ldmatrix(&tail[v400 + (((v394 & 1u) + 2) ^ (v401 & 3u))]);
+                const float4 v427 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v423.x, v423.y, v410.x,
+                    v410.y, v410.z, v410.w);
+                const float4 v431 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v423.z, v423.w, v414.x,
+                    v414.y, v414.z, v414.w);
+                const u32 v436 = lane % 4 * 2;
+                const float v439 = v436 < 1 ? v427.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v443 = v436 + 1 < 1 ? v427.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v447 = v436 + 8 < 1 ? v431.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v451 = v436 + 9 < 1 ? v431.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v452 = fmaxf(fmaxf(fmaxf(fmaxf(m, v439), v443), v447), v451);
+                const float v453 = __shfl_xor_sync(0xffffffffu, v452, 2u);
+                const float v454 = fmaxf(v452, v453);
+                const float v455 = __shfl_xor_sync(0xffffffffu, v454, 1u);
+                const float v456 = fmaxf(v454, v455);
+                const float decay = ptx::exp2(m - v456);
+                const float v463 = ptx::exp2(v439 - v456);
+                const float v466 = ptx::exp2(v443 - v456);
+                const float v469 = ptx::exp2(v447 - v456);
+                const float v472 = ptx::exp2(v451 - v456);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -650,32 +651,32 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v459;
-                l = __fmul_rn(l, decay) + v466 + v469 + v472 + v475;
-                const bf16x2 v493 = ptx::pack_bf16(v466, v469);
-                const bf16x2 v494 = ptx::pack_bf16(v472, v475);
-                const u32 v495 = lane / 8;
-                const u32 v500 = min(lane % 8 + (v495 & 1u) * 8, 0u);
-                const u32 v502 = 4 + v500 * 8;
-                const u32 v503 = v396 + v500;
-                const uint4 v508 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2) ^ (v503 & 3u))]);
-                const float4 v514 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.x, v508.y, o, o_2,
+                m = v456;
+                l = __fmul_rn(l, decay) + v463 + v466 + v469 + v472;
+                const bf16x2 v490 = ptx::pack_bf16(v463, v466);
+                const bf16x2 v491 = ptx::pack_bf16(v469, v472);
+                const u32 v492 = lane / 8;
+                const u32 v497 = min(lane % 8 + (v492 & 1u) * 8, 0u);
+                const u32 v499 = 4 + v497 * 8;
+                const u32 v500 = v393 + v497;
+                const uint4 v505 = ptx::ldmatrix_trans(&tail[v499 + ((v492 / 2) ^ (v500 & 3u))]);
+                const float4 v511 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v505.x, v505.y, o, o_2,
                     0.0f, 0.0f);
-                o = v514.x;
-                o_2 = v514.y;
-                const float4 v520 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.z, v508.w, o_3, o_4,
+                o = v511.x;
+                o_2 = v511.y;
+                const float4 v517 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v505.z, v505.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v520.x;
-                o_4 = v520.y;
-                const uint4 v529 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2 + 2) ^ (v503 & 3u))]);
-                const float4 v535 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.x, v529.y, o_5, o_6,
+                o_3 = v517.x;
+                o_4 = v517.y;
+                const uint4 v526 = ptx::ldmatrix_trans(&tail[v499 + ((v492 / 2 + 2) ^ (v500 & 3u))]);
+                const float4 v532 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v526.x, v526.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v535.x;
-                o_6 = v535.y;
-                const float4 v541 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.z, v529.w, o_7, o_8,
+                o_5 = v532.x;
+                o_6 = v532.y;
+                const float4 v538 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v526.z, v526.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v541.x;
-                o_8 = v541.y;
+                o_7 = v538.x;
+                o_8 = v538.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
@@ -683,43 +684,43 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v551 = stage * 256;
+                const u32 v548 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v558 = i_4 * 16;
-                  if (v558 < tokens_2) {
-                    const u32 v561 = v551 + v558 * 8;
-                    const u32 v562 = from + v558;
-                    const u32 v564 = min(tokens_2 - v558, 16u);
-                    const u32 v565 = lane / 8;
-                    const u32 v571 = min(lane % 8 + v565 / 2 * 8, v564 - 1);
-                    const u32 v573 = v561 + v571 * 8;
-                    const u32 v574 = v562 + v571;
-                    const uint4 v579 = ptx::ldmatrix(&ring[v573 + ((v565 & 1u) ^ (v574 & 3u))]);
-                    const float4 v583 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v579.x, v579.y, 0.0f,
+                  const u32 v555 = i_4 * 16;
+                  if (v555 < tokens_2) {
+                    const u32 v558 = v548 + v555 * 8;
+                    const u32 v559 = from + v555;
+                    const u32 v561 = min(tokens_2 - v555, 16u);
+                    const u32 v562 = lane / 8;
+                    const u32 v568 = min(lane % 8 + v562 / 2 * 8, v561 - 1);
+                    const u32 v570 = v558 + v568 * 8;
+                    const u32 v571 = v559 + v568;
+                    const uint4 v576 = ptx::ldmatrix(&ring[v570 + ((v562 & 1u) ^ (v571 & 3u))]);
+                    const float4 v580 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v576.x, v576.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v587 = ptx::mma_m16n8k16(v343, 0x00000000u, v353, 0x00000000u, v579.z, v579.w, 0.0f,
+                    const float4 v584 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v576.z, v576.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v596 = ptx::ldmatrix(&ring[v573 + (((v565 & 1u) + 2) ^ (v574 & 3u))]);
-                    const float4 v600 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v596.x, v596.y, v583.x,
-                        v583.y, v583.z, v583.w);
-                    const float4 v604 = ptx::mma_m16n8k16(v363, 0x00000000u, v373, 0x00000000u, v596.z, v596.w, v587.x,
-                        v587.y, v587.z, v587.w);
-                    const u32 v609 = lane % 4 * 2;
-                    const float v612 = v609 < v564 ? v600.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v616 = v609 + 1 < v564 ? v600.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v620 = v609 + 8 < v564 ? v604.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v624 = v609 + 9 < v564 ? v604.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v625 = fmaxf(fmaxf(fmaxf(fmaxf(m, v612), v616), v620), v624);
-                    const float v626 = __shfl_xor_sync(0xffffffffu, v625, 2u);
-                    const float v627 = fmaxf(v625, v626);
-                    const float v628 = __shfl_xor_sync(0xffffffffu, v627, 1u);
-                    const float v629 = fmaxf(v627, v628);
-                    const float decay = ptx::exp2(m - v629);
-                    const float v636 = ptx::exp2(v612 - v629);
-                    const float v639 = ptx::exp2(v616 - v629);
-                    const float v642 = ptx::exp2(v620 - v629);
-                    const float v645 = ptx::exp2(v624 - v629);
+                    const uint4 v593 = ptx::ldmatrix(&ring[v570 + (((v562 & 1u) + 2) ^ (v571 & 3u))]);
+                    const float4 v597 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v593.x, v593.y, v580.x,
+                        v580.y, v580.z, v580.w);
+                    const float4 v601 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v593.z, v593.w, v584.x,
+                        v584.y, v584.z, v584.w);
+                    const u32 v606 = lane % 4 * 2;
+                    const float v609 = v606 < v561 ? v597.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v613 = v606 + 1 < v561 ? v597.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v617 = v606 + 8 < v561 ? v601.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v621 = v606 + 9 < v561 ? v601.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v622 = fmaxf(fmaxf(fmaxf(fmaxf(m, v609), v613), v617), v621);
+                    const float v623 = __shfl_xor_sync(0xffffffffu, v622, 2u);
+                    const float v624 = fmaxf(v622, v623);
+                    const float v625 = __shfl_xor_sync(0xffffffffu, v624, 1u);
+                    const float v626 = fmaxf(v624, v625);
+                    const float decay = ptx::exp2(m - v626);
+                    const float v633 = ptx::exp2(v609 - v626);
+                    const float v636 = ptx::exp2(v613 - v626);
+                    const float v639 = ptx::exp2(v617 - v626);
+                    const float v642 = ptx::exp2(v621 - v626);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -728,97 +729,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v629;
-                    l = __fmul_rn(l, decay) + v636 + v639 + v642 + v645;
-                    const bf16x2 v664 = ptx::pack_bf16(v636, v639);
-                    const bf16x2 v665 = ptx::pack_bf16(v642, v645);
-                    const u32 v666 = lane / 8;
-                    const u32 v672 = min(lane % 8 + (v666 & 1u) * 8, v564 - 1);
-                    const u32 v674 = v561 + 4 + v672 * 8;
-                    const u32 v675 = v562 + v672;
-                    const uint4 v680 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2) ^ (v675 & 3u))]);
-                    const float4 v686 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.x, v680.y, o, o_2,
+                    m = v626;
+                    l = __fmul_rn(l, decay) + v633 + v636 + v639 + v642;
+                    const bf16x2 v661 = ptx::pack_bf16(v633, v636);
+                    const bf16x2 v662 = ptx::pack_bf16(v639, v642);
+                    const u32 v663 = lane / 8;
+                    const u32 v669 = min(lane % 8 + (v663 & 1u) * 8, v561 - 1);
+                    const u32 v671 = v558 + 4 + v669 * 8;
+                    const u32 v672 = v559 + v669;
+                    const uint4 v677 = ptx::ldmatrix_trans(&ring[v671 + ((v663 / 2) ^ (v672 & 3u))]);
+                    const float4 v683 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v677.x, v677.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v686.x;
-                    o_2 = v686.y;
-                    const float4 v692 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.z, v680.w, o_3,
+                    o = v683.x;
+                    o_2 = v683.y;
+                    const float4 v689 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v677.z, v677.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v692.x;
-                    o_4 = v692.y;
-                    const uint4 v701 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 2) ^ (v675 & 3u))]);
-                    const float4 v707 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.x, v701.y, o_5,
+                    o_3 = v689.x;
+                    o_4 = v689.y;
+                    const uint4 v698 = ptx::ldmatrix_trans(&ring[v671 + ((v663 / 2 + 2) ^ (v672 & 3u))]);
+                    const float4 v704 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v698.x, v698.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v707.x;
-                    o_6 = v707.y;
-                    const float4 v713 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.z, v701.w, o_7,
+                    o_5 = v704.x;
+                    o_6 = v704.y;
+                    const float4 v710 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v698.z, v698.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v713.x;
-                    o_8 = v713.y;
+                    o_7 = v710.x;
+                    o_8 = v710.y;
                   }
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v720 = drain + 1;
-                const bool v721 = v720 == 23;
-                drain = v721 ? 0u : v720;
-                drain_parity = v721 ? drain_parity ^ 1u : drain_parity;
+                const u32 v717 = drain + 1;
+                const bool v718 = v717 == 23;
+                drain = v718 ? 0u : v717;
+                drain_parity = v718 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v727 = lane / 4;
-              const u32 v729 = lane % 4 * 2;
-              const float v731 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v732 = l + v731;
-              const float v733 = __shfl_xor_sync(0xffffffffu, v732, 1u);
-              if (v727 < 3) {
-                const u32 v737 = warp * 3 + v727;
-                *(float2*)&input[v737 * 32 + v729] = make_float2(o, o_2);
-                *(float2*)&input[v737 * 32 + v729 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v737 * 32 + v729 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v737 * 32 + v729 + 24] = make_float2(o_7, o_8);
-                if (v729 == 0) {
-                  input[v737 + 768] = m;
-                  input[v737 + 792] = v732 + v733;
+              const u32 v724 = lane / 4;
+              const u32 v726 = lane % 4 * 2;
+              const float v728 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v729 = l + v728;
+              const float v730 = __shfl_xor_sync(0xffffffffu, v729, 1u);
+              if (v724 < 3) {
+                const u32 v734 = warp * 3 + v724;
+                *(float2*)&input[v734 * 32 + v726] = make_float2(o, o_2);
+                *(float2*)&input[v734 * 32 + v726 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v734 * 32 + v726 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v734 * 32 + v726 + 24] = make_float2(o_7, o_8);
+                if (v726 == 0) {
+                  input[v734 + 768] = m;
+                  input[v734 + 792] = v729 + v730;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v762 = tid / 32;
-                const u32 v763 = tid % 32;
-                const float v765 = input[v762 + 768];
-                const float v768 = input[v762 + 771];
-                const float v769 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v765), v768);
-                const float v771 = input[v762 + 774];
-                const float v774 = input[v762 + 777];
-                const float v777 = input[v762 + 780];
-                const float v780 = input[v762 + 783];
-                const float v783 = input[v762 + 786];
-                const float v784 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v769, v771), v774), v777), v780), v783);
-                const float v786 = input[v762 + 789];
-                const float v787 = fmaxf(v784, v786);
-                const bool v788 = v787 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v791 = v788 ? 0.0f : ptx::exp2(v765 - v787);
-                const float v799 = v788 ? 0.0f : ptx::exp2(v768 - v787);
-                const float v805 = fmaf(v799, input[v762 + 795], fmaf(v791, input[v762 + 792], 0.0f));
-                const float v808 = v788 ? 0.0f : ptx::exp2(v771 - v787);
-                const float v811 = fmaf(v808, input[tid + 192],
-                    fmaf(v799, input[tid + 96], fmaf(v791, input[tid], 0.0f)));
-                const float v817 = v788 ? 0.0f : ptx::exp2(v774 - v787);
-                const float v823 = fmaf(v817, input[v762 + 801], fmaf(v808, input[v762 + 798], v805));
-                const float v826 = v788 ? 0.0f : ptx::exp2(v777 - v787);
-                const float v835 = v788 ? 0.0f : ptx::exp2(v780 - v787);
-                const float v838 = fmaf(v835, input[tid + 480],
-                    fmaf(v826, input[tid + 384], fmaf(v817, input[tid + 288], v811)));
-                const float v841 = fmaf(v835, input[v762 + 807], fmaf(v826, input[v762 + 804], v823));
-                const float v844 = v788 ? 0.0f : ptx::exp2(v783 - v787);
-                const float v853 = v788 ? 0.0f : ptx::exp2(v786 - v787);
-                const float v859 = fmaf(v853, input[v762 + 813], fmaf(v844, input[v762 + 810], v841));
-                const u32 v863 = split * 6 + kv_head * 3 + v762;
-                const float v865 = __fmul_rn(fmaf(v853, input[tid + 672], fmaf(v844, input[tid + 576], v838)),
-                    ptx::rcp(v859));
-                part[v863 * 32 + v763] = v788 ? 0.0f : v865;
-                if (v763 == 0) {
-                  lse[v863] = v787 + ptx::log2(v859);
+                const u32 v759 = tid / 32;
+                const u32 v760 = tid % 32;
+                const float v762 = input[v759 + 768];
+                const float v765 = input[v759 + 771];
+                const float v766 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v762), v765);
+                const float v768 = input[v759 + 774];
+                const float v771 = input[v759 + 777];
+                const float v774 = input[v759 + 780];
+                const float v777 = input[v759 + 783];
+                const float v780 = input[v759 + 786];
+                const float v781 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v766, v768), v771), v774), v777), v780);
+                const float v783 = input[v759 + 789];
+                const float v784 = fmaxf(v781, v783);
+                const bool v785 = v784 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v788 = v785 ? 0.0f : ptx::exp2(v762 - v784);
+                const float v796 = v785 ? 0.0f : ptx::exp2(v765 - v784);
+                const float v802 = fmaf(v796, input[v759 + 795], fmaf(v788, input[v759 + 792], 0.0f));
+                const float v805 = v785 ? 0.0f : ptx::exp2(v768 - v784);
+                const float v808 = fmaf(v805, input[tid + 192],
+                    fmaf(v796, input[tid + 96], fmaf(v788, input[tid], 0.0f)));
+                const float v814 = v785 ? 0.0f : ptx::exp2(v771 - v784);
+                const float v820 = fmaf(v814, input[v759 + 801], fmaf(v805, input[v759 + 798], v802));
+                const float v823 = v785 ? 0.0f : ptx::exp2(v774 - v784);
+                const float v832 = v785 ? 0.0f : ptx::exp2(v777 - v784);
+                const float v835 = fmaf(v832, input[tid + 480],
+                    fmaf(v823, input[tid + 384], fmaf(v814, input[tid + 288], v808)));
+                const float v838 = fmaf(v832, input[v759 + 807], fmaf(v823, input[v759 + 804], v820));
+                const float v841 = v785 ? 0.0f : ptx::exp2(v780 - v784);
+                const float v850 = v785 ? 0.0f : ptx::exp2(v783 - v784);
+                const float v856 = fmaf(v850, input[v759 + 813], fmaf(v841, input[v759 + 810], v838));
+                const u32 v859 = split * 6 + v334 + v759;
+                const float v861 = __fmul_rn(fmaf(v850, input[tid + 672], fmaf(v841, input[tid + 576], v835)),
+                    ptx::rcp(v856));
+                part[v859 * 32 + v760] = v785 ? 0.0f : v861;
+                if (v760 == 0) {
+                  lse[v859] = v784 + ptx::log2(v856);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -838,15 +839,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v881 = i_3 / 32;
-              const float v882 = lse[v881];
-              const float v886 = lse[v881 + 6];
-              const float v889 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v882), v886);
-              const float v891 = ptx::exp2(v882 - v889);
-              const float v895 = ptx::exp2(v886 - v889);
-              const float v899 = fmaf(v895, part[i_3 + 192], fmaf(v891, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v891 + v895);
-              attn[i_3] = ptx::bf16_of(v899);
+              const u32 v877 = i_3 / 32;
+              const float v878 = lse[v877];
+              const float v882 = lse[v877 + 6];
+              const float v885 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v878), v882);
+              const float v887 = ptx::exp2(v878 - v885);
+              const float v891 = ptx::exp2(v882 - v885);
+              const float v895 = fmaf(v891, part[i_3 + 192], fmaf(v887, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v887 + v891);
+              attn[i_3] = ptx::bf16_of(v895);
             }
           }
           // ---- hand-off after merge ----
@@ -862,20 +863,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v908 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v908.x, v908.y, v908.z, v908.w);
+              const uint4 v904 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v904.x, v904.y, v904.z, v904.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v912 = layer == 0;
-            const u64 v916 = (u64)token * 48;
+            const bool v908 = layer == 0;
+            const u64 v912 = (u64)token * 48;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v925 = half_2 * 1024;
-              const u32 v927 = v925 + warp * 128;
+              const u32 v921 = half_2 * 1024;
+              const u32 v923 = v921 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -889,61 +890,61 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v940 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v946 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v954 = ptx::mma_m16n8k16(v946.x, 0x00000000u, v946.y, 0x00000000u, v940.x, v940.y, acc,
+                  const uint4 v936 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v942 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v950 = ptx::mma_m16n8k16(v942.x, 0x00000000u, v942.y, 0x00000000u, v936.x, v936.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v954.x;
-                  acc_2 = v954.y;
-                  acc_3 = v954.z;
-                  acc_4 = v954.w;
-                  const float4 v962 = ptx::mma_m16n8k16(v946.z, 0x00000000u, v946.w, 0x00000000u, v940.z, v940.w, acc_5,
+                  acc = v950.x;
+                  acc_2 = v950.y;
+                  acc_3 = v950.z;
+                  acc_4 = v950.w;
+                  const float4 v958 = ptx::mma_m16n8k16(v942.z, 0x00000000u, v942.w, 0x00000000u, v936.z, v936.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v962.x;
-                  acc_6 = v962.y;
-                  acc_7 = v962.z;
-                  acc_8 = v962.w;
+                  acc_5 = v958.x;
+                  acc_6 = v958.y;
+                  acc_7 = v958.z;
+                  acc_8 = v958.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v969 = drain + 1;
-                const bool v970 = v969 == 23;
-                drain = v970 ? 0u : v969;
-                drain_parity = v970 ? drain_parity ^ 1u : drain_parity;
+                const u32 v965 = drain + 1;
+                const bool v966 = v965 == 23;
+                drain = v966 ? 0u : v965;
+                drain_parity = v966 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v927 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v923 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v990 = tid * 2;
-                  const u32 v991 = v925 + v990;
-                  const float2 v992 = *(const float2*)&partials[v991];
-                  const float2 v995 = *(const float2*)&partials[v991 + 128];
-                  const float2 v1000 = *(const float2*)&partials[v991 + 256];
-                  const float2 v1005 = *(const float2*)&partials[v991 + 384];
-                  const float2 v1010 = *(const float2*)&partials[v991 + 512];
-                  const float2 v1015 = *(const float2*)&partials[v991 + 640];
-                  const float2 v1020 = *(const float2*)&partials[v991 + 768];
-                  const float v1022 = v992.x + v995.x + v1000.x + v1005.x + v1010.x + v1015.x + v1020.x;
-                  const float v1023 = v992.y + v995.y + v1000.y + v1005.y + v1010.y + v1015.y + v1020.y;
-                  const float2 v1025 = *(const float2*)&partials[v991 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v990;
+                  const u32 v986 = tid * 2;
+                  const u32 v987 = v921 + v986;
+                  const float2 v988 = *(const float2*)&partials[v987];
+                  const float2 v991 = *(const float2*)&partials[v987 + 128];
+                  const float2 v996 = *(const float2*)&partials[v987 + 256];
+                  const float2 v1001 = *(const float2*)&partials[v987 + 384];
+                  const float2 v1006 = *(const float2*)&partials[v987 + 512];
+                  const float2 v1011 = *(const float2*)&partials[v987 + 640];
+                  const float2 v1016 = *(const float2*)&partials[v987 + 768];
+                  const float2 v1021 = *(const float2*)&partials[v987 + 896];
+                  const float v1023 = v988.x + v991.x + v996.x + v1001.x + v1006.x + v1011.x + v1016.x + v1021.x;
+                  const float v1024 = v988.y + v991.y + v996.y + v1001.y + v1006.y + v1011.y + v1016.y + v1021.y;
+                  const u32 row = (first_tile + i_2) * 8 + v986;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v912) {
-                    const bf16x2 v1035 = ptx::ld_nc_bf16x2(&embed_bf16x2[v916 + (u64)(row / 2)]);
-                    v = ptx::bf16_lo(v1035);
-                    v_2 = ptx::bf16_hi(v1035);
+                  if (v908) {
+                    const bf16x2 v1031 = ptx::ld_nc_bf16x2(&embed_bf16x2[v912 + (u64)(row / 2)]);
+                    v = ptx::bf16_lo(v1031);
+                    v_2 = ptx::bf16_hi(v1031);
                   } else {
-                    const float2 v1038 = *(const float2*)&x[row];
-                    v = v1038.x;
-                    v_2 = v1038.y;
+                    const float2 v1034 = *(const float2*)&x[row];
+                    v = v1034.x;
+                    v_2 = v1034.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1022 + v1025.x), v_2 + (v1023 + v1025.y));
+                  *(float2*)&x[row] = make_float2(v + v1023, v_2 + v1024);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -963,38 +964,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1055 = *(const float4*)&x[tid * 4];
-              const uint2 v1061 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1070 = fmaf(v1055.z, v1055.z, fmaf(v1055.y, v1055.y, fmaf(v1055.x, v1055.x, squares)));
-              squares = fmaf(v1055.w, v1055.w, v1070);
-              const bf16x2 v1075 = ptx::pack_bf16(v1055.x * ptx::bf16_lo(v1061.x), v1055.y * ptx::bf16_hi(v1061.x));
-              const bf16x2 v1078 = ptx::pack_bf16(v1055.z * ptx::bf16_lo(v1061.y), v1055.w * ptx::bf16_hi(v1061.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1075, v1078);
+              const float4 v1051 = *(const float4*)&x[tid * 4];
+              const uint2 v1057 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1066 = fmaf(v1051.z, v1051.z, fmaf(v1051.y, v1051.y, fmaf(v1051.x, v1051.x, squares)));
+              squares = fmaf(v1051.w, v1051.w, v1066);
+              const bf16x2 v1071 = ptx::pack_bf16(v1051.x * ptx::bf16_lo(v1057.x), v1051.y * ptx::bf16_hi(v1057.x));
+              const bf16x2 v1074 = ptx::pack_bf16(v1051.z * ptx::bf16_lo(v1057.y), v1051.w * ptx::bf16_hi(v1057.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1071, v1074);
             }
-            const float v1080 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1081 = squares + v1080;
-            const float v1082 = __shfl_xor_sync(0xffffffffu, v1081, 8u);
+            const float v1076 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1077 = squares + v1076;
+            const float v1078 = __shfl_xor_sync(0xffffffffu, v1077, 8u);
+            const float v1079 = v1077 + v1078;
+            const float v1080 = __shfl_xor_sync(0xffffffffu, v1079, 4u);
+            const float v1081 = v1079 + v1080;
+            const float v1082 = __shfl_xor_sync(0xffffffffu, v1081, 2u);
             const float v1083 = v1081 + v1082;
-            const float v1084 = __shfl_xor_sync(0xffffffffu, v1083, 4u);
-            const float v1085 = v1083 + v1084;
-            const float v1086 = __shfl_xor_sync(0xffffffffu, v1085, 2u);
-            const float v1087 = v1085 + v1086;
-            const float v1088 = __shfl_xor_sync(0xffffffffu, v1087, 1u);
+            const float v1084 = __shfl_xor_sync(0xffffffffu, v1083, 1u);
             if (lane == 0) {
-              scratch[warp] = v1087 + v1088;
+              scratch[warp] = v1083 + v1084;
             }
             ptx::bar_sync<1, 256>();
-            const float v1103 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1109 = __fmul_rn(v1103 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1109);
+            const float v1099 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1105 = __fmul_rn(v1099 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1105);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1119 = half_2 * 1024;
-              const u32 v1121 = v1119 + warp * 128;
+              const u32 v1115 = half_2 * 1024;
+              const u32 v1117 = v1115 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1008,53 +1009,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1134 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1140 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1148 = ptx::mma_m16n8k16(v1140.x, 0x00000000u, v1140.y, 0x00000000u, v1134.x, v1134.y,
+                  const uint4 v1130 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1136 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1144 = ptx::mma_m16n8k16(v1136.x, 0x00000000u, v1136.y, 0x00000000u, v1130.x, v1130.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1148.x;
-                  acc_2 = v1148.y;
-                  acc_3 = v1148.z;
-                  acc_4 = v1148.w;
-                  const float4 v1156 = ptx::mma_m16n8k16(v1140.z, 0x00000000u, v1140.w, 0x00000000u, v1134.z, v1134.w,
+                  acc = v1144.x;
+                  acc_2 = v1144.y;
+                  acc_3 = v1144.z;
+                  acc_4 = v1144.w;
+                  const float4 v1152 = ptx::mma_m16n8k16(v1136.z, 0x00000000u, v1136.w, 0x00000000u, v1130.z, v1130.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1156.x;
-                  acc_6 = v1156.y;
-                  acc_7 = v1156.z;
-                  acc_8 = v1156.w;
+                  acc_5 = v1152.x;
+                  acc_6 = v1152.y;
+                  acc_7 = v1152.z;
+                  acc_8 = v1152.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1163 = drain + 1;
-                const bool v1164 = v1163 == 23;
-                drain = v1164 ? 0u : v1163;
-                drain_parity = v1164 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1159 = drain + 1;
+                const bool v1160 = v1159 == 23;
+                drain = v1160 ? 0u : v1159;
+                drain_parity = v1160 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1121 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1117 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1184 = tid * 2;
-                  const u32 v1185 = v1119 + v1184;
-                  const float2 v1186 = *(const float2*)&partials[v1185];
-                  const float2 v1189 = *(const float2*)&partials[v1185 + 128];
-                  const float2 v1194 = *(const float2*)&partials[v1185 + 256];
-                  const float2 v1199 = *(const float2*)&partials[v1185 + 384];
-                  const float2 v1204 = *(const float2*)&partials[v1185 + 512];
-                  const float2 v1209 = *(const float2*)&partials[v1185 + 640];
-                  const float2 v1214 = *(const float2*)&partials[v1185 + 768];
-                  const float v1216 = v1186.x + v1189.x + v1194.x + v1199.x + v1204.x + v1209.x + v1214.x;
-                  const float v1217 = v1186.y + v1189.y + v1194.y + v1199.y + v1204.y + v1209.y + v1214.y;
-                  const float2 v1219 = *(const float2*)&partials[v1185 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1184;
-                  const float v1226 = (v1216 + v1219.x) * scale;
-                  const float v1234 = v1226 * ptx::rcp(ptx::exp2(v1226 * -1.442695f) + 1.0f)
-                      * ((v1217 + v1219.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1234);
+                  const u32 v1180 = tid * 2;
+                  const u32 v1181 = v1115 + v1180;
+                  const float2 v1182 = *(const float2*)&partials[v1181];
+                  const float2 v1185 = *(const float2*)&partials[v1181 + 128];
+                  const float2 v1190 = *(const float2*)&partials[v1181 + 256];
+                  const float2 v1195 = *(const float2*)&partials[v1181 + 384];
+                  const float2 v1200 = *(const float2*)&partials[v1181 + 512];
+                  const float2 v1205 = *(const float2*)&partials[v1181 + 640];
+                  const float2 v1210 = *(const float2*)&partials[v1181 + 768];
+                  const float v1212 = v1182.x + v1185.x + v1190.x + v1195.x + v1200.x + v1205.x + v1210.x;
+                  const float v1213 = v1182.y + v1185.y + v1190.y + v1195.y + v1200.y + v1205.y + v1210.y;
+                  const float2 v1215 = *(const float2*)&partials[v1181 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1180;
+                  const float v1222 = (v1212 + v1215.x) * scale;
+                  const float v1230 = v1222 * ptx::rcp(ptx::exp2(v1222 * -1.442695f) + 1.0f)
+                      * ((v1213 + v1215.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1230);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1073,8 +1074,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1245 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1245.x, v1245.y, v1245.z, v1245.w);
+              const uint4 v1241 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1241.x, v1241.y, v1241.z, v1241.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1083,8 +1084,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1257 = half_2 * 1024;
-              const u32 v1259 = v1257 + warp * 128;
+              const u32 v1253 = half_2 * 1024;
+              const u32 v1255 = v1253 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1095,79 +1096,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1262 = (lane & 3u) * 4;
+                const u32 v1258 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1271 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1277 = *(const uint4*)&input_bf16x2[warp * 16 + v1262];
-                const float4 v1285 = ptx::mma_m16n8k16(v1277.x, 0x00000000u, v1277.y, 0x00000000u, v1271.x, v1271.y,
+                const uint4 v1267 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1273 = *(const uint4*)&input_bf16x2[warp * 16 + v1258];
+                const float4 v1281 = ptx::mma_m16n8k16(v1273.x, 0x00000000u, v1273.y, 0x00000000u, v1267.x, v1267.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1285.x;
-                acc_2 = v1285.y;
-                acc_3 = v1285.z;
-                acc_4 = v1285.w;
-                const float4 v1293 = ptx::mma_m16n8k16(v1277.z, 0x00000000u, v1277.w, 0x00000000u, v1271.z, v1271.w,
+                acc = v1281.x;
+                acc_2 = v1281.y;
+                acc_3 = v1281.z;
+                acc_4 = v1281.w;
+                const float4 v1289 = ptx::mma_m16n8k16(v1273.z, 0x00000000u, v1273.w, 0x00000000u, v1267.z, v1267.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1293.x;
-                acc_6 = v1293.y;
-                acc_7 = v1293.z;
-                acc_8 = v1293.w;
+                acc_5 = v1289.x;
+                acc_6 = v1289.y;
+                acc_7 = v1289.z;
+                acc_8 = v1289.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1300 = drain + 1;
-                const bool v1301 = v1300 == 23;
-                drain = v1301 ? 0u : v1300;
-                drain_parity = v1301 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1296 = drain + 1;
+                const bool v1297 = v1296 == 23;
+                drain = v1297 ? 0u : v1296;
+                drain_parity = v1297 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1316 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1323 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1262];
-                  const float4 v1331 = ptx::mma_m16n8k16(v1323.x, 0x00000000u, v1323.y, 0x00000000u, v1316.x, v1316.y,
+                  const uint4 v1312 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1319 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1258];
+                  const float4 v1327 = ptx::mma_m16n8k16(v1319.x, 0x00000000u, v1319.y, 0x00000000u, v1312.x, v1312.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1331.x;
-                  acc_2 = v1331.y;
-                  acc_3 = v1331.z;
-                  acc_4 = v1331.w;
-                  const float4 v1339 = ptx::mma_m16n8k16(v1323.z, 0x00000000u, v1323.w, 0x00000000u, v1316.z, v1316.w,
+                  acc = v1327.x;
+                  acc_2 = v1327.y;
+                  acc_3 = v1327.z;
+                  acc_4 = v1327.w;
+                  const float4 v1335 = ptx::mma_m16n8k16(v1319.z, 0x00000000u, v1319.w, 0x00000000u, v1312.z, v1312.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1339.x;
-                  acc_6 = v1339.y;
-                  acc_7 = v1339.z;
-                  acc_8 = v1339.w;
+                  acc_5 = v1335.x;
+                  acc_6 = v1335.y;
+                  acc_7 = v1335.z;
+                  acc_8 = v1335.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1346 = drain + 1;
-                const bool v1347 = v1346 == 23;
-                drain = v1347 ? 0u : v1346;
-                drain_parity = v1347 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1342 = drain + 1;
+                const bool v1343 = v1342 == 23;
+                drain = v1343 ? 0u : v1342;
+                drain_parity = v1343 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1259 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1255 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1367 = tid * 2;
-                  const u32 v1368 = v1257 + v1367;
-                  const float2 v1369 = *(const float2*)&partials[v1368];
-                  const float2 v1372 = *(const float2*)&partials[v1368 + 128];
-                  const float2 v1377 = *(const float2*)&partials[v1368 + 256];
-                  const float2 v1382 = *(const float2*)&partials[v1368 + 384];
-                  const float2 v1387 = *(const float2*)&partials[v1368 + 512];
-                  const float2 v1392 = *(const float2*)&partials[v1368 + 640];
-                  const float2 v1397 = *(const float2*)&partials[v1368 + 768];
-                  const float v1399 = v1369.x + v1372.x + v1377.x + v1382.x + v1387.x + v1392.x + v1397.x;
-                  const float v1400 = v1369.y + v1372.y + v1377.y + v1382.y + v1387.y + v1392.y + v1397.y;
-                  const float2 v1402 = *(const float2*)&partials[v1368 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1367;
-                  const float2 v1409 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1409.x + (v1399 + v1402.x), v1409.y + (v1400 + v1402.y));
+                  const u32 v1363 = tid * 2;
+                  const u32 v1364 = v1253 + v1363;
+                  const float2 v1365 = *(const float2*)&partials[v1364];
+                  const float2 v1368 = *(const float2*)&partials[v1364 + 128];
+                  const float2 v1373 = *(const float2*)&partials[v1364 + 256];
+                  const float2 v1378 = *(const float2*)&partials[v1364 + 384];
+                  const float2 v1383 = *(const float2*)&partials[v1364 + 512];
+                  const float2 v1388 = *(const float2*)&partials[v1364 + 640];
+                  const float2 v1393 = *(const float2*)&partials[v1364 + 768];
+                  const float v1395 = v1365.x + v1368.x + v1373.x + v1378.x + v1383.x + v1388.x + v1393.x;
+                  const float v1396 = v1365.y + v1368.y + v1373.y + v1378.y + v1383.y + v1388.y + v1393.y;
+                  const float2 v1398 = *(const float2*)&partials[v1364 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1363;
+                  const float2 v1405 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1405.x + (v1395 + v1398.x), v1405.y + (v1396 + v1398.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1190,30 +1191,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1428 = *(const float4*)&x[tid * 4];
-              const uint2 v1434 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1443 = fmaf(v1428.z, v1428.z, fmaf(v1428.y, v1428.y, fmaf(v1428.x, v1428.x, squares)));
-              squares = fmaf(v1428.w, v1428.w, v1443);
-              const bf16x2 v1448 = ptx::pack_bf16(v1428.x * ptx::bf16_lo(v1434.x), v1428.y * ptx::bf16_hi(v1434.x));
-              const bf16x2 v1451 = ptx::pack_bf16(v1428.z * ptx::bf16_lo(v1434.y), v1428.w * ptx::bf16_hi(v1434.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1448, v1451);
+              const float4 v1424 = *(const float4*)&x[tid * 4];
+              const uint2 v1430 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1439 = fmaf(v1424.z, v1424.z, fmaf(v1424.y, v1424.y, fmaf(v1424.x, v1424.x, squares)));
+              squares = fmaf(v1424.w, v1424.w, v1439);
+              const bf16x2 v1444 = ptx::pack_bf16(v1424.x * ptx::bf16_lo(v1430.x), v1424.y * ptx::bf16_hi(v1430.x));
+              const bf16x2 v1447 = ptx::pack_bf16(v1424.z * ptx::bf16_lo(v1430.y), v1424.w * ptx::bf16_hi(v1430.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1444, v1447);
             }
-            const float v1453 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1454 = squares + v1453;
-            const float v1455 = __shfl_xor_sync(0xffffffffu, v1454, 8u);
+            const float v1449 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1450 = squares + v1449;
+            const float v1451 = __shfl_xor_sync(0xffffffffu, v1450, 8u);
+            const float v1452 = v1450 + v1451;
+            const float v1453 = __shfl_xor_sync(0xffffffffu, v1452, 4u);
+            const float v1454 = v1452 + v1453;
+            const float v1455 = __shfl_xor_sync(0xffffffffu, v1454, 2u);
             const float v1456 = v1454 + v1455;
-            const float v1457 = __shfl_xor_sync(0xffffffffu, v1456, 4u);
-            const float v1458 = v1456 + v1457;
-            const float v1459 = __shfl_xor_sync(0xffffffffu, v1458, 2u);
-            const float v1460 = v1458 + v1459;
-            const float v1461 = __shfl_xor_sync(0xffffffffu, v1460, 1u);
+            const float v1457 = __shfl_xor_sync(0xffffffffu, v1456, 1u);
             if (lane == 0) {
-              scratch[warp] = v1460 + v1461;
+              scratch[warp] = v1456 + v1457;
             }
             ptx::bar_sync<1, 256>();
-            const float v1476 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1482 = __fmul_rn(v1476 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1482);
+            const float v1472 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1478 = __fmul_rn(v1472 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1478);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1222,8 +1223,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1492 = half_2 * 1024;
-              const u32 v1494 = v1492 + warp * 128;
+              const u32 v1488 = half_2 * 1024;
+              const u32 v1490 = v1488 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1237,88 +1238,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1507 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1513 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1521 = ptx::mma_m16n8k16(v1513.x, 0x00000000u, v1513.y, 0x00000000u, v1507.x, v1507.y,
+                  const uint4 v1503 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1509 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1517 = ptx::mma_m16n8k16(v1509.x, 0x00000000u, v1509.y, 0x00000000u, v1503.x, v1503.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1521.x;
-                  acc_2 = v1521.y;
-                  acc_3 = v1521.z;
-                  acc_4 = v1521.w;
-                  const float4 v1529 = ptx::mma_m16n8k16(v1513.z, 0x00000000u, v1513.w, 0x00000000u, v1507.z, v1507.w,
+                  acc = v1517.x;
+                  acc_2 = v1517.y;
+                  acc_3 = v1517.z;
+                  acc_4 = v1517.w;
+                  const float4 v1525 = ptx::mma_m16n8k16(v1509.z, 0x00000000u, v1509.w, 0x00000000u, v1503.z, v1503.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1529.x;
-                  acc_6 = v1529.y;
-                  acc_7 = v1529.z;
-                  acc_8 = v1529.w;
+                  acc_5 = v1525.x;
+                  acc_6 = v1525.y;
+                  acc_7 = v1525.z;
+                  acc_8 = v1525.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1536 = drain + 1;
-                const bool v1537 = v1536 == 23;
-                drain = v1537 ? 0u : v1536;
-                drain_parity = v1537 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1532 = drain + 1;
+                const bool v1533 = v1532 == 23;
+                drain = v1533 ? 0u : v1532;
+                drain_parity = v1533 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1494 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1490 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1557 = tid * 2;
-                  const u32 v1558 = v1492 + v1557;
-                  const float2 v1559 = *(const float2*)&partials[v1558];
-                  const float2 v1562 = *(const float2*)&partials[v1558 + 128];
-                  const float2 v1567 = *(const float2*)&partials[v1558 + 256];
-                  const float2 v1572 = *(const float2*)&partials[v1558 + 384];
-                  const float2 v1577 = *(const float2*)&partials[v1558 + 512];
-                  const float2 v1582 = *(const float2*)&partials[v1558 + 640];
-                  const float2 v1587 = *(const float2*)&partials[v1558 + 768];
-                  const float v1589 = v1559.x + v1562.x + v1567.x + v1572.x + v1577.x + v1582.x + v1587.x;
-                  const float v1590 = v1559.y + v1562.y + v1567.y + v1572.y + v1577.y + v1582.y + v1587.y;
-                  const float2 v1592 = *(const float2*)&partials[v1558 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1557;
-                  const float v1599 = __fmul_rn(v1589 + v1592.x, scale);
-                  const float v1600 = __fmul_rn(v1590 + v1592.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1599, v1600);
-                  const bool v1607 = v1599 > best_2 || (v1599 == best_2 && row < best_index_2);
-                  best_2 = v1607 ? v1599 : best_2;
-                  best_index_2 = v1607 ? row : best_index_2;
-                  const u32 v1610 = row + 1;
-                  const bool v1617 = v1600 > best_2 || (v1600 == best_2 && v1610 < best_index_2);
-                  best_2 = v1617 ? v1600 : best_2;
-                  best_index_2 = v1617 ? v1610 : best_index_2;
+                  const u32 v1553 = tid * 2;
+                  const u32 v1554 = v1488 + v1553;
+                  const float2 v1555 = *(const float2*)&partials[v1554];
+                  const float2 v1558 = *(const float2*)&partials[v1554 + 128];
+                  const float2 v1563 = *(const float2*)&partials[v1554 + 256];
+                  const float2 v1568 = *(const float2*)&partials[v1554 + 384];
+                  const float2 v1573 = *(const float2*)&partials[v1554 + 512];
+                  const float2 v1578 = *(const float2*)&partials[v1554 + 640];
+                  const float2 v1583 = *(const float2*)&partials[v1554 + 768];
+                  const float v1585 = v1555.x + v1558.x + v1563.x + v1568.x + v1573.x + v1578.x + v1583.x;
+                  const float v1586 = v1555.y + v1558.y + v1563.y + v1568.y + v1573.y + v1578.y + v1583.y;
+                  const float2 v1588 = *(const float2*)&partials[v1554 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1553;
+                  const float v1595 = __fmul_rn(v1585 + v1588.x, scale);
+                  const float v1596 = __fmul_rn(v1586 + v1588.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1595, v1596);
+                  const bool v1603 = v1595 > best_2 || (v1595 == best_2 && row < best_index_2);
+                  best_2 = v1603 ? v1595 : best_2;
+                  best_index_2 = v1603 ? row : best_index_2;
+                  const u32 v1606 = row + 1;
+                  const bool v1613 = v1596 > best_2 || (v1596 == best_2 && v1606 < best_index_2);
+                  best_2 = v1613 ? v1596 : best_2;
+                  best_index_2 = v1613 ? v1606 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1623 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1625 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1632 = v1623 > best_2 || (v1623 == best_2 && v1625 < best_index_2);
-            best_2 = v1632 ? v1623 : best_2;
-            best_index_2 = v1632 ? v1625 : best_index_2;
-            const float v1636 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1638 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1645 = v1636 > best_2 || (v1636 == best_2 && v1638 < best_index_2);
-            best_2 = v1645 ? v1636 : best_2;
-            best_index_2 = v1645 ? v1638 : best_index_2;
-            const float v1649 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1651 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1658 = v1649 > best_2 || (v1649 == best_2 && v1651 < best_index_2);
-            best_2 = v1658 ? v1649 : best_2;
-            best_index_2 = v1658 ? v1651 : best_index_2;
-            const float v1662 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1664 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1671 = v1662 > best_2 || (v1662 == best_2 && v1664 < best_index_2);
-            best_2 = v1671 ? v1662 : best_2;
-            best_index_2 = v1671 ? v1664 : best_index_2;
-            const float v1675 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1677 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1684 = v1675 > best_2 || (v1675 == best_2 && v1677 < best_index_2);
-            best_2 = v1684 ? v1675 : best_2;
-            best_index_2 = v1684 ? v1677 : best_index_2;
+            const float v1619 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1621 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1628 = v1619 > best_2 || (v1619 == best_2 && v1621 < best_index_2);
+            best_2 = v1628 ? v1619 : best_2;
+            best_index_2 = v1628 ? v1621 : best_index_2;
+            const float v1632 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1634 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1641 = v1632 > best_2 || (v1632 == best_2 && v1634 < best_index_2);
+            best_2 = v1641 ? v1632 : best_2;
+            best_index_2 = v1641 ? v1634 : best_index_2;
+            const float v1645 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1647 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1654 = v1645 > best_2 || (v1645 == best_2 && v1647 < best_index_2);
+            best_2 = v1654 ? v1645 : best_2;
+            best_index_2 = v1654 ? v1647 : best_index_2;
+            const float v1658 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1660 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1667 = v1658 > best_2 || (v1658 == best_2 && v1660 < best_index_2);
+            best_2 = v1667 ? v1658 : best_2;
+            best_index_2 = v1667 ? v1660 : best_index_2;
+            const float v1671 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1673 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1680 = v1671 > best_2 || (v1671 == best_2 && v1673 < best_index_2);
+            best_2 = v1680 ? v1671 : best_2;
+            best_index_2 = v1680 ? v1673 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1328,46 +1329,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1691 = scratch[0];
-              const u32 v1692 = scratch_index[0];
-              const bool v1699 = v1691 > best_3 || (v1691 == best_3 && v1692 < best_index_3);
-              best_3 = v1699 ? v1691 : best_3;
-              best_index_3 = v1699 ? v1692 : best_index_3;
-              const float v1702 = scratch[1];
-              const u32 v1703 = scratch_index[1];
-              const bool v1710 = v1702 > best_3 || (v1702 == best_3 && v1703 < best_index_3);
-              best_3 = v1710 ? v1702 : best_3;
-              best_index_3 = v1710 ? v1703 : best_index_3;
-              const float v1713 = scratch[2];
-              const u32 v1714 = scratch_index[2];
-              const bool v1721 = v1713 > best_3 || (v1713 == best_3 && v1714 < best_index_3);
-              best_3 = v1721 ? v1713 : best_3;
-              best_index_3 = v1721 ? v1714 : best_index_3;
-              const float v1724 = scratch[3];
-              const u32 v1725 = scratch_index[3];
-              const bool v1732 = v1724 > best_3 || (v1724 == best_3 && v1725 < best_index_3);
-              best_3 = v1732 ? v1724 : best_3;
-              best_index_3 = v1732 ? v1725 : best_index_3;
-              const float v1735 = scratch[4];
-              const u32 v1736 = scratch_index[4];
-              const bool v1743 = v1735 > best_3 || (v1735 == best_3 && v1736 < best_index_3);
-              best_3 = v1743 ? v1735 : best_3;
-              best_index_3 = v1743 ? v1736 : best_index_3;
-              const float v1746 = scratch[5];
-              const u32 v1747 = scratch_index[5];
-              const bool v1754 = v1746 > best_3 || (v1746 == best_3 && v1747 < best_index_3);
-              best_3 = v1754 ? v1746 : best_3;
-              best_index_3 = v1754 ? v1747 : best_index_3;
-              const float v1757 = scratch[6];
-              const u32 v1758 = scratch_index[6];
-              const bool v1765 = v1757 > best_3 || (v1757 == best_3 && v1758 < best_index_3);
-              best_3 = v1765 ? v1757 : best_3;
-              best_index_3 = v1765 ? v1758 : best_index_3;
-              const float v1768 = scratch[7];
-              const u32 v1769 = scratch_index[7];
-              const bool v1776 = v1768 > best_3 || (v1768 == best_3 && v1769 < best_index_3);
-              best_3 = v1776 ? v1768 : best_3;
-              best_index_3 = v1776 ? v1769 : best_index_3;
+              const float v1687 = scratch[0];
+              const u32 v1688 = scratch_index[0];
+              const bool v1695 = v1687 > best_3 || (v1687 == best_3 && v1688 < best_index_3);
+              best_3 = v1695 ? v1687 : best_3;
+              best_index_3 = v1695 ? v1688 : best_index_3;
+              const float v1698 = scratch[1];
+              const u32 v1699 = scratch_index[1];
+              const bool v1706 = v1698 > best_3 || (v1698 == best_3 && v1699 < best_index_3);
+              best_3 = v1706 ? v1698 : best_3;
+              best_index_3 = v1706 ? v1699 : best_index_3;
+              const float v1709 = scratch[2];
+              const u32 v1710 = scratch_index[2];
+              const bool v1717 = v1709 > best_3 || (v1709 == best_3 && v1710 < best_index_3);
+              best_3 = v1717 ? v1709 : best_3;
+              best_index_3 = v1717 ? v1710 : best_index_3;
+              const float v1720 = scratch[3];
+              const u32 v1721 = scratch_index[3];
+              const bool v1728 = v1720 > best_3 || (v1720 == best_3 && v1721 < best_index_3);
+              best_3 = v1728 ? v1720 : best_3;
+              best_index_3 = v1728 ? v1721 : best_index_3;
+              const float v1731 = scratch[4];
+              const u32 v1732 = scratch_index[4];
+              const bool v1739 = v1731 > best_3 || (v1731 == best_3 && v1732 < best_index_3);
+              best_3 = v1739 ? v1731 : best_3;
+              best_index_3 = v1739 ? v1732 : best_index_3;
+              const float v1742 = scratch[5];
+              const u32 v1743 = scratch_index[5];
+              const bool v1750 = v1742 > best_3 || (v1742 == best_3 && v1743 < best_index_3);
+              best_3 = v1750 ? v1742 : best_3;
+              best_index_3 = v1750 ? v1743 : best_index_3;
+              const float v1753 = scratch[6];
+              const u32 v1754 = scratch_index[6];
+              const bool v1761 = v1753 > best_3 || (v1753 == best_3 && v1754 < best_index_3);
+              best_3 = v1761 ? v1753 : best_3;
+              best_index_3 = v1761 ? v1754 : best_index_3;
+              const float v1764 = scratch[7];
+              const u32 v1765 = scratch_index[7];
+              const bool v1772 = v1764 > best_3 || (v1764 == best_3 && v1765 < best_index_3);
+              best_3 = v1772 ? v1764 : best_3;
+              best_index_3 = v1772 ? v1765 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1388,37 +1389,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1787 = best[lane];
-                const u32 v1788 = best_index[lane];
-                const bool v1795 = v1787 > best_2 || (v1787 == best_2 && v1788 < best_index_2);
-                best_2 = v1795 ? v1787 : best_2;
-                best_index_2 = v1795 ? v1788 : best_index_2;
+                const float v1783 = best[lane];
+                const u32 v1784 = best_index[lane];
+                const bool v1791 = v1783 > best_2 || (v1783 == best_2 && v1784 < best_index_2);
+                best_2 = v1791 ? v1783 : best_2;
+                best_index_2 = v1791 ? v1784 : best_index_2;
               }
-              const float v1799 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1801 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1808 = v1799 > best_2 || (v1799 == best_2 && v1801 < best_index_2);
-              best_2 = v1808 ? v1799 : best_2;
-              best_index_2 = v1808 ? v1801 : best_index_2;
-              const float v1812 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1814 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1821 = v1812 > best_2 || (v1812 == best_2 && v1814 < best_index_2);
-              best_2 = v1821 ? v1812 : best_2;
-              best_index_2 = v1821 ? v1814 : best_index_2;
-              const float v1825 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1827 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1834 = v1825 > best_2 || (v1825 == best_2 && v1827 < best_index_2);
-              best_2 = v1834 ? v1825 : best_2;
-              best_index_2 = v1834 ? v1827 : best_index_2;
-              const float v1838 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1840 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1847 = v1838 > best_2 || (v1838 == best_2 && v1840 < best_index_2);
-              best_2 = v1847 ? v1838 : best_2;
-              best_index_2 = v1847 ? v1840 : best_index_2;
-              const float v1851 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1853 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1860 = v1851 > best_2 || (v1851 == best_2 && v1853 < best_index_2);
-              best_2 = v1860 ? v1851 : best_2;
-              best_index_2 = v1860 ? v1853 : best_index_2;
+              const float v1795 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1797 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1804 = v1795 > best_2 || (v1795 == best_2 && v1797 < best_index_2);
+              best_2 = v1804 ? v1795 : best_2;
+              best_index_2 = v1804 ? v1797 : best_index_2;
+              const float v1808 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1810 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1817 = v1808 > best_2 || (v1808 == best_2 && v1810 < best_index_2);
+              best_2 = v1817 ? v1808 : best_2;
+              best_index_2 = v1817 ? v1810 : best_index_2;
+              const float v1821 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1823 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1830 = v1821 > best_2 || (v1821 == best_2 && v1823 < best_index_2);
+              best_2 = v1830 ? v1821 : best_2;
+              best_index_2 = v1830 ? v1823 : best_index_2;
+              const float v1834 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1836 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1843 = v1834 > best_2 || (v1834 == best_2 && v1836 < best_index_2);
+              best_2 = v1843 ? v1834 : best_2;
+              best_index_2 = v1843 ? v1836 : best_index_2;
+              const float v1847 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1849 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1856 = v1847 > best_2 || (v1847 == best_2 && v1849 < best_index_2);
+              best_2 = v1856 ? v1847 : best_2;
+              best_index_2 = v1856 ? v1849 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1473,10 +1474,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1918 = drain + 1;
-            const bool v1919 = v1918 == 23;
-            drain = v1919 ? 0u : v1918;
-            drain_parity = v1919 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1914 = drain + 1;
+            const bool v1915 = v1914 == 23;
+            drain = v1915 ? 0u : v1914;
+            drain_parity = v1915 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1506,10 +1507,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v1955 = landed + 1;
-              const bool v1956 = v1955 == 23;
-              landed = v1956 ? 0u : v1955;
-              landed_parity = v1956 ? landed_parity ^ 1u : landed_parity;
+              const u32 v1951 = landed + 1;
+              const bool v1952 = v1951 == 23;
+              landed = v1952 ? 0u : v1951;
+              landed_parity = v1952 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1518,10 +1519,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v1969 = fill + 1;
-              const bool v1970 = v1969 == 23;
-              fill = v1970 ? 0u : v1969;
-              fill_parity = v1970 ? fill_parity ^ 1u : fill_parity;
+              const u32 v1965 = fill + 1;
+              const bool v1966 = v1965 == 23;
+              fill = v1966 ? 0u : v1965;
+              fill_parity = v1966 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1538,12 +1539,12 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v1986 = (pos_now + 31) / 32;
+            const u32 v1982 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v1986 / 2;
-              const u32 end = (split + 1) * v1986 / 2;
+              const u32 first = split * v1982 / 2;
+              const u32 end = (split + 1) * v1982 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
@@ -1551,10 +1552,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2005 = landed + 1;
-                const bool v2006 = v2005 == 23;
-                landed = v2006 ? 0u : v2005;
-                landed_parity = v2006 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2001 = landed + 1;
+                const bool v2002 = v2001 == 23;
+                landed = v2002 ? 0u : v2001;
+                landed_parity = v2002 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1562,16 +1563,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2017 = from + at;
-                  const u32 page = page_table[v2017 / 16];
-                  const u64 v2031 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2017 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2031 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2013 = from + at;
+                  const u32 page = page_table[v2013 / 16];
+                  const u64 v2027 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2013 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2027 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2040 = fill + 1;
-                const bool v2041 = v2040 == 23;
-                fill = v2041 ? 0u : v2040;
-                fill_parity = v2041 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2036 = fill + 1;
+                const bool v2037 = v2036 == 23;
+                fill = v2037 ? 0u : v2036;
+                fill_parity = v2037 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1582,10 +1583,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2057 = landed + 1;
-              const bool v2058 = v2057 == 23;
-              landed = v2058 ? 0u : v2057;
-              landed_parity = v2058 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2053 = landed + 1;
+              const bool v2054 = v2053 == 23;
+              landed = v2054 ? 0u : v2053;
+              landed_parity = v2054 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1594,10 +1595,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2071 = fill + 1;
-              const bool v2072 = v2071 == 23;
-              fill = v2072 ? 0u : v2071;
-              fill_parity = v2072 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2067 = fill + 1;
+              const bool v2068 = v2067 == 23;
+              fill = v2068 ? 0u : v2067;
+              fill_parity = v2068 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1608,10 +1609,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2090 = landed + 1;
-              const bool v2091 = v2090 == 23;
-              landed = v2091 ? 0u : v2090;
-              landed_parity = v2091 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2086 = landed + 1;
+              const bool v2087 = v2086 == 23;
+              landed = v2087 ? 0u : v2086;
+              landed_parity = v2087 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1620,10 +1621,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2104 = fill + 1;
-              const bool v2105 = v2104 == 23;
-              fill = v2105 ? 0u : v2104;
-              fill_parity = v2105 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2100 = fill + 1;
+              const bool v2101 = v2100 == 23;
+              fill = v2101 ? 0u : v2100;
+              fill_parity = v2101 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1634,10 +1635,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2123 = landed + 1;
-              const bool v2124 = v2123 == 23;
-              landed = v2124 ? 0u : v2123;
-              landed_parity = v2124 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2119 = landed + 1;
+              const bool v2120 = v2119 == 23;
+              landed = v2120 ? 0u : v2119;
+              landed_parity = v2120 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1646,18 +1647,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2137 = fill + 1;
-              const bool v2138 = v2137 == 23;
-              fill = v2138 ? 0u : v2137;
-              fill_parity = v2138 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2133 = fill + 1;
+              const bool v2134 = v2133 == 23;
+              fill = v2134 ? 0u : v2133;
+              fill_parity = v2134 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2151 = landed + 1;
-              const bool v2152 = v2151 == 23;
-              landed = v2152 ? 0u : v2151;
-              landed_parity = v2152 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2147 = landed + 1;
+              const bool v2148 = v2147 == 23;
+              landed = v2148 ? 0u : v2147;
+              landed_parity = v2148 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1666,10 +1667,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2165 = fill + 1;
-              const bool v2166 = v2165 == 23;
-              fill = v2166 ? 0u : v2165;
-              fill_parity = v2166 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2161 = fill + 1;
+              const bool v2162 = v2161 == 23;
+              fill = v2162 ? 0u : v2161;
+              fill_parity = v2162 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1684,10 +1685,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2197 = landed + 1;
-            const bool v2198 = v2197 == 23;
-            landed = v2198 ? 0u : v2197;
-            landed_parity = v2198 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2193 = landed + 1;
+            const bool v2194 = v2193 == 23;
+            landed = v2194 ? 0u : v2193;
+            landed_parity = v2194 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1696,10 +1697,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2211 = fill + 1;
-            const bool v2212 = v2211 == 23;
-            fill = v2212 ? 0u : v2211;
-            fill_parity = v2212 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2207 = fill + 1;
+            const bool v2208 = v2207 == 23;
+            fill = v2208 ? 0u : v2207;
+            fill_parity = v2208 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
