@@ -133,3 +133,8 @@ func inputFits(c *models.Config, limit int) error {
 func attention(c *models.Config, o *Options) *tasks.Attention {
 	return &tasks.Attention{Heads: c.Heads, KV: tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}, Splits: 1}
 }
+
+// AttentionItems is the number of times one split's share of a layer's KV of one
+// head is read in a step, over all heads: once a head, and more often where a
+// head serves more than 16 query heads.
+func (mk *Kernel) AttentionItems() int { return attention(&mk.Config, &mk.Options).Items() }

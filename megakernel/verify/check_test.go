@@ -99,3 +99,16 @@ func TestConditionsAreMeasured(t *testing.T) {
 		"KV splits with tokens": false, "KV pages that got new tokens": false, "order of the KV pages": true, "bytes through the ring": true, "grid barrier arrivals": true,
 		"barrier counter passed 2^32": true, "kinds of instructions executed": true, "outputs under all schedules": true}, met)
 }
+
+// More than 16 query heads to a KV head are several items, the last with fewer
+// heads where they do not divide.
+func TestManyQueryHeadsToAKVHeadPass(t *testing.T) {
+	for _, heads := range []int{32, 71} {
+		c, err := models.Lookup("llama3.2-1b")
+		require.NoError(t, err)
+		c.Heads, c.KVHeads, c.HeadDim = heads, 1, 32
+		r, err := Check(t.Context(), Request{Config: c, Seeds: 2, Steps: 2})
+		require.NoError(t, err)
+		require.NoError(t, r.Err(), "%d query heads", heads)
+	}
+}

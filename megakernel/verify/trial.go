@@ -35,11 +35,11 @@ const weightSeed = 1
 func (t *Trial) Context() int { return t.context }
 
 // Bytes is what the steps together must read through the ring: every weight
-// once and every cached token once, each step.
+// once and every cached token once for each item of its KV head, each step.
 func (t *Trial) Bytes() int64 {
 	n := int64(t.steps) * t.mk.Plan.PackedBytes
 	for i := range t.steps {
-		n += int64(t.mk.Config.Layers*t.mk.KV.Heads*(t.context+i)) * int64(t.mk.KV.TokenBytes())
+		n += int64(t.mk.Config.Layers*t.mk.AttentionItems()*(t.context+i)) * int64(t.mk.KV.TokenBytes())
 	}
 	return n
 }
