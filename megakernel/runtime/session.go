@@ -32,12 +32,10 @@ func NewSession(mk *megakernel.Kernel, dev Device, t megakernel.Tensors, pages i
 			table = append(table, uint32(i))
 		}
 	}
-	for i, p := range table {
-		if int(p) >= pages {
-			return nil, fmt.Errorf("page table entry %d is page %d, the cache has %d", i, p, pages)
-		}
+	if err := checkTable(table, pages); err != nil {
+		return nil, err
 	}
-	s := &Session{mk: mk, dev: dev, pages: pages, table: table}
+	s := &Session{mk: mk, dev: dev, pages: pages, table: slices.Clone(table)}
 	if pages < 1 || len(table) < 1 {
 		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", pages, len(table))
 	}
@@ -73,15 +71,23 @@ func (s *Session) SetTable(table []uint32) error {
 	if len(table) != len(s.table) {
 		return fmt.Errorf("a page table of %d pages, want %d", len(table), len(s.table))
 	}
-	for i, p := range table {
-		if int64(p) >= int64(s.pages) {
-			return fmt.Errorf("page table entry %d is page %d, the cache has %d", i, p, s.pages)
-		}
+	if err := checkTable(table, s.pages); err != nil {
+		return err
 	}
 	if err := s.dev.Write("page_table", 0, words(table)); err != nil {
 		return err
 	}
 	s.table = slices.Clone(table)
+	return nil
+}
+
+// checkTable refuses a page table that leads outside a cache of pages pages.
+func checkTable(table []uint32, pages int) error {
+	for i, p := range table {
+		if int64(p) >= int64(pages) {
+			return fmt.Errorf("page table entry %d is page %d, the cache has %d", i, p, pages)
+		}
+	}
 	return nil
 }
 
@@ -112,10 +118,10 @@ func (s *Session) Generate(prompt []int, n int) (chosen []int, err error) {
 	if s.failed != nil {
 		return nil, s.failed
 	}
-	steps := len(prompt) + n - 1
 	if len(prompt) < 1 || n < 1 {
 		return nil, fmt.Errorf("a prompt of %d tokens and %d to choose, want at least 1 each", len(prompt), n)
 	}
+	steps := len(prompt) + min(n, s.Capacity()+1) - 1 // n may be so large that the sum would overflow
 	if s.pos+steps > s.Capacity() {
 		return nil, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d, and %d to come", s.pos, len(s.table), s.mk.KV.Page, steps)
 	}

@@ -1,6 +1,7 @@
 package runtime_test
 
 import (
+	"math"
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -41,4 +42,13 @@ func TestRewindOnlyGoesBack(t *testing.T) {
 	require.EqualError(t, s.Rewind(-1), "rewind to position -1, want 0 to 0")
 	_, err = s.Step(320)
 	require.EqualError(t, err, "token 320, want 0 to 319")
+}
+
+func TestGenerateOfMoreThanFitsIsRefused(t *testing.T) {
+	s, err := tinySession(t, nil)
+	require.NoError(t, err)
+	for _, n := range []int{65, 1 << 40, math.MaxInt} {
+		_, err = s.Generate([]int{1}, n)
+		require.ErrorContains(t, err, "the KV cache is full: 0 tokens in 4 pages of 16", "%d to choose", n)
+	}
 }
