@@ -1,7 +1,6 @@
 package compile
 
 import (
-	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/binary"
@@ -147,21 +146,34 @@ func store(dir, key, name string, r *Result) (string, error) {
 	return path + ".cubin", writeFile(path+".json", append(text, '\n'))
 }
 
-// writeFile writes a file whole or not at all: beside its place first, renamed when it is complete and on disk. The mode is 0644.
-func writeFile(path string, data []byte) (err error) {
+// writeFile writes a file whole or not at all: beside its place first, renamed when it is complete and on disk. The mode is 0644. Errors
+// name the file itself.
+func writeFile(path string, data []byte) error {
+	err := writeBeside(path, data)
+	var at *fs.PathError
+	var link *os.LinkError
+	if errors.As(err, &at) {
+		err = at.Err
+	} else if errors.As(err, &link) {
+		err = link.Err
+	}
+	if err != nil {
+		return &fs.PathError{Op: "write", Path: path, Err: err}
+	}
+	return nil
+}
+
+func writeBeside(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 	if err != nil {
 		return err
 	}
-	defer func() {
-		if err != nil {
-			os.Remove(f.Name())
-		}
-	}()
-	_, err = bytes.NewReader(data).WriteTo(f)
-	err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close())
-	if err != nil {
-		return err
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
 	}
-	return os.Rename(f.Name(), path)
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
 }

@@ -220,10 +220,29 @@ func TestTheCacheLiesUnderTheUsersCacheDirectory(t *testing.T) {
 	require.Equal(t, filepath.Join(home, "ours", "cubin"), filepath.Dir(r.Path))
 }
 
-func TestWriteFileLeavesNothingBehindWhenItFails(t *testing.T) {
+func TestWriteFileReplacesOnlyRegularFiles(t *testing.T) {
 	dir := t.TempDir()
+	r := &Result{Cubin: []byte("x")}
 	require.NoError(t, os.Mkdir(filepath.Join(dir, "there"), 0o755))
-	require.Error(t, (&Result{Cubin: []byte("x")}).WriteFile(filepath.Join(dir, "there")))
+	require.NoError(t, os.Symlink(os.DevNull, filepath.Join(dir, "device")))
+	for _, name := range []string{"there", "device"} {
+		path := filepath.Join(dir, name)
+		require.EqualError(t, r.WriteFile(path), "write "+path+": it is there and no regular file")
+	}
+	path := filepath.Join(dir, "new")
+	for range 2 {
+		require.NoError(t, r.WriteFile(path))
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Len(t, entries, 3)
+}
+
+func TestAFileThatCannotBePutInPlaceLeavesNothingBehind(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "there")
+	require.NoError(t, os.Mkdir(path, 0o755))
+	require.EqualError(t, writeFile(path, []byte("x")), "write "+path+": file exists")
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, entries, 1)
