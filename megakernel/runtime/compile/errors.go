@@ -109,6 +109,9 @@ func (r *refusal) explain(j *job) *Error {
 			p.Text = "ptxas: " + m[2]
 			p.Line, p.Inside = origins.at(number(m[1]))
 		} else if m := otherForm.FindStringSubmatch(line); m != nil {
+			if strings.Contains(m[1], "host compiler") {
+				m[1] += " (nvcc needs gcc on PATH)"
+			}
 			other = append(other, &Problem{Text: m[1]})
 			continue
 		} else {

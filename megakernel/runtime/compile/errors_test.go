@@ -37,6 +37,7 @@ func TestMessagesOfEveryFormAreRead(t *testing.T) {
 		"kernel.cu(1): catastrophic error: cannot open":                                                                 {Text: "cannot open", Line: 1, Code: "first", Pos: s.Lines[0]},
 		"/tmp/kernel.cu:2:7: fatal error: x.h: No such file":                                                            {Text: "x.h: No such file", Line: 2, Code: "second", Pos: s.Lines[1]},
 		"ptxas error   : Entry function 'k' uses too much shared data":                                                  {Text: "Entry function 'k' uses too much shared data"},
+		"nvcc fatal   : Failed to preprocess host compiler properties.":                                                 {Text: "Failed to preprocess host compiler properties. (nvcc needs gcc on PATH)"},
 		"nvcc fatal   : Unsupported gpu architecture 'compute_90a'":                                                     {Text: "Unsupported gpu architecture 'compute_90a'"},
 		"nvrtc: error: failed to open libnvrtc-builtins.so.13.0.\n  Make it":                                            {Text: "failed to open libnvrtc-builtins.so.13.0."},
 		"ptxas kernel.ptx, line 7; error   : Unknown modifier '.x'\nptxas fatal   : Ptx assembly aborted due to errors": {Text: "ptxas: Unknown modifier '.x'"},

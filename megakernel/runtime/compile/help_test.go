@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// fakeText is a compiler in sh. It notes every compilation in $FAKE_RUNS, waits $FAKE_SLEEP seconds, and makes a "cubin" of the source's
+// fakeText is a compiler in sh. It notes every compilation in $FAKE_RUNS, leaves a temporary file as nvcc does when it is killed, waits $FAKE_SLEEP seconds, and makes a "cubin" of the source's
 // bytes. A line that holds BROKEN is an error there. $FAKE_VERSION is its version.
 const fakeText = `#!/bin/sh
 if [ "$1" = --version ]; then echo "Cuda compilation tools, release, V$FAKE_VERSION"; exit 0; fi
@@ -20,6 +20,7 @@ while [ $# -gt 1 ]; do
   if [ "$1" = -o ]; then out=$2; fi
   shift
 done
+: >"$TMPDIR/tmpxft_$$"
 sleep "$FAKE_SLEEP"
 if broken=$(grep -n BROKEN "$1"); then
   echo "$broken" | sed 's|^\([0-9]*\):.*|'"$1"'(\1): error: BROKEN is undefined|' >&2
