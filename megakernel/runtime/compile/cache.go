@@ -80,6 +80,7 @@ func (j *job) cached(ctx context.Context, dir string) (*Result, error) {
 	if r, _ := load(dir, key); r != nil { // another one was faster
 		return r, nil
 	}
+	sweep(dir, key)
 	if r, err = j.compile(ctx); err != nil {
 		return nil, err
 	}
@@ -127,6 +128,14 @@ func load(dir, key string) (*Result, error) {
 		return nil, fmt.Errorf("%s.json of the cache is damaged: %w", key, err)
 	}
 	return r, nil
+}
+
+// sweep removes what a process that was killed while it stored this entry left beside it. The caller has the entry's lock.
+func sweep(dir, key string) {
+	left, _ := filepath.Glob(filepath.Join(dir, "."+key+".*-*")) // a folder with *, ? or [ in its name may hide some: they only take room
+	for _, path := range left {
+		os.Remove(path) // as above
+	}
 }
 
 // store writes an entry, the cubin first: a .json without its cubin is not a state that a crash can leave. It returns the cubin's path.

@@ -192,6 +192,22 @@ func TestWaitingForAnotherProcessEndsWithTheContext(t *testing.T) {
 	require.Equal(t, 1, count())
 }
 
+func TestWhatAKilledProcessLeftIsRemoved(t *testing.T) {
+	opt, _ := fake(t)
+	r, err := Kernel(t.Context(), source("one"), opt)
+	require.NoError(t, err)
+	half := filepath.Join(opt.Dir, "."+filepath.Base(r.Path)+"-123")
+	other := filepath.Join(opt.Dir, ".other.cubin-123")
+	for _, path := range []string{half, other} {
+		require.NoError(t, os.WriteFile(path, []byte("\x7fELFo"), 0o600))
+	}
+	require.NoError(t, os.Remove(r.Path))
+	_, err = Kernel(t.Context(), source("one"), opt)
+	require.NoError(t, err)
+	require.NoFileExists(t, half)
+	require.FileExists(t, other) // its own process may be writing it
+}
+
 func TestACacheThatCannotBeWrittenIsOnlyANote(t *testing.T) {
 	opt, _ := fake(t)
 	require.NoError(t, os.WriteFile(opt.Dir, nil, 0o644)) // a file where the folder should be

@@ -131,7 +131,7 @@ func TestNvccsErrorsLeadToTheTemplate(t *testing.T) {
 func TestCancellingNvccLeavesNothing(t *testing.T) {
 	real(t)
 	t.Setenv("TMPDIR", t.TempDir())
-	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	_, err := Kernel(ctx, tiny(t), Options{With: Nvcc, NoCache: true})
 	require.ErrorIs(t, err, context.DeadlineExceeded)
