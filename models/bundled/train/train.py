@@ -4,7 +4,8 @@
     python train.py --text tales.txt --config tiny.json --out FOLDER --device cuda --minutes 3.5 --batch 128 --cuts 16 --warm 500 --every 1000
 
 Writes model.safetensors (bf16), config.json, generation_config.json, tokenizer.json, tokenizer_config.json, train.json (how it was
-made and its losses) and golden.json (see golden.py). tales.txt is made by corpus.py; tiny.json is models/testdata/configs/tiny.json.
+made and its losses), README.md and golden.json (see golden.py): the last belongs into models/bundled/testdata, the others into
+models/bundled/tiny. tales.txt is made by corpus.py; tiny.json is models/testdata/configs/tiny.json.
 Needs torch and transformers; no network. The first line is for a CPU, the second for a GPU. --minutes times a few steps and then takes as many steps as fit; --steps repeats a run.
 """
 
@@ -24,6 +25,7 @@ from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, proce
 from transformers import GenerationConfig, LlamaConfig, LlamaForCausalLM
 
 import golden
+import readme
 
 BOS, EOS, EOT = 0, 1, 2
 SPECIALS = ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"]
@@ -244,6 +246,7 @@ def main():
     (o.out / "train.json").write_text(json.dumps(record, indent=2) + "\n")
     print(json.dumps(record, indent=2), flush=True)
     golden.write(o.out)
+    readme.write(o.out)
 
 
 if __name__ == "__main__":
