@@ -90,6 +90,33 @@ func (m MBars) WaitOr(i Index, parity Val[U32], flag Buf[U32], j Index) Pred {
 	return opPred(kern(m.k), &ir.Instr{Op: ir.OpWaitMBar, Args: []*ir.Value{parity.v}, Mem: mem})
 }
 
+// Note is where a wait that was given up says so: the warp's lane 0 writes the
+// site's number and two values into the warp's ir.NoteWords words of a buffer in
+// shared memory, and the time, unless something is noted there already.
+type Note struct {
+	To          Buf[U32] // NoteWords words a warp, aligned to 16 bytes
+	Site        int      // at least 1
+	Tag, Detail Val[U32]
+}
+
+// NoteWords is the length of a warp's note: site, tag, detail, globaltimer's low word.
+const NoteWords = ir.NoteWords
+
+// WaitOrNote is Wait that also ends when word j of flag is not 0, with a note.
+func (m MBars) WaitOrNote(i Index, parity Val[U32], flag Buf[U32], j Index, n Note) {
+	mem := append(Buf[U64]{k: m.k, b: m.b}.addr(i), flag.addr(j)...)
+	kern(m.k).noted(&ir.Instr{Op: ir.OpWaitMBar, Args: []*ir.Value{parity.v}, Mem: mem}, n)
+}
+
+// noted emits a wait with a note.
+func (k *Kernel) noted(in *ir.Instr, n Note) {
+	in.Mem = append(in.Mem, n.To.addr(nil)...)
+	in.Args = append(in.Args, n.Tag.v, n.Detail.v)
+	in.Attr.N = n.Site
+	k.Require(n.To.Len() >= int64(NoteWords*k.Warps()), "notes have %d words, want %d a warp of %d", n.To.Len(), NoteWords, k.Warps())
+	k.emit(in)
+}
+
 // BulkCopy starts an asynchronous copy of bytes (a multiple of 16, under 2²⁰)
 // from global element si of src to shared element di of dst, both 16-byte
 // aligned. It completes on mbarrier mi of m, which must expect the bytes.
@@ -128,4 +155,12 @@ func WaitUntilOr(b Buf[U32], i Index, c ir.Cond, want Val[U32], flag Buf[U32], j
 	in.Mem = append(b.addr(i), flag.addr(j)...)
 	in.Attr.Cond = c
 	return opPred(kern(b.k), in)
+}
+
+// WaitUntilOrNote is WaitUntil that also ends when word j of flag is not 0, with a note.
+func WaitUntilOrNote(b Buf[U32], i Index, c ir.Cond, want Val[U32], flag Buf[U32], j Index, n Note, opts ...MemOpt) {
+	in := &ir.Instr{Op: ir.OpWaitMem, T: ir.U32, Args: []*ir.Value{want.v}, Attr: attr(0, opts)}
+	in.Mem = append(b.addr(i), flag.addr(j)...)
+	in.Attr.Cond = c
+	kern(b.k).noted(in, n)
 }

@@ -81,6 +81,11 @@ func spellWaitMem(p *printer, in *ir.Instr) expr {
 
 	name := helperName("wait_", a.Cond.String(), mode, "."+space.String())
 	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0])}
+	if len(in.Mem) > 2 {
+		p.fixed("note")
+		f := p.need(name+"_noted", 2, func() string { return notedWaitHelper(name+"_noted", load, a.Cond) })
+		return call(f, p.notedArgs(in, args)...)
+	}
 	abort, sleep := len(in.Mem) > 1, a.Imm > 0
 	if abort {
 		name += "_or"
@@ -93,14 +98,35 @@ func spellWaitMem(p *printer, in *ir.Instr) expr {
 	return call(p.need(name, 2, func() string { return waitHelper(name, load, a.Cond, abort, sleep) }), args...)
 }
 
+// condition is what keeps a wait polling, and in words what ends it.
+func condition(load string, c ir.Cond) (open, until string) {
+	switch c {
+	case ir.CondEQ:
+		return load + "(p) != want", "the word is want"
+	case ir.CondNE:
+		return load + "(p) == want", "the word is not want"
+	}
+	return "(i32)(" + load + "(p) - want) < 0", "the word has reached want, by wrapping difference"
+}
+
+// notedWaitHelper is waitHelper with a flag that ends the wait with a note.
+func notedWaitHelper(name, load string, c ir.Cond) string {
+	open, until := condition(load, c)
+	return fmt.Sprintf(`// Polls until %s, or the flag is set, which it
+// notes. Looks at the flag every %d polls.
+%s void %s(const u32* p, u32 want, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
+  for (u32 polls = 1; %s; ++polls) {
+    if (polls %% %d == 0 && *(const volatile u32*)flag != 0) {
+      note(notes, site, tag, detail);
+      return;
+    }
+  }
+}`, until, waitPolls, device, name, open, waitPolls)
+}
+
 // waitHelper is the loop that polls a word through the helper load.
 func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
-	met := map[ir.Cond]string{
-		ir.CondEQ: load + "(p) != want", ir.CondNE: load + "(p) == want", ir.CondGE: "(i32)(" + load + "(p) - want) < 0",
-	}[c]
-	until := map[ir.Cond]string{
-		ir.CondEQ: "the word is want", ir.CondNE: "the word is not want", ir.CondGE: "the word has reached want, by wrapping difference",
-	}[c]
+	met, until := condition(load, c)
 	params, rest := "const u32* p, u32 want", ""
 	if abort {
 		params += ", const u32* flag"

@@ -294,6 +294,67 @@ DEVICE bool mbar_wait_or_sleep(u64* bar, u32 parity, u32 ns, const u32* flag) {
   }
   return false;
 }`},
+	{"note", 1, "shared_address", `
+// The warp's lane 0 notes once, in the warp's 16 bytes of shared memory, which
+// wait it gave up and when, and leaves the others time to see the flag as well.
+DEVICE void note(u32* notes, u32 site, u32 tag, u32 detail) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      ".reg .u32 at, t;\n"
+      "mov.u32 at, %%tid.x;\n"
+      "and.b32 t, at, 31;\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra noted_%=;\n"
+      "shr.u32 at, at, 1;\n"
+      "add.u32 at, at, %0;\n"
+      "ld.shared.u32 t, [at];\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra noted_%=;\n"
+      "mov.u32 t, %%globaltimer_lo;\n"
+      "st.shared.v4.u32 [at], {%1, %2, %3, t};\n"
+      "nanosleep.u32 500000;\n"
+      "noted_%=:\n"
+      "}"
+      : : "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail) : "memory");
+}`},
+	{"mbar_wait_noted", 1, "shared_address", `
+// Waits until the phase of this parity has completed, or the flag is set,
+// which it notes as note does. Looks at the flag every 16 polls. One piece of
+// assembly: as a C++ loop it takes the compiler more registers.
+DEVICE void mbar_wait_noted(u64* bar, u32 parity, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      ".reg .u32 polls, at, t;\n"
+      "mov.u32 polls, 0;\n"
+      "again_%=:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+      "@p bra done_%=;\n"
+      "add.u32 polls, polls, 1;\n"
+      "and.b32 t, polls, 15;\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra again_%=;\n"
+      "ld.relaxed.sys.u32 t, [%2];\n"
+      "setp.eq.u32 p, t, 0;\n"
+      "@p bra again_%=;\n"
+      "mov.u32 at, %%tid.x;\n"
+      "and.b32 t, at, 31;\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra done_%=;\n"
+      "shr.u32 at, at, 1;\n"
+      "add.u32 at, at, %3;\n"
+      "ld.shared.u32 t, [at];\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra done_%=;\n"
+      "mov.u32 t, %%globaltimer_lo;\n"
+      "st.shared.v4.u32 [at], {%4, %5, %6, t};\n"
+      "nanosleep.u32 500000;\n"
+      "done_%=:\n"
+      "}"
+      : : "r"(shared_address(bar)), "r"(parity), "l"(flag), "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail)
+      : "memory");
+}`},
 	{"bulk_g2s", 1, "shared_address", `
 // Starts a copy of bytes from global to shared memory by the async proxy;
 // it completes as bytes on the mbarrier.

@@ -103,10 +103,18 @@ func mbarrier(name string) spelling {
 	}
 }
 
+// notedArgs adds to a wait's own arguments the flag and what its note takes.
+func (p *printer) notedArgs(in *ir.Instr, args []string) []string {
+	return append(args, p.address(in.Mem[1]), p.address(in.Mem[2]), fmt.Sprint(in.Attr.N), p.bare(in.Args[1]), p.bare(in.Args[2]))
+}
+
 func spellWaitMBar(p *printer, in *ir.Instr) expr {
 	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0])}
 	ns := fmt.Sprint(in.Attr.Imm)
 	switch {
+	case len(in.Mem) > 2:
+		p.fixed("note")
+		return call(p.fixed("mbar_wait_noted"), p.notedArgs(in, args)...)
 	case len(in.Mem) > 1:
 		if ns == "0" {
 			return call(p.fixed("mbar_wait_or"), append(args, p.address(in.Mem[1]))...)

@@ -73,7 +73,7 @@ func newBuilder(mk *Kernel) *builder {
 	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
 	if !o.NoWatchdog {
 		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
-		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Doc("what each warp waited for when it gave up"))
+		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
 		b.watch = pipeline.NewWatch(k, b.bufs.abort, b.bufs.records, notes)
 		b.ring.Watched(b.watch)
 	}
@@ -229,8 +229,7 @@ func (b *builder) producer() {
 				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
 				b.produce(step, b.layer[0])
 				k.If(l.EqC(0), func() {
-					left := b.watch.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "the consumers to decide on launch step %d")
-					b.prod.Leave(left)
+					b.watch.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "the consumers to decide on launch step %d")
 					running.Set(dsl.Uniform(b.running.Load(dsl.At(0)), dsl.CTAScope))
 					k.SyncWarp()
 					k.If(b.env.Lane.EqC(0), func() { b.heard.Arrive(dsl.At(0)) })
@@ -245,7 +244,8 @@ func (b *builder) producer() {
 			b.produce(b.step(pos, cached, k.U32(0)), b.final)
 		})
 		if b.watch != nil {
-			k.If(running.Get().NeC(0).And(b.prod.Left()), func() {
+			left := b.watch.Left(k)
+			k.If(running.Get().NeC(0).And(left), func() {
 				running.Set(k.U32(0))
 				b.watch.Publish(k, pos)
 			})

@@ -75,8 +75,7 @@ func (c cursor) advance() {
 // Producer is the producer warp's position in the ring.
 type Producer struct {
 	r          *Ring
-	next, last cursor            // the stage to fill; the stage filled inFlight chunks ago
-	left       *dsl.Var[dsl.U32] // a wait was given up: nothing more is copied
+	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
 }
 
 // Producer starts the producer warp at the first stage. Declare it at the top
@@ -86,47 +85,23 @@ type Producer struct {
 // parity 1, so waiting for that parity passes at once: thus the first lap waits
 // for no consumer and the first inFlight chunks for no earlier copy.
 func (r *Ring) Producer() *Producer {
-	p := &Producer{r: r,
+	return &Producer{r: r,
 		next: newCursor(r.k, r.stages, 0, 1, "fill"),
 		last: newCursor(r.k, r.stages, (r.stages-r.inFlight)%r.stages, 1, "landed")}
-	if r.watch != nil {
-		p.left = dsl.NewVar(r.k.U32(0), "left")
-	}
-	return p
 }
 
-// Left is whether the producer has given a wait up; the same in all its lanes.
-func (p *Producer) Left() dsl.Pred {
-	if p.left == nil {
-		return p.r.k.Bool(false)
-	}
-	return p.left.Get().NeC(0)
-}
-
-// Leave makes the producer give up where left holds in any of its lanes.
-func (p *Producer) Leave(left dsl.Pred) {
-	if p.left != nil {
-		p.r.k.If(dsl.Any(left), func() { p.left.Set(p.r.k.U32(1)) })
-	}
-}
-
-// Finish ends the producer's role. One that has given up waits until the copies
-// it has in flight have landed, since they may not outlive the CTA.
+// Finish ends the producer's role: a copy in flight may not outlive the CTA. It
+// waits for nothing unless a wait was given up before.
 func (p *Producer) Finish() {
 	r, k := p.r, p.r.k
-	if p.left == nil {
+	if r.watch == nil {
 		return
 	}
-	last := p.last
-	if r.inFlight == r.stages {
-		last = p.next
-	}
-	k.If(p.Left(), func() {
-		k.For(k.U32(0), k.U32(r.inFlight), func(dsl.Val[dsl.U32]) {
-			r.watch.landed(k, r.full, last.stage.Get(), last.parity.Get(), last.stage.Get(), "the copy into stage %d to land, after giving up")
-			last.advance()
-		}, dsl.Unroll(1))
-	})
+	k.For(k.U32(0), k.U32(r.inFlight), func(dsl.Val[dsl.U32]) {
+		stage := p.last.stage.Get()
+		r.watch.landed(k, r.full, stage, p.last.parity.Get(), stage)
+		p.last.advance()
+	}, dsl.Unroll(1))
 }
 
 // Ring is the ring the producer fills.
@@ -138,33 +113,25 @@ func (p *Producer) Ring() *Ring { return p.r }
 // stage, from 16-byte element base of Data on, through Copy. All 32 lanes take
 // part; copy chooses the lanes that issue.
 func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
-	k := p.r.k
-	k.If(p.Left().Not(), func() {
-		stage := p.next.stage.Get().Named("stage")
-		p.Leave(p.await(stage))
-		k.If(p.Left().Not(), func() {
-			if p.r.inFlight < p.r.stages {
-				p.last.advance()
-			}
-			k.FenceProxyAsyncShared()
-			k.If(k.Lane().EqC(0), func() { p.r.full.ArriveExpect(stage, bytes) })
-			k.SyncWarp()
-			copy(stage.MulC(p.r.stageBytes / 16))
-			p.next.advance()
-		})
-	})
+	r, k := p.r, p.r.k
+	stage := p.next.stage.Get().Named("stage")
+	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "stage %d of the ring to be drained")
+	if r.limits() {
+		last := p.last.stage.Get()
+		r.watch.landed(k, r.full, last, p.last.parity.Get(), last)
+		p.last.advance()
+	}
+	k.FenceProxyAsyncShared()
+	k.If(k.Lane().EqC(0), func() { r.full.ArriveExpect(stage, bytes) })
+	k.SyncWarp()
+	copy(stage.MulC(r.stageBytes / 16))
+	p.next.advance()
 }
 
-// await waits until the stage may be filled; true where a wait was given up.
-func (p *Producer) await(stage dsl.Val[dsl.U32]) dsl.Pred {
-	r := p.r
-	left := r.watch.MBar(r.k, r.empty, stage, p.next.parity.Get(), stage, "stage %d of the ring to be drained")
-	if r.inFlight < r.stages {
-		last := p.last.stage.Get()
-		left = left.Or(r.watch.MBar(r.k, r.full, last, p.last.parity.Get(), last, "the copy into stage %d to land"))
-	}
-	return left
-}
+// limits is whether the producer waits for copies to land before it goes on: to
+// limit those in flight, and since consumers that have given up release stages
+// that they have not drained, and a stage must not be filled while it is.
+func (r *Ring) limits() bool { return r.inFlight < r.stages || r.watch != nil }
 
 // Copy starts one bulk copy into the stage being filled, from 16-byte element
 // si of src to 16-byte element di of the ring. Weights are read once: evict first.
@@ -198,10 +165,10 @@ func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
 func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
-	left := r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "a chunk in stage %d of the ring")
+	r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "a chunk in stage %d of the ring")
 	use(stage)
 	k.SyncWarp()
-	k.If(k.Lane().EqC(0).And(left.Not()), func() { r.empty.Arrive(stage) }) // what has not come is not drained
+	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
 	c.next.advance()
 }
 

@@ -34,7 +34,7 @@ type Watch struct {
 const (
 	AbortWords  = 2
 	RecordWords = 8
-	NoteWords   = 4
+	NoteWords   = dsl.NoteWords
 )
 
 // The order of a record's words. The first four are the note.
@@ -87,47 +87,52 @@ func (w *Watch) record(k *dsl.Kernel) dsl.Val[dsl.U32] {
 	return k.CTA().MulC(k.Warps()).Add(k.Warp()).MulC(RecordWords)
 }
 
-// MBar waits for a phase of mbarrier i and returns whether it was given up.
-func (w *Watch) MBar(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail dsl.Val[dsl.U32], what string) dsl.Pred {
+// MBar waits for a phase of mbarrier i, or until the launch is given up.
+func (w *Watch) MBar(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail dsl.Val[dsl.U32], what string) {
 	k.Helper()
 	if w == nil {
 		m.Wait(i, parity)
-		return k.Bool(false)
+		return
 	}
-	return w.noted(k, m.WaitOr(i, parity, w.Abort, dsl.At(0)), detail, what)
+	m.WaitOrNote(i, parity, w.Abort, dsl.At(0), w.at(k, detail, what))
 }
 
-// landed is MBar for a copy in flight: the first wish to give up does not end it.
-func (w *Watch) landed(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail dsl.Val[dsl.U32], what string) {
+// landed is MBar for a copy in flight. It will land, so the first wish to give up
+// does not end the wait: thereby the ring's full barriers stay in step with the
+// copies, and no copy outlives the CTA, whatever consumers have given up.
+func (w *Watch) landed(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, stage dsl.Val[dsl.U32]) {
+	const what = "the copy into stage %d to land"
 	k.Helper()
-	w.noted(k, m.WaitOr(i, parity, w.Abort, dsl.At(1)), detail, what)
+	if w == nil {
+		m.Wait(i, parity)
+		return
+	}
+	detail := stage
+	m.WaitOrNote(i, parity, w.Abort, dsl.At(1), w.at(k, detail, what))
 }
 
-// Until polls word i of b and returns whether that was given up.
-func (w *Watch) Until(k *dsl.Kernel, b dsl.Buf[dsl.U32], i dsl.Index, c dsl.Cond, want dsl.Val[dsl.U32], what string, opts ...dsl.MemOpt) dsl.Pred {
+// Until polls word i of b, or until the launch is given up.
+func (w *Watch) Until(k *dsl.Kernel, b dsl.Buf[dsl.U32], i dsl.Index, c dsl.Cond, want dsl.Val[dsl.U32], what string, opts ...dsl.MemOpt) {
 	k.Helper()
 	if w == nil {
 		dsl.WaitUntil(b, i, c, want, opts...)
-		return k.Bool(false)
+		return
 	}
-	return w.noted(k, dsl.WaitUntilOr(b, i, c, want, w.Abort, dsl.At(0), opts...), want, what)
+	dsl.WaitUntilOrNote(b, i, c, want, w.Abort, dsl.At(0), w.at(k, want, what), opts...)
 }
 
-// noted notes the first wait that the warp gives up. A note belongs to one warp,
-// whose lane 0 alone reads and writes it until the warp has come to Publish.
-func (w *Watch) noted(k *dsl.Kernel, left dsl.Pred, detail dsl.Val[dsl.U32], what string) dsl.Pred {
+// at makes a site of the place at hand.
+func (w *Watch) at(k *dsl.Kernel, detail dsl.Val[dsl.U32], what string) dsl.Note {
 	k.Helper()
 	w.Sites = append(w.Sites, Site{What: what, Place: k.Place()})
-	site := len(w.Sites)
-	k.If(left.And(k.Lane().EqC(0)), func() {
-		note := w.note(k)
-		k.If(w.Notes.Load(note).EqC(0), func() {
-			for i, v := range []dsl.Val[dsl.U32]{k.U32(site), w.layer, detail, dsl.Cast[dsl.U32](k.GlobalTimer())} {
-				w.Notes.Store(note.AddC(i), v)
-			}
-		})
-	})
-	return left
+	return dsl.Note{To: w.Notes, Site: len(w.Sites), Tag: w.layer, Detail: detail}
+}
+
+// Left is whether the warp has given a wait up, the same in all its lanes.
+func (w *Watch) Left(k *dsl.Kernel) dsl.Pred {
+	noted := dsl.NewVar(k.U32(0), "noted")
+	k.If(k.Lane().EqC(0), func() { noted.Set(w.Notes.Load(w.note(k))) })
+	return dsl.Any(noted.Get().NeC(0))
 }
 
 // Stuck is a decoded record.

@@ -14,15 +14,15 @@ type Host interface {
 	Turn(stuck bool, set func(buffer string, word int64, value uint32))
 }
 
-// hostTurn is the number of warp instructions between two turns of the host.
-const hostTurn = 512
+// HostTurn is the number of warp instructions between two turns of the host.
+const HostTurn = 512
 
 // turn gives the host its turn and reports whether it wrote anything.
 func (m *machine) turn(stuck bool) bool {
 	if m.o.Host == nil {
 		return false
 	}
-	m.turnAt = m.steps + hostTurn
+	m.turnAt = m.steps + HostTurn
 	wrote := false
 	m.o.Host.Turn(stuck, func(buffer string, word int64, value uint32) {
 		wrote = m.hostWrite(buffer, word, value) || wrote

@@ -116,8 +116,14 @@ func (m *machine) arriveLanes(w *warp, in *inst, tx *row) {
 			continue
 		}
 		b, comp := m.mbarAt(w, in, &in.mem[0], l)
-		if b == nil || !m.ready(w, in, b, l, false) || !m.mayArrive(w, in, b, l) {
+		if b == nil || !m.ready(w, in, b, l, false) {
 			return
+		}
+		if !m.mayArrive(w, in, b, l) {
+			if m.fault != nil {
+				return
+			}
+			b.pending++ // the launch is void
 		}
 		if tx != nil {
 			if b.tx += int64(tx[l]); b.tx > maxCount {

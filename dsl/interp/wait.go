@@ -116,10 +116,25 @@ func (m *machine) aborted(w *warp, in *inst, wt *waiting, l int, poll *bool) {
 		wt.passed |= 1 << l
 		wt.abort |= 1 << l
 		m.abandon()
+		if l == 0 && len(in.mem) > 2 {
+			m.note(w, in)
+		}
 		return
 	}
 	*poll = *poll || rg.load(off, 4).lo != 0
 	m.locAt(rg, off).await(w)
+}
+
+// note writes the warp's note, unless it has one.
+func (m *machine) note(w *warp, in *inst) {
+	rg, at := m.region(w, &in.mem[2]), int64(w.wi)*4*ir.NoteWords
+	if rg.isValid(at, 4) && rg.load(at, 4).lo != 0 {
+		return
+	}
+	for i, v := range []uint64{uint64(in.attr.N), m.in(w, in.a[1])[0], m.in(w, in.a[2])[0], uint64(uint32(m.steps))} {
+		rg.store(at+4*int64(i), 4, value{lo: v})
+	}
+	rg.setValid(at, 4*ir.NoteWords)
 }
 
 // await makes w poll again when the location is written.

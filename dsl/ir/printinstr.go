@@ -16,8 +16,12 @@ func (s *Instr) String() string {
 		left = append(left, def(r))
 	}
 	mem, abort := s.Mem, ""
-	if (s.Op == OpWaitMBar || s.Op == OpWaitMem) && len(mem) == 2 {
-		mem, abort = mem[:1], " abort="+mem[1].String()
+	if (s.Op == OpWaitMBar || s.Op == OpWaitMem) && len(mem) > 1 {
+		abort = " abort=" + mem[1].String()
+		if len(mem) > 2 {
+			abort += fmt.Sprintf(" note=%s site=%d", mem[2].Buf, s.Attr.N)
+		}
+		mem = mem[:1]
 	}
 	for _, m := range mem {
 		ops = append(ops, m.String())

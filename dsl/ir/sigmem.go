@@ -165,8 +165,12 @@ func mbar(args int) sig {
 	}
 }
 
-// abortable checks a wait's optional second address, a u32 flag: with it the
-// wait also ends when the flag is not 0, and its one result says so.
+// abortable checks what a wait may have behind its first address: a u32 flag,
+// with which it also ends when that is not 0, and its one result says so; and
+// behind that NoteWords words a warp of shared memory. The warp's lane 0 then
+// notes there, unless the first word is not 0 any more, that its wait ended so:
+// the site Attr.N, the two values behind the wait's own, and globaltimer's low
+// word. There is no result.
 func abortable(in *Instr) ([]Type, error) {
 	if len(in.Mem) == 1 {
 		return nil, nil
@@ -174,24 +178,45 @@ func abortable(in *Instr) ([]Type, error) {
 	if f := in.Mem[1].Buf; f.Elem != U32 {
 		return nil, fmt.Errorf("has abort flag %s of %s, want u32", f, f.Elem)
 	}
-	return []Type{Pred}, nil
+	if len(in.Mem) == 2 {
+		return []Type{Pred}, nil
+	}
+	if n := in.Mem[2]; n.Buf.Elem != U32 || n.Buf.Space != Shared || n.Buf.Root != nil || n.Buf.Align < 16 || n.Index != nil && !(n.Index.Const && n.Index.Bits == 0) {
+		return nil, fmt.Errorf("notes in %s, want u32 in shared memory, aligned to 16, and no index", n)
+	}
+	if in.Attr.N < 1 {
+		return nil, fmt.Errorf("is site %d, want at least 1", in.Attr.N)
+	}
+	return nil, nil
+}
+
+// NoteWords is the length of a warp's note.
+const NoteWords = 4
+
+// waitArgs checks the values and the number of addresses of a wait.
+func waitArgs(in *Instr) error {
+	args := []Type{U32}
+	if len(in.Mem) > 2 {
+		args = []Type{U32, U32, U32}
+	}
+	if err := counts(in, len(args), min(max(len(in.Mem), 1), 3)); err != nil {
+		return err
+	}
+	return wantTypes(in, args)
 }
 
 func waitMBar(in *Instr) ([]Type, error) {
-	if err := counts(in, 1, min(max(len(in.Mem), 1), 2)); err != nil {
+	if err := waitArgs(in); err != nil {
 		return nil, err
 	}
 	if err := isMBar(in, 0); err != nil {
-		return nil, err
-	}
-	if err := wantTypes(in, []Type{U32}); err != nil {
 		return nil, err
 	}
 	return abortable(in)
 }
 
 func waitMem(in *Instr) ([]Type, error) {
-	if err := counts(in, 1, min(max(len(in.Mem), 1), 2)); err != nil {
+	if err := waitArgs(in); err != nil {
 		return nil, err
 	}
 	a, b := in.Attr, in.Mem[0].Buf
@@ -202,9 +227,6 @@ func waitMem(in *Instr) ([]Type, error) {
 		return nil, fmt.Errorf("has order %s, want relaxed, acquire or volatile", a.Order)
 	case a.Order != Volatile && a.Scope < CTA:
 		return nil, fmt.Errorf("has order %s at scope %s, want cta, cluster, gpu or sys", a.Order, a.Scope)
-	}
-	if err := wantTypes(in, []Type{U32}); err != nil {
-		return nil, err
 	}
 	return abortable(in)
 }

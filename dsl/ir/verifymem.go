@@ -107,6 +107,10 @@ func (s *Instr) touches(i int) (bytes int64, align int) {
 	switch s.Op {
 	case OpLd, OpSt:
 		return int64(lanes(s) * e), lanes(s) * e
+	case OpWaitMBar, OpWaitMem:
+		if i == 2 {
+			return int64(NoteWords * e), NoteWords * e
+		}
 	case OpLdMatrix:
 		return 16, 16
 	case OpBulkG2S:

@@ -172,13 +172,6 @@ __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence
 // Orders ordinary accesses against those of bulk copies.
 __device__ __forceinline__ void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
 
-// Nanoseconds, the same clock for all SMs, in coarse steps.
-__device__ __forceinline__ u64 globaltimer() {
-  u64 v;
-  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v) : : "memory");
-  return v;
-}
-
 // ld.acquire.gpu.global.u32
 __device__ __forceinline__ u32 ld_acquire_gpu_u32(const u32* p) {
   u32 v;
@@ -258,31 +251,41 @@ __device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
 }
 
-// Waits until the phase of this parity has completed, or the flag is set:
-// then true. Looks at the flag every 16 polls. One piece of assembly: as a
-// C++ loop it takes the compiler more registers.
-__device__ __forceinline__ bool mbar_wait_or(u64* bar, u32 parity, const u32* flag) {
-  u32 set;
+// Waits until the phase of this parity has completed, or the flag is set,
+// which it notes as note does. Looks at the flag every 16 polls. One piece of
+// assembly: as a C++ loop it takes the compiler more registers.
+__device__ __forceinline__ void mbar_wait_noted(u64* bar, u32 parity, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
-      ".reg .u32 polls;\n"
+      ".reg .u32 polls, at, t;\n"
       "mov.u32 polls, 0;\n"
       "again_%=:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "mov.u32 %0, 0;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
       "@p bra done_%=;\n"
       "add.u32 polls, polls, 1;\n"
-      "and.b32 %0, polls, 15;\n"
-      "setp.ne.u32 p, %0, 0;\n"
+      "and.b32 t, polls, 15;\n"
+      "setp.ne.u32 p, t, 0;\n"
       "@p bra again_%=;\n"
-      "ld.relaxed.sys.u32 %0, [%3];\n"
-      "setp.eq.u32 p, %0, 0;\n"
+      "ld.relaxed.sys.u32 t, [%2];\n"
+      "setp.eq.u32 p, t, 0;\n"
       "@p bra again_%=;\n"
+      "mov.u32 at, %%tid.x;\n"
+      "and.b32 t, at, 31;\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra done_%=;\n"
+      "shr.u32 at, at, 1;\n"
+      "add.u32 at, at, %3;\n"
+      "ld.shared.u32 t, [at];\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra done_%=;\n"
+      "mov.u32 t, %%globaltimer_lo;\n"
+      "st.shared.v4.u32 [at], {%4, %5, %6, t};\n"
+      "nanosleep.u32 500000;\n"
       "done_%=:\n"
       "}"
-      : "=&r"(set) : "r"(shared_address(bar)), "r"(parity), "l"(flag) : "memory");
-  return set != 0;
+      : : "r"(shared_address(bar)), "r"(parity), "l"(flag), "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail)
+      : "memory");
 }
 
 // D = A * B + C on the tensor core: A 16x16 and B 16x8 in bfloat16, C and D in float.
@@ -294,6 +297,30 @@ __device__ __forceinline__ float4 mma_m16n8k16(bf16x2 a0, bf16x2 a1, bf16x2 a2, 
                : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w)
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
   return d;
+}
+
+// The warp's lane 0 notes once, in the warp's 16 bytes of shared memory, which
+// wait it gave up and when, and leaves the others time to see the flag as well.
+__device__ __forceinline__ void note(u32* notes, u32 site, u32 tag, u32 detail) {
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      ".reg .u32 at, t;\n"
+      "mov.u32 at, %%tid.x;\n"
+      "and.b32 t, at, 31;\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra noted_%=;\n"
+      "shr.u32 at, at, 1;\n"
+      "add.u32 at, at, %0;\n"
+      "ld.shared.u32 t, [at];\n"
+      "setp.ne.u32 p, t, 0;\n"
+      "@p bra noted_%=;\n"
+      "mov.u32 t, %%globaltimer_lo;\n"
+      "st.shared.v4.u32 [at], {%1, %2, %3, t};\n"
+      "nanosleep.u32 500000;\n"
+      "noted_%=:\n"
+      "}"
+      : : "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail) : "memory");
 }
 
 // Two floats rounded to bfloat16, the first in the low half.
@@ -343,15 +370,15 @@ __device__ __forceinline__ void st_relaxed_sys_u32(u32* p, u32 v) {
       : : "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
 }
 
-// Polls until the word has reached want, by wrapping difference, or the flag is set: then true. Looks at the
-// flag every 16 polls.
-__device__ __forceinline__ bool wait_ge_acquire_gpu_or(const u32* p, u32 want, const u32* flag) {
+// Polls until the word has reached want, by wrapping difference, or the flag is set, which it
+// notes. Looks at the flag every 16 polls.
+__device__ __forceinline__ void wait_ge_acquire_gpu_noted(const u32* p, u32 want, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
   for (u32 polls = 1; (i32)(ld_acquire_gpu_u32(p) - want) < 0; ++polls) {
     if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
-      return true;
+      note(notes, site, tag, detail);
+      return;
     }
   }
-  return false;
 }
 
 }  // namespace ptx
@@ -452,23 +479,13 @@ mkgen_step(const __grid_constant__ Params p) {
           token = tokens[pos_now];
         }
         if (tid == 0) {
-          const bool v31 = ptx::mbar_wait_or(heard, (i + 1) & 1u, abort);
-          if (v31 && lane == 0) {
-            const u32 v36 = warp * 4;
-            if (notes[v36] == 0) {
-              const u64 v39 = ptx::globaltimer();
-              notes[v36] = 1;
-              notes[v36 + 1] = 0;
-              notes[v36 + 2] = i;
-              notes[v36 + 3] = (u32)v39;
-            }
-          }
+          ptx::mbar_wait_noted(heard, (i + 1) & 1u, abort, notes, 1, 0, i);
           running[0] = 1;
           ptx::mbar_arrive(decided);
         }
         if (cta == 0 && tid == 0) {
-          const u32 v48 = ptx::ld_relaxed_sys_u32(stop);
-          verdict[i & 1u] = v48;
+          const u32 v35 = ptx::ld_relaxed_sys_u32(stop);
+          verdict[i & 1u] = v35;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -476,46 +493,46 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v58 = tid * 4;
+              const u32 v45 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const uint2 v62 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v58 / 2)]);
-                v = ptx::bf16_lo(v62.x);
-                v_2 = ptx::bf16_hi(v62.x);
-                v_3 = ptx::bf16_lo(v62.y);
-                v_4 = ptx::bf16_hi(v62.y);
+                const uint2 v49 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v45 / 2)]);
+                v = ptx::bf16_lo(v49.x);
+                v_2 = ptx::bf16_hi(v49.x);
+                v_3 = ptx::bf16_lo(v49.y);
+                v_4 = ptx::bf16_hi(v49.y);
               } else {
-                const float4 v68 = *(const float4*)&x[v58];
-                v = v68.x;
-                v_2 = v68.y;
-                v_3 = v68.z;
-                v_4 = v68.w;
+                const float4 v55 = *(const float4*)&x[v45];
+                v = v55.x;
+                v_2 = v55.y;
+                v_3 = v55.z;
+                v_4 = v55.w;
               }
-              const uint2 v78 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v88 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v88;
-              const bf16x2 v92 = ptx::pack_bf16(v * ptx::bf16_lo(v78.x), v_2 * ptx::bf16_hi(v78.x));
-              const bf16x2 v95 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v78.y), v_4 * ptx::bf16_hi(v78.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v92, v95);
+              const uint2 v65 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v75 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v75;
+              const bf16x2 v79 = ptx::pack_bf16(v * ptx::bf16_lo(v65.x), v_2 * ptx::bf16_hi(v65.x));
+              const bf16x2 v82 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v65.y), v_4 * ptx::bf16_hi(v65.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v79, v82);
             }
-            const float v97 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v98 = squares + v97;
-            const float v99 = __shfl_xor_sync(0xffffffffu, v98, 8u);
-            const float v100 = v98 + v99;
-            const float v101 = __shfl_xor_sync(0xffffffffu, v100, 4u);
-            const float v102 = v100 + v101;
-            const float v103 = __shfl_xor_sync(0xffffffffu, v102, 2u);
-            const float v104 = v102 + v103;
-            const float v105 = __shfl_xor_sync(0xffffffffu, v104, 1u);
+            const float v84 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v85 = squares + v84;
+            const float v86 = __shfl_xor_sync(0xffffffffu, v85, 8u);
+            const float v87 = v85 + v86;
+            const float v88 = __shfl_xor_sync(0xffffffffu, v87, 4u);
+            const float v89 = v87 + v88;
+            const float v90 = __shfl_xor_sync(0xffffffffu, v89, 2u);
+            const float v91 = v89 + v90;
+            const float v92 = __shfl_xor_sync(0xffffffffu, v91, 1u);
             if (lane == 0) {
-              scratch[warp] = v104 + v105;
+              scratch[warp] = v91 + v92;
             }
             ptx::bar_sync<1, 256>();
-            const float v120 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v120 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v107 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v107 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -524,8 +541,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v139 = half_2 * 1024;
-              const u32 v141 = v139 + warp * 128;
+              const u32 v126 = half_2 * 1024;
+              const u32 v128 = v126 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -537,90 +554,80 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v147 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v147 && lane == 0) {
-                  const u32 v152 = warp * 4;
-                  if (notes[v152] == 0) {
-                    const u64 v155 = ptx::globaltimer();
-                    notes[v152] = 2;
-                    notes[v152 + 1] = layer;
-                    notes[v152 + 2] = stage;
-                    notes[v152 + 3] = (u32)v155;
-                  }
-                }
+                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 2, layer, stage);
                 if (warp < 3) {
-                  const uint4 v167 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v173 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v181 = ptx::mma_m16n8k16(v173.x, 0x00000000u, v173.y, 0x00000000u, v167.x, v167.y, acc,
+                  const uint4 v141 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v147 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v155 = ptx::mma_m16n8k16(v147.x, 0x00000000u, v147.y, 0x00000000u, v141.x, v141.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v181.x;
-                  acc_2 = v181.y;
-                  acc_3 = v181.z;
-                  acc_4 = v181.w;
-                  const float4 v189 = ptx::mma_m16n8k16(v173.z, 0x00000000u, v173.w, 0x00000000u, v167.z, v167.w, acc_5,
+                  acc = v155.x;
+                  acc_2 = v155.y;
+                  acc_3 = v155.z;
+                  acc_4 = v155.w;
+                  const float4 v163 = ptx::mma_m16n8k16(v147.z, 0x00000000u, v147.w, 0x00000000u, v141.z, v141.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v189.x;
-                  acc_6 = v189.y;
-                  acc_7 = v189.z;
-                  acc_8 = v189.w;
+                  acc_5 = v163.x;
+                  acc_6 = v163.y;
+                  acc_7 = v163.z;
+                  acc_8 = v163.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v147) {
+                if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v198 = drain + 1;
-                const bool v199 = v198 == 23;
-                drain = v199 ? 0u : v198;
-                drain_parity = v199 ? drain_parity ^ 1u : drain_parity;
+                const u32 v170 = drain + 1;
+                const bool v171 = v170 == 23;
+                drain = v171 ? 0u : v170;
+                drain_parity = v171 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v141 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v128 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v219 = tid * 2;
-                  const u32 v220 = v139 + v219;
-                  const float2 v221 = *(const float2*)&partials[v220];
-                  const float2 v224 = *(const float2*)&partials[v220 + 128];
-                  const float2 v229 = *(const float2*)&partials[v220 + 256];
-                  const float2 v234 = *(const float2*)&partials[v220 + 384];
-                  const float2 v239 = *(const float2*)&partials[v220 + 512];
-                  const float2 v244 = *(const float2*)&partials[v220 + 640];
-                  const float2 v249 = *(const float2*)&partials[v220 + 768];
-                  const float2 v254 = *(const float2*)&partials[v220 + 896];
-                  const float v256 = v221.x + v224.x + v229.x + v234.x + v239.x + v244.x + v249.x + v254.x;
-                  const float v257 = v221.y + v224.y + v229.y + v234.y + v239.y + v244.y + v249.y + v254.y;
-                  const u32 row = (first_tile + i_2) * 8 + v219;
-                  const float v261 = v256 * scale;
-                  const float v262 = __fmul_rn(v257, scale);
+                  const u32 v191 = tid * 2;
+                  const u32 v192 = v126 + v191;
+                  const float2 v193 = *(const float2*)&partials[v192];
+                  const float2 v196 = *(const float2*)&partials[v192 + 128];
+                  const float2 v201 = *(const float2*)&partials[v192 + 256];
+                  const float2 v206 = *(const float2*)&partials[v192 + 384];
+                  const float2 v211 = *(const float2*)&partials[v192 + 512];
+                  const float2 v216 = *(const float2*)&partials[v192 + 640];
+                  const float2 v221 = *(const float2*)&partials[v192 + 768];
+                  const float2 v226 = *(const float2*)&partials[v192 + 896];
+                  const float v228 = v193.x + v196.x + v201.x + v206.x + v211.x + v216.x + v221.x + v226.x;
+                  const float v229 = v193.y + v196.y + v201.y + v206.y + v211.y + v216.y + v221.y + v226.y;
+                  const u32 row = (first_tile + i_2) * 8 + v191;
+                  const float v233 = v228 * scale;
+                  const float v234 = __fmul_rn(v229, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v269 = (float)pos_now * inv_freq[i_3];
-                    const float v272 = -rintf(v269 * 0.15915494f);
-                    const float v274 = fmaf(v272, -1.7484555e-07f, fmaf(v272, 6.2831855f, v269));
-                    const float cos_2 = ptx::cos(v274);
-                    const float sin_2 = ptx::sin(v274);
-                    const float v279 = fmaf(-v262, sin_2, v261 * cos_2);
-                    const float v281 = fmaf(v261, sin_2, v262 * cos_2);
+                    const float v241 = (float)pos_now * inv_freq[i_3];
+                    const float v244 = -rintf(v241 * 0.15915494f);
+                    const float v246 = fmaf(v244, -1.7484555e-07f, fmaf(v244, 6.2831855f, v241));
+                    const float cos_2 = ptx::cos(v246);
+                    const float sin_2 = ptx::sin(v246);
+                    const float v251 = fmaf(-v234, sin_2, v233 * cos_2);
+                    const float v253 = fmaf(v233, sin_2, v234 * cos_2);
                     if (head < 6) {
-                      const u32 v284 = head * 32 + i_3;
-                      q[v284] = ptx::bf16_of(v279 * 0.25503486f);
-                      q[v284 + 16] = ptx::bf16_of(v281 * 0.25503486f);
+                      const u32 v256 = head * 32 + i_3;
+                      q[v256] = ptx::bf16_of(v251 * 0.25503486f);
+                      q[v256 + 16] = ptx::bf16_of(v253 * 0.25503486f);
                     } else {
-                      const u64 v299 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v303 = (v299 + (u64)slot) * 8 * 8;
-                      kv_bf16[v303 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v279);
-                      const u32 v313 = i_3 + 16;
-                      kv_bf16[v303 + (u64)(((v313 / 8) ^ (slot & 3u)) * 8 + v313 % 8)] = ptx::bf16_of(v281);
+                      const u64 v271 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v275 = (v271 + (u64)slot) * 8 * 8;
+                      kv_bf16[v275 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v251);
+                      const u32 v285 = i_3 + 16;
+                      kv_bf16[v275 + (u64)(((v285 / 8) ^ (slot & 3u)) * 8 + v285 % 8)] = ptx::bf16_of(v253);
                     }
                   } else {
-                    const u64 v332 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v337 = i_3 * 2;
-                    const u64 v347 = (v332 + (u64)slot) * 8 * 4
-                        + ((u64)(((v337 / 8) ^ (slot & 3u)) * 8 + v337 % 8) + 32) / 2;
-                    kv_bf16x2[v347] = ptx::pack_bf16(v261, v262);
+                    const u64 v304 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v309 = i_3 * 2;
+                    const u64 v319 = (v304 + (u64)slot) * 8 * 4
+                        + ((u64)(((v309 / 8) ^ (slot & 3u)) * 8 + v309 % 8) + 32) / 2;
+                    kv_bf16x2[v319] = ptx::pack_bf16(v233, v234);
                   }
                 }
               }
@@ -633,34 +640,24 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v355 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v355 && lane == 0) {
-                const u32 v360 = warp * 4;
-                if (notes[v360] == 0) {
-                  const u64 v363 = ptx::globaltimer();
-                  notes[v360] = 3;
-                  notes[v360 + 1] = layer;
-                  notes[v360 + 2] = epoch_target;
-                  notes[v360 + 3] = (u32)v363;
-                }
-              }
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 3, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- attention ----
           {
-            const u32 v369 = (pos_now + 31) / 32;
+            const u32 v328 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v369 / 2;
-              const u32 end = (split + 1) * v369 / 2;
-              const u32 v378 = kv_head * 3;
-              const u32 v379 = lane / 4;
-              const bf16x2 v387 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v396 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v405 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v414 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v328 / 2;
+              const u32 end = (split + 1) * v328 / 2;
+              const u32 v337 = kv_head * 3;
+              const u32 v338 = lane / 4;
+              const bf16x2 v346 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v355 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v364 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v373 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -673,41 +670,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v431 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v390 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v431 * 8 + (u64)lane];
+                  tail[lane] = kv[v390 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v437 = pos_now % 16;
-                const u32 v438 = lane / 8;
-                const u32 v443 = min(lane % 8 + v438 / 2 * 8, 0u);
-                const u32 v444 = v443 * 8;
-                const u32 v445 = v437 + v443;
-                const uint4 v450 = ptx::ldmatrix(&tail[v444 + ((v438 & 1u) ^ (v445 & 3u))]);
-                const float4 v454 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v450.x, v450.y, 0.0f, 0.0f,
+                const u32 v396 = pos_now % 16;
+                const u32 v397 = lane / 8;
+                const u32 v402 = min(lane % 8 + v397 / 2 * 8, 0u);
+                const u32 v403 = v402 * 8;
+                const u32 v404 = v396 + v402;
+                const uint4 v409 = ptx::ldmatrix(&tail[v403 + ((v397 & 1u) ^ (v404 & 3u))]);
+                const float4 v413 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v409.x, v409.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v458 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v450.z, v450.w, 0.0f, 0.0f,
+                const float4 v417 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v409.z, v409.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v467 = ptx::ldmatrix(&tail[v444 + (((v438 & 1u) + 2) ^ (v445 & 3u))]);
-                const float4 v471 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v467.x, v467.y, v454.x,
-                    v454.y, v454.z, v454.w);
-                const float4 v475 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v467.z, v467.w, v458.x,
-                    v458.y, v458.z, v458.w);
-                const u32 v480 = lane % 4 * 2;
-                const float v483 = v480 < 1 ? v471.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v487 = v480 + 1 < 1 ? v471.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v491 = v480 + 8 < 1 ? v475.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v495 = v480 + 9 < 1 ? v475.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v496 = fmaxf(fmaxf(fmaxf(fmaxf(m, v483), v487), v491), v495);
-                const float v497 = __shfl_xor_sync(0xffffffffu, v496, 2u);
-                const float v498 = fmaxf(v496, v497);
-                const float v499 = __shfl_xor_sync(0xffffffffu, v498, 1u);
-                const float v500 = fmaxf(v498, v499);
-                const float decay = ptx::exp2(m - v500);
-                const float v507 = ptx::exp2(v483 - v500);
-                const float v510 = ptx::exp2(v487 - v500);
-                const float v513 = ptx::exp2(v491 - v500);
-                const float v516 = ptx::exp2(v495 - v500);
+                const uint4 v426 = ptx::ldmatrix(&tail[v403 + (((v397 & 1u) + 2) ^ (v404 & 3u))]);
+                const float4 v430 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v426.x, v426.y, v413.x,
+                    v413.y, v413.z, v413.w);
+                const float4 v434 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v426.z, v426.w, v417.x,
+                    v417.y, v417.z, v417.w);
+                const u32 v439 = lane % 4 * 2;
+                const float v442 = v439 < 1 ? v430.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v446 = v439 + 1 < 1 ? v430.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v450 = v439 + 8 < 1 ? v434.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v454 = v439 + 9 < 1 ? v434.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v455 = fmaxf(fmaxf(fmaxf(fmaxf(m, v442), v446), v450), v454);
+                const float v456 = __shfl_xor_sync(0xffffffffu, v455, 2u);
+                const float v457 = fmaxf(v455, v456);
+                const float v458 = __shfl_xor_sync(0xffffffffu, v457, 1u);
+                const float v459 = fmaxf(v457, v458);
+                const float decay = ptx::exp2(m - v459);
+                const float v466 = ptx::exp2(v442 - v459);
+                const float v469 = ptx::exp2(v446 - v459);
+                const float v472 = ptx::exp2(v450 - v459);
+                const float v475 = ptx::exp2(v454 - v459);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -716,86 +713,76 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v500;
-                l = __fmul_rn(l, decay) + v507 + v510 + v513 + v516;
-                const bf16x2 v534 = ptx::pack_bf16(v507, v510);
-                const bf16x2 v535 = ptx::pack_bf16(v513, v516);
-                const u32 v536 = lane / 8;
-                const u32 v541 = min(lane % 8 + (v536 & 1u) * 8, 0u);
-                const u32 v543 = 4 + v541 * 8;
-                const u32 v544 = v437 + v541;
-                const uint4 v549 = ptx::ldmatrix_trans(&tail[v543 + ((v536 / 2) ^ (v544 & 3u))]);
-                const float4 v555 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v549.x, v549.y, o, o_2,
+                m = v459;
+                l = __fmul_rn(l, decay) + v466 + v469 + v472 + v475;
+                const bf16x2 v493 = ptx::pack_bf16(v466, v469);
+                const bf16x2 v494 = ptx::pack_bf16(v472, v475);
+                const u32 v495 = lane / 8;
+                const u32 v500 = min(lane % 8 + (v495 & 1u) * 8, 0u);
+                const u32 v502 = 4 + v500 * 8;
+                const u32 v503 = v396 + v500;
+                const uint4 v508 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2) ^ (v503 & 3u))]);
+                const float4 v514 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.x, v508.y, o, o_2,
                     0.0f, 0.0f);
-                o = v555.x;
-                o_2 = v555.y;
-                const float4 v561 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v549.z, v549.w, o_3, o_4,
+                o = v514.x;
+                o_2 = v514.y;
+                const float4 v520 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.z, v508.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v561.x;
-                o_4 = v561.y;
-                const uint4 v570 = ptx::ldmatrix_trans(&tail[v543 + ((v536 / 2 + 2) ^ (v544 & 3u))]);
-                const float4 v576 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v570.x, v570.y, o_5, o_6,
+                o_3 = v520.x;
+                o_4 = v520.y;
+                const uint4 v529 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2 + 2) ^ (v503 & 3u))]);
+                const float4 v535 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.x, v529.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v576.x;
-                o_6 = v576.y;
-                const float4 v582 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v570.z, v570.w, o_7, o_8,
+                o_5 = v535.x;
+                o_6 = v535.y;
+                const float4 v541 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.z, v529.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v582.x;
-                o_8 = v582.y;
+                o_7 = v541.x;
+                o_8 = v541.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
-                const bool v592 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v592 && lane == 0) {
-                  const u32 v597 = warp * 4;
-                  if (notes[v597] == 0) {
-                    const u64 v600 = ptx::globaltimer();
-                    notes[v597] = 4;
-                    notes[v597 + 1] = layer;
-                    notes[v597 + 2] = stage;
-                    notes[v597 + 3] = (u32)v600;
-                  }
-                }
-                const u32 v605 = stage * 256;
+                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 4, layer, stage);
+                const u32 v551 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v612 = i_4 * 16;
-                  if (v612 < tokens_2) {
-                    const u32 v615 = v605 + v612 * 8;
-                    const u32 v616 = from + v612;
-                    const u32 v618 = min(tokens_2 - v612, 16u);
-                    const u32 v619 = lane / 8;
-                    const u32 v625 = min(lane % 8 + v619 / 2 * 8, v618 - 1);
-                    const u32 v627 = v615 + v625 * 8;
-                    const u32 v628 = v616 + v625;
-                    const uint4 v633 = ptx::ldmatrix(&ring[v627 + ((v619 & 1u) ^ (v628 & 3u))]);
-                    const float4 v637 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v633.x, v633.y, 0.0f,
+                  const u32 v558 = i_4 * 16;
+                  if (v558 < tokens_2) {
+                    const u32 v561 = v551 + v558 * 8;
+                    const u32 v562 = from + v558;
+                    const u32 v564 = min(tokens_2 - v558, 16u);
+                    const u32 v565 = lane / 8;
+                    const u32 v571 = min(lane % 8 + v565 / 2 * 8, v564 - 1);
+                    const u32 v573 = v561 + v571 * 8;
+                    const u32 v574 = v562 + v571;
+                    const uint4 v579 = ptx::ldmatrix(&ring[v573 + ((v565 & 1u) ^ (v574 & 3u))]);
+                    const float4 v583 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v579.x, v579.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v641 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v633.z, v633.w, 0.0f,
+                    const float4 v587 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v579.z, v579.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v650 = ptx::ldmatrix(&ring[v627 + (((v619 & 1u) + 2) ^ (v628 & 3u))]);
-                    const float4 v654 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v650.x, v650.y, v637.x,
-                        v637.y, v637.z, v637.w);
-                    const float4 v658 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v650.z, v650.w, v641.x,
-                        v641.y, v641.z, v641.w);
-                    const u32 v663 = lane % 4 * 2;
-                    const float v666 = v663 < v618 ? v654.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v670 = v663 + 1 < v618 ? v654.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v674 = v663 + 8 < v618 ? v658.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v678 = v663 + 9 < v618 ? v658.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v679 = fmaxf(fmaxf(fmaxf(fmaxf(m, v666), v670), v674), v678);
-                    const float v680 = __shfl_xor_sync(0xffffffffu, v679, 2u);
-                    const float v681 = fmaxf(v679, v680);
-                    const float v682 = __shfl_xor_sync(0xffffffffu, v681, 1u);
-                    const float v683 = fmaxf(v681, v682);
-                    const float decay = ptx::exp2(m - v683);
-                    const float v690 = ptx::exp2(v666 - v683);
-                    const float v693 = ptx::exp2(v670 - v683);
-                    const float v696 = ptx::exp2(v674 - v683);
-                    const float v699 = ptx::exp2(v678 - v683);
+                    const uint4 v596 = ptx::ldmatrix(&ring[v573 + (((v565 & 1u) + 2) ^ (v574 & 3u))]);
+                    const float4 v600 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v596.x, v596.y, v583.x,
+                        v583.y, v583.z, v583.w);
+                    const float4 v604 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v596.z, v596.w, v587.x,
+                        v587.y, v587.z, v587.w);
+                    const u32 v609 = lane % 4 * 2;
+                    const float v612 = v609 < v564 ? v600.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v616 = v609 + 1 < v564 ? v600.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v620 = v609 + 8 < v564 ? v604.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v624 = v609 + 9 < v564 ? v604.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v625 = fmaxf(fmaxf(fmaxf(fmaxf(m, v612), v616), v620), v624);
+                    const float v626 = __shfl_xor_sync(0xffffffffu, v625, 2u);
+                    const float v627 = fmaxf(v625, v626);
+                    const float v628 = __shfl_xor_sync(0xffffffffu, v627, 1u);
+                    const float v629 = fmaxf(v627, v628);
+                    const float decay = ptx::exp2(m - v629);
+                    const float v636 = ptx::exp2(v612 - v629);
+                    const float v639 = ptx::exp2(v616 - v629);
+                    const float v642 = ptx::exp2(v620 - v629);
+                    const float v645 = ptx::exp2(v624 - v629);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -804,97 +791,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v683;
-                    l = __fmul_rn(l, decay) + v690 + v693 + v696 + v699;
-                    const bf16x2 v718 = ptx::pack_bf16(v690, v693);
-                    const bf16x2 v719 = ptx::pack_bf16(v696, v699);
-                    const u32 v720 = lane / 8;
-                    const u32 v726 = min(lane % 8 + (v720 & 1u) * 8, v618 - 1);
-                    const u32 v728 = v615 + 4 + v726 * 8;
-                    const u32 v729 = v616 + v726;
-                    const uint4 v734 = ptx::ldmatrix_trans(&ring[v728 + ((v720 / 2) ^ (v729 & 3u))]);
-                    const float4 v740 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v734.x, v734.y, o, o_2,
+                    m = v629;
+                    l = __fmul_rn(l, decay) + v636 + v639 + v642 + v645;
+                    const bf16x2 v664 = ptx::pack_bf16(v636, v639);
+                    const bf16x2 v665 = ptx::pack_bf16(v642, v645);
+                    const u32 v666 = lane / 8;
+                    const u32 v672 = min(lane % 8 + (v666 & 1u) * 8, v564 - 1);
+                    const u32 v674 = v561 + 4 + v672 * 8;
+                    const u32 v675 = v562 + v672;
+                    const uint4 v680 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2) ^ (v675 & 3u))]);
+                    const float4 v686 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.x, v680.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v740.x;
-                    o_2 = v740.y;
-                    const float4 v746 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v734.z, v734.w, o_3,
+                    o = v686.x;
+                    o_2 = v686.y;
+                    const float4 v692 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.z, v680.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v746.x;
-                    o_4 = v746.y;
-                    const uint4 v755 = ptx::ldmatrix_trans(&ring[v728 + ((v720 / 2 + 2) ^ (v729 & 3u))]);
-                    const float4 v761 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v755.x, v755.y, o_5,
+                    o_3 = v692.x;
+                    o_4 = v692.y;
+                    const uint4 v701 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 2) ^ (v675 & 3u))]);
+                    const float4 v707 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.x, v701.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v761.x;
-                    o_6 = v761.y;
-                    const float4 v767 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v755.z, v755.w, o_7,
+                    o_5 = v707.x;
+                    o_6 = v707.y;
+                    const float4 v713 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.z, v701.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v767.x;
-                    o_8 = v767.y;
+                    o_7 = v713.x;
+                    o_8 = v713.y;
                   }
                 }
                 __syncwarp();
-                if (lane == 0 && !v592) {
+                if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v776 = drain + 1;
-                const bool v777 = v776 == 23;
-                drain = v777 ? 0u : v776;
-                drain_parity = v777 ? drain_parity ^ 1u : drain_parity;
+                const u32 v720 = drain + 1;
+                const bool v721 = v720 == 23;
+                drain = v721 ? 0u : v720;
+                drain_parity = v721 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v783 = lane / 4;
-              const u32 v785 = lane % 4 * 2;
-              const float v787 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v788 = l + v787;
-              const float v789 = __shfl_xor_sync(0xffffffffu, v788, 1u);
-              if (v783 < 3) {
-                const u32 v793 = warp * 3 + v783;
-                *(float2*)&input[v793 * 32 + v785] = make_float2(o, o_2);
-                *(float2*)&input[v793 * 32 + v785 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v793 * 32 + v785 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v793 * 32 + v785 + 24] = make_float2(o_7, o_8);
-                if (v785 == 0) {
-                  input[v793 + 768] = m;
-                  input[v793 + 792] = v788 + v789;
+              const u32 v727 = lane / 4;
+              const u32 v729 = lane % 4 * 2;
+              const float v731 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v732 = l + v731;
+              const float v733 = __shfl_xor_sync(0xffffffffu, v732, 1u);
+              if (v727 < 3) {
+                const u32 v737 = warp * 3 + v727;
+                *(float2*)&input[v737 * 32 + v729] = make_float2(o, o_2);
+                *(float2*)&input[v737 * 32 + v729 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v737 * 32 + v729 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v737 * 32 + v729 + 24] = make_float2(o_7, o_8);
+                if (v729 == 0) {
+                  input[v737 + 768] = m;
+                  input[v737 + 792] = v732 + v733;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v818 = tid / 32;
-                const u32 v819 = tid % 32;
-                const float v821 = input[v818 + 768];
-                const float v824 = input[v818 + 771];
-                const float v825 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v821), v824);
-                const float v827 = input[v818 + 774];
-                const float v830 = input[v818 + 777];
-                const float v833 = input[v818 + 780];
-                const float v836 = input[v818 + 783];
-                const float v839 = input[v818 + 786];
-                const float v840 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v825, v827), v830), v833), v836), v839);
-                const float v842 = input[v818 + 789];
-                const float v843 = fmaxf(v840, v842);
-                const bool v844 = v843 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v847 = v844 ? 0.0f : ptx::exp2(v821 - v843);
-                const float v855 = v844 ? 0.0f : ptx::exp2(v824 - v843);
-                const float v861 = fmaf(v855, input[v818 + 795], fmaf(v847, input[v818 + 792], 0.0f));
-                const float v864 = v844 ? 0.0f : ptx::exp2(v827 - v843);
-                const float v867 = fmaf(v864, input[tid + 192],
-                    fmaf(v855, input[tid + 96], fmaf(v847, input[tid], 0.0f)));
-                const float v873 = v844 ? 0.0f : ptx::exp2(v830 - v843);
-                const float v879 = fmaf(v873, input[v818 + 801], fmaf(v864, input[v818 + 798], v861));
-                const float v882 = v844 ? 0.0f : ptx::exp2(v833 - v843);
-                const float v891 = v844 ? 0.0f : ptx::exp2(v836 - v843);
-                const float v894 = fmaf(v891, input[tid + 480],
-                    fmaf(v882, input[tid + 384], fmaf(v873, input[tid + 288], v867)));
-                const float v897 = fmaf(v891, input[v818 + 807], fmaf(v882, input[v818 + 804], v879));
-                const float v900 = v844 ? 0.0f : ptx::exp2(v839 - v843);
-                const float v909 = v844 ? 0.0f : ptx::exp2(v842 - v843);
-                const float v915 = fmaf(v909, input[v818 + 813], fmaf(v900, input[v818 + 810], v897));
-                const u32 v918 = split * 6 + v378 + v818;
-                const float v920 = __fmul_rn(fmaf(v909, input[tid + 672], fmaf(v900, input[tid + 576], v894)),
-                    ptx::rcp(v915));
-                part[v918 * 32 + v819] = v844 ? 0.0f : v920;
-                if (v819 == 0) {
-                  lse[v918] = v843 + ptx::log2(v915);
+                const u32 v762 = tid / 32;
+                const u32 v763 = tid % 32;
+                const float v765 = input[v762 + 768];
+                const float v768 = input[v762 + 771];
+                const float v769 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v765), v768);
+                const float v771 = input[v762 + 774];
+                const float v774 = input[v762 + 777];
+                const float v777 = input[v762 + 780];
+                const float v780 = input[v762 + 783];
+                const float v783 = input[v762 + 786];
+                const float v784 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v769, v771), v774), v777), v780), v783);
+                const float v786 = input[v762 + 789];
+                const float v787 = fmaxf(v784, v786);
+                const bool v788 = v787 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v791 = v788 ? 0.0f : ptx::exp2(v765 - v787);
+                const float v799 = v788 ? 0.0f : ptx::exp2(v768 - v787);
+                const float v805 = fmaf(v799, input[v762 + 795], fmaf(v791, input[v762 + 792], 0.0f));
+                const float v808 = v788 ? 0.0f : ptx::exp2(v771 - v787);
+                const float v811 = fmaf(v808, input[tid + 192],
+                    fmaf(v799, input[tid + 96], fmaf(v791, input[tid], 0.0f)));
+                const float v817 = v788 ? 0.0f : ptx::exp2(v774 - v787);
+                const float v823 = fmaf(v817, input[v762 + 801], fmaf(v808, input[v762 + 798], v805));
+                const float v826 = v788 ? 0.0f : ptx::exp2(v777 - v787);
+                const float v835 = v788 ? 0.0f : ptx::exp2(v780 - v787);
+                const float v838 = fmaf(v835, input[tid + 480],
+                    fmaf(v826, input[tid + 384], fmaf(v817, input[tid + 288], v811)));
+                const float v841 = fmaf(v835, input[v762 + 807], fmaf(v826, input[v762 + 804], v823));
+                const float v844 = v788 ? 0.0f : ptx::exp2(v783 - v787);
+                const float v853 = v788 ? 0.0f : ptx::exp2(v786 - v787);
+                const float v859 = fmaf(v853, input[v762 + 813], fmaf(v844, input[v762 + 810], v841));
+                const u32 v862 = split * 6 + v337 + v762;
+                const float v864 = __fmul_rn(fmaf(v853, input[tid + 672], fmaf(v844, input[tid + 576], v838)),
+                    ptx::rcp(v859));
+                part[v862 * 32 + v763] = v788 ? 0.0f : v864;
+                if (v763 == 0) {
+                  lse[v862] = v787 + ptx::log2(v859);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -906,17 +893,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v931 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v931 && lane == 0) {
-                const u32 v936 = warp * 4;
-                if (notes[v936] == 0) {
-                  const u64 v939 = ptx::globaltimer();
-                  notes[v936] = 5;
-                  notes[v936 + 1] = layer;
-                  notes[v936 + 2] = epoch_target;
-                  notes[v936 + 3] = (u32)v939;
-                }
-              }
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -924,15 +901,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v949 = i_3 / 32;
-              const float v950 = lse[v949];
-              const float v954 = lse[v949 + 6];
-              const float v957 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v950), v954);
-              const float v959 = ptx::exp2(v950 - v957);
-              const float v963 = ptx::exp2(v954 - v957);
-              const float v967 = fmaf(v963, part[i_3 + 192], fmaf(v959, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v959 + v963);
-              attn[i_3] = ptx::bf16_of(v967);
+              const u32 v880 = i_3 / 32;
+              const float v881 = lse[v880];
+              const float v885 = lse[v880 + 6];
+              const float v888 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v881), v885);
+              const float v890 = ptx::exp2(v881 - v888);
+              const float v894 = ptx::exp2(v885 - v888);
+              const float v898 = fmaf(v894, part[i_3 + 192], fmaf(v890, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v890 + v894);
+              attn[i_3] = ptx::bf16_of(v898);
             }
           }
           // ---- hand-off after merge ----
@@ -941,37 +918,27 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v973 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v973 && lane == 0) {
-                const u32 v978 = warp * 4;
-                if (notes[v978] == 0) {
-                  const u64 v981 = ptx::globaltimer();
-                  notes[v978] = 6;
-                  notes[v978 + 1] = layer;
-                  notes[v978 + 2] = epoch_target;
-                  notes[v978 + 3] = (u32)v981;
-                }
-              }
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v989 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v989.x, v989.y, v989.z, v989.w);
+              const uint4 v907 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v907.x, v907.y, v907.z, v907.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v993 = layer == 0;
-            const u64 v997 = (u64)token * 48;
+            const bool v911 = layer == 0;
+            const u64 v915 = (u64)token * 48;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1006 = half_2 * 1024;
-              const u32 v1008 = v1006 + warp * 128;
+              const u32 v924 = half_2 * 1024;
+              const u32 v926 = v924 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -983,73 +950,63 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1014 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1014 && lane == 0) {
-                  const u32 v1019 = warp * 4;
-                  if (notes[v1019] == 0) {
-                    const u64 v1022 = ptx::globaltimer();
-                    notes[v1019] = 7;
-                    notes[v1019 + 1] = layer;
-                    notes[v1019 + 2] = stage;
-                    notes[v1019 + 3] = (u32)v1022;
-                  }
-                }
+                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 7, layer, stage);
                 if (warp < 6) {
-                  const uint4 v1034 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1040 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1048 = ptx::mma_m16n8k16(v1040.x, 0x00000000u, v1040.y, 0x00000000u, v1034.x, v1034.y,
-                      acc, acc_2, acc_3, acc_4);
-                  acc = v1048.x;
-                  acc_2 = v1048.y;
-                  acc_3 = v1048.z;
-                  acc_4 = v1048.w;
-                  const float4 v1056 = ptx::mma_m16n8k16(v1040.z, 0x00000000u, v1040.w, 0x00000000u, v1034.z, v1034.w,
-                      acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1056.x;
-                  acc_6 = v1056.y;
-                  acc_7 = v1056.z;
-                  acc_8 = v1056.w;
+                  const uint4 v939 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v945 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v953 = ptx::mma_m16n8k16(v945.x, 0x00000000u, v945.y, 0x00000000u, v939.x, v939.y, acc,
+                      acc_2, acc_3, acc_4);
+                  acc = v953.x;
+                  acc_2 = v953.y;
+                  acc_3 = v953.z;
+                  acc_4 = v953.w;
+                  const float4 v961 = ptx::mma_m16n8k16(v945.z, 0x00000000u, v945.w, 0x00000000u, v939.z, v939.w, acc_5,
+                      acc_6, acc_7, acc_8);
+                  acc_5 = v961.x;
+                  acc_6 = v961.y;
+                  acc_7 = v961.z;
+                  acc_8 = v961.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1014) {
+                if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1065 = drain + 1;
-                const bool v1066 = v1065 == 23;
-                drain = v1066 ? 0u : v1065;
-                drain_parity = v1066 ? drain_parity ^ 1u : drain_parity;
+                const u32 v968 = drain + 1;
+                const bool v969 = v968 == 23;
+                drain = v969 ? 0u : v968;
+                drain_parity = v969 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1008 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v926 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1086 = tid * 2;
-                  const u32 v1087 = v1006 + v1086;
-                  const float2 v1088 = *(const float2*)&partials[v1087];
-                  const float2 v1091 = *(const float2*)&partials[v1087 + 128];
-                  const float2 v1096 = *(const float2*)&partials[v1087 + 256];
-                  const float2 v1101 = *(const float2*)&partials[v1087 + 384];
-                  const float2 v1106 = *(const float2*)&partials[v1087 + 512];
-                  const float2 v1111 = *(const float2*)&partials[v1087 + 640];
-                  const float2 v1116 = *(const float2*)&partials[v1087 + 768];
-                  const float v1118 = v1088.x + v1091.x + v1096.x + v1101.x + v1106.x + v1111.x + v1116.x;
-                  const float v1119 = v1088.y + v1091.y + v1096.y + v1101.y + v1106.y + v1111.y + v1116.y;
-                  const float2 v1121 = *(const float2*)&partials[v1087 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1086;
+                  const u32 v989 = tid * 2;
+                  const u32 v990 = v924 + v989;
+                  const float2 v991 = *(const float2*)&partials[v990];
+                  const float2 v994 = *(const float2*)&partials[v990 + 128];
+                  const float2 v999 = *(const float2*)&partials[v990 + 256];
+                  const float2 v1004 = *(const float2*)&partials[v990 + 384];
+                  const float2 v1009 = *(const float2*)&partials[v990 + 512];
+                  const float2 v1014 = *(const float2*)&partials[v990 + 640];
+                  const float2 v1019 = *(const float2*)&partials[v990 + 768];
+                  const float2 v1024 = *(const float2*)&partials[v990 + 896];
+                  const float v1026 = v991.x + v994.x + v999.x + v1004.x + v1009.x + v1014.x + v1019.x + v1024.x;
+                  const float v1027 = v991.y + v994.y + v999.y + v1004.y + v1009.y + v1014.y + v1019.y + v1024.y;
+                  const u32 row = (first_tile + i_2) * 8 + v989;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v993) {
-                    const bf16x2 v1131 = ptx::ld_nc_bf16x2(&embed_bf16x2[v997 + (u64)(row / 2)]);
-                    v = ptx::bf16_lo(v1131);
-                    v_2 = ptx::bf16_hi(v1131);
+                  if (v911) {
+                    const bf16x2 v1034 = ptx::ld_nc_bf16x2(&embed_bf16x2[v915 + (u64)(row / 2)]);
+                    v = ptx::bf16_lo(v1034);
+                    v_2 = ptx::bf16_hi(v1034);
                   } else {
-                    const float2 v1134 = *(const float2*)&x[row];
-                    v = v1134.x;
-                    v_2 = v1134.y;
+                    const float2 v1037 = *(const float2*)&x[row];
+                    v = v1037.x;
+                    v_2 = v1037.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1118 + v1121.x), v_2 + (v1119 + v1121.y));
+                  *(float2*)&x[row] = make_float2(v + v1026, v_2 + v1027);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1061,17 +1018,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1146 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1146 && lane == 0) {
-                const u32 v1151 = warp * 4;
-                if (notes[v1151] == 0) {
-                  const u64 v1154 = ptx::globaltimer();
-                  notes[v1151] = 8;
-                  notes[v1151 + 1] = layer;
-                  notes[v1151 + 2] = epoch_target;
-                  notes[v1151 + 3] = (u32)v1154;
-                }
-              }
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1079,38 +1026,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1164 = *(const float4*)&x[tid * 4];
-              const uint2 v1170 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1179 = fmaf(v1164.z, v1164.z, fmaf(v1164.y, v1164.y, fmaf(v1164.x, v1164.x, squares)));
-              squares = fmaf(v1164.w, v1164.w, v1179);
-              const bf16x2 v1184 = ptx::pack_bf16(v1164.x * ptx::bf16_lo(v1170.x), v1164.y * ptx::bf16_hi(v1170.x));
-              const bf16x2 v1187 = ptx::pack_bf16(v1164.z * ptx::bf16_lo(v1170.y), v1164.w * ptx::bf16_hi(v1170.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1184, v1187);
+              const float4 v1054 = *(const float4*)&x[tid * 4];
+              const uint2 v1060 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1069 = fmaf(v1054.z, v1054.z, fmaf(v1054.y, v1054.y, fmaf(v1054.x, v1054.x, squares)));
+              squares = fmaf(v1054.w, v1054.w, v1069);
+              const bf16x2 v1074 = ptx::pack_bf16(v1054.x * ptx::bf16_lo(v1060.x), v1054.y * ptx::bf16_hi(v1060.x));
+              const bf16x2 v1077 = ptx::pack_bf16(v1054.z * ptx::bf16_lo(v1060.y), v1054.w * ptx::bf16_hi(v1060.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1074, v1077);
             }
-            const float v1189 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1190 = squares + v1189;
-            const float v1191 = __shfl_xor_sync(0xffffffffu, v1190, 8u);
-            const float v1192 = v1190 + v1191;
-            const float v1193 = __shfl_xor_sync(0xffffffffu, v1192, 4u);
-            const float v1194 = v1192 + v1193;
-            const float v1195 = __shfl_xor_sync(0xffffffffu, v1194, 2u);
-            const float v1196 = v1194 + v1195;
-            const float v1197 = __shfl_xor_sync(0xffffffffu, v1196, 1u);
+            const float v1079 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1080 = squares + v1079;
+            const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 8u);
+            const float v1082 = v1080 + v1081;
+            const float v1083 = __shfl_xor_sync(0xffffffffu, v1082, 4u);
+            const float v1084 = v1082 + v1083;
+            const float v1085 = __shfl_xor_sync(0xffffffffu, v1084, 2u);
+            const float v1086 = v1084 + v1085;
+            const float v1087 = __shfl_xor_sync(0xffffffffu, v1086, 1u);
             if (lane == 0) {
-              scratch[warp] = v1196 + v1197;
+              scratch[warp] = v1086 + v1087;
             }
             ptx::bar_sync<1, 256>();
-            const float v1212 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1218 = __fmul_rn(v1212 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1218);
+            const float v1102 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1108 = __fmul_rn(v1102 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1108);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1228 = half_2 * 1024;
-              const u32 v1230 = v1228 + warp * 128;
+              const u32 v1118 = half_2 * 1024;
+              const u32 v1120 = v1118 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1122,65 +1069,55 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1236 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1236 && lane == 0) {
-                  const u32 v1241 = warp * 4;
-                  if (notes[v1241] == 0) {
-                    const u64 v1244 = ptx::globaltimer();
-                    notes[v1241] = 9;
-                    notes[v1241 + 1] = layer;
-                    notes[v1241 + 2] = stage;
-                    notes[v1241 + 3] = (u32)v1244;
-                  }
-                }
+                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 9, layer, stage);
                 if (warp < 3) {
-                  const uint4 v1256 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1262 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1270 = ptx::mma_m16n8k16(v1262.x, 0x00000000u, v1262.y, 0x00000000u, v1256.x, v1256.y,
+                  const uint4 v1133 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1139 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1147 = ptx::mma_m16n8k16(v1139.x, 0x00000000u, v1139.y, 0x00000000u, v1133.x, v1133.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1270.x;
-                  acc_2 = v1270.y;
-                  acc_3 = v1270.z;
-                  acc_4 = v1270.w;
-                  const float4 v1278 = ptx::mma_m16n8k16(v1262.z, 0x00000000u, v1262.w, 0x00000000u, v1256.z, v1256.w,
+                  acc = v1147.x;
+                  acc_2 = v1147.y;
+                  acc_3 = v1147.z;
+                  acc_4 = v1147.w;
+                  const float4 v1155 = ptx::mma_m16n8k16(v1139.z, 0x00000000u, v1139.w, 0x00000000u, v1133.z, v1133.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1278.x;
-                  acc_6 = v1278.y;
-                  acc_7 = v1278.z;
-                  acc_8 = v1278.w;
+                  acc_5 = v1155.x;
+                  acc_6 = v1155.y;
+                  acc_7 = v1155.z;
+                  acc_8 = v1155.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1236) {
+                if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1287 = drain + 1;
-                const bool v1288 = v1287 == 23;
-                drain = v1288 ? 0u : v1287;
-                drain_parity = v1288 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1162 = drain + 1;
+                const bool v1163 = v1162 == 23;
+                drain = v1163 ? 0u : v1162;
+                drain_parity = v1163 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1230 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1120 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1308 = tid * 2;
-                  const u32 v1309 = v1228 + v1308;
-                  const float2 v1310 = *(const float2*)&partials[v1309];
-                  const float2 v1313 = *(const float2*)&partials[v1309 + 128];
-                  const float2 v1318 = *(const float2*)&partials[v1309 + 256];
-                  const float2 v1323 = *(const float2*)&partials[v1309 + 384];
-                  const float2 v1328 = *(const float2*)&partials[v1309 + 512];
-                  const float2 v1333 = *(const float2*)&partials[v1309 + 640];
-                  const float2 v1338 = *(const float2*)&partials[v1309 + 768];
-                  const float v1340 = v1310.x + v1313.x + v1318.x + v1323.x + v1328.x + v1333.x + v1338.x;
-                  const float v1341 = v1310.y + v1313.y + v1318.y + v1323.y + v1328.y + v1333.y + v1338.y;
-                  const float2 v1343 = *(const float2*)&partials[v1309 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1308;
-                  const float v1350 = (v1340 + v1343.x) * scale;
-                  const float v1358 = v1350 * ptx::rcp(ptx::exp2(v1350 * -1.442695f) + 1.0f)
-                      * ((v1341 + v1343.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1358);
+                  const u32 v1183 = tid * 2;
+                  const u32 v1184 = v1118 + v1183;
+                  const float2 v1185 = *(const float2*)&partials[v1184];
+                  const float2 v1188 = *(const float2*)&partials[v1184 + 128];
+                  const float2 v1193 = *(const float2*)&partials[v1184 + 256];
+                  const float2 v1198 = *(const float2*)&partials[v1184 + 384];
+                  const float2 v1203 = *(const float2*)&partials[v1184 + 512];
+                  const float2 v1208 = *(const float2*)&partials[v1184 + 640];
+                  const float2 v1213 = *(const float2*)&partials[v1184 + 768];
+                  const float v1215 = v1185.x + v1188.x + v1193.x + v1198.x + v1203.x + v1208.x + v1213.x;
+                  const float v1216 = v1185.y + v1188.y + v1193.y + v1198.y + v1203.y + v1208.y + v1213.y;
+                  const float2 v1218 = *(const float2*)&partials[v1184 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1183;
+                  const float v1225 = (v1215 + v1218.x) * scale;
+                  const float v1233 = v1225 * ptx::rcp(ptx::exp2(v1225 * -1.442695f) + 1.0f)
+                      * ((v1216 + v1218.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1233);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1192,25 +1129,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1366 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1366 && lane == 0) {
-                const u32 v1371 = warp * 4;
-                if (notes[v1371] == 0) {
-                  const u64 v1374 = ptx::globaltimer();
-                  notes[v1371] = 10;
-                  notes[v1371 + 1] = layer;
-                  notes[v1371 + 2] = epoch_target;
-                  notes[v1371 + 3] = (u32)v1374;
-                }
-              }
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 10, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1382 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1382.x, v1382.y, v1382.z, v1382.w);
+              const uint4 v1244 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1244.x, v1244.y, v1244.z, v1244.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1219,8 +1146,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1394 = half_2 * 1024;
-              const u32 v1396 = v1394 + warp * 128;
+              const u32 v1256 = half_2 * 1024;
+              const u32 v1258 = v1256 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1231,99 +1158,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1399 = (lane & 3u) * 4;
+                const u32 v1261 = (lane & 3u) * 4;
                 const u32 stage = drain;
-                const bool v1402 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1402 && lane == 0) {
-                  const u32 v1407 = warp * 4;
-                  if (notes[v1407] == 0) {
-                    const u64 v1410 = ptx::globaltimer();
-                    notes[v1407] = 11;
-                    notes[v1407 + 1] = layer;
-                    notes[v1407 + 2] = stage;
-                    notes[v1407 + 3] = (u32)v1410;
-                  }
-                }
-                const uint4 v1421 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1427 = *(const uint4*)&input_bf16x2[warp * 16 + v1399];
-                const float4 v1435 = ptx::mma_m16n8k16(v1427.x, 0x00000000u, v1427.y, 0x00000000u, v1421.x, v1421.y,
+                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 11, layer, stage);
+                const uint4 v1270 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1276 = *(const uint4*)&input_bf16x2[warp * 16 + v1261];
+                const float4 v1284 = ptx::mma_m16n8k16(v1276.x, 0x00000000u, v1276.y, 0x00000000u, v1270.x, v1270.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1435.x;
-                acc_2 = v1435.y;
-                acc_3 = v1435.z;
-                acc_4 = v1435.w;
-                const float4 v1443 = ptx::mma_m16n8k16(v1427.z, 0x00000000u, v1427.w, 0x00000000u, v1421.z, v1421.w,
+                acc = v1284.x;
+                acc_2 = v1284.y;
+                acc_3 = v1284.z;
+                acc_4 = v1284.w;
+                const float4 v1292 = ptx::mma_m16n8k16(v1276.z, 0x00000000u, v1276.w, 0x00000000u, v1270.z, v1270.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1443.x;
-                acc_6 = v1443.y;
-                acc_7 = v1443.z;
-                acc_8 = v1443.w;
+                acc_5 = v1292.x;
+                acc_6 = v1292.y;
+                acc_7 = v1292.z;
+                acc_8 = v1292.w;
                 __syncwarp();
-                if (lane == 0 && !v1402) {
+                if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1452 = drain + 1;
-                const bool v1453 = v1452 == 23;
-                drain = v1453 ? 0u : v1452;
-                drain_parity = v1453 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1299 = drain + 1;
+                const bool v1300 = v1299 == 23;
+                drain = v1300 ? 0u : v1299;
+                drain_parity = v1300 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
-                const bool v1461 = ptx::mbar_wait_or(&full[stage_2], drain_parity, abort);
-                if (v1461 && lane == 0) {
-                  const u32 v1466 = warp * 4;
-                  if (notes[v1466] == 0) {
-                    const u64 v1469 = ptx::globaltimer();
-                    notes[v1466] = 12;
-                    notes[v1466 + 1] = layer;
-                    notes[v1466 + 2] = stage_2;
-                    notes[v1466 + 3] = (u32)v1469;
-                  }
-                }
+                ptx::mbar_wait_noted(&full[stage_2], drain_parity, abort, notes, 12, layer, stage_2);
                 if (warp < 3) {
-                  const uint4 v1481 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1488 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1399];
-                  const float4 v1496 = ptx::mma_m16n8k16(v1488.x, 0x00000000u, v1488.y, 0x00000000u, v1481.x, v1481.y,
+                  const uint4 v1315 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1322 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1261];
+                  const float4 v1330 = ptx::mma_m16n8k16(v1322.x, 0x00000000u, v1322.y, 0x00000000u, v1315.x, v1315.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1496.x;
-                  acc_2 = v1496.y;
-                  acc_3 = v1496.z;
-                  acc_4 = v1496.w;
-                  const float4 v1504 = ptx::mma_m16n8k16(v1488.z, 0x00000000u, v1488.w, 0x00000000u, v1481.z, v1481.w,
+                  acc = v1330.x;
+                  acc_2 = v1330.y;
+                  acc_3 = v1330.z;
+                  acc_4 = v1330.w;
+                  const float4 v1338 = ptx::mma_m16n8k16(v1322.z, 0x00000000u, v1322.w, 0x00000000u, v1315.z, v1315.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1504.x;
-                  acc_6 = v1504.y;
-                  acc_7 = v1504.z;
-                  acc_8 = v1504.w;
+                  acc_5 = v1338.x;
+                  acc_6 = v1338.y;
+                  acc_7 = v1338.z;
+                  acc_8 = v1338.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1461) {
+                if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1513 = drain + 1;
-                const bool v1514 = v1513 == 23;
-                drain = v1514 ? 0u : v1513;
-                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1345 = drain + 1;
+                const bool v1346 = v1345 == 23;
+                drain = v1346 ? 0u : v1345;
+                drain_parity = v1346 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1396 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1258 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1534 = tid * 2;
-                  const u32 v1535 = v1394 + v1534;
-                  const float2 v1536 = *(const float2*)&partials[v1535];
-                  const float2 v1539 = *(const float2*)&partials[v1535 + 128];
-                  const float2 v1544 = *(const float2*)&partials[v1535 + 256];
-                  const float2 v1549 = *(const float2*)&partials[v1535 + 384];
-                  const float2 v1554 = *(const float2*)&partials[v1535 + 512];
-                  const float2 v1559 = *(const float2*)&partials[v1535 + 640];
-                  const float2 v1564 = *(const float2*)&partials[v1535 + 768];
-                  const float v1566 = v1536.x + v1539.x + v1544.x + v1549.x + v1554.x + v1559.x + v1564.x;
-                  const float v1567 = v1536.y + v1539.y + v1544.y + v1549.y + v1554.y + v1559.y + v1564.y;
-                  const float2 v1569 = *(const float2*)&partials[v1535 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1534;
-                  const float2 v1576 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1576.x + (v1566 + v1569.x), v1576.y + (v1567 + v1569.y));
+                  const u32 v1366 = tid * 2;
+                  const u32 v1367 = v1256 + v1366;
+                  const float2 v1368 = *(const float2*)&partials[v1367];
+                  const float2 v1371 = *(const float2*)&partials[v1367 + 128];
+                  const float2 v1376 = *(const float2*)&partials[v1367 + 256];
+                  const float2 v1381 = *(const float2*)&partials[v1367 + 384];
+                  const float2 v1386 = *(const float2*)&partials[v1367 + 512];
+                  const float2 v1391 = *(const float2*)&partials[v1367 + 640];
+                  const float2 v1396 = *(const float2*)&partials[v1367 + 768];
+                  const float v1398 = v1368.x + v1371.x + v1376.x + v1381.x + v1386.x + v1391.x + v1396.x;
+                  const float v1399 = v1368.y + v1371.y + v1376.y + v1381.y + v1386.y + v1391.y + v1396.y;
+                  const float2 v1401 = *(const float2*)&partials[v1367 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1366;
+                  const float2 v1408 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1408.x + (v1398 + v1401.x), v1408.y + (v1399 + v1401.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1335,17 +1242,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1586 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1586 && lane == 0) {
-                const u32 v1591 = warp * 4;
-                if (notes[v1591] == 0) {
-                  const u64 v1594 = ptx::globaltimer();
-                  notes[v1591] = 13;
-                  notes[v1591 + 1] = layer;
-                  notes[v1591 + 2] = epoch_target;
-                  notes[v1591 + 3] = (u32)v1594;
-                }
-              }
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 13, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1356,30 +1253,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1608 = *(const float4*)&x[tid * 4];
-              const uint2 v1614 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1623 = fmaf(v1608.z, v1608.z, fmaf(v1608.y, v1608.y, fmaf(v1608.x, v1608.x, squares)));
-              squares = fmaf(v1608.w, v1608.w, v1623);
-              const bf16x2 v1628 = ptx::pack_bf16(v1608.x * ptx::bf16_lo(v1614.x), v1608.y * ptx::bf16_hi(v1614.x));
-              const bf16x2 v1631 = ptx::pack_bf16(v1608.z * ptx::bf16_lo(v1614.y), v1608.w * ptx::bf16_hi(v1614.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1628, v1631);
+              const float4 v1427 = *(const float4*)&x[tid * 4];
+              const uint2 v1433 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1442 = fmaf(v1427.z, v1427.z, fmaf(v1427.y, v1427.y, fmaf(v1427.x, v1427.x, squares)));
+              squares = fmaf(v1427.w, v1427.w, v1442);
+              const bf16x2 v1447 = ptx::pack_bf16(v1427.x * ptx::bf16_lo(v1433.x), v1427.y * ptx::bf16_hi(v1433.x));
+              const bf16x2 v1450 = ptx::pack_bf16(v1427.z * ptx::bf16_lo(v1433.y), v1427.w * ptx::bf16_hi(v1433.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1447, v1450);
             }
-            const float v1633 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1634 = squares + v1633;
-            const float v1635 = __shfl_xor_sync(0xffffffffu, v1634, 8u);
-            const float v1636 = v1634 + v1635;
-            const float v1637 = __shfl_xor_sync(0xffffffffu, v1636, 4u);
-            const float v1638 = v1636 + v1637;
-            const float v1639 = __shfl_xor_sync(0xffffffffu, v1638, 2u);
-            const float v1640 = v1638 + v1639;
-            const float v1641 = __shfl_xor_sync(0xffffffffu, v1640, 1u);
+            const float v1452 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1453 = squares + v1452;
+            const float v1454 = __shfl_xor_sync(0xffffffffu, v1453, 8u);
+            const float v1455 = v1453 + v1454;
+            const float v1456 = __shfl_xor_sync(0xffffffffu, v1455, 4u);
+            const float v1457 = v1455 + v1456;
+            const float v1458 = __shfl_xor_sync(0xffffffffu, v1457, 2u);
+            const float v1459 = v1457 + v1458;
+            const float v1460 = __shfl_xor_sync(0xffffffffu, v1459, 1u);
             if (lane == 0) {
-              scratch[warp] = v1640 + v1641;
+              scratch[warp] = v1459 + v1460;
             }
             ptx::bar_sync<1, 256>();
-            const float v1656 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1662 = __fmul_rn(v1656 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1662);
+            const float v1475 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1481 = __fmul_rn(v1475 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1481);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1388,8 +1285,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1672 = half_2 * 1024;
-              const u32 v1674 = v1672 + warp * 128;
+              const u32 v1491 = half_2 * 1024;
+              const u32 v1493 = v1491 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1401,100 +1298,90 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1680 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1680 && lane == 0) {
-                  const u32 v1685 = warp * 4;
-                  if (notes[v1685] == 0) {
-                    const u64 v1688 = ptx::globaltimer();
-                    notes[v1685] = 14;
-                    notes[v1685 + 1] = 2;
-                    notes[v1685 + 2] = stage;
-                    notes[v1685 + 3] = (u32)v1688;
-                  }
-                }
+                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 14, 2, stage);
                 if (warp < 3) {
-                  const uint4 v1700 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1706 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1714 = ptx::mma_m16n8k16(v1706.x, 0x00000000u, v1706.y, 0x00000000u, v1700.x, v1700.y,
+                  const uint4 v1506 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1512 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1520 = ptx::mma_m16n8k16(v1512.x, 0x00000000u, v1512.y, 0x00000000u, v1506.x, v1506.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1714.x;
-                  acc_2 = v1714.y;
-                  acc_3 = v1714.z;
-                  acc_4 = v1714.w;
-                  const float4 v1722 = ptx::mma_m16n8k16(v1706.z, 0x00000000u, v1706.w, 0x00000000u, v1700.z, v1700.w,
+                  acc = v1520.x;
+                  acc_2 = v1520.y;
+                  acc_3 = v1520.z;
+                  acc_4 = v1520.w;
+                  const float4 v1528 = ptx::mma_m16n8k16(v1512.z, 0x00000000u, v1512.w, 0x00000000u, v1506.z, v1506.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1722.x;
-                  acc_6 = v1722.y;
-                  acc_7 = v1722.z;
-                  acc_8 = v1722.w;
+                  acc_5 = v1528.x;
+                  acc_6 = v1528.y;
+                  acc_7 = v1528.z;
+                  acc_8 = v1528.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1680) {
+                if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1731 = drain + 1;
-                const bool v1732 = v1731 == 23;
-                drain = v1732 ? 0u : v1731;
-                drain_parity = v1732 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1535 = drain + 1;
+                const bool v1536 = v1535 == 23;
+                drain = v1536 ? 0u : v1535;
+                drain_parity = v1536 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1674 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1493 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1752 = tid * 2;
-                  const u32 v1753 = v1672 + v1752;
-                  const float2 v1754 = *(const float2*)&partials[v1753];
-                  const float2 v1757 = *(const float2*)&partials[v1753 + 128];
-                  const float2 v1762 = *(const float2*)&partials[v1753 + 256];
-                  const float2 v1767 = *(const float2*)&partials[v1753 + 384];
-                  const float2 v1772 = *(const float2*)&partials[v1753 + 512];
-                  const float2 v1777 = *(const float2*)&partials[v1753 + 640];
-                  const float2 v1782 = *(const float2*)&partials[v1753 + 768];
-                  const float v1784 = v1754.x + v1757.x + v1762.x + v1767.x + v1772.x + v1777.x + v1782.x;
-                  const float v1785 = v1754.y + v1757.y + v1762.y + v1767.y + v1772.y + v1777.y + v1782.y;
-                  const float2 v1787 = *(const float2*)&partials[v1753 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1752;
-                  const float v1794 = __fmul_rn(v1784 + v1787.x, scale);
-                  const float v1795 = __fmul_rn(v1785 + v1787.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1794, v1795);
-                  const bool v1802 = v1794 > best_2 || (v1794 == best_2 && row < best_index_2);
-                  best_2 = v1802 ? v1794 : best_2;
-                  best_index_2 = v1802 ? row : best_index_2;
-                  const u32 v1805 = row + 1;
-                  const bool v1812 = v1795 > best_2 || (v1795 == best_2 && v1805 < best_index_2);
-                  best_2 = v1812 ? v1795 : best_2;
-                  best_index_2 = v1812 ? v1805 : best_index_2;
+                  const u32 v1556 = tid * 2;
+                  const u32 v1557 = v1491 + v1556;
+                  const float2 v1558 = *(const float2*)&partials[v1557];
+                  const float2 v1561 = *(const float2*)&partials[v1557 + 128];
+                  const float2 v1566 = *(const float2*)&partials[v1557 + 256];
+                  const float2 v1571 = *(const float2*)&partials[v1557 + 384];
+                  const float2 v1576 = *(const float2*)&partials[v1557 + 512];
+                  const float2 v1581 = *(const float2*)&partials[v1557 + 640];
+                  const float2 v1586 = *(const float2*)&partials[v1557 + 768];
+                  const float v1588 = v1558.x + v1561.x + v1566.x + v1571.x + v1576.x + v1581.x + v1586.x;
+                  const float v1589 = v1558.y + v1561.y + v1566.y + v1571.y + v1576.y + v1581.y + v1586.y;
+                  const float2 v1591 = *(const float2*)&partials[v1557 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1556;
+                  const float v1598 = __fmul_rn(v1588 + v1591.x, scale);
+                  const float v1599 = __fmul_rn(v1589 + v1591.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1598, v1599);
+                  const bool v1606 = v1598 > best_2 || (v1598 == best_2 && row < best_index_2);
+                  best_2 = v1606 ? v1598 : best_2;
+                  best_index_2 = v1606 ? row : best_index_2;
+                  const u32 v1609 = row + 1;
+                  const bool v1616 = v1599 > best_2 || (v1599 == best_2 && v1609 < best_index_2);
+                  best_2 = v1616 ? v1599 : best_2;
+                  best_index_2 = v1616 ? v1609 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1818 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1820 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1827 = v1818 > best_2 || (v1818 == best_2 && v1820 < best_index_2);
-            best_2 = v1827 ? v1818 : best_2;
-            best_index_2 = v1827 ? v1820 : best_index_2;
-            const float v1831 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1833 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1840 = v1831 > best_2 || (v1831 == best_2 && v1833 < best_index_2);
-            best_2 = v1840 ? v1831 : best_2;
-            best_index_2 = v1840 ? v1833 : best_index_2;
-            const float v1844 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1846 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1853 = v1844 > best_2 || (v1844 == best_2 && v1846 < best_index_2);
-            best_2 = v1853 ? v1844 : best_2;
-            best_index_2 = v1853 ? v1846 : best_index_2;
-            const float v1857 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1859 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1866 = v1857 > best_2 || (v1857 == best_2 && v1859 < best_index_2);
-            best_2 = v1866 ? v1857 : best_2;
-            best_index_2 = v1866 ? v1859 : best_index_2;
-            const float v1870 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1872 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1879 = v1870 > best_2 || (v1870 == best_2 && v1872 < best_index_2);
-            best_2 = v1879 ? v1870 : best_2;
-            best_index_2 = v1879 ? v1872 : best_index_2;
+            const float v1622 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1624 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1631 = v1622 > best_2 || (v1622 == best_2 && v1624 < best_index_2);
+            best_2 = v1631 ? v1622 : best_2;
+            best_index_2 = v1631 ? v1624 : best_index_2;
+            const float v1635 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1637 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1644 = v1635 > best_2 || (v1635 == best_2 && v1637 < best_index_2);
+            best_2 = v1644 ? v1635 : best_2;
+            best_index_2 = v1644 ? v1637 : best_index_2;
+            const float v1648 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1650 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1657 = v1648 > best_2 || (v1648 == best_2 && v1650 < best_index_2);
+            best_2 = v1657 ? v1648 : best_2;
+            best_index_2 = v1657 ? v1650 : best_index_2;
+            const float v1661 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1663 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1670 = v1661 > best_2 || (v1661 == best_2 && v1663 < best_index_2);
+            best_2 = v1670 ? v1661 : best_2;
+            best_index_2 = v1670 ? v1663 : best_index_2;
+            const float v1674 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1676 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1683 = v1674 > best_2 || (v1674 == best_2 && v1676 < best_index_2);
+            best_2 = v1683 ? v1674 : best_2;
+            best_index_2 = v1683 ? v1676 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1504,46 +1391,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1886 = scratch[0];
-              const u32 v1887 = scratch_index[0];
-              const bool v1894 = v1886 > best_3 || (v1886 == best_3 && v1887 < best_index_3);
-              best_3 = v1894 ? v1886 : best_3;
-              best_index_3 = v1894 ? v1887 : best_index_3;
-              const float v1897 = scratch[1];
-              const u32 v1898 = scratch_index[1];
-              const bool v1905 = v1897 > best_3 || (v1897 == best_3 && v1898 < best_index_3);
-              best_3 = v1905 ? v1897 : best_3;
-              best_index_3 = v1905 ? v1898 : best_index_3;
-              const float v1908 = scratch[2];
-              const u32 v1909 = scratch_index[2];
-              const bool v1916 = v1908 > best_3 || (v1908 == best_3 && v1909 < best_index_3);
-              best_3 = v1916 ? v1908 : best_3;
-              best_index_3 = v1916 ? v1909 : best_index_3;
-              const float v1919 = scratch[3];
-              const u32 v1920 = scratch_index[3];
-              const bool v1927 = v1919 > best_3 || (v1919 == best_3 && v1920 < best_index_3);
-              best_3 = v1927 ? v1919 : best_3;
-              best_index_3 = v1927 ? v1920 : best_index_3;
-              const float v1930 = scratch[4];
-              const u32 v1931 = scratch_index[4];
-              const bool v1938 = v1930 > best_3 || (v1930 == best_3 && v1931 < best_index_3);
-              best_3 = v1938 ? v1930 : best_3;
-              best_index_3 = v1938 ? v1931 : best_index_3;
-              const float v1941 = scratch[5];
-              const u32 v1942 = scratch_index[5];
-              const bool v1949 = v1941 > best_3 || (v1941 == best_3 && v1942 < best_index_3);
-              best_3 = v1949 ? v1941 : best_3;
-              best_index_3 = v1949 ? v1942 : best_index_3;
-              const float v1952 = scratch[6];
-              const u32 v1953 = scratch_index[6];
-              const bool v1960 = v1952 > best_3 || (v1952 == best_3 && v1953 < best_index_3);
-              best_3 = v1960 ? v1952 : best_3;
-              best_index_3 = v1960 ? v1953 : best_index_3;
-              const float v1963 = scratch[7];
-              const u32 v1964 = scratch_index[7];
-              const bool v1971 = v1963 > best_3 || (v1963 == best_3 && v1964 < best_index_3);
-              best_3 = v1971 ? v1963 : best_3;
-              best_index_3 = v1971 ? v1964 : best_index_3;
+              const float v1690 = scratch[0];
+              const u32 v1691 = scratch_index[0];
+              const bool v1698 = v1690 > best_3 || (v1690 == best_3 && v1691 < best_index_3);
+              best_3 = v1698 ? v1690 : best_3;
+              best_index_3 = v1698 ? v1691 : best_index_3;
+              const float v1701 = scratch[1];
+              const u32 v1702 = scratch_index[1];
+              const bool v1709 = v1701 > best_3 || (v1701 == best_3 && v1702 < best_index_3);
+              best_3 = v1709 ? v1701 : best_3;
+              best_index_3 = v1709 ? v1702 : best_index_3;
+              const float v1712 = scratch[2];
+              const u32 v1713 = scratch_index[2];
+              const bool v1720 = v1712 > best_3 || (v1712 == best_3 && v1713 < best_index_3);
+              best_3 = v1720 ? v1712 : best_3;
+              best_index_3 = v1720 ? v1713 : best_index_3;
+              const float v1723 = scratch[3];
+              const u32 v1724 = scratch_index[3];
+              const bool v1731 = v1723 > best_3 || (v1723 == best_3 && v1724 < best_index_3);
+              best_3 = v1731 ? v1723 : best_3;
+              best_index_3 = v1731 ? v1724 : best_index_3;
+              const float v1734 = scratch[4];
+              const u32 v1735 = scratch_index[4];
+              const bool v1742 = v1734 > best_3 || (v1734 == best_3 && v1735 < best_index_3);
+              best_3 = v1742 ? v1734 : best_3;
+              best_index_3 = v1742 ? v1735 : best_index_3;
+              const float v1745 = scratch[5];
+              const u32 v1746 = scratch_index[5];
+              const bool v1753 = v1745 > best_3 || (v1745 == best_3 && v1746 < best_index_3);
+              best_3 = v1753 ? v1745 : best_3;
+              best_index_3 = v1753 ? v1746 : best_index_3;
+              const float v1756 = scratch[6];
+              const u32 v1757 = scratch_index[6];
+              const bool v1764 = v1756 > best_3 || (v1756 == best_3 && v1757 < best_index_3);
+              best_3 = v1764 ? v1756 : best_3;
+              best_index_3 = v1764 ? v1757 : best_index_3;
+              const float v1767 = scratch[7];
+              const u32 v1768 = scratch_index[7];
+              const bool v1775 = v1767 > best_3 || (v1767 == best_3 && v1768 < best_index_3);
+              best_3 = v1775 ? v1767 : best_3;
+              best_index_3 = v1775 ? v1768 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1554,17 +1441,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1980 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1980 && lane == 0) {
-                const u32 v1985 = warp * 4;
-                if (notes[v1985] == 0) {
-                  const u64 v1988 = ptx::globaltimer();
-                  notes[v1985] = 15;
-                  notes[v1985 + 1] = 2;
-                  notes[v1985 + 2] = epoch_target;
-                  notes[v1985 + 3] = (u32)v1988;
-                }
-              }
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 15, 2, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1574,37 +1451,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1995 = best[lane];
-                const u32 v1996 = best_index[lane];
-                const bool v2003 = v1995 > best_2 || (v1995 == best_2 && v1996 < best_index_2);
-                best_2 = v2003 ? v1995 : best_2;
-                best_index_2 = v2003 ? v1996 : best_index_2;
+                const float v1786 = best[lane];
+                const u32 v1787 = best_index[lane];
+                const bool v1794 = v1786 > best_2 || (v1786 == best_2 && v1787 < best_index_2);
+                best_2 = v1794 ? v1786 : best_2;
+                best_index_2 = v1794 ? v1787 : best_index_2;
               }
-              const float v2007 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v2009 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v2016 = v2007 > best_2 || (v2007 == best_2 && v2009 < best_index_2);
-              best_2 = v2016 ? v2007 : best_2;
-              best_index_2 = v2016 ? v2009 : best_index_2;
-              const float v2020 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v2022 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v2029 = v2020 > best_2 || (v2020 == best_2 && v2022 < best_index_2);
-              best_2 = v2029 ? v2020 : best_2;
-              best_index_2 = v2029 ? v2022 : best_index_2;
-              const float v2033 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v2035 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v2042 = v2033 > best_2 || (v2033 == best_2 && v2035 < best_index_2);
-              best_2 = v2042 ? v2033 : best_2;
-              best_index_2 = v2042 ? v2035 : best_index_2;
-              const float v2046 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v2048 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v2055 = v2046 > best_2 || (v2046 == best_2 && v2048 < best_index_2);
-              best_2 = v2055 ? v2046 : best_2;
-              best_index_2 = v2055 ? v2048 : best_index_2;
-              const float v2059 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v2061 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v2068 = v2059 > best_2 || (v2059 == best_2 && v2061 < best_index_2);
-              best_2 = v2068 ? v2059 : best_2;
-              best_index_2 = v2068 ? v2061 : best_index_2;
+              const float v1798 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1800 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1807 = v1798 > best_2 || (v1798 == best_2 && v1800 < best_index_2);
+              best_2 = v1807 ? v1798 : best_2;
+              best_index_2 = v1807 ? v1800 : best_index_2;
+              const float v1811 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1813 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1820 = v1811 > best_2 || (v1811 == best_2 && v1813 < best_index_2);
+              best_2 = v1820 ? v1811 : best_2;
+              best_index_2 = v1820 ? v1813 : best_index_2;
+              const float v1824 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1826 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1833 = v1824 > best_2 || (v1824 == best_2 && v1826 < best_index_2);
+              best_2 = v1833 ? v1824 : best_2;
+              best_index_2 = v1833 ? v1826 : best_index_2;
+              const float v1837 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1839 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1846 = v1837 > best_2 || (v1837 == best_2 && v1839 < best_index_2);
+              best_2 = v1846 ? v1837 : best_2;
+              best_index_2 = v1846 ? v1839 : best_index_2;
+              const float v1850 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1852 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1859 = v1850 > best_2 || (v1850 == best_2 && v1852 < best_index_2);
+              best_2 = v1859 ? v1850 : best_2;
+              best_index_2 = v1859 ? v1852 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1646,35 +1523,25 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v2109 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v2109;
+          const u32 v1900 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v1900;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
           running_2 = 0;
           if (lane == 0) {
-            const u32 v2119 = (cta * 9 + warp) * 8;
-            records[v2119] = notes[warp * 4];
-            records[v2119 + 1] = notes[warp * 4 + 1];
-            records[v2119 + 2] = notes[warp * 4 + 2];
-            records[v2119 + 3] = notes[warp * 4 + 3];
-            records[v2119 + 4] = pos_now;
+            const u32 v1910 = (cta * 9 + warp) * 8;
+            records[v1910] = notes[warp * 4];
+            records[v1910 + 1] = notes[warp * 4 + 1];
+            records[v1910 + 2] = notes[warp * 4 + 2];
+            records[v1910 + 3] = notes[warp * 4 + 3];
+            records[v1910 + 4] = pos_now;
           }
         }
         if (running_2 == 0 && i + 1 < steps) {
-          const u32 v2144 = i + 1;
+          const u32 v1935 = i + 1;
           if (tid == 0) {
-            const bool v2148 = ptx::mbar_wait_or(heard, (v2144 + 1) & 1u, abort);
-            if (v2148 && lane == 0) {
-              const u32 v2153 = warp * 4;
-              if (notes[v2153] == 0) {
-                const u64 v2156 = ptx::globaltimer();
-                notes[v2153] = 16;
-                notes[v2153 + 1] = 2;
-                notes[v2153 + 2] = v2144;
-                notes[v2153 + 3] = (u32)v2156;
-              }
-            }
+            ptx::mbar_wait_noted(heard, (v1935 + 1) & 1u, abort, notes, 16, 2, v1935);
             running[0] = 0;
             ptx::mbar_arrive(decided);
           }
@@ -1682,25 +1549,15 @@ mkgen_step(const __grid_constant__ Params p) {
           #pragma unroll 1
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = drain;
-            const bool v2168 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-            if (v2168 && lane == 0) {
-              const u32 v2173 = warp * 4;
-              if (notes[v2173] == 0) {
-                const u64 v2176 = ptx::globaltimer();
-                notes[v2173] = 17;
-                notes[v2173 + 1] = 2;
-                notes[v2173 + 2] = stage;
-                notes[v2173 + 3] = (u32)v2176;
-              }
-            }
+            ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 17, 2, stage);
             __syncwarp();
-            if (lane == 0 && !v2168) {
+            if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v2186 = drain + 1;
-            const bool v2187 = v2186 == 23;
-            drain = v2187 ? 0u : v2186;
-            drain_parity = v2187 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1949 = drain + 1;
+            const bool v1950 = v1949 == 23;
+            drain = v1950 ? 0u : v1949;
+            drain_parity = v1950 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1714,7 +1571,6 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 fill_parity = 1;
     u32 landed = 20;
     u32 landed_parity = 1;
-    u32 left = 0;
     u64 offset = layer_offset;
     u32 running_2 = 1;
     #pragma unroll 1
@@ -1728,72 +1584,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[1];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              if (!(left != 0)) {
-                const u32 stage = fill;
-                const bool v2223 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2223 && lane == 0) {
-                  const u32 v2228 = warp * 4;
-                  if (notes[v2228] == 0) {
-                    const u64 v2231 = ptx::globaltimer();
-                    notes[v2228] = 18;
-                    notes[v2228 + 1] = layer;
-                    notes[v2228 + 2] = stage;
-                    notes[v2228 + 3] = (u32)v2231;
-                  }
-                }
-                const bool v2238 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2238 && lane == 0) {
-                  const u32 v2243 = warp * 4;
-                  if (notes[v2243] == 0) {
-                    const u64 v2246 = ptx::globaltimer();
-                    notes[v2243] = 19;
-                    notes[v2243 + 1] = layer;
-                    notes[v2243 + 2] = landed;
-                    notes[v2243 + 3] = (u32)v2246;
-                  }
-                }
-                const bool v2252 = __any_sync(0xffffffffu, v2223 || v2238);
-                if (v2252) {
-                  left = 1;
-                }
-                if (!(left != 0)) {
-                  const u32 v2257 = landed + 1;
-                  const bool v2258 = v2257 == 23;
-                  landed = v2258 ? 0u : v2257;
-                  landed_parity = v2258 ? landed_parity ^ 1u : landed_parity;
-                  ptx::fence_proxy_async_shared();
-                  if (lane == 0) {
-                    ptx::mbar_arrive_expect(&full[stage], 1536);
-                  }
-                  __syncwarp();
-                  if (lane == 0) {
-                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-                  }
-                  const u32 v2271 = fill + 1;
-                  const bool v2272 = v2271 == 23;
-                  fill = v2272 ? 0u : v2271;
-                  fill_parity = v2272 ? fill_parity ^ 1u : fill_parity;
-                }
+              const u32 stage = fill;
+              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 18, layer, stage);
+              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 19, layer, landed);
+              const u32 v1986 = landed + 1;
+              const bool v1987 = v1986 == 23;
+              landed = v1987 ? 0u : v1986;
+              landed_parity = v1987 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 1536);
               }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+              }
+              const u32 v2000 = fill + 1;
+              const bool v2001 = v2000 == 23;
+              fill = v2001 ? 0u : v2000;
+              fill_parity = v2001 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           if (layer == 0) {
-            const bool v2282 = ptx::mbar_wait_or(decided, i & 1u, abort);
-            if (v2282 && lane == 0) {
-              const u32 v2287 = warp * 4;
-              if (notes[v2287] == 0) {
-                const u64 v2290 = ptx::globaltimer();
-                notes[v2287] = 20;
-                notes[v2287 + 1] = layer;
-                notes[v2287 + 2] = i;
-                notes[v2287 + 3] = (u32)v2290;
-              }
-            }
-            const bool v2295 = __any_sync(0xffffffffu, v2282);
-            if (v2295) {
-              left = 1;
-            }
+            ptx::mbar_wait_noted(decided, i & 1u, abort, notes, 20, layer, i);
             running_2 = running[0];
             __syncwarp();
             if (lane == 0) {
@@ -1805,69 +1619,40 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v2302 = (pos_now + 31) / 32;
+            const u32 v2017 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2302 / 2;
-              const u32 end = (split + 1) * v2302 / 2;
+              const u32 first = split * v2017 / 2;
+              const u32 end = (split + 1) * v2017 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                if (!(left != 0)) {
-                  const u32 stage = fill;
-                  const bool v2321 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                  if (v2321 && lane == 0) {
-                    const u32 v2326 = warp * 4;
-                    if (notes[v2326] == 0) {
-                      const u64 v2329 = ptx::globaltimer();
-                      notes[v2326] = 21;
-                      notes[v2326 + 1] = layer;
-                      notes[v2326 + 2] = stage;
-                      notes[v2326 + 3] = (u32)v2329;
-                    }
-                  }
-                  const bool v2336 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                  if (v2336 && lane == 0) {
-                    const u32 v2341 = warp * 4;
-                    if (notes[v2341] == 0) {
-                      const u64 v2344 = ptx::globaltimer();
-                      notes[v2341] = 22;
-                      notes[v2341 + 1] = layer;
-                      notes[v2341 + 2] = landed;
-                      notes[v2341 + 3] = (u32)v2344;
-                    }
-                  }
-                  const bool v2350 = __any_sync(0xffffffffu, v2321 || v2336);
-                  if (v2350) {
-                    left = 1;
-                  }
-                  if (!(left != 0)) {
-                    const u32 v2355 = landed + 1;
-                    const bool v2356 = v2355 == 23;
-                    landed = v2356 ? 0u : v2355;
-                    landed_parity = v2356 ? landed_parity ^ 1u : landed_parity;
-                    ptx::fence_proxy_async_shared();
-                    if (lane == 0) {
-                      ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
-                    }
-                    __syncwarp();
-                    const u32 at = lane * 16;
-                    if (at < tokens_2) {
-                      const u32 v2367 = from + at;
-                      const u32 page = page_table[v2367 / 16];
-                      const u64 v2381 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16
-                          + (u64)(v2367 % 16);
-                      ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2381 * 8], min(tokens_2 - at, 16u) * 128,
-                          &full[fill]);
-                    }
-                    const u32 v2390 = fill + 1;
-                    const bool v2391 = v2390 == 23;
-                    fill = v2391 ? 0u : v2390;
-                    fill_parity = v2391 ? fill_parity ^ 1u : fill_parity;
-                  }
+                const u32 stage = fill;
+                ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 21, layer, stage);
+                ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 22, layer, landed);
+                const u32 v2036 = landed + 1;
+                const bool v2037 = v2036 == 23;
+                landed = v2037 ? 0u : v2036;
+                landed_parity = v2037 ? landed_parity ^ 1u : landed_parity;
+                ptx::fence_proxy_async_shared();
+                if (lane == 0) {
+                  ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
                 }
+                __syncwarp();
+                const u32 at = lane * 16;
+                if (at < tokens_2) {
+                  const u32 v2048 = from + at;
+                  const u32 page = page_table[v2048 / 16];
+                  const u64 v2062 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2048 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2062 * 8], min(tokens_2 - at, 16u) * 128,
+                      &full[fill]);
+                }
+                const u32 v2071 = fill + 1;
+                const bool v2072 = v2071 == 23;
+                fill = v2072 ? 0u : v2071;
+                fill_parity = v2072 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1875,53 +1660,25 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[3];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              if (!(left != 0)) {
-                const u32 stage = fill;
-                const bool v2407 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2407 && lane == 0) {
-                  const u32 v2412 = warp * 4;
-                  if (notes[v2412] == 0) {
-                    const u64 v2415 = ptx::globaltimer();
-                    notes[v2412] = 23;
-                    notes[v2412 + 1] = layer;
-                    notes[v2412 + 2] = stage;
-                    notes[v2412 + 3] = (u32)v2415;
-                  }
-                }
-                const bool v2422 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2422 && lane == 0) {
-                  const u32 v2427 = warp * 4;
-                  if (notes[v2427] == 0) {
-                    const u64 v2430 = ptx::globaltimer();
-                    notes[v2427] = 24;
-                    notes[v2427 + 1] = layer;
-                    notes[v2427 + 2] = landed;
-                    notes[v2427 + 3] = (u32)v2430;
-                  }
-                }
-                const bool v2436 = __any_sync(0xffffffffu, v2407 || v2422);
-                if (v2436) {
-                  left = 1;
-                }
-                if (!(left != 0)) {
-                  const u32 v2441 = landed + 1;
-                  const bool v2442 = v2441 == 23;
-                  landed = v2442 ? 0u : v2441;
-                  landed_parity = v2442 ? landed_parity ^ 1u : landed_parity;
-                  ptx::fence_proxy_async_shared();
-                  if (lane == 0) {
-                    ptx::mbar_arrive_expect(&full[stage], 3072);
-                  }
-                  __syncwarp();
-                  if (lane == 0) {
-                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
-                  }
-                  const u32 v2455 = fill + 1;
-                  const bool v2456 = v2455 == 23;
-                  fill = v2456 ? 0u : v2455;
-                  fill_parity = v2456 ? fill_parity ^ 1u : fill_parity;
-                }
+              const u32 stage = fill;
+              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 23, layer, stage);
+              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 24, layer, landed);
+              const u32 v2088 = landed + 1;
+              const bool v2089 = v2088 == 23;
+              landed = v2089 ? 0u : v2088;
+              landed_parity = v2089 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 3072);
               }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
+              }
+              const u32 v2102 = fill + 1;
+              const bool v2103 = v2102 == 23;
+              fill = v2103 ? 0u : v2102;
+              fill_parity = v2103 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1929,53 +1686,25 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[5];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              if (!(left != 0)) {
-                const u32 stage = fill;
-                const bool v2474 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2474 && lane == 0) {
-                  const u32 v2479 = warp * 4;
-                  if (notes[v2479] == 0) {
-                    const u64 v2482 = ptx::globaltimer();
-                    notes[v2479] = 25;
-                    notes[v2479 + 1] = layer;
-                    notes[v2479 + 2] = stage;
-                    notes[v2479 + 3] = (u32)v2482;
-                  }
-                }
-                const bool v2489 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2489 && lane == 0) {
-                  const u32 v2494 = warp * 4;
-                  if (notes[v2494] == 0) {
-                    const u64 v2497 = ptx::globaltimer();
-                    notes[v2494] = 26;
-                    notes[v2494 + 1] = layer;
-                    notes[v2494 + 2] = landed;
-                    notes[v2494 + 3] = (u32)v2497;
-                  }
-                }
-                const bool v2503 = __any_sync(0xffffffffu, v2474 || v2489);
-                if (v2503) {
-                  left = 1;
-                }
-                if (!(left != 0)) {
-                  const u32 v2508 = landed + 1;
-                  const bool v2509 = v2508 == 23;
-                  landed = v2509 ? 0u : v2508;
-                  landed_parity = v2509 ? landed_parity ^ 1u : landed_parity;
-                  ptx::fence_proxy_async_shared();
-                  if (lane == 0) {
-                    ptx::mbar_arrive_expect(&full[stage], 1536);
-                  }
-                  __syncwarp();
-                  if (lane == 0) {
-                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-                  }
-                  const u32 v2522 = fill + 1;
-                  const bool v2523 = v2522 == 23;
-                  fill = v2523 ? 0u : v2522;
-                  fill_parity = v2523 ? fill_parity ^ 1u : fill_parity;
-                }
+              const u32 stage = fill;
+              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 25, layer, stage);
+              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 26, layer, landed);
+              const u32 v2121 = landed + 1;
+              const bool v2122 = v2121 == 23;
+              landed = v2122 ? 0u : v2121;
+              landed_parity = v2122 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 1536);
               }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+              }
+              const u32 v2135 = fill + 1;
+              const bool v2136 = v2135 == 23;
+              fill = v2136 ? 0u : v2135;
+              fill_parity = v2136 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1983,101 +1712,45 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[7];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              if (!(left != 0)) {
-                const u32 stage = fill;
-                const bool v2541 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2541 && lane == 0) {
-                  const u32 v2546 = warp * 4;
-                  if (notes[v2546] == 0) {
-                    const u64 v2549 = ptx::globaltimer();
-                    notes[v2546] = 27;
-                    notes[v2546 + 1] = layer;
-                    notes[v2546 + 2] = stage;
-                    notes[v2546 + 3] = (u32)v2549;
-                  }
-                }
-                const bool v2556 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2556 && lane == 0) {
-                  const u32 v2561 = warp * 4;
-                  if (notes[v2561] == 0) {
-                    const u64 v2564 = ptx::globaltimer();
-                    notes[v2561] = 28;
-                    notes[v2561 + 1] = layer;
-                    notes[v2561 + 2] = landed;
-                    notes[v2561 + 3] = (u32)v2564;
-                  }
-                }
-                const bool v2570 = __any_sync(0xffffffffu, v2541 || v2556);
-                if (v2570) {
-                  left = 1;
-                }
-                if (!(left != 0)) {
-                  const u32 v2575 = landed + 1;
-                  const bool v2576 = v2575 == 23;
-                  landed = v2576 ? 0u : v2575;
-                  landed_parity = v2576 ? landed_parity ^ 1u : landed_parity;
-                  ptx::fence_proxy_async_shared();
-                  if (lane == 0) {
-                    ptx::mbar_arrive_expect(&full[stage], 4096);
-                  }
-                  __syncwarp();
-                  if (lane == 0) {
-                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
-                  }
-                  const u32 v2589 = fill + 1;
-                  const bool v2590 = v2589 == 23;
-                  fill = v2590 ? 0u : v2589;
-                  fill_parity = v2590 ? fill_parity ^ 1u : fill_parity;
-                }
+              const u32 stage = fill;
+              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 27, layer, stage);
+              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 28, layer, landed);
+              const u32 v2154 = landed + 1;
+              const bool v2155 = v2154 == 23;
+              landed = v2155 ? 0u : v2154;
+              landed_parity = v2155 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage], 4096);
               }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
+              }
+              const u32 v2168 = fill + 1;
+              const bool v2169 = v2168 == 23;
+              fill = v2169 ? 0u : v2168;
+              fill_parity = v2169 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
-              if (!(left != 0)) {
-                const u32 stage = fill;
-                const bool v2603 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2603 && lane == 0) {
-                  const u32 v2608 = warp * 4;
-                  if (notes[v2608] == 0) {
-                    const u64 v2611 = ptx::globaltimer();
-                    notes[v2608] = 29;
-                    notes[v2608 + 1] = layer;
-                    notes[v2608 + 2] = stage;
-                    notes[v2608 + 3] = (u32)v2611;
-                  }
-                }
-                const bool v2618 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2618 && lane == 0) {
-                  const u32 v2623 = warp * 4;
-                  if (notes[v2623] == 0) {
-                    const u64 v2626 = ptx::globaltimer();
-                    notes[v2623] = 30;
-                    notes[v2623 + 1] = layer;
-                    notes[v2623 + 2] = landed;
-                    notes[v2623 + 3] = (u32)v2626;
-                  }
-                }
-                const bool v2632 = __any_sync(0xffffffffu, v2603 || v2618);
-                if (v2632) {
-                  left = 1;
-                }
-                if (!(left != 0)) {
-                  const u32 v2637 = landed + 1;
-                  const bool v2638 = v2637 == 23;
-                  landed = v2638 ? 0u : v2637;
-                  landed_parity = v2638 ? landed_parity ^ 1u : landed_parity;
-                  ptx::fence_proxy_async_shared();
-                  if (lane == 0) {
-                    ptx::mbar_arrive_expect(&full[stage], 1536);
-                  }
-                  __syncwarp();
-                  if (lane == 0) {
-                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-                  }
-                  const u32 v2651 = fill + 1;
-                  const bool v2652 = v2651 == 23;
-                  fill = v2652 ? 0u : v2651;
-                  fill_parity = v2652 ? fill_parity ^ 1u : fill_parity;
-                }
+              const u32 stage_2 = fill;
+              ptx::mbar_wait_noted(&empty[stage_2], fill_parity, abort, notes, 29, layer, stage_2);
+              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 30, layer, landed);
+              const u32 v2182 = landed + 1;
+              const bool v2183 = v2182 == 23;
+              landed = v2183 ? 0u : v2182;
+              landed_parity = v2183 ? landed_parity ^ 1u : landed_parity;
+              ptx::fence_proxy_async_shared();
+              if (lane == 0) {
+                ptx::mbar_arrive_expect(&full[stage_2], 1536);
               }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
+              }
+              const u32 v2196 = fill + 1;
+              const bool v2197 = v2196 == 23;
+              fill = v2197 ? 0u : v2196;
+              fill_parity = v2197 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -2089,88 +1762,53 @@ mkgen_step(const __grid_constant__ Params p) {
         {
           const u32 tile_count = own[9];
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-            if (!(left != 0)) {
-              const u32 stage = fill;
-              const bool v2683 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-              if (v2683 && lane == 0) {
-                const u32 v2688 = warp * 4;
-                if (notes[v2688] == 0) {
-                  const u64 v2691 = ptx::globaltimer();
-                  notes[v2688] = 31;
-                  notes[v2688 + 1] = 2;
-                  notes[v2688 + 2] = stage;
-                  notes[v2688 + 3] = (u32)v2691;
-                }
-              }
-              const bool v2698 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-              if (v2698 && lane == 0) {
-                const u32 v2703 = warp * 4;
-                if (notes[v2703] == 0) {
-                  const u64 v2706 = ptx::globaltimer();
-                  notes[v2703] = 32;
-                  notes[v2703 + 1] = 2;
-                  notes[v2703 + 2] = landed;
-                  notes[v2703 + 3] = (u32)v2706;
-                }
-              }
-              const bool v2712 = __any_sync(0xffffffffu, v2683 || v2698);
-              if (v2712) {
-                left = 1;
-              }
-              if (!(left != 0)) {
-                const u32 v2717 = landed + 1;
-                const bool v2718 = v2717 == 23;
-                landed = v2718 ? 0u : v2717;
-                landed_parity = v2718 ? landed_parity ^ 1u : landed_parity;
-                ptx::fence_proxy_async_shared();
-                if (lane == 0) {
-                  ptx::mbar_arrive_expect(&full[stage], 1536);
-                }
-                __syncwarp();
-                if (lane == 0) {
-                  ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-                }
-                const u32 v2731 = fill + 1;
-                const bool v2732 = v2731 == 23;
-                fill = v2732 ? 0u : v2731;
-                fill_parity = v2732 ? fill_parity ^ 1u : fill_parity;
-              }
+            const u32 stage = fill;
+            ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 31, 2, stage);
+            ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 32, 2, landed);
+            const u32 v2228 = landed + 1;
+            const bool v2229 = v2228 == 23;
+            landed = v2229 ? 0u : v2228;
+            landed_parity = v2229 ? landed_parity ^ 1u : landed_parity;
+            ptx::fence_proxy_async_shared();
+            if (lane == 0) {
+              ptx::mbar_arrive_expect(&full[stage], 1536);
             }
+            __syncwarp();
+            if (lane == 0) {
+              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+            }
+            const u32 v2242 = fill + 1;
+            const bool v2243 = v2242 == 23;
+            fill = v2243 ? 0u : v2242;
+            fill_parity = v2243 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
-      if (running_2 != 0 && left != 0) {
+      u32 noted = 0;
+      if (lane == 0) {
+        noted = notes[warp * 4];
+      }
+      const bool v2258 = __any_sync(0xffffffffu, noted != 0);
+      if (running_2 != 0 && v2258) {
         running_2 = 0;
         if (lane == 0) {
-          const u32 v2751 = (cta * 9 + warp) * 8;
-          records[v2751] = notes[warp * 4];
-          records[v2751 + 1] = notes[warp * 4 + 1];
-          records[v2751 + 2] = notes[warp * 4 + 2];
-          records[v2751 + 3] = notes[warp * 4 + 3];
-          records[v2751 + 4] = pos_now;
+          const u32 v2268 = (cta * 9 + warp) * 8;
+          records[v2268] = notes[warp * 4];
+          records[v2268 + 1] = notes[warp * 4 + 1];
+          records[v2268 + 2] = notes[warp * 4 + 2];
+          records[v2268 + 3] = notes[warp * 4 + 3];
+          records[v2268 + 4] = pos_now;
         }
       }
     }
-    if (left != 0) {
-      #pragma unroll 1
-      for (u32 i = 0; i < 3; ++i) {
-        const bool v2777 = ptx::mbar_wait_or(&full[landed], landed_parity, &abort[1]);
-        if (v2777 && lane == 0) {
-          const u32 v2782 = warp * 4;
-          if (notes[v2782] == 0) {
-            const u64 v2785 = ptx::globaltimer();
-            notes[v2782] = 33;
-            notes[v2782 + 1] = 2;
-            notes[v2782 + 2] = landed;
-            notes[v2782 + 3] = (u32)v2785;
-          }
-        }
-        const u32 v2791 = landed + 1;
-        const bool v2792 = v2791 == 23;
-        landed = v2792 ? 0u : v2791;
-        landed_parity = v2792 ? landed_parity ^ 1u : landed_parity;
-      }
+    #pragma unroll 1
+    for (u32 i = 0; i < 3; ++i) {
+      ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 33, 2, landed);
+      const u32 v2292 = landed + 1;
+      const bool v2293 = v2292 == 23;
+      landed = v2293 ? 0u : v2292;
+      landed_parity = v2293 ? landed_parity ^ 1u : landed_parity;
     }
   }
 }

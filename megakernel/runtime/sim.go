@@ -165,6 +165,12 @@ func (s *Sim) Swap(k *ir.Kernel) error {
 // host to give it up.
 func (s *Sim) Stuck() bool { return s.host.stuck.Load() }
 
+// ClaimStuck makes the next launch claim that it hangs, after about so many warp
+// instructions, although it does not: so that it is given up anywhere.
+func (s *Sim) ClaimStuck(instructions int64) {
+	s.host.claim = 1 + int(instructions/interp.HostTurn)
+}
+
 // Patience is how long a kernel of which no warp can go on waits for the host
 // to give it up before that is a fault. 0, the default, is at once.
 func (s *Sim) Patience(d time.Duration) { s.host.patience = d }

@@ -13,6 +13,8 @@ import (
 type simHost struct {
 	patience time.Duration
 	stuck    atomic.Bool // no warp can go on, and the kernel waits for the host
+	claim    int         // the turn at which to claim so, whatever is true; 0: none
+	turns    int         // of this launch
 
 	mu    sync.Mutex
 	words map[string][]uint32
@@ -52,6 +54,9 @@ func (h *simHost) Stored(name string, i int64, value uint32) {
 
 // Turn hands the pokes over, and waits for one when the kernel is stuck.
 func (h *simHost) Turn(stuck bool, set func(string, int64, uint32)) {
+	if h.turns++; h.turns == h.claim {
+		stuck = true
+	}
 	if stuck && h.patience > 0 {
 		h.stuck.Store(true)
 		h.await(time.After(h.patience))
@@ -86,6 +91,7 @@ func (h *simHost) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pokes = h.pokes[:0]
+	h.turns, h.claim = 0, 0
 	h.stuck.Store(false)
 	select {
 	case <-h.poked:

@@ -24,6 +24,8 @@ type measured struct {
 	pages        int   // of one layer in which a new token was stored, the fewest of all layers
 	stray        int   // pages that changed and are not the sequence's
 	barrier      uint32
+	mayGiveUp    bool     // the kernel's waits can be given up
+	gaveUp       bool     // a launch was, and the one after it was right
 	uneven       []string // matrices of which some SMs have more tiles, by the plan table in device memory
 }
 
@@ -169,10 +171,29 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.Bytes(), "bytes"),
 		exactly("grid barrier arrivals", func(m *measured) int64 { return int64(m.barrier - t.epoch) }, int64(mk.Barriers()*mk.Options.SMs*t.steps), "arrivals"),
 		{"barrier counter passed 2^32", fmt.Sprintf("from %d to %d", t.epoch, counter), "a smaller one at the end", counter < t.epoch},
+		givenUps(runs),
 		t.covered(runs, real),
 		identical(runs),
 	}
 	return cs
+}
+
+// givenUps counts the launches that were given up and left.
+func givenUps(runs []*Run) Condition {
+	n, of := 0, 0
+	for _, r := range runs {
+		if r.ran.mayGiveUp {
+			of++
+		}
+		if r.ran.gaveUp {
+			n++
+		}
+	}
+	c := Condition{Name: "launches given up midway", Have: fmt.Sprintf("%d left, and the next was right", n), Want: "at least 1", Met: n > 0}
+	if of == 0 {
+		c.Have, c.Want, c.Met = "none", "none without a watchdog", true
+	}
+	return c
 }
 
 // because adds to what is wanted why it is not more, if that is said.

@@ -156,7 +156,10 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 	if err := x.finish(r, before); err != nil || len(r.Findings) > 0 {
 		return r, err
 	}
-	return r, x.again(r)
+	if err := x.again(r); err != nil || len(r.Findings) > 0 {
+		return r, err
+	}
+	return r, x.givenUp(r)
 }
 
 // again decodes the same tokens in launches of several steps: one that is
@@ -167,7 +170,6 @@ func (x *session) again(r *Run) error {
 	if err := x.s.Rewind(t.context); err != nil {
 		return err
 	}
-	logits := make([]float32, t.mk.Config.Vocab)
 	for i, from := range []int{0, 1} {
 		if err := x.sim.Write("stop", 0, []byte{byte(1 - i), 0, 0, 0}); err != nil {
 			return err
@@ -181,6 +183,12 @@ func (x *session) again(r *Run) error {
 			return err
 		}
 	}
+	return x.sameLogits(r, fmt.Sprintf("after one launch of %d steps", t.steps-1))
+}
+
+// sameLogits compares the logits of the last step with those of the first run.
+func (x *session) sameLogits(r *Run, when string) error {
+	t, logits := x.t, make([]float32, x.t.mk.Config.Vocab)
 	if err := x.s.Logits(logits); err != nil {
 		return err
 	}
@@ -188,7 +196,7 @@ func (x *session) again(r *Run) error {
 	for i, v := range logits {
 		if math.Float32bits(v) != math.Float32bits(last[i]) {
 			r.Findings = append(r.Findings, Finding{Kind: "wrong value", Seed: r.seed, Step: t.steps - 1,
-				Text: fmt.Sprintf("logit %d is %g after one launch of %d steps, %g after a launch for each", i, v, t.steps-1, last[i])})
+				Text: fmt.Sprintf("logit %d is %g %s, %g after a launch for each step", i, v, when, last[i])})
 			return nil
 		}
 	}
