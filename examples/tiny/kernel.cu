@@ -32,7 +32,6 @@ using f16x2 = u32;
 // The params block: pointers first, then scalars; a multiple of 8 bytes.
 struct alignas(8) Params {
   const uint4* weights;                    // 41472 elements: packed matrices, see the layout
-  const bf16* embed;                       // 30720 elements: [320][96] token embeddings
   const bf16* gains;                       // 480 elements: [5][96] norm gains: attention and MLP of each layer, then the final one
   const float* inv_freq;                   // 16 elements: [16] RoPE, radians a position
   const u32* plan;                         // 56 elements: [4][14] what each SM owns
@@ -65,33 +64,32 @@ struct alignas(8) Params {
 #define PARAM_OFFSET(member) __builtin_offsetof(Params, member)
 #endif
 static_assert(PARAM_OFFSET(weights) == 0, "layout");
-static_assert(PARAM_OFFSET(embed) == 8, "layout");
-static_assert(PARAM_OFFSET(gains) == 16, "layout");
-static_assert(PARAM_OFFSET(inv_freq) == 24, "layout");
-static_assert(PARAM_OFFSET(plan) == 32, "layout");
-static_assert(PARAM_OFFSET(page_table) == 40, "layout");
-static_assert(PARAM_OFFSET(kv) == 48, "layout");
-static_assert(PARAM_OFFSET(x) == 56, "layout");
-static_assert(PARAM_OFFSET(q) == 64, "layout");
-static_assert(PARAM_OFFSET(part) == 72, "layout");
-static_assert(PARAM_OFFSET(lse) == 80, "layout");
-static_assert(PARAM_OFFSET(attn) == 88, "layout");
-static_assert(PARAM_OFFSET(act) == 96, "layout");
-static_assert(PARAM_OFFSET(logits) == 104, "layout");
-static_assert(PARAM_OFFSET(best) == 112, "layout");
-static_assert(PARAM_OFFSET(best_index) == 120, "layout");
-static_assert(PARAM_OFFSET(tokens) == 128, "layout");
-static_assert(PARAM_OFFSET(ends) == 136, "layout");
-static_assert(PARAM_OFFSET(stop) == 144, "layout");
-static_assert(PARAM_OFFSET(verdict) == 152, "layout");
-static_assert(PARAM_OFFSET(progress) == 160, "layout");
-static_assert(PARAM_OFFSET(epoch) == 168, "layout");
-static_assert(PARAM_OFFSET(barrier) == 176, "layout");
-static_assert(PARAM_OFFSET(pos) == 184, "layout");
-static_assert(PARAM_OFFSET(steps) == 188, "layout");
-static_assert(PARAM_OFFSET(known) == 192, "layout");
-static_assert(PARAM_OFFSET(pages) == 196, "layout");
-static_assert(sizeof(Params) == 200, "layout");
+static_assert(PARAM_OFFSET(gains) == 8, "layout");
+static_assert(PARAM_OFFSET(inv_freq) == 16, "layout");
+static_assert(PARAM_OFFSET(plan) == 24, "layout");
+static_assert(PARAM_OFFSET(page_table) == 32, "layout");
+static_assert(PARAM_OFFSET(kv) == 40, "layout");
+static_assert(PARAM_OFFSET(x) == 48, "layout");
+static_assert(PARAM_OFFSET(q) == 56, "layout");
+static_assert(PARAM_OFFSET(part) == 64, "layout");
+static_assert(PARAM_OFFSET(lse) == 72, "layout");
+static_assert(PARAM_OFFSET(attn) == 80, "layout");
+static_assert(PARAM_OFFSET(act) == 88, "layout");
+static_assert(PARAM_OFFSET(logits) == 96, "layout");
+static_assert(PARAM_OFFSET(best) == 104, "layout");
+static_assert(PARAM_OFFSET(best_index) == 112, "layout");
+static_assert(PARAM_OFFSET(tokens) == 120, "layout");
+static_assert(PARAM_OFFSET(ends) == 128, "layout");
+static_assert(PARAM_OFFSET(stop) == 136, "layout");
+static_assert(PARAM_OFFSET(verdict) == 144, "layout");
+static_assert(PARAM_OFFSET(progress) == 152, "layout");
+static_assert(PARAM_OFFSET(epoch) == 160, "layout");
+static_assert(PARAM_OFFSET(barrier) == 168, "layout");
+static_assert(PARAM_OFFSET(pos) == 176, "layout");
+static_assert(PARAM_OFFSET(steps) == 180, "layout");
+static_assert(PARAM_OFFSET(known) == 184, "layout");
+static_assert(PARAM_OFFSET(pages) == 188, "layout");
+static_assert(sizeof(Params) == 192, "layout");
 
 namespace ptx {
 
@@ -373,7 +371,7 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const own = (u32*)(smem + 106192);
   float* const scratch = (float*)(smem + 106256);
   u32* const scratch_index = (u32*)(smem + 106288);
-  const bf16x2* const embed_bf16x2 = ptx::global((const bf16x2*)p.embed);
+  const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
@@ -431,46 +429,48 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v42 = tid * 4;
+              const u32 v48 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const uint2 v46 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v42 / 2)]);
-                v = ptx::bf16_lo(v46.x);
-                v_2 = ptx::bf16_hi(v46.x);
-                v_3 = ptx::bf16_lo(v46.y);
-                v_4 = ptx::bf16_hi(v46.y);
+                const u64 v55 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v48 / 32 * 128 + v48 % 32 / 2);
+                const uint2 v56 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v55]);
+                v = ptx::bf16_lo(v56.x);
+                v_2 = ptx::bf16_hi(v56.x);
+                v_3 = ptx::bf16_lo(v56.y);
+                v_4 = ptx::bf16_hi(v56.y);
               } else {
-                const float4 v52 = *(const float4*)&x[v42];
-                v = v52.x;
-                v_2 = v52.y;
-                v_3 = v52.z;
-                v_4 = v52.w;
+                const float4 v62 = *(const float4*)&x[v48];
+                v = v62.x;
+                v_2 = v62.y;
+                v_3 = v62.z;
+                v_4 = v62.w;
               }
-              const uint2 v62 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v72 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v72;
-              const bf16x2 v76 = ptx::pack_bf16(v * ptx::bf16_lo(v62.x), v_2 * ptx::bf16_hi(v62.x));
-              const bf16x2 v79 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v62.y), v_4 * ptx::bf16_hi(v62.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v76, v79);
+              const uint2 v72 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v82 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v82;
+              const bf16x2 v86 = ptx::pack_bf16(v * ptx::bf16_lo(v72.x), v_2 * ptx::bf16_hi(v72.x));
+              const bf16x2 v89 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v72.y), v_4 * ptx::bf16_hi(v72.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v86, v89);
             }
-            const float v81 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v82 = squares + v81;
-            const float v83 = __shfl_xor_sync(0xffffffffu, v82, 8u);
-            const float v84 = v82 + v83;
-            const float v85 = __shfl_xor_sync(0xffffffffu, v84, 4u);
-            const float v86 = v84 + v85;
-            const float v87 = __shfl_xor_sync(0xffffffffu, v86, 2u);
-            const float v88 = v86 + v87;
-            const float v89 = __shfl_xor_sync(0xffffffffu, v88, 1u);
+            const float v91 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v92 = squares + v91;
+            const float v93 = __shfl_xor_sync(0xffffffffu, v92, 8u);
+            const float v94 = v92 + v93;
+            const float v95 = __shfl_xor_sync(0xffffffffu, v94, 4u);
+            const float v96 = v94 + v95;
+            const float v97 = __shfl_xor_sync(0xffffffffu, v96, 2u);
+            const float v98 = v96 + v97;
+            const float v99 = __shfl_xor_sync(0xffffffffu, v98, 1u);
             if (lane == 0) {
-              scratch[warp] = v88 + v89;
+              scratch[warp] = v98 + v99;
             }
             ptx::bar_sync<1, 256>();
-            const float v104 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v104 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v114 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v114 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -479,8 +479,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v123 = half_2 * 1024;
-              const u32 v125 = v123 + warp * 128;
+              const u32 v133 = half_2 * 1024;
+              const u32 v135 = v133 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -494,78 +494,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v138 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v144 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v152 = ptx::mma_m16n8k16(v144.x, 0x00000000u, v144.y, 0x00000000u, v138.x, v138.y, acc,
+                  const uint4 v148 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v154 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v162 = ptx::mma_m16n8k16(v154.x, 0x00000000u, v154.y, 0x00000000u, v148.x, v148.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v152.x;
-                  acc_2 = v152.y;
-                  acc_3 = v152.z;
-                  acc_4 = v152.w;
-                  const float4 v160 = ptx::mma_m16n8k16(v144.z, 0x00000000u, v144.w, 0x00000000u, v138.z, v138.w, acc_5,
+                  acc = v162.x;
+                  acc_2 = v162.y;
+                  acc_3 = v162.z;
+                  acc_4 = v162.w;
+                  const float4 v170 = ptx::mma_m16n8k16(v154.z, 0x00000000u, v154.w, 0x00000000u, v148.z, v148.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v160.x;
-                  acc_6 = v160.y;
-                  acc_7 = v160.z;
-                  acc_8 = v160.w;
+                  acc_5 = v170.x;
+                  acc_6 = v170.y;
+                  acc_7 = v170.z;
+                  acc_8 = v170.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v167 = drain + 1;
-                const bool v168 = v167 == 23;
-                drain = v168 ? 0u : v167;
-                drain_parity = v168 ? drain_parity ^ 1u : drain_parity;
+                const u32 v177 = drain + 1;
+                const bool v178 = v177 == 23;
+                drain = v178 ? 0u : v177;
+                drain_parity = v178 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v125 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v135 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v188 = tid * 2;
-                  const u32 v189 = v123 + v188;
-                  const float2 v190 = *(const float2*)&partials[v189];
-                  const float2 v193 = *(const float2*)&partials[v189 + 128];
-                  const float2 v198 = *(const float2*)&partials[v189 + 256];
-                  const float2 v203 = *(const float2*)&partials[v189 + 384];
-                  const float2 v208 = *(const float2*)&partials[v189 + 512];
-                  const float2 v213 = *(const float2*)&partials[v189 + 640];
-                  const float2 v218 = *(const float2*)&partials[v189 + 768];
-                  const float2 v223 = *(const float2*)&partials[v189 + 896];
-                  const float v225 = v190.x + v193.x + v198.x + v203.x + v208.x + v213.x + v218.x + v223.x;
-                  const float v226 = v190.y + v193.y + v198.y + v203.y + v208.y + v213.y + v218.y + v223.y;
-                  const u32 row = (first_tile + i_2) * 8 + v188;
-                  const float v230 = v225 * scale;
-                  const float v231 = __fmul_rn(v226, scale);
+                  const u32 v198 = tid * 2;
+                  const u32 v199 = v133 + v198;
+                  const float2 v200 = *(const float2*)&partials[v199];
+                  const float2 v203 = *(const float2*)&partials[v199 + 128];
+                  const float2 v208 = *(const float2*)&partials[v199 + 256];
+                  const float2 v213 = *(const float2*)&partials[v199 + 384];
+                  const float2 v218 = *(const float2*)&partials[v199 + 512];
+                  const float2 v223 = *(const float2*)&partials[v199 + 640];
+                  const float2 v228 = *(const float2*)&partials[v199 + 768];
+                  const float2 v233 = *(const float2*)&partials[v199 + 896];
+                  const float v235 = v200.x + v203.x + v208.x + v213.x + v218.x + v223.x + v228.x + v233.x;
+                  const float v236 = v200.y + v203.y + v208.y + v213.y + v218.y + v223.y + v228.y + v233.y;
+                  const u32 row = (first_tile + i_2) * 8 + v198;
+                  const float v240 = v235 * scale;
+                  const float v241 = __fmul_rn(v236, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v238 = (float)pos_now * inv_freq[i_3];
-                    const float v241 = -rintf(v238 * 0.15915494f);
-                    const float v243 = fmaf(v241, -1.7484555e-07f, fmaf(v241, 6.2831855f, v238));
-                    const float cos_2 = ptx::cos(v243);
-                    const float sin_2 = ptx::sin(v243);
-                    const float v248 = fmaf(-v231, sin_2, v230 * cos_2);
-                    const float v250 = fmaf(v230, sin_2, v231 * cos_2);
+                    const float v248 = (float)pos_now * inv_freq[i_3];
+                    const float v251 = -rintf(v248 * 0.15915494f);
+                    const float v253 = fmaf(v251, -1.7484555e-07f, fmaf(v251, 6.2831855f, v248));
+                    const float cos_2 = ptx::cos(v253);
+                    const float sin_2 = ptx::sin(v253);
+                    const float v258 = fmaf(-v241, sin_2, v240 * cos_2);
+                    const float v260 = fmaf(v240, sin_2, v241 * cos_2);
                     if (head < 6) {
-                      const u32 v253 = head * 32 + i_3;
-                      q[v253] = ptx::bf16_of(v248 * 0.25503486f);
-                      q[v253 + 16] = ptx::bf16_of(v250 * 0.25503486f);
+                      const u32 v263 = head * 32 + i_3;
+                      q[v263] = ptx::bf16_of(v258 * 0.25503486f);
+                      q[v263 + 16] = ptx::bf16_of(v260 * 0.25503486f);
                     } else {
-                      const u64 v268 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v272 = (v268 + (u64)slot) * 8 * 8;
-                      kv_bf16[v272 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v248);
-                      const u32 v282 = i_3 + 16;
-                      kv_bf16[v272 + (u64)(((v282 / 8) ^ (slot & 3u)) * 8 + v282 % 8)] = ptx::bf16_of(v250);
+                      const u64 v278 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v282 = (v278 + (u64)slot) * 8 * 8;
+                      kv_bf16[v282 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v258);
+                      const u32 v292 = i_3 + 16;
+                      kv_bf16[v282 + (u64)(((v292 / 8) ^ (slot & 3u)) * 8 + v292 % 8)] = ptx::bf16_of(v260);
                     }
                   } else {
-                    const u64 v301 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v306 = i_3 * 2;
-                    const u64 v316 = (v301 + (u64)slot) * 8 * 4
-                        + ((u64)(((v306 / 8) ^ (slot & 3u)) * 8 + v306 % 8) + 32) / 2;
-                    kv_bf16x2[v316] = ptx::pack_bf16(v230, v231);
+                    const u64 v311 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v316 = i_3 * 2;
+                    const u64 v326 = (v311 + (u64)slot) * 8 * 4
+                        + ((u64)(((v316 / 8) ^ (slot & 3u)) * 8 + v316 % 8) + 32) / 2;
+                    kv_bf16x2[v326] = ptx::pack_bf16(v240, v241);
                   }
                 }
               }
@@ -584,18 +584,18 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- attention ----
           {
-            const u32 v325 = (pos_now + 31) / 32;
+            const u32 v335 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v325 / 2;
-              const u32 end = (split + 1) * v325 / 2;
-              const u32 v334 = kv_head * 3;
-              const u32 v335 = lane / 4;
-              const bf16x2 v343 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v352 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v361 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v370 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v335 / 2;
+              const u32 end = (split + 1) * v335 / 2;
+              const u32 v344 = kv_head * 3;
+              const u32 v345 = lane / 4;
+              const bf16x2 v353 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v362 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v371 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v380 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -608,41 +608,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v387 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v397 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v387 * 8 + (u64)lane];
+                  tail[lane] = kv[v397 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v393 = pos_now % 16;
-                const u32 v394 = lane / 8;
-                const u32 v399 = min(lane % 8 + v394 / 2 * 8, 0u);
-                const u32 v400 = v399 * 8;
-                const u32 v401 = v393 + v399;
-                const uint4 v406 = ptx::ldmatrix(&tail[v400 + ((v394 & 1u) ^ (v401 & 3u))]);
-                const float4 v410 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v406.x, v406.y, 0.0f, 0.0f,
+                const u32 v403 = pos_now % 16;
+                const u32 v404 = lane / 8;
+                const u32 v409 = min(lane % 8 + v404 / 2 * 8, 0u);
+                const u32 v410 = v409 * 8;
+                const u32 v411 = v403 + v409;
+                const uint4 v416 = ptx::ldmatrix(&tail[v410 + ((v404 & 1u) ^ (v411 & 3u))]);
+                const float4 v420 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v416.x, v416.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v414 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v406.z, v406.w, 0.0f, 0.0f,
+                const float4 v424 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v416.z, v416.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v423 = ptx::ldmatrix(&tail[v400 + (((v394 & 1u) + 2) ^ (v401 & 3u))]);
-                const float4 v427 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v423.x, v423.y, v410.x,
-                    v410.y, v410.z, v410.w);
-                const float4 v431 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v423.z, v423.w, v414.x,
-                    v414.y, v414.z, v414.w);
-                const u32 v436 = lane % 4 * 2;
-                const float v439 = v436 < 1 ? v427.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v443 = v436 + 1 < 1 ? v427.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v447 = v436 + 8 < 1 ? v431.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v451 = v436 + 9 < 1 ? v431.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v452 = fmaxf(fmaxf(fmaxf(fmaxf(m, v439), v443), v447), v451);
-                const float v453 = __shfl_xor_sync(0xffffffffu, v452, 2u);
-                const float v454 = fmaxf(v452, v453);
-                const float v455 = __shfl_xor_sync(0xffffffffu, v454, 1u);
-                const float v456 = fmaxf(v454, v455);
-                const float decay = ptx::exp2(m - v456);
-                const float v463 = ptx::exp2(v439 - v456);
-                const float v466 = ptx::exp2(v443 - v456);
-                const float v469 = ptx::exp2(v447 - v456);
-                const float v472 = ptx::exp2(v451 - v456);
+                const uint4 v433 = ptx::ldmatrix(&tail[v410 + (((v404 & 1u) + 2) ^ (v411 & 3u))]);
+                const float4 v437 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v433.x, v433.y, v420.x,
+                    v420.y, v420.z, v420.w);
+                const float4 v441 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v433.z, v433.w, v424.x,
+                    v424.y, v424.z, v424.w);
+                const u32 v446 = lane % 4 * 2;
+                const float v449 = v446 < 1 ? v437.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v453 = v446 + 1 < 1 ? v437.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v457 = v446 + 8 < 1 ? v441.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v461 = v446 + 9 < 1 ? v441.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v462 = fmaxf(fmaxf(fmaxf(fmaxf(m, v449), v453), v457), v461);
+                const float v463 = __shfl_xor_sync(0xffffffffu, v462, 2u);
+                const float v464 = fmaxf(v462, v463);
+                const float v465 = __shfl_xor_sync(0xffffffffu, v464, 1u);
+                const float v466 = fmaxf(v464, v465);
+                const float decay = ptx::exp2(m - v466);
+                const float v473 = ptx::exp2(v449 - v466);
+                const float v476 = ptx::exp2(v453 - v466);
+                const float v479 = ptx::exp2(v457 - v466);
+                const float v482 = ptx::exp2(v461 - v466);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -651,32 +651,32 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v456;
-                l = __fmul_rn(l, decay) + v463 + v466 + v469 + v472;
-                const bf16x2 v490 = ptx::pack_bf16(v463, v466);
-                const bf16x2 v491 = ptx::pack_bf16(v469, v472);
-                const u32 v492 = lane / 8;
-                const u32 v497 = min(lane % 8 + (v492 & 1u) * 8, 0u);
-                const u32 v499 = 4 + v497 * 8;
-                const u32 v500 = v393 + v497;
-                const uint4 v505 = ptx::ldmatrix_trans(&tail[v499 + ((v492 / 2) ^ (v500 & 3u))]);
-                const float4 v511 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v505.x, v505.y, o, o_2,
+                m = v466;
+                l = __fmul_rn(l, decay) + v473 + v476 + v479 + v482;
+                const bf16x2 v500 = ptx::pack_bf16(v473, v476);
+                const bf16x2 v501 = ptx::pack_bf16(v479, v482);
+                const u32 v502 = lane / 8;
+                const u32 v507 = min(lane % 8 + (v502 & 1u) * 8, 0u);
+                const u32 v509 = 4 + v507 * 8;
+                const u32 v510 = v403 + v507;
+                const uint4 v515 = ptx::ldmatrix_trans(&tail[v509 + ((v502 / 2) ^ (v510 & 3u))]);
+                const float4 v521 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v515.x, v515.y, o, o_2,
                     0.0f, 0.0f);
-                o = v511.x;
-                o_2 = v511.y;
-                const float4 v517 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v505.z, v505.w, o_3, o_4,
+                o = v521.x;
+                o_2 = v521.y;
+                const float4 v527 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v515.z, v515.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v517.x;
-                o_4 = v517.y;
-                const uint4 v526 = ptx::ldmatrix_trans(&tail[v499 + ((v492 / 2 + 2) ^ (v500 & 3u))]);
-                const float4 v532 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v526.x, v526.y, o_5, o_6,
+                o_3 = v527.x;
+                o_4 = v527.y;
+                const uint4 v536 = ptx::ldmatrix_trans(&tail[v509 + ((v502 / 2 + 2) ^ (v510 & 3u))]);
+                const float4 v542 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v536.x, v536.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v532.x;
-                o_6 = v532.y;
-                const float4 v538 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v526.z, v526.w, o_7, o_8,
+                o_5 = v542.x;
+                o_6 = v542.y;
+                const float4 v548 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v536.z, v536.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v538.x;
-                o_8 = v538.y;
+                o_7 = v548.x;
+                o_8 = v548.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
@@ -684,43 +684,43 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v548 = stage * 256;
+                const u32 v558 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v555 = i_4 * 16;
-                  if (v555 < tokens_2) {
-                    const u32 v558 = v548 + v555 * 8;
-                    const u32 v559 = from + v555;
-                    const u32 v561 = min(tokens_2 - v555, 16u);
-                    const u32 v562 = lane / 8;
-                    const u32 v568 = min(lane % 8 + v562 / 2 * 8, v561 - 1);
-                    const u32 v570 = v558 + v568 * 8;
-                    const u32 v571 = v559 + v568;
-                    const uint4 v576 = ptx::ldmatrix(&ring[v570 + ((v562 & 1u) ^ (v571 & 3u))]);
-                    const float4 v580 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v576.x, v576.y, 0.0f,
+                  const u32 v565 = i_4 * 16;
+                  if (v565 < tokens_2) {
+                    const u32 v568 = v558 + v565 * 8;
+                    const u32 v569 = from + v565;
+                    const u32 v571 = min(tokens_2 - v565, 16u);
+                    const u32 v572 = lane / 8;
+                    const u32 v578 = min(lane % 8 + v572 / 2 * 8, v571 - 1);
+                    const u32 v580 = v568 + v578 * 8;
+                    const u32 v581 = v569 + v578;
+                    const uint4 v586 = ptx::ldmatrix(&ring[v580 + ((v572 & 1u) ^ (v581 & 3u))]);
+                    const float4 v590 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v586.x, v586.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v584 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v576.z, v576.w, 0.0f,
+                    const float4 v594 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v586.z, v586.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v593 = ptx::ldmatrix(&ring[v570 + (((v562 & 1u) + 2) ^ (v571 & 3u))]);
-                    const float4 v597 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v593.x, v593.y, v580.x,
-                        v580.y, v580.z, v580.w);
-                    const float4 v601 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v593.z, v593.w, v584.x,
-                        v584.y, v584.z, v584.w);
-                    const u32 v606 = lane % 4 * 2;
-                    const float v609 = v606 < v561 ? v597.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v613 = v606 + 1 < v561 ? v597.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v617 = v606 + 8 < v561 ? v601.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v621 = v606 + 9 < v561 ? v601.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v622 = fmaxf(fmaxf(fmaxf(fmaxf(m, v609), v613), v617), v621);
-                    const float v623 = __shfl_xor_sync(0xffffffffu, v622, 2u);
-                    const float v624 = fmaxf(v622, v623);
-                    const float v625 = __shfl_xor_sync(0xffffffffu, v624, 1u);
-                    const float v626 = fmaxf(v624, v625);
-                    const float decay = ptx::exp2(m - v626);
-                    const float v633 = ptx::exp2(v609 - v626);
-                    const float v636 = ptx::exp2(v613 - v626);
-                    const float v639 = ptx::exp2(v617 - v626);
-                    const float v642 = ptx::exp2(v621 - v626);
+                    const uint4 v603 = ptx::ldmatrix(&ring[v580 + (((v572 & 1u) + 2) ^ (v581 & 3u))]);
+                    const float4 v607 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v603.x, v603.y, v590.x,
+                        v590.y, v590.z, v590.w);
+                    const float4 v611 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v603.z, v603.w, v594.x,
+                        v594.y, v594.z, v594.w);
+                    const u32 v616 = lane % 4 * 2;
+                    const float v619 = v616 < v571 ? v607.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v623 = v616 + 1 < v571 ? v607.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v627 = v616 + 8 < v571 ? v611.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v631 = v616 + 9 < v571 ? v611.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v632 = fmaxf(fmaxf(fmaxf(fmaxf(m, v619), v623), v627), v631);
+                    const float v633 = __shfl_xor_sync(0xffffffffu, v632, 2u);
+                    const float v634 = fmaxf(v632, v633);
+                    const float v635 = __shfl_xor_sync(0xffffffffu, v634, 1u);
+                    const float v636 = fmaxf(v634, v635);
+                    const float decay = ptx::exp2(m - v636);
+                    const float v643 = ptx::exp2(v619 - v636);
+                    const float v646 = ptx::exp2(v623 - v636);
+                    const float v649 = ptx::exp2(v627 - v636);
+                    const float v652 = ptx::exp2(v631 - v636);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -729,97 +729,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v626;
-                    l = __fmul_rn(l, decay) + v633 + v636 + v639 + v642;
-                    const bf16x2 v661 = ptx::pack_bf16(v633, v636);
-                    const bf16x2 v662 = ptx::pack_bf16(v639, v642);
-                    const u32 v663 = lane / 8;
-                    const u32 v669 = min(lane % 8 + (v663 & 1u) * 8, v561 - 1);
-                    const u32 v671 = v558 + 4 + v669 * 8;
-                    const u32 v672 = v559 + v669;
-                    const uint4 v677 = ptx::ldmatrix_trans(&ring[v671 + ((v663 / 2) ^ (v672 & 3u))]);
-                    const float4 v683 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v677.x, v677.y, o, o_2,
+                    m = v636;
+                    l = __fmul_rn(l, decay) + v643 + v646 + v649 + v652;
+                    const bf16x2 v671 = ptx::pack_bf16(v643, v646);
+                    const bf16x2 v672 = ptx::pack_bf16(v649, v652);
+                    const u32 v673 = lane / 8;
+                    const u32 v679 = min(lane % 8 + (v673 & 1u) * 8, v571 - 1);
+                    const u32 v681 = v568 + 4 + v679 * 8;
+                    const u32 v682 = v569 + v679;
+                    const uint4 v687 = ptx::ldmatrix_trans(&ring[v681 + ((v673 / 2) ^ (v682 & 3u))]);
+                    const float4 v693 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v687.x, v687.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v683.x;
-                    o_2 = v683.y;
-                    const float4 v689 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v677.z, v677.w, o_3,
+                    o = v693.x;
+                    o_2 = v693.y;
+                    const float4 v699 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v687.z, v687.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v689.x;
-                    o_4 = v689.y;
-                    const uint4 v698 = ptx::ldmatrix_trans(&ring[v671 + ((v663 / 2 + 2) ^ (v672 & 3u))]);
-                    const float4 v704 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v698.x, v698.y, o_5,
+                    o_3 = v699.x;
+                    o_4 = v699.y;
+                    const uint4 v708 = ptx::ldmatrix_trans(&ring[v681 + ((v673 / 2 + 2) ^ (v682 & 3u))]);
+                    const float4 v714 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v708.x, v708.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v704.x;
-                    o_6 = v704.y;
-                    const float4 v710 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v698.z, v698.w, o_7,
+                    o_5 = v714.x;
+                    o_6 = v714.y;
+                    const float4 v720 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v708.z, v708.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v710.x;
-                    o_8 = v710.y;
+                    o_7 = v720.x;
+                    o_8 = v720.y;
                   }
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v717 = drain + 1;
-                const bool v718 = v717 == 23;
-                drain = v718 ? 0u : v717;
-                drain_parity = v718 ? drain_parity ^ 1u : drain_parity;
+                const u32 v727 = drain + 1;
+                const bool v728 = v727 == 23;
+                drain = v728 ? 0u : v727;
+                drain_parity = v728 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v724 = lane / 4;
-              const u32 v726 = lane % 4 * 2;
-              const float v728 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v729 = l + v728;
-              const float v730 = __shfl_xor_sync(0xffffffffu, v729, 1u);
-              if (v724 < 3) {
-                const u32 v734 = warp * 3 + v724;
-                *(float2*)&input[v734 * 32 + v726] = make_float2(o, o_2);
-                *(float2*)&input[v734 * 32 + v726 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v734 * 32 + v726 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v734 * 32 + v726 + 24] = make_float2(o_7, o_8);
-                if (v726 == 0) {
-                  input[v734 + 768] = m;
-                  input[v734 + 792] = v729 + v730;
+              const u32 v734 = lane / 4;
+              const u32 v736 = lane % 4 * 2;
+              const float v738 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v739 = l + v738;
+              const float v740 = __shfl_xor_sync(0xffffffffu, v739, 1u);
+              if (v734 < 3) {
+                const u32 v744 = warp * 3 + v734;
+                *(float2*)&input[v744 * 32 + v736] = make_float2(o, o_2);
+                *(float2*)&input[v744 * 32 + v736 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v744 * 32 + v736 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v744 * 32 + v736 + 24] = make_float2(o_7, o_8);
+                if (v736 == 0) {
+                  input[v744 + 768] = m;
+                  input[v744 + 792] = v739 + v740;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v759 = tid / 32;
-                const u32 v760 = tid % 32;
-                const float v762 = input[v759 + 768];
-                const float v765 = input[v759 + 771];
-                const float v766 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v762), v765);
-                const float v768 = input[v759 + 774];
-                const float v771 = input[v759 + 777];
-                const float v774 = input[v759 + 780];
-                const float v777 = input[v759 + 783];
-                const float v780 = input[v759 + 786];
-                const float v781 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v766, v768), v771), v774), v777), v780);
-                const float v783 = input[v759 + 789];
-                const float v784 = fmaxf(v781, v783);
-                const bool v785 = v784 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v788 = v785 ? 0.0f : ptx::exp2(v762 - v784);
-                const float v796 = v785 ? 0.0f : ptx::exp2(v765 - v784);
-                const float v802 = fmaf(v796, input[v759 + 795], fmaf(v788, input[v759 + 792], 0.0f));
-                const float v805 = v785 ? 0.0f : ptx::exp2(v768 - v784);
-                const float v808 = fmaf(v805, input[tid + 192],
-                    fmaf(v796, input[tid + 96], fmaf(v788, input[tid], 0.0f)));
-                const float v814 = v785 ? 0.0f : ptx::exp2(v771 - v784);
-                const float v820 = fmaf(v814, input[v759 + 801], fmaf(v805, input[v759 + 798], v802));
-                const float v823 = v785 ? 0.0f : ptx::exp2(v774 - v784);
-                const float v832 = v785 ? 0.0f : ptx::exp2(v777 - v784);
-                const float v835 = fmaf(v832, input[tid + 480],
-                    fmaf(v823, input[tid + 384], fmaf(v814, input[tid + 288], v808)));
-                const float v838 = fmaf(v832, input[v759 + 807], fmaf(v823, input[v759 + 804], v820));
-                const float v841 = v785 ? 0.0f : ptx::exp2(v780 - v784);
-                const float v850 = v785 ? 0.0f : ptx::exp2(v783 - v784);
-                const float v856 = fmaf(v850, input[v759 + 813], fmaf(v841, input[v759 + 810], v838));
-                const u32 v859 = split * 6 + v334 + v759;
-                const float v861 = __fmul_rn(fmaf(v850, input[tid + 672], fmaf(v841, input[tid + 576], v835)),
-                    ptx::rcp(v856));
-                part[v859 * 32 + v760] = v785 ? 0.0f : v861;
-                if (v760 == 0) {
-                  lse[v859] = v784 + ptx::log2(v856);
+                const u32 v769 = tid / 32;
+                const u32 v770 = tid % 32;
+                const float v772 = input[v769 + 768];
+                const float v775 = input[v769 + 771];
+                const float v776 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v772), v775);
+                const float v778 = input[v769 + 774];
+                const float v781 = input[v769 + 777];
+                const float v784 = input[v769 + 780];
+                const float v787 = input[v769 + 783];
+                const float v790 = input[v769 + 786];
+                const float v791 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v776, v778), v781), v784), v787), v790);
+                const float v793 = input[v769 + 789];
+                const float v794 = fmaxf(v791, v793);
+                const bool v795 = v794 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v798 = v795 ? 0.0f : ptx::exp2(v772 - v794);
+                const float v806 = v795 ? 0.0f : ptx::exp2(v775 - v794);
+                const float v812 = fmaf(v806, input[v769 + 795], fmaf(v798, input[v769 + 792], 0.0f));
+                const float v815 = v795 ? 0.0f : ptx::exp2(v778 - v794);
+                const float v818 = fmaf(v815, input[tid + 192],
+                    fmaf(v806, input[tid + 96], fmaf(v798, input[tid], 0.0f)));
+                const float v824 = v795 ? 0.0f : ptx::exp2(v781 - v794);
+                const float v830 = fmaf(v824, input[v769 + 801], fmaf(v815, input[v769 + 798], v812));
+                const float v833 = v795 ? 0.0f : ptx::exp2(v784 - v794);
+                const float v842 = v795 ? 0.0f : ptx::exp2(v787 - v794);
+                const float v845 = fmaf(v842, input[tid + 480],
+                    fmaf(v833, input[tid + 384], fmaf(v824, input[tid + 288], v818)));
+                const float v848 = fmaf(v842, input[v769 + 807], fmaf(v833, input[v769 + 804], v830));
+                const float v851 = v795 ? 0.0f : ptx::exp2(v790 - v794);
+                const float v860 = v795 ? 0.0f : ptx::exp2(v793 - v794);
+                const float v866 = fmaf(v860, input[v769 + 813], fmaf(v851, input[v769 + 810], v848));
+                const u32 v869 = split * 6 + v344 + v769;
+                const float v871 = __fmul_rn(fmaf(v860, input[tid + 672], fmaf(v851, input[tid + 576], v845)),
+                    ptx::rcp(v866));
+                part[v869 * 32 + v770] = v795 ? 0.0f : v871;
+                if (v770 == 0) {
+                  lse[v869] = v794 + ptx::log2(v866);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -839,15 +839,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v877 = i_3 / 32;
-              const float v878 = lse[v877];
-              const float v882 = lse[v877 + 6];
-              const float v885 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v878), v882);
-              const float v887 = ptx::exp2(v878 - v885);
-              const float v891 = ptx::exp2(v882 - v885);
-              const float v895 = fmaf(v891, part[i_3 + 192], fmaf(v887, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v887 + v891);
-              attn[i_3] = ptx::bf16_of(v895);
+              const u32 v887 = i_3 / 32;
+              const float v888 = lse[v887];
+              const float v892 = lse[v887 + 6];
+              const float v895 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v888), v892);
+              const float v897 = ptx::exp2(v888 - v895);
+              const float v901 = ptx::exp2(v892 - v895);
+              const float v905 = fmaf(v901, part[i_3 + 192], fmaf(v897, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v897 + v901);
+              attn[i_3] = ptx::bf16_of(v905);
             }
           }
           // ---- hand-off after merge ----
@@ -863,20 +863,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v904 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v904.x, v904.y, v904.z, v904.w);
+              const uint4 v914 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v914.x, v914.y, v914.z, v914.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v908 = layer == 0;
-            const u64 v912 = (u64)token * 48;
+            const bool v918 = layer == 0;
+            const u64 v928 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v921 = half_2 * 1024;
-              const u32 v923 = v921 + warp * 128;
+              const u32 v937 = half_2 * 1024;
+              const u32 v939 = v937 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -890,61 +890,62 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v936 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v942 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v950 = ptx::mma_m16n8k16(v942.x, 0x00000000u, v942.y, 0x00000000u, v936.x, v936.y, acc,
+                  const uint4 v952 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v958 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v966 = ptx::mma_m16n8k16(v958.x, 0x00000000u, v958.y, 0x00000000u, v952.x, v952.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v950.x;
-                  acc_2 = v950.y;
-                  acc_3 = v950.z;
-                  acc_4 = v950.w;
-                  const float4 v958 = ptx::mma_m16n8k16(v942.z, 0x00000000u, v942.w, 0x00000000u, v936.z, v936.w, acc_5,
+                  acc = v966.x;
+                  acc_2 = v966.y;
+                  acc_3 = v966.z;
+                  acc_4 = v966.w;
+                  const float4 v974 = ptx::mma_m16n8k16(v958.z, 0x00000000u, v958.w, 0x00000000u, v952.z, v952.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v958.x;
-                  acc_6 = v958.y;
-                  acc_7 = v958.z;
-                  acc_8 = v958.w;
+                  acc_5 = v974.x;
+                  acc_6 = v974.y;
+                  acc_7 = v974.z;
+                  acc_8 = v974.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v965 = drain + 1;
-                const bool v966 = v965 == 23;
-                drain = v966 ? 0u : v965;
-                drain_parity = v966 ? drain_parity ^ 1u : drain_parity;
+                const u32 v981 = drain + 1;
+                const bool v982 = v981 == 23;
+                drain = v982 ? 0u : v981;
+                drain_parity = v982 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v923 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v939 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v986 = tid * 2;
-                  const u32 v987 = v921 + v986;
-                  const float2 v988 = *(const float2*)&partials[v987];
-                  const float2 v991 = *(const float2*)&partials[v987 + 128];
-                  const float2 v996 = *(const float2*)&partials[v987 + 256];
-                  const float2 v1001 = *(const float2*)&partials[v987 + 384];
-                  const float2 v1006 = *(const float2*)&partials[v987 + 512];
-                  const float2 v1011 = *(const float2*)&partials[v987 + 640];
-                  const float2 v1016 = *(const float2*)&partials[v987 + 768];
-                  const float2 v1021 = *(const float2*)&partials[v987 + 896];
-                  const float v1023 = v988.x + v991.x + v996.x + v1001.x + v1006.x + v1011.x + v1016.x + v1021.x;
-                  const float v1024 = v988.y + v991.y + v996.y + v1001.y + v1006.y + v1011.y + v1016.y + v1021.y;
-                  const u32 row = (first_tile + i_2) * 8 + v986;
+                  const u32 v1002 = tid * 2;
+                  const u32 v1003 = v937 + v1002;
+                  const float2 v1004 = *(const float2*)&partials[v1003];
+                  const float2 v1007 = *(const float2*)&partials[v1003 + 128];
+                  const float2 v1012 = *(const float2*)&partials[v1003 + 256];
+                  const float2 v1017 = *(const float2*)&partials[v1003 + 384];
+                  const float2 v1022 = *(const float2*)&partials[v1003 + 512];
+                  const float2 v1027 = *(const float2*)&partials[v1003 + 640];
+                  const float2 v1032 = *(const float2*)&partials[v1003 + 768];
+                  const float v1034 = v1004.x + v1007.x + v1012.x + v1017.x + v1022.x + v1027.x + v1032.x;
+                  const float v1035 = v1004.y + v1007.y + v1012.y + v1017.y + v1022.y + v1027.y + v1032.y;
+                  const float2 v1037 = *(const float2*)&partials[v1003 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1002;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v908) {
-                    const bf16x2 v1031 = ptx::ld_nc_bf16x2(&embed_bf16x2[v912 + (u64)(row / 2)]);
-                    v = ptx::bf16_lo(v1031);
-                    v_2 = ptx::bf16_hi(v1031);
+                  if (v918) {
+                    const bf16x2 v1051 = ptx::ld_nc_bf16x2(&weights_bf16x2[v928
+                        + (u64)(row / 32 * 128 + row % 32 / 2)]);
+                    v = ptx::bf16_lo(v1051);
+                    v_2 = ptx::bf16_hi(v1051);
                   } else {
-                    const float2 v1034 = *(const float2*)&x[row];
-                    v = v1034.x;
-                    v_2 = v1034.y;
+                    const float2 v1054 = *(const float2*)&x[row];
+                    v = v1054.x;
+                    v_2 = v1054.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + v1023, v_2 + v1024);
+                  *(float2*)&x[row] = make_float2(v + (v1034 + v1037.x), v_2 + (v1035 + v1037.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -964,38 +965,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1051 = *(const float4*)&x[tid * 4];
-              const uint2 v1057 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1066 = fmaf(v1051.z, v1051.z, fmaf(v1051.y, v1051.y, fmaf(v1051.x, v1051.x, squares)));
-              squares = fmaf(v1051.w, v1051.w, v1066);
-              const bf16x2 v1071 = ptx::pack_bf16(v1051.x * ptx::bf16_lo(v1057.x), v1051.y * ptx::bf16_hi(v1057.x));
-              const bf16x2 v1074 = ptx::pack_bf16(v1051.z * ptx::bf16_lo(v1057.y), v1051.w * ptx::bf16_hi(v1057.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1071, v1074);
+              const float4 v1071 = *(const float4*)&x[tid * 4];
+              const uint2 v1077 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1086 = fmaf(v1071.z, v1071.z, fmaf(v1071.y, v1071.y, fmaf(v1071.x, v1071.x, squares)));
+              squares = fmaf(v1071.w, v1071.w, v1086);
+              const bf16x2 v1091 = ptx::pack_bf16(v1071.x * ptx::bf16_lo(v1077.x), v1071.y * ptx::bf16_hi(v1077.x));
+              const bf16x2 v1094 = ptx::pack_bf16(v1071.z * ptx::bf16_lo(v1077.y), v1071.w * ptx::bf16_hi(v1077.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1091, v1094);
             }
-            const float v1076 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1077 = squares + v1076;
-            const float v1078 = __shfl_xor_sync(0xffffffffu, v1077, 8u);
-            const float v1079 = v1077 + v1078;
-            const float v1080 = __shfl_xor_sync(0xffffffffu, v1079, 4u);
-            const float v1081 = v1079 + v1080;
-            const float v1082 = __shfl_xor_sync(0xffffffffu, v1081, 2u);
-            const float v1083 = v1081 + v1082;
-            const float v1084 = __shfl_xor_sync(0xffffffffu, v1083, 1u);
+            const float v1096 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1097 = squares + v1096;
+            const float v1098 = __shfl_xor_sync(0xffffffffu, v1097, 8u);
+            const float v1099 = v1097 + v1098;
+            const float v1100 = __shfl_xor_sync(0xffffffffu, v1099, 4u);
+            const float v1101 = v1099 + v1100;
+            const float v1102 = __shfl_xor_sync(0xffffffffu, v1101, 2u);
+            const float v1103 = v1101 + v1102;
+            const float v1104 = __shfl_xor_sync(0xffffffffu, v1103, 1u);
             if (lane == 0) {
-              scratch[warp] = v1083 + v1084;
+              scratch[warp] = v1103 + v1104;
             }
             ptx::bar_sync<1, 256>();
-            const float v1099 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1105 = __fmul_rn(v1099 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1105);
+            const float v1119 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1125 = __fmul_rn(v1119 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1125);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1115 = half_2 * 1024;
-              const u32 v1117 = v1115 + warp * 128;
+              const u32 v1135 = half_2 * 1024;
+              const u32 v1137 = v1135 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1009,53 +1010,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1130 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1136 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1144 = ptx::mma_m16n8k16(v1136.x, 0x00000000u, v1136.y, 0x00000000u, v1130.x, v1130.y,
+                  const uint4 v1150 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1156 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1164 = ptx::mma_m16n8k16(v1156.x, 0x00000000u, v1156.y, 0x00000000u, v1150.x, v1150.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1144.x;
-                  acc_2 = v1144.y;
-                  acc_3 = v1144.z;
-                  acc_4 = v1144.w;
-                  const float4 v1152 = ptx::mma_m16n8k16(v1136.z, 0x00000000u, v1136.w, 0x00000000u, v1130.z, v1130.w,
+                  acc = v1164.x;
+                  acc_2 = v1164.y;
+                  acc_3 = v1164.z;
+                  acc_4 = v1164.w;
+                  const float4 v1172 = ptx::mma_m16n8k16(v1156.z, 0x00000000u, v1156.w, 0x00000000u, v1150.z, v1150.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1152.x;
-                  acc_6 = v1152.y;
-                  acc_7 = v1152.z;
-                  acc_8 = v1152.w;
+                  acc_5 = v1172.x;
+                  acc_6 = v1172.y;
+                  acc_7 = v1172.z;
+                  acc_8 = v1172.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1159 = drain + 1;
-                const bool v1160 = v1159 == 23;
-                drain = v1160 ? 0u : v1159;
-                drain_parity = v1160 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1179 = drain + 1;
+                const bool v1180 = v1179 == 23;
+                drain = v1180 ? 0u : v1179;
+                drain_parity = v1180 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1117 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1137 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1180 = tid * 2;
-                  const u32 v1181 = v1115 + v1180;
-                  const float2 v1182 = *(const float2*)&partials[v1181];
-                  const float2 v1185 = *(const float2*)&partials[v1181 + 128];
-                  const float2 v1190 = *(const float2*)&partials[v1181 + 256];
-                  const float2 v1195 = *(const float2*)&partials[v1181 + 384];
-                  const float2 v1200 = *(const float2*)&partials[v1181 + 512];
-                  const float2 v1205 = *(const float2*)&partials[v1181 + 640];
-                  const float2 v1210 = *(const float2*)&partials[v1181 + 768];
-                  const float v1212 = v1182.x + v1185.x + v1190.x + v1195.x + v1200.x + v1205.x + v1210.x;
-                  const float v1213 = v1182.y + v1185.y + v1190.y + v1195.y + v1200.y + v1205.y + v1210.y;
-                  const float2 v1215 = *(const float2*)&partials[v1181 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1180;
-                  const float v1222 = (v1212 + v1215.x) * scale;
-                  const float v1230 = v1222 * ptx::rcp(ptx::exp2(v1222 * -1.442695f) + 1.0f)
-                      * ((v1213 + v1215.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1230);
+                  const u32 v1200 = tid * 2;
+                  const u32 v1201 = v1135 + v1200;
+                  const float2 v1202 = *(const float2*)&partials[v1201];
+                  const float2 v1205 = *(const float2*)&partials[v1201 + 128];
+                  const float2 v1210 = *(const float2*)&partials[v1201 + 256];
+                  const float2 v1215 = *(const float2*)&partials[v1201 + 384];
+                  const float2 v1220 = *(const float2*)&partials[v1201 + 512];
+                  const float2 v1225 = *(const float2*)&partials[v1201 + 640];
+                  const float2 v1230 = *(const float2*)&partials[v1201 + 768];
+                  const float v1232 = v1202.x + v1205.x + v1210.x + v1215.x + v1220.x + v1225.x + v1230.x;
+                  const float v1233 = v1202.y + v1205.y + v1210.y + v1215.y + v1220.y + v1225.y + v1230.y;
+                  const float2 v1235 = *(const float2*)&partials[v1201 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1200;
+                  const float v1242 = (v1232 + v1235.x) * scale;
+                  const float v1250 = v1242 * ptx::rcp(ptx::exp2(v1242 * -1.442695f) + 1.0f)
+                      * ((v1233 + v1235.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1250);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1074,8 +1075,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1241 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1241.x, v1241.y, v1241.z, v1241.w);
+              const uint4 v1261 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1261.x, v1261.y, v1261.z, v1261.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1084,8 +1085,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1253 = half_2 * 1024;
-              const u32 v1255 = v1253 + warp * 128;
+              const u32 v1273 = half_2 * 1024;
+              const u32 v1275 = v1273 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1096,79 +1097,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1258 = (lane & 3u) * 4;
+                const u32 v1278 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1267 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1273 = *(const uint4*)&input_bf16x2[warp * 16 + v1258];
-                const float4 v1281 = ptx::mma_m16n8k16(v1273.x, 0x00000000u, v1273.y, 0x00000000u, v1267.x, v1267.y,
+                const uint4 v1287 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1293 = *(const uint4*)&input_bf16x2[warp * 16 + v1278];
+                const float4 v1301 = ptx::mma_m16n8k16(v1293.x, 0x00000000u, v1293.y, 0x00000000u, v1287.x, v1287.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1281.x;
-                acc_2 = v1281.y;
-                acc_3 = v1281.z;
-                acc_4 = v1281.w;
-                const float4 v1289 = ptx::mma_m16n8k16(v1273.z, 0x00000000u, v1273.w, 0x00000000u, v1267.z, v1267.w,
+                acc = v1301.x;
+                acc_2 = v1301.y;
+                acc_3 = v1301.z;
+                acc_4 = v1301.w;
+                const float4 v1309 = ptx::mma_m16n8k16(v1293.z, 0x00000000u, v1293.w, 0x00000000u, v1287.z, v1287.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1289.x;
-                acc_6 = v1289.y;
-                acc_7 = v1289.z;
-                acc_8 = v1289.w;
+                acc_5 = v1309.x;
+                acc_6 = v1309.y;
+                acc_7 = v1309.z;
+                acc_8 = v1309.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1296 = drain + 1;
-                const bool v1297 = v1296 == 23;
-                drain = v1297 ? 0u : v1296;
-                drain_parity = v1297 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1316 = drain + 1;
+                const bool v1317 = v1316 == 23;
+                drain = v1317 ? 0u : v1316;
+                drain_parity = v1317 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1312 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1319 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1258];
-                  const float4 v1327 = ptx::mma_m16n8k16(v1319.x, 0x00000000u, v1319.y, 0x00000000u, v1312.x, v1312.y,
+                  const uint4 v1332 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1339 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1278];
+                  const float4 v1347 = ptx::mma_m16n8k16(v1339.x, 0x00000000u, v1339.y, 0x00000000u, v1332.x, v1332.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1327.x;
-                  acc_2 = v1327.y;
-                  acc_3 = v1327.z;
-                  acc_4 = v1327.w;
-                  const float4 v1335 = ptx::mma_m16n8k16(v1319.z, 0x00000000u, v1319.w, 0x00000000u, v1312.z, v1312.w,
+                  acc = v1347.x;
+                  acc_2 = v1347.y;
+                  acc_3 = v1347.z;
+                  acc_4 = v1347.w;
+                  const float4 v1355 = ptx::mma_m16n8k16(v1339.z, 0x00000000u, v1339.w, 0x00000000u, v1332.z, v1332.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1335.x;
-                  acc_6 = v1335.y;
-                  acc_7 = v1335.z;
-                  acc_8 = v1335.w;
+                  acc_5 = v1355.x;
+                  acc_6 = v1355.y;
+                  acc_7 = v1355.z;
+                  acc_8 = v1355.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1342 = drain + 1;
-                const bool v1343 = v1342 == 23;
-                drain = v1343 ? 0u : v1342;
-                drain_parity = v1343 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1362 = drain + 1;
+                const bool v1363 = v1362 == 23;
+                drain = v1363 ? 0u : v1362;
+                drain_parity = v1363 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1255 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1275 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1363 = tid * 2;
-                  const u32 v1364 = v1253 + v1363;
-                  const float2 v1365 = *(const float2*)&partials[v1364];
-                  const float2 v1368 = *(const float2*)&partials[v1364 + 128];
-                  const float2 v1373 = *(const float2*)&partials[v1364 + 256];
-                  const float2 v1378 = *(const float2*)&partials[v1364 + 384];
-                  const float2 v1383 = *(const float2*)&partials[v1364 + 512];
-                  const float2 v1388 = *(const float2*)&partials[v1364 + 640];
-                  const float2 v1393 = *(const float2*)&partials[v1364 + 768];
-                  const float v1395 = v1365.x + v1368.x + v1373.x + v1378.x + v1383.x + v1388.x + v1393.x;
-                  const float v1396 = v1365.y + v1368.y + v1373.y + v1378.y + v1383.y + v1388.y + v1393.y;
-                  const float2 v1398 = *(const float2*)&partials[v1364 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1363;
-                  const float2 v1405 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1405.x + (v1395 + v1398.x), v1405.y + (v1396 + v1398.y));
+                  const u32 v1383 = tid * 2;
+                  const u32 v1384 = v1273 + v1383;
+                  const float2 v1385 = *(const float2*)&partials[v1384];
+                  const float2 v1388 = *(const float2*)&partials[v1384 + 128];
+                  const float2 v1393 = *(const float2*)&partials[v1384 + 256];
+                  const float2 v1398 = *(const float2*)&partials[v1384 + 384];
+                  const float2 v1403 = *(const float2*)&partials[v1384 + 512];
+                  const float2 v1408 = *(const float2*)&partials[v1384 + 640];
+                  const float2 v1413 = *(const float2*)&partials[v1384 + 768];
+                  const float v1415 = v1385.x + v1388.x + v1393.x + v1398.x + v1403.x + v1408.x + v1413.x;
+                  const float v1416 = v1385.y + v1388.y + v1393.y + v1398.y + v1403.y + v1408.y + v1413.y;
+                  const float2 v1418 = *(const float2*)&partials[v1384 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1383;
+                  const float2 v1425 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1425.x + (v1415 + v1418.x), v1425.y + (v1416 + v1418.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1191,30 +1192,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1424 = *(const float4*)&x[tid * 4];
-              const uint2 v1430 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1439 = fmaf(v1424.z, v1424.z, fmaf(v1424.y, v1424.y, fmaf(v1424.x, v1424.x, squares)));
-              squares = fmaf(v1424.w, v1424.w, v1439);
-              const bf16x2 v1444 = ptx::pack_bf16(v1424.x * ptx::bf16_lo(v1430.x), v1424.y * ptx::bf16_hi(v1430.x));
-              const bf16x2 v1447 = ptx::pack_bf16(v1424.z * ptx::bf16_lo(v1430.y), v1424.w * ptx::bf16_hi(v1430.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1444, v1447);
+              const float4 v1444 = *(const float4*)&x[tid * 4];
+              const uint2 v1450 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1459 = fmaf(v1444.z, v1444.z, fmaf(v1444.y, v1444.y, fmaf(v1444.x, v1444.x, squares)));
+              squares = fmaf(v1444.w, v1444.w, v1459);
+              const bf16x2 v1464 = ptx::pack_bf16(v1444.x * ptx::bf16_lo(v1450.x), v1444.y * ptx::bf16_hi(v1450.x));
+              const bf16x2 v1467 = ptx::pack_bf16(v1444.z * ptx::bf16_lo(v1450.y), v1444.w * ptx::bf16_hi(v1450.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1464, v1467);
             }
-            const float v1449 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1450 = squares + v1449;
-            const float v1451 = __shfl_xor_sync(0xffffffffu, v1450, 8u);
-            const float v1452 = v1450 + v1451;
-            const float v1453 = __shfl_xor_sync(0xffffffffu, v1452, 4u);
-            const float v1454 = v1452 + v1453;
-            const float v1455 = __shfl_xor_sync(0xffffffffu, v1454, 2u);
-            const float v1456 = v1454 + v1455;
-            const float v1457 = __shfl_xor_sync(0xffffffffu, v1456, 1u);
+            const float v1469 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1470 = squares + v1469;
+            const float v1471 = __shfl_xor_sync(0xffffffffu, v1470, 8u);
+            const float v1472 = v1470 + v1471;
+            const float v1473 = __shfl_xor_sync(0xffffffffu, v1472, 4u);
+            const float v1474 = v1472 + v1473;
+            const float v1475 = __shfl_xor_sync(0xffffffffu, v1474, 2u);
+            const float v1476 = v1474 + v1475;
+            const float v1477 = __shfl_xor_sync(0xffffffffu, v1476, 1u);
             if (lane == 0) {
-              scratch[warp] = v1456 + v1457;
+              scratch[warp] = v1476 + v1477;
             }
             ptx::bar_sync<1, 256>();
-            const float v1472 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1478 = __fmul_rn(v1472 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1478);
+            const float v1492 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1498 = __fmul_rn(v1492 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1498);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1223,8 +1224,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1488 = half_2 * 1024;
-              const u32 v1490 = v1488 + warp * 128;
+              const u32 v1508 = half_2 * 1024;
+              const u32 v1510 = v1508 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1238,88 +1239,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1503 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1509 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1517 = ptx::mma_m16n8k16(v1509.x, 0x00000000u, v1509.y, 0x00000000u, v1503.x, v1503.y,
+                  const uint4 v1523 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1529 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1537 = ptx::mma_m16n8k16(v1529.x, 0x00000000u, v1529.y, 0x00000000u, v1523.x, v1523.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1517.x;
-                  acc_2 = v1517.y;
-                  acc_3 = v1517.z;
-                  acc_4 = v1517.w;
-                  const float4 v1525 = ptx::mma_m16n8k16(v1509.z, 0x00000000u, v1509.w, 0x00000000u, v1503.z, v1503.w,
+                  acc = v1537.x;
+                  acc_2 = v1537.y;
+                  acc_3 = v1537.z;
+                  acc_4 = v1537.w;
+                  const float4 v1545 = ptx::mma_m16n8k16(v1529.z, 0x00000000u, v1529.w, 0x00000000u, v1523.z, v1523.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1525.x;
-                  acc_6 = v1525.y;
-                  acc_7 = v1525.z;
-                  acc_8 = v1525.w;
+                  acc_5 = v1545.x;
+                  acc_6 = v1545.y;
+                  acc_7 = v1545.z;
+                  acc_8 = v1545.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1532 = drain + 1;
-                const bool v1533 = v1532 == 23;
-                drain = v1533 ? 0u : v1532;
-                drain_parity = v1533 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1552 = drain + 1;
+                const bool v1553 = v1552 == 23;
+                drain = v1553 ? 0u : v1552;
+                drain_parity = v1553 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1490 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1510 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1553 = tid * 2;
-                  const u32 v1554 = v1488 + v1553;
-                  const float2 v1555 = *(const float2*)&partials[v1554];
-                  const float2 v1558 = *(const float2*)&partials[v1554 + 128];
-                  const float2 v1563 = *(const float2*)&partials[v1554 + 256];
-                  const float2 v1568 = *(const float2*)&partials[v1554 + 384];
-                  const float2 v1573 = *(const float2*)&partials[v1554 + 512];
-                  const float2 v1578 = *(const float2*)&partials[v1554 + 640];
-                  const float2 v1583 = *(const float2*)&partials[v1554 + 768];
-                  const float v1585 = v1555.x + v1558.x + v1563.x + v1568.x + v1573.x + v1578.x + v1583.x;
-                  const float v1586 = v1555.y + v1558.y + v1563.y + v1568.y + v1573.y + v1578.y + v1583.y;
-                  const float2 v1588 = *(const float2*)&partials[v1554 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1553;
-                  const float v1595 = __fmul_rn(v1585 + v1588.x, scale);
-                  const float v1596 = __fmul_rn(v1586 + v1588.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1595, v1596);
-                  const bool v1603 = v1595 > best_2 || (v1595 == best_2 && row < best_index_2);
-                  best_2 = v1603 ? v1595 : best_2;
-                  best_index_2 = v1603 ? row : best_index_2;
-                  const u32 v1606 = row + 1;
-                  const bool v1613 = v1596 > best_2 || (v1596 == best_2 && v1606 < best_index_2);
-                  best_2 = v1613 ? v1596 : best_2;
-                  best_index_2 = v1613 ? v1606 : best_index_2;
+                  const u32 v1573 = tid * 2;
+                  const u32 v1574 = v1508 + v1573;
+                  const float2 v1575 = *(const float2*)&partials[v1574];
+                  const float2 v1578 = *(const float2*)&partials[v1574 + 128];
+                  const float2 v1583 = *(const float2*)&partials[v1574 + 256];
+                  const float2 v1588 = *(const float2*)&partials[v1574 + 384];
+                  const float2 v1593 = *(const float2*)&partials[v1574 + 512];
+                  const float2 v1598 = *(const float2*)&partials[v1574 + 640];
+                  const float2 v1603 = *(const float2*)&partials[v1574 + 768];
+                  const float v1605 = v1575.x + v1578.x + v1583.x + v1588.x + v1593.x + v1598.x + v1603.x;
+                  const float v1606 = v1575.y + v1578.y + v1583.y + v1588.y + v1593.y + v1598.y + v1603.y;
+                  const float2 v1608 = *(const float2*)&partials[v1574 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1573;
+                  const float v1615 = __fmul_rn(v1605 + v1608.x, scale);
+                  const float v1616 = __fmul_rn(v1606 + v1608.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1615, v1616);
+                  const bool v1623 = v1615 > best_2 || (v1615 == best_2 && row < best_index_2);
+                  best_2 = v1623 ? v1615 : best_2;
+                  best_index_2 = v1623 ? row : best_index_2;
+                  const u32 v1626 = row + 1;
+                  const bool v1633 = v1616 > best_2 || (v1616 == best_2 && v1626 < best_index_2);
+                  best_2 = v1633 ? v1616 : best_2;
+                  best_index_2 = v1633 ? v1626 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1619 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1621 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1628 = v1619 > best_2 || (v1619 == best_2 && v1621 < best_index_2);
-            best_2 = v1628 ? v1619 : best_2;
-            best_index_2 = v1628 ? v1621 : best_index_2;
-            const float v1632 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1634 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1641 = v1632 > best_2 || (v1632 == best_2 && v1634 < best_index_2);
-            best_2 = v1641 ? v1632 : best_2;
-            best_index_2 = v1641 ? v1634 : best_index_2;
-            const float v1645 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1647 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1654 = v1645 > best_2 || (v1645 == best_2 && v1647 < best_index_2);
-            best_2 = v1654 ? v1645 : best_2;
-            best_index_2 = v1654 ? v1647 : best_index_2;
-            const float v1658 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1660 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1667 = v1658 > best_2 || (v1658 == best_2 && v1660 < best_index_2);
-            best_2 = v1667 ? v1658 : best_2;
-            best_index_2 = v1667 ? v1660 : best_index_2;
-            const float v1671 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1673 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1680 = v1671 > best_2 || (v1671 == best_2 && v1673 < best_index_2);
-            best_2 = v1680 ? v1671 : best_2;
-            best_index_2 = v1680 ? v1673 : best_index_2;
+            const float v1639 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1641 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1648 = v1639 > best_2 || (v1639 == best_2 && v1641 < best_index_2);
+            best_2 = v1648 ? v1639 : best_2;
+            best_index_2 = v1648 ? v1641 : best_index_2;
+            const float v1652 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1654 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1661 = v1652 > best_2 || (v1652 == best_2 && v1654 < best_index_2);
+            best_2 = v1661 ? v1652 : best_2;
+            best_index_2 = v1661 ? v1654 : best_index_2;
+            const float v1665 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1667 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1674 = v1665 > best_2 || (v1665 == best_2 && v1667 < best_index_2);
+            best_2 = v1674 ? v1665 : best_2;
+            best_index_2 = v1674 ? v1667 : best_index_2;
+            const float v1678 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1680 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1687 = v1678 > best_2 || (v1678 == best_2 && v1680 < best_index_2);
+            best_2 = v1687 ? v1678 : best_2;
+            best_index_2 = v1687 ? v1680 : best_index_2;
+            const float v1691 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1693 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1700 = v1691 > best_2 || (v1691 == best_2 && v1693 < best_index_2);
+            best_2 = v1700 ? v1691 : best_2;
+            best_index_2 = v1700 ? v1693 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1329,46 +1330,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1687 = scratch[0];
-              const u32 v1688 = scratch_index[0];
-              const bool v1695 = v1687 > best_3 || (v1687 == best_3 && v1688 < best_index_3);
-              best_3 = v1695 ? v1687 : best_3;
-              best_index_3 = v1695 ? v1688 : best_index_3;
-              const float v1698 = scratch[1];
-              const u32 v1699 = scratch_index[1];
-              const bool v1706 = v1698 > best_3 || (v1698 == best_3 && v1699 < best_index_3);
-              best_3 = v1706 ? v1698 : best_3;
-              best_index_3 = v1706 ? v1699 : best_index_3;
-              const float v1709 = scratch[2];
-              const u32 v1710 = scratch_index[2];
-              const bool v1717 = v1709 > best_3 || (v1709 == best_3 && v1710 < best_index_3);
-              best_3 = v1717 ? v1709 : best_3;
-              best_index_3 = v1717 ? v1710 : best_index_3;
-              const float v1720 = scratch[3];
-              const u32 v1721 = scratch_index[3];
-              const bool v1728 = v1720 > best_3 || (v1720 == best_3 && v1721 < best_index_3);
-              best_3 = v1728 ? v1720 : best_3;
-              best_index_3 = v1728 ? v1721 : best_index_3;
-              const float v1731 = scratch[4];
-              const u32 v1732 = scratch_index[4];
-              const bool v1739 = v1731 > best_3 || (v1731 == best_3 && v1732 < best_index_3);
-              best_3 = v1739 ? v1731 : best_3;
-              best_index_3 = v1739 ? v1732 : best_index_3;
-              const float v1742 = scratch[5];
-              const u32 v1743 = scratch_index[5];
-              const bool v1750 = v1742 > best_3 || (v1742 == best_3 && v1743 < best_index_3);
-              best_3 = v1750 ? v1742 : best_3;
-              best_index_3 = v1750 ? v1743 : best_index_3;
-              const float v1753 = scratch[6];
-              const u32 v1754 = scratch_index[6];
-              const bool v1761 = v1753 > best_3 || (v1753 == best_3 && v1754 < best_index_3);
-              best_3 = v1761 ? v1753 : best_3;
-              best_index_3 = v1761 ? v1754 : best_index_3;
-              const float v1764 = scratch[7];
-              const u32 v1765 = scratch_index[7];
-              const bool v1772 = v1764 > best_3 || (v1764 == best_3 && v1765 < best_index_3);
-              best_3 = v1772 ? v1764 : best_3;
-              best_index_3 = v1772 ? v1765 : best_index_3;
+              const float v1707 = scratch[0];
+              const u32 v1708 = scratch_index[0];
+              const bool v1715 = v1707 > best_3 || (v1707 == best_3 && v1708 < best_index_3);
+              best_3 = v1715 ? v1707 : best_3;
+              best_index_3 = v1715 ? v1708 : best_index_3;
+              const float v1718 = scratch[1];
+              const u32 v1719 = scratch_index[1];
+              const bool v1726 = v1718 > best_3 || (v1718 == best_3 && v1719 < best_index_3);
+              best_3 = v1726 ? v1718 : best_3;
+              best_index_3 = v1726 ? v1719 : best_index_3;
+              const float v1729 = scratch[2];
+              const u32 v1730 = scratch_index[2];
+              const bool v1737 = v1729 > best_3 || (v1729 == best_3 && v1730 < best_index_3);
+              best_3 = v1737 ? v1729 : best_3;
+              best_index_3 = v1737 ? v1730 : best_index_3;
+              const float v1740 = scratch[3];
+              const u32 v1741 = scratch_index[3];
+              const bool v1748 = v1740 > best_3 || (v1740 == best_3 && v1741 < best_index_3);
+              best_3 = v1748 ? v1740 : best_3;
+              best_index_3 = v1748 ? v1741 : best_index_3;
+              const float v1751 = scratch[4];
+              const u32 v1752 = scratch_index[4];
+              const bool v1759 = v1751 > best_3 || (v1751 == best_3 && v1752 < best_index_3);
+              best_3 = v1759 ? v1751 : best_3;
+              best_index_3 = v1759 ? v1752 : best_index_3;
+              const float v1762 = scratch[5];
+              const u32 v1763 = scratch_index[5];
+              const bool v1770 = v1762 > best_3 || (v1762 == best_3 && v1763 < best_index_3);
+              best_3 = v1770 ? v1762 : best_3;
+              best_index_3 = v1770 ? v1763 : best_index_3;
+              const float v1773 = scratch[6];
+              const u32 v1774 = scratch_index[6];
+              const bool v1781 = v1773 > best_3 || (v1773 == best_3 && v1774 < best_index_3);
+              best_3 = v1781 ? v1773 : best_3;
+              best_index_3 = v1781 ? v1774 : best_index_3;
+              const float v1784 = scratch[7];
+              const u32 v1785 = scratch_index[7];
+              const bool v1792 = v1784 > best_3 || (v1784 == best_3 && v1785 < best_index_3);
+              best_3 = v1792 ? v1784 : best_3;
+              best_index_3 = v1792 ? v1785 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1389,37 +1390,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1783 = best[lane];
-                const u32 v1784 = best_index[lane];
-                const bool v1791 = v1783 > best_2 || (v1783 == best_2 && v1784 < best_index_2);
-                best_2 = v1791 ? v1783 : best_2;
-                best_index_2 = v1791 ? v1784 : best_index_2;
+                const float v1803 = best[lane];
+                const u32 v1804 = best_index[lane];
+                const bool v1811 = v1803 > best_2 || (v1803 == best_2 && v1804 < best_index_2);
+                best_2 = v1811 ? v1803 : best_2;
+                best_index_2 = v1811 ? v1804 : best_index_2;
               }
-              const float v1795 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1797 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1804 = v1795 > best_2 || (v1795 == best_2 && v1797 < best_index_2);
-              best_2 = v1804 ? v1795 : best_2;
-              best_index_2 = v1804 ? v1797 : best_index_2;
-              const float v1808 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1810 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1817 = v1808 > best_2 || (v1808 == best_2 && v1810 < best_index_2);
-              best_2 = v1817 ? v1808 : best_2;
-              best_index_2 = v1817 ? v1810 : best_index_2;
-              const float v1821 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1823 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1830 = v1821 > best_2 || (v1821 == best_2 && v1823 < best_index_2);
-              best_2 = v1830 ? v1821 : best_2;
-              best_index_2 = v1830 ? v1823 : best_index_2;
-              const float v1834 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1836 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1843 = v1834 > best_2 || (v1834 == best_2 && v1836 < best_index_2);
-              best_2 = v1843 ? v1834 : best_2;
-              best_index_2 = v1843 ? v1836 : best_index_2;
-              const float v1847 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1849 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1856 = v1847 > best_2 || (v1847 == best_2 && v1849 < best_index_2);
-              best_2 = v1856 ? v1847 : best_2;
-              best_index_2 = v1856 ? v1849 : best_index_2;
+              const float v1815 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1817 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1824 = v1815 > best_2 || (v1815 == best_2 && v1817 < best_index_2);
+              best_2 = v1824 ? v1815 : best_2;
+              best_index_2 = v1824 ? v1817 : best_index_2;
+              const float v1828 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1830 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1837 = v1828 > best_2 || (v1828 == best_2 && v1830 < best_index_2);
+              best_2 = v1837 ? v1828 : best_2;
+              best_index_2 = v1837 ? v1830 : best_index_2;
+              const float v1841 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1843 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1850 = v1841 > best_2 || (v1841 == best_2 && v1843 < best_index_2);
+              best_2 = v1850 ? v1841 : best_2;
+              best_index_2 = v1850 ? v1843 : best_index_2;
+              const float v1854 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1856 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1863 = v1854 > best_2 || (v1854 == best_2 && v1856 < best_index_2);
+              best_2 = v1863 ? v1854 : best_2;
+              best_index_2 = v1863 ? v1856 : best_index_2;
+              const float v1867 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1869 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1876 = v1867 > best_2 || (v1867 == best_2 && v1869 < best_index_2);
+              best_2 = v1876 ? v1867 : best_2;
+              best_index_2 = v1876 ? v1869 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1474,10 +1475,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1914 = drain + 1;
-            const bool v1915 = v1914 == 23;
-            drain = v1915 ? 0u : v1914;
-            drain_parity = v1915 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1934 = drain + 1;
+            const bool v1935 = v1934 == 23;
+            drain = v1935 ? 0u : v1934;
+            drain_parity = v1935 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1507,10 +1508,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v1951 = landed + 1;
-              const bool v1952 = v1951 == 23;
-              landed = v1952 ? 0u : v1951;
-              landed_parity = v1952 ? landed_parity ^ 1u : landed_parity;
+              const u32 v1971 = landed + 1;
+              const bool v1972 = v1971 == 23;
+              landed = v1972 ? 0u : v1971;
+              landed_parity = v1972 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1519,10 +1520,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v1965 = fill + 1;
-              const bool v1966 = v1965 == 23;
-              fill = v1966 ? 0u : v1965;
-              fill_parity = v1966 ? fill_parity ^ 1u : fill_parity;
+              const u32 v1985 = fill + 1;
+              const bool v1986 = v1985 == 23;
+              fill = v1986 ? 0u : v1985;
+              fill_parity = v1986 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1539,12 +1540,12 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v1982 = (pos_now + 31) / 32;
+            const u32 v2002 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v1982 / 2;
-              const u32 end = (split + 1) * v1982 / 2;
+              const u32 first = split * v2002 / 2;
+              const u32 end = (split + 1) * v2002 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
@@ -1552,10 +1553,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2001 = landed + 1;
-                const bool v2002 = v2001 == 23;
-                landed = v2002 ? 0u : v2001;
-                landed_parity = v2002 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2021 = landed + 1;
+                const bool v2022 = v2021 == 23;
+                landed = v2022 ? 0u : v2021;
+                landed_parity = v2022 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1563,16 +1564,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2013 = from + at;
-                  const u32 page = page_table[v2013 / 16];
-                  const u64 v2027 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2013 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2027 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2033 = from + at;
+                  const u32 page = page_table[v2033 / 16];
+                  const u64 v2047 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2033 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2047 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2036 = fill + 1;
-                const bool v2037 = v2036 == 23;
-                fill = v2037 ? 0u : v2036;
-                fill_parity = v2037 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2056 = fill + 1;
+                const bool v2057 = v2056 == 23;
+                fill = v2057 ? 0u : v2056;
+                fill_parity = v2057 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1583,10 +1584,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2053 = landed + 1;
-              const bool v2054 = v2053 == 23;
-              landed = v2054 ? 0u : v2053;
-              landed_parity = v2054 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2073 = landed + 1;
+              const bool v2074 = v2073 == 23;
+              landed = v2074 ? 0u : v2073;
+              landed_parity = v2074 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1595,10 +1596,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2067 = fill + 1;
-              const bool v2068 = v2067 == 23;
-              fill = v2068 ? 0u : v2067;
-              fill_parity = v2068 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2087 = fill + 1;
+              const bool v2088 = v2087 == 23;
+              fill = v2088 ? 0u : v2087;
+              fill_parity = v2088 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1609,10 +1610,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2086 = landed + 1;
-              const bool v2087 = v2086 == 23;
-              landed = v2087 ? 0u : v2086;
-              landed_parity = v2087 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2106 = landed + 1;
+              const bool v2107 = v2106 == 23;
+              landed = v2107 ? 0u : v2106;
+              landed_parity = v2107 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1621,10 +1622,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2100 = fill + 1;
-              const bool v2101 = v2100 == 23;
-              fill = v2101 ? 0u : v2100;
-              fill_parity = v2101 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2120 = fill + 1;
+              const bool v2121 = v2120 == 23;
+              fill = v2121 ? 0u : v2120;
+              fill_parity = v2121 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1635,10 +1636,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2119 = landed + 1;
-              const bool v2120 = v2119 == 23;
-              landed = v2120 ? 0u : v2119;
-              landed_parity = v2120 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2139 = landed + 1;
+              const bool v2140 = v2139 == 23;
+              landed = v2140 ? 0u : v2139;
+              landed_parity = v2140 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1647,18 +1648,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2133 = fill + 1;
-              const bool v2134 = v2133 == 23;
-              fill = v2134 ? 0u : v2133;
-              fill_parity = v2134 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2153 = fill + 1;
+              const bool v2154 = v2153 == 23;
+              fill = v2154 ? 0u : v2153;
+              fill_parity = v2154 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2147 = landed + 1;
-              const bool v2148 = v2147 == 23;
-              landed = v2148 ? 0u : v2147;
-              landed_parity = v2148 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2167 = landed + 1;
+              const bool v2168 = v2167 == 23;
+              landed = v2168 ? 0u : v2167;
+              landed_parity = v2168 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1667,10 +1668,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2161 = fill + 1;
-              const bool v2162 = v2161 == 23;
-              fill = v2162 ? 0u : v2161;
-              fill_parity = v2162 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2181 = fill + 1;
+              const bool v2182 = v2181 == 23;
+              fill = v2182 ? 0u : v2181;
+              fill_parity = v2182 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1685,10 +1686,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2193 = landed + 1;
-            const bool v2194 = v2193 == 23;
-            landed = v2194 ? 0u : v2193;
-            landed_parity = v2194 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2213 = landed + 1;
+            const bool v2214 = v2213 == 23;
+            landed = v2214 ? 0u : v2213;
+            landed_parity = v2214 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1697,10 +1698,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2207 = fill + 1;
-            const bool v2208 = v2207 == 23;
-            fill = v2208 ? 0u : v2207;
-            fill_parity = v2208 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2227 = fill + 1;
+            const bool v2228 = v2227 == 23;
+            fill = v2228 ? 0u : v2227;
+            fill_parity = v2228 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }

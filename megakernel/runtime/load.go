@@ -75,6 +75,9 @@ func (s *Session) loadMatrices(t megakernel.Tensors) error {
 // loadEmbeddings copies the embedding matrix a block of rows at a time.
 func (s *Session) loadEmbeddings(t megakernel.Tensors) error {
 	c := &s.mk.Config
+	if c.TieEmbeddings {
+		return nil // they are read out of the LM head
+	}
 	const block = 1024
 	row, raw := make([]uint16, c.Hidden), make([]byte, 0, block*c.Hidden*2)
 	for from := 0; from < c.Vocab; from += block {
