@@ -115,6 +115,24 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 	return piece.Tiles * size, nil
 }
 
+// Embeddings writes rows of the token embeddings, from row first on, as the buffer
+// BufferEmbed has them: as many as dst, a multiple of 2·Hidden bytes, has room for.
+func (p *Packer) Embeddings(dst []byte, first int) error {
+	hidden := p.mk.Config.Hidden
+	return p.read(func(read row) error {
+		for at := 0; at < len(dst); at += 2 * hidden {
+			v, err := read(tensorEmbed, first+at/(2*hidden), p.scratch[:hidden:hidden])
+			if err != nil {
+				return err
+			}
+			if copy(dst[at:], v) != 2*hidden {
+				return fmt.Errorf("megakernel: %s row %d has %d bytes, want %d", tensorEmbed, first+at/(2*hidden), len(v), 2*hidden)
+			}
+		}
+		return nil
+	})
+}
+
 // namesOf are the tensors of a layer, made once a layer.
 func (p *Packer) namesOf(layer int) [][]string {
 	if layer == p.layer {

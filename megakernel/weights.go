@@ -97,9 +97,6 @@ func (mk *Kernel) Source(i, row int) Source {
 	return Source{o.parts[which].tensor, row}
 }
 
-// Embed reads row of the token embeddings, Hidden elements.
-func (mk *Kernel) Embed(row int, dst []uint16, t Tensors) error { return t.Row(tensorEmbed, row, dst) }
-
 // Gains is the content of the buffer "gains": attention and MLP norm of each
 // layer in turn, then the final norm.
 func (mk *Kernel) Gains(t Tensors) ([]byte, error) {
