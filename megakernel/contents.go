@@ -24,7 +24,7 @@ func (mk *Kernel) needs() []emit.Need {
 	const table = "the table of that name"
 	var embed []emit.Need
 	if !c.TieEmbeddings {
-		embed = []emit.Need{{Buffer: BufferEmbed, Fill: tensorEmbed + ", row by row; bf16"}}
+		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16"}}
 	}
 	return append(embed, []emit.Need{
 		{Buffer: "weights", Fill: "the matrices as the packing table says, and zero where it names no element"},

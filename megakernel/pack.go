@@ -121,12 +121,12 @@ func (p *Packer) Embeddings(dst []byte, first int) error {
 	hidden := p.mk.Config.Hidden
 	return p.read(func(read row) error {
 		for at := 0; at < len(dst); at += 2 * hidden {
-			v, err := read(tensorEmbed, first+at/(2*hidden), p.scratch[:hidden:hidden])
+			v, err := read(EmbedTensor, first+at/(2*hidden), p.scratch[:hidden:hidden])
 			if err != nil {
 				return err
 			}
 			if copy(dst[at:], v) != 2*hidden {
-				return fmt.Errorf("megakernel: %s row %d has %d bytes, want %d", tensorEmbed, first+at/(2*hidden), len(v), 2*hidden)
+				return fmt.Errorf("megakernel: %s row %d has %d bytes, want %d", EmbedTensor, first+at/(2*hidden), len(v), 2*hidden)
 			}
 		}
 		return nil
@@ -142,14 +142,15 @@ func (p *Packer) namesOf(layer int) [][]string {
 	for i := range p.origins {
 		var names []string
 		for _, part := range p.origins[i].parts {
-			names = append(names, tensorName(part.tensor, layer))
+			names = append(names, TensorName(part.tensor, layer))
 		}
 		p.names = append(p.names, names)
 	}
 	return p.names
 }
 
-func tensorName(format string, layer int) string {
+// TensorName puts a layer's number into a tensor's name with %d; other names stay.
+func TensorName(format string, layer int) string {
 	return strings.Replace(format, "%d", fmt.Sprint(layer), 1)
 }
 

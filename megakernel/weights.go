@@ -22,9 +22,11 @@ type Source struct {
 	Row    int
 }
 
-// Names of the tensors, with %d for the layer's number.
+// EmbedTensor is the matrix of token embeddings.
+const EmbedTensor = "model.embed_tokens.weight"
+
+// Names of the other tensors, with %d for the layer's number.
 const (
-	tensorEmbed    = "model.embed_tokens.weight"
 	tensorHead     = "lm_head.weight"
 	tensorNorm     = "model.norm.weight"
 	tensorAttnNorm = "model.layers.%d.input_layernorm.weight"
@@ -70,7 +72,7 @@ func (mk *Kernel) origin(i int) origin {
 		return whole(tensorDown, c.Hidden)
 	case layerMatrices:
 		if c.TieEmbeddings {
-			return whole(tensorEmbed, c.Vocab)
+			return whole(EmbedTensor, c.Vocab)
 		}
 		return whole(tensorHead, c.Vocab)
 	}
@@ -97,17 +99,21 @@ func (mk *Kernel) Source(i, row int) Source {
 	return Source{o.parts[which].tensor, row}
 }
 
-// Gains is the content of the buffer "gains": attention and MLP norm of each
-// layer in turn, then the final norm.
+// GainTensors are the tensors of the buffer "gains", Hidden elements each: attention
+// and MLP norm of each layer in turn, then the final norm.
+func (mk *Kernel) GainTensors() []string {
+	var names []string
+	for l := range mk.Config.Layers {
+		names = append(names, TensorName(tensorAttnNorm, l), TensorName(tensorMLPNorm, l))
+	}
+	return append(names, tensorNorm)
+}
+
+// Gains is the content of the buffer "gains".
 func (mk *Kernel) Gains(t Tensors) ([]byte, error) {
-	c := &mk.Config
-	row := make([]uint16, c.Hidden)
-	out := make([]byte, 0, (2*c.Layers+1)*c.Hidden*2)
-	for i := range 2*c.Layers + 1 {
-		name := tensorNorm
-		if i < 2*c.Layers {
-			name = fmt.Sprintf([]string{tensorAttnNorm, tensorMLPNorm}[i%2], i/2)
-		}
+	row := make([]uint16, mk.Config.Hidden)
+	var out []byte
+	for _, name := range mk.GainTensors() {
 		if err := t.Row(name, 0, row); err != nil {
 			return nil, err
 		}
