@@ -3,7 +3,7 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
 //
-// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106320 bytes of dynamic shared memory, all CTAs resident at once
+// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106324 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
 //
 // Shared memory of a CTA, in bytes:
@@ -19,6 +19,7 @@
 //   106192 … 106248  u32 own[14]              this SM's row of the plan table
 //   106256 … 106288  f32 scratch[8]           one a consumer warp
 //   106288 … 106320  u32 scratch_index[8]     one a consumer warp
+//   106320 … 106324  u32 leaving[1]           whether the launch is given up
 
 using u16 = unsigned short;
 using i32 = int;
@@ -48,9 +49,12 @@ struct alignas(8) Params {
   u32* best_index;                         // 4 elements: [4] and its row
   u32* tokens;                             // any number of elements: token at each position; the kernel appends behind the known ones
   const u32* ends;                         // 8 elements: tokens that end the text; unused entries are no token
-  u32* stop;                               // 1 elements: the host sets it to make the launch end after the running step
+  u32* stop;                               // 1 elements: not 0: the launch ends after the running step
   u32* verdict;                            // 2 elements: stop as CTA 0 saw it, for even and odd steps
   u32* progress;                           // 1 elements: out: the position behind the last finished step
+  u32* stream;                             // any number of elements: out: each chosen token at its position, as it comes; as long as tokens
+  u32* abort;                              // 2 elements: not 0: give the launch up; the second word: for copies in flight too
+  u32* records;                            // 288 elements: [4][9][8] what each warp waited for when it gave up; 0 before a launch
   u32* epoch;                              // 1 elements: value of barrier when a launch begins; kept by the kernel
   u32* barrier;                            // 1 elements: arrivals at the grid barrier since it was zeroed, modulo 2^32
   u32 pos;                                 // position of the first step; the cache holds tokens 0 … pos-1
@@ -83,13 +87,16 @@ static_assert(PARAM_OFFSET(ends) == 128, "layout");
 static_assert(PARAM_OFFSET(stop) == 136, "layout");
 static_assert(PARAM_OFFSET(verdict) == 144, "layout");
 static_assert(PARAM_OFFSET(progress) == 152, "layout");
-static_assert(PARAM_OFFSET(epoch) == 160, "layout");
-static_assert(PARAM_OFFSET(barrier) == 168, "layout");
-static_assert(PARAM_OFFSET(pos) == 176, "layout");
-static_assert(PARAM_OFFSET(steps) == 180, "layout");
-static_assert(PARAM_OFFSET(known) == 184, "layout");
-static_assert(PARAM_OFFSET(pages) == 188, "layout");
-static_assert(sizeof(Params) == 192, "layout");
+static_assert(PARAM_OFFSET(stream) == 160, "layout");
+static_assert(PARAM_OFFSET(abort) == 168, "layout");
+static_assert(PARAM_OFFSET(records) == 176, "layout");
+static_assert(PARAM_OFFSET(epoch) == 184, "layout");
+static_assert(PARAM_OFFSET(barrier) == 192, "layout");
+static_assert(PARAM_OFFSET(pos) == 200, "layout");
+static_assert(PARAM_OFFSET(steps) == 204, "layout");
+static_assert(PARAM_OFFSET(known) == 208, "layout");
+static_assert(PARAM_OFFSET(pages) == 212, "layout");
+static_assert(sizeof(Params) == 216, "layout");
 
 namespace ptx {
 
@@ -161,6 +168,13 @@ __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence
 
 // Orders ordinary accesses against those of bulk copies.
 __device__ __forceinline__ void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+// Nanoseconds, the same clock for all SMs, in coarse steps.
+__device__ __forceinline__ u64 globaltimer() {
+  u64 v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v) : : "memory");
+  return v;
+}
 
 // ld.acquire.gpu.global.u32
 __device__ __forceinline__ u32 ld_acquire_gpu_u32(const u32* p) {
@@ -307,22 +321,35 @@ __device__ __forceinline__ float sin(float a) {
   return v;
 }
 
-// st.release.sys.global.u32
-__device__ __forceinline__ void st_release_sys_u32(u32* p, u32 v) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;"
+// st.relaxed.sys.global.u32
+__device__ __forceinline__ void st_relaxed_sys_u32(u32* p, u32 v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;"
       : : "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
 }
 
-// Waits until the phase of this parity has completed.
-__device__ __forceinline__ void mbar_wait(u64* bar, u32 parity) {
-  while (!mbar_try_wait(bar, parity)) {
+// Waits until the phase of this parity has completed, or the flag is set:
+// then true. Looks at the flag every 16 polls.
+__device__ __forceinline__ bool mbar_wait_or(u64* bar, u32 parity, u32 ns, const u32* flag) {
+  for (u32 polls = 1; !mbar_try_wait(bar, parity); ++polls) {
+    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+      return true;
+    }
+    if (ns != 0) {
+      __nanosleep(ns);
+    }
   }
+  return false;
 }
 
-// Polls until the word has reached want, by wrapping difference.
-__device__ __forceinline__ void wait_ge_acquire_gpu(const u32* p, u32 want) {
-  while ((i32)(ld_acquire_gpu_u32(p) - want) < 0) {
+// Polls until the word has reached want, by wrapping difference, or the flag is set: then true. Looks at the
+// flag every 16 polls.
+__device__ __forceinline__ bool wait_ge_acquire_gpu_or(const u32* p, u32 want, const u32* flag) {
+  for (u32 polls = 1; (i32)(ld_acquire_gpu_u32(p) - want) < 0; ++polls) {
+    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+      return true;
+    }
   }
+  return false;
 }
 
 }  // namespace ptx
@@ -356,6 +383,9 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const stop = ptx::global(p.stop);
   u32* const verdict = ptx::global(p.verdict);
   u32* const progress = ptx::global(p.progress);
+  u32* const stream = ptx::global(p.stream);
+  u32* const abort = ptx::global(p.abort);
+  u32* const records = ptx::global(p.records);
   u32* const epoch = ptx::global(p.epoch);
   u32* const barrier = ptx::global(p.barrier);
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -371,6 +401,7 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const own = (u32*)(smem + 106192);
   float* const scratch = (float*)(smem + 106256);
   u32* const scratch_index = (u32*)(smem + 106288);
+  u32* const leaving = (u32*)(smem + 106320);
   const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
@@ -415,13 +446,24 @@ mkgen_step(const __grid_constant__ Params p) {
           token = tokens[pos_now];
         }
         if (tid == 0) {
-          ptx::mbar_wait(heard, (i + 1) & 1u);
+          const bool v28 = ptx::mbar_wait_or(heard, (i + 1) & 1u, 0, abort);
+          if (v28 && lane == 0) {
+            const u32 record = (cta * 9 + warp) * 8;
+            if (records[record] == 0) {
+              const u64 v39 = ptx::globaltimer();
+              records[record] = 1;
+              records[record + 1] = pos_now;
+              records[record + 2] = 0;
+              records[record + 3] = i;
+              records[record + 4] = (u32)v39;
+            }
+          }
           running[0] = 1;
           ptx::mbar_arrive(decided);
         }
         if (cta == 0 && tid == 0) {
-          const u32 v32 = ptx::ld_relaxed_sys_u32(stop);
-          verdict[i & 1u] = v32;
+          const u32 v49 = ptx::ld_relaxed_sys_u32(stop);
+          verdict[i & 1u] = v49;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -429,48 +471,48 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v48 = tid * 4;
+              const u32 v65 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const u64 v55 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                    + (u64)(v48 / 32 * 128 + v48 % 32 / 2);
-                const uint2 v56 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v55]);
-                v = ptx::bf16_lo(v56.x);
-                v_2 = ptx::bf16_hi(v56.x);
-                v_3 = ptx::bf16_lo(v56.y);
-                v_4 = ptx::bf16_hi(v56.y);
+                const u64 v72 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v65 / 32 * 128 + v65 % 32 / 2);
+                const uint2 v73 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v72]);
+                v = ptx::bf16_lo(v73.x);
+                v_2 = ptx::bf16_hi(v73.x);
+                v_3 = ptx::bf16_lo(v73.y);
+                v_4 = ptx::bf16_hi(v73.y);
               } else {
-                const float4 v62 = *(const float4*)&x[v48];
-                v = v62.x;
-                v_2 = v62.y;
-                v_3 = v62.z;
-                v_4 = v62.w;
+                const float4 v79 = *(const float4*)&x[v65];
+                v = v79.x;
+                v_2 = v79.y;
+                v_3 = v79.z;
+                v_4 = v79.w;
               }
-              const uint2 v72 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v82 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v82;
-              const bf16x2 v86 = ptx::pack_bf16(v * ptx::bf16_lo(v72.x), v_2 * ptx::bf16_hi(v72.x));
-              const bf16x2 v89 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v72.y), v_4 * ptx::bf16_hi(v72.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v86, v89);
+              const uint2 v89 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v99 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v99;
+              const bf16x2 v103 = ptx::pack_bf16(v * ptx::bf16_lo(v89.x), v_2 * ptx::bf16_hi(v89.x));
+              const bf16x2 v106 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v89.y), v_4 * ptx::bf16_hi(v89.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v103, v106);
             }
-            const float v91 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v92 = squares + v91;
-            const float v93 = __shfl_xor_sync(0xffffffffu, v92, 8u);
-            const float v94 = v92 + v93;
-            const float v95 = __shfl_xor_sync(0xffffffffu, v94, 4u);
-            const float v96 = v94 + v95;
-            const float v97 = __shfl_xor_sync(0xffffffffu, v96, 2u);
-            const float v98 = v96 + v97;
-            const float v99 = __shfl_xor_sync(0xffffffffu, v98, 1u);
+            const float v108 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v109 = squares + v108;
+            const float v110 = __shfl_xor_sync(0xffffffffu, v109, 8u);
+            const float v111 = v109 + v110;
+            const float v112 = __shfl_xor_sync(0xffffffffu, v111, 4u);
+            const float v113 = v111 + v112;
+            const float v114 = __shfl_xor_sync(0xffffffffu, v113, 2u);
+            const float v115 = v113 + v114;
+            const float v116 = __shfl_xor_sync(0xffffffffu, v115, 1u);
             if (lane == 0) {
-              scratch[warp] = v98 + v99;
+              scratch[warp] = v115 + v116;
             }
             ptx::bar_sync<1, 256>();
-            const float v114 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v114 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v131 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v131 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -479,8 +521,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v133 = half_2 * 1024;
-              const u32 v135 = v133 + warp * 128;
+              const u32 v150 = half_2 * 1024;
+              const u32 v152 = v150 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -492,80 +534,91 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v158 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
+                if (v158 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v169 = ptx::globaltimer();
+                    records[record] = 2;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v169;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v148 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v154 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v162 = ptx::mma_m16n8k16(v154.x, 0x00000000u, v154.y, 0x00000000u, v148.x, v148.y, acc,
+                  const uint4 v182 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v188 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v196 = ptx::mma_m16n8k16(v188.x, 0x00000000u, v188.y, 0x00000000u, v182.x, v182.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v162.x;
-                  acc_2 = v162.y;
-                  acc_3 = v162.z;
-                  acc_4 = v162.w;
-                  const float4 v170 = ptx::mma_m16n8k16(v154.z, 0x00000000u, v154.w, 0x00000000u, v148.z, v148.w, acc_5,
+                  acc = v196.x;
+                  acc_2 = v196.y;
+                  acc_3 = v196.z;
+                  acc_4 = v196.w;
+                  const float4 v204 = ptx::mma_m16n8k16(v188.z, 0x00000000u, v188.w, 0x00000000u, v182.z, v182.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v170.x;
-                  acc_6 = v170.y;
-                  acc_7 = v170.z;
-                  acc_8 = v170.w;
+                  acc_5 = v204.x;
+                  acc_6 = v204.y;
+                  acc_7 = v204.z;
+                  acc_8 = v204.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v158) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v177 = drain + 1;
-                const bool v178 = v177 == 23;
-                drain = v178 ? 0u : v177;
-                drain_parity = v178 ? drain_parity ^ 1u : drain_parity;
+                const u32 v213 = drain + 1;
+                const bool v214 = v213 == 23;
+                drain = v214 ? 0u : v213;
+                drain_parity = v214 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v135 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v152 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v198 = tid * 2;
-                  const u32 v199 = v133 + v198;
-                  const float2 v200 = *(const float2*)&partials[v199];
-                  const float2 v203 = *(const float2*)&partials[v199 + 128];
-                  const float2 v208 = *(const float2*)&partials[v199 + 256];
-                  const float2 v213 = *(const float2*)&partials[v199 + 384];
-                  const float2 v218 = *(const float2*)&partials[v199 + 512];
-                  const float2 v223 = *(const float2*)&partials[v199 + 640];
-                  const float2 v228 = *(const float2*)&partials[v199 + 768];
-                  const float2 v233 = *(const float2*)&partials[v199 + 896];
-                  const float v235 = v200.x + v203.x + v208.x + v213.x + v218.x + v223.x + v228.x + v233.x;
-                  const float v236 = v200.y + v203.y + v208.y + v213.y + v218.y + v223.y + v228.y + v233.y;
-                  const u32 row = (first_tile + i_2) * 8 + v198;
-                  const float v240 = v235 * scale;
-                  const float v241 = __fmul_rn(v236, scale);
+                  const u32 v234 = tid * 2;
+                  const u32 v235 = v150 + v234;
+                  const float2 v236 = *(const float2*)&partials[v235];
+                  const float2 v239 = *(const float2*)&partials[v235 + 128];
+                  const float2 v244 = *(const float2*)&partials[v235 + 256];
+                  const float2 v249 = *(const float2*)&partials[v235 + 384];
+                  const float2 v254 = *(const float2*)&partials[v235 + 512];
+                  const float2 v259 = *(const float2*)&partials[v235 + 640];
+                  const float2 v264 = *(const float2*)&partials[v235 + 768];
+                  const float2 v269 = *(const float2*)&partials[v235 + 896];
+                  const float v271 = v236.x + v239.x + v244.x + v249.x + v254.x + v259.x + v264.x + v269.x;
+                  const float v272 = v236.y + v239.y + v244.y + v249.y + v254.y + v259.y + v264.y + v269.y;
+                  const u32 row = (first_tile + i_2) * 8 + v234;
+                  const float v276 = v271 * scale;
+                  const float v277 = __fmul_rn(v272, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v248 = (float)pos_now * inv_freq[i_3];
-                    const float v251 = -rintf(v248 * 0.15915494f);
-                    const float v253 = fmaf(v251, -1.7484555e-07f, fmaf(v251, 6.2831855f, v248));
-                    const float cos_2 = ptx::cos(v253);
-                    const float sin_2 = ptx::sin(v253);
-                    const float v258 = fmaf(-v241, sin_2, v240 * cos_2);
-                    const float v260 = fmaf(v240, sin_2, v241 * cos_2);
+                    const float v284 = (float)pos_now * inv_freq[i_3];
+                    const float v287 = -rintf(v284 * 0.15915494f);
+                    const float v289 = fmaf(v287, -1.7484555e-07f, fmaf(v287, 6.2831855f, v284));
+                    const float cos_2 = ptx::cos(v289);
+                    const float sin_2 = ptx::sin(v289);
+                    const float v294 = fmaf(-v277, sin_2, v276 * cos_2);
+                    const float v296 = fmaf(v276, sin_2, v277 * cos_2);
                     if (head < 6) {
-                      const u32 v263 = head * 32 + i_3;
-                      q[v263] = ptx::bf16_of(v258 * 0.25503486f);
-                      q[v263 + 16] = ptx::bf16_of(v260 * 0.25503486f);
+                      const u32 v299 = head * 32 + i_3;
+                      q[v299] = ptx::bf16_of(v294 * 0.25503486f);
+                      q[v299 + 16] = ptx::bf16_of(v296 * 0.25503486f);
                     } else {
-                      const u64 v278 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v282 = (v278 + (u64)slot) * 8 * 8;
-                      kv_bf16[v282 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v258);
-                      const u32 v292 = i_3 + 16;
-                      kv_bf16[v282 + (u64)(((v292 / 8) ^ (slot & 3u)) * 8 + v292 % 8)] = ptx::bf16_of(v260);
+                      const u64 v314 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v318 = (v314 + (u64)slot) * 8 * 8;
+                      kv_bf16[v318 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v294);
+                      const u32 v328 = i_3 + 16;
+                      kv_bf16[v318 + (u64)(((v328 / 8) ^ (slot & 3u)) * 8 + v328 % 8)] = ptx::bf16_of(v296);
                     }
                   } else {
-                    const u64 v311 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v316 = i_3 * 2;
-                    const u64 v326 = (v311 + (u64)slot) * 8 * 4
-                        + ((u64)(((v316 / 8) ^ (slot & 3u)) * 8 + v316 % 8) + 32) / 2;
-                    kv_bf16x2[v326] = ptx::pack_bf16(v240, v241);
+                    const u64 v347 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v352 = i_3 * 2;
+                    const u64 v362 = (v347 + (u64)slot) * 8 * 4
+                        + ((u64)(((v352 / 8) ^ (slot & 3u)) * 8 + v352 % 8) + 32) / 2;
+                    kv_bf16x2[v362] = ptx::pack_bf16(v276, v277);
                   }
                 }
               }
@@ -578,24 +631,35 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v370 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v370 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v381 = ptx::globaltimer();
+                  records[record] = 3;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = layer;
+                  records[record + 3] = epoch_target;
+                  records[record + 4] = (u32)v381;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- attention ----
           {
-            const u32 v335 = (pos_now + 31) / 32;
+            const u32 v388 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v335 / 2;
-              const u32 end = (split + 1) * v335 / 2;
-              const u32 v344 = kv_head * 3;
-              const u32 v345 = lane / 4;
-              const bf16x2 v353 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v362 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v371 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v380 = v345 < 3 ? q_bf16x2[(v344 + min(v345, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v388 / 2;
+              const u32 end = (split + 1) * v388 / 2;
+              const u32 v397 = kv_head * 3;
+              const u32 v398 = lane / 4;
+              const bf16x2 v406 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v415 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v424 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v433 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -608,41 +672,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v397 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v450 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v397 * 8 + (u64)lane];
+                  tail[lane] = kv[v450 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v403 = pos_now % 16;
-                const u32 v404 = lane / 8;
-                const u32 v409 = min(lane % 8 + v404 / 2 * 8, 0u);
-                const u32 v410 = v409 * 8;
-                const u32 v411 = v403 + v409;
-                const uint4 v416 = ptx::ldmatrix(&tail[v410 + ((v404 & 1u) ^ (v411 & 3u))]);
-                const float4 v420 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v416.x, v416.y, 0.0f, 0.0f,
+                const u32 v456 = pos_now % 16;
+                const u32 v457 = lane / 8;
+                const u32 v462 = min(lane % 8 + v457 / 2 * 8, 0u);
+                const u32 v463 = v462 * 8;
+                const u32 v464 = v456 + v462;
+                const uint4 v469 = ptx::ldmatrix(&tail[v463 + ((v457 & 1u) ^ (v464 & 3u))]);
+                const float4 v473 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v469.x, v469.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v424 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v416.z, v416.w, 0.0f, 0.0f,
+                const float4 v477 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v469.z, v469.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v433 = ptx::ldmatrix(&tail[v410 + (((v404 & 1u) + 2) ^ (v411 & 3u))]);
-                const float4 v437 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v433.x, v433.y, v420.x,
-                    v420.y, v420.z, v420.w);
-                const float4 v441 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v433.z, v433.w, v424.x,
-                    v424.y, v424.z, v424.w);
-                const u32 v446 = lane % 4 * 2;
-                const float v449 = v446 < 1 ? v437.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v453 = v446 + 1 < 1 ? v437.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v457 = v446 + 8 < 1 ? v441.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v461 = v446 + 9 < 1 ? v441.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v462 = fmaxf(fmaxf(fmaxf(fmaxf(m, v449), v453), v457), v461);
-                const float v463 = __shfl_xor_sync(0xffffffffu, v462, 2u);
-                const float v464 = fmaxf(v462, v463);
-                const float v465 = __shfl_xor_sync(0xffffffffu, v464, 1u);
-                const float v466 = fmaxf(v464, v465);
-                const float decay = ptx::exp2(m - v466);
-                const float v473 = ptx::exp2(v449 - v466);
-                const float v476 = ptx::exp2(v453 - v466);
-                const float v479 = ptx::exp2(v457 - v466);
-                const float v482 = ptx::exp2(v461 - v466);
+                const uint4 v486 = ptx::ldmatrix(&tail[v463 + (((v457 & 1u) + 2) ^ (v464 & 3u))]);
+                const float4 v490 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v486.x, v486.y, v473.x,
+                    v473.y, v473.z, v473.w);
+                const float4 v494 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v486.z, v486.w, v477.x,
+                    v477.y, v477.z, v477.w);
+                const u32 v499 = lane % 4 * 2;
+                const float v502 = v499 < 1 ? v490.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v506 = v499 + 1 < 1 ? v490.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v510 = v499 + 8 < 1 ? v494.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v514 = v499 + 9 < 1 ? v494.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v515 = fmaxf(fmaxf(fmaxf(fmaxf(m, v502), v506), v510), v514);
+                const float v516 = __shfl_xor_sync(0xffffffffu, v515, 2u);
+                const float v517 = fmaxf(v515, v516);
+                const float v518 = __shfl_xor_sync(0xffffffffu, v517, 1u);
+                const float v519 = fmaxf(v517, v518);
+                const float decay = ptx::exp2(m - v519);
+                const float v526 = ptx::exp2(v502 - v519);
+                const float v529 = ptx::exp2(v506 - v519);
+                const float v532 = ptx::exp2(v510 - v519);
+                const float v535 = ptx::exp2(v514 - v519);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -651,76 +715,87 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v466;
-                l = __fmul_rn(l, decay) + v473 + v476 + v479 + v482;
-                const bf16x2 v500 = ptx::pack_bf16(v473, v476);
-                const bf16x2 v501 = ptx::pack_bf16(v479, v482);
-                const u32 v502 = lane / 8;
-                const u32 v507 = min(lane % 8 + (v502 & 1u) * 8, 0u);
-                const u32 v509 = 4 + v507 * 8;
-                const u32 v510 = v403 + v507;
-                const uint4 v515 = ptx::ldmatrix_trans(&tail[v509 + ((v502 / 2) ^ (v510 & 3u))]);
-                const float4 v521 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v515.x, v515.y, o, o_2,
+                m = v519;
+                l = __fmul_rn(l, decay) + v526 + v529 + v532 + v535;
+                const bf16x2 v553 = ptx::pack_bf16(v526, v529);
+                const bf16x2 v554 = ptx::pack_bf16(v532, v535);
+                const u32 v555 = lane / 8;
+                const u32 v560 = min(lane % 8 + (v555 & 1u) * 8, 0u);
+                const u32 v562 = 4 + v560 * 8;
+                const u32 v563 = v456 + v560;
+                const uint4 v568 = ptx::ldmatrix_trans(&tail[v562 + ((v555 / 2) ^ (v563 & 3u))]);
+                const float4 v574 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v568.x, v568.y, o, o_2,
                     0.0f, 0.0f);
-                o = v521.x;
-                o_2 = v521.y;
-                const float4 v527 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v515.z, v515.w, o_3, o_4,
+                o = v574.x;
+                o_2 = v574.y;
+                const float4 v580 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v568.z, v568.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v527.x;
-                o_4 = v527.y;
-                const uint4 v536 = ptx::ldmatrix_trans(&tail[v509 + ((v502 / 2 + 2) ^ (v510 & 3u))]);
-                const float4 v542 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v536.x, v536.y, o_5, o_6,
+                o_3 = v580.x;
+                o_4 = v580.y;
+                const uint4 v589 = ptx::ldmatrix_trans(&tail[v562 + ((v555 / 2 + 2) ^ (v563 & 3u))]);
+                const float4 v595 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v589.x, v589.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v542.x;
-                o_6 = v542.y;
-                const float4 v548 = ptx::mma_m16n8k16(v500, 0x00000000u, v501, 0x00000000u, v536.z, v536.w, o_7, o_8,
+                o_5 = v595.x;
+                o_6 = v595.y;
+                const float4 v601 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v589.z, v589.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v548.x;
-                o_8 = v548.y;
+                o_7 = v601.x;
+                o_8 = v601.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v558 = stage * 256;
+                const bool v611 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
+                if (v611 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v622 = ptx::globaltimer();
+                    records[record] = 4;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v622;
+                  }
+                }
+                const u32 v628 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v565 = i_4 * 16;
-                  if (v565 < tokens_2) {
-                    const u32 v568 = v558 + v565 * 8;
-                    const u32 v569 = from + v565;
-                    const u32 v571 = min(tokens_2 - v565, 16u);
-                    const u32 v572 = lane / 8;
-                    const u32 v578 = min(lane % 8 + v572 / 2 * 8, v571 - 1);
-                    const u32 v580 = v568 + v578 * 8;
-                    const u32 v581 = v569 + v578;
-                    const uint4 v586 = ptx::ldmatrix(&ring[v580 + ((v572 & 1u) ^ (v581 & 3u))]);
-                    const float4 v590 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v586.x, v586.y, 0.0f,
+                  const u32 v635 = i_4 * 16;
+                  if (v635 < tokens_2) {
+                    const u32 v638 = v628 + v635 * 8;
+                    const u32 v639 = from + v635;
+                    const u32 v641 = min(tokens_2 - v635, 16u);
+                    const u32 v642 = lane / 8;
+                    const u32 v648 = min(lane % 8 + v642 / 2 * 8, v641 - 1);
+                    const u32 v650 = v638 + v648 * 8;
+                    const u32 v651 = v639 + v648;
+                    const uint4 v656 = ptx::ldmatrix(&ring[v650 + ((v642 & 1u) ^ (v651 & 3u))]);
+                    const float4 v660 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v656.x, v656.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v594 = ptx::mma_m16n8k16(v353, 0x00000000u, v362, 0x00000000u, v586.z, v586.w, 0.0f,
+                    const float4 v664 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v656.z, v656.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v603 = ptx::ldmatrix(&ring[v580 + (((v572 & 1u) + 2) ^ (v581 & 3u))]);
-                    const float4 v607 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v603.x, v603.y, v590.x,
-                        v590.y, v590.z, v590.w);
-                    const float4 v611 = ptx::mma_m16n8k16(v371, 0x00000000u, v380, 0x00000000u, v603.z, v603.w, v594.x,
-                        v594.y, v594.z, v594.w);
-                    const u32 v616 = lane % 4 * 2;
-                    const float v619 = v616 < v571 ? v607.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v623 = v616 + 1 < v571 ? v607.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v627 = v616 + 8 < v571 ? v611.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v631 = v616 + 9 < v571 ? v611.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v632 = fmaxf(fmaxf(fmaxf(fmaxf(m, v619), v623), v627), v631);
-                    const float v633 = __shfl_xor_sync(0xffffffffu, v632, 2u);
-                    const float v634 = fmaxf(v632, v633);
-                    const float v635 = __shfl_xor_sync(0xffffffffu, v634, 1u);
-                    const float v636 = fmaxf(v634, v635);
-                    const float decay = ptx::exp2(m - v636);
-                    const float v643 = ptx::exp2(v619 - v636);
-                    const float v646 = ptx::exp2(v623 - v636);
-                    const float v649 = ptx::exp2(v627 - v636);
-                    const float v652 = ptx::exp2(v631 - v636);
+                    const uint4 v673 = ptx::ldmatrix(&ring[v650 + (((v642 & 1u) + 2) ^ (v651 & 3u))]);
+                    const float4 v677 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v673.x, v673.y, v660.x,
+                        v660.y, v660.z, v660.w);
+                    const float4 v681 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v673.z, v673.w, v664.x,
+                        v664.y, v664.z, v664.w);
+                    const u32 v686 = lane % 4 * 2;
+                    const float v689 = v686 < v641 ? v677.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v693 = v686 + 1 < v641 ? v677.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v697 = v686 + 8 < v641 ? v681.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v701 = v686 + 9 < v641 ? v681.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v702 = fmaxf(fmaxf(fmaxf(fmaxf(m, v689), v693), v697), v701);
+                    const float v703 = __shfl_xor_sync(0xffffffffu, v702, 2u);
+                    const float v704 = fmaxf(v702, v703);
+                    const float v705 = __shfl_xor_sync(0xffffffffu, v704, 1u);
+                    const float v706 = fmaxf(v704, v705);
+                    const float decay = ptx::exp2(m - v706);
+                    const float v713 = ptx::exp2(v689 - v706);
+                    const float v716 = ptx::exp2(v693 - v706);
+                    const float v719 = ptx::exp2(v697 - v706);
+                    const float v722 = ptx::exp2(v701 - v706);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -729,97 +804,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v636;
-                    l = __fmul_rn(l, decay) + v643 + v646 + v649 + v652;
-                    const bf16x2 v671 = ptx::pack_bf16(v643, v646);
-                    const bf16x2 v672 = ptx::pack_bf16(v649, v652);
-                    const u32 v673 = lane / 8;
-                    const u32 v679 = min(lane % 8 + (v673 & 1u) * 8, v571 - 1);
-                    const u32 v681 = v568 + 4 + v679 * 8;
-                    const u32 v682 = v569 + v679;
-                    const uint4 v687 = ptx::ldmatrix_trans(&ring[v681 + ((v673 / 2) ^ (v682 & 3u))]);
-                    const float4 v693 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v687.x, v687.y, o, o_2,
+                    m = v706;
+                    l = __fmul_rn(l, decay) + v713 + v716 + v719 + v722;
+                    const bf16x2 v741 = ptx::pack_bf16(v713, v716);
+                    const bf16x2 v742 = ptx::pack_bf16(v719, v722);
+                    const u32 v743 = lane / 8;
+                    const u32 v749 = min(lane % 8 + (v743 & 1u) * 8, v641 - 1);
+                    const u32 v751 = v638 + 4 + v749 * 8;
+                    const u32 v752 = v639 + v749;
+                    const uint4 v757 = ptx::ldmatrix_trans(&ring[v751 + ((v743 / 2) ^ (v752 & 3u))]);
+                    const float4 v763 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v757.x, v757.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v693.x;
-                    o_2 = v693.y;
-                    const float4 v699 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v687.z, v687.w, o_3,
+                    o = v763.x;
+                    o_2 = v763.y;
+                    const float4 v769 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v757.z, v757.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v699.x;
-                    o_4 = v699.y;
-                    const uint4 v708 = ptx::ldmatrix_trans(&ring[v681 + ((v673 / 2 + 2) ^ (v682 & 3u))]);
-                    const float4 v714 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v708.x, v708.y, o_5,
+                    o_3 = v769.x;
+                    o_4 = v769.y;
+                    const uint4 v778 = ptx::ldmatrix_trans(&ring[v751 + ((v743 / 2 + 2) ^ (v752 & 3u))]);
+                    const float4 v784 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v778.x, v778.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v714.x;
-                    o_6 = v714.y;
-                    const float4 v720 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v708.z, v708.w, o_7,
+                    o_5 = v784.x;
+                    o_6 = v784.y;
+                    const float4 v790 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v778.z, v778.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v720.x;
-                    o_8 = v720.y;
+                    o_7 = v790.x;
+                    o_8 = v790.y;
                   }
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v611) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v727 = drain + 1;
-                const bool v728 = v727 == 23;
-                drain = v728 ? 0u : v727;
-                drain_parity = v728 ? drain_parity ^ 1u : drain_parity;
+                const u32 v799 = drain + 1;
+                const bool v800 = v799 == 23;
+                drain = v800 ? 0u : v799;
+                drain_parity = v800 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v734 = lane / 4;
-              const u32 v736 = lane % 4 * 2;
-              const float v738 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v739 = l + v738;
-              const float v740 = __shfl_xor_sync(0xffffffffu, v739, 1u);
-              if (v734 < 3) {
-                const u32 v744 = warp * 3 + v734;
-                *(float2*)&input[v744 * 32 + v736] = make_float2(o, o_2);
-                *(float2*)&input[v744 * 32 + v736 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v744 * 32 + v736 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v744 * 32 + v736 + 24] = make_float2(o_7, o_8);
-                if (v736 == 0) {
-                  input[v744 + 768] = m;
-                  input[v744 + 792] = v739 + v740;
+              const u32 v806 = lane / 4;
+              const u32 v808 = lane % 4 * 2;
+              const float v810 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v811 = l + v810;
+              const float v812 = __shfl_xor_sync(0xffffffffu, v811, 1u);
+              if (v806 < 3) {
+                const u32 v816 = warp * 3 + v806;
+                *(float2*)&input[v816 * 32 + v808] = make_float2(o, o_2);
+                *(float2*)&input[v816 * 32 + v808 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v816 * 32 + v808 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v816 * 32 + v808 + 24] = make_float2(o_7, o_8);
+                if (v808 == 0) {
+                  input[v816 + 768] = m;
+                  input[v816 + 792] = v811 + v812;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v769 = tid / 32;
-                const u32 v770 = tid % 32;
-                const float v772 = input[v769 + 768];
-                const float v775 = input[v769 + 771];
-                const float v776 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v772), v775);
-                const float v778 = input[v769 + 774];
-                const float v781 = input[v769 + 777];
-                const float v784 = input[v769 + 780];
-                const float v787 = input[v769 + 783];
-                const float v790 = input[v769 + 786];
-                const float v791 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v776, v778), v781), v784), v787), v790);
-                const float v793 = input[v769 + 789];
-                const float v794 = fmaxf(v791, v793);
-                const bool v795 = v794 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v798 = v795 ? 0.0f : ptx::exp2(v772 - v794);
-                const float v806 = v795 ? 0.0f : ptx::exp2(v775 - v794);
-                const float v812 = fmaf(v806, input[v769 + 795], fmaf(v798, input[v769 + 792], 0.0f));
-                const float v815 = v795 ? 0.0f : ptx::exp2(v778 - v794);
-                const float v818 = fmaf(v815, input[tid + 192],
-                    fmaf(v806, input[tid + 96], fmaf(v798, input[tid], 0.0f)));
-                const float v824 = v795 ? 0.0f : ptx::exp2(v781 - v794);
-                const float v830 = fmaf(v824, input[v769 + 801], fmaf(v815, input[v769 + 798], v812));
-                const float v833 = v795 ? 0.0f : ptx::exp2(v784 - v794);
-                const float v842 = v795 ? 0.0f : ptx::exp2(v787 - v794);
-                const float v845 = fmaf(v842, input[tid + 480],
-                    fmaf(v833, input[tid + 384], fmaf(v824, input[tid + 288], v818)));
-                const float v848 = fmaf(v842, input[v769 + 807], fmaf(v833, input[v769 + 804], v830));
-                const float v851 = v795 ? 0.0f : ptx::exp2(v790 - v794);
-                const float v860 = v795 ? 0.0f : ptx::exp2(v793 - v794);
-                const float v866 = fmaf(v860, input[v769 + 813], fmaf(v851, input[v769 + 810], v848));
-                const u32 v869 = split * 6 + v344 + v769;
-                const float v871 = __fmul_rn(fmaf(v860, input[tid + 672], fmaf(v851, input[tid + 576], v845)),
-                    ptx::rcp(v866));
-                part[v869 * 32 + v770] = v795 ? 0.0f : v871;
-                if (v770 == 0) {
-                  lse[v869] = v794 + ptx::log2(v866);
+                const u32 v841 = tid / 32;
+                const u32 v842 = tid % 32;
+                const float v844 = input[v841 + 768];
+                const float v847 = input[v841 + 771];
+                const float v848 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v844), v847);
+                const float v850 = input[v841 + 774];
+                const float v853 = input[v841 + 777];
+                const float v856 = input[v841 + 780];
+                const float v859 = input[v841 + 783];
+                const float v862 = input[v841 + 786];
+                const float v863 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v848, v850), v853), v856), v859), v862);
+                const float v865 = input[v841 + 789];
+                const float v866 = fmaxf(v863, v865);
+                const bool v867 = v866 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v870 = v867 ? 0.0f : ptx::exp2(v844 - v866);
+                const float v878 = v867 ? 0.0f : ptx::exp2(v847 - v866);
+                const float v884 = fmaf(v878, input[v841 + 795], fmaf(v870, input[v841 + 792], 0.0f));
+                const float v887 = v867 ? 0.0f : ptx::exp2(v850 - v866);
+                const float v890 = fmaf(v887, input[tid + 192],
+                    fmaf(v878, input[tid + 96], fmaf(v870, input[tid], 0.0f)));
+                const float v896 = v867 ? 0.0f : ptx::exp2(v853 - v866);
+                const float v902 = fmaf(v896, input[v841 + 801], fmaf(v887, input[v841 + 798], v884));
+                const float v905 = v867 ? 0.0f : ptx::exp2(v856 - v866);
+                const float v914 = v867 ? 0.0f : ptx::exp2(v859 - v866);
+                const float v917 = fmaf(v914, input[tid + 480],
+                    fmaf(v905, input[tid + 384], fmaf(v896, input[tid + 288], v890)));
+                const float v920 = fmaf(v914, input[v841 + 807], fmaf(v905, input[v841 + 804], v902));
+                const float v923 = v867 ? 0.0f : ptx::exp2(v862 - v866);
+                const float v932 = v867 ? 0.0f : ptx::exp2(v865 - v866);
+                const float v938 = fmaf(v932, input[v841 + 813], fmaf(v923, input[v841 + 810], v920));
+                const u32 v941 = split * 6 + v397 + v841;
+                const float v943 = __fmul_rn(fmaf(v932, input[tid + 672], fmaf(v923, input[tid + 576], v917)),
+                    ptx::rcp(v938));
+                part[v941 * 32 + v842] = v867 ? 0.0f : v943;
+                if (v842 == 0) {
+                  lse[v941] = v866 + ptx::log2(v938);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -831,7 +906,18 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v954 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v954 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v965 = ptx::globaltimer();
+                  records[record] = 5;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = layer;
+                  records[record + 3] = epoch_target;
+                  records[record + 4] = (u32)v965;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -839,15 +925,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v887 = i_3 / 32;
-              const float v888 = lse[v887];
-              const float v892 = lse[v887 + 6];
-              const float v895 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v888), v892);
-              const float v897 = ptx::exp2(v888 - v895);
-              const float v901 = ptx::exp2(v892 - v895);
-              const float v905 = fmaf(v901, part[i_3 + 192], fmaf(v897, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v897 + v901);
-              attn[i_3] = ptx::bf16_of(v905);
+              const u32 v976 = i_3 / 32;
+              const float v977 = lse[v976];
+              const float v981 = lse[v976 + 6];
+              const float v984 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v977), v981);
+              const float v986 = ptx::exp2(v977 - v984);
+              const float v990 = ptx::exp2(v981 - v984);
+              const float v994 = fmaf(v990, part[i_3 + 192], fmaf(v986, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v986 + v990);
+              attn[i_3] = ptx::bf16_of(v994);
             }
           }
           // ---- hand-off after merge ----
@@ -856,27 +942,38 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1000 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1000 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v1011 = ptx::globaltimer();
+                  records[record] = 6;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = layer;
+                  records[record + 3] = epoch_target;
+                  records[record + 4] = (u32)v1011;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v914 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v914.x, v914.y, v914.z, v914.w);
+              const uint4 v1020 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1020.x, v1020.y, v1020.z, v1020.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v918 = layer == 0;
-            const u64 v928 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v1024 = layer == 0;
+            const u64 v1034 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v937 = half_2 * 1024;
-              const u32 v939 = v937 + warp * 128;
+              const u32 v1043 = half_2 * 1024;
+              const u32 v1045 = v1043 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -888,64 +985,75 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v1051 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
+                if (v1051 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v1062 = ptx::globaltimer();
+                    records[record] = 7;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v1062;
+                  }
+                }
                 if (warp < 6) {
-                  const uint4 v952 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v958 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v966 = ptx::mma_m16n8k16(v958.x, 0x00000000u, v958.y, 0x00000000u, v952.x, v952.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v966.x;
-                  acc_2 = v966.y;
-                  acc_3 = v966.z;
-                  acc_4 = v966.w;
-                  const float4 v974 = ptx::mma_m16n8k16(v958.z, 0x00000000u, v958.w, 0x00000000u, v952.z, v952.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v974.x;
-                  acc_6 = v974.y;
-                  acc_7 = v974.z;
-                  acc_8 = v974.w;
+                  const uint4 v1075 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1081 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1089 = ptx::mma_m16n8k16(v1081.x, 0x00000000u, v1081.y, 0x00000000u, v1075.x, v1075.y,
+                      acc, acc_2, acc_3, acc_4);
+                  acc = v1089.x;
+                  acc_2 = v1089.y;
+                  acc_3 = v1089.z;
+                  acc_4 = v1089.w;
+                  const float4 v1097 = ptx::mma_m16n8k16(v1081.z, 0x00000000u, v1081.w, 0x00000000u, v1075.z, v1075.w,
+                      acc_5, acc_6, acc_7, acc_8);
+                  acc_5 = v1097.x;
+                  acc_6 = v1097.y;
+                  acc_7 = v1097.z;
+                  acc_8 = v1097.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1051) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v981 = drain + 1;
-                const bool v982 = v981 == 23;
-                drain = v982 ? 0u : v981;
-                drain_parity = v982 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1106 = drain + 1;
+                const bool v1107 = v1106 == 23;
+                drain = v1107 ? 0u : v1106;
+                drain_parity = v1107 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v939 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1045 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1002 = tid * 2;
-                  const u32 v1003 = v937 + v1002;
-                  const float2 v1004 = *(const float2*)&partials[v1003];
-                  const float2 v1007 = *(const float2*)&partials[v1003 + 128];
-                  const float2 v1012 = *(const float2*)&partials[v1003 + 256];
-                  const float2 v1017 = *(const float2*)&partials[v1003 + 384];
-                  const float2 v1022 = *(const float2*)&partials[v1003 + 512];
-                  const float2 v1027 = *(const float2*)&partials[v1003 + 640];
-                  const float2 v1032 = *(const float2*)&partials[v1003 + 768];
-                  const float v1034 = v1004.x + v1007.x + v1012.x + v1017.x + v1022.x + v1027.x + v1032.x;
-                  const float v1035 = v1004.y + v1007.y + v1012.y + v1017.y + v1022.y + v1027.y + v1032.y;
-                  const float2 v1037 = *(const float2*)&partials[v1003 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1002;
+                  const u32 v1127 = tid * 2;
+                  const u32 v1128 = v1043 + v1127;
+                  const float2 v1129 = *(const float2*)&partials[v1128];
+                  const float2 v1132 = *(const float2*)&partials[v1128 + 128];
+                  const float2 v1137 = *(const float2*)&partials[v1128 + 256];
+                  const float2 v1142 = *(const float2*)&partials[v1128 + 384];
+                  const float2 v1147 = *(const float2*)&partials[v1128 + 512];
+                  const float2 v1152 = *(const float2*)&partials[v1128 + 640];
+                  const float2 v1157 = *(const float2*)&partials[v1128 + 768];
+                  const float v1159 = v1129.x + v1132.x + v1137.x + v1142.x + v1147.x + v1152.x + v1157.x;
+                  const float v1160 = v1129.y + v1132.y + v1137.y + v1142.y + v1147.y + v1152.y + v1157.y;
+                  const float2 v1162 = *(const float2*)&partials[v1128 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1127;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v918) {
-                    const bf16x2 v1051 = ptx::ld_nc_bf16x2(&weights_bf16x2[v928
+                  if (v1024) {
+                    const bf16x2 v1176 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1034
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1051);
-                    v_2 = ptx::bf16_hi(v1051);
+                    v = ptx::bf16_lo(v1176);
+                    v_2 = ptx::bf16_hi(v1176);
                   } else {
-                    const float2 v1054 = *(const float2*)&x[row];
-                    v = v1054.x;
-                    v_2 = v1054.y;
+                    const float2 v1179 = *(const float2*)&x[row];
+                    v = v1179.x;
+                    v_2 = v1179.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1034 + v1037.x), v_2 + (v1035 + v1037.y));
+                  *(float2*)&x[row] = make_float2(v + (v1159 + v1162.x), v_2 + (v1160 + v1162.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -957,7 +1065,18 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1191 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1191 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v1202 = ptx::globaltimer();
+                  records[record] = 8;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = layer;
+                  records[record + 3] = epoch_target;
+                  records[record + 4] = (u32)v1202;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -965,38 +1084,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1071 = *(const float4*)&x[tid * 4];
-              const uint2 v1077 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1086 = fmaf(v1071.z, v1071.z, fmaf(v1071.y, v1071.y, fmaf(v1071.x, v1071.x, squares)));
-              squares = fmaf(v1071.w, v1071.w, v1086);
-              const bf16x2 v1091 = ptx::pack_bf16(v1071.x * ptx::bf16_lo(v1077.x), v1071.y * ptx::bf16_hi(v1077.x));
-              const bf16x2 v1094 = ptx::pack_bf16(v1071.z * ptx::bf16_lo(v1077.y), v1071.w * ptx::bf16_hi(v1077.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1091, v1094);
+              const float4 v1213 = *(const float4*)&x[tid * 4];
+              const uint2 v1219 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1228 = fmaf(v1213.z, v1213.z, fmaf(v1213.y, v1213.y, fmaf(v1213.x, v1213.x, squares)));
+              squares = fmaf(v1213.w, v1213.w, v1228);
+              const bf16x2 v1233 = ptx::pack_bf16(v1213.x * ptx::bf16_lo(v1219.x), v1213.y * ptx::bf16_hi(v1219.x));
+              const bf16x2 v1236 = ptx::pack_bf16(v1213.z * ptx::bf16_lo(v1219.y), v1213.w * ptx::bf16_hi(v1219.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1233, v1236);
             }
-            const float v1096 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1097 = squares + v1096;
-            const float v1098 = __shfl_xor_sync(0xffffffffu, v1097, 8u);
-            const float v1099 = v1097 + v1098;
-            const float v1100 = __shfl_xor_sync(0xffffffffu, v1099, 4u);
-            const float v1101 = v1099 + v1100;
-            const float v1102 = __shfl_xor_sync(0xffffffffu, v1101, 2u);
-            const float v1103 = v1101 + v1102;
-            const float v1104 = __shfl_xor_sync(0xffffffffu, v1103, 1u);
+            const float v1238 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1239 = squares + v1238;
+            const float v1240 = __shfl_xor_sync(0xffffffffu, v1239, 8u);
+            const float v1241 = v1239 + v1240;
+            const float v1242 = __shfl_xor_sync(0xffffffffu, v1241, 4u);
+            const float v1243 = v1241 + v1242;
+            const float v1244 = __shfl_xor_sync(0xffffffffu, v1243, 2u);
+            const float v1245 = v1243 + v1244;
+            const float v1246 = __shfl_xor_sync(0xffffffffu, v1245, 1u);
             if (lane == 0) {
-              scratch[warp] = v1103 + v1104;
+              scratch[warp] = v1245 + v1246;
             }
             ptx::bar_sync<1, 256>();
-            const float v1119 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1125 = __fmul_rn(v1119 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1125);
+            const float v1261 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1267 = __fmul_rn(v1261 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1267);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1135 = half_2 * 1024;
-              const u32 v1137 = v1135 + warp * 128;
+              const u32 v1277 = half_2 * 1024;
+              const u32 v1279 = v1277 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1008,55 +1127,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v1285 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
+                if (v1285 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v1296 = ptx::globaltimer();
+                    records[record] = 9;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v1296;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v1150 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1156 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1164 = ptx::mma_m16n8k16(v1156.x, 0x00000000u, v1156.y, 0x00000000u, v1150.x, v1150.y,
+                  const uint4 v1309 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1315 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1323 = ptx::mma_m16n8k16(v1315.x, 0x00000000u, v1315.y, 0x00000000u, v1309.x, v1309.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1164.x;
-                  acc_2 = v1164.y;
-                  acc_3 = v1164.z;
-                  acc_4 = v1164.w;
-                  const float4 v1172 = ptx::mma_m16n8k16(v1156.z, 0x00000000u, v1156.w, 0x00000000u, v1150.z, v1150.w,
+                  acc = v1323.x;
+                  acc_2 = v1323.y;
+                  acc_3 = v1323.z;
+                  acc_4 = v1323.w;
+                  const float4 v1331 = ptx::mma_m16n8k16(v1315.z, 0x00000000u, v1315.w, 0x00000000u, v1309.z, v1309.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1172.x;
-                  acc_6 = v1172.y;
-                  acc_7 = v1172.z;
-                  acc_8 = v1172.w;
+                  acc_5 = v1331.x;
+                  acc_6 = v1331.y;
+                  acc_7 = v1331.z;
+                  acc_8 = v1331.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1285) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1179 = drain + 1;
-                const bool v1180 = v1179 == 23;
-                drain = v1180 ? 0u : v1179;
-                drain_parity = v1180 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1340 = drain + 1;
+                const bool v1341 = v1340 == 23;
+                drain = v1341 ? 0u : v1340;
+                drain_parity = v1341 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1137 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1279 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1200 = tid * 2;
-                  const u32 v1201 = v1135 + v1200;
-                  const float2 v1202 = *(const float2*)&partials[v1201];
-                  const float2 v1205 = *(const float2*)&partials[v1201 + 128];
-                  const float2 v1210 = *(const float2*)&partials[v1201 + 256];
-                  const float2 v1215 = *(const float2*)&partials[v1201 + 384];
-                  const float2 v1220 = *(const float2*)&partials[v1201 + 512];
-                  const float2 v1225 = *(const float2*)&partials[v1201 + 640];
-                  const float2 v1230 = *(const float2*)&partials[v1201 + 768];
-                  const float v1232 = v1202.x + v1205.x + v1210.x + v1215.x + v1220.x + v1225.x + v1230.x;
-                  const float v1233 = v1202.y + v1205.y + v1210.y + v1215.y + v1220.y + v1225.y + v1230.y;
-                  const float2 v1235 = *(const float2*)&partials[v1201 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1200;
-                  const float v1242 = (v1232 + v1235.x) * scale;
-                  const float v1250 = v1242 * ptx::rcp(ptx::exp2(v1242 * -1.442695f) + 1.0f)
-                      * ((v1233 + v1235.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1250);
+                  const u32 v1361 = tid * 2;
+                  const u32 v1362 = v1277 + v1361;
+                  const float2 v1363 = *(const float2*)&partials[v1362];
+                  const float2 v1366 = *(const float2*)&partials[v1362 + 128];
+                  const float2 v1371 = *(const float2*)&partials[v1362 + 256];
+                  const float2 v1376 = *(const float2*)&partials[v1362 + 384];
+                  const float2 v1381 = *(const float2*)&partials[v1362 + 512];
+                  const float2 v1386 = *(const float2*)&partials[v1362 + 640];
+                  const float2 v1391 = *(const float2*)&partials[v1362 + 768];
+                  const float v1393 = v1363.x + v1366.x + v1371.x + v1376.x + v1381.x + v1386.x + v1391.x;
+                  const float v1394 = v1363.y + v1366.y + v1371.y + v1376.y + v1381.y + v1386.y + v1391.y;
+                  const float2 v1396 = *(const float2*)&partials[v1362 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1361;
+                  const float v1403 = (v1393 + v1396.x) * scale;
+                  const float v1411 = v1403 * ptx::rcp(ptx::exp2(v1403 * -1.442695f) + 1.0f)
+                      * ((v1394 + v1396.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1411);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1068,15 +1198,26 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1419 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1419 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v1430 = ptx::globaltimer();
+                  records[record] = 10;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = layer;
+                  records[record + 3] = epoch_target;
+                  records[record + 4] = (u32)v1430;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1261 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1261.x, v1261.y, v1261.z, v1261.w);
+              const uint4 v1439 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1439.x, v1439.y, v1439.z, v1439.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1085,8 +1226,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1273 = half_2 * 1024;
-              const u32 v1275 = v1273 + warp * 128;
+              const u32 v1451 = half_2 * 1024;
+              const u32 v1453 = v1451 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1097,79 +1238,101 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1278 = (lane & 3u) * 4;
+                const u32 v1456 = (lane & 3u) * 4;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1287 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1293 = *(const uint4*)&input_bf16x2[warp * 16 + v1278];
-                const float4 v1301 = ptx::mma_m16n8k16(v1293.x, 0x00000000u, v1293.y, 0x00000000u, v1287.x, v1287.y,
+                const bool v1459 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
+                if (v1459 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v1470 = ptx::globaltimer();
+                    records[record] = 11;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v1470;
+                  }
+                }
+                const uint4 v1482 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1488 = *(const uint4*)&input_bf16x2[warp * 16 + v1456];
+                const float4 v1496 = ptx::mma_m16n8k16(v1488.x, 0x00000000u, v1488.y, 0x00000000u, v1482.x, v1482.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1301.x;
-                acc_2 = v1301.y;
-                acc_3 = v1301.z;
-                acc_4 = v1301.w;
-                const float4 v1309 = ptx::mma_m16n8k16(v1293.z, 0x00000000u, v1293.w, 0x00000000u, v1287.z, v1287.w,
+                acc = v1496.x;
+                acc_2 = v1496.y;
+                acc_3 = v1496.z;
+                acc_4 = v1496.w;
+                const float4 v1504 = ptx::mma_m16n8k16(v1488.z, 0x00000000u, v1488.w, 0x00000000u, v1482.z, v1482.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1309.x;
-                acc_6 = v1309.y;
-                acc_7 = v1309.z;
-                acc_8 = v1309.w;
+                acc_5 = v1504.x;
+                acc_6 = v1504.y;
+                acc_7 = v1504.z;
+                acc_8 = v1504.w;
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1459) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1316 = drain + 1;
-                const bool v1317 = v1316 == 23;
-                drain = v1317 ? 0u : v1316;
-                drain_parity = v1317 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1513 = drain + 1;
+                const bool v1514 = v1513 == 23;
+                drain = v1514 ? 0u : v1513;
+                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
-                ptx::mbar_wait(&full[stage_2], drain_parity);
+                const bool v1522 = ptx::mbar_wait_or(&full[stage_2], drain_parity, 0, abort);
+                if (v1522 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v1533 = ptx::globaltimer();
+                    records[record] = 12;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage_2;
+                    records[record + 4] = (u32)v1533;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v1332 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1339 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1278];
-                  const float4 v1347 = ptx::mma_m16n8k16(v1339.x, 0x00000000u, v1339.y, 0x00000000u, v1332.x, v1332.y,
+                  const uint4 v1546 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1553 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1456];
+                  const float4 v1561 = ptx::mma_m16n8k16(v1553.x, 0x00000000u, v1553.y, 0x00000000u, v1546.x, v1546.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1347.x;
-                  acc_2 = v1347.y;
-                  acc_3 = v1347.z;
-                  acc_4 = v1347.w;
-                  const float4 v1355 = ptx::mma_m16n8k16(v1339.z, 0x00000000u, v1339.w, 0x00000000u, v1332.z, v1332.w,
+                  acc = v1561.x;
+                  acc_2 = v1561.y;
+                  acc_3 = v1561.z;
+                  acc_4 = v1561.w;
+                  const float4 v1569 = ptx::mma_m16n8k16(v1553.z, 0x00000000u, v1553.w, 0x00000000u, v1546.z, v1546.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1355.x;
-                  acc_6 = v1355.y;
-                  acc_7 = v1355.z;
-                  acc_8 = v1355.w;
+                  acc_5 = v1569.x;
+                  acc_6 = v1569.y;
+                  acc_7 = v1569.z;
+                  acc_8 = v1569.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1522) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1362 = drain + 1;
-                const bool v1363 = v1362 == 23;
-                drain = v1363 ? 0u : v1362;
-                drain_parity = v1363 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1578 = drain + 1;
+                const bool v1579 = v1578 == 23;
+                drain = v1579 ? 0u : v1578;
+                drain_parity = v1579 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1275 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1453 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1383 = tid * 2;
-                  const u32 v1384 = v1273 + v1383;
-                  const float2 v1385 = *(const float2*)&partials[v1384];
-                  const float2 v1388 = *(const float2*)&partials[v1384 + 128];
-                  const float2 v1393 = *(const float2*)&partials[v1384 + 256];
-                  const float2 v1398 = *(const float2*)&partials[v1384 + 384];
-                  const float2 v1403 = *(const float2*)&partials[v1384 + 512];
-                  const float2 v1408 = *(const float2*)&partials[v1384 + 640];
-                  const float2 v1413 = *(const float2*)&partials[v1384 + 768];
-                  const float v1415 = v1385.x + v1388.x + v1393.x + v1398.x + v1403.x + v1408.x + v1413.x;
-                  const float v1416 = v1385.y + v1388.y + v1393.y + v1398.y + v1403.y + v1408.y + v1413.y;
-                  const float2 v1418 = *(const float2*)&partials[v1384 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1383;
-                  const float2 v1425 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1425.x + (v1415 + v1418.x), v1425.y + (v1416 + v1418.y));
+                  const u32 v1599 = tid * 2;
+                  const u32 v1600 = v1451 + v1599;
+                  const float2 v1601 = *(const float2*)&partials[v1600];
+                  const float2 v1604 = *(const float2*)&partials[v1600 + 128];
+                  const float2 v1609 = *(const float2*)&partials[v1600 + 256];
+                  const float2 v1614 = *(const float2*)&partials[v1600 + 384];
+                  const float2 v1619 = *(const float2*)&partials[v1600 + 512];
+                  const float2 v1624 = *(const float2*)&partials[v1600 + 640];
+                  const float2 v1629 = *(const float2*)&partials[v1600 + 768];
+                  const float v1631 = v1601.x + v1604.x + v1609.x + v1614.x + v1619.x + v1624.x + v1629.x;
+                  const float v1632 = v1601.y + v1604.y + v1609.y + v1614.y + v1619.y + v1624.y + v1629.y;
+                  const float2 v1634 = *(const float2*)&partials[v1600 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1599;
+                  const float2 v1641 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1641.x + (v1631 + v1634.x), v1641.y + (v1632 + v1634.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1181,7 +1344,18 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1651 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1651 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v1662 = ptx::globaltimer();
+                  records[record] = 13;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = layer;
+                  records[record + 3] = epoch_target;
+                  records[record + 4] = (u32)v1662;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1192,30 +1366,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1444 = *(const float4*)&x[tid * 4];
-              const uint2 v1450 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1459 = fmaf(v1444.z, v1444.z, fmaf(v1444.y, v1444.y, fmaf(v1444.x, v1444.x, squares)));
-              squares = fmaf(v1444.w, v1444.w, v1459);
-              const bf16x2 v1464 = ptx::pack_bf16(v1444.x * ptx::bf16_lo(v1450.x), v1444.y * ptx::bf16_hi(v1450.x));
-              const bf16x2 v1467 = ptx::pack_bf16(v1444.z * ptx::bf16_lo(v1450.y), v1444.w * ptx::bf16_hi(v1450.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1464, v1467);
+              const float4 v1677 = *(const float4*)&x[tid * 4];
+              const uint2 v1683 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1692 = fmaf(v1677.z, v1677.z, fmaf(v1677.y, v1677.y, fmaf(v1677.x, v1677.x, squares)));
+              squares = fmaf(v1677.w, v1677.w, v1692);
+              const bf16x2 v1697 = ptx::pack_bf16(v1677.x * ptx::bf16_lo(v1683.x), v1677.y * ptx::bf16_hi(v1683.x));
+              const bf16x2 v1700 = ptx::pack_bf16(v1677.z * ptx::bf16_lo(v1683.y), v1677.w * ptx::bf16_hi(v1683.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1697, v1700);
             }
-            const float v1469 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1470 = squares + v1469;
-            const float v1471 = __shfl_xor_sync(0xffffffffu, v1470, 8u);
-            const float v1472 = v1470 + v1471;
-            const float v1473 = __shfl_xor_sync(0xffffffffu, v1472, 4u);
-            const float v1474 = v1472 + v1473;
-            const float v1475 = __shfl_xor_sync(0xffffffffu, v1474, 2u);
-            const float v1476 = v1474 + v1475;
-            const float v1477 = __shfl_xor_sync(0xffffffffu, v1476, 1u);
+            const float v1702 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1703 = squares + v1702;
+            const float v1704 = __shfl_xor_sync(0xffffffffu, v1703, 8u);
+            const float v1705 = v1703 + v1704;
+            const float v1706 = __shfl_xor_sync(0xffffffffu, v1705, 4u);
+            const float v1707 = v1705 + v1706;
+            const float v1708 = __shfl_xor_sync(0xffffffffu, v1707, 2u);
+            const float v1709 = v1707 + v1708;
+            const float v1710 = __shfl_xor_sync(0xffffffffu, v1709, 1u);
             if (lane == 0) {
-              scratch[warp] = v1476 + v1477;
+              scratch[warp] = v1709 + v1710;
             }
             ptx::bar_sync<1, 256>();
-            const float v1492 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1498 = __fmul_rn(v1492 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1498);
+            const float v1725 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1731 = __fmul_rn(v1725 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1731);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1224,8 +1398,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1508 = half_2 * 1024;
-              const u32 v1510 = v1508 + warp * 128;
+              const u32 v1741 = half_2 * 1024;
+              const u32 v1743 = v1741 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1237,90 +1411,101 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v1749 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
+                if (v1749 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v1760 = ptx::globaltimer();
+                    records[record] = 14;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = 2;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v1760;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v1523 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1529 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1537 = ptx::mma_m16n8k16(v1529.x, 0x00000000u, v1529.y, 0x00000000u, v1523.x, v1523.y,
+                  const uint4 v1773 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1779 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1787 = ptx::mma_m16n8k16(v1779.x, 0x00000000u, v1779.y, 0x00000000u, v1773.x, v1773.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1537.x;
-                  acc_2 = v1537.y;
-                  acc_3 = v1537.z;
-                  acc_4 = v1537.w;
-                  const float4 v1545 = ptx::mma_m16n8k16(v1529.z, 0x00000000u, v1529.w, 0x00000000u, v1523.z, v1523.w,
+                  acc = v1787.x;
+                  acc_2 = v1787.y;
+                  acc_3 = v1787.z;
+                  acc_4 = v1787.w;
+                  const float4 v1795 = ptx::mma_m16n8k16(v1779.z, 0x00000000u, v1779.w, 0x00000000u, v1773.z, v1773.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1545.x;
-                  acc_6 = v1545.y;
-                  acc_7 = v1545.z;
-                  acc_8 = v1545.w;
+                  acc_5 = v1795.x;
+                  acc_6 = v1795.y;
+                  acc_7 = v1795.z;
+                  acc_8 = v1795.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1749) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1552 = drain + 1;
-                const bool v1553 = v1552 == 23;
-                drain = v1553 ? 0u : v1552;
-                drain_parity = v1553 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1804 = drain + 1;
+                const bool v1805 = v1804 == 23;
+                drain = v1805 ? 0u : v1804;
+                drain_parity = v1805 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1510 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1743 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1573 = tid * 2;
-                  const u32 v1574 = v1508 + v1573;
-                  const float2 v1575 = *(const float2*)&partials[v1574];
-                  const float2 v1578 = *(const float2*)&partials[v1574 + 128];
-                  const float2 v1583 = *(const float2*)&partials[v1574 + 256];
-                  const float2 v1588 = *(const float2*)&partials[v1574 + 384];
-                  const float2 v1593 = *(const float2*)&partials[v1574 + 512];
-                  const float2 v1598 = *(const float2*)&partials[v1574 + 640];
-                  const float2 v1603 = *(const float2*)&partials[v1574 + 768];
-                  const float v1605 = v1575.x + v1578.x + v1583.x + v1588.x + v1593.x + v1598.x + v1603.x;
-                  const float v1606 = v1575.y + v1578.y + v1583.y + v1588.y + v1593.y + v1598.y + v1603.y;
-                  const float2 v1608 = *(const float2*)&partials[v1574 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1573;
-                  const float v1615 = __fmul_rn(v1605 + v1608.x, scale);
-                  const float v1616 = __fmul_rn(v1606 + v1608.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1615, v1616);
-                  const bool v1623 = v1615 > best_2 || (v1615 == best_2 && row < best_index_2);
-                  best_2 = v1623 ? v1615 : best_2;
-                  best_index_2 = v1623 ? row : best_index_2;
-                  const u32 v1626 = row + 1;
-                  const bool v1633 = v1616 > best_2 || (v1616 == best_2 && v1626 < best_index_2);
-                  best_2 = v1633 ? v1616 : best_2;
-                  best_index_2 = v1633 ? v1626 : best_index_2;
+                  const u32 v1825 = tid * 2;
+                  const u32 v1826 = v1741 + v1825;
+                  const float2 v1827 = *(const float2*)&partials[v1826];
+                  const float2 v1830 = *(const float2*)&partials[v1826 + 128];
+                  const float2 v1835 = *(const float2*)&partials[v1826 + 256];
+                  const float2 v1840 = *(const float2*)&partials[v1826 + 384];
+                  const float2 v1845 = *(const float2*)&partials[v1826 + 512];
+                  const float2 v1850 = *(const float2*)&partials[v1826 + 640];
+                  const float2 v1855 = *(const float2*)&partials[v1826 + 768];
+                  const float v1857 = v1827.x + v1830.x + v1835.x + v1840.x + v1845.x + v1850.x + v1855.x;
+                  const float v1858 = v1827.y + v1830.y + v1835.y + v1840.y + v1845.y + v1850.y + v1855.y;
+                  const float2 v1860 = *(const float2*)&partials[v1826 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1825;
+                  const float v1867 = __fmul_rn(v1857 + v1860.x, scale);
+                  const float v1868 = __fmul_rn(v1858 + v1860.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1867, v1868);
+                  const bool v1875 = v1867 > best_2 || (v1867 == best_2 && row < best_index_2);
+                  best_2 = v1875 ? v1867 : best_2;
+                  best_index_2 = v1875 ? row : best_index_2;
+                  const u32 v1878 = row + 1;
+                  const bool v1885 = v1868 > best_2 || (v1868 == best_2 && v1878 < best_index_2);
+                  best_2 = v1885 ? v1868 : best_2;
+                  best_index_2 = v1885 ? v1878 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1639 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1641 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1648 = v1639 > best_2 || (v1639 == best_2 && v1641 < best_index_2);
-            best_2 = v1648 ? v1639 : best_2;
-            best_index_2 = v1648 ? v1641 : best_index_2;
-            const float v1652 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1654 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1661 = v1652 > best_2 || (v1652 == best_2 && v1654 < best_index_2);
-            best_2 = v1661 ? v1652 : best_2;
-            best_index_2 = v1661 ? v1654 : best_index_2;
-            const float v1665 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1667 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1674 = v1665 > best_2 || (v1665 == best_2 && v1667 < best_index_2);
-            best_2 = v1674 ? v1665 : best_2;
-            best_index_2 = v1674 ? v1667 : best_index_2;
-            const float v1678 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1680 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1687 = v1678 > best_2 || (v1678 == best_2 && v1680 < best_index_2);
-            best_2 = v1687 ? v1678 : best_2;
-            best_index_2 = v1687 ? v1680 : best_index_2;
-            const float v1691 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1693 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1700 = v1691 > best_2 || (v1691 == best_2 && v1693 < best_index_2);
-            best_2 = v1700 ? v1691 : best_2;
-            best_index_2 = v1700 ? v1693 : best_index_2;
+            const float v1891 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1893 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1900 = v1891 > best_2 || (v1891 == best_2 && v1893 < best_index_2);
+            best_2 = v1900 ? v1891 : best_2;
+            best_index_2 = v1900 ? v1893 : best_index_2;
+            const float v1904 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1906 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1913 = v1904 > best_2 || (v1904 == best_2 && v1906 < best_index_2);
+            best_2 = v1913 ? v1904 : best_2;
+            best_index_2 = v1913 ? v1906 : best_index_2;
+            const float v1917 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1919 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1926 = v1917 > best_2 || (v1917 == best_2 && v1919 < best_index_2);
+            best_2 = v1926 ? v1917 : best_2;
+            best_index_2 = v1926 ? v1919 : best_index_2;
+            const float v1930 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1932 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1939 = v1930 > best_2 || (v1930 == best_2 && v1932 < best_index_2);
+            best_2 = v1939 ? v1930 : best_2;
+            best_index_2 = v1939 ? v1932 : best_index_2;
+            const float v1943 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1945 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1952 = v1943 > best_2 || (v1943 == best_2 && v1945 < best_index_2);
+            best_2 = v1952 ? v1943 : best_2;
+            best_index_2 = v1952 ? v1945 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1330,46 +1515,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1707 = scratch[0];
-              const u32 v1708 = scratch_index[0];
-              const bool v1715 = v1707 > best_3 || (v1707 == best_3 && v1708 < best_index_3);
-              best_3 = v1715 ? v1707 : best_3;
-              best_index_3 = v1715 ? v1708 : best_index_3;
-              const float v1718 = scratch[1];
-              const u32 v1719 = scratch_index[1];
-              const bool v1726 = v1718 > best_3 || (v1718 == best_3 && v1719 < best_index_3);
-              best_3 = v1726 ? v1718 : best_3;
-              best_index_3 = v1726 ? v1719 : best_index_3;
-              const float v1729 = scratch[2];
-              const u32 v1730 = scratch_index[2];
-              const bool v1737 = v1729 > best_3 || (v1729 == best_3 && v1730 < best_index_3);
-              best_3 = v1737 ? v1729 : best_3;
-              best_index_3 = v1737 ? v1730 : best_index_3;
-              const float v1740 = scratch[3];
-              const u32 v1741 = scratch_index[3];
-              const bool v1748 = v1740 > best_3 || (v1740 == best_3 && v1741 < best_index_3);
-              best_3 = v1748 ? v1740 : best_3;
-              best_index_3 = v1748 ? v1741 : best_index_3;
-              const float v1751 = scratch[4];
-              const u32 v1752 = scratch_index[4];
-              const bool v1759 = v1751 > best_3 || (v1751 == best_3 && v1752 < best_index_3);
-              best_3 = v1759 ? v1751 : best_3;
-              best_index_3 = v1759 ? v1752 : best_index_3;
-              const float v1762 = scratch[5];
-              const u32 v1763 = scratch_index[5];
-              const bool v1770 = v1762 > best_3 || (v1762 == best_3 && v1763 < best_index_3);
-              best_3 = v1770 ? v1762 : best_3;
-              best_index_3 = v1770 ? v1763 : best_index_3;
-              const float v1773 = scratch[6];
-              const u32 v1774 = scratch_index[6];
-              const bool v1781 = v1773 > best_3 || (v1773 == best_3 && v1774 < best_index_3);
-              best_3 = v1781 ? v1773 : best_3;
-              best_index_3 = v1781 ? v1774 : best_index_3;
-              const float v1784 = scratch[7];
-              const u32 v1785 = scratch_index[7];
-              const bool v1792 = v1784 > best_3 || (v1784 == best_3 && v1785 < best_index_3);
-              best_3 = v1792 ? v1784 : best_3;
-              best_index_3 = v1792 ? v1785 : best_index_3;
+              const float v1959 = scratch[0];
+              const u32 v1960 = scratch_index[0];
+              const bool v1967 = v1959 > best_3 || (v1959 == best_3 && v1960 < best_index_3);
+              best_3 = v1967 ? v1959 : best_3;
+              best_index_3 = v1967 ? v1960 : best_index_3;
+              const float v1970 = scratch[1];
+              const u32 v1971 = scratch_index[1];
+              const bool v1978 = v1970 > best_3 || (v1970 == best_3 && v1971 < best_index_3);
+              best_3 = v1978 ? v1970 : best_3;
+              best_index_3 = v1978 ? v1971 : best_index_3;
+              const float v1981 = scratch[2];
+              const u32 v1982 = scratch_index[2];
+              const bool v1989 = v1981 > best_3 || (v1981 == best_3 && v1982 < best_index_3);
+              best_3 = v1989 ? v1981 : best_3;
+              best_index_3 = v1989 ? v1982 : best_index_3;
+              const float v1992 = scratch[3];
+              const u32 v1993 = scratch_index[3];
+              const bool v2000 = v1992 > best_3 || (v1992 == best_3 && v1993 < best_index_3);
+              best_3 = v2000 ? v1992 : best_3;
+              best_index_3 = v2000 ? v1993 : best_index_3;
+              const float v2003 = scratch[4];
+              const u32 v2004 = scratch_index[4];
+              const bool v2011 = v2003 > best_3 || (v2003 == best_3 && v2004 < best_index_3);
+              best_3 = v2011 ? v2003 : best_3;
+              best_index_3 = v2011 ? v2004 : best_index_3;
+              const float v2014 = scratch[5];
+              const u32 v2015 = scratch_index[5];
+              const bool v2022 = v2014 > best_3 || (v2014 == best_3 && v2015 < best_index_3);
+              best_3 = v2022 ? v2014 : best_3;
+              best_index_3 = v2022 ? v2015 : best_index_3;
+              const float v2025 = scratch[6];
+              const u32 v2026 = scratch_index[6];
+              const bool v2033 = v2025 > best_3 || (v2025 == best_3 && v2026 < best_index_3);
+              best_3 = v2033 ? v2025 : best_3;
+              best_index_3 = v2033 ? v2026 : best_index_3;
+              const float v2036 = scratch[7];
+              const u32 v2037 = scratch_index[7];
+              const bool v2044 = v2036 > best_3 || (v2036 == best_3 && v2037 < best_index_3);
+              best_3 = v2044 ? v2036 : best_3;
+              best_index_3 = v2044 ? v2037 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1380,7 +1565,18 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v2053 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v2053 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v2064 = ptx::globaltimer();
+                  records[record] = 15;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = 2;
+                  records[record + 3] = epoch_target;
+                  records[record + 4] = (u32)v2064;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1390,37 +1586,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1803 = best[lane];
-                const u32 v1804 = best_index[lane];
-                const bool v1811 = v1803 > best_2 || (v1803 == best_2 && v1804 < best_index_2);
-                best_2 = v1811 ? v1803 : best_2;
-                best_index_2 = v1811 ? v1804 : best_index_2;
+                const float v2072 = best[lane];
+                const u32 v2073 = best_index[lane];
+                const bool v2080 = v2072 > best_2 || (v2072 == best_2 && v2073 < best_index_2);
+                best_2 = v2080 ? v2072 : best_2;
+                best_index_2 = v2080 ? v2073 : best_index_2;
               }
-              const float v1815 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1817 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1824 = v1815 > best_2 || (v1815 == best_2 && v1817 < best_index_2);
-              best_2 = v1824 ? v1815 : best_2;
-              best_index_2 = v1824 ? v1817 : best_index_2;
-              const float v1828 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1830 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1837 = v1828 > best_2 || (v1828 == best_2 && v1830 < best_index_2);
-              best_2 = v1837 ? v1828 : best_2;
-              best_index_2 = v1837 ? v1830 : best_index_2;
-              const float v1841 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1843 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1850 = v1841 > best_2 || (v1841 == best_2 && v1843 < best_index_2);
-              best_2 = v1850 ? v1841 : best_2;
-              best_index_2 = v1850 ? v1843 : best_index_2;
-              const float v1854 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1856 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1863 = v1854 > best_2 || (v1854 == best_2 && v1856 < best_index_2);
-              best_2 = v1863 ? v1854 : best_2;
-              best_index_2 = v1863 ? v1856 : best_index_2;
-              const float v1867 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1869 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1876 = v1867 > best_2 || (v1867 == best_2 && v1869 < best_index_2);
-              best_2 = v1876 ? v1867 : best_2;
-              best_index_2 = v1876 ? v1869 : best_index_2;
+              const float v2084 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v2086 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v2093 = v2084 > best_2 || (v2084 == best_2 && v2086 < best_index_2);
+              best_2 = v2093 ? v2084 : best_2;
+              best_index_2 = v2093 ? v2086 : best_index_2;
+              const float v2097 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v2099 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v2106 = v2097 > best_2 || (v2097 == best_2 && v2099 < best_index_2);
+              best_2 = v2106 ? v2097 : best_2;
+              best_index_2 = v2106 ? v2099 : best_index_2;
+              const float v2110 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v2112 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v2119 = v2110 > best_2 || (v2110 == best_2 && v2112 < best_index_2);
+              best_2 = v2119 ? v2110 : best_2;
+              best_index_2 = v2119 ? v2112 : best_index_2;
+              const float v2123 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v2125 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v2132 = v2123 > best_2 || (v2123 == best_2 && v2125 < best_index_2);
+              best_2 = v2132 ? v2123 : best_2;
+              best_index_2 = v2132 ? v2125 : best_index_2;
+              const float v2136 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v2138 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v2145 = v2136 > best_2 || (v2136 == best_2 && v2138 < best_index_2);
+              best_2 = v2145 ? v2136 : best_2;
+              best_index_2 = v2145 ? v2138 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1430,6 +1626,7 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
+              ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
               running_2 = 0;
@@ -1458,11 +1655,31 @@ mkgen_step(const __grid_constant__ Params p) {
           }
         }
         if (cta == 0 && tid == 0) {
-          ptx::st_release_sys_u32(progress, pos_now + 1);
+          ptx::st_relaxed_sys_u32(progress, pos_now + 1);
+        }
+        if (tid == 0) {
+          const u32 v2186 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v2186;
+        }
+        ptx::bar_sync<1, 256>();
+        if (leaving[0] != 0) {
+          running_2 = 0;
         }
         if (running_2 == 0 && i + 1 < steps) {
+          const u32 v2195 = i + 1;
           if (tid == 0) {
-            ptx::mbar_wait(heard, (i + 1 + 1) & 1u);
+            const bool v2199 = ptx::mbar_wait_or(heard, (v2195 + 1) & 1u, 0, abort);
+            if (v2199 && lane == 0) {
+              const u32 record = (cta * 9 + warp) * 8;
+              if (records[record] == 0) {
+                const u64 v2210 = ptx::globaltimer();
+                records[record] = 16;
+                records[record + 1] = pos_now;
+                records[record + 2] = 2;
+                records[record + 3] = v2195;
+                records[record + 4] = (u32)v2210;
+              }
+            }
             running[0] = 0;
             ptx::mbar_arrive(decided);
           }
@@ -1470,15 +1687,26 @@ mkgen_step(const __grid_constant__ Params p) {
           #pragma unroll 1
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = drain;
-            ptx::mbar_wait(&full[stage], drain_parity);
+            const bool v2223 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
+            if (v2223 && lane == 0) {
+              const u32 record = (cta * 9 + warp) * 8;
+              if (records[record] == 0) {
+                const u64 v2234 = ptx::globaltimer();
+                records[record] = 17;
+                records[record + 1] = pos_now;
+                records[record + 2] = 2;
+                records[record + 3] = stage;
+                records[record + 4] = (u32)v2234;
+              }
+            }
             __syncwarp();
-            if (lane == 0) {
+            if (lane == 0 && !v2223) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1934 = drain + 1;
-            const bool v1935 = v1934 == 23;
-            drain = v1935 ? 0u : v1934;
-            drain_parity = v1935 ? drain_parity ^ 1u : drain_parity;
+            const u32 v2245 = drain + 1;
+            const bool v2246 = v2245 == 23;
+            drain = v2246 ? 0u : v2245;
+            drain_parity = v2246 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1492,6 +1720,7 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 fill_parity = 1;
     u32 landed = 20;
     u32 landed_parity = 1;
+    u32 left = 0;
     u64 offset = layer_offset;
     u32 running_2 = 1;
     #pragma unroll 1
@@ -1505,30 +1734,75 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[1];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v1971 = landed + 1;
-              const bool v1972 = v1971 == 23;
-              landed = v1972 ? 0u : v1971;
-              landed_parity = v1972 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 1536);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2282 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
+                if (v2282 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2293 = ptx::globaltimer();
+                    records[record] = 18;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v2293;
+                  }
+                }
+                const bool v2301 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
+                if (v2301 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2312 = ptx::globaltimer();
+                    records[record] = 19;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = landed;
+                    records[record + 4] = (u32)v2312;
+                  }
+                }
+                const bool v2319 = __any_sync(0xffffffffu, v2282 || v2301);
+                if (v2319) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2324 = landed + 1;
+                  const bool v2325 = v2324 == 23;
+                  landed = v2325 ? 0u : v2324;
+                  landed_parity = v2325 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 1536);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                  }
+                  const u32 v2338 = fill + 1;
+                  const bool v2339 = v2338 == 23;
+                  fill = v2339 ? 0u : v2338;
+                  fill_parity = v2339 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-              }
-              const u32 v1985 = fill + 1;
-              const bool v1986 = v1985 == 23;
-              fill = v1986 ? 0u : v1985;
-              fill_parity = v1986 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           if (layer == 0) {
-            ptx::mbar_wait(decided, i & 1u);
+            const bool v2349 = ptx::mbar_wait_or(decided, i & 1u, 0, abort);
+            if (v2349 && lane == 0) {
+              const u32 record = (cta * 9 + warp) * 8;
+              if (records[record] == 0) {
+                const u64 v2360 = ptx::globaltimer();
+                records[record] = 20;
+                records[record + 1] = pos_now;
+                records[record + 2] = layer;
+                records[record + 3] = i;
+                records[record + 4] = (u32)v2360;
+              }
+            }
+            const bool v2366 = __any_sync(0xffffffffu, v2349);
+            if (v2366) {
+              left = 1;
+            }
             running_2 = running[0];
             __syncwarp();
             if (lane == 0) {
@@ -1540,40 +1814,71 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v2002 = (pos_now + 31) / 32;
+            const u32 v2373 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2002 / 2;
-              const u32 end = (split + 1) * v2002 / 2;
+              const u32 first = split * v2373 / 2;
+              const u32 end = (split + 1) * v2373 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 stage = fill;
-                ptx::mbar_wait(&empty[stage], fill_parity);
-                ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2021 = landed + 1;
-                const bool v2022 = v2021 == 23;
-                landed = v2022 ? 0u : v2021;
-                landed_parity = v2022 ? landed_parity ^ 1u : landed_parity;
-                ptx::fence_proxy_async_shared();
-                if (lane == 0) {
-                  ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
+                if (!(left != 0)) {
+                  const u32 stage = fill;
+                  const bool v2392 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
+                  if (v2392 && lane == 0) {
+                    const u32 record = (cta * 9 + warp) * 8;
+                    if (records[record] == 0) {
+                      const u64 v2403 = ptx::globaltimer();
+                      records[record] = 21;
+                      records[record + 1] = pos_now;
+                      records[record + 2] = layer;
+                      records[record + 3] = stage;
+                      records[record + 4] = (u32)v2403;
+                    }
+                  }
+                  const bool v2411 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
+                  if (v2411 && lane == 0) {
+                    const u32 record = (cta * 9 + warp) * 8;
+                    if (records[record] == 0) {
+                      const u64 v2422 = ptx::globaltimer();
+                      records[record] = 22;
+                      records[record + 1] = pos_now;
+                      records[record + 2] = layer;
+                      records[record + 3] = landed;
+                      records[record + 4] = (u32)v2422;
+                    }
+                  }
+                  const bool v2429 = __any_sync(0xffffffffu, v2392 || v2411);
+                  if (v2429) {
+                    left = 1;
+                  }
+                  if (!(left != 0)) {
+                    const u32 v2434 = landed + 1;
+                    const bool v2435 = v2434 == 23;
+                    landed = v2435 ? 0u : v2434;
+                    landed_parity = v2435 ? landed_parity ^ 1u : landed_parity;
+                    ptx::fence_proxy_async_shared();
+                    if (lane == 0) {
+                      ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
+                    }
+                    __syncwarp();
+                    const u32 at = lane * 16;
+                    if (at < tokens_2) {
+                      const u32 v2446 = from + at;
+                      const u32 page = page_table[v2446 / 16];
+                      const u64 v2460 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16
+                          + (u64)(v2446 % 16);
+                      ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2460 * 8], min(tokens_2 - at, 16u) * 128,
+                          &full[fill]);
+                    }
+                    const u32 v2469 = fill + 1;
+                    const bool v2470 = v2469 == 23;
+                    fill = v2470 ? 0u : v2469;
+                    fill_parity = v2470 ? fill_parity ^ 1u : fill_parity;
+                  }
                 }
-                __syncwarp();
-                const u32 at = lane * 16;
-                if (at < tokens_2) {
-                  const u32 v2033 = from + at;
-                  const u32 page = page_table[v2033 / 16];
-                  const u64 v2047 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2033 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2047 * 8], min(tokens_2 - at, 16u) * 128,
-                      &full[fill]);
-                }
-                const u32 v2056 = fill + 1;
-                const bool v2057 = v2056 == 23;
-                fill = v2057 ? 0u : v2056;
-                fill_parity = v2057 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1581,25 +1886,55 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[3];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2073 = landed + 1;
-              const bool v2074 = v2073 == 23;
-              landed = v2074 ? 0u : v2073;
-              landed_parity = v2074 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 3072);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2486 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
+                if (v2486 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2497 = ptx::globaltimer();
+                    records[record] = 23;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v2497;
+                  }
+                }
+                const bool v2505 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
+                if (v2505 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2516 = ptx::globaltimer();
+                    records[record] = 24;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = landed;
+                    records[record + 4] = (u32)v2516;
+                  }
+                }
+                const bool v2523 = __any_sync(0xffffffffu, v2486 || v2505);
+                if (v2523) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2528 = landed + 1;
+                  const bool v2529 = v2528 == 23;
+                  landed = v2529 ? 0u : v2528;
+                  landed_parity = v2529 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 3072);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
+                  }
+                  const u32 v2542 = fill + 1;
+                  const bool v2543 = v2542 == 23;
+                  fill = v2543 ? 0u : v2542;
+                  fill_parity = v2543 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
-              }
-              const u32 v2087 = fill + 1;
-              const bool v2088 = v2087 == 23;
-              fill = v2088 ? 0u : v2087;
-              fill_parity = v2088 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1607,25 +1942,55 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[5];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2106 = landed + 1;
-              const bool v2107 = v2106 == 23;
-              landed = v2107 ? 0u : v2106;
-              landed_parity = v2107 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 1536);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2561 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
+                if (v2561 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2572 = ptx::globaltimer();
+                    records[record] = 25;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v2572;
+                  }
+                }
+                const bool v2580 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
+                if (v2580 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2591 = ptx::globaltimer();
+                    records[record] = 26;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = landed;
+                    records[record + 4] = (u32)v2591;
+                  }
+                }
+                const bool v2598 = __any_sync(0xffffffffu, v2561 || v2580);
+                if (v2598) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2603 = landed + 1;
+                  const bool v2604 = v2603 == 23;
+                  landed = v2604 ? 0u : v2603;
+                  landed_parity = v2604 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 1536);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                  }
+                  const u32 v2617 = fill + 1;
+                  const bool v2618 = v2617 == 23;
+                  fill = v2618 ? 0u : v2617;
+                  fill_parity = v2618 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-              }
-              const u32 v2120 = fill + 1;
-              const bool v2121 = v2120 == 23;
-              fill = v2121 ? 0u : v2120;
-              fill_parity = v2121 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1633,45 +1998,105 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[7];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2139 = landed + 1;
-              const bool v2140 = v2139 == 23;
-              landed = v2140 ? 0u : v2139;
-              landed_parity = v2140 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 4096);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2636 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
+                if (v2636 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2647 = ptx::globaltimer();
+                    records[record] = 27;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v2647;
+                  }
+                }
+                const bool v2655 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
+                if (v2655 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2666 = ptx::globaltimer();
+                    records[record] = 28;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = landed;
+                    records[record + 4] = (u32)v2666;
+                  }
+                }
+                const bool v2673 = __any_sync(0xffffffffu, v2636 || v2655);
+                if (v2673) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2678 = landed + 1;
+                  const bool v2679 = v2678 == 23;
+                  landed = v2679 ? 0u : v2678;
+                  landed_parity = v2679 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 4096);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
+                  }
+                  const u32 v2692 = fill + 1;
+                  const bool v2693 = v2692 == 23;
+                  fill = v2693 ? 0u : v2692;
+                  fill_parity = v2693 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
-              }
-              const u32 v2153 = fill + 1;
-              const bool v2154 = v2153 == 23;
-              fill = v2154 ? 0u : v2153;
-              fill_parity = v2154 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
-              const u32 stage_2 = fill;
-              ptx::mbar_wait(&empty[stage_2], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2167 = landed + 1;
-              const bool v2168 = v2167 == 23;
-              landed = v2168 ? 0u : v2167;
-              landed_parity = v2168 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage_2], 1536);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2706 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
+                if (v2706 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2717 = ptx::globaltimer();
+                    records[record] = 29;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = stage;
+                    records[record + 4] = (u32)v2717;
+                  }
+                }
+                const bool v2725 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
+                if (v2725 && lane == 0) {
+                  const u32 record = (cta * 9 + warp) * 8;
+                  if (records[record] == 0) {
+                    const u64 v2736 = ptx::globaltimer();
+                    records[record] = 30;
+                    records[record + 1] = pos_now;
+                    records[record + 2] = layer;
+                    records[record + 3] = landed;
+                    records[record + 4] = (u32)v2736;
+                  }
+                }
+                const bool v2743 = __any_sync(0xffffffffu, v2706 || v2725);
+                if (v2743) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2748 = landed + 1;
+                  const bool v2749 = v2748 == 23;
+                  landed = v2749 ? 0u : v2748;
+                  landed_parity = v2749 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 1536);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                  }
+                  const u32 v2762 = fill + 1;
+                  const bool v2763 = v2762 == 23;
+                  fill = v2763 ? 0u : v2762;
+                  fill_parity = v2763 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
-              }
-              const u32 v2181 = fill + 1;
-              const bool v2182 = v2181 == 23;
-              fill = v2182 ? 0u : v2181;
-              fill_parity = v2182 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1683,28 +2108,82 @@ mkgen_step(const __grid_constant__ Params p) {
         {
           const u32 tile_count = own[9];
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-            const u32 stage = fill;
-            ptx::mbar_wait(&empty[stage], fill_parity);
-            ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2213 = landed + 1;
-            const bool v2214 = v2213 == 23;
-            landed = v2214 ? 0u : v2213;
-            landed_parity = v2214 ? landed_parity ^ 1u : landed_parity;
-            ptx::fence_proxy_async_shared();
-            if (lane == 0) {
-              ptx::mbar_arrive_expect(&full[stage], 1536);
+            if (!(left != 0)) {
+              const u32 stage = fill;
+              const bool v2794 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
+              if (v2794 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v2805 = ptx::globaltimer();
+                  records[record] = 31;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = 2;
+                  records[record + 3] = stage;
+                  records[record + 4] = (u32)v2805;
+                }
+              }
+              const bool v2813 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
+              if (v2813 && lane == 0) {
+                const u32 record = (cta * 9 + warp) * 8;
+                if (records[record] == 0) {
+                  const u64 v2824 = ptx::globaltimer();
+                  records[record] = 32;
+                  records[record + 1] = pos_now;
+                  records[record + 2] = 2;
+                  records[record + 3] = landed;
+                  records[record + 4] = (u32)v2824;
+                }
+              }
+              const bool v2831 = __any_sync(0xffffffffu, v2794 || v2813);
+              if (v2831) {
+                left = 1;
+              }
+              if (!(left != 0)) {
+                const u32 v2836 = landed + 1;
+                const bool v2837 = v2836 == 23;
+                landed = v2837 ? 0u : v2836;
+                landed_parity = v2837 ? landed_parity ^ 1u : landed_parity;
+                ptx::fence_proxy_async_shared();
+                if (lane == 0) {
+                  ptx::mbar_arrive_expect(&full[stage], 1536);
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                }
+                const u32 v2850 = fill + 1;
+                const bool v2851 = v2850 == 23;
+                fill = v2851 ? 0u : v2850;
+                fill_parity = v2851 ? fill_parity ^ 1u : fill_parity;
+              }
             }
-            __syncwarp();
-            if (lane == 0) {
-              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-            }
-            const u32 v2227 = fill + 1;
-            const bool v2228 = v2227 == 23;
-            fill = v2228 ? 0u : v2227;
-            fill_parity = v2228 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
+      }
+      if (left != 0) {
+        running_2 = 0;
+      }
+    }
+    if (left != 0) {
+      #pragma unroll 1
+      for (u32 i = 0; i < 3; ++i) {
+        const bool v2867 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, &abort[1]);
+        if (v2867 && lane == 0) {
+          const u32 record = (cta * 9 + warp) * 8;
+          if (records[record] == 0) {
+            const u64 v2878 = ptx::globaltimer();
+            records[record] = 33;
+            records[record + 1] = pos;
+            records[record + 2] = 2;
+            records[record + 3] = landed;
+            records[record + 4] = (u32)v2878;
+          }
+        }
+        const u32 v2885 = landed + 1;
+        const bool v2886 = v2885 == 23;
+        landed = v2886 ? 0u : v2885;
+        landed_parity = v2886 ? landed_parity ^ 1u : landed_parity;
       }
     }
   }

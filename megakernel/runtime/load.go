@@ -4,6 +4,9 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 func (s *Session) alloc() error {
@@ -14,7 +17,7 @@ func (s *Session) alloc() error {
 			bytes = int64(s.mk.Config.Layers) * int64(s.pages) * int64(s.mk.KV.PageBytes())
 		case "page_table":
 			bytes = 4 * int64(len(s.table))
-		case "tokens":
+		case "tokens", "stream":
 			bytes = 4 * int64(s.Capacity()+1)
 		}
 		if err := s.dev.Alloc(b.Name, bytes); err != nil {
@@ -34,7 +37,8 @@ func (s *Session) tables(epoch uint32) error {
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})}} {
+	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
+		{"abort", make([]byte, 4*pipeline.AbortWords)}, {"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
 			return err
 		}
