@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -13,6 +15,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
@@ -282,3 +285,48 @@ func TestLoadReportsADeviceThatFails(t *testing.T) {
 	require.ErrorContains(t, err, "buffer weights: ")
 	require.Equal(t, dev.staged.Load(), dev.freed.Load())
 }
+
+// A checkpoint on disk is refused by the tensor's name and the position before
+// anything is staged.
+func TestCheckNamesTheTensorOfACheckpoint(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4})
+	require.NoError(t, err)
+	const bad = "model.layers.1.mlp.down_proj.weight"
+	var list []checkpoint.Tensor
+	for _, tensor := range synth.Llama(reference.ShapeOf(c).Dims()) {
+		bits := make([]uint16, tensor.Elems())
+		require.NoError(t, synth.Fill(bits, 1, tensor, 0))
+		if tensor.Name == bad {
+			bits[3*tensor.Shape[1]+5] = 0x7fc0
+		}
+		list = append(list, checkpoint.Tensor{Name: tensor.Name, DType: models.BF16, Shape: tensor.Shape, Data: checkpoint.BF16Bytes(bits)})
+	}
+	dir := t.TempDir()
+	f, err := os.Create(filepath.Join(dir, checkpoint.SingleFile))
+	require.NoError(t, err)
+	require.NoError(t, checkpoint.WriteSafetensors(f, list))
+	require.NoError(t, f.Close())
+	require.NoError(t, os.WriteFile(filepath.Join(dir, checkpoint.ConfigFile), []byte(tinyConfig), 0o600))
+	w, err := checkpoint.Open(dir)
+	require.NoError(t, err)
+	defer w.Close()
+	dev := newMemory(mk)
+	_, err = runtime.FromTensors(w, runtime.LoadOptions{Check: true}).Load(t.Context(), mk, dev)
+	require.ErrorContains(t, err, bad+": found NaN at [3, 5]")
+	require.Zero(t, dev.staged.Load())
+	_, err = runtime.FromTensors(w, runtime.LoadOptions{}).Load(t.Context(), mk, dev)
+	require.NoError(t, err)
+	requireLoaded(t, mk, w, func(name string) []byte { return dev.bytes[name] })
+	other := mk.Config
+	other.Layers++
+	wrong, err := megakernel.Build(other, megakernel.Options{SMs: 4})
+	require.NoError(t, err)
+	_, err = runtime.FromTensors(w, runtime.LoadOptions{}).Load(t.Context(), wrong, newMemory(wrong))
+	require.ErrorContains(t, err, "model.layers.2.")
+}
+
+const tinyConfig = `{"model_type": "llama", "hidden_size": 96, "intermediate_size": 352, "num_hidden_layers": 2, "num_attention_heads": 6,
+	"num_key_value_heads": 2, "head_dim": 32, "vocab_size": 320, "max_position_embeddings": 512, "rms_norm_eps": 1e-5, "rope_theta": 10000,
+	"bos_token_id": 0, "eos_token_id": 1, "tie_word_embeddings": true}`
