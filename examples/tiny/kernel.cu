@@ -3,7 +3,7 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
 //
-// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106324 bytes of dynamic shared memory, all CTAs resident at once
+// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106480 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
 //
 // Shared memory of a CTA, in bytes:
@@ -20,6 +20,7 @@
 //   106256 … 106288  f32 scratch[8]           one a consumer warp
 //   106288 … 106320  u32 scratch_index[8]     one a consumer warp
 //   106320 … 106324  u32 leaving[1]           whether the launch is given up
+//   106336 … 106480  u32 notes[36]            what each warp waited for when it gave up
 
 using u16 = unsigned short;
 using i32 = int;
@@ -255,18 +256,31 @@ __device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
 }
 
-// Whether the phase of this parity has completed (acquire at CTA scope); waits
-// a while, as long as the hardware likes, before it says no.
-__device__ __forceinline__ bool mbar_try_wait(u64* bar, u32 parity) {
-  u32 done;
+// Waits until the phase of this parity has completed, or the flag is set:
+// then true. Looks at the flag every 16 polls. One piece of assembly: as a
+// C++ loop it takes the compiler more registers.
+__device__ __forceinline__ bool mbar_wait_or(u64* bar, u32 parity, const u32* flag) {
+  u32 set;
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
+      ".reg .u32 polls;\n"
+      "mov.u32 polls, 0;\n"
+      "again_%=:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
+      "mov.u32 %0, 0;\n"
+      "@p bra done_%=;\n"
+      "add.u32 polls, polls, 1;\n"
+      "and.b32 %0, polls, 15;\n"
+      "setp.ne.u32 p, %0, 0;\n"
+      "@p bra again_%=;\n"
+      "ld.relaxed.sys.u32 %0, [%3];\n"
+      "setp.eq.u32 p, %0, 0;\n"
+      "@p bra again_%=;\n"
+      "done_%=:\n"
       "}"
-      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
-  return done != 0;
+      : "=&r"(set) : "r"(shared_address(bar)), "r"(parity), "l"(flag) : "memory");
+  return set != 0;
 }
 
 // D = A * B + C on the tensor core: A 16x16 and B 16x8 in bfloat16, C and D in float.
@@ -325,20 +339,6 @@ __device__ __forceinline__ float sin(float a) {
 __device__ __forceinline__ void st_relaxed_sys_u32(u32* p, u32 v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;"
       : : "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
-}
-
-// Waits until the phase of this parity has completed, or the flag is set:
-// then true. Looks at the flag every 16 polls.
-__device__ __forceinline__ bool mbar_wait_or(u64* bar, u32 parity, u32 ns, const u32* flag) {
-  for (u32 polls = 1; !mbar_try_wait(bar, parity); ++polls) {
-    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
-      return true;
-    }
-    if (ns != 0) {
-      __nanosleep(ns);
-    }
-  }
-  return false;
 }
 
 // Polls until the word has reached want, by wrapping difference, or the flag is set: then true. Looks at the
@@ -402,6 +402,7 @@ mkgen_step(const __grid_constant__ Params p) {
   float* const scratch = (float*)(smem + 106256);
   u32* const scratch_index = (u32*)(smem + 106288);
   u32* const leaving = (u32*)(smem + 106320);
+  u32* const notes = (u32*)(smem + 106336);
   const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
@@ -426,9 +427,12 @@ mkgen_step(const __grid_constant__ Params p) {
       }
       ptx::fence_mbarrier_init();
     }
+    if (tid < 36) {
+      notes[tid] = 0;
+    }
     if (tid < 14) {
-      const u32 v15 = ptx::ld_nc_u32(&plan[cta * 14 + tid]);
-      own[tid] = v15;
+      const u32 v18 = ptx::ld_nc_u32(&plan[cta * 14 + tid]);
+      own[tid] = v18;
     }
     __syncthreads();
   }
@@ -446,24 +450,23 @@ mkgen_step(const __grid_constant__ Params p) {
           token = tokens[pos_now];
         }
         if (tid == 0) {
-          const bool v28 = ptx::mbar_wait_or(heard, (i + 1) & 1u, 0, abort);
-          if (v28 && lane == 0) {
-            const u32 record = (cta * 9 + warp) * 8;
-            if (records[record] == 0) {
+          const bool v31 = ptx::mbar_wait_or(heard, (i + 1) & 1u, abort);
+          if (v31 && lane == 0) {
+            const u32 v36 = warp * 4;
+            if (notes[v36] == 0) {
               const u64 v39 = ptx::globaltimer();
-              records[record] = 1;
-              records[record + 1] = pos_now;
-              records[record + 2] = 0;
-              records[record + 3] = i;
-              records[record + 4] = (u32)v39;
+              notes[v36] = 1;
+              notes[v36 + 1] = 0;
+              notes[v36 + 2] = i;
+              notes[v36 + 3] = (u32)v39;
             }
           }
           running[0] = 1;
           ptx::mbar_arrive(decided);
         }
         if (cta == 0 && tid == 0) {
-          const u32 v49 = ptx::ld_relaxed_sys_u32(stop);
-          verdict[i & 1u] = v49;
+          const u32 v48 = ptx::ld_relaxed_sys_u32(stop);
+          verdict[i & 1u] = v48;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -471,48 +474,48 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v65 = tid * 4;
+              const u32 v64 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const u64 v72 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                    + (u64)(v65 / 32 * 128 + v65 % 32 / 2);
-                const uint2 v73 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v72]);
-                v = ptx::bf16_lo(v73.x);
-                v_2 = ptx::bf16_hi(v73.x);
-                v_3 = ptx::bf16_lo(v73.y);
-                v_4 = ptx::bf16_hi(v73.y);
+                const u64 v71 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v64 / 32 * 128 + v64 % 32 / 2);
+                const uint2 v72 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v71]);
+                v = ptx::bf16_lo(v72.x);
+                v_2 = ptx::bf16_hi(v72.x);
+                v_3 = ptx::bf16_lo(v72.y);
+                v_4 = ptx::bf16_hi(v72.y);
               } else {
-                const float4 v79 = *(const float4*)&x[v65];
-                v = v79.x;
-                v_2 = v79.y;
-                v_3 = v79.z;
-                v_4 = v79.w;
+                const float4 v78 = *(const float4*)&x[v64];
+                v = v78.x;
+                v_2 = v78.y;
+                v_3 = v78.z;
+                v_4 = v78.w;
               }
-              const uint2 v89 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v99 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v99;
-              const bf16x2 v103 = ptx::pack_bf16(v * ptx::bf16_lo(v89.x), v_2 * ptx::bf16_hi(v89.x));
-              const bf16x2 v106 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v89.y), v_4 * ptx::bf16_hi(v89.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v103, v106);
+              const uint2 v88 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v98 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v98;
+              const bf16x2 v102 = ptx::pack_bf16(v * ptx::bf16_lo(v88.x), v_2 * ptx::bf16_hi(v88.x));
+              const bf16x2 v105 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v88.y), v_4 * ptx::bf16_hi(v88.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v102, v105);
             }
-            const float v108 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v109 = squares + v108;
-            const float v110 = __shfl_xor_sync(0xffffffffu, v109, 8u);
-            const float v111 = v109 + v110;
-            const float v112 = __shfl_xor_sync(0xffffffffu, v111, 4u);
-            const float v113 = v111 + v112;
-            const float v114 = __shfl_xor_sync(0xffffffffu, v113, 2u);
-            const float v115 = v113 + v114;
-            const float v116 = __shfl_xor_sync(0xffffffffu, v115, 1u);
+            const float v107 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v108 = squares + v107;
+            const float v109 = __shfl_xor_sync(0xffffffffu, v108, 8u);
+            const float v110 = v108 + v109;
+            const float v111 = __shfl_xor_sync(0xffffffffu, v110, 4u);
+            const float v112 = v110 + v111;
+            const float v113 = __shfl_xor_sync(0xffffffffu, v112, 2u);
+            const float v114 = v112 + v113;
+            const float v115 = __shfl_xor_sync(0xffffffffu, v114, 1u);
             if (lane == 0) {
-              scratch[warp] = v115 + v116;
+              scratch[warp] = v114 + v115;
             }
             ptx::bar_sync<1, 256>();
-            const float v131 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v131 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v130 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v130 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -521,8 +524,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v150 = half_2 * 1024;
-              const u32 v152 = v150 + warp * 128;
+              const u32 v149 = half_2 * 1024;
+              const u32 v151 = v149 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -534,91 +537,90 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v158 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
-                if (v158 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v169 = ptx::globaltimer();
-                    records[record] = 2;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v169;
+                const bool v157 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v157 && lane == 0) {
+                  const u32 v162 = warp * 4;
+                  if (notes[v162] == 0) {
+                    const u64 v165 = ptx::globaltimer();
+                    notes[v162] = 2;
+                    notes[v162 + 1] = layer;
+                    notes[v162 + 2] = stage;
+                    notes[v162 + 3] = (u32)v165;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v182 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v188 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v196 = ptx::mma_m16n8k16(v188.x, 0x00000000u, v188.y, 0x00000000u, v182.x, v182.y, acc,
+                  const uint4 v177 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v183 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v191 = ptx::mma_m16n8k16(v183.x, 0x00000000u, v183.y, 0x00000000u, v177.x, v177.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v196.x;
-                  acc_2 = v196.y;
-                  acc_3 = v196.z;
-                  acc_4 = v196.w;
-                  const float4 v204 = ptx::mma_m16n8k16(v188.z, 0x00000000u, v188.w, 0x00000000u, v182.z, v182.w, acc_5,
+                  acc = v191.x;
+                  acc_2 = v191.y;
+                  acc_3 = v191.z;
+                  acc_4 = v191.w;
+                  const float4 v199 = ptx::mma_m16n8k16(v183.z, 0x00000000u, v183.w, 0x00000000u, v177.z, v177.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v204.x;
-                  acc_6 = v204.y;
-                  acc_7 = v204.z;
-                  acc_8 = v204.w;
+                  acc_5 = v199.x;
+                  acc_6 = v199.y;
+                  acc_7 = v199.z;
+                  acc_8 = v199.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v158) {
+                if (lane == 0 && !v157) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v213 = drain + 1;
-                const bool v214 = v213 == 23;
-                drain = v214 ? 0u : v213;
-                drain_parity = v214 ? drain_parity ^ 1u : drain_parity;
+                const u32 v208 = drain + 1;
+                const bool v209 = v208 == 23;
+                drain = v209 ? 0u : v208;
+                drain_parity = v209 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v152 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v151 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v234 = tid * 2;
-                  const u32 v235 = v150 + v234;
-                  const float2 v236 = *(const float2*)&partials[v235];
-                  const float2 v239 = *(const float2*)&partials[v235 + 128];
-                  const float2 v244 = *(const float2*)&partials[v235 + 256];
-                  const float2 v249 = *(const float2*)&partials[v235 + 384];
-                  const float2 v254 = *(const float2*)&partials[v235 + 512];
-                  const float2 v259 = *(const float2*)&partials[v235 + 640];
-                  const float2 v264 = *(const float2*)&partials[v235 + 768];
-                  const float2 v269 = *(const float2*)&partials[v235 + 896];
-                  const float v271 = v236.x + v239.x + v244.x + v249.x + v254.x + v259.x + v264.x + v269.x;
-                  const float v272 = v236.y + v239.y + v244.y + v249.y + v254.y + v259.y + v264.y + v269.y;
-                  const u32 row = (first_tile + i_2) * 8 + v234;
-                  const float v276 = v271 * scale;
-                  const float v277 = __fmul_rn(v272, scale);
+                  const u32 v229 = tid * 2;
+                  const u32 v230 = v149 + v229;
+                  const float2 v231 = *(const float2*)&partials[v230];
+                  const float2 v234 = *(const float2*)&partials[v230 + 128];
+                  const float2 v239 = *(const float2*)&partials[v230 + 256];
+                  const float2 v244 = *(const float2*)&partials[v230 + 384];
+                  const float2 v249 = *(const float2*)&partials[v230 + 512];
+                  const float2 v254 = *(const float2*)&partials[v230 + 640];
+                  const float2 v259 = *(const float2*)&partials[v230 + 768];
+                  const float2 v264 = *(const float2*)&partials[v230 + 896];
+                  const float v266 = v231.x + v234.x + v239.x + v244.x + v249.x + v254.x + v259.x + v264.x;
+                  const float v267 = v231.y + v234.y + v239.y + v244.y + v249.y + v254.y + v259.y + v264.y;
+                  const u32 row = (first_tile + i_2) * 8 + v229;
+                  const float v271 = v266 * scale;
+                  const float v272 = __fmul_rn(v267, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v284 = (float)pos_now * inv_freq[i_3];
-                    const float v287 = -rintf(v284 * 0.15915494f);
-                    const float v289 = fmaf(v287, -1.7484555e-07f, fmaf(v287, 6.2831855f, v284));
-                    const float cos_2 = ptx::cos(v289);
-                    const float sin_2 = ptx::sin(v289);
-                    const float v294 = fmaf(-v277, sin_2, v276 * cos_2);
-                    const float v296 = fmaf(v276, sin_2, v277 * cos_2);
+                    const float v279 = (float)pos_now * inv_freq[i_3];
+                    const float v282 = -rintf(v279 * 0.15915494f);
+                    const float v284 = fmaf(v282, -1.7484555e-07f, fmaf(v282, 6.2831855f, v279));
+                    const float cos_2 = ptx::cos(v284);
+                    const float sin_2 = ptx::sin(v284);
+                    const float v289 = fmaf(-v272, sin_2, v271 * cos_2);
+                    const float v291 = fmaf(v271, sin_2, v272 * cos_2);
                     if (head < 6) {
-                      const u32 v299 = head * 32 + i_3;
-                      q[v299] = ptx::bf16_of(v294 * 0.25503486f);
-                      q[v299 + 16] = ptx::bf16_of(v296 * 0.25503486f);
+                      const u32 v294 = head * 32 + i_3;
+                      q[v294] = ptx::bf16_of(v289 * 0.25503486f);
+                      q[v294 + 16] = ptx::bf16_of(v291 * 0.25503486f);
                     } else {
-                      const u64 v314 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v318 = (v314 + (u64)slot) * 8 * 8;
-                      kv_bf16[v318 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v294);
-                      const u32 v328 = i_3 + 16;
-                      kv_bf16[v318 + (u64)(((v328 / 8) ^ (slot & 3u)) * 8 + v328 % 8)] = ptx::bf16_of(v296);
+                      const u64 v309 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v313 = (v309 + (u64)slot) * 8 * 8;
+                      kv_bf16[v313 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v289);
+                      const u32 v323 = i_3 + 16;
+                      kv_bf16[v313 + (u64)(((v323 / 8) ^ (slot & 3u)) * 8 + v323 % 8)] = ptx::bf16_of(v291);
                     }
                   } else {
-                    const u64 v347 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v352 = i_3 * 2;
-                    const u64 v362 = (v347 + (u64)slot) * 8 * 4
-                        + ((u64)(((v352 / 8) ^ (slot & 3u)) * 8 + v352 % 8) + 32) / 2;
-                    kv_bf16x2[v362] = ptx::pack_bf16(v276, v277);
+                    const u64 v342 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v347 = i_3 * 2;
+                    const u64 v357 = (v342 + (u64)slot) * 8 * 4
+                        + ((u64)(((v347 / 8) ^ (slot & 3u)) * 8 + v347 % 8) + 32) / 2;
+                    kv_bf16x2[v357] = ptx::pack_bf16(v271, v272);
                   }
                 }
               }
@@ -631,16 +633,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v370 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v370 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v381 = ptx::globaltimer();
-                  records[record] = 3;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = layer;
-                  records[record + 3] = epoch_target;
-                  records[record + 4] = (u32)v381;
+              const bool v365 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v365 && lane == 0) {
+                const u32 v370 = warp * 4;
+                if (notes[v370] == 0) {
+                  const u64 v373 = ptx::globaltimer();
+                  notes[v370] = 3;
+                  notes[v370 + 1] = layer;
+                  notes[v370 + 2] = epoch_target;
+                  notes[v370 + 3] = (u32)v373;
                 }
               }
             }
@@ -648,18 +649,18 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- attention ----
           {
-            const u32 v388 = (pos_now + 31) / 32;
+            const u32 v379 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v388 / 2;
-              const u32 end = (split + 1) * v388 / 2;
-              const u32 v397 = kv_head * 3;
-              const u32 v398 = lane / 4;
-              const bf16x2 v406 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v415 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v424 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v433 = v398 < 3 ? q_bf16x2[(v397 + min(v398, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v379 / 2;
+              const u32 end = (split + 1) * v379 / 2;
+              const u32 v388 = kv_head * 3;
+              const u32 v389 = lane / 4;
+              const bf16x2 v397 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v406 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v415 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v424 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -672,41 +673,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v450 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v441 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v450 * 8 + (u64)lane];
+                  tail[lane] = kv[v441 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v456 = pos_now % 16;
-                const u32 v457 = lane / 8;
-                const u32 v462 = min(lane % 8 + v457 / 2 * 8, 0u);
-                const u32 v463 = v462 * 8;
-                const u32 v464 = v456 + v462;
-                const uint4 v469 = ptx::ldmatrix(&tail[v463 + ((v457 & 1u) ^ (v464 & 3u))]);
-                const float4 v473 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v469.x, v469.y, 0.0f, 0.0f,
+                const u32 v447 = pos_now % 16;
+                const u32 v448 = lane / 8;
+                const u32 v453 = min(lane % 8 + v448 / 2 * 8, 0u);
+                const u32 v454 = v453 * 8;
+                const u32 v455 = v447 + v453;
+                const uint4 v460 = ptx::ldmatrix(&tail[v454 + ((v448 & 1u) ^ (v455 & 3u))]);
+                const float4 v464 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v460.x, v460.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v477 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v469.z, v469.w, 0.0f, 0.0f,
+                const float4 v468 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v460.z, v460.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v486 = ptx::ldmatrix(&tail[v463 + (((v457 & 1u) + 2) ^ (v464 & 3u))]);
-                const float4 v490 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v486.x, v486.y, v473.x,
-                    v473.y, v473.z, v473.w);
-                const float4 v494 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v486.z, v486.w, v477.x,
-                    v477.y, v477.z, v477.w);
-                const u32 v499 = lane % 4 * 2;
-                const float v502 = v499 < 1 ? v490.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v506 = v499 + 1 < 1 ? v490.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v510 = v499 + 8 < 1 ? v494.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v514 = v499 + 9 < 1 ? v494.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v515 = fmaxf(fmaxf(fmaxf(fmaxf(m, v502), v506), v510), v514);
-                const float v516 = __shfl_xor_sync(0xffffffffu, v515, 2u);
-                const float v517 = fmaxf(v515, v516);
-                const float v518 = __shfl_xor_sync(0xffffffffu, v517, 1u);
-                const float v519 = fmaxf(v517, v518);
-                const float decay = ptx::exp2(m - v519);
-                const float v526 = ptx::exp2(v502 - v519);
-                const float v529 = ptx::exp2(v506 - v519);
-                const float v532 = ptx::exp2(v510 - v519);
-                const float v535 = ptx::exp2(v514 - v519);
+                const uint4 v477 = ptx::ldmatrix(&tail[v454 + (((v448 & 1u) + 2) ^ (v455 & 3u))]);
+                const float4 v481 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v477.x, v477.y, v464.x,
+                    v464.y, v464.z, v464.w);
+                const float4 v485 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v477.z, v477.w, v468.x,
+                    v468.y, v468.z, v468.w);
+                const u32 v490 = lane % 4 * 2;
+                const float v493 = v490 < 1 ? v481.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v497 = v490 + 1 < 1 ? v481.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v501 = v490 + 8 < 1 ? v485.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v505 = v490 + 9 < 1 ? v485.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v506 = fmaxf(fmaxf(fmaxf(fmaxf(m, v493), v497), v501), v505);
+                const float v507 = __shfl_xor_sync(0xffffffffu, v506, 2u);
+                const float v508 = fmaxf(v506, v507);
+                const float v509 = __shfl_xor_sync(0xffffffffu, v508, 1u);
+                const float v510 = fmaxf(v508, v509);
+                const float decay = ptx::exp2(m - v510);
+                const float v517 = ptx::exp2(v493 - v510);
+                const float v520 = ptx::exp2(v497 - v510);
+                const float v523 = ptx::exp2(v501 - v510);
+                const float v526 = ptx::exp2(v505 - v510);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -715,87 +716,86 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v519;
-                l = __fmul_rn(l, decay) + v526 + v529 + v532 + v535;
-                const bf16x2 v553 = ptx::pack_bf16(v526, v529);
-                const bf16x2 v554 = ptx::pack_bf16(v532, v535);
-                const u32 v555 = lane / 8;
-                const u32 v560 = min(lane % 8 + (v555 & 1u) * 8, 0u);
-                const u32 v562 = 4 + v560 * 8;
-                const u32 v563 = v456 + v560;
-                const uint4 v568 = ptx::ldmatrix_trans(&tail[v562 + ((v555 / 2) ^ (v563 & 3u))]);
-                const float4 v574 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v568.x, v568.y, o, o_2,
+                m = v510;
+                l = __fmul_rn(l, decay) + v517 + v520 + v523 + v526;
+                const bf16x2 v544 = ptx::pack_bf16(v517, v520);
+                const bf16x2 v545 = ptx::pack_bf16(v523, v526);
+                const u32 v546 = lane / 8;
+                const u32 v551 = min(lane % 8 + (v546 & 1u) * 8, 0u);
+                const u32 v553 = 4 + v551 * 8;
+                const u32 v554 = v447 + v551;
+                const uint4 v559 = ptx::ldmatrix_trans(&tail[v553 + ((v546 / 2) ^ (v554 & 3u))]);
+                const float4 v565 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v559.x, v559.y, o, o_2,
                     0.0f, 0.0f);
-                o = v574.x;
-                o_2 = v574.y;
-                const float4 v580 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v568.z, v568.w, o_3, o_4,
+                o = v565.x;
+                o_2 = v565.y;
+                const float4 v571 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v559.z, v559.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v580.x;
-                o_4 = v580.y;
-                const uint4 v589 = ptx::ldmatrix_trans(&tail[v562 + ((v555 / 2 + 2) ^ (v563 & 3u))]);
-                const float4 v595 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v589.x, v589.y, o_5, o_6,
+                o_3 = v571.x;
+                o_4 = v571.y;
+                const uint4 v580 = ptx::ldmatrix_trans(&tail[v553 + ((v546 / 2 + 2) ^ (v554 & 3u))]);
+                const float4 v586 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v580.x, v580.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v595.x;
-                o_6 = v595.y;
-                const float4 v601 = ptx::mma_m16n8k16(v553, 0x00000000u, v554, 0x00000000u, v589.z, v589.w, o_7, o_8,
+                o_5 = v586.x;
+                o_6 = v586.y;
+                const float4 v592 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v580.z, v580.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v601.x;
-                o_8 = v601.y;
+                o_7 = v592.x;
+                o_8 = v592.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
-                const bool v611 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
-                if (v611 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v622 = ptx::globaltimer();
-                    records[record] = 4;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v622;
+                const bool v602 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v602 && lane == 0) {
+                  const u32 v607 = warp * 4;
+                  if (notes[v607] == 0) {
+                    const u64 v610 = ptx::globaltimer();
+                    notes[v607] = 4;
+                    notes[v607 + 1] = layer;
+                    notes[v607 + 2] = stage;
+                    notes[v607 + 3] = (u32)v610;
                   }
                 }
-                const u32 v628 = stage * 256;
+                const u32 v615 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v635 = i_4 * 16;
-                  if (v635 < tokens_2) {
-                    const u32 v638 = v628 + v635 * 8;
-                    const u32 v639 = from + v635;
-                    const u32 v641 = min(tokens_2 - v635, 16u);
-                    const u32 v642 = lane / 8;
-                    const u32 v648 = min(lane % 8 + v642 / 2 * 8, v641 - 1);
-                    const u32 v650 = v638 + v648 * 8;
-                    const u32 v651 = v639 + v648;
-                    const uint4 v656 = ptx::ldmatrix(&ring[v650 + ((v642 & 1u) ^ (v651 & 3u))]);
-                    const float4 v660 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v656.x, v656.y, 0.0f,
+                  const u32 v622 = i_4 * 16;
+                  if (v622 < tokens_2) {
+                    const u32 v625 = v615 + v622 * 8;
+                    const u32 v626 = from + v622;
+                    const u32 v628 = min(tokens_2 - v622, 16u);
+                    const u32 v629 = lane / 8;
+                    const u32 v635 = min(lane % 8 + v629 / 2 * 8, v628 - 1);
+                    const u32 v637 = v625 + v635 * 8;
+                    const u32 v638 = v626 + v635;
+                    const uint4 v643 = ptx::ldmatrix(&ring[v637 + ((v629 & 1u) ^ (v638 & 3u))]);
+                    const float4 v647 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v643.x, v643.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v664 = ptx::mma_m16n8k16(v406, 0x00000000u, v415, 0x00000000u, v656.z, v656.w, 0.0f,
+                    const float4 v651 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v643.z, v643.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v673 = ptx::ldmatrix(&ring[v650 + (((v642 & 1u) + 2) ^ (v651 & 3u))]);
-                    const float4 v677 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v673.x, v673.y, v660.x,
-                        v660.y, v660.z, v660.w);
-                    const float4 v681 = ptx::mma_m16n8k16(v424, 0x00000000u, v433, 0x00000000u, v673.z, v673.w, v664.x,
-                        v664.y, v664.z, v664.w);
-                    const u32 v686 = lane % 4 * 2;
-                    const float v689 = v686 < v641 ? v677.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v693 = v686 + 1 < v641 ? v677.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v697 = v686 + 8 < v641 ? v681.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v701 = v686 + 9 < v641 ? v681.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v702 = fmaxf(fmaxf(fmaxf(fmaxf(m, v689), v693), v697), v701);
-                    const float v703 = __shfl_xor_sync(0xffffffffu, v702, 2u);
-                    const float v704 = fmaxf(v702, v703);
-                    const float v705 = __shfl_xor_sync(0xffffffffu, v704, 1u);
-                    const float v706 = fmaxf(v704, v705);
-                    const float decay = ptx::exp2(m - v706);
-                    const float v713 = ptx::exp2(v689 - v706);
-                    const float v716 = ptx::exp2(v693 - v706);
-                    const float v719 = ptx::exp2(v697 - v706);
-                    const float v722 = ptx::exp2(v701 - v706);
+                    const uint4 v660 = ptx::ldmatrix(&ring[v637 + (((v629 & 1u) + 2) ^ (v638 & 3u))]);
+                    const float4 v664 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v660.x, v660.y, v647.x,
+                        v647.y, v647.z, v647.w);
+                    const float4 v668 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v660.z, v660.w, v651.x,
+                        v651.y, v651.z, v651.w);
+                    const u32 v673 = lane % 4 * 2;
+                    const float v676 = v673 < v628 ? v664.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v680 = v673 + 1 < v628 ? v664.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v684 = v673 + 8 < v628 ? v668.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v688 = v673 + 9 < v628 ? v668.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v689 = fmaxf(fmaxf(fmaxf(fmaxf(m, v676), v680), v684), v688);
+                    const float v690 = __shfl_xor_sync(0xffffffffu, v689, 2u);
+                    const float v691 = fmaxf(v689, v690);
+                    const float v692 = __shfl_xor_sync(0xffffffffu, v691, 1u);
+                    const float v693 = fmaxf(v691, v692);
+                    const float decay = ptx::exp2(m - v693);
+                    const float v700 = ptx::exp2(v676 - v693);
+                    const float v703 = ptx::exp2(v680 - v693);
+                    const float v706 = ptx::exp2(v684 - v693);
+                    const float v709 = ptx::exp2(v688 - v693);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -804,97 +804,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v706;
-                    l = __fmul_rn(l, decay) + v713 + v716 + v719 + v722;
-                    const bf16x2 v741 = ptx::pack_bf16(v713, v716);
-                    const bf16x2 v742 = ptx::pack_bf16(v719, v722);
-                    const u32 v743 = lane / 8;
-                    const u32 v749 = min(lane % 8 + (v743 & 1u) * 8, v641 - 1);
-                    const u32 v751 = v638 + 4 + v749 * 8;
-                    const u32 v752 = v639 + v749;
-                    const uint4 v757 = ptx::ldmatrix_trans(&ring[v751 + ((v743 / 2) ^ (v752 & 3u))]);
-                    const float4 v763 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v757.x, v757.y, o, o_2,
+                    m = v693;
+                    l = __fmul_rn(l, decay) + v700 + v703 + v706 + v709;
+                    const bf16x2 v728 = ptx::pack_bf16(v700, v703);
+                    const bf16x2 v729 = ptx::pack_bf16(v706, v709);
+                    const u32 v730 = lane / 8;
+                    const u32 v736 = min(lane % 8 + (v730 & 1u) * 8, v628 - 1);
+                    const u32 v738 = v625 + 4 + v736 * 8;
+                    const u32 v739 = v626 + v736;
+                    const uint4 v744 = ptx::ldmatrix_trans(&ring[v738 + ((v730 / 2) ^ (v739 & 3u))]);
+                    const float4 v750 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v744.x, v744.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v763.x;
-                    o_2 = v763.y;
-                    const float4 v769 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v757.z, v757.w, o_3,
+                    o = v750.x;
+                    o_2 = v750.y;
+                    const float4 v756 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v744.z, v744.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v769.x;
-                    o_4 = v769.y;
-                    const uint4 v778 = ptx::ldmatrix_trans(&ring[v751 + ((v743 / 2 + 2) ^ (v752 & 3u))]);
-                    const float4 v784 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v778.x, v778.y, o_5,
+                    o_3 = v756.x;
+                    o_4 = v756.y;
+                    const uint4 v765 = ptx::ldmatrix_trans(&ring[v738 + ((v730 / 2 + 2) ^ (v739 & 3u))]);
+                    const float4 v771 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v765.x, v765.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v784.x;
-                    o_6 = v784.y;
-                    const float4 v790 = ptx::mma_m16n8k16(v741, 0x00000000u, v742, 0x00000000u, v778.z, v778.w, o_7,
+                    o_5 = v771.x;
+                    o_6 = v771.y;
+                    const float4 v777 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v765.z, v765.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v790.x;
-                    o_8 = v790.y;
+                    o_7 = v777.x;
+                    o_8 = v777.y;
                   }
                 }
                 __syncwarp();
-                if (lane == 0 && !v611) {
+                if (lane == 0 && !v602) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v799 = drain + 1;
-                const bool v800 = v799 == 23;
-                drain = v800 ? 0u : v799;
-                drain_parity = v800 ? drain_parity ^ 1u : drain_parity;
+                const u32 v786 = drain + 1;
+                const bool v787 = v786 == 23;
+                drain = v787 ? 0u : v786;
+                drain_parity = v787 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v806 = lane / 4;
-              const u32 v808 = lane % 4 * 2;
-              const float v810 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v811 = l + v810;
-              const float v812 = __shfl_xor_sync(0xffffffffu, v811, 1u);
-              if (v806 < 3) {
-                const u32 v816 = warp * 3 + v806;
-                *(float2*)&input[v816 * 32 + v808] = make_float2(o, o_2);
-                *(float2*)&input[v816 * 32 + v808 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v816 * 32 + v808 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v816 * 32 + v808 + 24] = make_float2(o_7, o_8);
-                if (v808 == 0) {
-                  input[v816 + 768] = m;
-                  input[v816 + 792] = v811 + v812;
+              const u32 v793 = lane / 4;
+              const u32 v795 = lane % 4 * 2;
+              const float v797 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v798 = l + v797;
+              const float v799 = __shfl_xor_sync(0xffffffffu, v798, 1u);
+              if (v793 < 3) {
+                const u32 v803 = warp * 3 + v793;
+                *(float2*)&input[v803 * 32 + v795] = make_float2(o, o_2);
+                *(float2*)&input[v803 * 32 + v795 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v803 * 32 + v795 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v803 * 32 + v795 + 24] = make_float2(o_7, o_8);
+                if (v795 == 0) {
+                  input[v803 + 768] = m;
+                  input[v803 + 792] = v798 + v799;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v841 = tid / 32;
-                const u32 v842 = tid % 32;
-                const float v844 = input[v841 + 768];
-                const float v847 = input[v841 + 771];
-                const float v848 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v844), v847);
-                const float v850 = input[v841 + 774];
-                const float v853 = input[v841 + 777];
-                const float v856 = input[v841 + 780];
-                const float v859 = input[v841 + 783];
-                const float v862 = input[v841 + 786];
-                const float v863 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v848, v850), v853), v856), v859), v862);
-                const float v865 = input[v841 + 789];
-                const float v866 = fmaxf(v863, v865);
-                const bool v867 = v866 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v870 = v867 ? 0.0f : ptx::exp2(v844 - v866);
-                const float v878 = v867 ? 0.0f : ptx::exp2(v847 - v866);
-                const float v884 = fmaf(v878, input[v841 + 795], fmaf(v870, input[v841 + 792], 0.0f));
-                const float v887 = v867 ? 0.0f : ptx::exp2(v850 - v866);
-                const float v890 = fmaf(v887, input[tid + 192],
-                    fmaf(v878, input[tid + 96], fmaf(v870, input[tid], 0.0f)));
-                const float v896 = v867 ? 0.0f : ptx::exp2(v853 - v866);
-                const float v902 = fmaf(v896, input[v841 + 801], fmaf(v887, input[v841 + 798], v884));
-                const float v905 = v867 ? 0.0f : ptx::exp2(v856 - v866);
-                const float v914 = v867 ? 0.0f : ptx::exp2(v859 - v866);
-                const float v917 = fmaf(v914, input[tid + 480],
-                    fmaf(v905, input[tid + 384], fmaf(v896, input[tid + 288], v890)));
-                const float v920 = fmaf(v914, input[v841 + 807], fmaf(v905, input[v841 + 804], v902));
-                const float v923 = v867 ? 0.0f : ptx::exp2(v862 - v866);
-                const float v932 = v867 ? 0.0f : ptx::exp2(v865 - v866);
-                const float v938 = fmaf(v932, input[v841 + 813], fmaf(v923, input[v841 + 810], v920));
-                const u32 v941 = split * 6 + v397 + v841;
-                const float v943 = __fmul_rn(fmaf(v932, input[tid + 672], fmaf(v923, input[tid + 576], v917)),
-                    ptx::rcp(v938));
-                part[v941 * 32 + v842] = v867 ? 0.0f : v943;
-                if (v842 == 0) {
-                  lse[v941] = v866 + ptx::log2(v938);
+                const u32 v828 = tid / 32;
+                const u32 v829 = tid % 32;
+                const float v831 = input[v828 + 768];
+                const float v834 = input[v828 + 771];
+                const float v835 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v831), v834);
+                const float v837 = input[v828 + 774];
+                const float v840 = input[v828 + 777];
+                const float v843 = input[v828 + 780];
+                const float v846 = input[v828 + 783];
+                const float v849 = input[v828 + 786];
+                const float v850 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v835, v837), v840), v843), v846), v849);
+                const float v852 = input[v828 + 789];
+                const float v853 = fmaxf(v850, v852);
+                const bool v854 = v853 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v857 = v854 ? 0.0f : ptx::exp2(v831 - v853);
+                const float v865 = v854 ? 0.0f : ptx::exp2(v834 - v853);
+                const float v871 = fmaf(v865, input[v828 + 795], fmaf(v857, input[v828 + 792], 0.0f));
+                const float v874 = v854 ? 0.0f : ptx::exp2(v837 - v853);
+                const float v877 = fmaf(v874, input[tid + 192],
+                    fmaf(v865, input[tid + 96], fmaf(v857, input[tid], 0.0f)));
+                const float v883 = v854 ? 0.0f : ptx::exp2(v840 - v853);
+                const float v889 = fmaf(v883, input[v828 + 801], fmaf(v874, input[v828 + 798], v871));
+                const float v892 = v854 ? 0.0f : ptx::exp2(v843 - v853);
+                const float v901 = v854 ? 0.0f : ptx::exp2(v846 - v853);
+                const float v904 = fmaf(v901, input[tid + 480],
+                    fmaf(v892, input[tid + 384], fmaf(v883, input[tid + 288], v877)));
+                const float v907 = fmaf(v901, input[v828 + 807], fmaf(v892, input[v828 + 804], v889));
+                const float v910 = v854 ? 0.0f : ptx::exp2(v849 - v853);
+                const float v919 = v854 ? 0.0f : ptx::exp2(v852 - v853);
+                const float v925 = fmaf(v919, input[v828 + 813], fmaf(v910, input[v828 + 810], v907));
+                const u32 v928 = split * 6 + v388 + v828;
+                const float v930 = __fmul_rn(fmaf(v919, input[tid + 672], fmaf(v910, input[tid + 576], v904)),
+                    ptx::rcp(v925));
+                part[v928 * 32 + v829] = v854 ? 0.0f : v930;
+                if (v829 == 0) {
+                  lse[v928] = v853 + ptx::log2(v925);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -906,16 +906,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v954 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v954 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v965 = ptx::globaltimer();
-                  records[record] = 5;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = layer;
-                  records[record + 3] = epoch_target;
-                  records[record + 4] = (u32)v965;
+              const bool v941 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v941 && lane == 0) {
+                const u32 v946 = warp * 4;
+                if (notes[v946] == 0) {
+                  const u64 v949 = ptx::globaltimer();
+                  notes[v946] = 5;
+                  notes[v946 + 1] = layer;
+                  notes[v946 + 2] = epoch_target;
+                  notes[v946 + 3] = (u32)v949;
                 }
               }
             }
@@ -925,15 +924,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v976 = i_3 / 32;
-              const float v977 = lse[v976];
-              const float v981 = lse[v976 + 6];
-              const float v984 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v977), v981);
-              const float v986 = ptx::exp2(v977 - v984);
-              const float v990 = ptx::exp2(v981 - v984);
-              const float v994 = fmaf(v990, part[i_3 + 192], fmaf(v986, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v986 + v990);
-              attn[i_3] = ptx::bf16_of(v994);
+              const u32 v959 = i_3 / 32;
+              const float v960 = lse[v959];
+              const float v964 = lse[v959 + 6];
+              const float v967 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v960), v964);
+              const float v969 = ptx::exp2(v960 - v967);
+              const float v973 = ptx::exp2(v964 - v967);
+              const float v977 = fmaf(v973, part[i_3 + 192], fmaf(v969, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v969 + v973);
+              attn[i_3] = ptx::bf16_of(v977);
             }
           }
           // ---- hand-off after merge ----
@@ -942,16 +941,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1000 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1000 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v1011 = ptx::globaltimer();
-                  records[record] = 6;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = layer;
-                  records[record + 3] = epoch_target;
-                  records[record + 4] = (u32)v1011;
+              const bool v983 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v983 && lane == 0) {
+                const u32 v988 = warp * 4;
+                if (notes[v988] == 0) {
+                  const u64 v991 = ptx::globaltimer();
+                  notes[v988] = 6;
+                  notes[v988 + 1] = layer;
+                  notes[v988 + 2] = epoch_target;
+                  notes[v988 + 3] = (u32)v991;
                 }
               }
             }
@@ -960,20 +958,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v1020 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1020.x, v1020.y, v1020.z, v1020.w);
+              const uint4 v999 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v999.x, v999.y, v999.z, v999.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v1024 = layer == 0;
-            const u64 v1034 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v1003 = layer == 0;
+            const u64 v1013 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1043 = half_2 * 1024;
-              const u32 v1045 = v1043 + warp * 128;
+              const u32 v1022 = half_2 * 1024;
+              const u32 v1024 = v1022 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -985,75 +983,74 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1051 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
-                if (v1051 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v1062 = ptx::globaltimer();
-                    records[record] = 7;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v1062;
+                const bool v1030 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1030 && lane == 0) {
+                  const u32 v1035 = warp * 4;
+                  if (notes[v1035] == 0) {
+                    const u64 v1038 = ptx::globaltimer();
+                    notes[v1035] = 7;
+                    notes[v1035 + 1] = layer;
+                    notes[v1035 + 2] = stage;
+                    notes[v1035 + 3] = (u32)v1038;
                   }
                 }
                 if (warp < 6) {
-                  const uint4 v1075 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1081 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1089 = ptx::mma_m16n8k16(v1081.x, 0x00000000u, v1081.y, 0x00000000u, v1075.x, v1075.y,
+                  const uint4 v1050 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1056 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1064 = ptx::mma_m16n8k16(v1056.x, 0x00000000u, v1056.y, 0x00000000u, v1050.x, v1050.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1089.x;
-                  acc_2 = v1089.y;
-                  acc_3 = v1089.z;
-                  acc_4 = v1089.w;
-                  const float4 v1097 = ptx::mma_m16n8k16(v1081.z, 0x00000000u, v1081.w, 0x00000000u, v1075.z, v1075.w,
+                  acc = v1064.x;
+                  acc_2 = v1064.y;
+                  acc_3 = v1064.z;
+                  acc_4 = v1064.w;
+                  const float4 v1072 = ptx::mma_m16n8k16(v1056.z, 0x00000000u, v1056.w, 0x00000000u, v1050.z, v1050.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1097.x;
-                  acc_6 = v1097.y;
-                  acc_7 = v1097.z;
-                  acc_8 = v1097.w;
+                  acc_5 = v1072.x;
+                  acc_6 = v1072.y;
+                  acc_7 = v1072.z;
+                  acc_8 = v1072.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1051) {
+                if (lane == 0 && !v1030) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1106 = drain + 1;
-                const bool v1107 = v1106 == 23;
-                drain = v1107 ? 0u : v1106;
-                drain_parity = v1107 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1081 = drain + 1;
+                const bool v1082 = v1081 == 23;
+                drain = v1082 ? 0u : v1081;
+                drain_parity = v1082 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1045 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1024 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1127 = tid * 2;
-                  const u32 v1128 = v1043 + v1127;
-                  const float2 v1129 = *(const float2*)&partials[v1128];
-                  const float2 v1132 = *(const float2*)&partials[v1128 + 128];
-                  const float2 v1137 = *(const float2*)&partials[v1128 + 256];
-                  const float2 v1142 = *(const float2*)&partials[v1128 + 384];
-                  const float2 v1147 = *(const float2*)&partials[v1128 + 512];
-                  const float2 v1152 = *(const float2*)&partials[v1128 + 640];
-                  const float2 v1157 = *(const float2*)&partials[v1128 + 768];
-                  const float v1159 = v1129.x + v1132.x + v1137.x + v1142.x + v1147.x + v1152.x + v1157.x;
-                  const float v1160 = v1129.y + v1132.y + v1137.y + v1142.y + v1147.y + v1152.y + v1157.y;
-                  const float2 v1162 = *(const float2*)&partials[v1128 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1127;
+                  const u32 v1102 = tid * 2;
+                  const u32 v1103 = v1022 + v1102;
+                  const float2 v1104 = *(const float2*)&partials[v1103];
+                  const float2 v1107 = *(const float2*)&partials[v1103 + 128];
+                  const float2 v1112 = *(const float2*)&partials[v1103 + 256];
+                  const float2 v1117 = *(const float2*)&partials[v1103 + 384];
+                  const float2 v1122 = *(const float2*)&partials[v1103 + 512];
+                  const float2 v1127 = *(const float2*)&partials[v1103 + 640];
+                  const float2 v1132 = *(const float2*)&partials[v1103 + 768];
+                  const float v1134 = v1104.x + v1107.x + v1112.x + v1117.x + v1122.x + v1127.x + v1132.x;
+                  const float v1135 = v1104.y + v1107.y + v1112.y + v1117.y + v1122.y + v1127.y + v1132.y;
+                  const float2 v1137 = *(const float2*)&partials[v1103 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1102;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v1024) {
-                    const bf16x2 v1176 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1034
+                  if (v1003) {
+                    const bf16x2 v1151 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1013
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1176);
-                    v_2 = ptx::bf16_hi(v1176);
+                    v = ptx::bf16_lo(v1151);
+                    v_2 = ptx::bf16_hi(v1151);
                   } else {
-                    const float2 v1179 = *(const float2*)&x[row];
-                    v = v1179.x;
-                    v_2 = v1179.y;
+                    const float2 v1154 = *(const float2*)&x[row];
+                    v = v1154.x;
+                    v_2 = v1154.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1159 + v1162.x), v_2 + (v1160 + v1162.y));
+                  *(float2*)&x[row] = make_float2(v + (v1134 + v1137.x), v_2 + (v1135 + v1137.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1065,16 +1062,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1191 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1191 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v1202 = ptx::globaltimer();
-                  records[record] = 8;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = layer;
-                  records[record + 3] = epoch_target;
-                  records[record + 4] = (u32)v1202;
+              const bool v1166 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1166 && lane == 0) {
+                const u32 v1171 = warp * 4;
+                if (notes[v1171] == 0) {
+                  const u64 v1174 = ptx::globaltimer();
+                  notes[v1171] = 8;
+                  notes[v1171 + 1] = layer;
+                  notes[v1171 + 2] = epoch_target;
+                  notes[v1171 + 3] = (u32)v1174;
                 }
               }
             }
@@ -1084,38 +1080,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1213 = *(const float4*)&x[tid * 4];
-              const uint2 v1219 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1228 = fmaf(v1213.z, v1213.z, fmaf(v1213.y, v1213.y, fmaf(v1213.x, v1213.x, squares)));
-              squares = fmaf(v1213.w, v1213.w, v1228);
-              const bf16x2 v1233 = ptx::pack_bf16(v1213.x * ptx::bf16_lo(v1219.x), v1213.y * ptx::bf16_hi(v1219.x));
-              const bf16x2 v1236 = ptx::pack_bf16(v1213.z * ptx::bf16_lo(v1219.y), v1213.w * ptx::bf16_hi(v1219.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1233, v1236);
+              const float4 v1184 = *(const float4*)&x[tid * 4];
+              const uint2 v1190 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1199 = fmaf(v1184.z, v1184.z, fmaf(v1184.y, v1184.y, fmaf(v1184.x, v1184.x, squares)));
+              squares = fmaf(v1184.w, v1184.w, v1199);
+              const bf16x2 v1204 = ptx::pack_bf16(v1184.x * ptx::bf16_lo(v1190.x), v1184.y * ptx::bf16_hi(v1190.x));
+              const bf16x2 v1207 = ptx::pack_bf16(v1184.z * ptx::bf16_lo(v1190.y), v1184.w * ptx::bf16_hi(v1190.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1204, v1207);
             }
-            const float v1238 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1239 = squares + v1238;
-            const float v1240 = __shfl_xor_sync(0xffffffffu, v1239, 8u);
-            const float v1241 = v1239 + v1240;
-            const float v1242 = __shfl_xor_sync(0xffffffffu, v1241, 4u);
-            const float v1243 = v1241 + v1242;
-            const float v1244 = __shfl_xor_sync(0xffffffffu, v1243, 2u);
-            const float v1245 = v1243 + v1244;
-            const float v1246 = __shfl_xor_sync(0xffffffffu, v1245, 1u);
+            const float v1209 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1210 = squares + v1209;
+            const float v1211 = __shfl_xor_sync(0xffffffffu, v1210, 8u);
+            const float v1212 = v1210 + v1211;
+            const float v1213 = __shfl_xor_sync(0xffffffffu, v1212, 4u);
+            const float v1214 = v1212 + v1213;
+            const float v1215 = __shfl_xor_sync(0xffffffffu, v1214, 2u);
+            const float v1216 = v1214 + v1215;
+            const float v1217 = __shfl_xor_sync(0xffffffffu, v1216, 1u);
             if (lane == 0) {
-              scratch[warp] = v1245 + v1246;
+              scratch[warp] = v1216 + v1217;
             }
             ptx::bar_sync<1, 256>();
-            const float v1261 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1267 = __fmul_rn(v1261 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1267);
+            const float v1232 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1238 = __fmul_rn(v1232 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1238);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1277 = half_2 * 1024;
-              const u32 v1279 = v1277 + warp * 128;
+              const u32 v1248 = half_2 * 1024;
+              const u32 v1250 = v1248 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1127,66 +1123,65 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1285 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
-                if (v1285 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v1296 = ptx::globaltimer();
-                    records[record] = 9;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v1296;
+                const bool v1256 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1256 && lane == 0) {
+                  const u32 v1261 = warp * 4;
+                  if (notes[v1261] == 0) {
+                    const u64 v1264 = ptx::globaltimer();
+                    notes[v1261] = 9;
+                    notes[v1261 + 1] = layer;
+                    notes[v1261 + 2] = stage;
+                    notes[v1261 + 3] = (u32)v1264;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v1309 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1315 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1323 = ptx::mma_m16n8k16(v1315.x, 0x00000000u, v1315.y, 0x00000000u, v1309.x, v1309.y,
+                  const uint4 v1276 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1282 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1290 = ptx::mma_m16n8k16(v1282.x, 0x00000000u, v1282.y, 0x00000000u, v1276.x, v1276.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1323.x;
-                  acc_2 = v1323.y;
-                  acc_3 = v1323.z;
-                  acc_4 = v1323.w;
-                  const float4 v1331 = ptx::mma_m16n8k16(v1315.z, 0x00000000u, v1315.w, 0x00000000u, v1309.z, v1309.w,
+                  acc = v1290.x;
+                  acc_2 = v1290.y;
+                  acc_3 = v1290.z;
+                  acc_4 = v1290.w;
+                  const float4 v1298 = ptx::mma_m16n8k16(v1282.z, 0x00000000u, v1282.w, 0x00000000u, v1276.z, v1276.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1331.x;
-                  acc_6 = v1331.y;
-                  acc_7 = v1331.z;
-                  acc_8 = v1331.w;
+                  acc_5 = v1298.x;
+                  acc_6 = v1298.y;
+                  acc_7 = v1298.z;
+                  acc_8 = v1298.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1285) {
+                if (lane == 0 && !v1256) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1340 = drain + 1;
-                const bool v1341 = v1340 == 23;
-                drain = v1341 ? 0u : v1340;
-                drain_parity = v1341 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1307 = drain + 1;
+                const bool v1308 = v1307 == 23;
+                drain = v1308 ? 0u : v1307;
+                drain_parity = v1308 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1279 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1250 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1361 = tid * 2;
-                  const u32 v1362 = v1277 + v1361;
-                  const float2 v1363 = *(const float2*)&partials[v1362];
-                  const float2 v1366 = *(const float2*)&partials[v1362 + 128];
-                  const float2 v1371 = *(const float2*)&partials[v1362 + 256];
-                  const float2 v1376 = *(const float2*)&partials[v1362 + 384];
-                  const float2 v1381 = *(const float2*)&partials[v1362 + 512];
-                  const float2 v1386 = *(const float2*)&partials[v1362 + 640];
-                  const float2 v1391 = *(const float2*)&partials[v1362 + 768];
-                  const float v1393 = v1363.x + v1366.x + v1371.x + v1376.x + v1381.x + v1386.x + v1391.x;
-                  const float v1394 = v1363.y + v1366.y + v1371.y + v1376.y + v1381.y + v1386.y + v1391.y;
-                  const float2 v1396 = *(const float2*)&partials[v1362 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1361;
-                  const float v1403 = (v1393 + v1396.x) * scale;
-                  const float v1411 = v1403 * ptx::rcp(ptx::exp2(v1403 * -1.442695f) + 1.0f)
-                      * ((v1394 + v1396.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1411);
+                  const u32 v1328 = tid * 2;
+                  const u32 v1329 = v1248 + v1328;
+                  const float2 v1330 = *(const float2*)&partials[v1329];
+                  const float2 v1333 = *(const float2*)&partials[v1329 + 128];
+                  const float2 v1338 = *(const float2*)&partials[v1329 + 256];
+                  const float2 v1343 = *(const float2*)&partials[v1329 + 384];
+                  const float2 v1348 = *(const float2*)&partials[v1329 + 512];
+                  const float2 v1353 = *(const float2*)&partials[v1329 + 640];
+                  const float2 v1358 = *(const float2*)&partials[v1329 + 768];
+                  const float v1360 = v1330.x + v1333.x + v1338.x + v1343.x + v1348.x + v1353.x + v1358.x;
+                  const float v1361 = v1330.y + v1333.y + v1338.y + v1343.y + v1348.y + v1353.y + v1358.y;
+                  const float2 v1363 = *(const float2*)&partials[v1329 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1328;
+                  const float v1370 = (v1360 + v1363.x) * scale;
+                  const float v1378 = v1370 * ptx::rcp(ptx::exp2(v1370 * -1.442695f) + 1.0f)
+                      * ((v1361 + v1363.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1378);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1198,16 +1193,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1419 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1419 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v1430 = ptx::globaltimer();
-                  records[record] = 10;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = layer;
-                  records[record + 3] = epoch_target;
-                  records[record + 4] = (u32)v1430;
+              const bool v1386 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1386 && lane == 0) {
+                const u32 v1391 = warp * 4;
+                if (notes[v1391] == 0) {
+                  const u64 v1394 = ptx::globaltimer();
+                  notes[v1391] = 10;
+                  notes[v1391 + 1] = layer;
+                  notes[v1391 + 2] = epoch_target;
+                  notes[v1391 + 3] = (u32)v1394;
                 }
               }
             }
@@ -1216,8 +1210,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1439 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1439.x, v1439.y, v1439.z, v1439.w);
+              const uint4 v1402 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1402.x, v1402.y, v1402.z, v1402.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1226,8 +1220,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1451 = half_2 * 1024;
-              const u32 v1453 = v1451 + warp * 128;
+              const u32 v1414 = half_2 * 1024;
+              const u32 v1416 = v1414 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1238,101 +1232,99 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1456 = (lane & 3u) * 4;
+                const u32 v1419 = (lane & 3u) * 4;
                 const u32 stage = drain;
-                const bool v1459 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
-                if (v1459 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v1470 = ptx::globaltimer();
-                    records[record] = 11;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v1470;
+                const bool v1422 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1422 && lane == 0) {
+                  const u32 v1427 = warp * 4;
+                  if (notes[v1427] == 0) {
+                    const u64 v1430 = ptx::globaltimer();
+                    notes[v1427] = 11;
+                    notes[v1427 + 1] = layer;
+                    notes[v1427 + 2] = stage;
+                    notes[v1427 + 3] = (u32)v1430;
                   }
                 }
-                const uint4 v1482 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1488 = *(const uint4*)&input_bf16x2[warp * 16 + v1456];
-                const float4 v1496 = ptx::mma_m16n8k16(v1488.x, 0x00000000u, v1488.y, 0x00000000u, v1482.x, v1482.y,
+                const uint4 v1441 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1447 = *(const uint4*)&input_bf16x2[warp * 16 + v1419];
+                const float4 v1455 = ptx::mma_m16n8k16(v1447.x, 0x00000000u, v1447.y, 0x00000000u, v1441.x, v1441.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1496.x;
-                acc_2 = v1496.y;
-                acc_3 = v1496.z;
-                acc_4 = v1496.w;
-                const float4 v1504 = ptx::mma_m16n8k16(v1488.z, 0x00000000u, v1488.w, 0x00000000u, v1482.z, v1482.w,
+                acc = v1455.x;
+                acc_2 = v1455.y;
+                acc_3 = v1455.z;
+                acc_4 = v1455.w;
+                const float4 v1463 = ptx::mma_m16n8k16(v1447.z, 0x00000000u, v1447.w, 0x00000000u, v1441.z, v1441.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1504.x;
-                acc_6 = v1504.y;
-                acc_7 = v1504.z;
-                acc_8 = v1504.w;
+                acc_5 = v1463.x;
+                acc_6 = v1463.y;
+                acc_7 = v1463.z;
+                acc_8 = v1463.w;
                 __syncwarp();
-                if (lane == 0 && !v1459) {
+                if (lane == 0 && !v1422) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1513 = drain + 1;
-                const bool v1514 = v1513 == 23;
-                drain = v1514 ? 0u : v1513;
-                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1472 = drain + 1;
+                const bool v1473 = v1472 == 23;
+                drain = v1473 ? 0u : v1472;
+                drain_parity = v1473 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
-                const bool v1522 = ptx::mbar_wait_or(&full[stage_2], drain_parity, 0, abort);
-                if (v1522 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v1533 = ptx::globaltimer();
-                    records[record] = 12;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage_2;
-                    records[record + 4] = (u32)v1533;
+                const bool v1481 = ptx::mbar_wait_or(&full[stage_2], drain_parity, abort);
+                if (v1481 && lane == 0) {
+                  const u32 v1486 = warp * 4;
+                  if (notes[v1486] == 0) {
+                    const u64 v1489 = ptx::globaltimer();
+                    notes[v1486] = 12;
+                    notes[v1486 + 1] = layer;
+                    notes[v1486 + 2] = stage_2;
+                    notes[v1486 + 3] = (u32)v1489;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v1546 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1553 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1456];
-                  const float4 v1561 = ptx::mma_m16n8k16(v1553.x, 0x00000000u, v1553.y, 0x00000000u, v1546.x, v1546.y,
+                  const uint4 v1501 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1508 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1419];
+                  const float4 v1516 = ptx::mma_m16n8k16(v1508.x, 0x00000000u, v1508.y, 0x00000000u, v1501.x, v1501.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1561.x;
-                  acc_2 = v1561.y;
-                  acc_3 = v1561.z;
-                  acc_4 = v1561.w;
-                  const float4 v1569 = ptx::mma_m16n8k16(v1553.z, 0x00000000u, v1553.w, 0x00000000u, v1546.z, v1546.w,
+                  acc = v1516.x;
+                  acc_2 = v1516.y;
+                  acc_3 = v1516.z;
+                  acc_4 = v1516.w;
+                  const float4 v1524 = ptx::mma_m16n8k16(v1508.z, 0x00000000u, v1508.w, 0x00000000u, v1501.z, v1501.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1569.x;
-                  acc_6 = v1569.y;
-                  acc_7 = v1569.z;
-                  acc_8 = v1569.w;
+                  acc_5 = v1524.x;
+                  acc_6 = v1524.y;
+                  acc_7 = v1524.z;
+                  acc_8 = v1524.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1522) {
+                if (lane == 0 && !v1481) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1578 = drain + 1;
-                const bool v1579 = v1578 == 23;
-                drain = v1579 ? 0u : v1578;
-                drain_parity = v1579 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1533 = drain + 1;
+                const bool v1534 = v1533 == 23;
+                drain = v1534 ? 0u : v1533;
+                drain_parity = v1534 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1453 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1416 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1599 = tid * 2;
-                  const u32 v1600 = v1451 + v1599;
-                  const float2 v1601 = *(const float2*)&partials[v1600];
-                  const float2 v1604 = *(const float2*)&partials[v1600 + 128];
-                  const float2 v1609 = *(const float2*)&partials[v1600 + 256];
-                  const float2 v1614 = *(const float2*)&partials[v1600 + 384];
-                  const float2 v1619 = *(const float2*)&partials[v1600 + 512];
-                  const float2 v1624 = *(const float2*)&partials[v1600 + 640];
-                  const float2 v1629 = *(const float2*)&partials[v1600 + 768];
-                  const float v1631 = v1601.x + v1604.x + v1609.x + v1614.x + v1619.x + v1624.x + v1629.x;
-                  const float v1632 = v1601.y + v1604.y + v1609.y + v1614.y + v1619.y + v1624.y + v1629.y;
-                  const float2 v1634 = *(const float2*)&partials[v1600 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1599;
-                  const float2 v1641 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1641.x + (v1631 + v1634.x), v1641.y + (v1632 + v1634.y));
+                  const u32 v1554 = tid * 2;
+                  const u32 v1555 = v1414 + v1554;
+                  const float2 v1556 = *(const float2*)&partials[v1555];
+                  const float2 v1559 = *(const float2*)&partials[v1555 + 128];
+                  const float2 v1564 = *(const float2*)&partials[v1555 + 256];
+                  const float2 v1569 = *(const float2*)&partials[v1555 + 384];
+                  const float2 v1574 = *(const float2*)&partials[v1555 + 512];
+                  const float2 v1579 = *(const float2*)&partials[v1555 + 640];
+                  const float2 v1584 = *(const float2*)&partials[v1555 + 768];
+                  const float v1586 = v1556.x + v1559.x + v1564.x + v1569.x + v1574.x + v1579.x + v1584.x;
+                  const float v1587 = v1556.y + v1559.y + v1564.y + v1569.y + v1574.y + v1579.y + v1584.y;
+                  const float2 v1589 = *(const float2*)&partials[v1555 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1554;
+                  const float2 v1596 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1596.x + (v1586 + v1589.x), v1596.y + (v1587 + v1589.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1344,16 +1336,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1651 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1651 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v1662 = ptx::globaltimer();
-                  records[record] = 13;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = layer;
-                  records[record + 3] = epoch_target;
-                  records[record + 4] = (u32)v1662;
+              const bool v1606 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1606 && lane == 0) {
+                const u32 v1611 = warp * 4;
+                if (notes[v1611] == 0) {
+                  const u64 v1614 = ptx::globaltimer();
+                  notes[v1611] = 13;
+                  notes[v1611 + 1] = layer;
+                  notes[v1611 + 2] = epoch_target;
+                  notes[v1611 + 3] = (u32)v1614;
                 }
               }
             }
@@ -1366,30 +1357,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1677 = *(const float4*)&x[tid * 4];
-              const uint2 v1683 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1692 = fmaf(v1677.z, v1677.z, fmaf(v1677.y, v1677.y, fmaf(v1677.x, v1677.x, squares)));
-              squares = fmaf(v1677.w, v1677.w, v1692);
-              const bf16x2 v1697 = ptx::pack_bf16(v1677.x * ptx::bf16_lo(v1683.x), v1677.y * ptx::bf16_hi(v1683.x));
-              const bf16x2 v1700 = ptx::pack_bf16(v1677.z * ptx::bf16_lo(v1683.y), v1677.w * ptx::bf16_hi(v1683.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1697, v1700);
+              const float4 v1628 = *(const float4*)&x[tid * 4];
+              const uint2 v1634 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1643 = fmaf(v1628.z, v1628.z, fmaf(v1628.y, v1628.y, fmaf(v1628.x, v1628.x, squares)));
+              squares = fmaf(v1628.w, v1628.w, v1643);
+              const bf16x2 v1648 = ptx::pack_bf16(v1628.x * ptx::bf16_lo(v1634.x), v1628.y * ptx::bf16_hi(v1634.x));
+              const bf16x2 v1651 = ptx::pack_bf16(v1628.z * ptx::bf16_lo(v1634.y), v1628.w * ptx::bf16_hi(v1634.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1648, v1651);
             }
-            const float v1702 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1703 = squares + v1702;
-            const float v1704 = __shfl_xor_sync(0xffffffffu, v1703, 8u);
-            const float v1705 = v1703 + v1704;
-            const float v1706 = __shfl_xor_sync(0xffffffffu, v1705, 4u);
-            const float v1707 = v1705 + v1706;
-            const float v1708 = __shfl_xor_sync(0xffffffffu, v1707, 2u);
-            const float v1709 = v1707 + v1708;
-            const float v1710 = __shfl_xor_sync(0xffffffffu, v1709, 1u);
+            const float v1653 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1654 = squares + v1653;
+            const float v1655 = __shfl_xor_sync(0xffffffffu, v1654, 8u);
+            const float v1656 = v1654 + v1655;
+            const float v1657 = __shfl_xor_sync(0xffffffffu, v1656, 4u);
+            const float v1658 = v1656 + v1657;
+            const float v1659 = __shfl_xor_sync(0xffffffffu, v1658, 2u);
+            const float v1660 = v1658 + v1659;
+            const float v1661 = __shfl_xor_sync(0xffffffffu, v1660, 1u);
             if (lane == 0) {
-              scratch[warp] = v1709 + v1710;
+              scratch[warp] = v1660 + v1661;
             }
             ptx::bar_sync<1, 256>();
-            const float v1725 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1731 = __fmul_rn(v1725 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1731);
+            const float v1676 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1682 = __fmul_rn(v1676 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1682);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1398,8 +1389,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1741 = half_2 * 1024;
-              const u32 v1743 = v1741 + warp * 128;
+              const u32 v1692 = half_2 * 1024;
+              const u32 v1694 = v1692 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1411,101 +1402,100 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1749 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
-                if (v1749 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v1760 = ptx::globaltimer();
-                    records[record] = 14;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = 2;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v1760;
+                const bool v1700 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1700 && lane == 0) {
+                  const u32 v1705 = warp * 4;
+                  if (notes[v1705] == 0) {
+                    const u64 v1708 = ptx::globaltimer();
+                    notes[v1705] = 14;
+                    notes[v1705 + 1] = 2;
+                    notes[v1705 + 2] = stage;
+                    notes[v1705 + 3] = (u32)v1708;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v1773 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1779 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1787 = ptx::mma_m16n8k16(v1779.x, 0x00000000u, v1779.y, 0x00000000u, v1773.x, v1773.y,
+                  const uint4 v1720 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1726 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1734 = ptx::mma_m16n8k16(v1726.x, 0x00000000u, v1726.y, 0x00000000u, v1720.x, v1720.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1787.x;
-                  acc_2 = v1787.y;
-                  acc_3 = v1787.z;
-                  acc_4 = v1787.w;
-                  const float4 v1795 = ptx::mma_m16n8k16(v1779.z, 0x00000000u, v1779.w, 0x00000000u, v1773.z, v1773.w,
+                  acc = v1734.x;
+                  acc_2 = v1734.y;
+                  acc_3 = v1734.z;
+                  acc_4 = v1734.w;
+                  const float4 v1742 = ptx::mma_m16n8k16(v1726.z, 0x00000000u, v1726.w, 0x00000000u, v1720.z, v1720.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1795.x;
-                  acc_6 = v1795.y;
-                  acc_7 = v1795.z;
-                  acc_8 = v1795.w;
+                  acc_5 = v1742.x;
+                  acc_6 = v1742.y;
+                  acc_7 = v1742.z;
+                  acc_8 = v1742.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1749) {
+                if (lane == 0 && !v1700) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1804 = drain + 1;
-                const bool v1805 = v1804 == 23;
-                drain = v1805 ? 0u : v1804;
-                drain_parity = v1805 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1751 = drain + 1;
+                const bool v1752 = v1751 == 23;
+                drain = v1752 ? 0u : v1751;
+                drain_parity = v1752 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1743 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1694 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1825 = tid * 2;
-                  const u32 v1826 = v1741 + v1825;
-                  const float2 v1827 = *(const float2*)&partials[v1826];
-                  const float2 v1830 = *(const float2*)&partials[v1826 + 128];
-                  const float2 v1835 = *(const float2*)&partials[v1826 + 256];
-                  const float2 v1840 = *(const float2*)&partials[v1826 + 384];
-                  const float2 v1845 = *(const float2*)&partials[v1826 + 512];
-                  const float2 v1850 = *(const float2*)&partials[v1826 + 640];
-                  const float2 v1855 = *(const float2*)&partials[v1826 + 768];
-                  const float v1857 = v1827.x + v1830.x + v1835.x + v1840.x + v1845.x + v1850.x + v1855.x;
-                  const float v1858 = v1827.y + v1830.y + v1835.y + v1840.y + v1845.y + v1850.y + v1855.y;
-                  const float2 v1860 = *(const float2*)&partials[v1826 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1825;
-                  const float v1867 = __fmul_rn(v1857 + v1860.x, scale);
-                  const float v1868 = __fmul_rn(v1858 + v1860.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1867, v1868);
-                  const bool v1875 = v1867 > best_2 || (v1867 == best_2 && row < best_index_2);
-                  best_2 = v1875 ? v1867 : best_2;
-                  best_index_2 = v1875 ? row : best_index_2;
-                  const u32 v1878 = row + 1;
-                  const bool v1885 = v1868 > best_2 || (v1868 == best_2 && v1878 < best_index_2);
-                  best_2 = v1885 ? v1868 : best_2;
-                  best_index_2 = v1885 ? v1878 : best_index_2;
+                  const u32 v1772 = tid * 2;
+                  const u32 v1773 = v1692 + v1772;
+                  const float2 v1774 = *(const float2*)&partials[v1773];
+                  const float2 v1777 = *(const float2*)&partials[v1773 + 128];
+                  const float2 v1782 = *(const float2*)&partials[v1773 + 256];
+                  const float2 v1787 = *(const float2*)&partials[v1773 + 384];
+                  const float2 v1792 = *(const float2*)&partials[v1773 + 512];
+                  const float2 v1797 = *(const float2*)&partials[v1773 + 640];
+                  const float2 v1802 = *(const float2*)&partials[v1773 + 768];
+                  const float v1804 = v1774.x + v1777.x + v1782.x + v1787.x + v1792.x + v1797.x + v1802.x;
+                  const float v1805 = v1774.y + v1777.y + v1782.y + v1787.y + v1792.y + v1797.y + v1802.y;
+                  const float2 v1807 = *(const float2*)&partials[v1773 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1772;
+                  const float v1814 = __fmul_rn(v1804 + v1807.x, scale);
+                  const float v1815 = __fmul_rn(v1805 + v1807.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1814, v1815);
+                  const bool v1822 = v1814 > best_2 || (v1814 == best_2 && row < best_index_2);
+                  best_2 = v1822 ? v1814 : best_2;
+                  best_index_2 = v1822 ? row : best_index_2;
+                  const u32 v1825 = row + 1;
+                  const bool v1832 = v1815 > best_2 || (v1815 == best_2 && v1825 < best_index_2);
+                  best_2 = v1832 ? v1815 : best_2;
+                  best_index_2 = v1832 ? v1825 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1891 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1893 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1900 = v1891 > best_2 || (v1891 == best_2 && v1893 < best_index_2);
-            best_2 = v1900 ? v1891 : best_2;
-            best_index_2 = v1900 ? v1893 : best_index_2;
-            const float v1904 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1906 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1913 = v1904 > best_2 || (v1904 == best_2 && v1906 < best_index_2);
-            best_2 = v1913 ? v1904 : best_2;
-            best_index_2 = v1913 ? v1906 : best_index_2;
-            const float v1917 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1919 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1926 = v1917 > best_2 || (v1917 == best_2 && v1919 < best_index_2);
-            best_2 = v1926 ? v1917 : best_2;
-            best_index_2 = v1926 ? v1919 : best_index_2;
-            const float v1930 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1932 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1939 = v1930 > best_2 || (v1930 == best_2 && v1932 < best_index_2);
-            best_2 = v1939 ? v1930 : best_2;
-            best_index_2 = v1939 ? v1932 : best_index_2;
-            const float v1943 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1945 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1952 = v1943 > best_2 || (v1943 == best_2 && v1945 < best_index_2);
-            best_2 = v1952 ? v1943 : best_2;
-            best_index_2 = v1952 ? v1945 : best_index_2;
+            const float v1838 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1840 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1847 = v1838 > best_2 || (v1838 == best_2 && v1840 < best_index_2);
+            best_2 = v1847 ? v1838 : best_2;
+            best_index_2 = v1847 ? v1840 : best_index_2;
+            const float v1851 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1853 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1860 = v1851 > best_2 || (v1851 == best_2 && v1853 < best_index_2);
+            best_2 = v1860 ? v1851 : best_2;
+            best_index_2 = v1860 ? v1853 : best_index_2;
+            const float v1864 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1866 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1873 = v1864 > best_2 || (v1864 == best_2 && v1866 < best_index_2);
+            best_2 = v1873 ? v1864 : best_2;
+            best_index_2 = v1873 ? v1866 : best_index_2;
+            const float v1877 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1879 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1886 = v1877 > best_2 || (v1877 == best_2 && v1879 < best_index_2);
+            best_2 = v1886 ? v1877 : best_2;
+            best_index_2 = v1886 ? v1879 : best_index_2;
+            const float v1890 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1892 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1899 = v1890 > best_2 || (v1890 == best_2 && v1892 < best_index_2);
+            best_2 = v1899 ? v1890 : best_2;
+            best_index_2 = v1899 ? v1892 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1515,46 +1505,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1959 = scratch[0];
-              const u32 v1960 = scratch_index[0];
-              const bool v1967 = v1959 > best_3 || (v1959 == best_3 && v1960 < best_index_3);
-              best_3 = v1967 ? v1959 : best_3;
-              best_index_3 = v1967 ? v1960 : best_index_3;
-              const float v1970 = scratch[1];
-              const u32 v1971 = scratch_index[1];
-              const bool v1978 = v1970 > best_3 || (v1970 == best_3 && v1971 < best_index_3);
-              best_3 = v1978 ? v1970 : best_3;
-              best_index_3 = v1978 ? v1971 : best_index_3;
-              const float v1981 = scratch[2];
-              const u32 v1982 = scratch_index[2];
-              const bool v1989 = v1981 > best_3 || (v1981 == best_3 && v1982 < best_index_3);
-              best_3 = v1989 ? v1981 : best_3;
-              best_index_3 = v1989 ? v1982 : best_index_3;
-              const float v1992 = scratch[3];
-              const u32 v1993 = scratch_index[3];
-              const bool v2000 = v1992 > best_3 || (v1992 == best_3 && v1993 < best_index_3);
-              best_3 = v2000 ? v1992 : best_3;
-              best_index_3 = v2000 ? v1993 : best_index_3;
-              const float v2003 = scratch[4];
-              const u32 v2004 = scratch_index[4];
-              const bool v2011 = v2003 > best_3 || (v2003 == best_3 && v2004 < best_index_3);
-              best_3 = v2011 ? v2003 : best_3;
-              best_index_3 = v2011 ? v2004 : best_index_3;
-              const float v2014 = scratch[5];
-              const u32 v2015 = scratch_index[5];
-              const bool v2022 = v2014 > best_3 || (v2014 == best_3 && v2015 < best_index_3);
-              best_3 = v2022 ? v2014 : best_3;
-              best_index_3 = v2022 ? v2015 : best_index_3;
-              const float v2025 = scratch[6];
-              const u32 v2026 = scratch_index[6];
-              const bool v2033 = v2025 > best_3 || (v2025 == best_3 && v2026 < best_index_3);
-              best_3 = v2033 ? v2025 : best_3;
-              best_index_3 = v2033 ? v2026 : best_index_3;
-              const float v2036 = scratch[7];
-              const u32 v2037 = scratch_index[7];
-              const bool v2044 = v2036 > best_3 || (v2036 == best_3 && v2037 < best_index_3);
-              best_3 = v2044 ? v2036 : best_3;
-              best_index_3 = v2044 ? v2037 : best_index_3;
+              const float v1906 = scratch[0];
+              const u32 v1907 = scratch_index[0];
+              const bool v1914 = v1906 > best_3 || (v1906 == best_3 && v1907 < best_index_3);
+              best_3 = v1914 ? v1906 : best_3;
+              best_index_3 = v1914 ? v1907 : best_index_3;
+              const float v1917 = scratch[1];
+              const u32 v1918 = scratch_index[1];
+              const bool v1925 = v1917 > best_3 || (v1917 == best_3 && v1918 < best_index_3);
+              best_3 = v1925 ? v1917 : best_3;
+              best_index_3 = v1925 ? v1918 : best_index_3;
+              const float v1928 = scratch[2];
+              const u32 v1929 = scratch_index[2];
+              const bool v1936 = v1928 > best_3 || (v1928 == best_3 && v1929 < best_index_3);
+              best_3 = v1936 ? v1928 : best_3;
+              best_index_3 = v1936 ? v1929 : best_index_3;
+              const float v1939 = scratch[3];
+              const u32 v1940 = scratch_index[3];
+              const bool v1947 = v1939 > best_3 || (v1939 == best_3 && v1940 < best_index_3);
+              best_3 = v1947 ? v1939 : best_3;
+              best_index_3 = v1947 ? v1940 : best_index_3;
+              const float v1950 = scratch[4];
+              const u32 v1951 = scratch_index[4];
+              const bool v1958 = v1950 > best_3 || (v1950 == best_3 && v1951 < best_index_3);
+              best_3 = v1958 ? v1950 : best_3;
+              best_index_3 = v1958 ? v1951 : best_index_3;
+              const float v1961 = scratch[5];
+              const u32 v1962 = scratch_index[5];
+              const bool v1969 = v1961 > best_3 || (v1961 == best_3 && v1962 < best_index_3);
+              best_3 = v1969 ? v1961 : best_3;
+              best_index_3 = v1969 ? v1962 : best_index_3;
+              const float v1972 = scratch[6];
+              const u32 v1973 = scratch_index[6];
+              const bool v1980 = v1972 > best_3 || (v1972 == best_3 && v1973 < best_index_3);
+              best_3 = v1980 ? v1972 : best_3;
+              best_index_3 = v1980 ? v1973 : best_index_3;
+              const float v1983 = scratch[7];
+              const u32 v1984 = scratch_index[7];
+              const bool v1991 = v1983 > best_3 || (v1983 == best_3 && v1984 < best_index_3);
+              best_3 = v1991 ? v1983 : best_3;
+              best_index_3 = v1991 ? v1984 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1565,16 +1555,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v2053 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v2053 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v2064 = ptx::globaltimer();
-                  records[record] = 15;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = 2;
-                  records[record + 3] = epoch_target;
-                  records[record + 4] = (u32)v2064;
+              const bool v2000 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v2000 && lane == 0) {
+                const u32 v2005 = warp * 4;
+                if (notes[v2005] == 0) {
+                  const u64 v2008 = ptx::globaltimer();
+                  notes[v2005] = 15;
+                  notes[v2005 + 1] = 2;
+                  notes[v2005 + 2] = epoch_target;
+                  notes[v2005 + 3] = (u32)v2008;
                 }
               }
             }
@@ -1586,37 +1575,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v2072 = best[lane];
-                const u32 v2073 = best_index[lane];
-                const bool v2080 = v2072 > best_2 || (v2072 == best_2 && v2073 < best_index_2);
-                best_2 = v2080 ? v2072 : best_2;
-                best_index_2 = v2080 ? v2073 : best_index_2;
+                const float v2015 = best[lane];
+                const u32 v2016 = best_index[lane];
+                const bool v2023 = v2015 > best_2 || (v2015 == best_2 && v2016 < best_index_2);
+                best_2 = v2023 ? v2015 : best_2;
+                best_index_2 = v2023 ? v2016 : best_index_2;
               }
-              const float v2084 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v2086 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v2093 = v2084 > best_2 || (v2084 == best_2 && v2086 < best_index_2);
-              best_2 = v2093 ? v2084 : best_2;
-              best_index_2 = v2093 ? v2086 : best_index_2;
-              const float v2097 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v2099 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v2106 = v2097 > best_2 || (v2097 == best_2 && v2099 < best_index_2);
-              best_2 = v2106 ? v2097 : best_2;
-              best_index_2 = v2106 ? v2099 : best_index_2;
-              const float v2110 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v2112 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v2119 = v2110 > best_2 || (v2110 == best_2 && v2112 < best_index_2);
-              best_2 = v2119 ? v2110 : best_2;
-              best_index_2 = v2119 ? v2112 : best_index_2;
-              const float v2123 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v2125 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v2132 = v2123 > best_2 || (v2123 == best_2 && v2125 < best_index_2);
-              best_2 = v2132 ? v2123 : best_2;
-              best_index_2 = v2132 ? v2125 : best_index_2;
-              const float v2136 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v2138 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v2145 = v2136 > best_2 || (v2136 == best_2 && v2138 < best_index_2);
-              best_2 = v2145 ? v2136 : best_2;
-              best_index_2 = v2145 ? v2138 : best_index_2;
+              const float v2027 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v2029 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v2036 = v2027 > best_2 || (v2027 == best_2 && v2029 < best_index_2);
+              best_2 = v2036 ? v2027 : best_2;
+              best_index_2 = v2036 ? v2029 : best_index_2;
+              const float v2040 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v2042 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v2049 = v2040 > best_2 || (v2040 == best_2 && v2042 < best_index_2);
+              best_2 = v2049 ? v2040 : best_2;
+              best_index_2 = v2049 ? v2042 : best_index_2;
+              const float v2053 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v2055 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v2062 = v2053 > best_2 || (v2053 == best_2 && v2055 < best_index_2);
+              best_2 = v2062 ? v2053 : best_2;
+              best_index_2 = v2062 ? v2055 : best_index_2;
+              const float v2066 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v2068 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v2075 = v2066 > best_2 || (v2066 == best_2 && v2068 < best_index_2);
+              best_2 = v2075 ? v2066 : best_2;
+              best_index_2 = v2075 ? v2068 : best_index_2;
+              const float v2079 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v2081 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v2088 = v2079 > best_2 || (v2079 == best_2 && v2081 < best_index_2);
+              best_2 = v2088 ? v2079 : best_2;
+              best_index_2 = v2088 ? v2081 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1658,26 +1647,33 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v2186 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v2186;
+          const u32 v2129 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v2129;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
           running_2 = 0;
+          if (lane == 0) {
+            const u32 v2139 = (cta * 9 + warp) * 8;
+            records[v2139] = notes[warp * 4];
+            records[v2139 + 1] = notes[warp * 4 + 1];
+            records[v2139 + 2] = notes[warp * 4 + 2];
+            records[v2139 + 3] = notes[warp * 4 + 3];
+            records[v2139 + 4] = pos_now;
+          }
         }
         if (running_2 == 0 && i + 1 < steps) {
-          const u32 v2195 = i + 1;
+          const u32 v2164 = i + 1;
           if (tid == 0) {
-            const bool v2199 = ptx::mbar_wait_or(heard, (v2195 + 1) & 1u, 0, abort);
-            if (v2199 && lane == 0) {
-              const u32 record = (cta * 9 + warp) * 8;
-              if (records[record] == 0) {
-                const u64 v2210 = ptx::globaltimer();
-                records[record] = 16;
-                records[record + 1] = pos_now;
-                records[record + 2] = 2;
-                records[record + 3] = v2195;
-                records[record + 4] = (u32)v2210;
+            const bool v2168 = ptx::mbar_wait_or(heard, (v2164 + 1) & 1u, abort);
+            if (v2168 && lane == 0) {
+              const u32 v2173 = warp * 4;
+              if (notes[v2173] == 0) {
+                const u64 v2176 = ptx::globaltimer();
+                notes[v2173] = 16;
+                notes[v2173 + 1] = 2;
+                notes[v2173 + 2] = v2164;
+                notes[v2173 + 3] = (u32)v2176;
               }
             }
             running[0] = 0;
@@ -1687,26 +1683,25 @@ mkgen_step(const __grid_constant__ Params p) {
           #pragma unroll 1
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = drain;
-            const bool v2223 = ptx::mbar_wait_or(&full[stage], drain_parity, 0, abort);
-            if (v2223 && lane == 0) {
-              const u32 record = (cta * 9 + warp) * 8;
-              if (records[record] == 0) {
-                const u64 v2234 = ptx::globaltimer();
-                records[record] = 17;
-                records[record + 1] = pos_now;
-                records[record + 2] = 2;
-                records[record + 3] = stage;
-                records[record + 4] = (u32)v2234;
+            const bool v2188 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+            if (v2188 && lane == 0) {
+              const u32 v2193 = warp * 4;
+              if (notes[v2193] == 0) {
+                const u64 v2196 = ptx::globaltimer();
+                notes[v2193] = 17;
+                notes[v2193 + 1] = 2;
+                notes[v2193 + 2] = stage;
+                notes[v2193 + 3] = (u32)v2196;
               }
             }
             __syncwarp();
-            if (lane == 0 && !v2223) {
+            if (lane == 0 && !v2188) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v2245 = drain + 1;
-            const bool v2246 = v2245 == 23;
-            drain = v2246 ? 0u : v2245;
-            drain_parity = v2246 ? drain_parity ^ 1u : drain_parity;
+            const u32 v2206 = drain + 1;
+            const bool v2207 = v2206 == 23;
+            drain = v2207 ? 0u : v2206;
+            drain_parity = v2207 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1736,39 +1731,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2282 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
-                if (v2282 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2293 = ptx::globaltimer();
-                    records[record] = 18;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v2293;
+                const bool v2243 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2243 && lane == 0) {
+                  const u32 v2248 = warp * 4;
+                  if (notes[v2248] == 0) {
+                    const u64 v2251 = ptx::globaltimer();
+                    notes[v2248] = 18;
+                    notes[v2248 + 1] = layer;
+                    notes[v2248 + 2] = stage;
+                    notes[v2248 + 3] = (u32)v2251;
                   }
                 }
-                const bool v2301 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
-                if (v2301 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2312 = ptx::globaltimer();
-                    records[record] = 19;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = landed;
-                    records[record + 4] = (u32)v2312;
+                const bool v2258 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2258 && lane == 0) {
+                  const u32 v2263 = warp * 4;
+                  if (notes[v2263] == 0) {
+                    const u64 v2266 = ptx::globaltimer();
+                    notes[v2263] = 19;
+                    notes[v2263 + 1] = layer;
+                    notes[v2263 + 2] = landed;
+                    notes[v2263 + 3] = (u32)v2266;
                   }
                 }
-                const bool v2319 = __any_sync(0xffffffffu, v2282 || v2301);
-                if (v2319) {
+                const bool v2272 = __any_sync(0xffffffffu, v2243 || v2258);
+                if (v2272) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2324 = landed + 1;
-                  const bool v2325 = v2324 == 23;
-                  landed = v2325 ? 0u : v2324;
-                  landed_parity = v2325 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2277 = landed + 1;
+                  const bool v2278 = v2277 == 23;
+                  landed = v2278 ? 0u : v2277;
+                  landed_parity = v2278 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1777,30 +1770,29 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                   }
-                  const u32 v2338 = fill + 1;
-                  const bool v2339 = v2338 == 23;
-                  fill = v2339 ? 0u : v2338;
-                  fill_parity = v2339 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2291 = fill + 1;
+                  const bool v2292 = v2291 == 23;
+                  fill = v2292 ? 0u : v2291;
+                  fill_parity = v2292 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 96;
             }
           }
           if (layer == 0) {
-            const bool v2349 = ptx::mbar_wait_or(decided, i & 1u, 0, abort);
-            if (v2349 && lane == 0) {
-              const u32 record = (cta * 9 + warp) * 8;
-              if (records[record] == 0) {
-                const u64 v2360 = ptx::globaltimer();
-                records[record] = 20;
-                records[record + 1] = pos_now;
-                records[record + 2] = layer;
-                records[record + 3] = i;
-                records[record + 4] = (u32)v2360;
+            const bool v2302 = ptx::mbar_wait_or(decided, i & 1u, abort);
+            if (v2302 && lane == 0) {
+              const u32 v2307 = warp * 4;
+              if (notes[v2307] == 0) {
+                const u64 v2310 = ptx::globaltimer();
+                notes[v2307] = 20;
+                notes[v2307 + 1] = layer;
+                notes[v2307 + 2] = i;
+                notes[v2307 + 3] = (u32)v2310;
               }
             }
-            const bool v2366 = __any_sync(0xffffffffu, v2349);
-            if (v2366) {
+            const bool v2315 = __any_sync(0xffffffffu, v2302);
+            if (v2315) {
               left = 1;
             }
             running_2 = running[0];
@@ -1814,51 +1806,49 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v2373 = (pos_now + 31) / 32;
+            const u32 v2322 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2373 / 2;
-              const u32 end = (split + 1) * v2373 / 2;
+              const u32 first = split * v2322 / 2;
+              const u32 end = (split + 1) * v2322 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 if (!(left != 0)) {
                   const u32 stage = fill;
-                  const bool v2392 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
-                  if (v2392 && lane == 0) {
-                    const u32 record = (cta * 9 + warp) * 8;
-                    if (records[record] == 0) {
-                      const u64 v2403 = ptx::globaltimer();
-                      records[record] = 21;
-                      records[record + 1] = pos_now;
-                      records[record + 2] = layer;
-                      records[record + 3] = stage;
-                      records[record + 4] = (u32)v2403;
+                  const bool v2341 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                  if (v2341 && lane == 0) {
+                    const u32 v2346 = warp * 4;
+                    if (notes[v2346] == 0) {
+                      const u64 v2349 = ptx::globaltimer();
+                      notes[v2346] = 21;
+                      notes[v2346 + 1] = layer;
+                      notes[v2346 + 2] = stage;
+                      notes[v2346 + 3] = (u32)v2349;
                     }
                   }
-                  const bool v2411 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
-                  if (v2411 && lane == 0) {
-                    const u32 record = (cta * 9 + warp) * 8;
-                    if (records[record] == 0) {
-                      const u64 v2422 = ptx::globaltimer();
-                      records[record] = 22;
-                      records[record + 1] = pos_now;
-                      records[record + 2] = layer;
-                      records[record + 3] = landed;
-                      records[record + 4] = (u32)v2422;
+                  const bool v2356 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                  if (v2356 && lane == 0) {
+                    const u32 v2361 = warp * 4;
+                    if (notes[v2361] == 0) {
+                      const u64 v2364 = ptx::globaltimer();
+                      notes[v2361] = 22;
+                      notes[v2361 + 1] = layer;
+                      notes[v2361 + 2] = landed;
+                      notes[v2361 + 3] = (u32)v2364;
                     }
                   }
-                  const bool v2429 = __any_sync(0xffffffffu, v2392 || v2411);
-                  if (v2429) {
+                  const bool v2370 = __any_sync(0xffffffffu, v2341 || v2356);
+                  if (v2370) {
                     left = 1;
                   }
                   if (!(left != 0)) {
-                    const u32 v2434 = landed + 1;
-                    const bool v2435 = v2434 == 23;
-                    landed = v2435 ? 0u : v2434;
-                    landed_parity = v2435 ? landed_parity ^ 1u : landed_parity;
+                    const u32 v2375 = landed + 1;
+                    const bool v2376 = v2375 == 23;
+                    landed = v2376 ? 0u : v2375;
+                    landed_parity = v2376 ? landed_parity ^ 1u : landed_parity;
                     ptx::fence_proxy_async_shared();
                     if (lane == 0) {
                       ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1866,17 +1856,17 @@ mkgen_step(const __grid_constant__ Params p) {
                     __syncwarp();
                     const u32 at = lane * 16;
                     if (at < tokens_2) {
-                      const u32 v2446 = from + at;
-                      const u32 page = page_table[v2446 / 16];
-                      const u64 v2460 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16
-                          + (u64)(v2446 % 16);
-                      ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2460 * 8], min(tokens_2 - at, 16u) * 128,
+                      const u32 v2387 = from + at;
+                      const u32 page = page_table[v2387 / 16];
+                      const u64 v2401 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16
+                          + (u64)(v2387 % 16);
+                      ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2401 * 8], min(tokens_2 - at, 16u) * 128,
                           &full[fill]);
                     }
-                    const u32 v2469 = fill + 1;
-                    const bool v2470 = v2469 == 23;
-                    fill = v2470 ? 0u : v2469;
-                    fill_parity = v2470 ? fill_parity ^ 1u : fill_parity;
+                    const u32 v2410 = fill + 1;
+                    const bool v2411 = v2410 == 23;
+                    fill = v2411 ? 0u : v2410;
+                    fill_parity = v2411 ? fill_parity ^ 1u : fill_parity;
                   }
                 }
               }
@@ -1888,39 +1878,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2486 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
-                if (v2486 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2497 = ptx::globaltimer();
-                    records[record] = 23;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v2497;
+                const bool v2427 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2427 && lane == 0) {
+                  const u32 v2432 = warp * 4;
+                  if (notes[v2432] == 0) {
+                    const u64 v2435 = ptx::globaltimer();
+                    notes[v2432] = 23;
+                    notes[v2432 + 1] = layer;
+                    notes[v2432 + 2] = stage;
+                    notes[v2432 + 3] = (u32)v2435;
                   }
                 }
-                const bool v2505 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
-                if (v2505 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2516 = ptx::globaltimer();
-                    records[record] = 24;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = landed;
-                    records[record + 4] = (u32)v2516;
+                const bool v2442 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2442 && lane == 0) {
+                  const u32 v2447 = warp * 4;
+                  if (notes[v2447] == 0) {
+                    const u64 v2450 = ptx::globaltimer();
+                    notes[v2447] = 24;
+                    notes[v2447 + 1] = layer;
+                    notes[v2447 + 2] = landed;
+                    notes[v2447 + 3] = (u32)v2450;
                   }
                 }
-                const bool v2523 = __any_sync(0xffffffffu, v2486 || v2505);
-                if (v2523) {
+                const bool v2456 = __any_sync(0xffffffffu, v2427 || v2442);
+                if (v2456) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2528 = landed + 1;
-                  const bool v2529 = v2528 == 23;
-                  landed = v2529 ? 0u : v2528;
-                  landed_parity = v2529 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2461 = landed + 1;
+                  const bool v2462 = v2461 == 23;
+                  landed = v2462 ? 0u : v2461;
+                  landed_parity = v2462 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1929,10 +1917,10 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
                   }
-                  const u32 v2542 = fill + 1;
-                  const bool v2543 = v2542 == 23;
-                  fill = v2543 ? 0u : v2542;
-                  fill_parity = v2543 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2475 = fill + 1;
+                  const bool v2476 = v2475 == 23;
+                  fill = v2476 ? 0u : v2475;
+                  fill_parity = v2476 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 192;
@@ -1944,39 +1932,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2561 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
-                if (v2561 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2572 = ptx::globaltimer();
-                    records[record] = 25;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v2572;
+                const bool v2494 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2494 && lane == 0) {
+                  const u32 v2499 = warp * 4;
+                  if (notes[v2499] == 0) {
+                    const u64 v2502 = ptx::globaltimer();
+                    notes[v2499] = 25;
+                    notes[v2499 + 1] = layer;
+                    notes[v2499 + 2] = stage;
+                    notes[v2499 + 3] = (u32)v2502;
                   }
                 }
-                const bool v2580 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
-                if (v2580 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2591 = ptx::globaltimer();
-                    records[record] = 26;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = landed;
-                    records[record + 4] = (u32)v2591;
+                const bool v2509 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2509 && lane == 0) {
+                  const u32 v2514 = warp * 4;
+                  if (notes[v2514] == 0) {
+                    const u64 v2517 = ptx::globaltimer();
+                    notes[v2514] = 26;
+                    notes[v2514 + 1] = layer;
+                    notes[v2514 + 2] = landed;
+                    notes[v2514 + 3] = (u32)v2517;
                   }
                 }
-                const bool v2598 = __any_sync(0xffffffffu, v2561 || v2580);
-                if (v2598) {
+                const bool v2523 = __any_sync(0xffffffffu, v2494 || v2509);
+                if (v2523) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2603 = landed + 1;
-                  const bool v2604 = v2603 == 23;
-                  landed = v2604 ? 0u : v2603;
-                  landed_parity = v2604 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2528 = landed + 1;
+                  const bool v2529 = v2528 == 23;
+                  landed = v2529 ? 0u : v2528;
+                  landed_parity = v2529 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1985,10 +1971,10 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                   }
-                  const u32 v2617 = fill + 1;
-                  const bool v2618 = v2617 == 23;
-                  fill = v2618 ? 0u : v2617;
-                  fill_parity = v2618 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2542 = fill + 1;
+                  const bool v2543 = v2542 == 23;
+                  fill = v2543 ? 0u : v2542;
+                  fill_parity = v2543 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 96;
@@ -2000,39 +1986,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2636 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
-                if (v2636 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2647 = ptx::globaltimer();
-                    records[record] = 27;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v2647;
+                const bool v2561 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2561 && lane == 0) {
+                  const u32 v2566 = warp * 4;
+                  if (notes[v2566] == 0) {
+                    const u64 v2569 = ptx::globaltimer();
+                    notes[v2566] = 27;
+                    notes[v2566 + 1] = layer;
+                    notes[v2566 + 2] = stage;
+                    notes[v2566 + 3] = (u32)v2569;
                   }
                 }
-                const bool v2655 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
-                if (v2655 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2666 = ptx::globaltimer();
-                    records[record] = 28;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = landed;
-                    records[record + 4] = (u32)v2666;
+                const bool v2576 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2576 && lane == 0) {
+                  const u32 v2581 = warp * 4;
+                  if (notes[v2581] == 0) {
+                    const u64 v2584 = ptx::globaltimer();
+                    notes[v2581] = 28;
+                    notes[v2581 + 1] = layer;
+                    notes[v2581 + 2] = landed;
+                    notes[v2581 + 3] = (u32)v2584;
                   }
                 }
-                const bool v2673 = __any_sync(0xffffffffu, v2636 || v2655);
-                if (v2673) {
+                const bool v2590 = __any_sync(0xffffffffu, v2561 || v2576);
+                if (v2590) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2678 = landed + 1;
-                  const bool v2679 = v2678 == 23;
-                  landed = v2679 ? 0u : v2678;
-                  landed_parity = v2679 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2595 = landed + 1;
+                  const bool v2596 = v2595 == 23;
+                  landed = v2596 ? 0u : v2595;
+                  landed_parity = v2596 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -2041,48 +2025,46 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
                   }
-                  const u32 v2692 = fill + 1;
-                  const bool v2693 = v2692 == 23;
-                  fill = v2693 ? 0u : v2692;
-                  fill_parity = v2693 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2609 = fill + 1;
+                  const bool v2610 = v2609 == 23;
+                  fill = v2610 ? 0u : v2609;
+                  fill_parity = v2610 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 256;
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2706 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
-                if (v2706 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2717 = ptx::globaltimer();
-                    records[record] = 29;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = stage;
-                    records[record + 4] = (u32)v2717;
+                const bool v2623 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2623 && lane == 0) {
+                  const u32 v2628 = warp * 4;
+                  if (notes[v2628] == 0) {
+                    const u64 v2631 = ptx::globaltimer();
+                    notes[v2628] = 29;
+                    notes[v2628 + 1] = layer;
+                    notes[v2628 + 2] = stage;
+                    notes[v2628 + 3] = (u32)v2631;
                   }
                 }
-                const bool v2725 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
-                if (v2725 && lane == 0) {
-                  const u32 record = (cta * 9 + warp) * 8;
-                  if (records[record] == 0) {
-                    const u64 v2736 = ptx::globaltimer();
-                    records[record] = 30;
-                    records[record + 1] = pos_now;
-                    records[record + 2] = layer;
-                    records[record + 3] = landed;
-                    records[record + 4] = (u32)v2736;
+                const bool v2638 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2638 && lane == 0) {
+                  const u32 v2643 = warp * 4;
+                  if (notes[v2643] == 0) {
+                    const u64 v2646 = ptx::globaltimer();
+                    notes[v2643] = 30;
+                    notes[v2643 + 1] = layer;
+                    notes[v2643 + 2] = landed;
+                    notes[v2643 + 3] = (u32)v2646;
                   }
                 }
-                const bool v2743 = __any_sync(0xffffffffu, v2706 || v2725);
-                if (v2743) {
+                const bool v2652 = __any_sync(0xffffffffu, v2623 || v2638);
+                if (v2652) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2748 = landed + 1;
-                  const bool v2749 = v2748 == 23;
-                  landed = v2749 ? 0u : v2748;
-                  landed_parity = v2749 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2657 = landed + 1;
+                  const bool v2658 = v2657 == 23;
+                  landed = v2658 ? 0u : v2657;
+                  landed_parity = v2658 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2091,10 +2073,10 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                   }
-                  const u32 v2762 = fill + 1;
-                  const bool v2763 = v2762 == 23;
-                  fill = v2763 ? 0u : v2762;
-                  fill_parity = v2763 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2671 = fill + 1;
+                  const bool v2672 = v2671 == 23;
+                  fill = v2672 ? 0u : v2671;
+                  fill_parity = v2672 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 96;
@@ -2110,39 +2092,37 @@ mkgen_step(const __grid_constant__ Params p) {
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             if (!(left != 0)) {
               const u32 stage = fill;
-              const bool v2794 = ptx::mbar_wait_or(&empty[stage], fill_parity, 0, abort);
-              if (v2794 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v2805 = ptx::globaltimer();
-                  records[record] = 31;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = 2;
-                  records[record + 3] = stage;
-                  records[record + 4] = (u32)v2805;
+              const bool v2703 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+              if (v2703 && lane == 0) {
+                const u32 v2708 = warp * 4;
+                if (notes[v2708] == 0) {
+                  const u64 v2711 = ptx::globaltimer();
+                  notes[v2708] = 31;
+                  notes[v2708 + 1] = 2;
+                  notes[v2708 + 2] = stage;
+                  notes[v2708 + 3] = (u32)v2711;
                 }
               }
-              const bool v2813 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, abort);
-              if (v2813 && lane == 0) {
-                const u32 record = (cta * 9 + warp) * 8;
-                if (records[record] == 0) {
-                  const u64 v2824 = ptx::globaltimer();
-                  records[record] = 32;
-                  records[record + 1] = pos_now;
-                  records[record + 2] = 2;
-                  records[record + 3] = landed;
-                  records[record + 4] = (u32)v2824;
+              const bool v2718 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+              if (v2718 && lane == 0) {
+                const u32 v2723 = warp * 4;
+                if (notes[v2723] == 0) {
+                  const u64 v2726 = ptx::globaltimer();
+                  notes[v2723] = 32;
+                  notes[v2723 + 1] = 2;
+                  notes[v2723 + 2] = landed;
+                  notes[v2723 + 3] = (u32)v2726;
                 }
               }
-              const bool v2831 = __any_sync(0xffffffffu, v2794 || v2813);
-              if (v2831) {
+              const bool v2732 = __any_sync(0xffffffffu, v2703 || v2718);
+              if (v2732) {
                 left = 1;
               }
               if (!(left != 0)) {
-                const u32 v2836 = landed + 1;
-                const bool v2837 = v2836 == 23;
-                landed = v2837 ? 0u : v2836;
-                landed_parity = v2837 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2737 = landed + 1;
+                const bool v2738 = v2737 == 23;
+                landed = v2738 ? 0u : v2737;
+                landed_parity = v2738 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2151,39 +2131,46 @@ mkgen_step(const __grid_constant__ Params p) {
                 if (lane == 0) {
                   ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                 }
-                const u32 v2850 = fill + 1;
-                const bool v2851 = v2850 == 23;
-                fill = v2851 ? 0u : v2850;
-                fill_parity = v2851 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2751 = fill + 1;
+                const bool v2752 = v2751 == 23;
+                fill = v2752 ? 0u : v2751;
+                fill_parity = v2752 ? fill_parity ^ 1u : fill_parity;
               }
             }
             offset = offset + 96;
           }
         }
       }
-      if (left != 0) {
+      if (running_2 != 0 && left != 0) {
         running_2 = 0;
+        if (lane == 0) {
+          const u32 v2771 = (cta * 9 + warp) * 8;
+          records[v2771] = notes[warp * 4];
+          records[v2771 + 1] = notes[warp * 4 + 1];
+          records[v2771 + 2] = notes[warp * 4 + 2];
+          records[v2771 + 3] = notes[warp * 4 + 3];
+          records[v2771 + 4] = pos_now;
+        }
       }
     }
     if (left != 0) {
       #pragma unroll 1
       for (u32 i = 0; i < 3; ++i) {
-        const bool v2867 = ptx::mbar_wait_or(&full[landed], landed_parity, 0, &abort[1]);
-        if (v2867 && lane == 0) {
-          const u32 record = (cta * 9 + warp) * 8;
-          if (records[record] == 0) {
-            const u64 v2878 = ptx::globaltimer();
-            records[record] = 33;
-            records[record + 1] = pos;
-            records[record + 2] = 2;
-            records[record + 3] = landed;
-            records[record + 4] = (u32)v2878;
+        const bool v2797 = ptx::mbar_wait_or(&full[landed], landed_parity, &abort[1]);
+        if (v2797 && lane == 0) {
+          const u32 v2802 = warp * 4;
+          if (notes[v2802] == 0) {
+            const u64 v2805 = ptx::globaltimer();
+            notes[v2802] = 33;
+            notes[v2802 + 1] = 2;
+            notes[v2802 + 2] = landed;
+            notes[v2802 + 3] = (u32)v2805;
           }
         }
-        const u32 v2885 = landed + 1;
-        const bool v2886 = v2885 == 23;
-        landed = v2886 ? 0u : v2885;
-        landed_parity = v2886 ? landed_parity ^ 1u : landed_parity;
+        const u32 v2811 = landed + 1;
+        const bool v2812 = v2811 == 23;
+        landed = v2812 ? 0u : v2811;
+        landed_parity = v2812 ? landed_parity ^ 1u : landed_parity;
       }
     }
   }

@@ -9,7 +9,7 @@ const (
 	Grid        = 4            // CTAs, all resident at once; 0: any number
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
-	SharedBytes = 106324       // dynamic shared memory per CTA
+	SharedBytes = 106480       // dynamic shared memory per CTA
 	ParamsBytes = 216          // size of the params block
 )
 

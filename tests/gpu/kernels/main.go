@@ -14,10 +14,9 @@ import (
 	"path/filepath"
 
 	"github.com/mkgen/mkgen/dsl/ir"
-	"github.com/mkgen/mkgen/emit"
-	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/randomize"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
 
@@ -26,10 +25,14 @@ func main() {
 	dir := flag.String("o", "out/kernels", "directory to write to")
 	faults := flag.Bool("faults", false, "also the kernels with planted faults")
 	random := flag.Bool("random", false, "also the kernel that makes random weights, as MODEL+random.cubin")
+	hang := flag.Bool("hang", false, "also the kernel that hangs")
 	flag.Parse()
 	kinds := []megakernel.Fault{megakernel.NoFault}
 	if *faults {
 		kinds = append(kinds, megakernel.Faults()...)
+	}
+	if *hang {
+		kinds = append(kinds, megakernel.FaultLostArrival)
 	}
 	for _, f := range kinds {
 		if err := build(c, f, *dir, *random && f == megakernel.NoFault); err != nil {
@@ -43,42 +46,36 @@ func build(c *choice.Choice, fault megakernel.Fault, dir string, random bool) er
 	if err != nil {
 		return err
 	}
-	if err := compile(mk.IR, c.Name(fault), dir); err != nil || !random {
+	if err := cubin(mk.IR, c.Name(fault), dir); err != nil || !random {
 		return err
 	}
 	r, err := randomize.New(mk)
 	if err != nil {
 		return err
 	}
-	return compile(r.IR, c.Name(fault)+"+random", dir)
+	return cubin(r.IR, c.Name(fault)+"+random", dir)
 }
 
-// compile writes name.cu and name.cubin.
-func compile(k *ir.Kernel, name, dir string) error {
-	target, err := emit.TargetFor("sm_90a")
-	if err != nil {
-		return err
-	}
-	src, err := emit.Print(k, target, megakernel.EmitOptions())
+// cubin writes name.cu and name.cubin.
+func cubin(k *ir.Kernel, name, dir string) error {
+	src, err := compile.SourceOfKernel(name, k, "sm_90a")
 	if err != nil {
 		return err
 	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	cu := filepath.Join(dir, name+".cu")
-	if err := os.WriteFile(cu, src.Text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+".cu"), src.Text, 0o644); err != nil {
 		return err
 	}
-	compiler, err := nvcc.Find("")
+	r, err := compile.Kernel(context.Background(), src, compile.Options{})
 	if err != nil {
 		return err
 	}
-	report, err := compiler.Compile(context.Background(), cu, filepath.Join(dir, name+".cubin"), nvcc.Options{Arch: "sm_90a"})
-	if err != nil {
+	if err := r.WriteFile(filepath.Join(dir, name+".cubin")); err != nil {
 		return err
 	}
-	stores, loads := report.Spills()
-	fmt.Printf("%s: %d registers, %d + %d bytes spilled, cubin %d bytes, %v\n", name, report.Functions[0].Registers, stores, loads, report.CubinBytes, report.Took)
+	fmt.Printf("%s: %d registers, %d + %d bytes spilled, cubin %d bytes, %v, from the cache: %v\n",
+		name, r.Registers, r.SpillStores, r.SpillLoads, r.Bytes, r.Took, r.Cached)
 	return nil
 }
