@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/randomize"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 )
 
 // Companion is a Device that can run another kernel once on its buffers, which go
@@ -23,6 +24,24 @@ type Companion interface {
 // buffers stay allocated.
 func Random(seed uint64, r *randomize.Kernel, cubin []byte) Weights {
 	return &random{seed, r, cubin}
+}
+
+// RandomCompiled is Random for a GPU of an architecture ("sm_90a"): the kernel that
+// makes the weights is built, and compiled or taken from the cache.
+func RandomCompiled(ctx context.Context, mk *megakernel.Kernel, seed uint64, arch string, o compile.Options) (Weights, error) {
+	r, err := randomize.New(mk)
+	if err != nil {
+		return nil, err
+	}
+	src, err := compile.SourceOfKernel("random weights of "+mk.Config.Name, r.IR, arch)
+	if err != nil {
+		return nil, err
+	}
+	code, err := compile.Kernel(ctx, src, o)
+	if err != nil {
+		return nil, err
+	}
+	return Random(seed, r, code.Cubin), nil
 }
 
 type random struct {

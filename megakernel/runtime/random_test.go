@@ -2,12 +2,16 @@ package runtime_test
 
 import (
 	"context"
+	"errors"
+	"os"
 	"testing"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/randomize"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -65,4 +69,36 @@ func TestRandomRefusals(t *testing.T) {
 	require.ErrorIs(t, err, context.Canceled)
 	_, err = runtime.Random(1, r, nil).Load(t.Context(), mk, sim)
 	require.ErrorContains(t, err, "random weights: ", "the megakernel's buffers are not allocated")
+}
+
+// The executor ignores the machine code, so that compiling is all that differs.
+func TestRandomCompiledMakesMachineCode(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4})
+	require.NoError(t, err)
+	_, err = runtime.RandomCompiled(t.Context(), mk, 5, "sm_1", compile.Options{})
+	require.ErrorContains(t, err, "sm_1")
+	w, err := runtime.RandomCompiled(t.Context(), mk, 5, "sm_90a", compile.Options{Dir: t.TempDir()})
+	if errors.Is(err, compile.ErrNoCompiler) && os.Getenv("MKGEN_NEED_NVCC") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	dev := &recorder{Sim: sim}
+	_, err = runtime.OpenSession(t.Context(), mk, dev, w, runtime.SessionOptions{Pages: 1})
+	require.NoError(t, err)
+	require.Equal(t, "\x7fELF", string(dev.cubin[:4]))
+}
+
+// recorder is a Sim that keeps the machine code it is given.
+type recorder struct {
+	*runtime.Sim
+	cubin []byte
+}
+
+func (r *recorder) RunOnce(k *ir.Kernel, cubin []byte, scalars map[string]uint64) error {
+	r.cubin = cubin
+	return r.Sim.RunOnce(k, cubin, scalars)
 }
