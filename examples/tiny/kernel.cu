@@ -34,7 +34,6 @@ using f16x2 = u32;
 // The params block: pointers first, then scalars; a multiple of 8 bytes.
 struct alignas(8) Params {
   const uint4* weights;                    // 41472 elements: packed matrices, see the layout
-  const bf16* embed;                       // 30720 elements: [320][96] token embeddings
   const bf16* gains;                       // 480 elements: [5][96] norm gains: attention and MLP of each layer, then the final one
   const float* inv_freq;                   // 16 elements: [16] RoPE, radians a position
   const u32* plan;                         // 56 elements: [4][14] what each SM owns
@@ -70,36 +69,35 @@ struct alignas(8) Params {
 #define PARAM_OFFSET(member) __builtin_offsetof(Params, member)
 #endif
 static_assert(PARAM_OFFSET(weights) == 0, "layout");
-static_assert(PARAM_OFFSET(embed) == 8, "layout");
-static_assert(PARAM_OFFSET(gains) == 16, "layout");
-static_assert(PARAM_OFFSET(inv_freq) == 24, "layout");
-static_assert(PARAM_OFFSET(plan) == 32, "layout");
-static_assert(PARAM_OFFSET(page_table) == 40, "layout");
-static_assert(PARAM_OFFSET(kv) == 48, "layout");
-static_assert(PARAM_OFFSET(x) == 56, "layout");
-static_assert(PARAM_OFFSET(q) == 64, "layout");
-static_assert(PARAM_OFFSET(part) == 72, "layout");
-static_assert(PARAM_OFFSET(lse) == 80, "layout");
-static_assert(PARAM_OFFSET(attn) == 88, "layout");
-static_assert(PARAM_OFFSET(act) == 96, "layout");
-static_assert(PARAM_OFFSET(logits) == 104, "layout");
-static_assert(PARAM_OFFSET(best) == 112, "layout");
-static_assert(PARAM_OFFSET(best_index) == 120, "layout");
-static_assert(PARAM_OFFSET(tokens) == 128, "layout");
-static_assert(PARAM_OFFSET(ends) == 136, "layout");
-static_assert(PARAM_OFFSET(stop) == 144, "layout");
-static_assert(PARAM_OFFSET(verdict) == 152, "layout");
-static_assert(PARAM_OFFSET(progress) == 160, "layout");
-static_assert(PARAM_OFFSET(stream) == 168, "layout");
-static_assert(PARAM_OFFSET(abort) == 176, "layout");
-static_assert(PARAM_OFFSET(records) == 184, "layout");
-static_assert(PARAM_OFFSET(epoch) == 192, "layout");
-static_assert(PARAM_OFFSET(barrier) == 200, "layout");
-static_assert(PARAM_OFFSET(pos) == 208, "layout");
-static_assert(PARAM_OFFSET(steps) == 212, "layout");
-static_assert(PARAM_OFFSET(known) == 216, "layout");
-static_assert(PARAM_OFFSET(pages) == 220, "layout");
-static_assert(sizeof(Params) == 224, "layout");
+static_assert(PARAM_OFFSET(gains) == 8, "layout");
+static_assert(PARAM_OFFSET(inv_freq) == 16, "layout");
+static_assert(PARAM_OFFSET(plan) == 24, "layout");
+static_assert(PARAM_OFFSET(page_table) == 32, "layout");
+static_assert(PARAM_OFFSET(kv) == 40, "layout");
+static_assert(PARAM_OFFSET(x) == 48, "layout");
+static_assert(PARAM_OFFSET(q) == 56, "layout");
+static_assert(PARAM_OFFSET(part) == 64, "layout");
+static_assert(PARAM_OFFSET(lse) == 72, "layout");
+static_assert(PARAM_OFFSET(attn) == 80, "layout");
+static_assert(PARAM_OFFSET(act) == 88, "layout");
+static_assert(PARAM_OFFSET(logits) == 96, "layout");
+static_assert(PARAM_OFFSET(best) == 104, "layout");
+static_assert(PARAM_OFFSET(best_index) == 112, "layout");
+static_assert(PARAM_OFFSET(tokens) == 120, "layout");
+static_assert(PARAM_OFFSET(ends) == 128, "layout");
+static_assert(PARAM_OFFSET(stop) == 136, "layout");
+static_assert(PARAM_OFFSET(verdict) == 144, "layout");
+static_assert(PARAM_OFFSET(progress) == 152, "layout");
+static_assert(PARAM_OFFSET(stream) == 160, "layout");
+static_assert(PARAM_OFFSET(abort) == 168, "layout");
+static_assert(PARAM_OFFSET(records) == 176, "layout");
+static_assert(PARAM_OFFSET(epoch) == 184, "layout");
+static_assert(PARAM_OFFSET(barrier) == 192, "layout");
+static_assert(PARAM_OFFSET(pos) == 200, "layout");
+static_assert(PARAM_OFFSET(steps) == 204, "layout");
+static_assert(PARAM_OFFSET(known) == 208, "layout");
+static_assert(PARAM_OFFSET(pages) == 212, "layout");
+static_assert(sizeof(Params) == 216, "layout");
 
 namespace ptx {
 
@@ -432,7 +430,7 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const scratch_index = (u32*)(smem + 106288);
   u32* const leaving = (u32*)(smem + 106320);
   u32* const notes = (u32*)(smem + 106336);
-  const bf16x2* const embed_bf16x2 = ptx::global((const bf16x2*)p.embed);
+  const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
@@ -493,46 +491,48 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v45 = tid * 4;
+              const u32 v51 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const uint2 v49 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v45 / 2)]);
-                v = ptx::bf16_lo(v49.x);
-                v_2 = ptx::bf16_hi(v49.x);
-                v_3 = ptx::bf16_lo(v49.y);
-                v_4 = ptx::bf16_hi(v49.y);
+                const u64 v58 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v51 / 32 * 128 + v51 % 32 / 2);
+                const uint2 v59 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v58]);
+                v = ptx::bf16_lo(v59.x);
+                v_2 = ptx::bf16_hi(v59.x);
+                v_3 = ptx::bf16_lo(v59.y);
+                v_4 = ptx::bf16_hi(v59.y);
               } else {
-                const float4 v55 = *(const float4*)&x[v45];
-                v = v55.x;
-                v_2 = v55.y;
-                v_3 = v55.z;
-                v_4 = v55.w;
+                const float4 v65 = *(const float4*)&x[v51];
+                v = v65.x;
+                v_2 = v65.y;
+                v_3 = v65.z;
+                v_4 = v65.w;
               }
-              const uint2 v65 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v75 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v75;
-              const bf16x2 v79 = ptx::pack_bf16(v * ptx::bf16_lo(v65.x), v_2 * ptx::bf16_hi(v65.x));
-              const bf16x2 v82 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v65.y), v_4 * ptx::bf16_hi(v65.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v79, v82);
+              const uint2 v75 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v85 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v85;
+              const bf16x2 v89 = ptx::pack_bf16(v * ptx::bf16_lo(v75.x), v_2 * ptx::bf16_hi(v75.x));
+              const bf16x2 v92 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v75.y), v_4 * ptx::bf16_hi(v75.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v89, v92);
             }
-            const float v84 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v85 = squares + v84;
-            const float v86 = __shfl_xor_sync(0xffffffffu, v85, 8u);
-            const float v87 = v85 + v86;
-            const float v88 = __shfl_xor_sync(0xffffffffu, v87, 4u);
-            const float v89 = v87 + v88;
-            const float v90 = __shfl_xor_sync(0xffffffffu, v89, 2u);
-            const float v91 = v89 + v90;
-            const float v92 = __shfl_xor_sync(0xffffffffu, v91, 1u);
+            const float v94 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v95 = squares + v94;
+            const float v96 = __shfl_xor_sync(0xffffffffu, v95, 8u);
+            const float v97 = v95 + v96;
+            const float v98 = __shfl_xor_sync(0xffffffffu, v97, 4u);
+            const float v99 = v97 + v98;
+            const float v100 = __shfl_xor_sync(0xffffffffu, v99, 2u);
+            const float v101 = v99 + v100;
+            const float v102 = __shfl_xor_sync(0xffffffffu, v101, 1u);
             if (lane == 0) {
-              scratch[warp] = v91 + v92;
+              scratch[warp] = v101 + v102;
             }
             ptx::bar_sync<1, 256>();
-            const float v107 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v107 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v117 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v117 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -541,8 +541,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v126 = half_2 * 1024;
-              const u32 v128 = v126 + warp * 128;
+              const u32 v136 = half_2 * 1024;
+              const u32 v138 = v136 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -556,78 +556,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 2, layer, stage);
                 if (warp < 3) {
-                  const uint4 v141 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v147 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v155 = ptx::mma_m16n8k16(v147.x, 0x00000000u, v147.y, 0x00000000u, v141.x, v141.y, acc,
+                  const uint4 v151 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v157 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v165 = ptx::mma_m16n8k16(v157.x, 0x00000000u, v157.y, 0x00000000u, v151.x, v151.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v155.x;
-                  acc_2 = v155.y;
-                  acc_3 = v155.z;
-                  acc_4 = v155.w;
-                  const float4 v163 = ptx::mma_m16n8k16(v147.z, 0x00000000u, v147.w, 0x00000000u, v141.z, v141.w, acc_5,
+                  acc = v165.x;
+                  acc_2 = v165.y;
+                  acc_3 = v165.z;
+                  acc_4 = v165.w;
+                  const float4 v173 = ptx::mma_m16n8k16(v157.z, 0x00000000u, v157.w, 0x00000000u, v151.z, v151.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v163.x;
-                  acc_6 = v163.y;
-                  acc_7 = v163.z;
-                  acc_8 = v163.w;
+                  acc_5 = v173.x;
+                  acc_6 = v173.y;
+                  acc_7 = v173.z;
+                  acc_8 = v173.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v170 = drain + 1;
-                const bool v171 = v170 == 23;
-                drain = v171 ? 0u : v170;
-                drain_parity = v171 ? drain_parity ^ 1u : drain_parity;
+                const u32 v180 = drain + 1;
+                const bool v181 = v180 == 23;
+                drain = v181 ? 0u : v180;
+                drain_parity = v181 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v128 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v138 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v191 = tid * 2;
-                  const u32 v192 = v126 + v191;
-                  const float2 v193 = *(const float2*)&partials[v192];
-                  const float2 v196 = *(const float2*)&partials[v192 + 128];
-                  const float2 v201 = *(const float2*)&partials[v192 + 256];
-                  const float2 v206 = *(const float2*)&partials[v192 + 384];
-                  const float2 v211 = *(const float2*)&partials[v192 + 512];
-                  const float2 v216 = *(const float2*)&partials[v192 + 640];
-                  const float2 v221 = *(const float2*)&partials[v192 + 768];
-                  const float2 v226 = *(const float2*)&partials[v192 + 896];
-                  const float v228 = v193.x + v196.x + v201.x + v206.x + v211.x + v216.x + v221.x + v226.x;
-                  const float v229 = v193.y + v196.y + v201.y + v206.y + v211.y + v216.y + v221.y + v226.y;
-                  const u32 row = (first_tile + i_2) * 8 + v191;
-                  const float v233 = v228 * scale;
-                  const float v234 = __fmul_rn(v229, scale);
+                  const u32 v201 = tid * 2;
+                  const u32 v202 = v136 + v201;
+                  const float2 v203 = *(const float2*)&partials[v202];
+                  const float2 v206 = *(const float2*)&partials[v202 + 128];
+                  const float2 v211 = *(const float2*)&partials[v202 + 256];
+                  const float2 v216 = *(const float2*)&partials[v202 + 384];
+                  const float2 v221 = *(const float2*)&partials[v202 + 512];
+                  const float2 v226 = *(const float2*)&partials[v202 + 640];
+                  const float2 v231 = *(const float2*)&partials[v202 + 768];
+                  const float2 v236 = *(const float2*)&partials[v202 + 896];
+                  const float v238 = v203.x + v206.x + v211.x + v216.x + v221.x + v226.x + v231.x + v236.x;
+                  const float v239 = v203.y + v206.y + v211.y + v216.y + v221.y + v226.y + v231.y + v236.y;
+                  const u32 row = (first_tile + i_2) * 8 + v201;
+                  const float v243 = v238 * scale;
+                  const float v244 = __fmul_rn(v239, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v241 = (float)pos_now * inv_freq[i_3];
-                    const float v244 = -rintf(v241 * 0.15915494f);
-                    const float v246 = fmaf(v244, -1.7484555e-07f, fmaf(v244, 6.2831855f, v241));
-                    const float cos_2 = ptx::cos(v246);
-                    const float sin_2 = ptx::sin(v246);
-                    const float v251 = fmaf(-v234, sin_2, v233 * cos_2);
-                    const float v253 = fmaf(v233, sin_2, v234 * cos_2);
+                    const float v251 = (float)pos_now * inv_freq[i_3];
+                    const float v254 = -rintf(v251 * 0.15915494f);
+                    const float v256 = fmaf(v254, -1.7484555e-07f, fmaf(v254, 6.2831855f, v251));
+                    const float cos_2 = ptx::cos(v256);
+                    const float sin_2 = ptx::sin(v256);
+                    const float v261 = fmaf(-v244, sin_2, v243 * cos_2);
+                    const float v263 = fmaf(v243, sin_2, v244 * cos_2);
                     if (head < 6) {
-                      const u32 v256 = head * 32 + i_3;
-                      q[v256] = ptx::bf16_of(v251 * 0.25503486f);
-                      q[v256 + 16] = ptx::bf16_of(v253 * 0.25503486f);
+                      const u32 v266 = head * 32 + i_3;
+                      q[v266] = ptx::bf16_of(v261 * 0.25503486f);
+                      q[v266 + 16] = ptx::bf16_of(v263 * 0.25503486f);
                     } else {
-                      const u64 v271 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v275 = (v271 + (u64)slot) * 8 * 8;
-                      kv_bf16[v275 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v251);
-                      const u32 v285 = i_3 + 16;
-                      kv_bf16[v275 + (u64)(((v285 / 8) ^ (slot & 3u)) * 8 + v285 % 8)] = ptx::bf16_of(v253);
+                      const u64 v281 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v285 = (v281 + (u64)slot) * 8 * 8;
+                      kv_bf16[v285 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v261);
+                      const u32 v295 = i_3 + 16;
+                      kv_bf16[v285 + (u64)(((v295 / 8) ^ (slot & 3u)) * 8 + v295 % 8)] = ptx::bf16_of(v263);
                     }
                   } else {
-                    const u64 v304 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v309 = i_3 * 2;
-                    const u64 v319 = (v304 + (u64)slot) * 8 * 4
-                        + ((u64)(((v309 / 8) ^ (slot & 3u)) * 8 + v309 % 8) + 32) / 2;
-                    kv_bf16x2[v319] = ptx::pack_bf16(v233, v234);
+                    const u64 v314 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v319 = i_3 * 2;
+                    const u64 v329 = (v314 + (u64)slot) * 8 * 4
+                        + ((u64)(((v319 / 8) ^ (slot & 3u)) * 8 + v319 % 8) + 32) / 2;
+                    kv_bf16x2[v329] = ptx::pack_bf16(v243, v244);
                   }
                 }
               }
@@ -646,18 +646,18 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- attention ----
           {
-            const u32 v328 = (pos_now + 31) / 32;
+            const u32 v338 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v328 / 2;
-              const u32 end = (split + 1) * v328 / 2;
-              const u32 v337 = kv_head * 3;
-              const u32 v338 = lane / 4;
-              const bf16x2 v346 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v355 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v364 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v373 = v338 < 3 ? q_bf16x2[(v337 + min(v338, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v338 / 2;
+              const u32 end = (split + 1) * v338 / 2;
+              const u32 v347 = kv_head * 3;
+              const u32 v348 = lane / 4;
+              const bf16x2 v356 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v365 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v374 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v383 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -670,41 +670,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v390 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v400 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v390 * 8 + (u64)lane];
+                  tail[lane] = kv[v400 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v396 = pos_now % 16;
-                const u32 v397 = lane / 8;
-                const u32 v402 = min(lane % 8 + v397 / 2 * 8, 0u);
-                const u32 v403 = v402 * 8;
-                const u32 v404 = v396 + v402;
-                const uint4 v409 = ptx::ldmatrix(&tail[v403 + ((v397 & 1u) ^ (v404 & 3u))]);
-                const float4 v413 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v409.x, v409.y, 0.0f, 0.0f,
+                const u32 v406 = pos_now % 16;
+                const u32 v407 = lane / 8;
+                const u32 v412 = min(lane % 8 + v407 / 2 * 8, 0u);
+                const u32 v413 = v412 * 8;
+                const u32 v414 = v406 + v412;
+                const uint4 v419 = ptx::ldmatrix(&tail[v413 + ((v407 & 1u) ^ (v414 & 3u))]);
+                const float4 v423 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v419.x, v419.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v417 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v409.z, v409.w, 0.0f, 0.0f,
+                const float4 v427 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v419.z, v419.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v426 = ptx::ldmatrix(&tail[v403 + (((v397 & 1u) + 2) ^ (v404 & 3u))]);
-                const float4 v430 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v426.x, v426.y, v413.x,
-                    v413.y, v413.z, v413.w);
-                const float4 v434 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v426.z, v426.w, v417.x,
-                    v417.y, v417.z, v417.w);
-                const u32 v439 = lane % 4 * 2;
-                const float v442 = v439 < 1 ? v430.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v446 = v439 + 1 < 1 ? v430.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v450 = v439 + 8 < 1 ? v434.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v454 = v439 + 9 < 1 ? v434.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v455 = fmaxf(fmaxf(fmaxf(fmaxf(m, v442), v446), v450), v454);
-                const float v456 = __shfl_xor_sync(0xffffffffu, v455, 2u);
-                const float v457 = fmaxf(v455, v456);
-                const float v458 = __shfl_xor_sync(0xffffffffu, v457, 1u);
-                const float v459 = fmaxf(v457, v458);
-                const float decay = ptx::exp2(m - v459);
-                const float v466 = ptx::exp2(v442 - v459);
-                const float v469 = ptx::exp2(v446 - v459);
-                const float v472 = ptx::exp2(v450 - v459);
-                const float v475 = ptx::exp2(v454 - v459);
+                const uint4 v436 = ptx::ldmatrix(&tail[v413 + (((v407 & 1u) + 2) ^ (v414 & 3u))]);
+                const float4 v440 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v436.x, v436.y, v423.x,
+                    v423.y, v423.z, v423.w);
+                const float4 v444 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v436.z, v436.w, v427.x,
+                    v427.y, v427.z, v427.w);
+                const u32 v449 = lane % 4 * 2;
+                const float v452 = v449 < 1 ? v440.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v456 = v449 + 1 < 1 ? v440.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v460 = v449 + 8 < 1 ? v444.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v464 = v449 + 9 < 1 ? v444.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v465 = fmaxf(fmaxf(fmaxf(fmaxf(m, v452), v456), v460), v464);
+                const float v466 = __shfl_xor_sync(0xffffffffu, v465, 2u);
+                const float v467 = fmaxf(v465, v466);
+                const float v468 = __shfl_xor_sync(0xffffffffu, v467, 1u);
+                const float v469 = fmaxf(v467, v468);
+                const float decay = ptx::exp2(m - v469);
+                const float v476 = ptx::exp2(v452 - v469);
+                const float v479 = ptx::exp2(v456 - v469);
+                const float v482 = ptx::exp2(v460 - v469);
+                const float v485 = ptx::exp2(v464 - v469);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -713,32 +713,32 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v459;
-                l = __fmul_rn(l, decay) + v466 + v469 + v472 + v475;
-                const bf16x2 v493 = ptx::pack_bf16(v466, v469);
-                const bf16x2 v494 = ptx::pack_bf16(v472, v475);
-                const u32 v495 = lane / 8;
-                const u32 v500 = min(lane % 8 + (v495 & 1u) * 8, 0u);
-                const u32 v502 = 4 + v500 * 8;
-                const u32 v503 = v396 + v500;
-                const uint4 v508 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2) ^ (v503 & 3u))]);
-                const float4 v514 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.x, v508.y, o, o_2,
+                m = v469;
+                l = __fmul_rn(l, decay) + v476 + v479 + v482 + v485;
+                const bf16x2 v503 = ptx::pack_bf16(v476, v479);
+                const bf16x2 v504 = ptx::pack_bf16(v482, v485);
+                const u32 v505 = lane / 8;
+                const u32 v510 = min(lane % 8 + (v505 & 1u) * 8, 0u);
+                const u32 v512 = 4 + v510 * 8;
+                const u32 v513 = v406 + v510;
+                const uint4 v518 = ptx::ldmatrix_trans(&tail[v512 + ((v505 / 2) ^ (v513 & 3u))]);
+                const float4 v524 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.x, v518.y, o, o_2,
                     0.0f, 0.0f);
-                o = v514.x;
-                o_2 = v514.y;
-                const float4 v520 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v508.z, v508.w, o_3, o_4,
+                o = v524.x;
+                o_2 = v524.y;
+                const float4 v530 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.z, v518.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v520.x;
-                o_4 = v520.y;
-                const uint4 v529 = ptx::ldmatrix_trans(&tail[v502 + ((v495 / 2 + 2) ^ (v503 & 3u))]);
-                const float4 v535 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.x, v529.y, o_5, o_6,
+                o_3 = v530.x;
+                o_4 = v530.y;
+                const uint4 v539 = ptx::ldmatrix_trans(&tail[v512 + ((v505 / 2 + 2) ^ (v513 & 3u))]);
+                const float4 v545 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v539.x, v539.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v535.x;
-                o_6 = v535.y;
-                const float4 v541 = ptx::mma_m16n8k16(v493, 0x00000000u, v494, 0x00000000u, v529.z, v529.w, o_7, o_8,
+                o_5 = v545.x;
+                o_6 = v545.y;
+                const float4 v551 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v539.z, v539.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v541.x;
-                o_8 = v541.y;
+                o_7 = v551.x;
+                o_8 = v551.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
@@ -746,43 +746,43 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
                 ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 4, layer, stage);
-                const u32 v551 = stage * 256;
+                const u32 v561 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v558 = i_4 * 16;
-                  if (v558 < tokens_2) {
-                    const u32 v561 = v551 + v558 * 8;
-                    const u32 v562 = from + v558;
-                    const u32 v564 = min(tokens_2 - v558, 16u);
-                    const u32 v565 = lane / 8;
-                    const u32 v571 = min(lane % 8 + v565 / 2 * 8, v564 - 1);
-                    const u32 v573 = v561 + v571 * 8;
-                    const u32 v574 = v562 + v571;
-                    const uint4 v579 = ptx::ldmatrix(&ring[v573 + ((v565 & 1u) ^ (v574 & 3u))]);
-                    const float4 v583 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v579.x, v579.y, 0.0f,
+                  const u32 v568 = i_4 * 16;
+                  if (v568 < tokens_2) {
+                    const u32 v571 = v561 + v568 * 8;
+                    const u32 v572 = from + v568;
+                    const u32 v574 = min(tokens_2 - v568, 16u);
+                    const u32 v575 = lane / 8;
+                    const u32 v581 = min(lane % 8 + v575 / 2 * 8, v574 - 1);
+                    const u32 v583 = v571 + v581 * 8;
+                    const u32 v584 = v572 + v581;
+                    const uint4 v589 = ptx::ldmatrix(&ring[v583 + ((v575 & 1u) ^ (v584 & 3u))]);
+                    const float4 v593 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v589.x, v589.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v587 = ptx::mma_m16n8k16(v346, 0x00000000u, v355, 0x00000000u, v579.z, v579.w, 0.0f,
+                    const float4 v597 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v589.z, v589.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v596 = ptx::ldmatrix(&ring[v573 + (((v565 & 1u) + 2) ^ (v574 & 3u))]);
-                    const float4 v600 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v596.x, v596.y, v583.x,
-                        v583.y, v583.z, v583.w);
-                    const float4 v604 = ptx::mma_m16n8k16(v364, 0x00000000u, v373, 0x00000000u, v596.z, v596.w, v587.x,
-                        v587.y, v587.z, v587.w);
-                    const u32 v609 = lane % 4 * 2;
-                    const float v612 = v609 < v564 ? v600.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v616 = v609 + 1 < v564 ? v600.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v620 = v609 + 8 < v564 ? v604.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v624 = v609 + 9 < v564 ? v604.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v625 = fmaxf(fmaxf(fmaxf(fmaxf(m, v612), v616), v620), v624);
-                    const float v626 = __shfl_xor_sync(0xffffffffu, v625, 2u);
-                    const float v627 = fmaxf(v625, v626);
-                    const float v628 = __shfl_xor_sync(0xffffffffu, v627, 1u);
-                    const float v629 = fmaxf(v627, v628);
-                    const float decay = ptx::exp2(m - v629);
-                    const float v636 = ptx::exp2(v612 - v629);
-                    const float v639 = ptx::exp2(v616 - v629);
-                    const float v642 = ptx::exp2(v620 - v629);
-                    const float v645 = ptx::exp2(v624 - v629);
+                    const uint4 v606 = ptx::ldmatrix(&ring[v583 + (((v575 & 1u) + 2) ^ (v584 & 3u))]);
+                    const float4 v610 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v606.x, v606.y, v593.x,
+                        v593.y, v593.z, v593.w);
+                    const float4 v614 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v606.z, v606.w, v597.x,
+                        v597.y, v597.z, v597.w);
+                    const u32 v619 = lane % 4 * 2;
+                    const float v622 = v619 < v574 ? v610.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v626 = v619 + 1 < v574 ? v610.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v630 = v619 + 8 < v574 ? v614.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v634 = v619 + 9 < v574 ? v614.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v635 = fmaxf(fmaxf(fmaxf(fmaxf(m, v622), v626), v630), v634);
+                    const float v636 = __shfl_xor_sync(0xffffffffu, v635, 2u);
+                    const float v637 = fmaxf(v635, v636);
+                    const float v638 = __shfl_xor_sync(0xffffffffu, v637, 1u);
+                    const float v639 = fmaxf(v637, v638);
+                    const float decay = ptx::exp2(m - v639);
+                    const float v646 = ptx::exp2(v622 - v639);
+                    const float v649 = ptx::exp2(v626 - v639);
+                    const float v652 = ptx::exp2(v630 - v639);
+                    const float v655 = ptx::exp2(v634 - v639);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -791,97 +791,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v629;
-                    l = __fmul_rn(l, decay) + v636 + v639 + v642 + v645;
-                    const bf16x2 v664 = ptx::pack_bf16(v636, v639);
-                    const bf16x2 v665 = ptx::pack_bf16(v642, v645);
-                    const u32 v666 = lane / 8;
-                    const u32 v672 = min(lane % 8 + (v666 & 1u) * 8, v564 - 1);
-                    const u32 v674 = v561 + 4 + v672 * 8;
-                    const u32 v675 = v562 + v672;
-                    const uint4 v680 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2) ^ (v675 & 3u))]);
-                    const float4 v686 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.x, v680.y, o, o_2,
+                    m = v639;
+                    l = __fmul_rn(l, decay) + v646 + v649 + v652 + v655;
+                    const bf16x2 v674 = ptx::pack_bf16(v646, v649);
+                    const bf16x2 v675 = ptx::pack_bf16(v652, v655);
+                    const u32 v676 = lane / 8;
+                    const u32 v682 = min(lane % 8 + (v676 & 1u) * 8, v574 - 1);
+                    const u32 v684 = v571 + 4 + v682 * 8;
+                    const u32 v685 = v572 + v682;
+                    const uint4 v690 = ptx::ldmatrix_trans(&ring[v684 + ((v676 / 2) ^ (v685 & 3u))]);
+                    const float4 v696 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v690.x, v690.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v686.x;
-                    o_2 = v686.y;
-                    const float4 v692 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v680.z, v680.w, o_3,
+                    o = v696.x;
+                    o_2 = v696.y;
+                    const float4 v702 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v690.z, v690.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v692.x;
-                    o_4 = v692.y;
-                    const uint4 v701 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 2) ^ (v675 & 3u))]);
-                    const float4 v707 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.x, v701.y, o_5,
+                    o_3 = v702.x;
+                    o_4 = v702.y;
+                    const uint4 v711 = ptx::ldmatrix_trans(&ring[v684 + ((v676 / 2 + 2) ^ (v685 & 3u))]);
+                    const float4 v717 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v711.x, v711.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v707.x;
-                    o_6 = v707.y;
-                    const float4 v713 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v701.z, v701.w, o_7,
+                    o_5 = v717.x;
+                    o_6 = v717.y;
+                    const float4 v723 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v711.z, v711.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v713.x;
-                    o_8 = v713.y;
+                    o_7 = v723.x;
+                    o_8 = v723.y;
                   }
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v720 = drain + 1;
-                const bool v721 = v720 == 23;
-                drain = v721 ? 0u : v720;
-                drain_parity = v721 ? drain_parity ^ 1u : drain_parity;
+                const u32 v730 = drain + 1;
+                const bool v731 = v730 == 23;
+                drain = v731 ? 0u : v730;
+                drain_parity = v731 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v727 = lane / 4;
-              const u32 v729 = lane % 4 * 2;
-              const float v731 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v732 = l + v731;
-              const float v733 = __shfl_xor_sync(0xffffffffu, v732, 1u);
-              if (v727 < 3) {
-                const u32 v737 = warp * 3 + v727;
-                *(float2*)&input[v737 * 32 + v729] = make_float2(o, o_2);
-                *(float2*)&input[v737 * 32 + v729 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v737 * 32 + v729 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v737 * 32 + v729 + 24] = make_float2(o_7, o_8);
-                if (v729 == 0) {
-                  input[v737 + 768] = m;
-                  input[v737 + 792] = v732 + v733;
+              const u32 v737 = lane / 4;
+              const u32 v739 = lane % 4 * 2;
+              const float v741 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v742 = l + v741;
+              const float v743 = __shfl_xor_sync(0xffffffffu, v742, 1u);
+              if (v737 < 3) {
+                const u32 v747 = warp * 3 + v737;
+                *(float2*)&input[v747 * 32 + v739] = make_float2(o, o_2);
+                *(float2*)&input[v747 * 32 + v739 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v747 * 32 + v739 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v747 * 32 + v739 + 24] = make_float2(o_7, o_8);
+                if (v739 == 0) {
+                  input[v747 + 768] = m;
+                  input[v747 + 792] = v742 + v743;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v762 = tid / 32;
-                const u32 v763 = tid % 32;
-                const float v765 = input[v762 + 768];
-                const float v768 = input[v762 + 771];
-                const float v769 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v765), v768);
-                const float v771 = input[v762 + 774];
-                const float v774 = input[v762 + 777];
-                const float v777 = input[v762 + 780];
-                const float v780 = input[v762 + 783];
-                const float v783 = input[v762 + 786];
-                const float v784 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v769, v771), v774), v777), v780), v783);
-                const float v786 = input[v762 + 789];
-                const float v787 = fmaxf(v784, v786);
-                const bool v788 = v787 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v791 = v788 ? 0.0f : ptx::exp2(v765 - v787);
-                const float v799 = v788 ? 0.0f : ptx::exp2(v768 - v787);
-                const float v805 = fmaf(v799, input[v762 + 795], fmaf(v791, input[v762 + 792], 0.0f));
-                const float v808 = v788 ? 0.0f : ptx::exp2(v771 - v787);
-                const float v811 = fmaf(v808, input[tid + 192],
-                    fmaf(v799, input[tid + 96], fmaf(v791, input[tid], 0.0f)));
-                const float v817 = v788 ? 0.0f : ptx::exp2(v774 - v787);
-                const float v823 = fmaf(v817, input[v762 + 801], fmaf(v808, input[v762 + 798], v805));
-                const float v826 = v788 ? 0.0f : ptx::exp2(v777 - v787);
-                const float v835 = v788 ? 0.0f : ptx::exp2(v780 - v787);
-                const float v838 = fmaf(v835, input[tid + 480],
-                    fmaf(v826, input[tid + 384], fmaf(v817, input[tid + 288], v811)));
-                const float v841 = fmaf(v835, input[v762 + 807], fmaf(v826, input[v762 + 804], v823));
-                const float v844 = v788 ? 0.0f : ptx::exp2(v783 - v787);
-                const float v853 = v788 ? 0.0f : ptx::exp2(v786 - v787);
-                const float v859 = fmaf(v853, input[v762 + 813], fmaf(v844, input[v762 + 810], v841));
-                const u32 v862 = split * 6 + v337 + v762;
-                const float v864 = __fmul_rn(fmaf(v853, input[tid + 672], fmaf(v844, input[tid + 576], v838)),
-                    ptx::rcp(v859));
-                part[v862 * 32 + v763] = v788 ? 0.0f : v864;
-                if (v763 == 0) {
-                  lse[v862] = v787 + ptx::log2(v859);
+                const u32 v772 = tid / 32;
+                const u32 v773 = tid % 32;
+                const float v775 = input[v772 + 768];
+                const float v778 = input[v772 + 771];
+                const float v779 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v775), v778);
+                const float v781 = input[v772 + 774];
+                const float v784 = input[v772 + 777];
+                const float v787 = input[v772 + 780];
+                const float v790 = input[v772 + 783];
+                const float v793 = input[v772 + 786];
+                const float v794 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v779, v781), v784), v787), v790), v793);
+                const float v796 = input[v772 + 789];
+                const float v797 = fmaxf(v794, v796);
+                const bool v798 = v797 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v801 = v798 ? 0.0f : ptx::exp2(v775 - v797);
+                const float v809 = v798 ? 0.0f : ptx::exp2(v778 - v797);
+                const float v815 = fmaf(v809, input[v772 + 795], fmaf(v801, input[v772 + 792], 0.0f));
+                const float v818 = v798 ? 0.0f : ptx::exp2(v781 - v797);
+                const float v821 = fmaf(v818, input[tid + 192],
+                    fmaf(v809, input[tid + 96], fmaf(v801, input[tid], 0.0f)));
+                const float v827 = v798 ? 0.0f : ptx::exp2(v784 - v797);
+                const float v833 = fmaf(v827, input[v772 + 801], fmaf(v818, input[v772 + 798], v815));
+                const float v836 = v798 ? 0.0f : ptx::exp2(v787 - v797);
+                const float v845 = v798 ? 0.0f : ptx::exp2(v790 - v797);
+                const float v848 = fmaf(v845, input[tid + 480],
+                    fmaf(v836, input[tid + 384], fmaf(v827, input[tid + 288], v821)));
+                const float v851 = fmaf(v845, input[v772 + 807], fmaf(v836, input[v772 + 804], v833));
+                const float v854 = v798 ? 0.0f : ptx::exp2(v793 - v797);
+                const float v863 = v798 ? 0.0f : ptx::exp2(v796 - v797);
+                const float v869 = fmaf(v863, input[v772 + 813], fmaf(v854, input[v772 + 810], v851));
+                const u32 v872 = split * 6 + v347 + v772;
+                const float v874 = __fmul_rn(fmaf(v863, input[tid + 672], fmaf(v854, input[tid + 576], v848)),
+                    ptx::rcp(v869));
+                part[v872 * 32 + v773] = v798 ? 0.0f : v874;
+                if (v773 == 0) {
+                  lse[v872] = v797 + ptx::log2(v869);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -901,15 +901,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v880 = i_3 / 32;
-              const float v881 = lse[v880];
-              const float v885 = lse[v880 + 6];
-              const float v888 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v881), v885);
-              const float v890 = ptx::exp2(v881 - v888);
-              const float v894 = ptx::exp2(v885 - v888);
-              const float v898 = fmaf(v894, part[i_3 + 192], fmaf(v890, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v890 + v894);
-              attn[i_3] = ptx::bf16_of(v898);
+              const u32 v890 = i_3 / 32;
+              const float v891 = lse[v890];
+              const float v895 = lse[v890 + 6];
+              const float v898 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v891), v895);
+              const float v900 = ptx::exp2(v891 - v898);
+              const float v904 = ptx::exp2(v895 - v898);
+              const float v908 = fmaf(v904, part[i_3 + 192], fmaf(v900, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v900 + v904);
+              attn[i_3] = ptx::bf16_of(v908);
             }
           }
           // ---- hand-off after merge ----
@@ -925,20 +925,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v907 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v907.x, v907.y, v907.z, v907.w);
+              const uint4 v917 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v917.x, v917.y, v917.z, v917.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v911 = layer == 0;
-            const u64 v915 = (u64)token * 48;
+            const bool v921 = layer == 0;
+            const u64 v931 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v924 = half_2 * 1024;
-              const u32 v926 = v924 + warp * 128;
+              const u32 v940 = half_2 * 1024;
+              const u32 v942 = v940 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -952,61 +952,62 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 7, layer, stage);
                 if (warp < 6) {
-                  const uint4 v939 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v945 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v953 = ptx::mma_m16n8k16(v945.x, 0x00000000u, v945.y, 0x00000000u, v939.x, v939.y, acc,
+                  const uint4 v955 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v961 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v969 = ptx::mma_m16n8k16(v961.x, 0x00000000u, v961.y, 0x00000000u, v955.x, v955.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v953.x;
-                  acc_2 = v953.y;
-                  acc_3 = v953.z;
-                  acc_4 = v953.w;
-                  const float4 v961 = ptx::mma_m16n8k16(v945.z, 0x00000000u, v945.w, 0x00000000u, v939.z, v939.w, acc_5,
+                  acc = v969.x;
+                  acc_2 = v969.y;
+                  acc_3 = v969.z;
+                  acc_4 = v969.w;
+                  const float4 v977 = ptx::mma_m16n8k16(v961.z, 0x00000000u, v961.w, 0x00000000u, v955.z, v955.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v961.x;
-                  acc_6 = v961.y;
-                  acc_7 = v961.z;
-                  acc_8 = v961.w;
+                  acc_5 = v977.x;
+                  acc_6 = v977.y;
+                  acc_7 = v977.z;
+                  acc_8 = v977.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v968 = drain + 1;
-                const bool v969 = v968 == 23;
-                drain = v969 ? 0u : v968;
-                drain_parity = v969 ? drain_parity ^ 1u : drain_parity;
+                const u32 v984 = drain + 1;
+                const bool v985 = v984 == 23;
+                drain = v985 ? 0u : v984;
+                drain_parity = v985 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v926 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v942 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v989 = tid * 2;
-                  const u32 v990 = v924 + v989;
-                  const float2 v991 = *(const float2*)&partials[v990];
-                  const float2 v994 = *(const float2*)&partials[v990 + 128];
-                  const float2 v999 = *(const float2*)&partials[v990 + 256];
-                  const float2 v1004 = *(const float2*)&partials[v990 + 384];
-                  const float2 v1009 = *(const float2*)&partials[v990 + 512];
-                  const float2 v1014 = *(const float2*)&partials[v990 + 640];
-                  const float2 v1019 = *(const float2*)&partials[v990 + 768];
-                  const float2 v1024 = *(const float2*)&partials[v990 + 896];
-                  const float v1026 = v991.x + v994.x + v999.x + v1004.x + v1009.x + v1014.x + v1019.x + v1024.x;
-                  const float v1027 = v991.y + v994.y + v999.y + v1004.y + v1009.y + v1014.y + v1019.y + v1024.y;
-                  const u32 row = (first_tile + i_2) * 8 + v989;
+                  const u32 v1005 = tid * 2;
+                  const u32 v1006 = v940 + v1005;
+                  const float2 v1007 = *(const float2*)&partials[v1006];
+                  const float2 v1010 = *(const float2*)&partials[v1006 + 128];
+                  const float2 v1015 = *(const float2*)&partials[v1006 + 256];
+                  const float2 v1020 = *(const float2*)&partials[v1006 + 384];
+                  const float2 v1025 = *(const float2*)&partials[v1006 + 512];
+                  const float2 v1030 = *(const float2*)&partials[v1006 + 640];
+                  const float2 v1035 = *(const float2*)&partials[v1006 + 768];
+                  const float v1037 = v1007.x + v1010.x + v1015.x + v1020.x + v1025.x + v1030.x + v1035.x;
+                  const float v1038 = v1007.y + v1010.y + v1015.y + v1020.y + v1025.y + v1030.y + v1035.y;
+                  const float2 v1040 = *(const float2*)&partials[v1006 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1005;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v911) {
-                    const bf16x2 v1034 = ptx::ld_nc_bf16x2(&embed_bf16x2[v915 + (u64)(row / 2)]);
-                    v = ptx::bf16_lo(v1034);
-                    v_2 = ptx::bf16_hi(v1034);
+                  if (v921) {
+                    const bf16x2 v1054 = ptx::ld_nc_bf16x2(&weights_bf16x2[v931
+                        + (u64)(row / 32 * 128 + row % 32 / 2)]);
+                    v = ptx::bf16_lo(v1054);
+                    v_2 = ptx::bf16_hi(v1054);
                   } else {
-                    const float2 v1037 = *(const float2*)&x[row];
-                    v = v1037.x;
-                    v_2 = v1037.y;
+                    const float2 v1057 = *(const float2*)&x[row];
+                    v = v1057.x;
+                    v_2 = v1057.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + v1026, v_2 + v1027);
+                  *(float2*)&x[row] = make_float2(v + (v1037 + v1040.x), v_2 + (v1038 + v1040.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1026,38 +1027,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1054 = *(const float4*)&x[tid * 4];
-              const uint2 v1060 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1069 = fmaf(v1054.z, v1054.z, fmaf(v1054.y, v1054.y, fmaf(v1054.x, v1054.x, squares)));
-              squares = fmaf(v1054.w, v1054.w, v1069);
-              const bf16x2 v1074 = ptx::pack_bf16(v1054.x * ptx::bf16_lo(v1060.x), v1054.y * ptx::bf16_hi(v1060.x));
-              const bf16x2 v1077 = ptx::pack_bf16(v1054.z * ptx::bf16_lo(v1060.y), v1054.w * ptx::bf16_hi(v1060.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1074, v1077);
+              const float4 v1074 = *(const float4*)&x[tid * 4];
+              const uint2 v1080 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1089 = fmaf(v1074.z, v1074.z, fmaf(v1074.y, v1074.y, fmaf(v1074.x, v1074.x, squares)));
+              squares = fmaf(v1074.w, v1074.w, v1089);
+              const bf16x2 v1094 = ptx::pack_bf16(v1074.x * ptx::bf16_lo(v1080.x), v1074.y * ptx::bf16_hi(v1080.x));
+              const bf16x2 v1097 = ptx::pack_bf16(v1074.z * ptx::bf16_lo(v1080.y), v1074.w * ptx::bf16_hi(v1080.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1094, v1097);
             }
-            const float v1079 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1080 = squares + v1079;
-            const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 8u);
-            const float v1082 = v1080 + v1081;
-            const float v1083 = __shfl_xor_sync(0xffffffffu, v1082, 4u);
-            const float v1084 = v1082 + v1083;
-            const float v1085 = __shfl_xor_sync(0xffffffffu, v1084, 2u);
-            const float v1086 = v1084 + v1085;
-            const float v1087 = __shfl_xor_sync(0xffffffffu, v1086, 1u);
+            const float v1099 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1100 = squares + v1099;
+            const float v1101 = __shfl_xor_sync(0xffffffffu, v1100, 8u);
+            const float v1102 = v1100 + v1101;
+            const float v1103 = __shfl_xor_sync(0xffffffffu, v1102, 4u);
+            const float v1104 = v1102 + v1103;
+            const float v1105 = __shfl_xor_sync(0xffffffffu, v1104, 2u);
+            const float v1106 = v1104 + v1105;
+            const float v1107 = __shfl_xor_sync(0xffffffffu, v1106, 1u);
             if (lane == 0) {
-              scratch[warp] = v1086 + v1087;
+              scratch[warp] = v1106 + v1107;
             }
             ptx::bar_sync<1, 256>();
-            const float v1102 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1108 = __fmul_rn(v1102 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1108);
+            const float v1122 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1128 = __fmul_rn(v1122 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1128);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1118 = half_2 * 1024;
-              const u32 v1120 = v1118 + warp * 128;
+              const u32 v1138 = half_2 * 1024;
+              const u32 v1140 = v1138 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1071,53 +1072,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 9, layer, stage);
                 if (warp < 3) {
-                  const uint4 v1133 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1139 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1147 = ptx::mma_m16n8k16(v1139.x, 0x00000000u, v1139.y, 0x00000000u, v1133.x, v1133.y,
+                  const uint4 v1153 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1159 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1167 = ptx::mma_m16n8k16(v1159.x, 0x00000000u, v1159.y, 0x00000000u, v1153.x, v1153.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1147.x;
-                  acc_2 = v1147.y;
-                  acc_3 = v1147.z;
-                  acc_4 = v1147.w;
-                  const float4 v1155 = ptx::mma_m16n8k16(v1139.z, 0x00000000u, v1139.w, 0x00000000u, v1133.z, v1133.w,
+                  acc = v1167.x;
+                  acc_2 = v1167.y;
+                  acc_3 = v1167.z;
+                  acc_4 = v1167.w;
+                  const float4 v1175 = ptx::mma_m16n8k16(v1159.z, 0x00000000u, v1159.w, 0x00000000u, v1153.z, v1153.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1155.x;
-                  acc_6 = v1155.y;
-                  acc_7 = v1155.z;
-                  acc_8 = v1155.w;
+                  acc_5 = v1175.x;
+                  acc_6 = v1175.y;
+                  acc_7 = v1175.z;
+                  acc_8 = v1175.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1162 = drain + 1;
-                const bool v1163 = v1162 == 23;
-                drain = v1163 ? 0u : v1162;
-                drain_parity = v1163 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1182 = drain + 1;
+                const bool v1183 = v1182 == 23;
+                drain = v1183 ? 0u : v1182;
+                drain_parity = v1183 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1120 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1140 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1183 = tid * 2;
-                  const u32 v1184 = v1118 + v1183;
-                  const float2 v1185 = *(const float2*)&partials[v1184];
-                  const float2 v1188 = *(const float2*)&partials[v1184 + 128];
-                  const float2 v1193 = *(const float2*)&partials[v1184 + 256];
-                  const float2 v1198 = *(const float2*)&partials[v1184 + 384];
-                  const float2 v1203 = *(const float2*)&partials[v1184 + 512];
-                  const float2 v1208 = *(const float2*)&partials[v1184 + 640];
-                  const float2 v1213 = *(const float2*)&partials[v1184 + 768];
-                  const float v1215 = v1185.x + v1188.x + v1193.x + v1198.x + v1203.x + v1208.x + v1213.x;
-                  const float v1216 = v1185.y + v1188.y + v1193.y + v1198.y + v1203.y + v1208.y + v1213.y;
-                  const float2 v1218 = *(const float2*)&partials[v1184 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1183;
-                  const float v1225 = (v1215 + v1218.x) * scale;
-                  const float v1233 = v1225 * ptx::rcp(ptx::exp2(v1225 * -1.442695f) + 1.0f)
-                      * ((v1216 + v1218.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1233);
+                  const u32 v1203 = tid * 2;
+                  const u32 v1204 = v1138 + v1203;
+                  const float2 v1205 = *(const float2*)&partials[v1204];
+                  const float2 v1208 = *(const float2*)&partials[v1204 + 128];
+                  const float2 v1213 = *(const float2*)&partials[v1204 + 256];
+                  const float2 v1218 = *(const float2*)&partials[v1204 + 384];
+                  const float2 v1223 = *(const float2*)&partials[v1204 + 512];
+                  const float2 v1228 = *(const float2*)&partials[v1204 + 640];
+                  const float2 v1233 = *(const float2*)&partials[v1204 + 768];
+                  const float v1235 = v1205.x + v1208.x + v1213.x + v1218.x + v1223.x + v1228.x + v1233.x;
+                  const float v1236 = v1205.y + v1208.y + v1213.y + v1218.y + v1223.y + v1228.y + v1233.y;
+                  const float2 v1238 = *(const float2*)&partials[v1204 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1203;
+                  const float v1245 = (v1235 + v1238.x) * scale;
+                  const float v1253 = v1245 * ptx::rcp(ptx::exp2(v1245 * -1.442695f) + 1.0f)
+                      * ((v1236 + v1238.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1253);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1136,8 +1137,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1244 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1244.x, v1244.y, v1244.z, v1244.w);
+              const uint4 v1264 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1264.x, v1264.y, v1264.z, v1264.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1146,8 +1147,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1256 = half_2 * 1024;
-              const u32 v1258 = v1256 + warp * 128;
+              const u32 v1276 = half_2 * 1024;
+              const u32 v1278 = v1276 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1158,79 +1159,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1261 = (lane & 3u) * 4;
+                const u32 v1281 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 11, layer, stage);
-                const uint4 v1270 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1276 = *(const uint4*)&input_bf16x2[warp * 16 + v1261];
-                const float4 v1284 = ptx::mma_m16n8k16(v1276.x, 0x00000000u, v1276.y, 0x00000000u, v1270.x, v1270.y,
+                const uint4 v1290 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1296 = *(const uint4*)&input_bf16x2[warp * 16 + v1281];
+                const float4 v1304 = ptx::mma_m16n8k16(v1296.x, 0x00000000u, v1296.y, 0x00000000u, v1290.x, v1290.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1284.x;
-                acc_2 = v1284.y;
-                acc_3 = v1284.z;
-                acc_4 = v1284.w;
-                const float4 v1292 = ptx::mma_m16n8k16(v1276.z, 0x00000000u, v1276.w, 0x00000000u, v1270.z, v1270.w,
+                acc = v1304.x;
+                acc_2 = v1304.y;
+                acc_3 = v1304.z;
+                acc_4 = v1304.w;
+                const float4 v1312 = ptx::mma_m16n8k16(v1296.z, 0x00000000u, v1296.w, 0x00000000u, v1290.z, v1290.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1292.x;
-                acc_6 = v1292.y;
-                acc_7 = v1292.z;
-                acc_8 = v1292.w;
+                acc_5 = v1312.x;
+                acc_6 = v1312.y;
+                acc_7 = v1312.z;
+                acc_8 = v1312.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1299 = drain + 1;
-                const bool v1300 = v1299 == 23;
-                drain = v1300 ? 0u : v1299;
-                drain_parity = v1300 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1319 = drain + 1;
+                const bool v1320 = v1319 == 23;
+                drain = v1320 ? 0u : v1319;
+                drain_parity = v1320 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait_noted(&full[stage_2], drain_parity, abort, notes, 12, layer, stage_2);
                 if (warp < 3) {
-                  const uint4 v1315 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1322 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1261];
-                  const float4 v1330 = ptx::mma_m16n8k16(v1322.x, 0x00000000u, v1322.y, 0x00000000u, v1315.x, v1315.y,
+                  const uint4 v1335 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1342 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1281];
+                  const float4 v1350 = ptx::mma_m16n8k16(v1342.x, 0x00000000u, v1342.y, 0x00000000u, v1335.x, v1335.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1330.x;
-                  acc_2 = v1330.y;
-                  acc_3 = v1330.z;
-                  acc_4 = v1330.w;
-                  const float4 v1338 = ptx::mma_m16n8k16(v1322.z, 0x00000000u, v1322.w, 0x00000000u, v1315.z, v1315.w,
+                  acc = v1350.x;
+                  acc_2 = v1350.y;
+                  acc_3 = v1350.z;
+                  acc_4 = v1350.w;
+                  const float4 v1358 = ptx::mma_m16n8k16(v1342.z, 0x00000000u, v1342.w, 0x00000000u, v1335.z, v1335.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1338.x;
-                  acc_6 = v1338.y;
-                  acc_7 = v1338.z;
-                  acc_8 = v1338.w;
+                  acc_5 = v1358.x;
+                  acc_6 = v1358.y;
+                  acc_7 = v1358.z;
+                  acc_8 = v1358.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1345 = drain + 1;
-                const bool v1346 = v1345 == 23;
-                drain = v1346 ? 0u : v1345;
-                drain_parity = v1346 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1365 = drain + 1;
+                const bool v1366 = v1365 == 23;
+                drain = v1366 ? 0u : v1365;
+                drain_parity = v1366 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1258 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1278 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1366 = tid * 2;
-                  const u32 v1367 = v1256 + v1366;
-                  const float2 v1368 = *(const float2*)&partials[v1367];
-                  const float2 v1371 = *(const float2*)&partials[v1367 + 128];
-                  const float2 v1376 = *(const float2*)&partials[v1367 + 256];
-                  const float2 v1381 = *(const float2*)&partials[v1367 + 384];
-                  const float2 v1386 = *(const float2*)&partials[v1367 + 512];
-                  const float2 v1391 = *(const float2*)&partials[v1367 + 640];
-                  const float2 v1396 = *(const float2*)&partials[v1367 + 768];
-                  const float v1398 = v1368.x + v1371.x + v1376.x + v1381.x + v1386.x + v1391.x + v1396.x;
-                  const float v1399 = v1368.y + v1371.y + v1376.y + v1381.y + v1386.y + v1391.y + v1396.y;
-                  const float2 v1401 = *(const float2*)&partials[v1367 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1366;
-                  const float2 v1408 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1408.x + (v1398 + v1401.x), v1408.y + (v1399 + v1401.y));
+                  const u32 v1386 = tid * 2;
+                  const u32 v1387 = v1276 + v1386;
+                  const float2 v1388 = *(const float2*)&partials[v1387];
+                  const float2 v1391 = *(const float2*)&partials[v1387 + 128];
+                  const float2 v1396 = *(const float2*)&partials[v1387 + 256];
+                  const float2 v1401 = *(const float2*)&partials[v1387 + 384];
+                  const float2 v1406 = *(const float2*)&partials[v1387 + 512];
+                  const float2 v1411 = *(const float2*)&partials[v1387 + 640];
+                  const float2 v1416 = *(const float2*)&partials[v1387 + 768];
+                  const float v1418 = v1388.x + v1391.x + v1396.x + v1401.x + v1406.x + v1411.x + v1416.x;
+                  const float v1419 = v1388.y + v1391.y + v1396.y + v1401.y + v1406.y + v1411.y + v1416.y;
+                  const float2 v1421 = *(const float2*)&partials[v1387 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1386;
+                  const float2 v1428 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1428.x + (v1418 + v1421.x), v1428.y + (v1419 + v1421.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1253,30 +1254,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1427 = *(const float4*)&x[tid * 4];
-              const uint2 v1433 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1442 = fmaf(v1427.z, v1427.z, fmaf(v1427.y, v1427.y, fmaf(v1427.x, v1427.x, squares)));
-              squares = fmaf(v1427.w, v1427.w, v1442);
-              const bf16x2 v1447 = ptx::pack_bf16(v1427.x * ptx::bf16_lo(v1433.x), v1427.y * ptx::bf16_hi(v1433.x));
-              const bf16x2 v1450 = ptx::pack_bf16(v1427.z * ptx::bf16_lo(v1433.y), v1427.w * ptx::bf16_hi(v1433.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1447, v1450);
+              const float4 v1447 = *(const float4*)&x[tid * 4];
+              const uint2 v1453 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1462 = fmaf(v1447.z, v1447.z, fmaf(v1447.y, v1447.y, fmaf(v1447.x, v1447.x, squares)));
+              squares = fmaf(v1447.w, v1447.w, v1462);
+              const bf16x2 v1467 = ptx::pack_bf16(v1447.x * ptx::bf16_lo(v1453.x), v1447.y * ptx::bf16_hi(v1453.x));
+              const bf16x2 v1470 = ptx::pack_bf16(v1447.z * ptx::bf16_lo(v1453.y), v1447.w * ptx::bf16_hi(v1453.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1467, v1470);
             }
-            const float v1452 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1453 = squares + v1452;
-            const float v1454 = __shfl_xor_sync(0xffffffffu, v1453, 8u);
-            const float v1455 = v1453 + v1454;
-            const float v1456 = __shfl_xor_sync(0xffffffffu, v1455, 4u);
-            const float v1457 = v1455 + v1456;
-            const float v1458 = __shfl_xor_sync(0xffffffffu, v1457, 2u);
-            const float v1459 = v1457 + v1458;
-            const float v1460 = __shfl_xor_sync(0xffffffffu, v1459, 1u);
+            const float v1472 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1473 = squares + v1472;
+            const float v1474 = __shfl_xor_sync(0xffffffffu, v1473, 8u);
+            const float v1475 = v1473 + v1474;
+            const float v1476 = __shfl_xor_sync(0xffffffffu, v1475, 4u);
+            const float v1477 = v1475 + v1476;
+            const float v1478 = __shfl_xor_sync(0xffffffffu, v1477, 2u);
+            const float v1479 = v1477 + v1478;
+            const float v1480 = __shfl_xor_sync(0xffffffffu, v1479, 1u);
             if (lane == 0) {
-              scratch[warp] = v1459 + v1460;
+              scratch[warp] = v1479 + v1480;
             }
             ptx::bar_sync<1, 256>();
-            const float v1475 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1481 = __fmul_rn(v1475 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1481);
+            const float v1495 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1501 = __fmul_rn(v1495 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1501);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1285,8 +1286,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1491 = half_2 * 1024;
-              const u32 v1493 = v1491 + warp * 128;
+              const u32 v1511 = half_2 * 1024;
+              const u32 v1513 = v1511 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1300,88 +1301,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 14, 2, stage);
                 if (warp < 3) {
-                  const uint4 v1506 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1512 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1520 = ptx::mma_m16n8k16(v1512.x, 0x00000000u, v1512.y, 0x00000000u, v1506.x, v1506.y,
+                  const uint4 v1526 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1532 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1540 = ptx::mma_m16n8k16(v1532.x, 0x00000000u, v1532.y, 0x00000000u, v1526.x, v1526.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1520.x;
-                  acc_2 = v1520.y;
-                  acc_3 = v1520.z;
-                  acc_4 = v1520.w;
-                  const float4 v1528 = ptx::mma_m16n8k16(v1512.z, 0x00000000u, v1512.w, 0x00000000u, v1506.z, v1506.w,
+                  acc = v1540.x;
+                  acc_2 = v1540.y;
+                  acc_3 = v1540.z;
+                  acc_4 = v1540.w;
+                  const float4 v1548 = ptx::mma_m16n8k16(v1532.z, 0x00000000u, v1532.w, 0x00000000u, v1526.z, v1526.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1528.x;
-                  acc_6 = v1528.y;
-                  acc_7 = v1528.z;
-                  acc_8 = v1528.w;
+                  acc_5 = v1548.x;
+                  acc_6 = v1548.y;
+                  acc_7 = v1548.z;
+                  acc_8 = v1548.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1535 = drain + 1;
-                const bool v1536 = v1535 == 23;
-                drain = v1536 ? 0u : v1535;
-                drain_parity = v1536 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1555 = drain + 1;
+                const bool v1556 = v1555 == 23;
+                drain = v1556 ? 0u : v1555;
+                drain_parity = v1556 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1493 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1513 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1556 = tid * 2;
-                  const u32 v1557 = v1491 + v1556;
-                  const float2 v1558 = *(const float2*)&partials[v1557];
-                  const float2 v1561 = *(const float2*)&partials[v1557 + 128];
-                  const float2 v1566 = *(const float2*)&partials[v1557 + 256];
-                  const float2 v1571 = *(const float2*)&partials[v1557 + 384];
-                  const float2 v1576 = *(const float2*)&partials[v1557 + 512];
-                  const float2 v1581 = *(const float2*)&partials[v1557 + 640];
-                  const float2 v1586 = *(const float2*)&partials[v1557 + 768];
-                  const float v1588 = v1558.x + v1561.x + v1566.x + v1571.x + v1576.x + v1581.x + v1586.x;
-                  const float v1589 = v1558.y + v1561.y + v1566.y + v1571.y + v1576.y + v1581.y + v1586.y;
-                  const float2 v1591 = *(const float2*)&partials[v1557 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1556;
-                  const float v1598 = __fmul_rn(v1588 + v1591.x, scale);
-                  const float v1599 = __fmul_rn(v1589 + v1591.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1598, v1599);
-                  const bool v1606 = v1598 > best_2 || (v1598 == best_2 && row < best_index_2);
-                  best_2 = v1606 ? v1598 : best_2;
-                  best_index_2 = v1606 ? row : best_index_2;
-                  const u32 v1609 = row + 1;
-                  const bool v1616 = v1599 > best_2 || (v1599 == best_2 && v1609 < best_index_2);
-                  best_2 = v1616 ? v1599 : best_2;
-                  best_index_2 = v1616 ? v1609 : best_index_2;
+                  const u32 v1576 = tid * 2;
+                  const u32 v1577 = v1511 + v1576;
+                  const float2 v1578 = *(const float2*)&partials[v1577];
+                  const float2 v1581 = *(const float2*)&partials[v1577 + 128];
+                  const float2 v1586 = *(const float2*)&partials[v1577 + 256];
+                  const float2 v1591 = *(const float2*)&partials[v1577 + 384];
+                  const float2 v1596 = *(const float2*)&partials[v1577 + 512];
+                  const float2 v1601 = *(const float2*)&partials[v1577 + 640];
+                  const float2 v1606 = *(const float2*)&partials[v1577 + 768];
+                  const float v1608 = v1578.x + v1581.x + v1586.x + v1591.x + v1596.x + v1601.x + v1606.x;
+                  const float v1609 = v1578.y + v1581.y + v1586.y + v1591.y + v1596.y + v1601.y + v1606.y;
+                  const float2 v1611 = *(const float2*)&partials[v1577 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1576;
+                  const float v1618 = __fmul_rn(v1608 + v1611.x, scale);
+                  const float v1619 = __fmul_rn(v1609 + v1611.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1618, v1619);
+                  const bool v1626 = v1618 > best_2 || (v1618 == best_2 && row < best_index_2);
+                  best_2 = v1626 ? v1618 : best_2;
+                  best_index_2 = v1626 ? row : best_index_2;
+                  const u32 v1629 = row + 1;
+                  const bool v1636 = v1619 > best_2 || (v1619 == best_2 && v1629 < best_index_2);
+                  best_2 = v1636 ? v1619 : best_2;
+                  best_index_2 = v1636 ? v1629 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1622 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1624 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1631 = v1622 > best_2 || (v1622 == best_2 && v1624 < best_index_2);
-            best_2 = v1631 ? v1622 : best_2;
-            best_index_2 = v1631 ? v1624 : best_index_2;
-            const float v1635 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1637 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1644 = v1635 > best_2 || (v1635 == best_2 && v1637 < best_index_2);
-            best_2 = v1644 ? v1635 : best_2;
-            best_index_2 = v1644 ? v1637 : best_index_2;
-            const float v1648 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1650 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1657 = v1648 > best_2 || (v1648 == best_2 && v1650 < best_index_2);
-            best_2 = v1657 ? v1648 : best_2;
-            best_index_2 = v1657 ? v1650 : best_index_2;
-            const float v1661 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1663 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1670 = v1661 > best_2 || (v1661 == best_2 && v1663 < best_index_2);
-            best_2 = v1670 ? v1661 : best_2;
-            best_index_2 = v1670 ? v1663 : best_index_2;
-            const float v1674 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1676 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1683 = v1674 > best_2 || (v1674 == best_2 && v1676 < best_index_2);
-            best_2 = v1683 ? v1674 : best_2;
-            best_index_2 = v1683 ? v1676 : best_index_2;
+            const float v1642 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1644 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1651 = v1642 > best_2 || (v1642 == best_2 && v1644 < best_index_2);
+            best_2 = v1651 ? v1642 : best_2;
+            best_index_2 = v1651 ? v1644 : best_index_2;
+            const float v1655 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1657 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1664 = v1655 > best_2 || (v1655 == best_2 && v1657 < best_index_2);
+            best_2 = v1664 ? v1655 : best_2;
+            best_index_2 = v1664 ? v1657 : best_index_2;
+            const float v1668 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1670 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1677 = v1668 > best_2 || (v1668 == best_2 && v1670 < best_index_2);
+            best_2 = v1677 ? v1668 : best_2;
+            best_index_2 = v1677 ? v1670 : best_index_2;
+            const float v1681 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1683 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1690 = v1681 > best_2 || (v1681 == best_2 && v1683 < best_index_2);
+            best_2 = v1690 ? v1681 : best_2;
+            best_index_2 = v1690 ? v1683 : best_index_2;
+            const float v1694 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1696 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1703 = v1694 > best_2 || (v1694 == best_2 && v1696 < best_index_2);
+            best_2 = v1703 ? v1694 : best_2;
+            best_index_2 = v1703 ? v1696 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1391,46 +1392,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1690 = scratch[0];
-              const u32 v1691 = scratch_index[0];
-              const bool v1698 = v1690 > best_3 || (v1690 == best_3 && v1691 < best_index_3);
-              best_3 = v1698 ? v1690 : best_3;
-              best_index_3 = v1698 ? v1691 : best_index_3;
-              const float v1701 = scratch[1];
-              const u32 v1702 = scratch_index[1];
-              const bool v1709 = v1701 > best_3 || (v1701 == best_3 && v1702 < best_index_3);
-              best_3 = v1709 ? v1701 : best_3;
-              best_index_3 = v1709 ? v1702 : best_index_3;
-              const float v1712 = scratch[2];
-              const u32 v1713 = scratch_index[2];
-              const bool v1720 = v1712 > best_3 || (v1712 == best_3 && v1713 < best_index_3);
-              best_3 = v1720 ? v1712 : best_3;
-              best_index_3 = v1720 ? v1713 : best_index_3;
-              const float v1723 = scratch[3];
-              const u32 v1724 = scratch_index[3];
-              const bool v1731 = v1723 > best_3 || (v1723 == best_3 && v1724 < best_index_3);
-              best_3 = v1731 ? v1723 : best_3;
-              best_index_3 = v1731 ? v1724 : best_index_3;
-              const float v1734 = scratch[4];
-              const u32 v1735 = scratch_index[4];
-              const bool v1742 = v1734 > best_3 || (v1734 == best_3 && v1735 < best_index_3);
-              best_3 = v1742 ? v1734 : best_3;
-              best_index_3 = v1742 ? v1735 : best_index_3;
-              const float v1745 = scratch[5];
-              const u32 v1746 = scratch_index[5];
-              const bool v1753 = v1745 > best_3 || (v1745 == best_3 && v1746 < best_index_3);
-              best_3 = v1753 ? v1745 : best_3;
-              best_index_3 = v1753 ? v1746 : best_index_3;
-              const float v1756 = scratch[6];
-              const u32 v1757 = scratch_index[6];
-              const bool v1764 = v1756 > best_3 || (v1756 == best_3 && v1757 < best_index_3);
-              best_3 = v1764 ? v1756 : best_3;
-              best_index_3 = v1764 ? v1757 : best_index_3;
-              const float v1767 = scratch[7];
-              const u32 v1768 = scratch_index[7];
-              const bool v1775 = v1767 > best_3 || (v1767 == best_3 && v1768 < best_index_3);
-              best_3 = v1775 ? v1767 : best_3;
-              best_index_3 = v1775 ? v1768 : best_index_3;
+              const float v1710 = scratch[0];
+              const u32 v1711 = scratch_index[0];
+              const bool v1718 = v1710 > best_3 || (v1710 == best_3 && v1711 < best_index_3);
+              best_3 = v1718 ? v1710 : best_3;
+              best_index_3 = v1718 ? v1711 : best_index_3;
+              const float v1721 = scratch[1];
+              const u32 v1722 = scratch_index[1];
+              const bool v1729 = v1721 > best_3 || (v1721 == best_3 && v1722 < best_index_3);
+              best_3 = v1729 ? v1721 : best_3;
+              best_index_3 = v1729 ? v1722 : best_index_3;
+              const float v1732 = scratch[2];
+              const u32 v1733 = scratch_index[2];
+              const bool v1740 = v1732 > best_3 || (v1732 == best_3 && v1733 < best_index_3);
+              best_3 = v1740 ? v1732 : best_3;
+              best_index_3 = v1740 ? v1733 : best_index_3;
+              const float v1743 = scratch[3];
+              const u32 v1744 = scratch_index[3];
+              const bool v1751 = v1743 > best_3 || (v1743 == best_3 && v1744 < best_index_3);
+              best_3 = v1751 ? v1743 : best_3;
+              best_index_3 = v1751 ? v1744 : best_index_3;
+              const float v1754 = scratch[4];
+              const u32 v1755 = scratch_index[4];
+              const bool v1762 = v1754 > best_3 || (v1754 == best_3 && v1755 < best_index_3);
+              best_3 = v1762 ? v1754 : best_3;
+              best_index_3 = v1762 ? v1755 : best_index_3;
+              const float v1765 = scratch[5];
+              const u32 v1766 = scratch_index[5];
+              const bool v1773 = v1765 > best_3 || (v1765 == best_3 && v1766 < best_index_3);
+              best_3 = v1773 ? v1765 : best_3;
+              best_index_3 = v1773 ? v1766 : best_index_3;
+              const float v1776 = scratch[6];
+              const u32 v1777 = scratch_index[6];
+              const bool v1784 = v1776 > best_3 || (v1776 == best_3 && v1777 < best_index_3);
+              best_3 = v1784 ? v1776 : best_3;
+              best_index_3 = v1784 ? v1777 : best_index_3;
+              const float v1787 = scratch[7];
+              const u32 v1788 = scratch_index[7];
+              const bool v1795 = v1787 > best_3 || (v1787 == best_3 && v1788 < best_index_3);
+              best_3 = v1795 ? v1787 : best_3;
+              best_index_3 = v1795 ? v1788 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1451,37 +1452,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1786 = best[lane];
-                const u32 v1787 = best_index[lane];
-                const bool v1794 = v1786 > best_2 || (v1786 == best_2 && v1787 < best_index_2);
-                best_2 = v1794 ? v1786 : best_2;
-                best_index_2 = v1794 ? v1787 : best_index_2;
+                const float v1806 = best[lane];
+                const u32 v1807 = best_index[lane];
+                const bool v1814 = v1806 > best_2 || (v1806 == best_2 && v1807 < best_index_2);
+                best_2 = v1814 ? v1806 : best_2;
+                best_index_2 = v1814 ? v1807 : best_index_2;
               }
-              const float v1798 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1800 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1807 = v1798 > best_2 || (v1798 == best_2 && v1800 < best_index_2);
-              best_2 = v1807 ? v1798 : best_2;
-              best_index_2 = v1807 ? v1800 : best_index_2;
-              const float v1811 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1813 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1820 = v1811 > best_2 || (v1811 == best_2 && v1813 < best_index_2);
-              best_2 = v1820 ? v1811 : best_2;
-              best_index_2 = v1820 ? v1813 : best_index_2;
-              const float v1824 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1826 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1833 = v1824 > best_2 || (v1824 == best_2 && v1826 < best_index_2);
-              best_2 = v1833 ? v1824 : best_2;
-              best_index_2 = v1833 ? v1826 : best_index_2;
-              const float v1837 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1839 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1846 = v1837 > best_2 || (v1837 == best_2 && v1839 < best_index_2);
-              best_2 = v1846 ? v1837 : best_2;
-              best_index_2 = v1846 ? v1839 : best_index_2;
-              const float v1850 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1852 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1859 = v1850 > best_2 || (v1850 == best_2 && v1852 < best_index_2);
-              best_2 = v1859 ? v1850 : best_2;
-              best_index_2 = v1859 ? v1852 : best_index_2;
+              const float v1818 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1820 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1827 = v1818 > best_2 || (v1818 == best_2 && v1820 < best_index_2);
+              best_2 = v1827 ? v1818 : best_2;
+              best_index_2 = v1827 ? v1820 : best_index_2;
+              const float v1831 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1833 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1840 = v1831 > best_2 || (v1831 == best_2 && v1833 < best_index_2);
+              best_2 = v1840 ? v1831 : best_2;
+              best_index_2 = v1840 ? v1833 : best_index_2;
+              const float v1844 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1846 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1853 = v1844 > best_2 || (v1844 == best_2 && v1846 < best_index_2);
+              best_2 = v1853 ? v1844 : best_2;
+              best_index_2 = v1853 ? v1846 : best_index_2;
+              const float v1857 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1859 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1866 = v1857 > best_2 || (v1857 == best_2 && v1859 < best_index_2);
+              best_2 = v1866 ? v1857 : best_2;
+              best_index_2 = v1866 ? v1859 : best_index_2;
+              const float v1870 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1872 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1879 = v1870 > best_2 || (v1870 == best_2 && v1872 < best_index_2);
+              best_2 = v1879 ? v1870 : best_2;
+              best_index_2 = v1879 ? v1872 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1523,25 +1524,25 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v1900 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v1900;
+          const u32 v1920 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v1920;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
           running_2 = 0;
           if (lane == 0) {
-            const u32 v1910 = (cta * 9 + warp) * 8;
-            records[v1910] = notes[warp * 4];
-            records[v1910 + 1] = notes[warp * 4 + 1];
-            records[v1910 + 2] = notes[warp * 4 + 2];
-            records[v1910 + 3] = notes[warp * 4 + 3];
-            records[v1910 + 4] = pos_now;
+            const u32 v1930 = (cta * 9 + warp) * 8;
+            records[v1930] = notes[warp * 4];
+            records[v1930 + 1] = notes[warp * 4 + 1];
+            records[v1930 + 2] = notes[warp * 4 + 2];
+            records[v1930 + 3] = notes[warp * 4 + 3];
+            records[v1930 + 4] = pos_now;
           }
         }
         if (running_2 == 0 && i + 1 < steps) {
-          const u32 v1935 = i + 1;
+          const u32 v1955 = i + 1;
           if (tid == 0) {
-            ptx::mbar_wait_noted(heard, (v1935 + 1) & 1u, abort, notes, 16, 2, v1935);
+            ptx::mbar_wait_noted(heard, (v1955 + 1) & 1u, abort, notes, 16, 2, v1955);
             running[0] = 0;
             ptx::mbar_arrive(decided);
           }
@@ -1554,10 +1555,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1949 = drain + 1;
-            const bool v1950 = v1949 == 23;
-            drain = v1950 ? 0u : v1949;
-            drain_parity = v1950 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1969 = drain + 1;
+            const bool v1970 = v1969 == 23;
+            drain = v1970 ? 0u : v1969;
+            drain_parity = v1970 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1587,10 +1588,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 18, layer, stage);
               ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 19, layer, landed);
-              const u32 v1986 = landed + 1;
-              const bool v1987 = v1986 == 23;
-              landed = v1987 ? 0u : v1986;
-              landed_parity = v1987 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2006 = landed + 1;
+              const bool v2007 = v2006 == 23;
+              landed = v2007 ? 0u : v2006;
+              landed_parity = v2007 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1599,10 +1600,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2000 = fill + 1;
-              const bool v2001 = v2000 == 23;
-              fill = v2001 ? 0u : v2000;
-              fill_parity = v2001 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2020 = fill + 1;
+              const bool v2021 = v2020 == 23;
+              fill = v2021 ? 0u : v2020;
+              fill_parity = v2021 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1619,12 +1620,12 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v2017 = (pos_now + 31) / 32;
+            const u32 v2037 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2017 / 2;
-              const u32 end = (split + 1) * v2017 / 2;
+              const u32 first = split * v2037 / 2;
+              const u32 end = (split + 1) * v2037 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
@@ -1632,10 +1633,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = fill;
                 ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 21, layer, stage);
                 ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 22, layer, landed);
-                const u32 v2036 = landed + 1;
-                const bool v2037 = v2036 == 23;
-                landed = v2037 ? 0u : v2036;
-                landed_parity = v2037 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2056 = landed + 1;
+                const bool v2057 = v2056 == 23;
+                landed = v2057 ? 0u : v2056;
+                landed_parity = v2057 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1643,16 +1644,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2048 = from + at;
-                  const u32 page = page_table[v2048 / 16];
-                  const u64 v2062 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2048 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2062 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2068 = from + at;
+                  const u32 page = page_table[v2068 / 16];
+                  const u64 v2082 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2068 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2082 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2071 = fill + 1;
-                const bool v2072 = v2071 == 23;
-                fill = v2072 ? 0u : v2071;
-                fill_parity = v2072 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2091 = fill + 1;
+                const bool v2092 = v2091 == 23;
+                fill = v2092 ? 0u : v2091;
+                fill_parity = v2092 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1663,10 +1664,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 23, layer, stage);
               ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 24, layer, landed);
-              const u32 v2088 = landed + 1;
-              const bool v2089 = v2088 == 23;
-              landed = v2089 ? 0u : v2088;
-              landed_parity = v2089 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2108 = landed + 1;
+              const bool v2109 = v2108 == 23;
+              landed = v2109 ? 0u : v2108;
+              landed_parity = v2109 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1675,10 +1676,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2102 = fill + 1;
-              const bool v2103 = v2102 == 23;
-              fill = v2103 ? 0u : v2102;
-              fill_parity = v2103 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2122 = fill + 1;
+              const bool v2123 = v2122 == 23;
+              fill = v2123 ? 0u : v2122;
+              fill_parity = v2123 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1689,10 +1690,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 25, layer, stage);
               ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 26, layer, landed);
-              const u32 v2121 = landed + 1;
-              const bool v2122 = v2121 == 23;
-              landed = v2122 ? 0u : v2121;
-              landed_parity = v2122 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2141 = landed + 1;
+              const bool v2142 = v2141 == 23;
+              landed = v2142 ? 0u : v2141;
+              landed_parity = v2142 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1701,10 +1702,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2135 = fill + 1;
-              const bool v2136 = v2135 == 23;
-              fill = v2136 ? 0u : v2135;
-              fill_parity = v2136 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2155 = fill + 1;
+              const bool v2156 = v2155 == 23;
+              fill = v2156 ? 0u : v2155;
+              fill_parity = v2156 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1715,10 +1716,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 27, layer, stage);
               ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 28, layer, landed);
-              const u32 v2154 = landed + 1;
-              const bool v2155 = v2154 == 23;
-              landed = v2155 ? 0u : v2154;
-              landed_parity = v2155 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2174 = landed + 1;
+              const bool v2175 = v2174 == 23;
+              landed = v2175 ? 0u : v2174;
+              landed_parity = v2175 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1727,18 +1728,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2168 = fill + 1;
-              const bool v2169 = v2168 == 23;
-              fill = v2169 ? 0u : v2168;
-              fill_parity = v2169 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2188 = fill + 1;
+              const bool v2189 = v2188 == 23;
+              fill = v2189 ? 0u : v2188;
+              fill_parity = v2189 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait_noted(&empty[stage_2], fill_parity, abort, notes, 29, layer, stage_2);
               ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 30, layer, landed);
-              const u32 v2182 = landed + 1;
-              const bool v2183 = v2182 == 23;
-              landed = v2183 ? 0u : v2182;
-              landed_parity = v2183 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2202 = landed + 1;
+              const bool v2203 = v2202 == 23;
+              landed = v2203 ? 0u : v2202;
+              landed_parity = v2203 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1747,10 +1748,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2196 = fill + 1;
-              const bool v2197 = v2196 == 23;
-              fill = v2197 ? 0u : v2196;
-              fill_parity = v2197 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2216 = fill + 1;
+              const bool v2217 = v2216 == 23;
+              fill = v2217 ? 0u : v2216;
+              fill_parity = v2217 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1765,10 +1766,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 31, 2, stage);
             ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 32, 2, landed);
-            const u32 v2228 = landed + 1;
-            const bool v2229 = v2228 == 23;
-            landed = v2229 ? 0u : v2228;
-            landed_parity = v2229 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2248 = landed + 1;
+            const bool v2249 = v2248 == 23;
+            landed = v2249 ? 0u : v2248;
+            landed_parity = v2249 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1777,10 +1778,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2242 = fill + 1;
-            const bool v2243 = v2242 == 23;
-            fill = v2243 ? 0u : v2242;
-            fill_parity = v2243 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2262 = fill + 1;
+            const bool v2263 = v2262 == 23;
+            fill = v2263 ? 0u : v2262;
+            fill_parity = v2263 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
@@ -1789,26 +1790,26 @@ mkgen_step(const __grid_constant__ Params p) {
       if (lane == 0) {
         noted = notes[warp * 4];
       }
-      const bool v2258 = __any_sync(0xffffffffu, noted != 0);
-      if (running_2 != 0 && v2258) {
+      const bool v2278 = __any_sync(0xffffffffu, noted != 0);
+      if (running_2 != 0 && v2278) {
         running_2 = 0;
         if (lane == 0) {
-          const u32 v2268 = (cta * 9 + warp) * 8;
-          records[v2268] = notes[warp * 4];
-          records[v2268 + 1] = notes[warp * 4 + 1];
-          records[v2268 + 2] = notes[warp * 4 + 2];
-          records[v2268 + 3] = notes[warp * 4 + 3];
-          records[v2268 + 4] = pos_now;
+          const u32 v2288 = (cta * 9 + warp) * 8;
+          records[v2288] = notes[warp * 4];
+          records[v2288 + 1] = notes[warp * 4 + 1];
+          records[v2288 + 2] = notes[warp * 4 + 2];
+          records[v2288 + 3] = notes[warp * 4 + 3];
+          records[v2288 + 4] = pos_now;
         }
       }
     }
     #pragma unroll 1
     for (u32 i = 0; i < 3; ++i) {
       ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 33, 2, landed);
-      const u32 v2292 = landed + 1;
-      const bool v2293 = v2292 == 23;
-      landed = v2293 ? 0u : v2292;
-      landed_parity = v2293 ? landed_parity ^ 1u : landed_parity;
+      const u32 v2312 = landed + 1;
+      const bool v2313 = v2312 == 23;
+      landed = v2313 ? 0u : v2312;
+      landed_parity = v2313 ? landed_parity ^ 1u : landed_parity;
     }
   }
 }
