@@ -6,6 +6,7 @@
 //	mkgen explain --model llama3-8b    the plan in detail
 //	mkgen ir --model llama3-8b         the program as text
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
+//	mkgen run --model tiny "prompt"    text, on the CPU or a GPU
 //
 // It exits with 0 when all went well, with 2 when it was called wrongly, with 1
 // for everything else; an error is one line on stderr.
@@ -24,14 +25,15 @@ import (
 func main() { os.Exit(run(newRoot(verify.Check), os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run runs the command with its arguments and its two streams; it returns the
-// exit code. What goes to stdout goes there at the end, in one piece.
+// exit code. What goes to stdout goes there at the end, in one piece, but for
+// what a command streams.
 func run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
-	var out bytes.Buffer
+	out := held{to: stdout}
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(stderr)
 	err := root.Execute()
-	if _, werr := out.WriteTo(stdout); err == nil {
+	if _, werr := out.WriteTo(out.to); err == nil {
 		err = werr
 	}
 	if err == nil {
@@ -39,4 +41,18 @@ func run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "mkgen: %s\n", oneLine(err))
 	return exitCode(err)
+}
+
+// held is output that is written at the end.
+type held struct {
+	bytes.Buffer
+	to io.Writer
+}
+
+// streaming is where a command writes what is not to be held.
+func streaming(w io.Writer) io.Writer {
+	if h, ok := w.(*held); ok {
+		return h.to
+	}
+	return w
 }

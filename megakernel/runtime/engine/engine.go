@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -43,6 +44,10 @@ type Options struct {
 	// Ends are the tokens that end a text, megakernel.MaxEnds at most; nil for the
 	// configuration's EOS, empty for none.
 	Ends []int
+	// HangTimeout is how long the kernel may make no step before the generation
+	// ends with a *runtime.HangError, after which the next one can run; 0 waits for
+	// ever. It must be longer than any step.
+	HangTimeout time.Duration
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.
 	PageSeed uint64
@@ -70,6 +75,7 @@ func New(o Options) (*Engine, error) {
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
+	s.HangTimeout = o.HangTimeout
 	if err := s.SetEnds(o.Ends); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -109,6 +115,8 @@ func (o Options) complete() (Options, error) {
 	switch {
 	case o.KVTokens < 1 || o.KVTokens > maxKVTokens:
 		return o, fmt.Errorf("options: a KV cache of %d tokens, want 1 to %d", o.KVTokens, maxKVTokens)
+	case o.HangTimeout < 0:
+		return o, fmt.Errorf("options: a hang timeout of %v, want at least 0", o.HangTimeout)
 	case o.TokensPerLaunch < 1:
 		return o, fmt.Errorf("options: %d tokens a launch, want at least 1", o.TokensPerLaunch)
 	case o.Text != nil && o.Text.Size() > c.Vocab:

@@ -49,13 +49,14 @@ type generation struct {
 	each     func(Piece) bool
 	start    time.Time
 
-	decoder *tokenizer.Decoder // nil without a tokenizer
-	stop    stopper
-	text    strings.Builder
-	logits  []float32
-	seen    int  // tokens of this launch that take was given
-	deaf    bool // each wants no more
-	res     Result
+	decoder  *tokenizer.Decoder // nil without a tokenizer
+	stop     stopper
+	text     strings.Builder
+	logits   []float32
+	seen     int  // tokens of this launch that take was given
+	deaf     bool // each wants no more
+	panicked any  // what each panicked with: it goes on when no launch runs any more
+	res      Result
 }
 
 func (g *generation) all() (Result, error) {
@@ -69,6 +70,9 @@ func (g *generation) all() (Result, error) {
 	err := g.launches()
 	g.flush()
 	q.keep(len(g.prompt) + len(g.res.Tokens))
+	if g.panicked != nil {
+		panic(g.panicked)
+	}
 	g.res.Text = g.text.String()
 	g.res.Usage.Total = time.Since(g.start)
 	return g.res, err
@@ -174,9 +178,12 @@ func (g *generation) take(token int) bool {
 // hand hands out a piece.
 func (g *generation) hand(p Piece) {
 	g.text.WriteString(p.Text)
-	if g.each != nil && !g.deaf {
-		g.e.outside(func() { g.deaf = !g.each(p) })
+	if g.each == nil || g.deaf {
+		return
 	}
+	g.deaf = true // should it panic
+	defer func() { g.panicked = recover() }()
+	g.e.outside(func() { g.deaf = !g.each(p) })
 }
 
 // flush hands out what was held back, at the end.

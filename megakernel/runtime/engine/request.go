@@ -10,8 +10,9 @@ import (
 	"github.com/mkgen/mkgen/models/tokenizer"
 )
 
-// Request is one generation. Exactly one of Prompt, Messages and Tokens is given;
-// the first two, and Stop, need a tokenizer.
+// Request is one generation. One of Prompt, Messages and Tokens is given; none of
+// them is the empty prompt, which a tokenizer may put begin-of-text before. Prompt,
+// Messages and Stop need a tokenizer.
 type Request struct {
 	Prompt   string              // text; the tokenizer puts begin-of-text before it, if it does so
 	Messages []tokenizer.Message // a conversation, for the tokenizer's chat template; the assistant's turn is generated
@@ -99,7 +100,7 @@ func (e *Engine) encode(r *Request) ([]int, error) {
 		return nil, errors.New("request: more than one of Prompt, Messages and Tokens is given")
 	case r.MaxTokens < 0:
 		return nil, fmt.Errorf("request: MaxTokens is %d, want at least 0", r.MaxTokens)
-	case e.o.Text == nil && (len(r.Tokens) == 0 || len(r.Stop) > 0):
+	case e.o.Text == nil && (r.Prompt != "" || len(r.Messages)+len(r.Stop) > 0):
 		return nil, errors.New("request: text (Prompt, Messages or Stop) without a tokenizer; want Tokens")
 	}
 	for i, stop := range r.Stop {
@@ -128,7 +129,7 @@ func (e *Engine) encode(r *Request) ([]int, error) {
 // tokens is the prompt as tokens.
 func (e *Engine) tokens(r *Request) ([]int, error) {
 	switch {
-	case len(r.Tokens) > 0:
+	case len(r.Tokens) > 0 || e.o.Text == nil:
 		return r.Tokens, nil
 	case len(r.Messages) == 0:
 		return e.o.Text.Encode(r.Prompt, true)

@@ -95,7 +95,6 @@ func (q *sequence) launch(ctx context.Context, feed []int, n int, each func(toke
 		return nil, err
 	}
 	before := q.tokens
-	q.tokens = nil // what there is should each panic: nothing that can be relied on
 	chosen, err := q.s.Stream(ctx, feed, n, each)
 	all := slices.Concat(before, feed, chosen)
 	pos := q.s.Pos()
