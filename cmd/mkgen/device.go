@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 )
 
 // deviceName is a flag that is one of the devices.
@@ -28,6 +29,14 @@ func (d *deviceName) Set(s string) error {
 	}
 	*d = deviceName(s)
 	return nil
+}
+
+// deviceOptions say which device to open, and how its kernel is compiled.
+type deviceOptions struct {
+	name     deviceName
+	arch     string
+	compile  compile.Options
+	compiled func(*compile.Result) // is told what came of it
 }
 
 var errNoCUDA = errors.New("--device cuda: this mkgen was built without CUDA; `scripts/build-cuda build -o out/ ./cmd/mkgen` makes out/mkgen with it")

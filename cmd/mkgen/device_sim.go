@@ -15,8 +15,8 @@ const (
 )
 
 // openDevice opens a device for a kernel: the executor, the only one of this build.
-func openDevice(_ context.Context, mk *megakernel.Kernel, name deviceName, _ string) (runtime.Device, error) {
-	if name == deviceCUDA {
+func openDevice(_ context.Context, mk *megakernel.Kernel, o deviceOptions) (runtime.Device, error) {
+	if o.name == deviceCUDA {
 		return nil, errNoCUDA
 	}
 	return openSim(mk)

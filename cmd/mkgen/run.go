@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
 	"github.com/spf13/cobra"
@@ -26,6 +27,8 @@ type runFlags struct {
 	perLaunch   count
 	kvTokens    count
 	hang        patience
+	with        compilerName
+	fresh       bool
 	seed        seed
 	sampling    sampling.Params
 	temperature factor
@@ -75,6 +78,8 @@ the generation; a second one ends the program at once.`,
 	f.Var(&r.seed, "seed", "of the draws: same seed, same text (default 0)")
 	f.StringArrayVar(&r.stop, "stop", nil, "end before this `text`; may be repeated")
 	f.Var(&r.hang, "hang-timeout", fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)", cudaPatience))
+	f.Var(&r.with, "compiler", "of the kernel for cuda: nvcc or nvrtc (default: nvcc when it is there)")
+	f.BoolVar(&r.fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
 	f.BoolVarP(&r.verbose, "verbose", "v", false, "print figures to standard error")
 	for _, name := range []string{"tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random"} {
 		f.Lookup(name).DefValue = "" // said in words above
@@ -159,7 +164,8 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err != nil {
 		return nil, inFlags(err)
 	}
-	device, err := openDevice(ctx, mk, r.device, r.arch)
+	device, err := openDevice(ctx, mk, deviceOptions{name: r.device, arch: r.arch, compile: compile.Options{With: string(r.with), NoCache: r.fresh},
+		compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }})
 	if err != nil {
 		return nil, err
 	}
@@ -169,6 +175,17 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		return nil, errors.Join(err, device.Close())
 	}
 	return &speaker{Engine: e, flags: r, text: w.text != nil}, ctx.Err()
+}
+
+// compiled says what the compiler made, and what was wrong with the cache.
+func (r *runFlags) compiled(w io.Writer, c *compile.Result) {
+	if c.Note != "" {
+		fmt.Fprintf(w, "mkgen: %s\n", oneLine(errors.New(c.Note)))
+	}
+	if r.verbose {
+		fmt.Fprintf(w, "mkgen: kernel of %d registers, %d bytes spilled, %d bytes; %s took %s; from the cache: %s\n",
+			c.Registers, c.SpillBytes, c.Bytes, c.Compiler, seconds(c.Took), hit(c))
+	}
 }
 
 // isTerminal says whether a person may be at the other end.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/models/tokenizer"
@@ -53,6 +54,9 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 		return nil, usagef("--checkpoint and --config exclude each other: a checkpoint has its own config.json")
 	}
 	if given("checkpoint") && !given("model") {
+		if err := c.checkArch(); err != nil {
+			return nil, err
+		}
 		return w.open(w.checkpoint)
 	}
 	config, err := c.load(cmd)
@@ -112,4 +116,16 @@ func dims(c models.Config) synth.Dims {
 
 // bundledModel is a model whose weights are part of the program; false when they
 // are not.
-func bundledModel(string) (*found, bool, error) { return nil, false, nil }
+func bundledModel(name string) (*found, bool, error) {
+	c, ok, err := bundled.Checkpoint(name)
+	if !ok || err != nil {
+		return nil, ok, err
+	}
+	text, _, err := bundled.Tokenizer(name)
+	if err != nil {
+		return nil, true, errors.Join(err, c.Close())
+	}
+	config := c.Config()
+	config.Name = name
+	return &found{config: config, tensors: c, text: text, close: c.Close}, true, nil
+}
