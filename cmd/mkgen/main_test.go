@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -120,6 +121,15 @@ func TestHelpOfACommandIsItsFlagHelp(t *testing.T) {
 	}
 }
 
+// words splits a command as a shell does, if it only has double quotes.
+func words(command string) []string {
+	all := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(command, -1)
+	for i := range all {
+		all[i] = strings.Trim(all[i], `"`)
+	}
+	return all
+}
+
 func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
@@ -132,7 +142,7 @@ func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
 			continue
 		}
 		command, _, _ = strings.Cut(command, "#")
-		if code, _, stderr := mkgen(strings.Fields(command)...); code == 2 {
+		if code, _, stderr := mkgen(words(command)...); code == 2 {
 			t.Errorf("%s: %s", command, stderr)
 		}
 		n++

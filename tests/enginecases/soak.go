@@ -74,8 +74,10 @@ func (s script) interrupted(t T, e *engine.Engine, random *rand.Rand) engine.Res
 	after := 0 // pieces, then the context ends; 0 for never
 	switch text := []rune(s.want.Text); random.IntN(5) {
 	case 0:
-		at := random.IntN(len(text))
-		r.Stop = []string{string(text[at:min(len(text), at+1+random.IntN(3))])}
+		if len(text) > 0 {
+			at := random.IntN(len(text))
+			r.Stop = []string{string(text[at:min(len(text), at+1+random.IntN(3))])}
+		}
 	case 1:
 		after = 1 + random.IntN(len(s.want.Tokens))
 	case 2:
