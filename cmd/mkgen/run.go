@@ -174,7 +174,10 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
 	}
-	return &speaker{Engine: e, flags: r, text: w.text != nil}, ctx.Err()
+	if err := ctx.Err(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return &speaker{Engine: e, flags: r, text: w.text != nil}, nil
 }
 
 // compiled says what the compiler made, and what was wrong with the cache.

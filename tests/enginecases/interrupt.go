@@ -3,6 +3,7 @@ package enginecases
 import (
 	"context"
 	"errors"
+	"time"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
@@ -57,6 +58,18 @@ func cancelled(t T, b *Bench) {
 			}
 		}
 	}
+	long := engine.Request{Tokens: b.prompt(14, b.kvTokens()-4), MaxTokens: 3}
+	for _, wait := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
+		ctx, cancel := context.WithTimeout(background, wait) // most likely within the prompt
+		got, err := e.Generate(ctx, long, nil)
+		cancel()
+		if got.Finish != engine.Length {
+			require.ErrorIs(t, err, context.DeadlineExceeded)
+			require.Equal(t, engine.Cancelled, got.Finish)
+		}
+		require.Equal(t, wantNext.Tokens, answer(t, e, next).Tokens, "after %v", wait)
+	}
+	require.Equal(t, b.fresh(t, long).Tokens, answer(t, e, long).Tokens)
 	requireFree(t, e)
 }
 
