@@ -151,6 +151,9 @@ func main() {
 // Ctrl-C ends a generation within a few tokens: what there is is printed, and the
 // exit code is that of a program which the signal ended.
 func TestInterruptedGenerationPrintsWhatThereIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the executor under the race detector")
+	}
 	args := []string{"run", "--model", "tiny", "--random", "1", "--max-tokens", "120", "5 6"}
 	whole, err := exec.Command("mkgen", args...).Output()
 	require.NoError(t, err)
