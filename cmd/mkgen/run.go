@@ -169,7 +169,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(engine.Options{Kernel: mk, Device: device, Tensors: w.tensors, Text: w.text, KVTokens: int(r.kvTokens),
+	e, err := engine.New(ctx, engine.Options{Kernel: mk, Device: device, Tensors: w.tensors, Text: w.text, KVTokens: int(r.kvTokens),
 		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)})
 	if err != nil {
 		return nil, errors.Join(err, device.Close())

@@ -71,7 +71,7 @@ func (b *Bench) open(t T, set func(*engine.Options)) *engine.Engine {
 	if set != nil {
 		set(&o)
 	}
-	e, err := engine.New(o)
+	e, err := engine.New(background, o)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, e.Close()) })
 	return e

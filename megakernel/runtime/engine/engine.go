@@ -61,9 +61,9 @@ type Engine struct {
 	use            // who that is
 }
 
-// New allocates the device's buffers and loads the weights. With an error the
-// device is still the caller's.
-func New(o Options) (*Engine, error) {
+// New allocates the device's buffers and loads the weights, until ctx ends. With
+// an error the device is still the caller's, for nothing but Close.
+func New(ctx context.Context, o Options) (*Engine, error) {
 	o, err := o.complete()
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
@@ -71,7 +71,7 @@ func New(o Options) (*Engine, error) {
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
 	guard := uint32(n)
-	s, err := runtime.NewSession(o.Kernel, o.Device, o.Tensors, n+1, slices.Repeat([]uint32{guard}, n), 0)
+	s, err := runtime.NewSession(o.Kernel, o.Device, until{ctx, o.Tensors}, n+1, slices.Repeat([]uint32{guard}, n), 0)
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -80,6 +80,19 @@ func New(o Options) (*Engine, error) {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
 	return newEngine(o, s), nil
+}
+
+// until delivers weights until ctx ends.
+type until struct {
+	ctx context.Context
+	megakernel.Tensors
+}
+
+func (u until) Row(tensor string, row int, dst []uint16) error {
+	if err := u.ctx.Err(); err != nil {
+		return err
+	}
+	return u.Tensors.Row(tensor, row, dst)
 }
 
 // newEngine is New with a session that is there already.

@@ -7,7 +7,10 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/stretchr/testify/require"
 )
@@ -129,13 +132,32 @@ func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	} {
 		o := fakeOptions()
 		change(&o)
-		_, err := New(o)
+		_, err := New(t.Context(), o)
 		require.EqualError(t, err, want)
 		if d, ok := o.Device.(*nothing); ok {
 			require.Zero(t, d.closed, "the device is the caller's")
 		}
 	}
 }
+
+// Loading ends with its context; the device is still the caller's.
+func TestLoadingCanBeCancelled(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 1})
+	require.NoError(t, err)
+	device, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	_, err = New(ctx, Options{Kernel: mk, Device: device, Tensors: rows(func() { cancel() })})
+	require.ErrorIs(t, err, context.Canceled)
+	require.NoError(t, device.Close())
+}
+
+// rows are weights of zeros that say when a row is read.
+type rows func()
+
+func (r rows) Row(string, int, []uint16) error { r(); return nil }
 
 func TestRequestsThatMakeNoSenseAreRefused(t *testing.T) {
 	e, f := newFake(t, nil)
