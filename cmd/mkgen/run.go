@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,12 @@ type runFlags struct {
 	verbose     bool
 }
 
-// simSMs is how many SMs the executor pretends to have where nothing is said:
-// each more costs time.
-const simSMs = 2
+// The executor pretends to have so many SMs and consumer warps where nothing is
+// said: each more costs time.
+const (
+	simSMs       = 2
+	simConsumers = 1
+)
 
 // cudaPatience is how long a GPU may take for a step where nothing is said: any
 // model takes less than a second.
@@ -65,7 +69,7 @@ the generation; a second one ends the program at once.`,
 	f := cmd.Flags()
 	r.choice.flags(cmd)
 	r.weights.flags(cmd)
-	f.Var(&r.device, "device", "sim, the executor on the CPU, or cuda, the first GPU")
+	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
 	f.BoolVar(&r.chat, "chat", false, "use the chat template; without a prompt, a conversation on the terminal")
 	f.StringVar(&r.system, "system", "", "`text` of the system message, with --chat")
 	f.Var(&r.maxTokens, "max-tokens", "tokens to generate at most")
@@ -157,8 +161,8 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		return nil, errors.New("--chat and --stop need a tokenizer, which these weights do not come with")
 	}
 	o := r.options()
-	if r.device == deviceSim && o.SMs == 0 {
-		o.SMs = simSMs
+	if r.device == deviceSim {
+		o.SMs, o.Consumers = cmp.Or(o.SMs, simSMs), cmp.Or(o.Consumers, simConsumers)
 	}
 	mk, err := megakernel.Build(w.config, o)
 	if err != nil {

@@ -2,9 +2,14 @@ package main
 
 import (
 	"bytes"
+	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/stretchr/testify/require"
 )
@@ -52,4 +57,17 @@ func TestRunStreamsWhileOtherCommandsHoldTheirOutput(t *testing.T) {
 	_, err = streaming(out).Write([]byte("streamed"))
 	require.NoError(t, err)
 	require.Equal(t, "streamed", direct.String())
+}
+
+func TestAHangIsALineForEachWaitAndOneForTheError(t *testing.T) {
+	var w bytes.Buffer
+	err := hung(&w, fmt.Errorf("engine: %w", &runtime.HangError{After: time.Second, Pos: 7, Stuck: []pipeline.Stuck{{SM: 1, Layer: 0}, {SM: 2, Layer: 5}}}))
+	require.EqualError(t, err, "the kernel made no step for 1s and was given up at position 7")
+	lines := strings.Split(strings.TrimSuffix(w.String(), "\n"), "\n")
+	require.Len(t, lines, 2)
+	require.Contains(t, lines[0], "mkgen: SM 1")
+	require.Contains(t, lines[1], "layer 5")
+	other := errors.New("other")
+	require.Equal(t, other, hung(&w, other))
+	require.NoError(t, hung(&w, nil))
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/models/tokenizer"
 )
@@ -109,7 +110,21 @@ func (s *speaker) answer(ctx context.Context, r engine.Request) (string, error) 
 	if s.flags.verbose {
 		fmt.Fprintln(s.err, "mkgen: "+figures(got))
 	}
-	return got.Text, errors.Join(err, failed)
+	return got.Text, errors.Join(hung(s.err, err), failed)
+}
+
+// hung prints who waits for what in a kernel that was given up, a line each, and
+// returns the rest of the error; any other error it leaves alone.
+func hung(w io.Writer, err error) error {
+	var hang *runtime.HangError
+	if !errors.As(err, &hang) {
+		return err
+	}
+	head, waits, _ := strings.Cut(hang.Error(), "\n")
+	for line := range strings.Lines(waits) {
+		fmt.Fprintln(w, "mkgen: "+oneLine(errors.New(line)))
+	}
+	return errors.New(head)
 }
 
 // figures is a generation in one line.
