@@ -10,7 +10,7 @@ import (
 // block, and its scalars.
 type buffers struct {
 	weights dsl.Buf[dsl.B128]
-	embed   dsl.Buf[dsl.BF16]
+	embed   dsl.Buf[dsl.BF16] // absent where the LM head is the same matrix
 	gains   dsl.Buf[dsl.BF16]
 	invFreq dsl.Buf[dsl.F32]
 	plan    dsl.Buf[dsl.U32]
@@ -51,7 +51,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	qRows := c.Heads * c.HeadDim
 	return &buffers{
 		weights: dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, ro, bufDoc("packed matrices, see the layout")),
-		embed:   dsl.Global[dsl.BF16](k, "embed", n(c.Vocab, c.Hidden), ro, bufDoc("[%d][%d] token embeddings", c.Vocab, c.Hidden)),
+		embed:   mk.declareEmbed(k),
 		gains: dsl.Global[dsl.BF16](k, "gains", n(2*c.Layers+1, c.Hidden), ro, dsl.Align(16),
 			bufDoc("[%d][%d] norm gains: attention and MLP of each layer, then the final one", 2*c.Layers+1, c.Hidden)),
 		invFreq: dsl.Global[dsl.F32](k, "inv_freq", n(c.HeadDim/2), ro, bufDoc("[%d] RoPE, radians a position", c.HeadDim/2)),
@@ -86,6 +86,20 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		pages: dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv"),
 	}
 }
+
+// declareEmbed is the embedding matrix, or nothing where the LM head is the same.
+func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
+	c := &mk.Config
+	if !c.TieEmbeddings {
+		b = dsl.Global[dsl.BF16](k, BufferEmbed, int64(c.Vocab)*int64(c.Hidden), dsl.ReadOnly(), bufDoc("[%d][%d] token embeddings", c.Vocab, c.Hidden))
+	}
+	return b
+}
+
+// BufferEmbed is the buffer of the token embeddings, row-major. It does not exist
+// where the LM head is the same matrix (tied embeddings): rows are then read out of
+// the packed head.
+const BufferEmbed = "embed"
 
 // RecordWords is the length of the buffer "records".
 func RecordWords(mk *Kernel) int {

@@ -22,9 +22,12 @@ func (mk *Kernel) needs() []emit.Need {
 	c, page := &mk.Config, mk.Options.Page
 	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", tensorAttnNorm, tensorMLPNorm, tensorNorm)
 	const table = "the table of that name"
-	return []emit.Need{
+	var embed []emit.Need
+	if !c.TieEmbeddings {
+		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16"}}
+	}
+	return append(embed, []emit.Need{
 		{Buffer: "weights", Fill: "the matrices as the packing table says, and zero where it names no element"},
-		{Buffer: "embed", Fill: tensorEmbed + ", row by row; bf16"},
 		{Buffer: "gains", Fill: norms},
 		{Buffer: "inv_freq", Fill: table},
 		{Buffer: "plan", Fill: table},
@@ -40,5 +43,5 @@ func (mk *Kernel) needs() []emit.Need {
 		{Buffer: "records", Fill: "0"},
 		{Buffer: "epoch", Fill: "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
 		{Buffer: "barrier", Fill: "the same number as epoch"},
-	}
+	}...)
 }

@@ -48,9 +48,22 @@ func (b *builder) norm(x tasks.Vector, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] 
 // first is the residual vector before attention: the token's embedding in the
 // first layer, so that no hand-off is needed to begin a step.
 func (b *builder) first(s tasks.Step) tasks.Vector {
-	c := &b.mk.Config
-	t := tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}
-	return tasks.Either(b.env, s.Layer.EqC(0), t.Row(b.env, b.token.Get()), tasks.FromBuf(b.bufs.x))
+	return tasks.Either(b.env, s.Layer.EqC(0), b.embedding().Row(b.env, b.token.Get()), tasks.FromBuf(b.bufs.x))
+}
+
+// embedding is the matrix of token embeddings: one of its own, or the LM head's,
+// whose tiles, as it is alone in the final phase, follow one another there.
+func (b *builder) embedding() interface {
+	Row(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector
+} {
+	c, p := &b.mk.Config, b.mk.Plan
+	if !c.TieEmbeddings {
+		return &tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}
+	}
+	if len(p.Final) != 1 {
+		panic("BUG: the LM head shares the final phase")
+	}
+	return &tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights, Start: int64(p.Layers) * p.LayerBytes}
 }
 
 func (b *builder) plain(x dsl.Buf[dsl.BF16], n int) {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -23,96 +22,98 @@ type Source struct {
 	Row    int
 }
 
-// Names of the tensors that are not matrices of a layer.
+// EmbedTensor is the matrix of token embeddings.
+const EmbedTensor = "model.embed_tokens.weight"
+
+// Names of the other tensors, with %d for the layer's number.
 const (
-	tensorEmbed    = "model.embed_tokens.weight"
 	tensorHead     = "lm_head.weight"
 	tensorNorm     = "model.norm.weight"
 	tensorAttnNorm = "model.layers.%d.input_layernorm.weight"
 	tensorMLPNorm  = "model.layers.%d.post_attention_layernorm.weight"
+	tensorQ        = "model.layers.%d.self_attn.q_proj.weight"
+	tensorK        = "model.layers.%d.self_attn.k_proj.weight"
+	tensorV        = "model.layers.%d.self_attn.v_proj.weight"
+	tensorO        = "model.layers.%d.self_attn.o_proj.weight"
+	tensorGate     = "model.layers.%d.mlp.gate_proj.weight"
+	tensorUp       = "model.layers.%d.mlp.up_proj.weight"
+	tensorDown     = "model.layers.%d.mlp.down_proj.weight"
 )
 
-// Source is the origin of a row of matrix i of the plan table (MatrixQKV …,
-// then the LM head).
-func (mk *Kernel) Source(i, row int) Source {
+// origin says where the rows of a packed matrix come from: parts, one below the
+// other, of which packed row r is row(r).
+type origin struct {
+	parts []part
+	row   func(r int) int
+}
+
+// part is a tensor of so many rows.
+type part struct {
+	tensor string // with %d for the layer's number
+	rows   int
+}
+
+// origin of matrix i of the plan table (MatrixQKV …, then the LM head).
+func (mk *Kernel) origin(i int) origin {
 	c := &mk.Config
+	whole := func(tensor string, rows int) origin {
+		return origin{[]part{{tensor, rows}}, func(r int) int { return r }}
+	}
 	switch i {
 	case MatrixQKV:
 		t := tasks.QKV{Heads: c.Heads, KV: mk.KV}
-		return split("model.layers.%%d.self_attn.%s_proj.weight", t.SourceRow(row),
-			part{"q", c.Heads * c.HeadDim}, part{"k", c.KVHeads * c.HeadDim}, part{"v", c.KVHeads * c.HeadDim})
+		kv := c.KVHeads * c.HeadDim
+		return origin{[]part{{tensorQ, c.Heads * c.HeadDim}, {tensorK, kv}, {tensorV, kv}}, t.SourceRow}
 	case MatrixO:
-		return Source{"model.layers.%d.self_attn.o_proj.weight", row}
+		return whole(tensorO, c.Hidden)
 	case MatrixGateUp:
-		return split("model.layers.%%d.mlp.%s_proj.weight", tasks.GateUpSource(c.Intermediate)(row),
-			part{"gate", c.Intermediate}, part{"up", c.Intermediate})
+		return origin{[]part{{tensorGate, c.Intermediate}, {tensorUp, c.Intermediate}}, tasks.GateUpSource(c.Intermediate)}
 	case MatrixDown:
-		return Source{"model.layers.%d.mlp.down_proj.weight", row}
+		return whole(tensorDown, c.Hidden)
 	case layerMatrices:
 		if c.TieEmbeddings {
-			return Source{tensorEmbed, row}
+			return whole(EmbedTensor, c.Vocab)
 		}
-		return Source{tensorHead, row}
+		return whole(tensorHead, c.Vocab)
 	}
 	panic(fmt.Sprintf("BUG: matrix %d", i))
 }
 
-type part struct {
-	name string
-	rows int
-}
-
-// split finds row of the concatenation of parts.
-func split(format string, row int, parts ...part) Source {
-	for _, p := range parts {
+// find is the part that holds packed row r, and the row in it.
+func (o *origin) find(r int) (which, row int) {
+	row = o.row(r)
+	for i, p := range o.parts {
 		if row < p.rows {
-			return Source{fmt.Sprintf(format, p.name), row}
+			return i, row
 		}
 		row -= p.rows
 	}
-	panic(fmt.Sprintf("BUG: row %d lies beyond %v", row, parts))
+	panic(fmt.Sprintf("BUG: row %d lies beyond %v", r, o.parts))
 }
 
-// PackLayer writes one layer's image (Plan.LayerBytes long) of the buffer
-// "weights"; layer pipeline.FinalLayer is the LM head's (FinalBytes long).
-func (mk *Kernel) PackLayer(dst []byte, layer int, t Tensors) error {
-	matrices, first := layerMatrices, 0
-	if layer == pipeline.FinalLayer {
-		matrices, first = 1, layerMatrices
-	}
-	for i := range matrices {
-		rows := func(row int, scratch []uint16) ([]uint16, error) {
-			s := mk.Source(first+i, row)
-			return scratch, t.Row(tensorName(s.Tensor, layer), s.Row, scratch)
-		}
-		if err := mk.Plan.Pack(dst, layer, i, rows); err != nil {
-			return err
-		}
-	}
-	return nil
+// Source is the origin of a row of matrix i of the plan table (MatrixQKV …,
+// then the LM head).
+func (mk *Kernel) Source(i, row int) Source {
+	o := mk.origin(i)
+	which, row := o.find(row)
+	return Source{o.parts[which].tensor, row}
 }
 
-func tensorName(format string, layer int) string {
-	if layer == pipeline.FinalLayer {
-		return format
+// GainTensors are the tensors of the buffer "gains", Hidden elements each: attention
+// and MLP norm of each layer in turn, then the final norm.
+func (mk *Kernel) GainTensors() []string {
+	var names []string
+	for l := range mk.Config.Layers {
+		names = append(names, TensorName(tensorAttnNorm, l), TensorName(tensorMLPNorm, l))
 	}
-	return fmt.Sprintf(format, layer)
+	return append(names, tensorNorm)
 }
 
-// Embed reads row of the token embeddings, Hidden elements.
-func (mk *Kernel) Embed(row int, dst []uint16, t Tensors) error { return t.Row(tensorEmbed, row, dst) }
-
-// Gains is the content of the buffer "gains": attention and MLP norm of each
-// layer in turn, then the final norm.
+// Gains is the content of the buffer "gains".
 func (mk *Kernel) Gains(t Tensors) ([]byte, error) {
-	c := &mk.Config
-	row := make([]uint16, c.Hidden)
-	out := make([]byte, 0, (2*c.Layers+1)*c.Hidden*2)
-	for i := range 2*c.Layers + 1 {
-		name := tensorNorm
-		if i < 2*c.Layers {
-			name = fmt.Sprintf([]string{tensorAttnNorm, tensorMLPNorm}[i%2], i/2)
-		}
+	row := make([]uint16, mk.Config.Hidden)
+	var out []byte
+	for _, name := range mk.GainTensors() {
 		if err := t.Row(name, 0, row); err != nil {
 			return nil, err
 		}

@@ -25,17 +25,57 @@ type Embedding struct {
 
 // Row is the embedding of one token.
 func (t *Embedding) Row(e *Env, token u32) Vector {
-	k := e.K
-	if t.N < 4 || t.N%4 != 0 {
-		k.Require(false, "embedding: length %d is not a positive multiple of 4", t.N)
-		return func(_ u32, n int) []f32 { return slices.Repeat([]f32{k.F32(0)}, n) }
+	if !checkEmbedding(e, t.N, t.Vocab, token) {
+		return zeros(e)
 	}
-	k.Assert(token.LtC(t.Vocab), "embedding: token is not below the vocabulary")
-	table := dsl.View[dsl.BF16x2](t.Table)
 	row := dsl.Cast[dsl.U64](token).MulC(t.N / 2)
+	return pairs(dsl.View[dsl.BF16x2](t.Table), func(at u32) dsl.Val[dsl.U64] { return row.Add(dsl.Cast[dsl.U64](at.DivC(2))) })
+}
+
+// PackedEmbedding is the embedding of a model whose LM head is the same matrix:
+// rows are read where the head's packed matrix has them.
+type PackedEmbedding struct {
+	M       *pipeline.MatrixPlan // the LM head: a row a token, K the length, a multiple of 4
+	Weights dsl.Buf[dsl.B128]    // the packed weights
+	Start   int64                // where M's tile 0 begins in them, in bytes; all tiles follow one another
+}
+
+// Row is the embedding of one token. Element (r, k) of a tile of 8 rows lies at
+// byte (k/32)·512 + r·64 + (k%32)·2, so that no table is needed.
+func (t *PackedEmbedding) Row(e *Env, token u32) Vector {
+	if !checkEmbedding(e, t.M.K, t.M.Rows, token) {
+		return zeros(e)
+	}
+	const run, group = pipeline.GroupK / 2, pipeline.GroupBytes / 4 // in pairs
+	tile := dsl.Cast[dsl.U64](token.DivC(pipeline.TileRows)).MulC(int(t.M.TileBytes() / 4))
+	row := tile.Add(dsl.Cast[dsl.U64](token.RemC(pipeline.TileRows).MulC(run))).AddC(int(t.Start / 4))
+	return pairs(dsl.View[dsl.BF16x2](t.Weights), func(at u32) dsl.Val[dsl.U64] {
+		k := at.DivC(pipeline.GroupK).MulC(group).Add(at.RemC(pipeline.GroupK).DivC(2))
+		return row.Add(dsl.Cast[dsl.U64](k))
+	})
+}
+
+// checkEmbedding refuses rows that cannot be read in fours, and asserts that the
+// token has one.
+func checkEmbedding(e *Env, n, vocab int, token u32) bool {
+	if n < 4 || n%4 != 0 {
+		e.K.Require(false, "embedding: length %d is not a positive multiple of 4", n)
+		return false
+	}
+	e.K.Assert(token.LtC(vocab), "embedding: token is not below the vocabulary")
+	return true
+}
+
+func zeros(e *Env) Vector {
+	return func(_ u32, n int) []f32 { return slices.Repeat([]f32{e.K.F32(0)}, n) }
+}
+
+// pairs reads a read-only bf16 vector; pair says where the pair with element at,
+// an even number, lies.
+func pairs(table dsl.Buf[dsl.BF16x2], pair func(at u32) dsl.Val[dsl.U64]) Vector {
 	return func(at u32, n int) []f32 {
 		var out []f32
-		for _, p := range table.LoadN(row.Add(dsl.Cast[dsl.U64](at.DivC(2))), n/2, dsl.CacheHint(dsl.NonCoherent)) {
+		for _, p := range table.LoadN(pair(at), n/2, dsl.CacheHint(dsl.NonCoherent)) {
 			lo, hi := dsl.Unpack(p)
 			out = append(out, lo, hi)
 		}

@@ -29,6 +29,30 @@ func TestEmbeddingCopiesTheTokensRowExactly(t *testing.T) {
 	}
 }
 
+// The LM head's plan has padded rows and columns, and SMs that own several tiles or
+// none; a matrix lies before it in the buffer.
+func TestPackedEmbeddingIsTheRowOfTheLMHead(t *testing.T) {
+	for _, c := range []struct{ n, vocab, token, sms int }{
+		{8, 3, 0, 1}, {8, 3, 2, 4}, {60, 43, 42, 1}, {60, 43, 21, 5}, {96, 24, 8, 3}, {352, 17, 16, 2}, {4, 1, 0, 2}, {1056, 33, 31, 3},
+	} {
+		t.Run(fmt.Sprint(c), func(t *testing.T) {
+			r := newRig(t, setup{sms: c.sms})
+			p, err := pipeline.New(pipeline.Request{SMs: c.sms, Layers: 2, SharedLimit: 65536,
+				Layer: []pipeline.Matrix{{Name: "w", Rows: 20, K: 40}}, Final: []pipeline.Matrix{{Name: "head", Rows: c.vocab, K: c.n}}})
+			require.NoError(t, err)
+			table := normals(newRand(1), c.vocab*c.n, 1)
+			packed := make([]byte, p.PackedBytes)
+			start := 2 * p.LayerBytes
+			require.NoError(t, p.Pack(packed[start:], pipeline.FinalLayer, 0, pipeline.Permuted(table, c.n, nil)))
+			e := tasks.PackedEmbedding{M: &p.Final[0], Weights: in[dsl.B128](r, "weights", packed, len(packed)/16), Start: start}
+			x := out[dsl.F32](r, "x", c.n)
+			token := r.scalar("token", uint32(c.token))
+			r.body(func(*pipeline.Consumer) { r.copy(e.Row(r.e, token), x) }, nil)
+			require.Equal(t, reference.Embedding(table, c.n, c.token), f32s(r.run()["x"]))
+		})
+	}
+}
+
 // copy writes a vector to a buffer, in CTA 0, in pairs and in fours.
 func (r *rig) copy(v tasks.Vector, x dsl.Buf[dsl.F32]) {
 	r.k.If(r.e.CTA.EqC(0), func() {

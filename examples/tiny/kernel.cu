@@ -34,7 +34,6 @@ using f16x2 = u32;
 // The params block: pointers first, then scalars; a multiple of 8 bytes.
 struct alignas(8) Params {
   const uint4* weights;                    // 41472 elements: packed matrices, see the layout
-  const bf16* embed;                       // 30720 elements: [320][96] token embeddings
   const bf16* gains;                       // 480 elements: [5][96] norm gains: attention and MLP of each layer, then the final one
   const float* inv_freq;                   // 16 elements: [16] RoPE, radians a position
   const u32* plan;                         // 56 elements: [4][14] what each SM owns
@@ -70,36 +69,35 @@ struct alignas(8) Params {
 #define PARAM_OFFSET(member) __builtin_offsetof(Params, member)
 #endif
 static_assert(PARAM_OFFSET(weights) == 0, "layout");
-static_assert(PARAM_OFFSET(embed) == 8, "layout");
-static_assert(PARAM_OFFSET(gains) == 16, "layout");
-static_assert(PARAM_OFFSET(inv_freq) == 24, "layout");
-static_assert(PARAM_OFFSET(plan) == 32, "layout");
-static_assert(PARAM_OFFSET(page_table) == 40, "layout");
-static_assert(PARAM_OFFSET(kv) == 48, "layout");
-static_assert(PARAM_OFFSET(x) == 56, "layout");
-static_assert(PARAM_OFFSET(q) == 64, "layout");
-static_assert(PARAM_OFFSET(part) == 72, "layout");
-static_assert(PARAM_OFFSET(lse) == 80, "layout");
-static_assert(PARAM_OFFSET(attn) == 88, "layout");
-static_assert(PARAM_OFFSET(act) == 96, "layout");
-static_assert(PARAM_OFFSET(logits) == 104, "layout");
-static_assert(PARAM_OFFSET(best) == 112, "layout");
-static_assert(PARAM_OFFSET(best_index) == 120, "layout");
-static_assert(PARAM_OFFSET(tokens) == 128, "layout");
-static_assert(PARAM_OFFSET(ends) == 136, "layout");
-static_assert(PARAM_OFFSET(stop) == 144, "layout");
-static_assert(PARAM_OFFSET(verdict) == 152, "layout");
-static_assert(PARAM_OFFSET(progress) == 160, "layout");
-static_assert(PARAM_OFFSET(stream) == 168, "layout");
-static_assert(PARAM_OFFSET(abort) == 176, "layout");
-static_assert(PARAM_OFFSET(records) == 184, "layout");
-static_assert(PARAM_OFFSET(epoch) == 192, "layout");
-static_assert(PARAM_OFFSET(barrier) == 200, "layout");
-static_assert(PARAM_OFFSET(pos) == 208, "layout");
-static_assert(PARAM_OFFSET(steps) == 212, "layout");
-static_assert(PARAM_OFFSET(known) == 216, "layout");
-static_assert(PARAM_OFFSET(pages) == 220, "layout");
-static_assert(sizeof(Params) == 224, "layout");
+static_assert(PARAM_OFFSET(gains) == 8, "layout");
+static_assert(PARAM_OFFSET(inv_freq) == 16, "layout");
+static_assert(PARAM_OFFSET(plan) == 24, "layout");
+static_assert(PARAM_OFFSET(page_table) == 32, "layout");
+static_assert(PARAM_OFFSET(kv) == 40, "layout");
+static_assert(PARAM_OFFSET(x) == 48, "layout");
+static_assert(PARAM_OFFSET(q) == 56, "layout");
+static_assert(PARAM_OFFSET(part) == 64, "layout");
+static_assert(PARAM_OFFSET(lse) == 72, "layout");
+static_assert(PARAM_OFFSET(attn) == 80, "layout");
+static_assert(PARAM_OFFSET(act) == 88, "layout");
+static_assert(PARAM_OFFSET(logits) == 96, "layout");
+static_assert(PARAM_OFFSET(best) == 104, "layout");
+static_assert(PARAM_OFFSET(best_index) == 112, "layout");
+static_assert(PARAM_OFFSET(tokens) == 120, "layout");
+static_assert(PARAM_OFFSET(ends) == 128, "layout");
+static_assert(PARAM_OFFSET(stop) == 136, "layout");
+static_assert(PARAM_OFFSET(verdict) == 144, "layout");
+static_assert(PARAM_OFFSET(progress) == 152, "layout");
+static_assert(PARAM_OFFSET(stream) == 160, "layout");
+static_assert(PARAM_OFFSET(abort) == 168, "layout");
+static_assert(PARAM_OFFSET(records) == 176, "layout");
+static_assert(PARAM_OFFSET(epoch) == 184, "layout");
+static_assert(PARAM_OFFSET(barrier) == 192, "layout");
+static_assert(PARAM_OFFSET(pos) == 200, "layout");
+static_assert(PARAM_OFFSET(steps) == 204, "layout");
+static_assert(PARAM_OFFSET(known) == 208, "layout");
+static_assert(PARAM_OFFSET(pages) == 212, "layout");
+static_assert(sizeof(Params) == 216, "layout");
 
 namespace ptx {
 
@@ -405,7 +403,7 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const scratch_index = (u32*)(smem + 106288);
   u32* const leaving = (u32*)(smem + 106320);
   u32* const notes = (u32*)(smem + 106336);
-  const bf16x2* const embed_bf16x2 = ptx::global((const bf16x2*)p.embed);
+  const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
@@ -476,46 +474,48 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v58 = tid * 4;
+              const u32 v64 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const uint2 v62 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v58 / 2)]);
-                v = ptx::bf16_lo(v62.x);
-                v_2 = ptx::bf16_hi(v62.x);
-                v_3 = ptx::bf16_lo(v62.y);
-                v_4 = ptx::bf16_hi(v62.y);
+                const u64 v71 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v64 / 32 * 128 + v64 % 32 / 2);
+                const uint2 v72 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v71]);
+                v = ptx::bf16_lo(v72.x);
+                v_2 = ptx::bf16_hi(v72.x);
+                v_3 = ptx::bf16_lo(v72.y);
+                v_4 = ptx::bf16_hi(v72.y);
               } else {
-                const float4 v68 = *(const float4*)&x[v58];
-                v = v68.x;
-                v_2 = v68.y;
-                v_3 = v68.z;
-                v_4 = v68.w;
+                const float4 v78 = *(const float4*)&x[v64];
+                v = v78.x;
+                v_2 = v78.y;
+                v_3 = v78.z;
+                v_4 = v78.w;
               }
-              const uint2 v78 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v88 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v88;
-              const bf16x2 v92 = ptx::pack_bf16(v * ptx::bf16_lo(v78.x), v_2 * ptx::bf16_hi(v78.x));
-              const bf16x2 v95 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v78.y), v_4 * ptx::bf16_hi(v78.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v92, v95);
+              const uint2 v88 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v98 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v98;
+              const bf16x2 v102 = ptx::pack_bf16(v * ptx::bf16_lo(v88.x), v_2 * ptx::bf16_hi(v88.x));
+              const bf16x2 v105 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v88.y), v_4 * ptx::bf16_hi(v88.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v102, v105);
             }
-            const float v97 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v98 = squares + v97;
-            const float v99 = __shfl_xor_sync(0xffffffffu, v98, 8u);
-            const float v100 = v98 + v99;
-            const float v101 = __shfl_xor_sync(0xffffffffu, v100, 4u);
-            const float v102 = v100 + v101;
-            const float v103 = __shfl_xor_sync(0xffffffffu, v102, 2u);
-            const float v104 = v102 + v103;
-            const float v105 = __shfl_xor_sync(0xffffffffu, v104, 1u);
+            const float v107 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v108 = squares + v107;
+            const float v109 = __shfl_xor_sync(0xffffffffu, v108, 8u);
+            const float v110 = v108 + v109;
+            const float v111 = __shfl_xor_sync(0xffffffffu, v110, 4u);
+            const float v112 = v110 + v111;
+            const float v113 = __shfl_xor_sync(0xffffffffu, v112, 2u);
+            const float v114 = v112 + v113;
+            const float v115 = __shfl_xor_sync(0xffffffffu, v114, 1u);
             if (lane == 0) {
-              scratch[warp] = v104 + v105;
+              scratch[warp] = v114 + v115;
             }
             ptx::bar_sync<1, 256>();
-            const float v120 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v120 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v130 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v130 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -524,8 +524,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v139 = half_2 * 1024;
-              const u32 v141 = v139 + warp * 128;
+              const u32 v149 = half_2 * 1024;
+              const u32 v151 = v149 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -537,90 +537,90 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v147 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v147 && lane == 0) {
-                  const u32 v152 = warp * 4;
-                  if (notes[v152] == 0) {
-                    const u64 v155 = ptx::globaltimer();
-                    notes[v152] = 2;
-                    notes[v152 + 1] = layer;
-                    notes[v152 + 2] = stage;
-                    notes[v152 + 3] = (u32)v155;
+                const bool v157 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v157 && lane == 0) {
+                  const u32 v162 = warp * 4;
+                  if (notes[v162] == 0) {
+                    const u64 v165 = ptx::globaltimer();
+                    notes[v162] = 2;
+                    notes[v162 + 1] = layer;
+                    notes[v162 + 2] = stage;
+                    notes[v162 + 3] = (u32)v165;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v167 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v173 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v181 = ptx::mma_m16n8k16(v173.x, 0x00000000u, v173.y, 0x00000000u, v167.x, v167.y, acc,
+                  const uint4 v177 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v183 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v191 = ptx::mma_m16n8k16(v183.x, 0x00000000u, v183.y, 0x00000000u, v177.x, v177.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v181.x;
-                  acc_2 = v181.y;
-                  acc_3 = v181.z;
-                  acc_4 = v181.w;
-                  const float4 v189 = ptx::mma_m16n8k16(v173.z, 0x00000000u, v173.w, 0x00000000u, v167.z, v167.w, acc_5,
+                  acc = v191.x;
+                  acc_2 = v191.y;
+                  acc_3 = v191.z;
+                  acc_4 = v191.w;
+                  const float4 v199 = ptx::mma_m16n8k16(v183.z, 0x00000000u, v183.w, 0x00000000u, v177.z, v177.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v189.x;
-                  acc_6 = v189.y;
-                  acc_7 = v189.z;
-                  acc_8 = v189.w;
+                  acc_5 = v199.x;
+                  acc_6 = v199.y;
+                  acc_7 = v199.z;
+                  acc_8 = v199.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v147) {
+                if (lane == 0 && !v157) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v198 = drain + 1;
-                const bool v199 = v198 == 23;
-                drain = v199 ? 0u : v198;
-                drain_parity = v199 ? drain_parity ^ 1u : drain_parity;
+                const u32 v208 = drain + 1;
+                const bool v209 = v208 == 23;
+                drain = v209 ? 0u : v208;
+                drain_parity = v209 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v141 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v151 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v219 = tid * 2;
-                  const u32 v220 = v139 + v219;
-                  const float2 v221 = *(const float2*)&partials[v220];
-                  const float2 v224 = *(const float2*)&partials[v220 + 128];
-                  const float2 v229 = *(const float2*)&partials[v220 + 256];
-                  const float2 v234 = *(const float2*)&partials[v220 + 384];
-                  const float2 v239 = *(const float2*)&partials[v220 + 512];
-                  const float2 v244 = *(const float2*)&partials[v220 + 640];
-                  const float2 v249 = *(const float2*)&partials[v220 + 768];
-                  const float2 v254 = *(const float2*)&partials[v220 + 896];
-                  const float v256 = v221.x + v224.x + v229.x + v234.x + v239.x + v244.x + v249.x + v254.x;
-                  const float v257 = v221.y + v224.y + v229.y + v234.y + v239.y + v244.y + v249.y + v254.y;
-                  const u32 row = (first_tile + i_2) * 8 + v219;
-                  const float v261 = v256 * scale;
-                  const float v262 = __fmul_rn(v257, scale);
+                  const u32 v229 = tid * 2;
+                  const u32 v230 = v149 + v229;
+                  const float2 v231 = *(const float2*)&partials[v230];
+                  const float2 v234 = *(const float2*)&partials[v230 + 128];
+                  const float2 v239 = *(const float2*)&partials[v230 + 256];
+                  const float2 v244 = *(const float2*)&partials[v230 + 384];
+                  const float2 v249 = *(const float2*)&partials[v230 + 512];
+                  const float2 v254 = *(const float2*)&partials[v230 + 640];
+                  const float2 v259 = *(const float2*)&partials[v230 + 768];
+                  const float2 v264 = *(const float2*)&partials[v230 + 896];
+                  const float v266 = v231.x + v234.x + v239.x + v244.x + v249.x + v254.x + v259.x + v264.x;
+                  const float v267 = v231.y + v234.y + v239.y + v244.y + v249.y + v254.y + v259.y + v264.y;
+                  const u32 row = (first_tile + i_2) * 8 + v229;
+                  const float v271 = v266 * scale;
+                  const float v272 = __fmul_rn(v267, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v269 = (float)pos_now * inv_freq[i_3];
-                    const float v272 = -rintf(v269 * 0.15915494f);
-                    const float v274 = fmaf(v272, -1.7484555e-07f, fmaf(v272, 6.2831855f, v269));
-                    const float cos_2 = ptx::cos(v274);
-                    const float sin_2 = ptx::sin(v274);
-                    const float v279 = fmaf(-v262, sin_2, v261 * cos_2);
-                    const float v281 = fmaf(v261, sin_2, v262 * cos_2);
+                    const float v279 = (float)pos_now * inv_freq[i_3];
+                    const float v282 = -rintf(v279 * 0.15915494f);
+                    const float v284 = fmaf(v282, -1.7484555e-07f, fmaf(v282, 6.2831855f, v279));
+                    const float cos_2 = ptx::cos(v284);
+                    const float sin_2 = ptx::sin(v284);
+                    const float v289 = fmaf(-v272, sin_2, v271 * cos_2);
+                    const float v291 = fmaf(v271, sin_2, v272 * cos_2);
                     if (head < 6) {
-                      const u32 v284 = head * 32 + i_3;
-                      q[v284] = ptx::bf16_of(v279 * 0.25503486f);
-                      q[v284 + 16] = ptx::bf16_of(v281 * 0.25503486f);
+                      const u32 v294 = head * 32 + i_3;
+                      q[v294] = ptx::bf16_of(v289 * 0.25503486f);
+                      q[v294 + 16] = ptx::bf16_of(v291 * 0.25503486f);
                     } else {
-                      const u64 v299 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v303 = (v299 + (u64)slot) * 8 * 8;
-                      kv_bf16[v303 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v279);
-                      const u32 v313 = i_3 + 16;
-                      kv_bf16[v303 + (u64)(((v313 / 8) ^ (slot & 3u)) * 8 + v313 % 8)] = ptx::bf16_of(v281);
+                      const u64 v309 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v313 = (v309 + (u64)slot) * 8 * 8;
+                      kv_bf16[v313 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v289);
+                      const u32 v323 = i_3 + 16;
+                      kv_bf16[v313 + (u64)(((v323 / 8) ^ (slot & 3u)) * 8 + v323 % 8)] = ptx::bf16_of(v291);
                     }
                   } else {
-                    const u64 v332 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v337 = i_3 * 2;
-                    const u64 v347 = (v332 + (u64)slot) * 8 * 4
-                        + ((u64)(((v337 / 8) ^ (slot & 3u)) * 8 + v337 % 8) + 32) / 2;
-                    kv_bf16x2[v347] = ptx::pack_bf16(v261, v262);
+                    const u64 v342 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v347 = i_3 * 2;
+                    const u64 v357 = (v342 + (u64)slot) * 8 * 4
+                        + ((u64)(((v347 / 8) ^ (slot & 3u)) * 8 + v347 % 8) + 32) / 2;
+                    kv_bf16x2[v357] = ptx::pack_bf16(v271, v272);
                   }
                 }
               }
@@ -633,15 +633,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v355 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v355 && lane == 0) {
-                const u32 v360 = warp * 4;
-                if (notes[v360] == 0) {
-                  const u64 v363 = ptx::globaltimer();
-                  notes[v360] = 3;
-                  notes[v360 + 1] = layer;
-                  notes[v360 + 2] = epoch_target;
-                  notes[v360 + 3] = (u32)v363;
+              const bool v365 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v365 && lane == 0) {
+                const u32 v370 = warp * 4;
+                if (notes[v370] == 0) {
+                  const u64 v373 = ptx::globaltimer();
+                  notes[v370] = 3;
+                  notes[v370 + 1] = layer;
+                  notes[v370 + 2] = epoch_target;
+                  notes[v370 + 3] = (u32)v373;
                 }
               }
             }
@@ -649,18 +649,18 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- attention ----
           {
-            const u32 v369 = (pos_now + 31) / 32;
+            const u32 v379 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v369 / 2;
-              const u32 end = (split + 1) * v369 / 2;
-              const u32 v378 = kv_head * 3;
-              const u32 v379 = lane / 4;
-              const bf16x2 v387 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v396 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v405 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v414 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v379 / 2;
+              const u32 end = (split + 1) * v379 / 2;
+              const u32 v388 = kv_head * 3;
+              const u32 v389 = lane / 4;
+              const bf16x2 v397 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v406 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v415 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v424 = v389 < 3 ? q_bf16x2[(v388 + min(v389, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -673,41 +673,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v431 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v441 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v431 * 8 + (u64)lane];
+                  tail[lane] = kv[v441 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v437 = pos_now % 16;
-                const u32 v438 = lane / 8;
-                const u32 v443 = min(lane % 8 + v438 / 2 * 8, 0u);
-                const u32 v444 = v443 * 8;
-                const u32 v445 = v437 + v443;
-                const uint4 v450 = ptx::ldmatrix(&tail[v444 + ((v438 & 1u) ^ (v445 & 3u))]);
-                const float4 v454 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v450.x, v450.y, 0.0f, 0.0f,
+                const u32 v447 = pos_now % 16;
+                const u32 v448 = lane / 8;
+                const u32 v453 = min(lane % 8 + v448 / 2 * 8, 0u);
+                const u32 v454 = v453 * 8;
+                const u32 v455 = v447 + v453;
+                const uint4 v460 = ptx::ldmatrix(&tail[v454 + ((v448 & 1u) ^ (v455 & 3u))]);
+                const float4 v464 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v460.x, v460.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v458 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v450.z, v450.w, 0.0f, 0.0f,
+                const float4 v468 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v460.z, v460.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v467 = ptx::ldmatrix(&tail[v444 + (((v438 & 1u) + 2) ^ (v445 & 3u))]);
-                const float4 v471 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v467.x, v467.y, v454.x,
-                    v454.y, v454.z, v454.w);
-                const float4 v475 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v467.z, v467.w, v458.x,
-                    v458.y, v458.z, v458.w);
-                const u32 v480 = lane % 4 * 2;
-                const float v483 = v480 < 1 ? v471.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v487 = v480 + 1 < 1 ? v471.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v491 = v480 + 8 < 1 ? v475.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v495 = v480 + 9 < 1 ? v475.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v496 = fmaxf(fmaxf(fmaxf(fmaxf(m, v483), v487), v491), v495);
-                const float v497 = __shfl_xor_sync(0xffffffffu, v496, 2u);
-                const float v498 = fmaxf(v496, v497);
-                const float v499 = __shfl_xor_sync(0xffffffffu, v498, 1u);
-                const float v500 = fmaxf(v498, v499);
-                const float decay = ptx::exp2(m - v500);
-                const float v507 = ptx::exp2(v483 - v500);
-                const float v510 = ptx::exp2(v487 - v500);
-                const float v513 = ptx::exp2(v491 - v500);
-                const float v516 = ptx::exp2(v495 - v500);
+                const uint4 v477 = ptx::ldmatrix(&tail[v454 + (((v448 & 1u) + 2) ^ (v455 & 3u))]);
+                const float4 v481 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v477.x, v477.y, v464.x,
+                    v464.y, v464.z, v464.w);
+                const float4 v485 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v477.z, v477.w, v468.x,
+                    v468.y, v468.z, v468.w);
+                const u32 v490 = lane % 4 * 2;
+                const float v493 = v490 < 1 ? v481.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v497 = v490 + 1 < 1 ? v481.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v501 = v490 + 8 < 1 ? v485.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v505 = v490 + 9 < 1 ? v485.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v506 = fmaxf(fmaxf(fmaxf(fmaxf(m, v493), v497), v501), v505);
+                const float v507 = __shfl_xor_sync(0xffffffffu, v506, 2u);
+                const float v508 = fmaxf(v506, v507);
+                const float v509 = __shfl_xor_sync(0xffffffffu, v508, 1u);
+                const float v510 = fmaxf(v508, v509);
+                const float decay = ptx::exp2(m - v510);
+                const float v517 = ptx::exp2(v493 - v510);
+                const float v520 = ptx::exp2(v497 - v510);
+                const float v523 = ptx::exp2(v501 - v510);
+                const float v526 = ptx::exp2(v505 - v510);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -716,86 +716,86 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v500;
-                l = __fmul_rn(l, decay) + v507 + v510 + v513 + v516;
-                const bf16x2 v534 = ptx::pack_bf16(v507, v510);
-                const bf16x2 v535 = ptx::pack_bf16(v513, v516);
-                const u32 v536 = lane / 8;
-                const u32 v541 = min(lane % 8 + (v536 & 1u) * 8, 0u);
-                const u32 v543 = 4 + v541 * 8;
-                const u32 v544 = v437 + v541;
-                const uint4 v549 = ptx::ldmatrix_trans(&tail[v543 + ((v536 / 2) ^ (v544 & 3u))]);
-                const float4 v555 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v549.x, v549.y, o, o_2,
+                m = v510;
+                l = __fmul_rn(l, decay) + v517 + v520 + v523 + v526;
+                const bf16x2 v544 = ptx::pack_bf16(v517, v520);
+                const bf16x2 v545 = ptx::pack_bf16(v523, v526);
+                const u32 v546 = lane / 8;
+                const u32 v551 = min(lane % 8 + (v546 & 1u) * 8, 0u);
+                const u32 v553 = 4 + v551 * 8;
+                const u32 v554 = v447 + v551;
+                const uint4 v559 = ptx::ldmatrix_trans(&tail[v553 + ((v546 / 2) ^ (v554 & 3u))]);
+                const float4 v565 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v559.x, v559.y, o, o_2,
                     0.0f, 0.0f);
-                o = v555.x;
-                o_2 = v555.y;
-                const float4 v561 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v549.z, v549.w, o_3, o_4,
+                o = v565.x;
+                o_2 = v565.y;
+                const float4 v571 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v559.z, v559.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v561.x;
-                o_4 = v561.y;
-                const uint4 v570 = ptx::ldmatrix_trans(&tail[v543 + ((v536 / 2 + 2) ^ (v544 & 3u))]);
-                const float4 v576 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v570.x, v570.y, o_5, o_6,
+                o_3 = v571.x;
+                o_4 = v571.y;
+                const uint4 v580 = ptx::ldmatrix_trans(&tail[v553 + ((v546 / 2 + 2) ^ (v554 & 3u))]);
+                const float4 v586 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v580.x, v580.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v576.x;
-                o_6 = v576.y;
-                const float4 v582 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v570.z, v570.w, o_7, o_8,
+                o_5 = v586.x;
+                o_6 = v586.y;
+                const float4 v592 = ptx::mma_m16n8k16(v544, 0x00000000u, v545, 0x00000000u, v580.z, v580.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v582.x;
-                o_8 = v582.y;
+                o_7 = v592.x;
+                o_8 = v592.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
-                const bool v592 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v592 && lane == 0) {
-                  const u32 v597 = warp * 4;
-                  if (notes[v597] == 0) {
-                    const u64 v600 = ptx::globaltimer();
-                    notes[v597] = 4;
-                    notes[v597 + 1] = layer;
-                    notes[v597 + 2] = stage;
-                    notes[v597 + 3] = (u32)v600;
+                const bool v602 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v602 && lane == 0) {
+                  const u32 v607 = warp * 4;
+                  if (notes[v607] == 0) {
+                    const u64 v610 = ptx::globaltimer();
+                    notes[v607] = 4;
+                    notes[v607 + 1] = layer;
+                    notes[v607 + 2] = stage;
+                    notes[v607 + 3] = (u32)v610;
                   }
                 }
-                const u32 v605 = stage * 256;
+                const u32 v615 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v612 = i_4 * 16;
-                  if (v612 < tokens_2) {
-                    const u32 v615 = v605 + v612 * 8;
-                    const u32 v616 = from + v612;
-                    const u32 v618 = min(tokens_2 - v612, 16u);
-                    const u32 v619 = lane / 8;
-                    const u32 v625 = min(lane % 8 + v619 / 2 * 8, v618 - 1);
-                    const u32 v627 = v615 + v625 * 8;
-                    const u32 v628 = v616 + v625;
-                    const uint4 v633 = ptx::ldmatrix(&ring[v627 + ((v619 & 1u) ^ (v628 & 3u))]);
-                    const float4 v637 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v633.x, v633.y, 0.0f,
+                  const u32 v622 = i_4 * 16;
+                  if (v622 < tokens_2) {
+                    const u32 v625 = v615 + v622 * 8;
+                    const u32 v626 = from + v622;
+                    const u32 v628 = min(tokens_2 - v622, 16u);
+                    const u32 v629 = lane / 8;
+                    const u32 v635 = min(lane % 8 + v629 / 2 * 8, v628 - 1);
+                    const u32 v637 = v625 + v635 * 8;
+                    const u32 v638 = v626 + v635;
+                    const uint4 v643 = ptx::ldmatrix(&ring[v637 + ((v629 & 1u) ^ (v638 & 3u))]);
+                    const float4 v647 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v643.x, v643.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v641 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v633.z, v633.w, 0.0f,
+                    const float4 v651 = ptx::mma_m16n8k16(v397, 0x00000000u, v406, 0x00000000u, v643.z, v643.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v650 = ptx::ldmatrix(&ring[v627 + (((v619 & 1u) + 2) ^ (v628 & 3u))]);
-                    const float4 v654 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v650.x, v650.y, v637.x,
-                        v637.y, v637.z, v637.w);
-                    const float4 v658 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v650.z, v650.w, v641.x,
-                        v641.y, v641.z, v641.w);
-                    const u32 v663 = lane % 4 * 2;
-                    const float v666 = v663 < v618 ? v654.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v670 = v663 + 1 < v618 ? v654.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v674 = v663 + 8 < v618 ? v658.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v678 = v663 + 9 < v618 ? v658.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v679 = fmaxf(fmaxf(fmaxf(fmaxf(m, v666), v670), v674), v678);
-                    const float v680 = __shfl_xor_sync(0xffffffffu, v679, 2u);
-                    const float v681 = fmaxf(v679, v680);
-                    const float v682 = __shfl_xor_sync(0xffffffffu, v681, 1u);
-                    const float v683 = fmaxf(v681, v682);
-                    const float decay = ptx::exp2(m - v683);
-                    const float v690 = ptx::exp2(v666 - v683);
-                    const float v693 = ptx::exp2(v670 - v683);
-                    const float v696 = ptx::exp2(v674 - v683);
-                    const float v699 = ptx::exp2(v678 - v683);
+                    const uint4 v660 = ptx::ldmatrix(&ring[v637 + (((v629 & 1u) + 2) ^ (v638 & 3u))]);
+                    const float4 v664 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v660.x, v660.y, v647.x,
+                        v647.y, v647.z, v647.w);
+                    const float4 v668 = ptx::mma_m16n8k16(v415, 0x00000000u, v424, 0x00000000u, v660.z, v660.w, v651.x,
+                        v651.y, v651.z, v651.w);
+                    const u32 v673 = lane % 4 * 2;
+                    const float v676 = v673 < v628 ? v664.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v680 = v673 + 1 < v628 ? v664.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v684 = v673 + 8 < v628 ? v668.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v688 = v673 + 9 < v628 ? v668.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v689 = fmaxf(fmaxf(fmaxf(fmaxf(m, v676), v680), v684), v688);
+                    const float v690 = __shfl_xor_sync(0xffffffffu, v689, 2u);
+                    const float v691 = fmaxf(v689, v690);
+                    const float v692 = __shfl_xor_sync(0xffffffffu, v691, 1u);
+                    const float v693 = fmaxf(v691, v692);
+                    const float decay = ptx::exp2(m - v693);
+                    const float v700 = ptx::exp2(v676 - v693);
+                    const float v703 = ptx::exp2(v680 - v693);
+                    const float v706 = ptx::exp2(v684 - v693);
+                    const float v709 = ptx::exp2(v688 - v693);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -804,97 +804,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v683;
-                    l = __fmul_rn(l, decay) + v690 + v693 + v696 + v699;
-                    const bf16x2 v718 = ptx::pack_bf16(v690, v693);
-                    const bf16x2 v719 = ptx::pack_bf16(v696, v699);
-                    const u32 v720 = lane / 8;
-                    const u32 v726 = min(lane % 8 + (v720 & 1u) * 8, v618 - 1);
-                    const u32 v728 = v615 + 4 + v726 * 8;
-                    const u32 v729 = v616 + v726;
-                    const uint4 v734 = ptx::ldmatrix_trans(&ring[v728 + ((v720 / 2) ^ (v729 & 3u))]);
-                    const float4 v740 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v734.x, v734.y, o, o_2,
+                    m = v693;
+                    l = __fmul_rn(l, decay) + v700 + v703 + v706 + v709;
+                    const bf16x2 v728 = ptx::pack_bf16(v700, v703);
+                    const bf16x2 v729 = ptx::pack_bf16(v706, v709);
+                    const u32 v730 = lane / 8;
+                    const u32 v736 = min(lane % 8 + (v730 & 1u) * 8, v628 - 1);
+                    const u32 v738 = v625 + 4 + v736 * 8;
+                    const u32 v739 = v626 + v736;
+                    const uint4 v744 = ptx::ldmatrix_trans(&ring[v738 + ((v730 / 2) ^ (v739 & 3u))]);
+                    const float4 v750 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v744.x, v744.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v740.x;
-                    o_2 = v740.y;
-                    const float4 v746 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v734.z, v734.w, o_3,
+                    o = v750.x;
+                    o_2 = v750.y;
+                    const float4 v756 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v744.z, v744.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v746.x;
-                    o_4 = v746.y;
-                    const uint4 v755 = ptx::ldmatrix_trans(&ring[v728 + ((v720 / 2 + 2) ^ (v729 & 3u))]);
-                    const float4 v761 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v755.x, v755.y, o_5,
+                    o_3 = v756.x;
+                    o_4 = v756.y;
+                    const uint4 v765 = ptx::ldmatrix_trans(&ring[v738 + ((v730 / 2 + 2) ^ (v739 & 3u))]);
+                    const float4 v771 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v765.x, v765.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v761.x;
-                    o_6 = v761.y;
-                    const float4 v767 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v755.z, v755.w, o_7,
+                    o_5 = v771.x;
+                    o_6 = v771.y;
+                    const float4 v777 = ptx::mma_m16n8k16(v728, 0x00000000u, v729, 0x00000000u, v765.z, v765.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v767.x;
-                    o_8 = v767.y;
+                    o_7 = v777.x;
+                    o_8 = v777.y;
                   }
                 }
                 __syncwarp();
-                if (lane == 0 && !v592) {
+                if (lane == 0 && !v602) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v776 = drain + 1;
-                const bool v777 = v776 == 23;
-                drain = v777 ? 0u : v776;
-                drain_parity = v777 ? drain_parity ^ 1u : drain_parity;
+                const u32 v786 = drain + 1;
+                const bool v787 = v786 == 23;
+                drain = v787 ? 0u : v786;
+                drain_parity = v787 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v783 = lane / 4;
-              const u32 v785 = lane % 4 * 2;
-              const float v787 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v788 = l + v787;
-              const float v789 = __shfl_xor_sync(0xffffffffu, v788, 1u);
-              if (v783 < 3) {
-                const u32 v793 = warp * 3 + v783;
-                *(float2*)&input[v793 * 32 + v785] = make_float2(o, o_2);
-                *(float2*)&input[v793 * 32 + v785 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v793 * 32 + v785 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v793 * 32 + v785 + 24] = make_float2(o_7, o_8);
-                if (v785 == 0) {
-                  input[v793 + 768] = m;
-                  input[v793 + 792] = v788 + v789;
+              const u32 v793 = lane / 4;
+              const u32 v795 = lane % 4 * 2;
+              const float v797 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v798 = l + v797;
+              const float v799 = __shfl_xor_sync(0xffffffffu, v798, 1u);
+              if (v793 < 3) {
+                const u32 v803 = warp * 3 + v793;
+                *(float2*)&input[v803 * 32 + v795] = make_float2(o, o_2);
+                *(float2*)&input[v803 * 32 + v795 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v803 * 32 + v795 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v803 * 32 + v795 + 24] = make_float2(o_7, o_8);
+                if (v795 == 0) {
+                  input[v803 + 768] = m;
+                  input[v803 + 792] = v798 + v799;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v818 = tid / 32;
-                const u32 v819 = tid % 32;
-                const float v821 = input[v818 + 768];
-                const float v824 = input[v818 + 771];
-                const float v825 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v821), v824);
-                const float v827 = input[v818 + 774];
-                const float v830 = input[v818 + 777];
-                const float v833 = input[v818 + 780];
-                const float v836 = input[v818 + 783];
-                const float v839 = input[v818 + 786];
-                const float v840 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v825, v827), v830), v833), v836), v839);
-                const float v842 = input[v818 + 789];
-                const float v843 = fmaxf(v840, v842);
-                const bool v844 = v843 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v847 = v844 ? 0.0f : ptx::exp2(v821 - v843);
-                const float v855 = v844 ? 0.0f : ptx::exp2(v824 - v843);
-                const float v861 = fmaf(v855, input[v818 + 795], fmaf(v847, input[v818 + 792], 0.0f));
-                const float v864 = v844 ? 0.0f : ptx::exp2(v827 - v843);
-                const float v867 = fmaf(v864, input[tid + 192],
-                    fmaf(v855, input[tid + 96], fmaf(v847, input[tid], 0.0f)));
-                const float v873 = v844 ? 0.0f : ptx::exp2(v830 - v843);
-                const float v879 = fmaf(v873, input[v818 + 801], fmaf(v864, input[v818 + 798], v861));
-                const float v882 = v844 ? 0.0f : ptx::exp2(v833 - v843);
-                const float v891 = v844 ? 0.0f : ptx::exp2(v836 - v843);
-                const float v894 = fmaf(v891, input[tid + 480],
-                    fmaf(v882, input[tid + 384], fmaf(v873, input[tid + 288], v867)));
-                const float v897 = fmaf(v891, input[v818 + 807], fmaf(v882, input[v818 + 804], v879));
-                const float v900 = v844 ? 0.0f : ptx::exp2(v839 - v843);
-                const float v909 = v844 ? 0.0f : ptx::exp2(v842 - v843);
-                const float v915 = fmaf(v909, input[v818 + 813], fmaf(v900, input[v818 + 810], v897));
-                const u32 v918 = split * 6 + v378 + v818;
-                const float v920 = __fmul_rn(fmaf(v909, input[tid + 672], fmaf(v900, input[tid + 576], v894)),
-                    ptx::rcp(v915));
-                part[v918 * 32 + v819] = v844 ? 0.0f : v920;
-                if (v819 == 0) {
-                  lse[v918] = v843 + ptx::log2(v915);
+                const u32 v828 = tid / 32;
+                const u32 v829 = tid % 32;
+                const float v831 = input[v828 + 768];
+                const float v834 = input[v828 + 771];
+                const float v835 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v831), v834);
+                const float v837 = input[v828 + 774];
+                const float v840 = input[v828 + 777];
+                const float v843 = input[v828 + 780];
+                const float v846 = input[v828 + 783];
+                const float v849 = input[v828 + 786];
+                const float v850 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v835, v837), v840), v843), v846), v849);
+                const float v852 = input[v828 + 789];
+                const float v853 = fmaxf(v850, v852);
+                const bool v854 = v853 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v857 = v854 ? 0.0f : ptx::exp2(v831 - v853);
+                const float v865 = v854 ? 0.0f : ptx::exp2(v834 - v853);
+                const float v871 = fmaf(v865, input[v828 + 795], fmaf(v857, input[v828 + 792], 0.0f));
+                const float v874 = v854 ? 0.0f : ptx::exp2(v837 - v853);
+                const float v877 = fmaf(v874, input[tid + 192],
+                    fmaf(v865, input[tid + 96], fmaf(v857, input[tid], 0.0f)));
+                const float v883 = v854 ? 0.0f : ptx::exp2(v840 - v853);
+                const float v889 = fmaf(v883, input[v828 + 801], fmaf(v874, input[v828 + 798], v871));
+                const float v892 = v854 ? 0.0f : ptx::exp2(v843 - v853);
+                const float v901 = v854 ? 0.0f : ptx::exp2(v846 - v853);
+                const float v904 = fmaf(v901, input[tid + 480],
+                    fmaf(v892, input[tid + 384], fmaf(v883, input[tid + 288], v877)));
+                const float v907 = fmaf(v901, input[v828 + 807], fmaf(v892, input[v828 + 804], v889));
+                const float v910 = v854 ? 0.0f : ptx::exp2(v849 - v853);
+                const float v919 = v854 ? 0.0f : ptx::exp2(v852 - v853);
+                const float v925 = fmaf(v919, input[v828 + 813], fmaf(v910, input[v828 + 810], v907));
+                const u32 v928 = split * 6 + v388 + v828;
+                const float v930 = __fmul_rn(fmaf(v919, input[tid + 672], fmaf(v910, input[tid + 576], v904)),
+                    ptx::rcp(v925));
+                part[v928 * 32 + v829] = v854 ? 0.0f : v930;
+                if (v829 == 0) {
+                  lse[v928] = v853 + ptx::log2(v925);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -906,15 +906,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v931 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v931 && lane == 0) {
-                const u32 v936 = warp * 4;
-                if (notes[v936] == 0) {
-                  const u64 v939 = ptx::globaltimer();
-                  notes[v936] = 5;
-                  notes[v936 + 1] = layer;
-                  notes[v936 + 2] = epoch_target;
-                  notes[v936 + 3] = (u32)v939;
+              const bool v941 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v941 && lane == 0) {
+                const u32 v946 = warp * 4;
+                if (notes[v946] == 0) {
+                  const u64 v949 = ptx::globaltimer();
+                  notes[v946] = 5;
+                  notes[v946 + 1] = layer;
+                  notes[v946 + 2] = epoch_target;
+                  notes[v946 + 3] = (u32)v949;
                 }
               }
             }
@@ -924,15 +924,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v949 = i_3 / 32;
-              const float v950 = lse[v949];
-              const float v954 = lse[v949 + 6];
-              const float v957 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v950), v954);
-              const float v959 = ptx::exp2(v950 - v957);
-              const float v963 = ptx::exp2(v954 - v957);
-              const float v967 = fmaf(v963, part[i_3 + 192], fmaf(v959, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v959 + v963);
-              attn[i_3] = ptx::bf16_of(v967);
+              const u32 v959 = i_3 / 32;
+              const float v960 = lse[v959];
+              const float v964 = lse[v959 + 6];
+              const float v967 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v960), v964);
+              const float v969 = ptx::exp2(v960 - v967);
+              const float v973 = ptx::exp2(v964 - v967);
+              const float v977 = fmaf(v973, part[i_3 + 192], fmaf(v969, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v969 + v973);
+              attn[i_3] = ptx::bf16_of(v977);
             }
           }
           // ---- hand-off after merge ----
@@ -941,15 +941,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v973 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v973 && lane == 0) {
-                const u32 v978 = warp * 4;
-                if (notes[v978] == 0) {
-                  const u64 v981 = ptx::globaltimer();
-                  notes[v978] = 6;
-                  notes[v978 + 1] = layer;
-                  notes[v978 + 2] = epoch_target;
-                  notes[v978 + 3] = (u32)v981;
+              const bool v983 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v983 && lane == 0) {
+                const u32 v988 = warp * 4;
+                if (notes[v988] == 0) {
+                  const u64 v991 = ptx::globaltimer();
+                  notes[v988] = 6;
+                  notes[v988 + 1] = layer;
+                  notes[v988 + 2] = epoch_target;
+                  notes[v988 + 3] = (u32)v991;
                 }
               }
             }
@@ -958,20 +958,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v989 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v989.x, v989.y, v989.z, v989.w);
+              const uint4 v999 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v999.x, v999.y, v999.z, v999.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v993 = layer == 0;
-            const u64 v997 = (u64)token * 48;
+            const bool v1003 = layer == 0;
+            const u64 v1013 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1006 = half_2 * 1024;
-              const u32 v1008 = v1006 + warp * 128;
+              const u32 v1022 = half_2 * 1024;
+              const u32 v1024 = v1022 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -983,73 +983,74 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1014 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1014 && lane == 0) {
-                  const u32 v1019 = warp * 4;
-                  if (notes[v1019] == 0) {
-                    const u64 v1022 = ptx::globaltimer();
-                    notes[v1019] = 7;
-                    notes[v1019 + 1] = layer;
-                    notes[v1019 + 2] = stage;
-                    notes[v1019 + 3] = (u32)v1022;
+                const bool v1030 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1030 && lane == 0) {
+                  const u32 v1035 = warp * 4;
+                  if (notes[v1035] == 0) {
+                    const u64 v1038 = ptx::globaltimer();
+                    notes[v1035] = 7;
+                    notes[v1035 + 1] = layer;
+                    notes[v1035 + 2] = stage;
+                    notes[v1035 + 3] = (u32)v1038;
                   }
                 }
                 if (warp < 6) {
-                  const uint4 v1034 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1040 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1048 = ptx::mma_m16n8k16(v1040.x, 0x00000000u, v1040.y, 0x00000000u, v1034.x, v1034.y,
+                  const uint4 v1050 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1056 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1064 = ptx::mma_m16n8k16(v1056.x, 0x00000000u, v1056.y, 0x00000000u, v1050.x, v1050.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1048.x;
-                  acc_2 = v1048.y;
-                  acc_3 = v1048.z;
-                  acc_4 = v1048.w;
-                  const float4 v1056 = ptx::mma_m16n8k16(v1040.z, 0x00000000u, v1040.w, 0x00000000u, v1034.z, v1034.w,
+                  acc = v1064.x;
+                  acc_2 = v1064.y;
+                  acc_3 = v1064.z;
+                  acc_4 = v1064.w;
+                  const float4 v1072 = ptx::mma_m16n8k16(v1056.z, 0x00000000u, v1056.w, 0x00000000u, v1050.z, v1050.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1056.x;
-                  acc_6 = v1056.y;
-                  acc_7 = v1056.z;
-                  acc_8 = v1056.w;
+                  acc_5 = v1072.x;
+                  acc_6 = v1072.y;
+                  acc_7 = v1072.z;
+                  acc_8 = v1072.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1014) {
+                if (lane == 0 && !v1030) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1065 = drain + 1;
-                const bool v1066 = v1065 == 23;
-                drain = v1066 ? 0u : v1065;
-                drain_parity = v1066 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1081 = drain + 1;
+                const bool v1082 = v1081 == 23;
+                drain = v1082 ? 0u : v1081;
+                drain_parity = v1082 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1008 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1024 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1086 = tid * 2;
-                  const u32 v1087 = v1006 + v1086;
-                  const float2 v1088 = *(const float2*)&partials[v1087];
-                  const float2 v1091 = *(const float2*)&partials[v1087 + 128];
-                  const float2 v1096 = *(const float2*)&partials[v1087 + 256];
-                  const float2 v1101 = *(const float2*)&partials[v1087 + 384];
-                  const float2 v1106 = *(const float2*)&partials[v1087 + 512];
-                  const float2 v1111 = *(const float2*)&partials[v1087 + 640];
-                  const float2 v1116 = *(const float2*)&partials[v1087 + 768];
-                  const float v1118 = v1088.x + v1091.x + v1096.x + v1101.x + v1106.x + v1111.x + v1116.x;
-                  const float v1119 = v1088.y + v1091.y + v1096.y + v1101.y + v1106.y + v1111.y + v1116.y;
-                  const float2 v1121 = *(const float2*)&partials[v1087 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1086;
+                  const u32 v1102 = tid * 2;
+                  const u32 v1103 = v1022 + v1102;
+                  const float2 v1104 = *(const float2*)&partials[v1103];
+                  const float2 v1107 = *(const float2*)&partials[v1103 + 128];
+                  const float2 v1112 = *(const float2*)&partials[v1103 + 256];
+                  const float2 v1117 = *(const float2*)&partials[v1103 + 384];
+                  const float2 v1122 = *(const float2*)&partials[v1103 + 512];
+                  const float2 v1127 = *(const float2*)&partials[v1103 + 640];
+                  const float2 v1132 = *(const float2*)&partials[v1103 + 768];
+                  const float v1134 = v1104.x + v1107.x + v1112.x + v1117.x + v1122.x + v1127.x + v1132.x;
+                  const float v1135 = v1104.y + v1107.y + v1112.y + v1117.y + v1122.y + v1127.y + v1132.y;
+                  const float2 v1137 = *(const float2*)&partials[v1103 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1102;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v993) {
-                    const bf16x2 v1131 = ptx::ld_nc_bf16x2(&embed_bf16x2[v997 + (u64)(row / 2)]);
-                    v = ptx::bf16_lo(v1131);
-                    v_2 = ptx::bf16_hi(v1131);
+                  if (v1003) {
+                    const bf16x2 v1151 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1013
+                        + (u64)(row / 32 * 128 + row % 32 / 2)]);
+                    v = ptx::bf16_lo(v1151);
+                    v_2 = ptx::bf16_hi(v1151);
                   } else {
-                    const float2 v1134 = *(const float2*)&x[row];
-                    v = v1134.x;
-                    v_2 = v1134.y;
+                    const float2 v1154 = *(const float2*)&x[row];
+                    v = v1154.x;
+                    v_2 = v1154.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1118 + v1121.x), v_2 + (v1119 + v1121.y));
+                  *(float2*)&x[row] = make_float2(v + (v1134 + v1137.x), v_2 + (v1135 + v1137.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1061,15 +1062,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1146 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1146 && lane == 0) {
-                const u32 v1151 = warp * 4;
-                if (notes[v1151] == 0) {
-                  const u64 v1154 = ptx::globaltimer();
-                  notes[v1151] = 8;
-                  notes[v1151 + 1] = layer;
-                  notes[v1151 + 2] = epoch_target;
-                  notes[v1151 + 3] = (u32)v1154;
+              const bool v1166 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1166 && lane == 0) {
+                const u32 v1171 = warp * 4;
+                if (notes[v1171] == 0) {
+                  const u64 v1174 = ptx::globaltimer();
+                  notes[v1171] = 8;
+                  notes[v1171 + 1] = layer;
+                  notes[v1171 + 2] = epoch_target;
+                  notes[v1171 + 3] = (u32)v1174;
                 }
               }
             }
@@ -1079,38 +1080,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1164 = *(const float4*)&x[tid * 4];
-              const uint2 v1170 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1179 = fmaf(v1164.z, v1164.z, fmaf(v1164.y, v1164.y, fmaf(v1164.x, v1164.x, squares)));
-              squares = fmaf(v1164.w, v1164.w, v1179);
-              const bf16x2 v1184 = ptx::pack_bf16(v1164.x * ptx::bf16_lo(v1170.x), v1164.y * ptx::bf16_hi(v1170.x));
-              const bf16x2 v1187 = ptx::pack_bf16(v1164.z * ptx::bf16_lo(v1170.y), v1164.w * ptx::bf16_hi(v1170.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1184, v1187);
+              const float4 v1184 = *(const float4*)&x[tid * 4];
+              const uint2 v1190 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1199 = fmaf(v1184.z, v1184.z, fmaf(v1184.y, v1184.y, fmaf(v1184.x, v1184.x, squares)));
+              squares = fmaf(v1184.w, v1184.w, v1199);
+              const bf16x2 v1204 = ptx::pack_bf16(v1184.x * ptx::bf16_lo(v1190.x), v1184.y * ptx::bf16_hi(v1190.x));
+              const bf16x2 v1207 = ptx::pack_bf16(v1184.z * ptx::bf16_lo(v1190.y), v1184.w * ptx::bf16_hi(v1190.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1204, v1207);
             }
-            const float v1189 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1190 = squares + v1189;
-            const float v1191 = __shfl_xor_sync(0xffffffffu, v1190, 8u);
-            const float v1192 = v1190 + v1191;
-            const float v1193 = __shfl_xor_sync(0xffffffffu, v1192, 4u);
-            const float v1194 = v1192 + v1193;
-            const float v1195 = __shfl_xor_sync(0xffffffffu, v1194, 2u);
-            const float v1196 = v1194 + v1195;
-            const float v1197 = __shfl_xor_sync(0xffffffffu, v1196, 1u);
+            const float v1209 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1210 = squares + v1209;
+            const float v1211 = __shfl_xor_sync(0xffffffffu, v1210, 8u);
+            const float v1212 = v1210 + v1211;
+            const float v1213 = __shfl_xor_sync(0xffffffffu, v1212, 4u);
+            const float v1214 = v1212 + v1213;
+            const float v1215 = __shfl_xor_sync(0xffffffffu, v1214, 2u);
+            const float v1216 = v1214 + v1215;
+            const float v1217 = __shfl_xor_sync(0xffffffffu, v1216, 1u);
             if (lane == 0) {
-              scratch[warp] = v1196 + v1197;
+              scratch[warp] = v1216 + v1217;
             }
             ptx::bar_sync<1, 256>();
-            const float v1212 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1218 = __fmul_rn(v1212 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1218);
+            const float v1232 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1238 = __fmul_rn(v1232 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1238);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1228 = half_2 * 1024;
-              const u32 v1230 = v1228 + warp * 128;
+              const u32 v1248 = half_2 * 1024;
+              const u32 v1250 = v1248 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1122,65 +1123,65 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1236 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1236 && lane == 0) {
-                  const u32 v1241 = warp * 4;
-                  if (notes[v1241] == 0) {
-                    const u64 v1244 = ptx::globaltimer();
-                    notes[v1241] = 9;
-                    notes[v1241 + 1] = layer;
-                    notes[v1241 + 2] = stage;
-                    notes[v1241 + 3] = (u32)v1244;
+                const bool v1256 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1256 && lane == 0) {
+                  const u32 v1261 = warp * 4;
+                  if (notes[v1261] == 0) {
+                    const u64 v1264 = ptx::globaltimer();
+                    notes[v1261] = 9;
+                    notes[v1261 + 1] = layer;
+                    notes[v1261 + 2] = stage;
+                    notes[v1261 + 3] = (u32)v1264;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v1256 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1262 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1270 = ptx::mma_m16n8k16(v1262.x, 0x00000000u, v1262.y, 0x00000000u, v1256.x, v1256.y,
+                  const uint4 v1276 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1282 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1290 = ptx::mma_m16n8k16(v1282.x, 0x00000000u, v1282.y, 0x00000000u, v1276.x, v1276.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1270.x;
-                  acc_2 = v1270.y;
-                  acc_3 = v1270.z;
-                  acc_4 = v1270.w;
-                  const float4 v1278 = ptx::mma_m16n8k16(v1262.z, 0x00000000u, v1262.w, 0x00000000u, v1256.z, v1256.w,
+                  acc = v1290.x;
+                  acc_2 = v1290.y;
+                  acc_3 = v1290.z;
+                  acc_4 = v1290.w;
+                  const float4 v1298 = ptx::mma_m16n8k16(v1282.z, 0x00000000u, v1282.w, 0x00000000u, v1276.z, v1276.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1278.x;
-                  acc_6 = v1278.y;
-                  acc_7 = v1278.z;
-                  acc_8 = v1278.w;
+                  acc_5 = v1298.x;
+                  acc_6 = v1298.y;
+                  acc_7 = v1298.z;
+                  acc_8 = v1298.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1236) {
+                if (lane == 0 && !v1256) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1287 = drain + 1;
-                const bool v1288 = v1287 == 23;
-                drain = v1288 ? 0u : v1287;
-                drain_parity = v1288 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1307 = drain + 1;
+                const bool v1308 = v1307 == 23;
+                drain = v1308 ? 0u : v1307;
+                drain_parity = v1308 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1230 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1250 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1308 = tid * 2;
-                  const u32 v1309 = v1228 + v1308;
-                  const float2 v1310 = *(const float2*)&partials[v1309];
-                  const float2 v1313 = *(const float2*)&partials[v1309 + 128];
-                  const float2 v1318 = *(const float2*)&partials[v1309 + 256];
-                  const float2 v1323 = *(const float2*)&partials[v1309 + 384];
-                  const float2 v1328 = *(const float2*)&partials[v1309 + 512];
-                  const float2 v1333 = *(const float2*)&partials[v1309 + 640];
-                  const float2 v1338 = *(const float2*)&partials[v1309 + 768];
-                  const float v1340 = v1310.x + v1313.x + v1318.x + v1323.x + v1328.x + v1333.x + v1338.x;
-                  const float v1341 = v1310.y + v1313.y + v1318.y + v1323.y + v1328.y + v1333.y + v1338.y;
-                  const float2 v1343 = *(const float2*)&partials[v1309 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1308;
-                  const float v1350 = (v1340 + v1343.x) * scale;
-                  const float v1358 = v1350 * ptx::rcp(ptx::exp2(v1350 * -1.442695f) + 1.0f)
-                      * ((v1341 + v1343.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1358);
+                  const u32 v1328 = tid * 2;
+                  const u32 v1329 = v1248 + v1328;
+                  const float2 v1330 = *(const float2*)&partials[v1329];
+                  const float2 v1333 = *(const float2*)&partials[v1329 + 128];
+                  const float2 v1338 = *(const float2*)&partials[v1329 + 256];
+                  const float2 v1343 = *(const float2*)&partials[v1329 + 384];
+                  const float2 v1348 = *(const float2*)&partials[v1329 + 512];
+                  const float2 v1353 = *(const float2*)&partials[v1329 + 640];
+                  const float2 v1358 = *(const float2*)&partials[v1329 + 768];
+                  const float v1360 = v1330.x + v1333.x + v1338.x + v1343.x + v1348.x + v1353.x + v1358.x;
+                  const float v1361 = v1330.y + v1333.y + v1338.y + v1343.y + v1348.y + v1353.y + v1358.y;
+                  const float2 v1363 = *(const float2*)&partials[v1329 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1328;
+                  const float v1370 = (v1360 + v1363.x) * scale;
+                  const float v1378 = v1370 * ptx::rcp(ptx::exp2(v1370 * -1.442695f) + 1.0f)
+                      * ((v1361 + v1363.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1378);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1192,15 +1193,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1366 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1366 && lane == 0) {
-                const u32 v1371 = warp * 4;
-                if (notes[v1371] == 0) {
-                  const u64 v1374 = ptx::globaltimer();
-                  notes[v1371] = 10;
-                  notes[v1371 + 1] = layer;
-                  notes[v1371 + 2] = epoch_target;
-                  notes[v1371 + 3] = (u32)v1374;
+              const bool v1386 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1386 && lane == 0) {
+                const u32 v1391 = warp * 4;
+                if (notes[v1391] == 0) {
+                  const u64 v1394 = ptx::globaltimer();
+                  notes[v1391] = 10;
+                  notes[v1391 + 1] = layer;
+                  notes[v1391 + 2] = epoch_target;
+                  notes[v1391 + 3] = (u32)v1394;
                 }
               }
             }
@@ -1209,8 +1210,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1382 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1382.x, v1382.y, v1382.z, v1382.w);
+              const uint4 v1402 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1402.x, v1402.y, v1402.z, v1402.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1219,8 +1220,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1394 = half_2 * 1024;
-              const u32 v1396 = v1394 + warp * 128;
+              const u32 v1414 = half_2 * 1024;
+              const u32 v1416 = v1414 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1231,99 +1232,99 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1399 = (lane & 3u) * 4;
+                const u32 v1419 = (lane & 3u) * 4;
                 const u32 stage = drain;
-                const bool v1402 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1402 && lane == 0) {
-                  const u32 v1407 = warp * 4;
-                  if (notes[v1407] == 0) {
-                    const u64 v1410 = ptx::globaltimer();
-                    notes[v1407] = 11;
-                    notes[v1407 + 1] = layer;
-                    notes[v1407 + 2] = stage;
-                    notes[v1407 + 3] = (u32)v1410;
+                const bool v1422 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1422 && lane == 0) {
+                  const u32 v1427 = warp * 4;
+                  if (notes[v1427] == 0) {
+                    const u64 v1430 = ptx::globaltimer();
+                    notes[v1427] = 11;
+                    notes[v1427 + 1] = layer;
+                    notes[v1427 + 2] = stage;
+                    notes[v1427 + 3] = (u32)v1430;
                   }
                 }
-                const uint4 v1421 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1427 = *(const uint4*)&input_bf16x2[warp * 16 + v1399];
-                const float4 v1435 = ptx::mma_m16n8k16(v1427.x, 0x00000000u, v1427.y, 0x00000000u, v1421.x, v1421.y,
+                const uint4 v1441 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1447 = *(const uint4*)&input_bf16x2[warp * 16 + v1419];
+                const float4 v1455 = ptx::mma_m16n8k16(v1447.x, 0x00000000u, v1447.y, 0x00000000u, v1441.x, v1441.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1435.x;
-                acc_2 = v1435.y;
-                acc_3 = v1435.z;
-                acc_4 = v1435.w;
-                const float4 v1443 = ptx::mma_m16n8k16(v1427.z, 0x00000000u, v1427.w, 0x00000000u, v1421.z, v1421.w,
+                acc = v1455.x;
+                acc_2 = v1455.y;
+                acc_3 = v1455.z;
+                acc_4 = v1455.w;
+                const float4 v1463 = ptx::mma_m16n8k16(v1447.z, 0x00000000u, v1447.w, 0x00000000u, v1441.z, v1441.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1443.x;
-                acc_6 = v1443.y;
-                acc_7 = v1443.z;
-                acc_8 = v1443.w;
+                acc_5 = v1463.x;
+                acc_6 = v1463.y;
+                acc_7 = v1463.z;
+                acc_8 = v1463.w;
                 __syncwarp();
-                if (lane == 0 && !v1402) {
+                if (lane == 0 && !v1422) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1452 = drain + 1;
-                const bool v1453 = v1452 == 23;
-                drain = v1453 ? 0u : v1452;
-                drain_parity = v1453 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1472 = drain + 1;
+                const bool v1473 = v1472 == 23;
+                drain = v1473 ? 0u : v1472;
+                drain_parity = v1473 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
-                const bool v1461 = ptx::mbar_wait_or(&full[stage_2], drain_parity, abort);
-                if (v1461 && lane == 0) {
-                  const u32 v1466 = warp * 4;
-                  if (notes[v1466] == 0) {
-                    const u64 v1469 = ptx::globaltimer();
-                    notes[v1466] = 12;
-                    notes[v1466 + 1] = layer;
-                    notes[v1466 + 2] = stage_2;
-                    notes[v1466 + 3] = (u32)v1469;
+                const bool v1481 = ptx::mbar_wait_or(&full[stage_2], drain_parity, abort);
+                if (v1481 && lane == 0) {
+                  const u32 v1486 = warp * 4;
+                  if (notes[v1486] == 0) {
+                    const u64 v1489 = ptx::globaltimer();
+                    notes[v1486] = 12;
+                    notes[v1486 + 1] = layer;
+                    notes[v1486 + 2] = stage_2;
+                    notes[v1486 + 3] = (u32)v1489;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v1481 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1488 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1399];
-                  const float4 v1496 = ptx::mma_m16n8k16(v1488.x, 0x00000000u, v1488.y, 0x00000000u, v1481.x, v1481.y,
+                  const uint4 v1501 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1508 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1419];
+                  const float4 v1516 = ptx::mma_m16n8k16(v1508.x, 0x00000000u, v1508.y, 0x00000000u, v1501.x, v1501.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1496.x;
-                  acc_2 = v1496.y;
-                  acc_3 = v1496.z;
-                  acc_4 = v1496.w;
-                  const float4 v1504 = ptx::mma_m16n8k16(v1488.z, 0x00000000u, v1488.w, 0x00000000u, v1481.z, v1481.w,
+                  acc = v1516.x;
+                  acc_2 = v1516.y;
+                  acc_3 = v1516.z;
+                  acc_4 = v1516.w;
+                  const float4 v1524 = ptx::mma_m16n8k16(v1508.z, 0x00000000u, v1508.w, 0x00000000u, v1501.z, v1501.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1504.x;
-                  acc_6 = v1504.y;
-                  acc_7 = v1504.z;
-                  acc_8 = v1504.w;
+                  acc_5 = v1524.x;
+                  acc_6 = v1524.y;
+                  acc_7 = v1524.z;
+                  acc_8 = v1524.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1461) {
+                if (lane == 0 && !v1481) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1513 = drain + 1;
-                const bool v1514 = v1513 == 23;
-                drain = v1514 ? 0u : v1513;
-                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1533 = drain + 1;
+                const bool v1534 = v1533 == 23;
+                drain = v1534 ? 0u : v1533;
+                drain_parity = v1534 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1396 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1416 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1534 = tid * 2;
-                  const u32 v1535 = v1394 + v1534;
-                  const float2 v1536 = *(const float2*)&partials[v1535];
-                  const float2 v1539 = *(const float2*)&partials[v1535 + 128];
-                  const float2 v1544 = *(const float2*)&partials[v1535 + 256];
-                  const float2 v1549 = *(const float2*)&partials[v1535 + 384];
-                  const float2 v1554 = *(const float2*)&partials[v1535 + 512];
-                  const float2 v1559 = *(const float2*)&partials[v1535 + 640];
-                  const float2 v1564 = *(const float2*)&partials[v1535 + 768];
-                  const float v1566 = v1536.x + v1539.x + v1544.x + v1549.x + v1554.x + v1559.x + v1564.x;
-                  const float v1567 = v1536.y + v1539.y + v1544.y + v1549.y + v1554.y + v1559.y + v1564.y;
-                  const float2 v1569 = *(const float2*)&partials[v1535 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1534;
-                  const float2 v1576 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1576.x + (v1566 + v1569.x), v1576.y + (v1567 + v1569.y));
+                  const u32 v1554 = tid * 2;
+                  const u32 v1555 = v1414 + v1554;
+                  const float2 v1556 = *(const float2*)&partials[v1555];
+                  const float2 v1559 = *(const float2*)&partials[v1555 + 128];
+                  const float2 v1564 = *(const float2*)&partials[v1555 + 256];
+                  const float2 v1569 = *(const float2*)&partials[v1555 + 384];
+                  const float2 v1574 = *(const float2*)&partials[v1555 + 512];
+                  const float2 v1579 = *(const float2*)&partials[v1555 + 640];
+                  const float2 v1584 = *(const float2*)&partials[v1555 + 768];
+                  const float v1586 = v1556.x + v1559.x + v1564.x + v1569.x + v1574.x + v1579.x + v1584.x;
+                  const float v1587 = v1556.y + v1559.y + v1564.y + v1569.y + v1574.y + v1579.y + v1584.y;
+                  const float2 v1589 = *(const float2*)&partials[v1555 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1554;
+                  const float2 v1596 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1596.x + (v1586 + v1589.x), v1596.y + (v1587 + v1589.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1335,15 +1336,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1586 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1586 && lane == 0) {
-                const u32 v1591 = warp * 4;
-                if (notes[v1591] == 0) {
-                  const u64 v1594 = ptx::globaltimer();
-                  notes[v1591] = 13;
-                  notes[v1591 + 1] = layer;
-                  notes[v1591 + 2] = epoch_target;
-                  notes[v1591 + 3] = (u32)v1594;
+              const bool v1606 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1606 && lane == 0) {
+                const u32 v1611 = warp * 4;
+                if (notes[v1611] == 0) {
+                  const u64 v1614 = ptx::globaltimer();
+                  notes[v1611] = 13;
+                  notes[v1611 + 1] = layer;
+                  notes[v1611 + 2] = epoch_target;
+                  notes[v1611 + 3] = (u32)v1614;
                 }
               }
             }
@@ -1356,30 +1357,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1608 = *(const float4*)&x[tid * 4];
-              const uint2 v1614 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1623 = fmaf(v1608.z, v1608.z, fmaf(v1608.y, v1608.y, fmaf(v1608.x, v1608.x, squares)));
-              squares = fmaf(v1608.w, v1608.w, v1623);
-              const bf16x2 v1628 = ptx::pack_bf16(v1608.x * ptx::bf16_lo(v1614.x), v1608.y * ptx::bf16_hi(v1614.x));
-              const bf16x2 v1631 = ptx::pack_bf16(v1608.z * ptx::bf16_lo(v1614.y), v1608.w * ptx::bf16_hi(v1614.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1628, v1631);
+              const float4 v1628 = *(const float4*)&x[tid * 4];
+              const uint2 v1634 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1643 = fmaf(v1628.z, v1628.z, fmaf(v1628.y, v1628.y, fmaf(v1628.x, v1628.x, squares)));
+              squares = fmaf(v1628.w, v1628.w, v1643);
+              const bf16x2 v1648 = ptx::pack_bf16(v1628.x * ptx::bf16_lo(v1634.x), v1628.y * ptx::bf16_hi(v1634.x));
+              const bf16x2 v1651 = ptx::pack_bf16(v1628.z * ptx::bf16_lo(v1634.y), v1628.w * ptx::bf16_hi(v1634.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1648, v1651);
             }
-            const float v1633 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1634 = squares + v1633;
-            const float v1635 = __shfl_xor_sync(0xffffffffu, v1634, 8u);
-            const float v1636 = v1634 + v1635;
-            const float v1637 = __shfl_xor_sync(0xffffffffu, v1636, 4u);
-            const float v1638 = v1636 + v1637;
-            const float v1639 = __shfl_xor_sync(0xffffffffu, v1638, 2u);
-            const float v1640 = v1638 + v1639;
-            const float v1641 = __shfl_xor_sync(0xffffffffu, v1640, 1u);
+            const float v1653 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1654 = squares + v1653;
+            const float v1655 = __shfl_xor_sync(0xffffffffu, v1654, 8u);
+            const float v1656 = v1654 + v1655;
+            const float v1657 = __shfl_xor_sync(0xffffffffu, v1656, 4u);
+            const float v1658 = v1656 + v1657;
+            const float v1659 = __shfl_xor_sync(0xffffffffu, v1658, 2u);
+            const float v1660 = v1658 + v1659;
+            const float v1661 = __shfl_xor_sync(0xffffffffu, v1660, 1u);
             if (lane == 0) {
-              scratch[warp] = v1640 + v1641;
+              scratch[warp] = v1660 + v1661;
             }
             ptx::bar_sync<1, 256>();
-            const float v1656 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1662 = __fmul_rn(v1656 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1662);
+            const float v1676 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1682 = __fmul_rn(v1676 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1682);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1388,8 +1389,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1672 = half_2 * 1024;
-              const u32 v1674 = v1672 + warp * 128;
+              const u32 v1692 = half_2 * 1024;
+              const u32 v1694 = v1692 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1401,100 +1402,100 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                const bool v1680 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-                if (v1680 && lane == 0) {
-                  const u32 v1685 = warp * 4;
-                  if (notes[v1685] == 0) {
-                    const u64 v1688 = ptx::globaltimer();
-                    notes[v1685] = 14;
-                    notes[v1685 + 1] = 2;
-                    notes[v1685 + 2] = stage;
-                    notes[v1685 + 3] = (u32)v1688;
+                const bool v1700 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1700 && lane == 0) {
+                  const u32 v1705 = warp * 4;
+                  if (notes[v1705] == 0) {
+                    const u64 v1708 = ptx::globaltimer();
+                    notes[v1705] = 14;
+                    notes[v1705 + 1] = 2;
+                    notes[v1705 + 2] = stage;
+                    notes[v1705 + 3] = (u32)v1708;
                   }
                 }
                 if (warp < 3) {
-                  const uint4 v1700 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1706 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1714 = ptx::mma_m16n8k16(v1706.x, 0x00000000u, v1706.y, 0x00000000u, v1700.x, v1700.y,
+                  const uint4 v1720 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1726 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1734 = ptx::mma_m16n8k16(v1726.x, 0x00000000u, v1726.y, 0x00000000u, v1720.x, v1720.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1714.x;
-                  acc_2 = v1714.y;
-                  acc_3 = v1714.z;
-                  acc_4 = v1714.w;
-                  const float4 v1722 = ptx::mma_m16n8k16(v1706.z, 0x00000000u, v1706.w, 0x00000000u, v1700.z, v1700.w,
+                  acc = v1734.x;
+                  acc_2 = v1734.y;
+                  acc_3 = v1734.z;
+                  acc_4 = v1734.w;
+                  const float4 v1742 = ptx::mma_m16n8k16(v1726.z, 0x00000000u, v1726.w, 0x00000000u, v1720.z, v1720.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1722.x;
-                  acc_6 = v1722.y;
-                  acc_7 = v1722.z;
-                  acc_8 = v1722.w;
+                  acc_5 = v1742.x;
+                  acc_6 = v1742.y;
+                  acc_7 = v1742.z;
+                  acc_8 = v1742.w;
                 }
                 __syncwarp();
-                if (lane == 0 && !v1680) {
+                if (lane == 0 && !v1700) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1731 = drain + 1;
-                const bool v1732 = v1731 == 23;
-                drain = v1732 ? 0u : v1731;
-                drain_parity = v1732 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1751 = drain + 1;
+                const bool v1752 = v1751 == 23;
+                drain = v1752 ? 0u : v1751;
+                drain_parity = v1752 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1674 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1694 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1752 = tid * 2;
-                  const u32 v1753 = v1672 + v1752;
-                  const float2 v1754 = *(const float2*)&partials[v1753];
-                  const float2 v1757 = *(const float2*)&partials[v1753 + 128];
-                  const float2 v1762 = *(const float2*)&partials[v1753 + 256];
-                  const float2 v1767 = *(const float2*)&partials[v1753 + 384];
-                  const float2 v1772 = *(const float2*)&partials[v1753 + 512];
-                  const float2 v1777 = *(const float2*)&partials[v1753 + 640];
-                  const float2 v1782 = *(const float2*)&partials[v1753 + 768];
-                  const float v1784 = v1754.x + v1757.x + v1762.x + v1767.x + v1772.x + v1777.x + v1782.x;
-                  const float v1785 = v1754.y + v1757.y + v1762.y + v1767.y + v1772.y + v1777.y + v1782.y;
-                  const float2 v1787 = *(const float2*)&partials[v1753 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1752;
-                  const float v1794 = __fmul_rn(v1784 + v1787.x, scale);
-                  const float v1795 = __fmul_rn(v1785 + v1787.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1794, v1795);
-                  const bool v1802 = v1794 > best_2 || (v1794 == best_2 && row < best_index_2);
-                  best_2 = v1802 ? v1794 : best_2;
-                  best_index_2 = v1802 ? row : best_index_2;
-                  const u32 v1805 = row + 1;
-                  const bool v1812 = v1795 > best_2 || (v1795 == best_2 && v1805 < best_index_2);
-                  best_2 = v1812 ? v1795 : best_2;
-                  best_index_2 = v1812 ? v1805 : best_index_2;
+                  const u32 v1772 = tid * 2;
+                  const u32 v1773 = v1692 + v1772;
+                  const float2 v1774 = *(const float2*)&partials[v1773];
+                  const float2 v1777 = *(const float2*)&partials[v1773 + 128];
+                  const float2 v1782 = *(const float2*)&partials[v1773 + 256];
+                  const float2 v1787 = *(const float2*)&partials[v1773 + 384];
+                  const float2 v1792 = *(const float2*)&partials[v1773 + 512];
+                  const float2 v1797 = *(const float2*)&partials[v1773 + 640];
+                  const float2 v1802 = *(const float2*)&partials[v1773 + 768];
+                  const float v1804 = v1774.x + v1777.x + v1782.x + v1787.x + v1792.x + v1797.x + v1802.x;
+                  const float v1805 = v1774.y + v1777.y + v1782.y + v1787.y + v1792.y + v1797.y + v1802.y;
+                  const float2 v1807 = *(const float2*)&partials[v1773 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1772;
+                  const float v1814 = __fmul_rn(v1804 + v1807.x, scale);
+                  const float v1815 = __fmul_rn(v1805 + v1807.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1814, v1815);
+                  const bool v1822 = v1814 > best_2 || (v1814 == best_2 && row < best_index_2);
+                  best_2 = v1822 ? v1814 : best_2;
+                  best_index_2 = v1822 ? row : best_index_2;
+                  const u32 v1825 = row + 1;
+                  const bool v1832 = v1815 > best_2 || (v1815 == best_2 && v1825 < best_index_2);
+                  best_2 = v1832 ? v1815 : best_2;
+                  best_index_2 = v1832 ? v1825 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1818 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1820 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1827 = v1818 > best_2 || (v1818 == best_2 && v1820 < best_index_2);
-            best_2 = v1827 ? v1818 : best_2;
-            best_index_2 = v1827 ? v1820 : best_index_2;
-            const float v1831 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1833 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1840 = v1831 > best_2 || (v1831 == best_2 && v1833 < best_index_2);
-            best_2 = v1840 ? v1831 : best_2;
-            best_index_2 = v1840 ? v1833 : best_index_2;
-            const float v1844 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1846 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1853 = v1844 > best_2 || (v1844 == best_2 && v1846 < best_index_2);
-            best_2 = v1853 ? v1844 : best_2;
-            best_index_2 = v1853 ? v1846 : best_index_2;
-            const float v1857 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1859 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1866 = v1857 > best_2 || (v1857 == best_2 && v1859 < best_index_2);
-            best_2 = v1866 ? v1857 : best_2;
-            best_index_2 = v1866 ? v1859 : best_index_2;
-            const float v1870 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1872 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1879 = v1870 > best_2 || (v1870 == best_2 && v1872 < best_index_2);
-            best_2 = v1879 ? v1870 : best_2;
-            best_index_2 = v1879 ? v1872 : best_index_2;
+            const float v1838 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1840 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1847 = v1838 > best_2 || (v1838 == best_2 && v1840 < best_index_2);
+            best_2 = v1847 ? v1838 : best_2;
+            best_index_2 = v1847 ? v1840 : best_index_2;
+            const float v1851 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1853 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1860 = v1851 > best_2 || (v1851 == best_2 && v1853 < best_index_2);
+            best_2 = v1860 ? v1851 : best_2;
+            best_index_2 = v1860 ? v1853 : best_index_2;
+            const float v1864 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1866 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1873 = v1864 > best_2 || (v1864 == best_2 && v1866 < best_index_2);
+            best_2 = v1873 ? v1864 : best_2;
+            best_index_2 = v1873 ? v1866 : best_index_2;
+            const float v1877 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1879 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1886 = v1877 > best_2 || (v1877 == best_2 && v1879 < best_index_2);
+            best_2 = v1886 ? v1877 : best_2;
+            best_index_2 = v1886 ? v1879 : best_index_2;
+            const float v1890 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1892 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1899 = v1890 > best_2 || (v1890 == best_2 && v1892 < best_index_2);
+            best_2 = v1899 ? v1890 : best_2;
+            best_index_2 = v1899 ? v1892 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1504,46 +1505,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1886 = scratch[0];
-              const u32 v1887 = scratch_index[0];
-              const bool v1894 = v1886 > best_3 || (v1886 == best_3 && v1887 < best_index_3);
-              best_3 = v1894 ? v1886 : best_3;
-              best_index_3 = v1894 ? v1887 : best_index_3;
-              const float v1897 = scratch[1];
-              const u32 v1898 = scratch_index[1];
-              const bool v1905 = v1897 > best_3 || (v1897 == best_3 && v1898 < best_index_3);
-              best_3 = v1905 ? v1897 : best_3;
-              best_index_3 = v1905 ? v1898 : best_index_3;
-              const float v1908 = scratch[2];
-              const u32 v1909 = scratch_index[2];
-              const bool v1916 = v1908 > best_3 || (v1908 == best_3 && v1909 < best_index_3);
-              best_3 = v1916 ? v1908 : best_3;
-              best_index_3 = v1916 ? v1909 : best_index_3;
-              const float v1919 = scratch[3];
-              const u32 v1920 = scratch_index[3];
-              const bool v1927 = v1919 > best_3 || (v1919 == best_3 && v1920 < best_index_3);
-              best_3 = v1927 ? v1919 : best_3;
-              best_index_3 = v1927 ? v1920 : best_index_3;
-              const float v1930 = scratch[4];
-              const u32 v1931 = scratch_index[4];
-              const bool v1938 = v1930 > best_3 || (v1930 == best_3 && v1931 < best_index_3);
-              best_3 = v1938 ? v1930 : best_3;
-              best_index_3 = v1938 ? v1931 : best_index_3;
-              const float v1941 = scratch[5];
-              const u32 v1942 = scratch_index[5];
-              const bool v1949 = v1941 > best_3 || (v1941 == best_3 && v1942 < best_index_3);
-              best_3 = v1949 ? v1941 : best_3;
-              best_index_3 = v1949 ? v1942 : best_index_3;
-              const float v1952 = scratch[6];
-              const u32 v1953 = scratch_index[6];
-              const bool v1960 = v1952 > best_3 || (v1952 == best_3 && v1953 < best_index_3);
-              best_3 = v1960 ? v1952 : best_3;
-              best_index_3 = v1960 ? v1953 : best_index_3;
-              const float v1963 = scratch[7];
-              const u32 v1964 = scratch_index[7];
-              const bool v1971 = v1963 > best_3 || (v1963 == best_3 && v1964 < best_index_3);
-              best_3 = v1971 ? v1963 : best_3;
-              best_index_3 = v1971 ? v1964 : best_index_3;
+              const float v1906 = scratch[0];
+              const u32 v1907 = scratch_index[0];
+              const bool v1914 = v1906 > best_3 || (v1906 == best_3 && v1907 < best_index_3);
+              best_3 = v1914 ? v1906 : best_3;
+              best_index_3 = v1914 ? v1907 : best_index_3;
+              const float v1917 = scratch[1];
+              const u32 v1918 = scratch_index[1];
+              const bool v1925 = v1917 > best_3 || (v1917 == best_3 && v1918 < best_index_3);
+              best_3 = v1925 ? v1917 : best_3;
+              best_index_3 = v1925 ? v1918 : best_index_3;
+              const float v1928 = scratch[2];
+              const u32 v1929 = scratch_index[2];
+              const bool v1936 = v1928 > best_3 || (v1928 == best_3 && v1929 < best_index_3);
+              best_3 = v1936 ? v1928 : best_3;
+              best_index_3 = v1936 ? v1929 : best_index_3;
+              const float v1939 = scratch[3];
+              const u32 v1940 = scratch_index[3];
+              const bool v1947 = v1939 > best_3 || (v1939 == best_3 && v1940 < best_index_3);
+              best_3 = v1947 ? v1939 : best_3;
+              best_index_3 = v1947 ? v1940 : best_index_3;
+              const float v1950 = scratch[4];
+              const u32 v1951 = scratch_index[4];
+              const bool v1958 = v1950 > best_3 || (v1950 == best_3 && v1951 < best_index_3);
+              best_3 = v1958 ? v1950 : best_3;
+              best_index_3 = v1958 ? v1951 : best_index_3;
+              const float v1961 = scratch[5];
+              const u32 v1962 = scratch_index[5];
+              const bool v1969 = v1961 > best_3 || (v1961 == best_3 && v1962 < best_index_3);
+              best_3 = v1969 ? v1961 : best_3;
+              best_index_3 = v1969 ? v1962 : best_index_3;
+              const float v1972 = scratch[6];
+              const u32 v1973 = scratch_index[6];
+              const bool v1980 = v1972 > best_3 || (v1972 == best_3 && v1973 < best_index_3);
+              best_3 = v1980 ? v1972 : best_3;
+              best_index_3 = v1980 ? v1973 : best_index_3;
+              const float v1983 = scratch[7];
+              const u32 v1984 = scratch_index[7];
+              const bool v1991 = v1983 > best_3 || (v1983 == best_3 && v1984 < best_index_3);
+              best_3 = v1991 ? v1983 : best_3;
+              best_index_3 = v1991 ? v1984 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1554,15 +1555,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              const bool v1980 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
-              if (v1980 && lane == 0) {
-                const u32 v1985 = warp * 4;
-                if (notes[v1985] == 0) {
-                  const u64 v1988 = ptx::globaltimer();
-                  notes[v1985] = 15;
-                  notes[v1985 + 1] = 2;
-                  notes[v1985 + 2] = epoch_target;
-                  notes[v1985 + 3] = (u32)v1988;
+              const bool v2000 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v2000 && lane == 0) {
+                const u32 v2005 = warp * 4;
+                if (notes[v2005] == 0) {
+                  const u64 v2008 = ptx::globaltimer();
+                  notes[v2005] = 15;
+                  notes[v2005 + 1] = 2;
+                  notes[v2005 + 2] = epoch_target;
+                  notes[v2005 + 3] = (u32)v2008;
                 }
               }
             }
@@ -1574,37 +1575,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1995 = best[lane];
-                const u32 v1996 = best_index[lane];
-                const bool v2003 = v1995 > best_2 || (v1995 == best_2 && v1996 < best_index_2);
-                best_2 = v2003 ? v1995 : best_2;
-                best_index_2 = v2003 ? v1996 : best_index_2;
+                const float v2015 = best[lane];
+                const u32 v2016 = best_index[lane];
+                const bool v2023 = v2015 > best_2 || (v2015 == best_2 && v2016 < best_index_2);
+                best_2 = v2023 ? v2015 : best_2;
+                best_index_2 = v2023 ? v2016 : best_index_2;
               }
-              const float v2007 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v2009 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v2016 = v2007 > best_2 || (v2007 == best_2 && v2009 < best_index_2);
-              best_2 = v2016 ? v2007 : best_2;
-              best_index_2 = v2016 ? v2009 : best_index_2;
-              const float v2020 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v2022 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v2029 = v2020 > best_2 || (v2020 == best_2 && v2022 < best_index_2);
-              best_2 = v2029 ? v2020 : best_2;
-              best_index_2 = v2029 ? v2022 : best_index_2;
-              const float v2033 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v2035 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v2042 = v2033 > best_2 || (v2033 == best_2 && v2035 < best_index_2);
-              best_2 = v2042 ? v2033 : best_2;
-              best_index_2 = v2042 ? v2035 : best_index_2;
-              const float v2046 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v2048 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v2055 = v2046 > best_2 || (v2046 == best_2 && v2048 < best_index_2);
-              best_2 = v2055 ? v2046 : best_2;
-              best_index_2 = v2055 ? v2048 : best_index_2;
-              const float v2059 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v2061 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v2068 = v2059 > best_2 || (v2059 == best_2 && v2061 < best_index_2);
-              best_2 = v2068 ? v2059 : best_2;
-              best_index_2 = v2068 ? v2061 : best_index_2;
+              const float v2027 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v2029 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v2036 = v2027 > best_2 || (v2027 == best_2 && v2029 < best_index_2);
+              best_2 = v2036 ? v2027 : best_2;
+              best_index_2 = v2036 ? v2029 : best_index_2;
+              const float v2040 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v2042 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v2049 = v2040 > best_2 || (v2040 == best_2 && v2042 < best_index_2);
+              best_2 = v2049 ? v2040 : best_2;
+              best_index_2 = v2049 ? v2042 : best_index_2;
+              const float v2053 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v2055 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v2062 = v2053 > best_2 || (v2053 == best_2 && v2055 < best_index_2);
+              best_2 = v2062 ? v2053 : best_2;
+              best_index_2 = v2062 ? v2055 : best_index_2;
+              const float v2066 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v2068 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v2075 = v2066 > best_2 || (v2066 == best_2 && v2068 < best_index_2);
+              best_2 = v2075 ? v2066 : best_2;
+              best_index_2 = v2075 ? v2068 : best_index_2;
+              const float v2079 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v2081 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v2088 = v2079 > best_2 || (v2079 == best_2 && v2081 < best_index_2);
+              best_2 = v2088 ? v2079 : best_2;
+              best_index_2 = v2088 ? v2081 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1646,33 +1647,33 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v2109 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v2109;
+          const u32 v2129 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v2129;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
           running_2 = 0;
           if (lane == 0) {
-            const u32 v2119 = (cta * 9 + warp) * 8;
-            records[v2119] = notes[warp * 4];
-            records[v2119 + 1] = notes[warp * 4 + 1];
-            records[v2119 + 2] = notes[warp * 4 + 2];
-            records[v2119 + 3] = notes[warp * 4 + 3];
-            records[v2119 + 4] = pos_now;
+            const u32 v2139 = (cta * 9 + warp) * 8;
+            records[v2139] = notes[warp * 4];
+            records[v2139 + 1] = notes[warp * 4 + 1];
+            records[v2139 + 2] = notes[warp * 4 + 2];
+            records[v2139 + 3] = notes[warp * 4 + 3];
+            records[v2139 + 4] = pos_now;
           }
         }
         if (running_2 == 0 && i + 1 < steps) {
-          const u32 v2144 = i + 1;
+          const u32 v2164 = i + 1;
           if (tid == 0) {
-            const bool v2148 = ptx::mbar_wait_or(heard, (v2144 + 1) & 1u, abort);
-            if (v2148 && lane == 0) {
-              const u32 v2153 = warp * 4;
-              if (notes[v2153] == 0) {
-                const u64 v2156 = ptx::globaltimer();
-                notes[v2153] = 16;
-                notes[v2153 + 1] = 2;
-                notes[v2153 + 2] = v2144;
-                notes[v2153 + 3] = (u32)v2156;
+            const bool v2168 = ptx::mbar_wait_or(heard, (v2164 + 1) & 1u, abort);
+            if (v2168 && lane == 0) {
+              const u32 v2173 = warp * 4;
+              if (notes[v2173] == 0) {
+                const u64 v2176 = ptx::globaltimer();
+                notes[v2173] = 16;
+                notes[v2173 + 1] = 2;
+                notes[v2173 + 2] = v2164;
+                notes[v2173 + 3] = (u32)v2176;
               }
             }
             running[0] = 0;
@@ -1682,25 +1683,25 @@ mkgen_step(const __grid_constant__ Params p) {
           #pragma unroll 1
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = drain;
-            const bool v2168 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
-            if (v2168 && lane == 0) {
-              const u32 v2173 = warp * 4;
-              if (notes[v2173] == 0) {
-                const u64 v2176 = ptx::globaltimer();
-                notes[v2173] = 17;
-                notes[v2173 + 1] = 2;
-                notes[v2173 + 2] = stage;
-                notes[v2173 + 3] = (u32)v2176;
+            const bool v2188 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+            if (v2188 && lane == 0) {
+              const u32 v2193 = warp * 4;
+              if (notes[v2193] == 0) {
+                const u64 v2196 = ptx::globaltimer();
+                notes[v2193] = 17;
+                notes[v2193 + 1] = 2;
+                notes[v2193 + 2] = stage;
+                notes[v2193 + 3] = (u32)v2196;
               }
             }
             __syncwarp();
-            if (lane == 0 && !v2168) {
+            if (lane == 0 && !v2188) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v2186 = drain + 1;
-            const bool v2187 = v2186 == 23;
-            drain = v2187 ? 0u : v2186;
-            drain_parity = v2187 ? drain_parity ^ 1u : drain_parity;
+            const u32 v2206 = drain + 1;
+            const bool v2207 = v2206 == 23;
+            drain = v2207 ? 0u : v2206;
+            drain_parity = v2207 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1730,37 +1731,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2223 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2223 && lane == 0) {
-                  const u32 v2228 = warp * 4;
-                  if (notes[v2228] == 0) {
-                    const u64 v2231 = ptx::globaltimer();
-                    notes[v2228] = 18;
-                    notes[v2228 + 1] = layer;
-                    notes[v2228 + 2] = stage;
-                    notes[v2228 + 3] = (u32)v2231;
+                const bool v2243 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2243 && lane == 0) {
+                  const u32 v2248 = warp * 4;
+                  if (notes[v2248] == 0) {
+                    const u64 v2251 = ptx::globaltimer();
+                    notes[v2248] = 18;
+                    notes[v2248 + 1] = layer;
+                    notes[v2248 + 2] = stage;
+                    notes[v2248 + 3] = (u32)v2251;
                   }
                 }
-                const bool v2238 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2238 && lane == 0) {
-                  const u32 v2243 = warp * 4;
-                  if (notes[v2243] == 0) {
-                    const u64 v2246 = ptx::globaltimer();
-                    notes[v2243] = 19;
-                    notes[v2243 + 1] = layer;
-                    notes[v2243 + 2] = landed;
-                    notes[v2243 + 3] = (u32)v2246;
+                const bool v2258 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2258 && lane == 0) {
+                  const u32 v2263 = warp * 4;
+                  if (notes[v2263] == 0) {
+                    const u64 v2266 = ptx::globaltimer();
+                    notes[v2263] = 19;
+                    notes[v2263 + 1] = layer;
+                    notes[v2263 + 2] = landed;
+                    notes[v2263 + 3] = (u32)v2266;
                   }
                 }
-                const bool v2252 = __any_sync(0xffffffffu, v2223 || v2238);
-                if (v2252) {
+                const bool v2272 = __any_sync(0xffffffffu, v2243 || v2258);
+                if (v2272) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2257 = landed + 1;
-                  const bool v2258 = v2257 == 23;
-                  landed = v2258 ? 0u : v2257;
-                  landed_parity = v2258 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2277 = landed + 1;
+                  const bool v2278 = v2277 == 23;
+                  landed = v2278 ? 0u : v2277;
+                  landed_parity = v2278 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1769,29 +1770,29 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                   }
-                  const u32 v2271 = fill + 1;
-                  const bool v2272 = v2271 == 23;
-                  fill = v2272 ? 0u : v2271;
-                  fill_parity = v2272 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2291 = fill + 1;
+                  const bool v2292 = v2291 == 23;
+                  fill = v2292 ? 0u : v2291;
+                  fill_parity = v2292 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 96;
             }
           }
           if (layer == 0) {
-            const bool v2282 = ptx::mbar_wait_or(decided, i & 1u, abort);
-            if (v2282 && lane == 0) {
-              const u32 v2287 = warp * 4;
-              if (notes[v2287] == 0) {
-                const u64 v2290 = ptx::globaltimer();
-                notes[v2287] = 20;
-                notes[v2287 + 1] = layer;
-                notes[v2287 + 2] = i;
-                notes[v2287 + 3] = (u32)v2290;
+            const bool v2302 = ptx::mbar_wait_or(decided, i & 1u, abort);
+            if (v2302 && lane == 0) {
+              const u32 v2307 = warp * 4;
+              if (notes[v2307] == 0) {
+                const u64 v2310 = ptx::globaltimer();
+                notes[v2307] = 20;
+                notes[v2307 + 1] = layer;
+                notes[v2307 + 2] = i;
+                notes[v2307 + 3] = (u32)v2310;
               }
             }
-            const bool v2295 = __any_sync(0xffffffffu, v2282);
-            if (v2295) {
+            const bool v2315 = __any_sync(0xffffffffu, v2302);
+            if (v2315) {
               left = 1;
             }
             running_2 = running[0];
@@ -1805,49 +1806,49 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v2302 = (pos_now + 31) / 32;
+            const u32 v2322 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2302 / 2;
-              const u32 end = (split + 1) * v2302 / 2;
+              const u32 first = split * v2322 / 2;
+              const u32 end = (split + 1) * v2322 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 if (!(left != 0)) {
                   const u32 stage = fill;
-                  const bool v2321 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                  if (v2321 && lane == 0) {
-                    const u32 v2326 = warp * 4;
-                    if (notes[v2326] == 0) {
-                      const u64 v2329 = ptx::globaltimer();
-                      notes[v2326] = 21;
-                      notes[v2326 + 1] = layer;
-                      notes[v2326 + 2] = stage;
-                      notes[v2326 + 3] = (u32)v2329;
+                  const bool v2341 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                  if (v2341 && lane == 0) {
+                    const u32 v2346 = warp * 4;
+                    if (notes[v2346] == 0) {
+                      const u64 v2349 = ptx::globaltimer();
+                      notes[v2346] = 21;
+                      notes[v2346 + 1] = layer;
+                      notes[v2346 + 2] = stage;
+                      notes[v2346 + 3] = (u32)v2349;
                     }
                   }
-                  const bool v2336 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                  if (v2336 && lane == 0) {
-                    const u32 v2341 = warp * 4;
-                    if (notes[v2341] == 0) {
-                      const u64 v2344 = ptx::globaltimer();
-                      notes[v2341] = 22;
-                      notes[v2341 + 1] = layer;
-                      notes[v2341 + 2] = landed;
-                      notes[v2341 + 3] = (u32)v2344;
+                  const bool v2356 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                  if (v2356 && lane == 0) {
+                    const u32 v2361 = warp * 4;
+                    if (notes[v2361] == 0) {
+                      const u64 v2364 = ptx::globaltimer();
+                      notes[v2361] = 22;
+                      notes[v2361 + 1] = layer;
+                      notes[v2361 + 2] = landed;
+                      notes[v2361 + 3] = (u32)v2364;
                     }
                   }
-                  const bool v2350 = __any_sync(0xffffffffu, v2321 || v2336);
-                  if (v2350) {
+                  const bool v2370 = __any_sync(0xffffffffu, v2341 || v2356);
+                  if (v2370) {
                     left = 1;
                   }
                   if (!(left != 0)) {
-                    const u32 v2355 = landed + 1;
-                    const bool v2356 = v2355 == 23;
-                    landed = v2356 ? 0u : v2355;
-                    landed_parity = v2356 ? landed_parity ^ 1u : landed_parity;
+                    const u32 v2375 = landed + 1;
+                    const bool v2376 = v2375 == 23;
+                    landed = v2376 ? 0u : v2375;
+                    landed_parity = v2376 ? landed_parity ^ 1u : landed_parity;
                     ptx::fence_proxy_async_shared();
                     if (lane == 0) {
                       ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1855,17 +1856,17 @@ mkgen_step(const __grid_constant__ Params p) {
                     __syncwarp();
                     const u32 at = lane * 16;
                     if (at < tokens_2) {
-                      const u32 v2367 = from + at;
-                      const u32 page = page_table[v2367 / 16];
-                      const u64 v2381 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16
-                          + (u64)(v2367 % 16);
-                      ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2381 * 8], min(tokens_2 - at, 16u) * 128,
+                      const u32 v2387 = from + at;
+                      const u32 page = page_table[v2387 / 16];
+                      const u64 v2401 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16
+                          + (u64)(v2387 % 16);
+                      ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2401 * 8], min(tokens_2 - at, 16u) * 128,
                           &full[fill]);
                     }
-                    const u32 v2390 = fill + 1;
-                    const bool v2391 = v2390 == 23;
-                    fill = v2391 ? 0u : v2390;
-                    fill_parity = v2391 ? fill_parity ^ 1u : fill_parity;
+                    const u32 v2410 = fill + 1;
+                    const bool v2411 = v2410 == 23;
+                    fill = v2411 ? 0u : v2410;
+                    fill_parity = v2411 ? fill_parity ^ 1u : fill_parity;
                   }
                 }
               }
@@ -1877,37 +1878,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2407 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2407 && lane == 0) {
-                  const u32 v2412 = warp * 4;
-                  if (notes[v2412] == 0) {
-                    const u64 v2415 = ptx::globaltimer();
-                    notes[v2412] = 23;
-                    notes[v2412 + 1] = layer;
-                    notes[v2412 + 2] = stage;
-                    notes[v2412 + 3] = (u32)v2415;
+                const bool v2427 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2427 && lane == 0) {
+                  const u32 v2432 = warp * 4;
+                  if (notes[v2432] == 0) {
+                    const u64 v2435 = ptx::globaltimer();
+                    notes[v2432] = 23;
+                    notes[v2432 + 1] = layer;
+                    notes[v2432 + 2] = stage;
+                    notes[v2432 + 3] = (u32)v2435;
                   }
                 }
-                const bool v2422 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2422 && lane == 0) {
-                  const u32 v2427 = warp * 4;
-                  if (notes[v2427] == 0) {
-                    const u64 v2430 = ptx::globaltimer();
-                    notes[v2427] = 24;
-                    notes[v2427 + 1] = layer;
-                    notes[v2427 + 2] = landed;
-                    notes[v2427 + 3] = (u32)v2430;
+                const bool v2442 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2442 && lane == 0) {
+                  const u32 v2447 = warp * 4;
+                  if (notes[v2447] == 0) {
+                    const u64 v2450 = ptx::globaltimer();
+                    notes[v2447] = 24;
+                    notes[v2447 + 1] = layer;
+                    notes[v2447 + 2] = landed;
+                    notes[v2447 + 3] = (u32)v2450;
                   }
                 }
-                const bool v2436 = __any_sync(0xffffffffu, v2407 || v2422);
-                if (v2436) {
+                const bool v2456 = __any_sync(0xffffffffu, v2427 || v2442);
+                if (v2456) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2441 = landed + 1;
-                  const bool v2442 = v2441 == 23;
-                  landed = v2442 ? 0u : v2441;
-                  landed_parity = v2442 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2461 = landed + 1;
+                  const bool v2462 = v2461 == 23;
+                  landed = v2462 ? 0u : v2461;
+                  landed_parity = v2462 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1916,10 +1917,10 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
                   }
-                  const u32 v2455 = fill + 1;
-                  const bool v2456 = v2455 == 23;
-                  fill = v2456 ? 0u : v2455;
-                  fill_parity = v2456 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2475 = fill + 1;
+                  const bool v2476 = v2475 == 23;
+                  fill = v2476 ? 0u : v2475;
+                  fill_parity = v2476 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 192;
@@ -1931,37 +1932,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2474 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2474 && lane == 0) {
-                  const u32 v2479 = warp * 4;
-                  if (notes[v2479] == 0) {
-                    const u64 v2482 = ptx::globaltimer();
-                    notes[v2479] = 25;
-                    notes[v2479 + 1] = layer;
-                    notes[v2479 + 2] = stage;
-                    notes[v2479 + 3] = (u32)v2482;
+                const bool v2494 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2494 && lane == 0) {
+                  const u32 v2499 = warp * 4;
+                  if (notes[v2499] == 0) {
+                    const u64 v2502 = ptx::globaltimer();
+                    notes[v2499] = 25;
+                    notes[v2499 + 1] = layer;
+                    notes[v2499 + 2] = stage;
+                    notes[v2499 + 3] = (u32)v2502;
                   }
                 }
-                const bool v2489 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2489 && lane == 0) {
-                  const u32 v2494 = warp * 4;
-                  if (notes[v2494] == 0) {
-                    const u64 v2497 = ptx::globaltimer();
-                    notes[v2494] = 26;
-                    notes[v2494 + 1] = layer;
-                    notes[v2494 + 2] = landed;
-                    notes[v2494 + 3] = (u32)v2497;
+                const bool v2509 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2509 && lane == 0) {
+                  const u32 v2514 = warp * 4;
+                  if (notes[v2514] == 0) {
+                    const u64 v2517 = ptx::globaltimer();
+                    notes[v2514] = 26;
+                    notes[v2514 + 1] = layer;
+                    notes[v2514 + 2] = landed;
+                    notes[v2514 + 3] = (u32)v2517;
                   }
                 }
-                const bool v2503 = __any_sync(0xffffffffu, v2474 || v2489);
-                if (v2503) {
+                const bool v2523 = __any_sync(0xffffffffu, v2494 || v2509);
+                if (v2523) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2508 = landed + 1;
-                  const bool v2509 = v2508 == 23;
-                  landed = v2509 ? 0u : v2508;
-                  landed_parity = v2509 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2528 = landed + 1;
+                  const bool v2529 = v2528 == 23;
+                  landed = v2529 ? 0u : v2528;
+                  landed_parity = v2529 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1970,10 +1971,10 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                   }
-                  const u32 v2522 = fill + 1;
-                  const bool v2523 = v2522 == 23;
-                  fill = v2523 ? 0u : v2522;
-                  fill_parity = v2523 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2542 = fill + 1;
+                  const bool v2543 = v2542 == 23;
+                  fill = v2543 ? 0u : v2542;
+                  fill_parity = v2543 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 96;
@@ -1985,37 +1986,37 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2541 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2541 && lane == 0) {
-                  const u32 v2546 = warp * 4;
-                  if (notes[v2546] == 0) {
-                    const u64 v2549 = ptx::globaltimer();
-                    notes[v2546] = 27;
-                    notes[v2546 + 1] = layer;
-                    notes[v2546 + 2] = stage;
-                    notes[v2546 + 3] = (u32)v2549;
+                const bool v2561 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2561 && lane == 0) {
+                  const u32 v2566 = warp * 4;
+                  if (notes[v2566] == 0) {
+                    const u64 v2569 = ptx::globaltimer();
+                    notes[v2566] = 27;
+                    notes[v2566 + 1] = layer;
+                    notes[v2566 + 2] = stage;
+                    notes[v2566 + 3] = (u32)v2569;
                   }
                 }
-                const bool v2556 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2556 && lane == 0) {
-                  const u32 v2561 = warp * 4;
-                  if (notes[v2561] == 0) {
-                    const u64 v2564 = ptx::globaltimer();
-                    notes[v2561] = 28;
-                    notes[v2561 + 1] = layer;
-                    notes[v2561 + 2] = landed;
-                    notes[v2561 + 3] = (u32)v2564;
+                const bool v2576 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2576 && lane == 0) {
+                  const u32 v2581 = warp * 4;
+                  if (notes[v2581] == 0) {
+                    const u64 v2584 = ptx::globaltimer();
+                    notes[v2581] = 28;
+                    notes[v2581 + 1] = layer;
+                    notes[v2581 + 2] = landed;
+                    notes[v2581 + 3] = (u32)v2584;
                   }
                 }
-                const bool v2570 = __any_sync(0xffffffffu, v2541 || v2556);
-                if (v2570) {
+                const bool v2590 = __any_sync(0xffffffffu, v2561 || v2576);
+                if (v2590) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2575 = landed + 1;
-                  const bool v2576 = v2575 == 23;
-                  landed = v2576 ? 0u : v2575;
-                  landed_parity = v2576 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2595 = landed + 1;
+                  const bool v2596 = v2595 == 23;
+                  landed = v2596 ? 0u : v2595;
+                  landed_parity = v2596 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -2024,46 +2025,46 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
                   }
-                  const u32 v2589 = fill + 1;
-                  const bool v2590 = v2589 == 23;
-                  fill = v2590 ? 0u : v2589;
-                  fill_parity = v2590 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2609 = fill + 1;
+                  const bool v2610 = v2609 == 23;
+                  fill = v2610 ? 0u : v2609;
+                  fill_parity = v2610 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 256;
               if (!(left != 0)) {
                 const u32 stage = fill;
-                const bool v2603 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-                if (v2603 && lane == 0) {
-                  const u32 v2608 = warp * 4;
-                  if (notes[v2608] == 0) {
-                    const u64 v2611 = ptx::globaltimer();
-                    notes[v2608] = 29;
-                    notes[v2608 + 1] = layer;
-                    notes[v2608 + 2] = stage;
-                    notes[v2608 + 3] = (u32)v2611;
+                const bool v2623 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2623 && lane == 0) {
+                  const u32 v2628 = warp * 4;
+                  if (notes[v2628] == 0) {
+                    const u64 v2631 = ptx::globaltimer();
+                    notes[v2628] = 29;
+                    notes[v2628 + 1] = layer;
+                    notes[v2628 + 2] = stage;
+                    notes[v2628 + 3] = (u32)v2631;
                   }
                 }
-                const bool v2618 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-                if (v2618 && lane == 0) {
-                  const u32 v2623 = warp * 4;
-                  if (notes[v2623] == 0) {
-                    const u64 v2626 = ptx::globaltimer();
-                    notes[v2623] = 30;
-                    notes[v2623 + 1] = layer;
-                    notes[v2623 + 2] = landed;
-                    notes[v2623 + 3] = (u32)v2626;
+                const bool v2638 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2638 && lane == 0) {
+                  const u32 v2643 = warp * 4;
+                  if (notes[v2643] == 0) {
+                    const u64 v2646 = ptx::globaltimer();
+                    notes[v2643] = 30;
+                    notes[v2643 + 1] = layer;
+                    notes[v2643 + 2] = landed;
+                    notes[v2643 + 3] = (u32)v2646;
                   }
                 }
-                const bool v2632 = __any_sync(0xffffffffu, v2603 || v2618);
-                if (v2632) {
+                const bool v2652 = __any_sync(0xffffffffu, v2623 || v2638);
+                if (v2652) {
                   left = 1;
                 }
                 if (!(left != 0)) {
-                  const u32 v2637 = landed + 1;
-                  const bool v2638 = v2637 == 23;
-                  landed = v2638 ? 0u : v2637;
-                  landed_parity = v2638 ? landed_parity ^ 1u : landed_parity;
+                  const u32 v2657 = landed + 1;
+                  const bool v2658 = v2657 == 23;
+                  landed = v2658 ? 0u : v2657;
+                  landed_parity = v2658 ? landed_parity ^ 1u : landed_parity;
                   ptx::fence_proxy_async_shared();
                   if (lane == 0) {
                     ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2072,10 +2073,10 @@ mkgen_step(const __grid_constant__ Params p) {
                   if (lane == 0) {
                     ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                   }
-                  const u32 v2651 = fill + 1;
-                  const bool v2652 = v2651 == 23;
-                  fill = v2652 ? 0u : v2651;
-                  fill_parity = v2652 ? fill_parity ^ 1u : fill_parity;
+                  const u32 v2671 = fill + 1;
+                  const bool v2672 = v2671 == 23;
+                  fill = v2672 ? 0u : v2671;
+                  fill_parity = v2672 ? fill_parity ^ 1u : fill_parity;
                 }
               }
               offset = offset + 96;
@@ -2091,37 +2092,37 @@ mkgen_step(const __grid_constant__ Params p) {
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             if (!(left != 0)) {
               const u32 stage = fill;
-              const bool v2683 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
-              if (v2683 && lane == 0) {
-                const u32 v2688 = warp * 4;
-                if (notes[v2688] == 0) {
-                  const u64 v2691 = ptx::globaltimer();
-                  notes[v2688] = 31;
-                  notes[v2688 + 1] = 2;
-                  notes[v2688 + 2] = stage;
-                  notes[v2688 + 3] = (u32)v2691;
+              const bool v2703 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+              if (v2703 && lane == 0) {
+                const u32 v2708 = warp * 4;
+                if (notes[v2708] == 0) {
+                  const u64 v2711 = ptx::globaltimer();
+                  notes[v2708] = 31;
+                  notes[v2708 + 1] = 2;
+                  notes[v2708 + 2] = stage;
+                  notes[v2708 + 3] = (u32)v2711;
                 }
               }
-              const bool v2698 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
-              if (v2698 && lane == 0) {
-                const u32 v2703 = warp * 4;
-                if (notes[v2703] == 0) {
-                  const u64 v2706 = ptx::globaltimer();
-                  notes[v2703] = 32;
-                  notes[v2703 + 1] = 2;
-                  notes[v2703 + 2] = landed;
-                  notes[v2703 + 3] = (u32)v2706;
+              const bool v2718 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+              if (v2718 && lane == 0) {
+                const u32 v2723 = warp * 4;
+                if (notes[v2723] == 0) {
+                  const u64 v2726 = ptx::globaltimer();
+                  notes[v2723] = 32;
+                  notes[v2723 + 1] = 2;
+                  notes[v2723 + 2] = landed;
+                  notes[v2723 + 3] = (u32)v2726;
                 }
               }
-              const bool v2712 = __any_sync(0xffffffffu, v2683 || v2698);
-              if (v2712) {
+              const bool v2732 = __any_sync(0xffffffffu, v2703 || v2718);
+              if (v2732) {
                 left = 1;
               }
               if (!(left != 0)) {
-                const u32 v2717 = landed + 1;
-                const bool v2718 = v2717 == 23;
-                landed = v2718 ? 0u : v2717;
-                landed_parity = v2718 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2737 = landed + 1;
+                const bool v2738 = v2737 == 23;
+                landed = v2738 ? 0u : v2737;
+                landed_parity = v2738 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2130,10 +2131,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 if (lane == 0) {
                   ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
                 }
-                const u32 v2731 = fill + 1;
-                const bool v2732 = v2731 == 23;
-                fill = v2732 ? 0u : v2731;
-                fill_parity = v2732 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2751 = fill + 1;
+                const bool v2752 = v2751 == 23;
+                fill = v2752 ? 0u : v2751;
+                fill_parity = v2752 ? fill_parity ^ 1u : fill_parity;
               }
             }
             offset = offset + 96;
@@ -2143,33 +2144,33 @@ mkgen_step(const __grid_constant__ Params p) {
       if (running_2 != 0 && left != 0) {
         running_2 = 0;
         if (lane == 0) {
-          const u32 v2751 = (cta * 9 + warp) * 8;
-          records[v2751] = notes[warp * 4];
-          records[v2751 + 1] = notes[warp * 4 + 1];
-          records[v2751 + 2] = notes[warp * 4 + 2];
-          records[v2751 + 3] = notes[warp * 4 + 3];
-          records[v2751 + 4] = pos_now;
+          const u32 v2771 = (cta * 9 + warp) * 8;
+          records[v2771] = notes[warp * 4];
+          records[v2771 + 1] = notes[warp * 4 + 1];
+          records[v2771 + 2] = notes[warp * 4 + 2];
+          records[v2771 + 3] = notes[warp * 4 + 3];
+          records[v2771 + 4] = pos_now;
         }
       }
     }
     if (left != 0) {
       #pragma unroll 1
       for (u32 i = 0; i < 3; ++i) {
-        const bool v2777 = ptx::mbar_wait_or(&full[landed], landed_parity, &abort[1]);
-        if (v2777 && lane == 0) {
-          const u32 v2782 = warp * 4;
-          if (notes[v2782] == 0) {
-            const u64 v2785 = ptx::globaltimer();
-            notes[v2782] = 33;
-            notes[v2782 + 1] = 2;
-            notes[v2782 + 2] = landed;
-            notes[v2782 + 3] = (u32)v2785;
+        const bool v2797 = ptx::mbar_wait_or(&full[landed], landed_parity, &abort[1]);
+        if (v2797 && lane == 0) {
+          const u32 v2802 = warp * 4;
+          if (notes[v2802] == 0) {
+            const u64 v2805 = ptx::globaltimer();
+            notes[v2802] = 33;
+            notes[v2802 + 1] = 2;
+            notes[v2802 + 2] = landed;
+            notes[v2802 + 3] = (u32)v2805;
           }
         }
-        const u32 v2791 = landed + 1;
-        const bool v2792 = v2791 == 23;
-        landed = v2792 ? 0u : v2791;
-        landed_parity = v2792 ? landed_parity ^ 1u : landed_parity;
+        const u32 v2811 = landed + 1;
+        const bool v2812 = v2811 == 23;
+        landed = v2812 ? 0u : v2811;
+        landed_parity = v2812 ? landed_parity ^ 1u : landed_parity;
       }
     }
   }

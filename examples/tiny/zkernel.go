@@ -10,7 +10,6 @@
 // Before the first launch the host allocates every buffer, binds it in [Params], and writes into these:
 //
 //   - weights (663552 bytes): the matrices as the packing table says, and zero where it names no element
-//   - embed (61440 bytes): model.embed_tokens.weight, row by row; bf16
 //   - gains (960 bytes): model.layers.%d.input_layernorm.weight and model.layers.%d.post_attention_layernorm.weight of each
 //     layer %d in turn, then model.norm.weight; bf16
 //   - inv_freq (64 bytes): the table of that name

@@ -10,7 +10,7 @@ const (
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
 	SharedBytes = 106480       // dynamic shared memory per CTA
-	ParamsBytes = 224          // size of the params block
+	ParamsBytes = 216          // size of the params block
 )
 
 // What the kernel was specialised for.
@@ -50,7 +50,6 @@ type Buffer struct {
 func Buffers() []Buffer {
 	return []Buffer{
 		{"weights", "b128", 41472, 663552, 16, true, "", "the matrices as the packing table says, and zero where it names no element"},
-		{"embed", "bf16", 30720, 61440, 8, true, "", "model.embed_tokens.weight, row by row; bf16"},
 		{"gains", "bf16", 480, 960, 16, true, "", "model.layers.%d.input_layernorm.weight and model.layers.%d.post_attention_layernorm.weight of each layer %d in turn, then model.norm.weight; bf16"},
 		{"inv_freq", "f32", 16, 64, 4, true, "", "the table of that name"},
 		{"plan", "u32", 56, 224, 4, true, "", "the table of that name"},

@@ -10,10 +10,9 @@ import (
 // DevicePtr is an address in device memory.
 type DevicePtr uint64
 
-// Params are the arguments of a launch. The kernel takes them as a block of 224 bytes.
+// Params are the arguments of a launch. The kernel takes them as a block of 216 bytes.
 type Params struct {
 	Weights   DevicePtr // 41472 × b128: packed matrices, see the layout
-	Embed     DevicePtr // 30720 × bf16: [320][96] token embeddings
 	Gains     DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
 	InvFreq   DevicePtr // 16 × f32: [16] RoPE, radians a position
 	Plan      DevicePtr // 56 × u32: [4][14] what each SM owns
@@ -48,35 +47,34 @@ type Params struct {
 func (p *Params) Bytes() []byte {
 	b := make([]byte, ParamsBytes)
 	binary.LittleEndian.PutUint64(b[0:], uint64(p.Weights))
-	binary.LittleEndian.PutUint64(b[8:], uint64(p.Embed))
-	binary.LittleEndian.PutUint64(b[16:], uint64(p.Gains))
-	binary.LittleEndian.PutUint64(b[24:], uint64(p.InvFreq))
-	binary.LittleEndian.PutUint64(b[32:], uint64(p.Plan))
-	binary.LittleEndian.PutUint64(b[40:], uint64(p.PageTable))
-	binary.LittleEndian.PutUint64(b[48:], uint64(p.Kv))
-	binary.LittleEndian.PutUint64(b[56:], uint64(p.X))
-	binary.LittleEndian.PutUint64(b[64:], uint64(p.Q))
-	binary.LittleEndian.PutUint64(b[72:], uint64(p.Part))
-	binary.LittleEndian.PutUint64(b[80:], uint64(p.Lse))
-	binary.LittleEndian.PutUint64(b[88:], uint64(p.Attn))
-	binary.LittleEndian.PutUint64(b[96:], uint64(p.Act))
-	binary.LittleEndian.PutUint64(b[104:], uint64(p.Logits))
-	binary.LittleEndian.PutUint64(b[112:], uint64(p.Best))
-	binary.LittleEndian.PutUint64(b[120:], uint64(p.BestIndex))
-	binary.LittleEndian.PutUint64(b[128:], uint64(p.Tokens))
-	binary.LittleEndian.PutUint64(b[136:], uint64(p.Ends))
-	binary.LittleEndian.PutUint64(b[144:], uint64(p.Stop))
-	binary.LittleEndian.PutUint64(b[152:], uint64(p.Verdict))
-	binary.LittleEndian.PutUint64(b[160:], uint64(p.Progress))
-	binary.LittleEndian.PutUint64(b[168:], uint64(p.Stream))
-	binary.LittleEndian.PutUint64(b[176:], uint64(p.Abort))
-	binary.LittleEndian.PutUint64(b[184:], uint64(p.Records))
-	binary.LittleEndian.PutUint64(b[192:], uint64(p.Epoch))
-	binary.LittleEndian.PutUint64(b[200:], uint64(p.Barrier))
-	binary.LittleEndian.PutUint32(b[208:], uint32(p.Pos))
-	binary.LittleEndian.PutUint32(b[212:], uint32(p.Steps))
-	binary.LittleEndian.PutUint32(b[216:], uint32(p.Known))
-	binary.LittleEndian.PutUint32(b[220:], uint32(p.Pages))
+	binary.LittleEndian.PutUint64(b[8:], uint64(p.Gains))
+	binary.LittleEndian.PutUint64(b[16:], uint64(p.InvFreq))
+	binary.LittleEndian.PutUint64(b[24:], uint64(p.Plan))
+	binary.LittleEndian.PutUint64(b[32:], uint64(p.PageTable))
+	binary.LittleEndian.PutUint64(b[40:], uint64(p.Kv))
+	binary.LittleEndian.PutUint64(b[48:], uint64(p.X))
+	binary.LittleEndian.PutUint64(b[56:], uint64(p.Q))
+	binary.LittleEndian.PutUint64(b[64:], uint64(p.Part))
+	binary.LittleEndian.PutUint64(b[72:], uint64(p.Lse))
+	binary.LittleEndian.PutUint64(b[80:], uint64(p.Attn))
+	binary.LittleEndian.PutUint64(b[88:], uint64(p.Act))
+	binary.LittleEndian.PutUint64(b[96:], uint64(p.Logits))
+	binary.LittleEndian.PutUint64(b[104:], uint64(p.Best))
+	binary.LittleEndian.PutUint64(b[112:], uint64(p.BestIndex))
+	binary.LittleEndian.PutUint64(b[120:], uint64(p.Tokens))
+	binary.LittleEndian.PutUint64(b[128:], uint64(p.Ends))
+	binary.LittleEndian.PutUint64(b[136:], uint64(p.Stop))
+	binary.LittleEndian.PutUint64(b[144:], uint64(p.Verdict))
+	binary.LittleEndian.PutUint64(b[152:], uint64(p.Progress))
+	binary.LittleEndian.PutUint64(b[160:], uint64(p.Stream))
+	binary.LittleEndian.PutUint64(b[168:], uint64(p.Abort))
+	binary.LittleEndian.PutUint64(b[176:], uint64(p.Records))
+	binary.LittleEndian.PutUint64(b[184:], uint64(p.Epoch))
+	binary.LittleEndian.PutUint64(b[192:], uint64(p.Barrier))
+	binary.LittleEndian.PutUint32(b[200:], uint32(p.Pos))
+	binary.LittleEndian.PutUint32(b[204:], uint32(p.Steps))
+	binary.LittleEndian.PutUint32(b[208:], uint32(p.Known))
+	binary.LittleEndian.PutUint32(b[212:], uint32(p.Pages))
 	return b
 }
 
@@ -90,8 +88,6 @@ func (p *Params) Bind(name string, at DevicePtr) error {
 	switch name {
 	case "weights":
 		p.Weights = at
-	case "embed":
-		p.Embed = at
 	case "gains":
 		p.Gains = at
 	case "inv_freq":

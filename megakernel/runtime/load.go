@@ -27,17 +27,8 @@ func (s *Session) alloc() error {
 	return nil
 }
 
-func (s *Session) load(t megakernel.Tensors, epoch uint32) error {
-	if err := s.loadMatrices(t); err != nil {
-		return err
-	}
-	if err := s.loadEmbeddings(t); err != nil {
-		return err
-	}
-	gains, err := s.mk.Gains(t)
-	if err != nil {
-		return err
-	}
+// tables fills the buffers that do not depend on the weights.
+func (s *Session) tables(epoch uint32) error {
 	freq := s.mk.InvFreq()
 	bits := make([]uint32, len(freq))
 	for i, f := range freq {
@@ -46,49 +37,9 @@ func (s *Session) load(t megakernel.Tensors, epoch uint32) error {
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"gains", gains}, {"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
+	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
 		{"abort", make([]byte, 4*pipeline.AbortWords)}, {"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-func (s *Session) loadMatrices(t megakernel.Tensors) error {
-	p := s.mk.Plan
-	image := make([]byte, max(p.LayerBytes, p.FinalBytes))
-	for l := range p.Layers + 1 {
-		layer, n := l, p.LayerBytes
-		if l == p.Layers {
-			layer, n = pipeline.FinalLayer, p.FinalBytes
-		}
-		if err := s.mk.PackLayer(image[:n], layer, t); err != nil {
-			return err
-		}
-		if err := s.dev.Write("weights", int64(l)*p.LayerBytes, image[:n]); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// loadEmbeddings copies the embedding matrix a block of rows at a time.
-func (s *Session) loadEmbeddings(t megakernel.Tensors) error {
-	c := &s.mk.Config
-	const block = 1024
-	row, raw := make([]uint16, c.Hidden), make([]byte, 0, block*c.Hidden*2)
-	for from := 0; from < c.Vocab; from += block {
-		raw = raw[:0]
-		for r := from; r < min(from+block, c.Vocab); r++ {
-			if err := s.mk.Embed(r, row, t); err != nil {
-				return err
-			}
-			for _, v := range row {
-				raw = binary.LittleEndian.AppendUint16(raw, v)
-			}
-		}
-		if err := s.dev.Write("embed", int64(from)*int64(c.Hidden)*2, raw); err != nil {
 			return err
 		}
 	}

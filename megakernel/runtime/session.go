@@ -20,6 +20,8 @@ type Session struct {
 	table []uint32
 	pos   int
 
+	loaded LoadStats
+
 	// HangTimeout is how long a launch may make no step before it is given up
 	// with a *HangError; 0 waits for ever. It must be longer than any step.
 	HangTimeout time.Duration
@@ -28,31 +30,50 @@ type Session struct {
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
 
-// NewSession allocates and fills every buffer of the kernel: weights from t, a
-// KV cache of pages pages a layer, used in the order of table (page of tokens
-// i·Page …); a nil table means 0, 1, 2 …. The first launch finds the barrier
-// counter at epoch.
+// NewSession is OpenSession with weights from t and nothing else chosen.
 func NewSession(mk *megakernel.Kernel, dev Device, t megakernel.Tensors, pages int, table []uint32, epoch uint32) (*Session, error) {
+	return OpenSession(context.Background(), mk, dev, FromTensors(t, LoadOptions{}), SessionOptions{Pages: pages, Table: table, Epoch: epoch})
+}
+
+// SessionOptions are what a session needs beside kernel, device and weights.
+type SessionOptions struct {
+	Pages int      // pages a layer of the KV cache, at least 1
+	Table []uint32 // page of tokens i·Page …; nil means 0, 1, 2 … Pages-1
+	Epoch uint32   // the barrier counter that the first launch finds
+}
+
+// OpenSession allocates and fills every buffer of the kernel. When ctx ends it
+// stops loading and returns ctx's error; the device's buffers are then as they
+// are, and only Close is of use.
+func OpenSession(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weights, o SessionOptions) (*Session, error) {
+	table := o.Table
 	if table == nil {
-		for i := range pages {
+		for i := range o.Pages {
 			table = append(table, uint32(i))
 		}
 	}
-	if err := checkTable(table, pages); err != nil {
+	if err := checkTable(table, o.Pages); err != nil {
 		return nil, err
 	}
-	s := &Session{mk: mk, dev: dev, pages: pages, table: slices.Clone(table)}
-	if pages < 1 || len(table) < 1 {
-		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", pages, len(table))
+	s := &Session{mk: mk, dev: dev, pages: o.Pages, table: slices.Clone(table)}
+	if o.Pages < 1 || len(table) < 1 {
+		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", o.Pages, len(table))
 	}
 	if err := s.alloc(); err != nil {
 		return nil, err
 	}
-	if err := s.load(t, epoch); err != nil {
+	var err error
+	if s.loaded, err = w.Load(ctx, mk, dev); err != nil {
+		return nil, err
+	}
+	if err := s.tables(o.Epoch); err != nil {
 		return nil, err
 	}
 	return s, s.SetEnds(nil)
 }
+
+// Loaded says how the weights came to the device.
+func (s *Session) Loaded() LoadStats { return s.loaded }
 
 // Capacity is the number of tokens the page table has room for.
 func (s *Session) Capacity() int { return len(s.table) * s.mk.KV.Page }

@@ -2,7 +2,6 @@ package checkpoint
 
 import (
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/edsrzf/mmap-go"
@@ -78,16 +77,9 @@ func (c *Checkpoint) Bytes() int64 {
 // row, ErrClosed after Close, and a file that has shrunk or cannot be read any
 // more. dst may then be partly written.
 func (c *Checkpoint) Row(name string, row int, dst []uint16) error {
-	t := c.tensors[name]
-	if t == nil {
-		return fmt.Errorf("checkpoint: tensor %q: found no such tensor, want one of the %d of %s",
-			shorten(name), len(c.tensors), ConfigFile)
-	}
-	if row < 0 || row >= t.rows {
-		return fmt.Errorf("checkpoint: %s: found row %d asked for, want 0 to %d", t.name, row, t.rows-1)
-	}
-	if len(dst) != t.cols {
-		return fmt.Errorf("checkpoint: %s: found a destination of %d elements, want %d", t.name, len(dst), t.cols)
+	t, err := c.find(name, row, len(dst))
+	if err != nil {
+		return err
 	}
 	return c.read(t, func() error {
 		convert(dst, t.row(row), t.from, c.f16)

@@ -38,11 +38,25 @@ func (f *file) caught(tensor string, err *error) {
 	if !ok {
 		panic(r)
 	}
-	offset := fault.Addr() - uintptr(unsafe.Pointer(unsafe.SliceData(f.data)))
-	if offset >= uintptr(len(f.data)) {
+	offset := f.offset(fault.Addr())
+	if offset < 0 {
 		panic(r)
 	}
-	*err = &Problem{File: f.name, Tensor: tensor, Found: f.nowHolds(int64(offset)),
+	*err = f.lost(tensor, offset)
+}
+
+// offset is where in f an address is, -1 outside its mapping.
+func (f *file) offset(addr uintptr) int64 {
+	offset := addr - uintptr(unsafe.Pointer(unsafe.SliceData(f.data)))
+	if offset >= uintptr(len(f.data)) {
+		return -1
+	}
+	return int64(offset)
+}
+
+// lost is the error for a page at offset that cannot be read.
+func (f *file) lost(tensor string, offset int64) error {
+	return &Problem{File: f.name, Tensor: tensor, Found: f.nowHolds(offset),
 		Want: bytesOf(len(f.data)) + ", as when it was opened", Why: "a checkpoint must not change while it is read"}
 }
 

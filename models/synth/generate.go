@@ -94,6 +94,13 @@ func Tokens(seed uint64, sequence, n, vocab int) []int {
 	return out
 }
 
+// Key is the pair of words that makes the elements of a tensor from their index:
+// r(i) = fmix(fmix(i ^ k0) + k1), see the package comment.
+func Key(seed uint64, name string) (k0, k1 uint32) {
+	s := newStream(seed, name)
+	return s.k0, s.k1
+}
+
 // stream is the key of one tensor.
 type stream struct{ k0, k1 uint32 }
 

@@ -27,15 +27,20 @@ type Source struct {
 
 // SourceOf prints the kernel of a model for an architecture ("sm_90a"), as mkgen writes it. It refuses what emit.Print refuses.
 func SourceOf(mk *megakernel.Kernel, arch string) (Source, error) {
+	return SourceOfKernel(mk.Config.Name, mk.IR, arch)
+}
+
+// SourceOfKernel is SourceOf for any kernel, with its params block by value; name is what messages call it.
+func SourceOfKernel(name string, k *ir.Kernel, arch string) (Source, error) {
 	target, err := emit.TargetFor(arch)
 	if err != nil {
 		return Source{}, fmt.Errorf("compile: %w", err)
 	}
-	printed, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
+	printed, err := emit.Print(k, target, megakernel.EmitOptions())
 	if err != nil {
-		return Source{}, fmt.Errorf("compile: kernel of %s: %w", mk.Config.Name, err)
+		return Source{}, fmt.Errorf("compile: kernel of %s: %w", name, err)
 	}
-	return Source{Name: mk.Config.Name, Arch: arch, Text: printed.Text, Lines: printed.Lines}, nil
+	return Source{Name: name, Arch: arch, Text: printed.Text, Lines: printed.Lines}, nil
 }
 
 // The compilers that Options.With may name.

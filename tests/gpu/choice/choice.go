@@ -38,6 +38,11 @@ func (c *Choice) Build(fault megakernel.Fault) (*megakernel.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
+	return c.BuildFor(m, fault)
+}
+
+// BuildFor is Build for a configuration read from elsewhere.
+func (c *Choice) BuildFor(m models.Config, fault megakernel.Fault) (*megakernel.Kernel, error) {
 	o := c.options
 	o.Fault = fault
 	return megakernel.Build(m, o)

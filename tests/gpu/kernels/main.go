@@ -13,7 +13,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/randomize"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
@@ -22,6 +24,7 @@ func main() {
 	c := choice.Flags()
 	dir := flag.String("o", "out/kernels", "directory to write to")
 	faults := flag.Bool("faults", false, "also the kernels with planted faults")
+	random := flag.Bool("random", false, "also the kernel that makes random weights, as MODEL+random.cubin")
 	hang := flag.Bool("hang", false, "also the kernel that hangs")
 	flag.Parse()
 	kinds := []megakernel.Fault{megakernel.NoFault}
@@ -32,22 +35,33 @@ func main() {
 		kinds = append(kinds, megakernel.FaultLostArrival)
 	}
 	for _, f := range kinds {
-		if err := build(c, f, *dir); err != nil {
+		if err := build(c, f, *dir, *random && f == megakernel.NoFault); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-func build(c *choice.Choice, fault megakernel.Fault, dir string) error {
+func build(c *choice.Choice, fault megakernel.Fault, dir string, random bool) error {
 	mk, err := c.Build(fault)
 	if err != nil {
 		return err
 	}
-	src, err := compile.SourceOf(mk, "sm_90a")
+	if err := cubin(mk.IR, c.Name(fault), dir); err != nil || !random {
+		return err
+	}
+	r, err := randomize.New(mk)
 	if err != nil {
 		return err
 	}
-	name := c.Name(fault)
+	return cubin(r.IR, c.Name(fault)+"+random", dir)
+}
+
+// cubin writes name.cu and name.cubin.
+func cubin(k *ir.Kernel, name, dir string) error {
+	src, err := compile.SourceOfKernel(name, k, "sm_90a")
+	if err != nil {
+		return err
+	}
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}

@@ -97,7 +97,11 @@ func fill(tensors string, pages, epoch uint32, prompt []uint32) (map[string][]by
 		}
 		return data
 	}
-	m["embed"] = read("model.embed_tokens.weight")
+	for _, b := range step.Buffers() {
+		if b.Name == "embed" { // absent where the LM head is the same matrix
+			m[b.Name] = read("model.embed_tokens.weight")
+		}
+	}
 	for l := range step.Layers {
 		for _, norm := range []string{"input_layernorm", "post_attention_layernorm"} {
 			m["gains"] = append(m["gains"], read(fmt.Sprintf("model.layers.%d.%s.weight", l, norm))...)
