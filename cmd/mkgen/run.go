@@ -10,7 +10,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
@@ -168,12 +170,12 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err != nil {
 		return nil, inFlags(err)
 	}
-	device, err := openDevice(ctx, mk, deviceOptions{name: r.device, arch: r.arch, compile: compile.Options{With: string(r.with), NoCache: r.fresh},
+	device, err := openDevice(ctx, mk, deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
 		compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }})
 	if err != nil {
 		return nil, err
 	}
-	e, err := engine.New(ctx, engine.Options{Kernel: mk, Device: device, Tensors: w.tensors, Text: w.text, KVTokens: int(r.kvTokens),
+	e, err := r.load(ctx, cmd.ErrOrStderr(), w, engine.Options{Kernel: mk, Device: device, Text: w.text, KVTokens: int(r.kvTokens),
 		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)})
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
@@ -182,6 +184,38 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		return nil, errors.Join(err, e.Close())
 	}
 	return &speaker{Engine: e, flags: r, text: w.text != nil}, nil
+}
+
+// compiler is how kernels are compiled.
+func (r *runFlags) compiler() compile.Options {
+	return compile.Options{With: string(r.with), NoCache: r.fresh}
+}
+
+// load makes the engine of weights and all else; random weights of a GPU are made
+// there. What takes time is shown.
+func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engine.Options) (_ *engine.Engine, err error) {
+	if w.random && r.device == deviceCUDA {
+		o.Weights, err = runtime.RandomCompiled(ctx, o.Kernel, uint64(r.random), r.arch, r.compiler())
+		if err != nil {
+			return nil, err
+		}
+		return engine.New(ctx, o)
+	}
+	load := runtime.LoadOptions{Check: r.check}
+	if !r.verbose && r.device == deviceSim {
+		o.Weights = runtime.FromTensors(w.tensors, load)
+		return engine.New(ctx, o)
+	}
+	bar := progress.Start(stderr, "loading weights")
+	load.Progress = bar.Set
+	o.Weights = runtime.FromTensors(w.tensors, load)
+	e, err := engine.New(ctx, o)
+	if err != nil {
+		bar.End(-1)
+		return nil, err
+	}
+	bar.End(e.Loaded().Bytes)
+	return e, nil
 }
 
 // compiled says what the compiler made, and what was wrong with the cache.

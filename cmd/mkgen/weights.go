@@ -19,6 +19,7 @@ import (
 type weights struct {
 	checkpoint string
 	random     seed
+	check      bool
 }
 
 func (w *weights) flags(cmd *cobra.Command) {
@@ -26,12 +27,14 @@ func (w *weights) flags(cmd *cobra.Command) {
 	f.StringVar(&w.checkpoint, "checkpoint", "", "Hugging Face checkpoint `directory`: config.json, safetensors, tokenizer.json")
 	f.Var(&w.random, "random", "random weights of this seed instead")
 	f.Lookup("random").DefValue = ""
+	f.BoolVar(&w.check, "check", false, "refuse weights that are not finite, by name")
 }
 
 // found is a model with its weights.
 type found struct {
 	config  models.Config
 	tensors megakernel.Tensors
+	random  bool                 // tensors are those of --random
 	text    *tokenizer.Tokenizer // nil when there is none
 	close   func() error         // nil when there is nothing to close
 }
@@ -64,7 +67,7 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	case err != nil:
 		return nil, err
 	case given("random"):
-		return &found{config: config, tensors: synth.NewWeights(uint64(w.random), dims(config))}, nil
+		return &found{config: config, tensors: synth.NewWeights(uint64(w.random), dims(config)), random: true}, nil
 	case given("checkpoint"):
 		f, err := w.open(w.checkpoint)
 		if err != nil {

@@ -31,7 +31,7 @@ var (
 type Options struct {
 	Kernel  *megakernel.Kernel   // required
 	Device  runtime.Device       // required: made for Kernel, nothing allocated yet; the Engine closes it
-	Tensors megakernel.Tensors   // required: the weights; not used after New
+	Weights runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text    *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 
 	// KVTokens is how many tokens the KV cache has room for, rounded up to whole
@@ -55,10 +55,11 @@ type Options struct {
 
 // Engine generates. See the package's documentation for its life cycle.
 type Engine struct {
-	o    Options
-	ends map[int]bool
-	seq  *sequence // of who has entered
-	use            // who that is
+	o      Options
+	loaded runtime.LoadStats
+	ends   map[int]bool
+	seq    *sequence // of who has entered
+	use              // who that is
 }
 
 // New allocates the device's buffers and loads the weights, until ctx ends. With
@@ -71,7 +72,10 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
 	guard := uint32(n)
-	s, err := runtime.NewSession(o.Kernel, o.Device, until{ctx, o.Tensors}, n+1, slices.Repeat([]uint32{guard}, n), 0)
+	s, err := runtime.OpenSession(ctx, o.Kernel, o.Device, o.Weights, runtime.SessionOptions{Pages: n + 1, Table: slices.Repeat([]uint32{guard}, n)})
+	if err == nil {
+		err = ctx.Err()
+	}
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -79,20 +83,9 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 	if err := s.SetEnds(o.Ends); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	return newEngine(o, s), nil
-}
-
-// until delivers weights until ctx ends.
-type until struct {
-	ctx context.Context
-	megakernel.Tensors
-}
-
-func (u until) Row(tensor string, row int, dst []uint16) error {
-	if err := u.ctx.Err(); err != nil {
-		return err
-	}
-	return u.Tensors.Row(tensor, row, dst)
+	e := newEngine(o, s)
+	e.loaded = s.Loaded()
+	return e, nil
 }
 
 // newEngine is New with a session that is there already.
@@ -112,8 +105,8 @@ func newEngine(o Options, s session) *Engine {
 
 // complete fills in what was left open and refuses what cannot be.
 func (o Options) complete() (Options, error) {
-	if o.Kernel == nil || o.Device == nil || o.Tensors == nil {
-		return o, errors.New("options: Kernel, Device and Tensors are required")
+	if o.Kernel == nil || o.Device == nil || o.Weights == nil {
+		return o, errors.New("options: Kernel, Device and Weights are required")
 	}
 	c := &o.Kernel.Config
 	if o.KVTokens == 0 {
@@ -148,6 +141,9 @@ const maxKVTokens = 1 << 28
 
 // KVTokens is how many tokens a sequence can have in the cache.
 func (e *Engine) KVTokens() int { return e.seq.limit }
+
+// Loaded says how the weights came to the device.
+func (e *Engine) Loaded() runtime.LoadStats { return e.loaded }
 
 // Pages is how many pages of the KV cache no sequence holds, and how many there
 // are, the guard aside. ErrBusy while a Generate runs, ErrClosed after Close.

@@ -123,7 +123,7 @@ func TestTheModelsPositionsAreALimitToo(t *testing.T) {
 
 func TestOptionsThatCannotBeAreRefused(t *testing.T) {
 	for want, change := range map[string]func(*Options){
-		"engine: options: Kernel, Device and Tensors are required":             func(o *Options) { o.Device = nil },
+		"engine: options: Kernel, Device and Weights are required":             func(o *Options) { o.Device = nil },
 		"engine: options: a KV cache of -1 tokens, want 1 to 268435456":        func(o *Options) { o.KVTokens = -1 },
 		"engine: options: a KV cache of 268435457 tokens, want 1 to 268435456": func(o *Options) { o.KVTokens = 1<<28 + 1 },
 		"engine: options: -1 tokens a launch, want at least 1":                 func(o *Options) { o.TokensPerLaunch = -1 },
@@ -149,12 +149,12 @@ func TestLoadingCanBeCancelled(t *testing.T) {
 	device, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	ctx, cancel := context.WithCancel(t.Context())
-	_, err = New(ctx, Options{Kernel: mk, Device: device, Tensors: rows(func() { cancel() })})
+	_, err = New(ctx, Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(rows(func() { cancel() }), runtime.LoadOptions{})})
 	require.ErrorIs(t, err, context.Canceled)
 	require.NoError(t, device.Close())
 }
 
-// rows are weights of zeros that say when a row is read.
+// rows are weights of zeros that say when a row is read, by any goroutine.
 type rows func()
 
 func (r rows) Row(string, int, []uint16) error { r(); return nil }

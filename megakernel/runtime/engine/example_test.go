@@ -41,7 +41,7 @@ func generate() error {
 	}
 	weights := synth.NewWeights(1, synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
 		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings})
-	e, err := engine.New(context.Background(), engine.Options{Kernel: mk, Device: device, Tensors: weights, KVTokens: 64})
+	e, err := engine.New(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 64})
 	if err != nil {
 		return err
 	}

@@ -136,7 +136,7 @@ func (noTensors) Row(string, int, []uint16) error { return errors.New("none") }
 
 // fakeOptions are options of a fake with a cache of 10 pages.
 func fakeOptions() Options {
-	return Options{Device: &nothing{}, Tensors: noTensors{}, KVTokens: 10 * fakePage, PageSeed: 4, TokensPerLaunch: 6, Ends: []int{},
+	return Options{Device: &nothing{}, Weights: runtime.FromTensors(noTensors{}, runtime.LoadOptions{}), KVTokens: 10 * fakePage, PageSeed: 4, TokensPerLaunch: 6, Ends: []int{},
 		Kernel: &megakernel.Kernel{Config: models.Config{Vocab: fakeVocab, MaxPositions: 1000, EOS: []int{1}}, KV: tasks.KVLayout{Page: fakePage}}}
 }
 
