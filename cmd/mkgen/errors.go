@@ -17,8 +17,12 @@ func (e usageError) Unwrap() error { return e.error }
 
 func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
-// exitCode is 2 for a usageError, else 1.
+// exitCode is 2 for a usageError, 130 for an interruptError as for a program that
+// the signal ended, else 1.
 func exitCode(err error) int {
+	if errors.As(err, new(interruptError)) {
+		return 130
+	}
 	if errors.As(err, new(usageError)) {
 		return 2
 	}

@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/megakernel"
@@ -46,6 +47,57 @@ func (v *speed) Set(s string) error {
 		err = errors.New("out of range")
 	}
 	*v = speed(x)
+	return err
+}
+
+// factor is a flag that is a finite number from 0.
+type factor float64
+
+func (v *factor) String() string { return strconv.FormatFloat(float64(*v), 'g', -1, 64) }
+
+func (v *factor) Type() string { return "x" }
+
+func (v *factor) want() string { return "a number from 0" }
+
+func (v *factor) Set(s string) error {
+	x, err := strconv.ParseFloat(s, 64)
+	if err == nil && (math.IsNaN(x) || x < 0 || math.IsInf(x, 0)) {
+		err = errors.New("out of range")
+	}
+	*v = factor(x)
+	return err
+}
+
+// seed is a flag that chooses random numbers.
+type seed uint64
+
+func (v *seed) String() string { return strconv.FormatUint(uint64(*v), 10) }
+
+func (v *seed) Type() string { return "n" }
+
+func (v *seed) want() string { return "a whole number from 0" }
+
+func (v *seed) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 64)
+	*v = seed(n)
+	return err
+}
+
+// patience is a flag that is a time, 0 for no limit.
+type patience time.Duration
+
+func (v *patience) String() string { return time.Duration(*v).String() }
+
+func (v *patience) Type() string { return "time" }
+
+func (v *patience) want() string { return "a time such as 10s or 500ms, or 0 for no limit" }
+
+func (v *patience) Set(s string) error {
+	d, err := time.ParseDuration(s)
+	if err == nil && d < 0 {
+		err = errors.New("out of range")
+	}
+	*v = patience(d)
 	return err
 }
 

@@ -7,6 +7,7 @@
 //	mkgen ir --model llama3-8b         the program as text
 //	mkgen compile --model llama3-8b    the cubin, with nvcc or NVRTC
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
+//	mkgen run --model tiny "prompt"    text, on the CPU or a GPU
 //
 // It exits with 0 when all went well, with 2 when it was called wrongly, with 1
 // for everything else; an error is one line on stderr.
@@ -25,14 +26,15 @@ import (
 func main() { os.Exit(run(newRoot(verify.Check), os.Args[1:], os.Stdout, os.Stderr)) }
 
 // run runs the command with its arguments and its two streams; it returns the
-// exit code. What goes to stdout goes there at the end, in one piece.
+// exit code. What goes to stdout goes there at the end, in one piece, but for
+// what a command streams.
 func run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
-	var out bytes.Buffer
+	out := held{to: stdout}
 	root.SetArgs(args)
 	root.SetOut(&out)
 	root.SetErr(stderr)
 	err := root.Execute()
-	if _, werr := out.WriteTo(stdout); err == nil {
+	if _, werr := out.WriteTo(out.to); err == nil {
 		err = werr
 	}
 	if err == nil {
@@ -40,4 +42,18 @@ func run(root *cobra.Command, args []string, stdout, stderr io.Writer) int {
 	}
 	fmt.Fprintf(stderr, "mkgen: %s\n", oneLine(err))
 	return exitCode(err)
+}
+
+// held is output that is written at the end.
+type held struct {
+	bytes.Buffer
+	to io.Writer
+}
+
+// streaming is where a command writes what is not to be held.
+func streaming(w io.Writer) io.Writer {
+	if h, ok := w.(*held); ok {
+		return h.to
+	}
+	return w
 }

@@ -8,10 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
 )
@@ -23,10 +25,16 @@ func TestMain(m *testing.M) { testscript.Main(m, map[string]func(){"mkgen": main
 func TestScripts(t *testing.T) {
 	configs, err := filepath.Abs("../../models/testdata/configs")
 	require.NoError(t, err)
+	written := t.TempDir()
+	require.NoError(t, enginecases.WriteCheckpoint(written, 5))
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script", UpdateScripts: *update, RequireExplicitExec: true, RequireUniqueNames: true,
-		Setup: func(e *testscript.Env) error { e.Setenv("CONFIGS", configs); return nil },
-		Cmds:  map[string]func(*testscript.TestScript, bool, []string){"refused": refused, "holds": holds},
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("CONFIGS", configs)
+			e.Setenv("CHECKPOINT", written)
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){"refused": refused, "holds": holds},
 	})
 }
 
@@ -49,7 +57,7 @@ func refused(ts *testscript.TestScript, neg bool, args []string) {
 	f, err := os.OpenFile(ts.MkAbs("refusals"), os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o666)
 	ts.Check(err)
 	text := fmt.Sprintf("%s: %s\n", strings.Join(args, " "), line)
-	_, err = f.WriteString(strings.NewReplacer(ts.Getenv("WORK"), "$WORK", ts.Getenv("CONFIGS"), "$CONFIGS").Replace(text))
+	_, err = f.WriteString(strings.NewReplacer(ts.Getenv("WORK"), "$WORK", ts.Getenv("CONFIGS"), "$CONFIGS", ts.Getenv("CHECKPOINT"), "$CHECKPOINT").Replace(text))
 	ts.Check(errors.Join(err, f.Close()))
 }
 
@@ -93,7 +101,7 @@ func TestAnErrorIsOnePrintableLine(t *testing.T) {
 }
 
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"compile"}, {"verify"}} {
+	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"compile"}, {"verify"}, {"run"}} {
 		code, stdout, stderr := mkgen(append(args, "--help")...)
 		require.Zero(t, code)
 		require.Empty(t, stderr)
@@ -113,6 +121,15 @@ func TestHelpOfACommandIsItsFlagHelp(t *testing.T) {
 	}
 }
 
+// words splits a command as a shell does, if it only has double quotes.
+func words(command string) []string {
+	all := regexp.MustCompile(`"[^"]*"|\S+`).FindAllString(command, -1)
+	for i := range all {
+		all[i] = strings.Trim(all[i], `"`)
+	}
+	return all
+}
+
 func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
@@ -125,7 +142,7 @@ func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
 			continue
 		}
 		command, _, _ = strings.Cut(command, "#")
-		if code, _, stderr := mkgen(strings.Fields(command)...); code == 2 {
+		if code, _, stderr := mkgen(words(command)...); code == 2 {
 			t.Errorf("%s: %s", command, stderr)
 		}
 		n++

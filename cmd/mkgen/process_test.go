@@ -3,7 +3,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"math/rand/v2"
 	"os"
 	"os/exec"
@@ -144,4 +146,35 @@ func main() {
 	formatted, err := exec.Command("gofmt", "-l", filepath.Join(dir, "kernel")).Output()
 	require.NoError(t, err)
 	require.Empty(t, string(formatted))
+}
+
+// Ctrl-C ends a generation within a few tokens: what there is is printed, and the
+// exit code is that of a program which the signal ended.
+func TestInterruptedGenerationPrintsWhatThereIs(t *testing.T) {
+	if testing.Short() {
+		t.Skip("the executor under the race detector")
+	}
+	args := []string{"run", "--model", "tiny", "--random", "1", "--max-tokens", "120", "5 6"}
+	whole, err := exec.Command("mkgen", args...).Output()
+	require.NoError(t, err)
+	cmd := exec.Command("mkgen", args...)
+	var stderr bytes.Buffer
+	cmd.Stderr = &stderr
+	stdout, err := cmd.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, cmd.Start())
+	first := make([]byte, 1)
+	_, err = io.ReadFull(stdout, first) // the text comes before the end
+	require.NoError(t, err)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	rest, err := io.ReadAll(stdout)
+	require.NoError(t, err)
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Wait(), &exit)
+	require.Equal(t, 130, exit.ExitCode())
+	require.Equal(t, "mkgen: interrupted\n", stderr.String())
+	got, ended := strings.CutSuffix(string(first)+string(rest), "\n")
+	require.True(t, ended)
+	require.True(t, strings.HasPrefix(string(whole), got+" "), "%q", got)
+	require.Less(t, len(strings.Fields(got)), 60)
 }

@@ -26,6 +26,8 @@ type GPU struct {
 	begin  *cuda.Event
 	end    *cuda.Event
 
+	modules []*cuda.Module // fn's, and those swapped in
+
 	// Last is the device time of the last launch.
 	Last time.Duration
 }
@@ -56,6 +58,7 @@ func (g *GPU) function(cubin []byte) (*cuda.Function, error) {
 	if err != nil {
 		return nil, err
 	}
+	g.modules = append(g.modules, m)
 	fn, err := m.Function(g.k.Name)
 	if err != nil {
 		return nil, err
@@ -255,6 +258,10 @@ func (g *GPU) Close() error {
 		errs = append(errs, h.Free())
 	}
 	errs = append(errs, g.begin.Close(), g.end.Close(), g.stream.Close())
+	for _, m := range g.modules {
+		errs = append(errs, m.Close())
+	}
+	g.modules = nil
 	g.mem, g.host = map[string]*cuda.Mem{}, map[string]*cuda.Host{}
 	return errors.Join(errs...)
 }

@@ -1,0 +1,54 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+)
+
+// deviceName is a flag that is one of the devices.
+type deviceName string
+
+const (
+	deviceSim  deviceName = "sim"
+	deviceCUDA deviceName = "cuda"
+)
+
+func (d *deviceName) String() string { return string(*d) }
+
+func (d *deviceName) Type() string { return "name" }
+
+func (d *deviceName) want() string { return "sim or cuda" }
+
+func (d *deviceName) Set(s string) error {
+	if s != string(deviceSim) && s != string(deviceCUDA) {
+		return errors.New("unknown")
+	}
+	*d = deviceName(s)
+	return nil
+}
+
+// deviceOptions say which device to open, and how its kernel is compiled.
+type deviceOptions struct {
+	name     deviceName
+	arch     string
+	compile  compile.Options
+	compiled func(*compile.Result) // is told what came of it
+}
+
+var errNoCUDA = errors.New("--device cuda: this mkgen was built without CUDA; `scripts/build-cuda build -o out/ ./cmd/mkgen` makes out/mkgen with it")
+
+// simWeights is the most bytes of weights that the executor is given: beyond, a
+// token takes many minutes.
+const simWeights = 1 << 30
+
+// openSim opens the executor for a kernel.
+func openSim(mk *megakernel.Kernel) (runtime.Device, error) {
+	if n := mk.Config.WeightBytes(); n > simWeights {
+		return nil, fmt.Errorf("--device sim: %s has %s of weights, the executor takes up to %s", mk.Config.Name, megakernel.FormatBytes(n), megakernel.FormatBytes(simWeights))
+	}
+	return runtime.NewSim(mk.IR, 1)
+}

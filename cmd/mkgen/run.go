@@ -1,0 +1,240 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/mkgen/mkgen/internal/progress"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
+	"github.com/spf13/cobra"
+)
+
+// runFlags are what mkgen run is told.
+type runFlags struct {
+	choice
+	weights
+	device      deviceName
+	chat        bool
+	system      string
+	maxTokens   count
+	perLaunch   count
+	kvTokens    count
+	hang        patience
+	with        compilerName
+	fresh       bool
+	seed        seed
+	sampling    sampling.Params
+	temperature factor
+	topP, minP  factor
+	topK        count
+	stop        []string
+	verbose     bool
+}
+
+// The executor pretends to have so many SMs and consumer warps where nothing is
+// said: each more costs time.
+const (
+	simSMs       = 2
+	simConsumers = 1
+)
+
+// cudaPatience is how long a GPU may take for a step where nothing is said: any
+// model takes less than a second.
+const cudaPatience = 10 * time.Second
+
+// newRun is mkgen run.
+func newRun() *cobra.Command {
+	r := runFlags{device: defaultDevice, maxTokens: 256}
+	cmd := &cobra.Command{
+		Use:   "run [prompt]",
+		Short: "Generate text, on a GPU or on the CPU",
+		Long: `run continues a prompt ("-" reads it from standard input, but for a last
+line break), or with --chat answers it. Standard output gets the generated text
+and nothing else. Weights come from a Hugging Face checkpoint directory, from
+the program itself for the models that are bundled with it, or from a random
+generator; a model without a tokenizer takes and prints token ids. Ctrl-C ends
+the generation; a second one ends the program at once.`,
+		Example: `  mkgen run --model tiny "Once upon a time"
+  mkgen run --checkpoint path/to/Llama-3.2-1B-Instruct --chat --device cuda`,
+		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
+	}
+	f := cmd.Flags()
+	r.choice.flags(cmd)
+	r.weights.flags(cmd)
+	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
+	f.BoolVar(&r.chat, "chat", false, "use the chat template; without a prompt, a conversation on the terminal")
+	f.StringVar(&r.system, "system", "", "`text` of the system message, with --chat")
+	f.Var(&r.maxTokens, "max-tokens", "tokens to generate at most")
+	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
+	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for (default %d, or what the model can)", engine.DefaultKVTokens))
+	f.Var(&r.temperature, "temperature", "0 takes the most probable token, more draws (default 0)")
+	f.Var(&r.topK, "top-k", "draw from this many of the most probable tokens")
+	f.Var(&r.topP, "top-p", "draw from the fewest that together are this probable")
+	f.Var(&r.minP, "min-p", "draw from those this many times as probable as the first")
+	f.Var(&r.seed, "seed", "of the draws: same seed, same text (default 0)")
+	f.StringArrayVar(&r.stop, "stop", nil, "end before this `text`; may be repeated")
+	f.Var(&r.hang, "hang-timeout", fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)", cudaPatience))
+	f.Var(&r.with, "compiler", "of the kernel for cuda: nvcc or nvrtc (default: nvcc when it is there)")
+	f.BoolVar(&r.fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
+	f.BoolVarP(&r.verbose, "verbose", "v", false, "print figures to standard error")
+	for _, name := range []string{"tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random"} {
+		f.Lookup(name).DefValue = "" // said in words above
+	}
+	return cmd
+}
+
+// run does what the flags say.
+func (r *runFlags) run(cmd *cobra.Command, args []string) error {
+	r.sampling.Temperature, r.sampling.TopK, r.sampling.TopP, r.sampling.MinP = float64(r.temperature), int(r.topK), float64(r.topP), float64(r.minP)
+	r.sampling.Seed = uint64(r.seed)
+	if !cmd.Flags().Changed("hang-timeout") && r.device == deviceCUDA {
+		r.hang = patience(cudaPatience)
+	}
+	prompt, asks, err := r.prompt(cmd, args)
+	if err != nil {
+		return err
+	}
+	ctx, stop := interruptible(cmd.Context())
+	defer stop()
+	s, err := r.open(ctx, cmd)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	s.out, s.err = streaming(cmd.OutOrStdout()), cmd.ErrOrStderr()
+	if asks {
+		stop() // while nothing is generated Ctrl-C ends the program
+		err = s.converse(cmd.Context(), cmd.InOrStdin())
+	} else {
+		err = s.once(ctx, prompt)
+	}
+	return errors.Join(err, s.Close())
+}
+
+// prompt is what to continue or answer; asks says that the user will be asked.
+func (r *runFlags) prompt(cmd *cobra.Command, args []string) (prompt string, asks bool, err error) {
+	terminal := isTerminal(cmd.InOrStdin())
+	switch {
+	case len(args) > 1:
+		return "", false, usagef("%s takes one prompt, found %d arguments; put it in quotes", cmd.CommandPath(), len(args))
+	case r.system != "" && !r.chat:
+		return "", false, usagef("--system goes with --chat")
+	case len(args) == 0 && r.chat && terminal:
+		return "", true, nil
+	case len(args) == 0:
+		return "", false, usagef(`give a prompt, or "-" to read it from standard input`)
+	}
+	var refused *sampling.RangeError
+	if errors.As(r.sampling.Check(), &refused) {
+		flag := map[string]string{"Temperature": "temperature", "TopK": "top-k", "TopP": "top-p", "MinP": "min-p"}[refused.Field]
+		return "", false, usagef("--%s: %s", flag, refused.Problem)
+	}
+	if args[0] != "-" {
+		return args[0], false, nil
+	}
+	const most = 64 << 20
+	data, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), most+1))
+	if err == nil && len(data) > most {
+		err = fmt.Errorf("standard input: more than %d bytes", most)
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), false, err
+}
+
+// open makes the engine.
+func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, err error) {
+	if r.device == deviceCUDA && !hasCUDA {
+		return nil, errNoCUDA
+	}
+	w, err := r.find(cmd, &r.choice)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, w.Close()) }() // the engine has them on the device
+	if w.text == nil && (r.chat || len(r.stop) > 0) {
+		return nil, errors.New("--chat and --stop need a tokenizer, which these weights do not come with")
+	}
+	o := r.options()
+	if r.device == deviceSim {
+		o.SMs, o.Consumers = cmp.Or(o.SMs, simSMs), cmp.Or(o.Consumers, simConsumers)
+	}
+	mk, err := megakernel.Build(w.config, o)
+	if err != nil {
+		return nil, inFlags(err)
+	}
+	device, err := openDevice(ctx, mk, deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
+		compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }})
+	if err != nil {
+		return nil, err
+	}
+	e, err := r.load(ctx, cmd.ErrOrStderr(), w, engine.Options{Kernel: mk, Device: device, Text: w.text, KVTokens: int(r.kvTokens),
+		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)})
+	if err != nil {
+		return nil, errors.Join(err, device.Close())
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, errors.Join(err, e.Close())
+	}
+	return &speaker{Engine: e, flags: r, text: w.text != nil}, nil
+}
+
+// compiler is how kernels are compiled.
+func (r *runFlags) compiler() compile.Options {
+	return compile.Options{With: string(r.with), NoCache: r.fresh}
+}
+
+// load makes the engine of weights and all else; random weights of a GPU are made
+// there. What takes time is shown.
+func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engine.Options) (_ *engine.Engine, err error) {
+	if w.random && r.device == deviceCUDA {
+		o.Weights, err = runtime.RandomCompiled(ctx, o.Kernel, uint64(r.random), r.arch, r.compiler())
+		if err != nil {
+			return nil, err
+		}
+		return engine.New(ctx, o)
+	}
+	load := runtime.LoadOptions{Check: r.check}
+	if !r.verbose && r.device == deviceSim {
+		o.Weights = runtime.FromTensors(w.tensors, load)
+		return engine.New(ctx, o)
+	}
+	bar := progress.Start(stderr, "loading weights")
+	load.Progress = bar.Set
+	o.Weights = runtime.FromTensors(w.tensors, load)
+	e, err := engine.New(ctx, o)
+	if err != nil {
+		bar.End(-1)
+		return nil, err
+	}
+	bar.End(e.Loaded().Bytes)
+	return e, nil
+}
+
+// compiled says what the compiler made, and what was wrong with the cache.
+func (r *runFlags) compiled(w io.Writer, c *compile.Result) {
+	if c.Note != "" {
+		fmt.Fprintf(w, "mkgen: %s\n", oneLine(errors.New(c.Note)))
+	}
+	if r.verbose {
+		fmt.Fprintf(w, "mkgen: kernel of %d registers, %d bytes spilled, %d bytes; %s took %s; from the cache: %s\n",
+			c.Registers, c.SpillBytes, c.Bytes, c.Compiler, seconds(c.Took), hit(c))
+	}
+}
+
+// isTerminal says whether a person may be at the other end.
+func isTerminal(r io.Reader) bool {
+	f, ok := r.(*os.File)
+	if !ok {
+		return false
+	}
+	info, err := f.Stat()
+	return err == nil && info.Mode()&os.ModeCharDevice != 0
+}

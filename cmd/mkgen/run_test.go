@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tests/enginecases"
+	"github.com/stretchr/testify/require"
+)
+
+// opened is a speaker on the executor with the checkpoint of enginecases.
+func opened(t *testing.T, args ...string) (s *speaker, out, err *bytes.Buffer) {
+	t.Helper()
+	dir := t.TempDir()
+	require.NoError(t, enginecases.WriteCheckpoint(dir, 5))
+	r := &runFlags{device: deviceSim, maxTokens: 6, weights: weights{checkpoint: dir}, verbose: true, chat: true}
+	r.arch = "sm_90a"
+	cmd := newRun()
+	require.NoError(t, cmd.ParseFlags(append([]string{"--checkpoint", dir}, args...)))
+	s, e := r.open(t.Context(), cmd)
+	require.NoError(t, e)
+	t.Cleanup(func() { require.NoError(t, s.Close()) })
+	out, err = &bytes.Buffer{}, &bytes.Buffer{}
+	s.out, s.err = out, err
+	return s, out, err
+}
+
+// Two turns, an empty line between them; the second one finds the first in the
+// KV cache. The answers are those of two single turns.
+func TestAConversationGoesOnUntilTheInputEnds(t *testing.T) {
+	s, out, err := opened(t)
+	require.NoError(t, s.converse(t.Context(), strings.NewReader("hi\n\nand then")))
+	figures := strings.Split(strings.ReplaceAll(err.String(), "> ", ""), "\n")
+	require.Len(t, figures, 4) // the last prompt ends with the input
+	require.Contains(t, figures[0], "prompt 6 tokens (0 reused), generated 6")
+	require.NotContains(t, figures[1], "(0 reused)")
+	require.Equal(t, 4, strings.Count(err.String(), "> "))
+	require.True(t, strings.HasSuffix(out.String(), "\n"))
+
+	first, alone, _ := opened(t)
+	require.NoError(t, first.once(t.Context(), "hi"))
+	require.True(t, strings.HasPrefix(out.String(), alone.String()))
+}
+
+func TestRunStreamsWhileOtherCommandsHoldTheirOutput(t *testing.T) {
+	var direct bytes.Buffer
+	out := &held{to: &direct}
+	_, err := out.Write([]byte("held"))
+	require.NoError(t, err)
+	require.Empty(t, direct.String())
+	_, err = streaming(out).Write([]byte("streamed"))
+	require.NoError(t, err)
+	require.Equal(t, "streamed", direct.String())
+}
+
+func TestAHangIsALineForEachWaitAndOneForTheError(t *testing.T) {
+	var w bytes.Buffer
+	err := hung(&w, fmt.Errorf("engine: %w", &runtime.HangError{After: time.Second, Pos: 7, Stuck: []pipeline.Stuck{{SM: 1, Layer: 0}, {SM: 2, Layer: 5}}}))
+	require.EqualError(t, err, "the kernel made no step for 1s and was given up at position 7")
+	lines := strings.Split(strings.TrimSuffix(w.String(), "\n"), "\n")
+	require.Len(t, lines, 2)
+	require.Contains(t, lines[0], "mkgen: SM 1")
+	require.Contains(t, lines[1], "layer 5")
+	other := errors.New("other")
+	require.Equal(t, other, hung(&w, other))
+	require.NoError(t, hung(&w, nil))
+}

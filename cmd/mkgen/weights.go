@@ -1,0 +1,134 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/bundled"
+	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/models/tokenizer"
+	"github.com/spf13/cobra"
+)
+
+// weights says where a model's weights come from.
+type weights struct {
+	checkpoint string
+	random     seed
+	check      bool
+}
+
+func (w *weights) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&w.checkpoint, "checkpoint", "", "Hugging Face checkpoint `directory`: config.json, safetensors, tokenizer.json")
+	f.Var(&w.random, "random", "random weights of this seed instead")
+	f.Lookup("random").DefValue = ""
+	f.BoolVar(&w.check, "check", false, "refuse weights that are not finite, by name")
+}
+
+// found is a model with its weights.
+type found struct {
+	config  models.Config
+	tensors megakernel.Tensors
+	random  bool                 // tensors are those of --random
+	text    *tokenizer.Tokenizer // nil when there is none
+	close   func() error         // nil when there is nothing to close
+}
+
+// Close lets the weights go.
+func (f *found) Close() error {
+	if f.close == nil {
+		return nil
+	}
+	return f.close()
+}
+
+// find finds the model that the flags ask for, and its weights.
+func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
+	given := cmd.Flags().Changed
+	if given("checkpoint") && given("random") {
+		return nil, usagef("--checkpoint and --random exclude each other")
+	}
+	if given("checkpoint") && given("config") {
+		return nil, usagef("--checkpoint and --config exclude each other: a checkpoint has its own config.json")
+	}
+	if given("checkpoint") && !given("model") {
+		if err := c.checkArch(); err != nil {
+			return nil, err
+		}
+		return w.open(w.checkpoint)
+	}
+	config, err := c.load(cmd)
+	switch {
+	case err != nil:
+		return nil, err
+	case given("random"):
+		return &found{config: config, tensors: synth.NewWeights(uint64(w.random), dims(config)), random: true}, nil
+	case given("checkpoint"):
+		f, err := w.open(w.checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		if err := sameModel(config, f.config); err != nil {
+			return nil, errors.Join(fmt.Errorf("--checkpoint %s is not --model %s: %w", w.checkpoint, config.Name, err), f.Close())
+		}
+		f.config.Name = config.Name
+		return f, nil
+	}
+	if f, ok, err := bundledModel(config.Name); ok && given("model") {
+		return f, err
+	}
+	return nil, usagef("mkgen has no weights of %s; give --checkpoint DIR or --random SEED", config.Name)
+}
+
+// open opens a checkpoint directory; its tokenizer may be missing.
+func (w *weights) open(dir string) (*found, error) {
+	c, err := checkpoint.Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	text, err := tokenizer.Open(dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, c.Close())
+	}
+	return &found{config: c.Config(), tensors: c, text: text, close: c.Close}, nil
+}
+
+// sameModel names a field in which a checkpoint is another model than the one
+// asked for, if there is one. Names and special tokens may differ.
+func sameModel(want, have models.Config) error {
+	have.Name, have.BOS, have.EOS, have.CheckpointDType = want.Name, want.BOS, want.EOS, want.CheckpointDType
+	w, h := reflect.ValueOf(want), reflect.ValueOf(have)
+	for i := range w.NumField() {
+		if a, b := w.Field(i).Interface(), h.Field(i).Interface(); !reflect.DeepEqual(a, b) {
+			return fmt.Errorf("%s is %v, want %v", w.Type().Field(i).Name, b, a)
+		}
+	}
+	return nil
+}
+
+// dims are the sizes that random weights depend on.
+func dims(c models.Config) synth.Dims {
+	return synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads, KVHeads: c.KVHeads,
+		HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings}
+}
+
+// bundledModel is a model whose weights are part of the program; false when they
+// are not.
+func bundledModel(name string) (*found, bool, error) {
+	c, ok, err := bundled.Checkpoint(name)
+	if !ok || err != nil {
+		return nil, ok, err
+	}
+	text, _, err := bundled.Tokenizer(name)
+	if err != nil {
+		return nil, true, errors.Join(err, c.Close())
+	}
+	config := c.Config()
+	config.Name = name
+	return &found{config: config, tensors: c, text: text, close: c.Close}, true, nil
+}

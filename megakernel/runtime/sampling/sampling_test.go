@@ -1,0 +1,201 @@
+package sampling
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// golden is what transformers left of logits; testdata/make_golden.py made it.
+type golden struct {
+	Cases []struct {
+		Logits []*float32 // nil for -inf
+		Left   []struct {
+			Temperature float64
+			TopK        int     `json:"top_k"`
+			TopP        float64 `json:"top_p"`
+			MinP        float64 `json:"min_p"`
+			Probs       [][2]float64
+		}
+	}
+}
+
+func TestWhatIsLeftIsWhatTransformersLeaves(t *testing.T) {
+	data, err := os.ReadFile("testdata/golden.json")
+	require.NoError(t, err)
+	var g golden
+	require.NoError(t, json.Unmarshal(data, &g))
+	n := 0
+	for i, c := range g.Cases {
+		logits := make([]float32, len(c.Logits))
+		for j, x := range c.Logits {
+			logits[j] = float32(math.Inf(-1))
+			if x != nil {
+				logits[j] = *x
+			}
+		}
+		for _, l := range c.Left {
+			p := Params{Temperature: l.Temperature, TopK: l.TopK, TopP: l.TopP, MinP: l.MinP}
+			if p.Temperature == 0 {
+				p.Temperature = 1
+			}
+			require.NoError(t, p.Check())
+			best, err := check(logits)
+			require.NoError(t, err)
+			requireSame(t, l.Probs, probabilities(p.keep(logits, best)), ties(logits), fmt.Sprintf("row %d, %+v", i, p))
+			n++
+		}
+	}
+	require.Equal(t, 84, n)
+}
+
+// requireSame compares probabilities by token, or where logits are equal, among
+// which transformers' top-p keeps what its sort happens to put last, in order.
+func requireSame(t *testing.T, want [][2]float64, got map[int]float64, ties bool, where string) {
+	t.Helper()
+	require.Len(t, got, len(want), where)
+	if ties {
+		var wanted []float64
+		for _, w := range want {
+			wanted = append(wanted, w[1])
+		}
+		slices.Sort(wanted)
+		require.InEpsilonSlice(t, wanted, slices.Sorted(maps.Values(got)), 1e-5, where)
+		return
+	}
+	for _, w := range want {
+		require.InEpsilon(t, w[1], got[int(w[0])], 1e-5, "%s, token %v", where, w[0])
+	}
+}
+
+// ties says whether two finite logits are equal.
+func ties(logits []float32) bool {
+	seen := map[float32]bool{}
+	for _, x := range logits {
+		if seen[x] && !math.IsInf(float64(x), -1) {
+			return true
+		}
+		seen[x] = true
+	}
+	return false
+}
+
+func probabilities(cs []candidate) map[int]float64 {
+	total, out := 0.0, map[int]float64{}
+	for _, c := range cs {
+		total += c.weight
+	}
+	for _, c := range cs {
+		out[c.token] = c.weight / total
+	}
+	return out
+}
+
+// Over many positions every token comes as often as its probability says.
+func TestFrequenciesFollowTheSoftmax(t *testing.T) {
+	logits := []float32{0, 1, float32(math.Inf(-1)), 2, -1}
+	const n = 20000
+	for _, p := range []Params{{Temperature: 1, Seed: 1}, {Temperature: 0.5, Seed: 2}, {Temperature: 1, TopK: 2, Seed: 3}} {
+		count := make([]int, len(logits))
+		for position := range n {
+			token, err := Sample(logits, p, position)
+			require.NoError(t, err)
+			count[token]++
+		}
+		want := probabilities(p.keep(logits, 3))
+		for token, c := range count {
+			q := want[token]
+			require.InDelta(t, q*n, c, 4*math.Sqrt(n*q*(1-q)), "token %d, %+v", token, p)
+		}
+	}
+}
+
+// The figures are ChaCha8's: they must never change, or seeds would mean
+// something else.
+func TestTheDrawDependsOnSeedAndPositionOnly(t *testing.T) {
+	logits := make([]float32, 1000)
+	p := Params{Temperature: 1, Seed: 42}
+	var got []int
+	for position := range 6 {
+		token, err := Sample(logits, p, position)
+		require.NoError(t, err)
+		got = append(got, token)
+	}
+	require.Equal(t, []int{853, 873, 918, 876, 452, 842}, got)
+	again, err := Sample(logits, p, 3)
+	require.NoError(t, err)
+	require.Equal(t, got[3], again)
+	p.Seed++
+	other, err := Sample(logits, p, 3)
+	require.NoError(t, err)
+	require.NotEqual(t, got[3], other)
+}
+
+func TestGreedyTakesTheFirstOfTheHighest(t *testing.T) {
+	token, err := Sample([]float32{1, 3, 3, 2}, Params{}, 7)
+	require.NoError(t, err)
+	require.Equal(t, 1, token)
+}
+
+func TestLogitsOfNoProbabilityAreRefused(t *testing.T) {
+	inf, nan := float32(math.Inf(1)), float32(math.NaN())
+	for _, p := range []Params{{}, {Temperature: 1}, {Temperature: 1, TopK: 1}} {
+		_, err := Sample([]float32{0, nan, 1}, p, 0)
+		require.EqualError(t, err, "the logit of token 1 is NaN")
+		_, err = Sample([]float32{0, 1, inf}, p, 0)
+		require.EqualError(t, err, "the logit of token 2 is +Inf")
+		_, err = Sample([]float32{-inf, -inf}, p, 0)
+		require.EqualError(t, err, "every logit is -inf")
+	}
+}
+
+func TestSettingsOutsideTheirRangeAreRefused(t *testing.T) {
+	for want, p := range map[string]Params{
+		"Temperature: found -1, want a finite number from 0":                                                   {Temperature: -1},
+		"Temperature: found NaN, want a finite number from 0":                                                  {Temperature: math.NaN()},
+		"Temperature: found +Inf, want a finite number from 0":                                                 {Temperature: math.Inf(1)},
+		"TopK: found -3, want a whole number from 0":                                                           {Temperature: 1, TopK: -3},
+		"TopP: found 1.5, want 0 to 1":                                                                         {Temperature: 1, TopP: 1.5},
+		"TopP: found NaN, want 0 to 1":                                                                         {Temperature: 1, TopP: math.NaN()},
+		"MinP: found -0.1, want 0 to 1":                                                                        {Temperature: 1, MinP: -0.1},
+		"TopK: found 40 with temperature 0, which always takes the highest logit; want a temperature above 0":  {TopK: 40},
+		"MinP: found 0.1 with temperature 0, which always takes the highest logit; want a temperature above 0": {MinP: 0.1},
+	} {
+		require.EqualError(t, p.Check(), want)
+	}
+	require.NoError(t, Params{}.Check())
+	require.NoError(t, Params{TopP: 1}.Check())
+	require.NoError(t, Params{Temperature: 2, TopK: 1, TopP: 0.5, MinP: 1}.Check())
+}
+
+func TestTheKthHighestIsWhatSortingFinds(t *testing.T) {
+	logits := []float32{5, -2, 9, 5, 0, 7, 7, -8}
+	sorted := slices.Clone(logits)
+	slices.Sort(sorted)
+	slices.Reverse(sorted)
+	for k := 1; k <= len(logits); k++ {
+		require.Equal(t, sorted[k-1], kth(logits, k))
+	}
+}
+
+func BenchmarkSample128k(b *testing.B) {
+	logits := make([]float32, 128256)
+	for i := range logits {
+		logits[i] = float32(8 * math.Sin(float64(i)*1.7))
+	}
+	for _, p := range []Params{{Temperature: 1}, {Temperature: 0.8, TopK: 50, TopP: 0.95}, {Temperature: 0.8, TopP: 0.95}} {
+		b.Run("", func(b *testing.B) {
+			for i := range b.N {
+				if _, err := Sample(logits, p, i); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}

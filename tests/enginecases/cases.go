@@ -1,0 +1,112 @@
+package enginecases
+
+import (
+	"math/rand/v2"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/models/tokenizer"
+	"github.com/stretchr/testify/require"
+)
+
+// T is what a case needs of a testing.T.
+type T interface {
+	require.TestingT
+	Helper()
+	Logf(format string, args ...any)
+	Cleanup(func())
+}
+
+// Bench is what the cases run on.
+type Bench struct {
+	Kernel *megakernel.Kernel
+	Text   *tokenizer.Tokenizer // its ids below the kernel's vocabulary
+	// Device opens a device for Kernel with nothing on it.
+	Device func() (runtime.Device, error)
+	// Soak is how many tokens the soak generates at least.
+	Soak int
+}
+
+// Case is one behaviour of an engine.
+type Case struct {
+	Name string
+	Run  func(t T, b *Bench)
+}
+
+// Cases are all there are, in the order in which they depend on each other.
+func Cases() []Case {
+	return []Case{
+		{"LaunchesOfAnyLengthChooseTheSame", launchesOfAnyLength},
+		{"PagesInAnyOrderGiveTheSame", pagesInAnyOrder},
+		{"TextIsWhatTheTokensDecodeTo", textIsDecoded},
+		{"StopTextsEndTheTextBeforeThem", stopTexts},
+		{"EndTokensEndTheText", endTokens},
+		{"TheKVLimitIsAnErrorAndLosesNothing", kvLimit},
+		{"ACancelledEngineIsAsGoodAsNew", cancelled},
+		{"AConversationReusesItsPrefix", conversation},
+		{"SamplingIsReproducible", sampled},
+		{"MisuseIsRefused", misuse},
+		{"ASoakLeavesNoTrace", soak},
+	}
+}
+
+// weights are the same for all engines.
+func (b *Bench) weights() megakernel.Tensors {
+	return synth.NewWeights(5, reference.ShapeOf(b.Kernel.Config).Dims())
+}
+
+// kvTokens is the size of the cases' caches, in tokens.
+func (b *Bench) kvTokens() int { return min(16*b.Kernel.KV.Page, b.Kernel.Config.MaxPositions) }
+
+// open makes an engine; set may change its options. The case need not close it.
+func (b *Bench) open(t T, set func(*engine.Options)) *engine.Engine {
+	t.Helper()
+	device, err := b.Device()
+	require.NoError(t, err)
+	o := engine.Options{Kernel: b.Kernel, Device: device, Weights: runtime.FromTensors(b.weights(), runtime.LoadOptions{}), Text: b.Text, KVTokens: b.kvTokens(),
+		TokensPerLaunch: 7, Ends: []int{}, PageSeed: 9}
+	if set != nil {
+		set(&o)
+	}
+	e, err := engine.New(background, o)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, e.Close()) })
+	return e
+}
+
+// prompt draws n tokens that are text.
+func (b *Bench) prompt(seed uint64, n int) []int {
+	random := rand.New(rand.NewPCG(seed, 0))
+	out := make([]int, n)
+	for i := range out {
+		out[i] = random.IntN(256)
+	}
+	return out
+}
+
+// fresh is what an engine of its own answers.
+func (b *Bench) fresh(t T, r engine.Request) engine.Result {
+	t.Helper()
+	e := b.open(t, nil)
+	return answer(t, e, r)
+}
+
+// answer generates without any error.
+func answer(t T, e *engine.Engine, r engine.Request) engine.Result {
+	t.Helper()
+	got, err := e.Generate(background, r, nil)
+	require.NoError(t, err)
+	return got
+}
+
+// requireFree wants every page free.
+func requireFree(t T, e *engine.Engine) {
+	t.Helper()
+	require.NoError(t, e.Reset())
+	free, all, err := e.Pages()
+	require.NoError(t, err)
+	require.Equal(t, all, free, "pages")
+}

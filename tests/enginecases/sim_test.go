@@ -1,0 +1,22 @@
+package enginecases
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOnTheExecutor(t *testing.T) {
+	mk, err := Micro()
+	require.NoError(t, err)
+	text, err := Bytes()
+	require.NoError(t, err)
+	b := &Bench{Kernel: mk, Text: text, Soak: 250, Device: func() (runtime.Device, error) { return runtime.NewSim(mk.IR, 3) }}
+	for _, c := range Cases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, b)
+		})
+	}
+}
