@@ -1,0 +1,98 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel/runtime"
+)
+
+// Runner decodes at batch 1 for a measurement. Not safe for concurrent use.
+type Runner interface {
+	// Tokens decodes n tokens (at least 1) one after the other, the first with
+	// cached tokens in the KV cache. The same call again must choose the same
+	// tokens.
+	Tokens(ctx context.Context, cached, n int) (Round, error)
+}
+
+// Round is what a Runner measured.
+type Round struct {
+	Device time.Duration   // by the device's clock, of all tokens together
+	Wall   time.Duration   // by the host's, from asking for the first to having the last
+	Each   []time.Duration // of each token; nil where the runner cannot tell
+	Chosen []int           // the n tokens
+}
+
+// Device is a runtime.Device that knows how long its last launch took by its own
+// clock.
+type Device interface {
+	runtime.Device
+	Elapsed() time.Duration
+}
+
+// SessionRunner is the Runner over a session that has no end tokens.
+type SessionRunner struct {
+	Session *runtime.Session
+	Device  Device // the session's
+	// PerLaunch is how many tokens a launch chooses, at least 1. With 1, and only
+	// then, the time of each token is known: that of its launch.
+	PerLaunch int
+}
+
+// firstToken is what every round feeds first.
+const firstToken = 1
+
+// Tokens decodes n tokens. The cache holds whatever it holds, FillKV's numbers
+// say; no earlier token is fed.
+func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (Round, error) {
+	if err := r.Session.Skip(cached); err != nil {
+		return Round{}, err
+	}
+	var round Round
+	next := []int{firstToken}
+	begin := time.Now()
+	for len(round.Chosen) < n {
+		if err := ctx.Err(); err != nil {
+			return round, err
+		}
+		want := min(r.PerLaunch, n-len(round.Chosen))
+		chosen, err := r.Session.Generate(next, want)
+		if err != nil {
+			return round, err
+		}
+		if len(chosen) != want {
+			return round, fmt.Errorf("a launch chose %d tokens, want %d", len(chosen), want)
+		}
+		took := r.Device.Elapsed()
+		round.Device += took
+		if r.PerLaunch == 1 {
+			round.Each = append(round.Each, took)
+		}
+		round.Chosen = append(round.Chosen, chosen...)
+		next = chosen[want-1:]
+	}
+	round.Wall = time.Since(begin)
+	return round, nil
+}
+
+// kvBlock is how many bytes of synthetic KV are made; they repeat.
+const kvBlock = 16 << 20
+
+// FillKV fills bytes (even) of the buffer "kv" with synthetic keys and values, the
+// same at every call: random signs, magnitudes from 0.5 to 1.
+func FillKV(dev runtime.Device, bytes int64) error {
+	block := make([]byte, min(bytes, kvBlock))
+	random := rand.New(rand.NewPCG(1, 2))
+	for i := 0; i+8 <= len(block); i += 8 {
+		binary.LittleEndian.PutUint64(block[i:], random.Uint64()&0x807f_807f_807f_807f|0x3f00_3f00_3f00_3f00)
+	}
+	for at := int64(0); at < bytes; at += int64(len(block)) {
+		if err := dev.Write("kv", at, block[:min(int64(len(block)), bytes-at)]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
