@@ -168,7 +168,7 @@ func tryOut(t *testing.T, k *ir.Kernel) error {
 }
 
 func TestBuffersThatDoNotFitAreRefused(t *testing.T) {
-	for _, bytes := range []int64{0, 64<<10 - 16, maxBytes + 16, 1<<20 + 8} {
+	for _, bytes := range []int64{0, 64<<10 - 16, MaxBytes + 16, 1<<20 + 8} {
 		_, err := Open(nil, 1, bytes)
 		require.ErrorContains(t, err, "for 1 SMs, want 65536 to 8589934592, a multiple of 16")
 	}

@@ -53,8 +53,8 @@ func Variants() []Variant {
 	return all
 }
 
-// maxBytes keeps the index of a word below 2³².
-const maxBytes = 8 << 30
+// MaxBytes is the largest buffer: the index of a word stays below 2³².
+const MaxBytes = 8 << 30
 
 // Stream is a filled buffer on a device, ready to be streamed. Not safe for
 // concurrent use.
@@ -68,8 +68,8 @@ type Stream struct {
 // a chunk of 64 KiB for each SM), which should exceed the L2 cache by far, on a
 // device that has loaded Kernel(sms), and fills it.
 func Open(dev Device, sms int, bytes int64) (*Stream, error) {
-	if least := int64(sms) * 64 << 10; bytes < least || bytes > maxBytes || bytes%element != 0 {
-		return nil, fmt.Errorf("ceiling: a buffer of %d bytes for %d SMs, want %d to %d, a multiple of %d", bytes, sms, least, int64(maxBytes), element)
+	if least := int64(sms) * 64 << 10; bytes < least || bytes > MaxBytes || bytes%element != 0 {
+		return nil, fmt.Errorf("ceiling: a buffer of %d bytes for %d SMs, want %d to %d, a multiple of %d", bytes, sms, least, int64(MaxBytes), element)
 	}
 	s := &Stream{dev: dev, sms: sms, bytes: bytes}
 	if err := dev.Alloc(bufferData, bytes); err != nil {
