@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+	"os"
+
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/spf13/cobra"
+)
+
+func newPlot() *cobra.Command {
+	var out string
+	cmd := &cobra.Command{
+		Use:     "plot RECORD...",
+		Short:   "Draw records of mkgen bench into one SVG",
+		Example: "  mkgen plot bench/results/h200/2026-11-21-decode-llama3-8b.json -o out/8b.svg",
+		RunE: func(cmd *cobra.Command, files []string) error {
+			if len(files) == 0 {
+				return usagef("plot: name at least one record")
+			}
+			var series []bench.Series
+			for _, path := range files {
+				data, err := os.ReadFile(path)
+				if err != nil {
+					return err
+				}
+				r, err := bench.Parse(data)
+				if err != nil {
+					return fmt.Errorf("%s: %w", path, err)
+				}
+				series = append(series, bench.SeriesOf(r, "")...)
+			}
+			if err := bench.WriteSVG(out, series); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Plot of %d records written to %s\n", len(files), out)
+			return err
+		},
+	}
+	cmd.Flags().StringVarP(&out, "output", "o", "out/bench.svg", "SVG `file` to write")
+	return cmd
+}
