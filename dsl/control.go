@@ -1,6 +1,10 @@
 package dsl
 
-import "github.com/mkgen/mkgen/dsl/ir"
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
 
 // If runs body in the threads where p holds. A constant p decides at Go time.
 func (k *Kernel) If(p Pred, body func()) { k.IfElse(p, body, nil) }
@@ -80,7 +84,9 @@ func (k *Kernel) Roles(roles ...Role) {
 			k.errorf("role %s: the body is nil", r.Name)
 			r.Body = func() {}
 		}
+		k.role = r.Name
 		node.Body = k.in(r.Body)
+		k.role = ""
 	}
 }
 
@@ -88,7 +94,22 @@ func (k *Kernel) Roles(roles ...Role) {
 func (k *Kernel) Region(name string, body func()) {
 	s := &ir.Region{Pos: k.here(), Name: name}
 	k.cur.Stmts = append(k.cur.Stmts, s)
+	k.regions = append(k.regions, name)
 	s.Body = k.in(body)
+	k.regions = k.regions[:len(k.regions)-1]
+}
+
+// Place is where in the program a template stands, in words.
+type Place struct {
+	Role         string   // of the warps, "" if all
+	Regions      []string // outermost first
+	Line, Caller string   // of Go: of the template, and what called it
+}
+
+// Place is where the caller stands.
+func (k *Kernel) Place() Place {
+	pos := k.here()
+	return Place{Role: k.role, Regions: slices.Clone(k.regions), Line: pos.Line, Caller: pos.Caller}
 }
 
 // Uniform asserts that v is the same in all threads of the scope (WarpScope,

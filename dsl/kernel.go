@@ -29,19 +29,23 @@ type Options struct {
 
 // Kernel is a kernel under construction. One goroutine builds one kernel.
 type Kernel struct {
-	ir     *ir.Kernel
-	cur    *ir.Block
-	errs   []error
-	left   map[*ir.Value]bool // operands of what folding dropped; see sweep
-	names  map[string]ir.Pos  // of parameters and buffers
-	frames map[uintptr]frame  // resolved by here
+	ir      *ir.Kernel
+	cur     *ir.Block
+	errs    []error
+	left    map[*ir.Value]bool // operands of what folding dropped; see sweep
+	names   map[string]ir.Pos  // of parameters and buffers
+	frames  map[uintptr]frame  // resolved by here
+	helpers map[string]bool    // functions that here passes over
+
+	role    string   // being built
+	regions []string // being built, outermost first
 }
 
 // New starts an empty kernel. Name must be a C identifier.
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
 		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, SharedLimit: o.SharedLimit, Body: &ir.Block{},
-	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}, names: map[string]ir.Pos{}}
+	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}, helpers: map[string]bool{}, names: map[string]ir.Pos{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {
 		k.errorf("kernel name %q is not a C identifier", name)
@@ -75,6 +79,9 @@ func (k *Kernel) Finish() (*ir.Kernel, error) {
 	}
 	return k.ir, nil
 }
+
+// Warps is the number of warps a CTA.
+func (k *Kernel) Warps() int { return k.ir.Warps }
 
 // Err is the mistakes recorded so far, joined, or nil.
 func (k *Kernel) Err() error { return join(k.errs) }

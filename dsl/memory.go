@@ -15,6 +15,14 @@ type BufOpt func(*ir.Buf)
 // ReadOnly promises that no thread writes the buffer during a launch.
 func ReadOnly() BufOpt { return func(b *ir.Buf) { b.ReadOnly = true } }
 
+// HostReads is for a buffer whose words the host reads while the kernel runs;
+// the kernel writes them one by one with strong stores of system scope.
+func HostReads() BufOpt { return func(b *ir.Buf) { b.Host = ir.HostReads } }
+
+// HostWrites is for a buffer whose words the host writes while the kernel runs;
+// the kernel reads them one by one with strong loads of system scope.
+func HostWrites() BufOpt { return func(b *ir.Buf) { b.Host = ir.HostWrites } }
+
 // Align asks for an alignment in bytes, a power of two.
 func Align(bytes int) BufOpt { return func(b *ir.Buf) { b.Align = bytes } }
 
@@ -83,7 +91,7 @@ func View[To, From Elem](b Buf[From]) Buf[To] {
 		}
 	}
 	v := &ir.Buf{ID: len(k.ir.Bufs), Name: b.b.Name, Space: b.b.Space, Elem: typeOf[To](), Len: b.b.Bytes() / int64(n),
-		Align: max(n, b.b.Align), Root: b.b.Base(), ReadOnly: b.b.Base().ReadOnly, Pos: k.here()}
+		Align: max(n, b.b.Align), Root: b.b.Base(), ReadOnly: b.b.Base().ReadOnly, Host: b.b.Base().Host, Pos: k.here()}
 	k.ir.Bufs = append(k.ir.Bufs, v)
 	return Buf[To]{k: k, b: v}
 }

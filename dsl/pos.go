@@ -16,6 +16,7 @@ const self = "github.com/mkgen/mkgen/dsl."
 type frame struct {
 	file  string
 	short string // package folder/file.go:line
+	fn    string
 }
 
 // here finds the line of the template that called into this package, and the
@@ -31,7 +32,7 @@ func (k *Kernel) here() ir.Pos {
 			k.frames[pc] = f
 		}
 		switch {
-		case f.file == "":
+		case f.file == "" || k.helpers[f.fn]:
 		case pos.Line == "":
 			pos.Line, file = f.short, f.file
 		case f.file != file:
@@ -40,6 +41,15 @@ func (k *Kernel) here() ir.Pos {
 		}
 	}
 	return pos
+}
+
+// Helper says that the calling function only helps templates: what it emits is
+// said to come from its caller's line, as with testing.T.Helper.
+func (k *Kernel) Helper() {
+	pc, _, _, ok := runtime.Caller(1)
+	if ok {
+		k.helpers[runtime.FuncForPC(pc).Name()] = true
+	}
 }
 
 // resolve looks a program counter up. runtime.Callers gives one for every
@@ -55,5 +65,5 @@ func resolve(pc uintptr) frame {
 		}
 	}
 	dir, base := path.Split(f.File)
-	return frame{file: f.File, short: path.Join(path.Base(dir), base) + ":" + strconv.Itoa(f.Line)}
+	return frame{fn: f.Function, file: f.File, short: path.Join(path.Base(dir), base) + ":" + strconv.Itoa(f.Line)}
 }

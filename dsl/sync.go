@@ -102,6 +102,9 @@ func BulkCopy[D, S Elem](dst Buf[D], di Index, src Buf[S], si Index, bytes Val[U
 	k.emit(&ir.Instr{Op: ir.OpBulkG2S, Args: []*ir.Value{bytes.v}, Mem: mem, Attr: attr(0, opts)})
 }
 
+// Cond is a condition of WaitUntil.
+type Cond = ir.Cond
+
 // The conditions of WaitUntil. GE compares by wrap-safe difference: it holds
 // when int32(word − want) ≥ 0.
 const (

@@ -18,6 +18,9 @@ type builder struct {
 	env  *tasks.Env
 	own  shares
 
+	watch   *pipeline.Watch
+	leaving dsl.Buf[dsl.U32] // shared memory: whether the launch is given up
+
 	x       dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
 	shared  dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
 	part    tasks.Partials
@@ -68,6 +71,11 @@ func newBuilder(mk *Kernel) *builder {
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
 	b.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
 	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
+	if !o.NoWatchdog {
+		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
+		b.watch = pipeline.NewWatch(k, b.bufs.abort, b.bufs.records)
+		b.ring.Watched(b.watch)
+	}
 	return b
 }
 
@@ -92,6 +100,9 @@ func (b *builder) assemble() {
 	k.Roles(
 		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: b.consumers},
 		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: b.producer})
+	if b.watch != nil {
+		b.mk.Sites = b.watch.Sites
+	}
 }
 
 func (b *builder) step(pos, cached, layer dsl.Val[dsl.U32]) tasks.Step {
@@ -104,6 +115,7 @@ func (b *builder) consumers() {
 	k, e, bufs := b.k, b.env, b.bufs
 	b.cons = b.ring.Consumer()
 	b.bar = tasks.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
+	b.bar.Watch = b.watch
 	b.token = dsl.NewVar(k.U32(0), "token")
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
@@ -112,8 +124,10 @@ func (b *builder) consumers() {
 			cached := b.cached(pos)
 			b.begin(s, pos)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
+				b.watch.Step(pos, l)
 				b.consume(b.step(pos, cached, l.Named("layer")), b.layer...)
 			}, dsl.Unroll(1))
+			b.watch.Step(pos, k.U32(b.mk.Config.Layers))
 			stopped := dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
 			running.Set(dsl.Select(stopped, k.U32(0), k.U32(1)))
 			k.If(pos.AddC(1).Ge(bufs.known), func() {
@@ -121,8 +135,9 @@ func (b *builder) consumers() {
 				b.choose(pos, running)
 			})
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
-				bufs.progress.Store(dsl.At(0), pos.AddC(1), dsl.Release(dsl.SysScope))
+				bufs.progress.Store(dsl.At(0), pos.AddC(1), dsl.Relaxed(dsl.SysScope))
 			})
+			b.leave(running)
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
 				b.gemv(MatrixQKV).Drop(e, b.cons, b.own.matrix(MatrixQKV))
@@ -132,10 +147,27 @@ func (b *builder) consumers() {
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { bufs.epoch.Store(dsl.At(0), b.bar.Epoch()) })
 }
 
+// leave ends a launch that the host has given up, at the end of a step: all
+// consumers of a CTA see the same, and the next step of a CTA that sees it later
+// ends here, too, since none of its waits holds.
+func (b *builder) leave(running *dsl.Var[dsl.U32]) {
+	if b.watch == nil {
+		return
+	}
+	k, e := b.k, b.env
+	k.If(e.Tid.EqC(0), func() {
+		b.leaving.Store(dsl.At(0), b.bufs.abort.Load(dsl.At(0), dsl.Relaxed(dsl.SysScope)))
+	})
+	e.Sync()
+	given := dsl.Uniform(b.leaving.Load(dsl.At(0)), dsl.CTAScope).NeC(0)
+	k.If(given, func() { running.Set(k.U32(0)) })
+}
+
 // begin takes the step's token and passes the host's wish to stop on: CTA 0
 // reads it, so that all CTAs see the same at the end of the step.
 func (b *builder) begin(s, pos dsl.Val[dsl.U32]) {
 	k, e, bufs := b.k, b.env, b.bufs
+	b.watch.Step(pos, k.U32(0))
 	k.If(pos.Lt(bufs.known), func() { b.token.Set(dsl.Uniform(bufs.tokens.Load(pos), dsl.GPUScope)) })
 	b.tell(s, 1)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
@@ -149,7 +181,7 @@ func (b *builder) begin(s, pos dsl.Val[dsl.U32]) {
 func (b *builder) tell(s dsl.Val[dsl.U32], running int) {
 	k := b.k
 	k.If(b.env.Tid.EqC(0), func() {
-		b.heard.Wait(dsl.At(0), s.AddC(1).AndC(1))
+		b.watch.MBar(k, b.heard, dsl.At(0), s.AddC(1).AndC(1), s, "the producer to hear of launch step %d")
 		b.running.Store(dsl.At(0), k.U32(running))
 		b.decided.Arrive(dsl.At(0))
 	})
@@ -161,7 +193,10 @@ func (b *builder) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 	k.Region("choose", func() {
 		chosen := b.argmax.Choose(e)
 		b.token.Set(chosen)
-		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { bufs.tokens.Store(pos.AddC(1), chosen) })
+		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
+			bufs.tokens.Store(pos.AddC(1), chosen)
+			bufs.stream.Store(pos.AddC(1), chosen, dsl.Relaxed(dsl.SysScope))
+		})
 		for i := range MaxEnds {
 			k.If(chosen.Eq(dsl.Uniform(bufs.ends.Load(dsl.At(i)), dsl.GPUScope)), func() { running.Set(k.U32(0)) })
 		}
@@ -181,12 +216,14 @@ func (b *builder) producer() {
 		pos := bufs.pos.Add(s).Named("pos_now")
 		cached := b.cached(pos)
 		k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
+			b.watch.Step(pos, l)
 			step := b.step(pos, cached, l.Named("layer"))
 			k.If(running.Get().NeC(0), func() {
 				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
 				b.produce(step, b.layer[0])
 				k.If(l.EqC(0), func() {
-					b.decided.Wait(dsl.At(0), s.AndC(1))
+					left := b.watch.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "the consumers to decide on launch step %d")
+					b.prod.Leave(left)
 					running.Set(dsl.Uniform(b.running.Load(dsl.At(0)), dsl.CTAScope))
 					k.SyncWarp()
 					k.If(b.env.Lane.EqC(0), func() { b.heard.Arrive(dsl.At(0)) })
@@ -195,17 +232,24 @@ func (b *builder) producer() {
 			})
 			k.If(running.Get().NeC(0), func() { b.produce(step, b.layer[1:]...) })
 		}, dsl.Unroll(1))
+		b.watch.Step(pos, k.U32(b.mk.Config.Layers))
 		k.If(running.Get().NeC(0).And(pos.AddC(1).Ge(bufs.known)), func() {
 			b.offset.Set(b.own.offset(planFinalOffset))
 			b.produce(b.step(pos, cached, k.U32(0)), b.final)
 		})
+		if b.watch != nil {
+			k.If(b.prod.Left(), func() { running.Set(k.U32(0)) })
+		}
 	}, dsl.Unroll(1))
+	b.watch.Step(bufs.pos, k.U32(b.mk.Config.Layers))
+	b.prod.Finish()
 }
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		b.k.Region(p.Name, func() { p.consume(s) })
 		if p.Handoff != "" {
+			b.bar.Lost = b.lost(p.Name)
 			b.k.Region("hand-off after "+p.Name, b.bar.Sync)
 		}
 	}

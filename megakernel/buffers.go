@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -28,6 +29,9 @@ type buffers struct {
 	stop       dsl.Buf[dsl.U32]
 	verdict    dsl.Buf[dsl.U32]
 	progress   dsl.Buf[dsl.U32]
+	stream     dsl.Buf[dsl.U32]
+	abort      dsl.Buf[dsl.U32]
+	records    dsl.Buf[dsl.U32]
 	epoch      dsl.Buf[dsl.U32]
 	barrier    dsl.Buf[dsl.U32]
 	pos, steps dsl.Val[dsl.U32]
@@ -67,9 +71,12 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		bestIndex: dsl.Global[dsl.U32](k, "best_index", n(o.SMs), bufDoc("[%d] and its row", o.SMs)),
 		tokens:    dsl.Global[dsl.U32](k, "tokens", 0, bufDoc("token at each position; the kernel appends behind the known ones")),
 		ends:      dsl.Global[dsl.U32](k, "ends", MaxEnds, ro, bufDoc("tokens that end the text; unused entries are no token")),
-		stop:      dsl.Global[dsl.U32](k, "stop", 1, bufDoc("the host sets it to make the launch end after the running step")),
+		stop:      dsl.Global[dsl.U32](k, "stop", 1, dsl.HostWrites(), bufDoc("not 0: the launch ends after the running step")),
 		verdict:   dsl.Global[dsl.U32](k, "verdict", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps")),
-		progress:  dsl.Global[dsl.U32](k, "progress", 1, bufDoc("out: the position behind the last finished step")),
+		progress:  dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("out: the position behind the last finished step")),
+		stream:    dsl.Global[dsl.U32](k, "stream", 0, dsl.HostReads(), bufDoc("out: each chosen token at its position, as it comes; as long as tokens")),
+		abort:     dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too")),
+		records:   dsl.Global[dsl.U32](k, "records", n(o.SMs, o.Consumers+1, pipeline.RecordWords), bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1, pipeline.RecordWords)),
 		epoch:     dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),
 		barrier:   dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
 
@@ -78,6 +85,11 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		known: dsl.Scalar[dsl.U32](k, ScalarKnown, "tokens known at launch, at least pos+1; behind them the kernel chooses"),
 		pages: dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv"),
 	}
+}
+
+// RecordWords is the length of the buffer "records".
+func RecordWords(mk *Kernel) int {
+	return mk.Options.SMs * (mk.Options.Consumers + 1) * pipeline.RecordWords
 }
 
 // The plan table: a row for each SM, of first tile and count of each matrix

@@ -35,6 +35,9 @@ func (mk *Kernel) needs() []emit.Need {
 			Fill: "word i is the token at position i, for the positions from pos on and below known; before every launch"},
 		{Buffer: "ends", Fill: fmt.Sprintf("up to %d tokens that end the text, and 0xffffffff in every other word", MaxEnds)},
 		{Buffer: "stop", Fill: "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
+		{Buffer: "stream", Size: "as tokens", Fill: "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
+		{Buffer: "abort", Fill: "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
+		{Buffer: "records", Fill: "0"},
 		{Buffer: "epoch", Fill: "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
 		{Buffer: "barrier", Fill: "the same number as epoch"},
 	}

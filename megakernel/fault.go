@@ -15,10 +15,22 @@ const (
 	FaultDropToken  Fault = "drop-token"  // attention leaves out the last cached token
 	FaultRope       Fault = "rope"        // queries are rotated for the next position
 	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
+
+	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
+	// the output projection. It is no wrong value, hence not among Faults.
+	FaultLostArrival Fault = "lost-arrival"
 )
 
 // Faults lists the faults a kernel can be built with.
 func Faults() []Fault { return []Fault{FaultDropToken, FaultRope, FaultMergeShare} }
+
+// lost is the CTA, plus 1, that does not arrive at the hand-off after a phase.
+func (b *builder) lost(phase string) int {
+	if b.mk.Options.Fault == FaultLostArrival && phase == "o" {
+		return b.mk.Options.SMs
+	}
+	return 0
+}
 
 // plant puts the fault into the templates it concerns.
 func (b *builder) plant(qkv *tasks.QKV, merge *tasks.Merge) {

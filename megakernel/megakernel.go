@@ -18,7 +18,8 @@ type Kernel struct {
 	Plan    *pipeline.Plan
 	KV      tasks.KVLayout
 	IR      *ir.Kernel
-	Phases  []Phase // what runs between two hand-offs, in order
+	Phases  []Phase         // what runs between two hand-offs, in order
+	Sites   []pipeline.Site // the waits that a launch can be given up at; none with NoWatchdog
 }
 
 // Phase is a part of the step that ends in a hand-off to all SMs.
@@ -49,6 +50,7 @@ const (
 	regionDecided  = "decided"
 	regionHeard    = "heard"
 	regionRunning  = "running"
+	regionLeaving  = "leaving"
 	regionOwn      = "own"
 )
 
@@ -112,6 +114,7 @@ func (mk *Kernel) request() pipeline.Request {
 			{Name: regionOwn, Bytes: 4 * planWords, Align: 16},
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},
 			{Name: regionIndex, Bytes: 4 * o.Consumers, Align: 16},
+			{Name: regionLeaving, Bytes: 4, Align: 4},
 		},
 	}
 }

@@ -23,6 +23,10 @@ type Options struct {
 	// sm_90 offers a block that opts in.
 	SharedLimit int
 
+	// NoWatchdog makes a kernel whose waits cannot be given up: a launch that hangs
+	// then hangs for good.
+	NoWatchdog bool
+
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
 }
@@ -81,7 +85,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Consumers < 1 || o.Consumers > 31 {
 		return o, refuse("Consumers", "%d consumer warps, want 1 to 31", o.Consumers)
 	}
-	if !slices.Contains(append(Faults(), NoFault), o.Fault) {
+	if !slices.Contains(append(Faults(), NoFault, FaultLostArrival), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
 	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))

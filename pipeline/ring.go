@@ -21,6 +21,7 @@ type Ring struct {
 	stages, stageBytes  int
 	inFlight, consumers int
 	full, empty         dsl.MBars
+	watch               *Watch
 }
 
 // NewRing declares the ring's shared memory as the plan's first three regions
@@ -35,6 +36,9 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 		empty: dsl.NewMBars(k, RegionEmpty, p.Stages, at(RegionEmpty), dsl.Doc("a stage has been drained")),
 	}
 }
+
+// Watched makes the ring's waits end when the launch is given up.
+func (r *Ring) Watched(w *Watch) { r.watch = w }
 
 // StageBytes is the size of one stage.
 func (r *Ring) StageBytes() int { return r.stageBytes }
@@ -71,7 +75,8 @@ func (c cursor) advance() {
 // Producer is the producer warp's position in the ring.
 type Producer struct {
 	r          *Ring
-	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
+	next, last cursor            // the stage to fill; the stage filled inFlight chunks ago
+	left       *dsl.Var[dsl.U32] // a wait was given up: nothing more is copied
 }
 
 // Producer starts the producer warp at the first stage. Declare it at the top
@@ -81,9 +86,47 @@ type Producer struct {
 // parity 1, so waiting for that parity passes at once: thus the first lap waits
 // for no consumer and the first inFlight chunks for no earlier copy.
 func (r *Ring) Producer() *Producer {
-	return &Producer{r: r,
+	p := &Producer{r: r,
 		next: newCursor(r.k, r.stages, 0, 1, "fill"),
 		last: newCursor(r.k, r.stages, (r.stages-r.inFlight)%r.stages, 1, "landed")}
+	if r.watch != nil {
+		p.left = dsl.NewVar(r.k.U32(0), "left")
+	}
+	return p
+}
+
+// Left is whether the producer has given a wait up; the same in all its lanes.
+func (p *Producer) Left() dsl.Pred {
+	if p.left == nil {
+		return p.r.k.Bool(false)
+	}
+	return p.left.Get().NeC(0)
+}
+
+// Leave makes the producer give up where left holds in any of its lanes.
+func (p *Producer) Leave(left dsl.Pred) {
+	if p.left != nil {
+		p.r.k.If(dsl.Any(left), func() { p.left.Set(p.r.k.U32(1)) })
+	}
+}
+
+// Finish ends the producer's role. One that has given up waits until the copies
+// it has in flight have landed, since they may not outlive the CTA.
+func (p *Producer) Finish() {
+	r, k := p.r, p.r.k
+	if p.left == nil {
+		return
+	}
+	last := p.last
+	if r.inFlight == r.stages {
+		last = p.next
+	}
+	k.If(p.Left(), func() {
+		k.For(k.U32(0), k.U32(r.inFlight), func(dsl.Val[dsl.U32]) {
+			r.watch.landed(k, r.full, last.stage.Get(), last.parity.Get(), last.stage.Get(), "the copy into stage %d to land, after giving up")
+			last.advance()
+		}, dsl.Unroll(1))
+	})
 }
 
 // Ring is the ring the producer fills.
@@ -95,18 +138,32 @@ func (p *Producer) Ring() *Ring { return p.r }
 // stage, from 16-byte element base of Data on, through Copy. All 32 lanes take
 // part; copy chooses the lanes that issue.
 func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
-	r, k := p.r, p.r.k
-	stage := p.next.stage.Get().Named("stage")
-	r.empty.Wait(stage, p.next.parity.Get())
+	k := p.r.k
+	k.If(p.Left().Not(), func() {
+		stage := p.next.stage.Get().Named("stage")
+		p.Leave(p.await(stage))
+		k.If(p.Left().Not(), func() {
+			if p.r.inFlight < p.r.stages {
+				p.last.advance()
+			}
+			k.FenceProxyAsyncShared()
+			k.If(k.Lane().EqC(0), func() { p.r.full.ArriveExpect(stage, bytes) })
+			k.SyncWarp()
+			copy(stage.MulC(p.r.stageBytes / 16))
+			p.next.advance()
+		})
+	})
+}
+
+// await waits until the stage may be filled; true where a wait was given up.
+func (p *Producer) await(stage dsl.Val[dsl.U32]) dsl.Pred {
+	r := p.r
+	left := r.watch.MBar(r.k, r.empty, stage, p.next.parity.Get(), stage, "stage %d of the ring to be drained")
 	if r.inFlight < r.stages {
-		r.full.Wait(p.last.stage.Get(), p.last.parity.Get())
-		p.last.advance()
+		last := p.last.stage.Get()
+		left = left.Or(r.watch.MBar(r.k, r.full, last, p.last.parity.Get(), last, "the copy into stage %d to land"))
 	}
-	k.FenceProxyAsyncShared()
-	k.If(k.Lane().EqC(0), func() { r.full.ArriveExpect(stage, bytes) })
-	k.SyncWarp()
-	copy(stage.MulC(r.stageBytes / 16))
-	p.next.advance()
+	return left
 }
 
 // Copy starts one bulk copy into the stage being filled, from 16-byte element
@@ -141,10 +198,10 @@ func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
 func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
-	r.full.Wait(stage, c.next.parity.Get())
+	left := r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "a chunk in stage %d of the ring")
 	use(stage)
 	k.SyncWarp()
-	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
+	k.If(k.Lane().EqC(0).And(left.Not()), func() { r.empty.Arrive(stage) }) // what has not come is not drained
 	c.next.advance()
 }
 

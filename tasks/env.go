@@ -4,6 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Short names for the device types this package uses most.
@@ -76,6 +77,11 @@ type GridBarrier struct {
 	e       *Env
 	counter dsl.Buf[dsl.U32]
 	target  *dsl.Var[dsl.U32]
+
+	// Lost plants a fault: this CTA, if not 0 its number plus 1, does not arrive.
+	Lost int
+	// Watch, unless nil, makes the barrier's waits end when the launch is given up.
+	Watch *pipeline.Watch
 }
 
 // NewGridBarrier starts at epoch, the counter's value when the launch begins:
@@ -95,8 +101,13 @@ func (g *GridBarrier) Sync() {
 	g.target.Set(g.target.Get().AddC(e.Grid))
 	e.Sync()
 	e.K.If(e.Tid.EqC(0), func() {
-		dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope))
-		dsl.WaitUntil(g.counter, dsl.At(0), dsl.GE, g.target.Get(), dsl.Acquire(dsl.GPUScope))
+		arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
+		if g.Lost == 0 {
+			arrive()
+		} else {
+			e.K.If(e.CTA.NeC(g.Lost-1), arrive)
+		}
+		g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
 	})
 	e.Sync()
 }

@@ -117,7 +117,7 @@ func (a *accessor) by(l int) {
 
 // readable checks that n bytes at off are initialised.
 func (m *machine) readable(w *warp, in *inst, r *memRef, rg *region, l int, off, n int64) bool {
-	if rg.valid == nil || rg.isValid(off, n) {
+	if m.void || rg.valid == nil || rg.isValid(off, n) {
 		return true
 	}
 	i := (off - r.base) / r.elem
@@ -295,7 +295,11 @@ func stepStoreStrong(m *machine, w *warp, in *inst) {
 			if a.by(l); rg.shadow != nil && !m.touch(rg, o, r.elem, &a) {
 				return
 			}
-			m.strongWrite(rg, o, m.element(w, in, i, l), &a)
+			v := m.element(w, in, i, l)
+			m.strongWrite(rg, o, v, &a)
+			if m.o.Host != nil && r.buf.Base().Host == ir.HostReads {
+				m.o.Host.Stored(r.buf.Base().Name, o/4, uint32(v.lo))
+			}
 		}
 		if rg.valid != nil {
 			rg.setValid(off, int64(in.vec)*r.elem)

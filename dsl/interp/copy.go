@@ -140,6 +140,9 @@ func (m *machine) checkExit(w *warp, in *inst) {
 			return
 		}
 	}
+	if m.void {
+		return
+	}
 	for id := range w.cta.bars {
 		if b := &w.cta.bars[id]; b.arrived != 0 {
 			m.fail(b.opener, b.first, 0, ExitPending, "the CTA ends with %d of %d threads arrived at barrier %d", b.arrived, b.threads, id)

@@ -98,7 +98,7 @@ func (f *Fault) finish(m *machine) {
 func (m *machine) fail(w *warp, in *inst, lane int, kind Kind, format string, args ...any) *Fault {
 	f := &Fault{Kind: kind, Text: fmt.Sprintf(format, args...)}
 	f.side("here", w, lane, in)
-	if m.fault == nil {
+	if m.fault == nil && !(m.void && voided(kind)) {
 		m.fault = f
 	}
 	return f

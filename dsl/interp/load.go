@@ -211,6 +211,9 @@ func (l *loader) instr(s *ir.Instr) {
 		in.r = append(in.r, l.alloc.define(v, l.pc()))
 	}
 	l.strength(&in)
+	if err := s.HostRace(); err != nil {
+		in.fn, in.text = stepHostRace, err.Error()
+	}
 	l.emit(in)
 }
 

@@ -16,6 +16,7 @@ type Options struct {
 	MaxSteps int64             // warp instructions before the run counts as hung; 0: 4·10⁹
 	NoRaces  bool              // leave out happens-before checks and weak memory
 	Policy   Policy            // how the schedule is made; the zero value picks by seed
+	Host     Host              // of buffers shared with the host during the run; nil: it does nothing
 }
 
 func (o *Options) races() bool { return !o.NoRaces }
@@ -64,6 +65,8 @@ type machine struct {
 	counts   []int64
 	sc       stamp // fence.sc of gpu and wider scope
 	unif     uniformLog
+	turnAt   int64 // the step from which the host has its turn
+	void     bool  // a wait was abandoned
 }
 
 // cta is the state of one CTA.
@@ -207,11 +210,17 @@ func (m *machine) run() {
 		if m.fault != nil {
 			return
 		}
+		if w == nil && m.turn(true) {
+			continue
+		}
 		if w == nil {
 			m.deadlock()
 			return
 		}
 		m.burst(w, burst)
+		if m.o.Host != nil && m.steps >= m.turnAt && m.fault == nil {
+			m.turn(false)
+		}
 	}
 }
 

@@ -33,7 +33,7 @@ func stepUniform(m *machine, w *warp, in *inst) {
 		high = m.in2(w, in.a[0])
 		w.regs[in.r[0]+1] = *high
 	}
-	wide := in.attr.Scope > ir.Warp
+	wide := in.attr.Scope > ir.Warp && !m.void
 	first := firstLane(w.mask)
 	v := value{a[first], high[first]}
 	for l := first; l < 32; l++ {

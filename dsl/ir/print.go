@@ -85,6 +85,9 @@ func (b *Buf) Decl() string {
 	if b.ReadOnly {
 		s += " readonly"
 	}
+	if b.Host != HostNone {
+		s += " host-" + b.Host.String()
+	}
 	return s + doc(b.Doc)
 }
 

@@ -23,6 +23,8 @@ func (v *verifier) memoryMap() {
 			v.errorf(KindPlace, b.Pos, what, "holds mbarriers, which live in shared memory only")
 		case b.Space == Shared && b.ReadOnly:
 			v.errorf(KindPlace, b.Pos, what, "is read-only, so nothing could fill it")
+		case b.Host != HostNone && (b.Space == Shared || b.Elem != U32 || b.ReadOnly):
+			v.errorf(KindPlace, b.Pos, what, "is one that the host %s while the kernel runs, want global memory of u32 that is not read-only", b.Host)
 		case b.Space == Shared && b.Len == 0:
 			v.errorf(KindPlace, b.Pos, what, "has no elements; only a global buffer's length is left to the host")
 		case b.Space == Shared && b.Offset < 0:
@@ -88,6 +90,9 @@ func overBudget(bs []*Buf, end int64, limit int) string {
 // constant indices against bounds, and alignment.
 func (v *verifier) addresses() {
 	v.instrs(func(in *Instr) {
+		if err := in.HostRace(); err != nil {
+			v.errorf(KindMemory, in.Pos, in.Op.String(), "%v", err)
+		}
 		for i, m := range in.Mem {
 			n, align := in.touches(i)
 			v.address(in, m, n, align)

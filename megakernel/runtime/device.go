@@ -1,5 +1,13 @@
 package runtime
 
+// Launch runs dev's kernel once and waits for it.
+func Launch(dev Device, scalars map[string]uint64) error {
+	if err := dev.Start(scalars); err != nil {
+		return err
+	}
+	return dev.Wait()
+}
+
 // Device runs one kernel and owns its memory. Buffers are named as in the
 // kernel; a device binds every global buffer of the kernel exactly once. Not
 // safe for concurrent use.
@@ -12,9 +20,19 @@ type Device interface {
 	Zero(name string) error
 	// Read copies the buffer from byte offset on to dst.
 	Read(name string, offset int64, dst []byte) error
-	// Launch runs the kernel once with the scalars of the params block, by
-	// name, and waits for it.
-	Launch(scalars map[string]uint64) error
+	// Start begins to run the kernel with the scalars of the params block, by
+	// name. Wait must follow before the next Start.
+	Start(scalars map[string]uint64) error
+	// Done is closed when the kernel that was started last has ended.
+	Done() <-chan struct{}
+	// Wait waits for that and returns what went wrong with it.
+	Wait() error
+	// Peek reads word i of a buffer for the host to read; also while the kernel
+	// runs, when it sees each word as the kernel stored it, in no order.
+	Peek(name string, i int) (uint32, error)
+	// Poke writes word i of a buffer for the host to write; also while the kernel
+	// runs, which then sees it soon.
+	Poke(name string, i int, value uint32) error
 	// Close releases everything; a second Close does nothing.
 	Close() error
 }

@@ -20,6 +20,9 @@ type GPU struct {
 	fn     *cuda.Function
 	block  []byte // the params block
 	mem    map[string]*cuda.Mem
+	host   map[string]*cuda.Host // buffers for the host to read while a kernel runs
+	done   chan struct{}
+	err    error
 	begin  *cuda.Event
 	end    *cuda.Event
 
@@ -29,7 +32,7 @@ type GPU struct {
 
 // NewGPU loads the cubin of kernel k on a GPU that the caller opened and closes.
 func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
-	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}}
+	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}, host: map[string]*cuda.Host{}}
 	var err error
 	if g.fn, err = g.function(cubin); err != nil {
 		return nil, err
@@ -80,10 +83,21 @@ func (g *GPU) buffer(name string) (*cuda.Mem, error) {
 	return m, nil
 }
 
-// Alloc reserves device memory. A name can be given once.
+// Alloc reserves device memory, or mapped host memory for what the host reads
+// while a kernel runs. A name can be given once.
 func (g *GPU) Alloc(name string, bytes int64) error {
-	if g.mem[name] != nil {
+	if g.mem[name] != nil || g.host[name] != nil {
 		return fmt.Errorf("buffer %q is there already", name)
+	}
+	for _, b := range g.k.Globals() {
+		if b.Name == name && b.Host == ir.HostReads {
+			h, err := g.dev.AllocHost(int(bytes))
+			if err != nil {
+				return err
+			}
+			g.host[name] = h
+			return nil
+		}
 	}
 	m, err := g.dev.Alloc(bytes)
 	if err != nil {
@@ -93,8 +107,25 @@ func (g *GPU) Alloc(name string, bytes int64) error {
 	return nil
 }
 
-// Write copies to device memory.
+// span is n bytes of mapped host memory; nil where name is in device memory.
+func (g *GPU) span(name string, offset int64, n int) ([]byte, error) {
+	h := g.host[name]
+	if h == nil {
+		return nil, nil
+	}
+	raw := h.Bytes()
+	if offset < 0 || offset+int64(n) > int64(len(raw)) {
+		return nil, fmt.Errorf("bytes %d to %d of buffer %s, which has %d", offset, offset+int64(n), name, len(raw))
+	}
+	return raw[offset : offset+int64(n)], nil
+}
+
+// Write copies to device memory. Not for what a running kernel touches.
 func (g *GPU) Write(name string, offset int64, src []byte) error {
+	if raw, err := g.span(name, offset, len(src)); raw != nil || err != nil {
+		copy(raw, src)
+		return err
+	}
 	m, err := g.buffer(name)
 	if err != nil {
 		return err
@@ -104,6 +135,10 @@ func (g *GPU) Write(name string, offset int64, src []byte) error {
 
 // Zero clears a buffer.
 func (g *GPU) Zero(name string) error {
+	if h := g.host[name]; h != nil {
+		clear(h.Bytes())
+		return nil
+	}
 	m, err := g.buffer(name)
 	if err != nil {
 		return err
@@ -113,6 +148,10 @@ func (g *GPU) Zero(name string) error {
 
 // Read copies from device memory.
 func (g *GPU) Read(name string, offset int64, dst []byte) error {
+	if raw, err := g.span(name, offset, len(dst)); raw != nil || err != nil {
+		copy(dst, raw)
+		return err
+	}
 	m, err := g.buffer(name)
 	if err != nil {
 		return err
@@ -120,9 +159,23 @@ func (g *GPU) Read(name string, offset int64, dst []byte) error {
 	return m.Download(dst, offset)
 }
 
-// Launch runs the kernel cooperatively and waits for it. The kernel must have
-// been printed with its params block by value.
-func (g *GPU) Launch(scalars map[string]uint64) error {
+// Peek reads a word that a kernel, perhaps still running, has written.
+func (g *GPU) Peek(name string, i int) (uint32, error) {
+	h := g.host[name]
+	if h == nil {
+		return 0, fmt.Errorf("no buffer %q for the host to read", name)
+	}
+	return h.Load32(4 * i)
+}
+
+// Poke writes a word of device memory beside a running kernel.
+func (g *GPU) Poke(name string, i int, value uint32) error {
+	return g.Write(name, 4*int64(i), words([]uint32{value}))
+}
+
+// Start launches the kernel cooperatively. It must have been printed with its
+// params block by value.
+func (g *GPU) Start(scalars map[string]uint64) error {
 	if err := g.fill(scalars); err != nil {
 		return err
 	}
@@ -135,12 +188,36 @@ func (g *GPU) Launch(scalars map[string]uint64) error {
 	if err := g.end.Record(g.stream); err != nil {
 		return err
 	}
-	if err := g.stream.Sync(); err != nil {
-		return err
+	done := make(chan struct{})
+	g.done = done
+	go func() {
+		defer close(done)
+		if g.err = g.stream.Sync(); g.err == nil {
+			g.Last, g.err = g.end.Since(g.begin)
+		}
+	}()
+	return nil
+}
+
+// Done is closed when the kernel has ended.
+func (g *GPU) Done() <-chan struct{} { return g.done }
+
+// Wait waits for the kernel that was started last.
+func (g *GPU) Wait() error {
+	<-g.done
+	return g.err
+}
+
+// addr is a buffer's address on the GPU.
+func (g *GPU) addr(name string) (uint64, error) {
+	if h := g.host[name]; h != nil {
+		return h.Addr(), nil
 	}
-	var err error
-	g.Last, err = g.end.Since(g.begin)
-	return err
+	m, err := g.buffer(name)
+	if err != nil {
+		return 0, err
+	}
+	return m.Addr(), nil
 }
 
 func (g *GPU) fill(scalars map[string]uint64) error {
@@ -148,11 +225,11 @@ func (g *GPU) fill(scalars map[string]uint64) error {
 	for _, f := range fields {
 		at := g.block[f.Offset:]
 		if f.Buf != nil {
-			m, err := g.buffer(f.Name)
+			addr, err := g.addr(f.Name)
 			if err != nil {
 				return err
 			}
-			binary.LittleEndian.PutUint64(at, m.Addr())
+			binary.LittleEndian.PutUint64(at, addr)
 			continue
 		}
 		v, ok := scalars[f.Name]
@@ -174,7 +251,10 @@ func (g *GPU) Close() error {
 	for _, m := range g.mem {
 		errs = append(errs, m.Free())
 	}
+	for _, h := range g.host {
+		errs = append(errs, h.Free())
+	}
 	errs = append(errs, g.begin.Close(), g.end.Close(), g.stream.Close())
-	g.mem = map[string]*cuda.Mem{}
+	g.mem, g.host = map[string]*cuda.Mem{}, map[string]*cuda.Host{}
 	return errors.Join(errs...)
 }

@@ -17,7 +17,7 @@ func (s *Session) alloc() error {
 			bytes = int64(s.mk.Config.Layers) * int64(s.pages) * int64(s.mk.KV.PageBytes())
 		case "page_table":
 			bytes = 4 * int64(len(s.table))
-		case "tokens":
+		case "tokens", "stream":
 			bytes = 4 * int64(s.Capacity()+1)
 		}
 		if err := s.dev.Alloc(b.Name, bytes); err != nil {
@@ -46,7 +46,8 @@ func (s *Session) load(t megakernel.Tensors, epoch uint32) error {
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"gains", gains}, {"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})}} {
+	}{{"gains", gains}, {"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
+		{"abort", make([]byte, 4*pipeline.AbortWords)}, {"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
 			return err
 		}

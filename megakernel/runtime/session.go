@@ -1,10 +1,12 @@
 package runtime
 
 import (
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
 )
@@ -17,9 +19,13 @@ type Session struct {
 	pages int
 	table []uint32
 	pos   int
-	ends  map[int]bool
 
-	failed error // why no further launch may run: a failed one leaves the grid barrier anywhere
+	// HangTimeout is how long a launch may make no step before it is given up
+	// with a *HangError; 0 waits for ever. It must be longer than any step.
+	HangTimeout time.Duration
+
+	stopped bool  // stop is not 0
+	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
 
 // NewSession allocates and fills every buffer of the kernel: weights from t, a
@@ -110,46 +116,43 @@ func (s *Session) Step(token int) (next int, err error) {
 // the last. The token chosen last is not in the cache yet: feed it to go on.
 // The logits of the last step stay on the device; Logits reads them.
 func (s *Session) Generate(prompt []int, n int) (chosen []int, err error) {
+	return s.Stream(context.Background(), prompt, n, func(int) bool { return true })
+}
+
+// check refuses a launch that cannot be, before anything is written, and returns
+// its number of steps.
+func (s *Session) check(prompt []int, n int) (steps int, err error) {
 	for _, token := range prompt {
 		if token < 0 || token >= s.mk.Config.Vocab {
-			return nil, fmt.Errorf("token %d, want 0 to %d", token, s.mk.Config.Vocab-1)
+			return 0, fmt.Errorf("token %d, want 0 to %d", token, s.mk.Config.Vocab-1)
 		}
 	}
 	if s.failed != nil {
-		return nil, s.failed
+		return 0, s.failed
 	}
 	if len(prompt) < 1 || n < 1 {
-		return nil, fmt.Errorf("a prompt of %d tokens and %d to choose, want at least 1 each", len(prompt), n)
+		return 0, fmt.Errorf("a prompt of %d tokens and %d to choose, want at least 1 each", len(prompt), n)
 	}
-	steps := len(prompt) + min(n, s.Capacity()+1) - 1 // n may be so large that the sum would overflow
+	steps = len(prompt) + min(n, s.Capacity()+1) - 1 // n may be so large that the sum would overflow
 	if s.pos+steps > s.Capacity() {
-		return nil, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d, and %d to come", s.pos, len(s.table), s.mk.KV.Page, steps)
+		return 0, fmt.Errorf("the KV cache is full: %d tokens in %d pages of %d, and %d to come", s.pos, len(s.table), s.mk.KV.Page, steps)
 	}
 	if limit := s.mk.Config.MaxPositions; s.pos+steps > limit {
-		return nil, fmt.Errorf("position %d, and %d to come: the model was made for %d", s.pos, steps, limit)
+		return 0, fmt.Errorf("position %d, and %d to come: the model was made for %d", s.pos, steps, limit)
 	}
-	known := s.pos + len(prompt)
-	bits := make([]uint32, len(prompt))
-	for i, token := range prompt {
-		bits[i] = uint32(token)
-	}
-	if err := s.dev.Write("tokens", 4*int64(s.pos), words(bits)); err != nil {
-		return nil, err
-	}
-	if err := s.dev.Launch(map[string]uint64{
-		megakernel.ScalarPos: uint64(s.pos), megakernel.ScalarSteps: uint64(steps),
-		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)}); err != nil {
-		s.failed = fmt.Errorf("the session ended with a failed launch: %w", err)
-		return nil, err
-	}
-	end, err := s.read("progress", 0, 1)
+	return steps, nil
+}
+
+// result reads what a launch chose that began at known tokens and ended well.
+func (s *Session) result(known, steps int) (chosen []int, err error) {
+	end, err := s.dev.Peek("progress", 0)
 	if err != nil {
 		return nil, err
 	}
-	if int64(end[0]) < int64(s.pos) || int64(end[0]) > int64(s.pos+steps) {
-		return nil, &ResultError{fmt.Sprintf("the launch ended at position %d, want %d to %d", end[0], s.pos, s.pos+steps)}
+	if int64(end) < int64(s.pos) || int64(end) > int64(s.pos+steps) {
+		return nil, &ResultError{fmt.Sprintf("the launch ended at position %d, want %d to %d", end, s.pos, s.pos+steps)}
 	}
-	s.pos = int(end[0])
+	s.pos = int(end)
 	if s.pos < known {
 		return nil, nil // stopped within the prompt
 	}
@@ -174,10 +177,6 @@ func (s *Session) SetEnds(tokens []int) error {
 	ends := slices.Repeat([]uint32{noToken}, megakernel.MaxEnds)
 	for i, token := range tokens {
 		ends[i] = uint32(token)
-	}
-	s.ends = map[int]bool{}
-	for _, token := range tokens {
-		s.ends[token] = true
 	}
 	return s.dev.Write("ends", 0, words(ends))
 }

@@ -1,7 +1,9 @@
 package runtime
 
 import (
+	"encoding/binary"
 	"fmt"
+	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -14,6 +16,10 @@ type Sim struct {
 	mem     *interp.Memory
 	sizes   map[string]int64
 	seed    uint64
+	kernel  *ir.Kernel
+	host    *simHost
+	done    chan struct{}
+	err     error
 
 	// Last is what the last launch did.
 	Last *interp.Result
@@ -26,7 +32,7 @@ func NewSim(k *ir.Kernel, seed uint64) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sim{program: p, mem: interp.NewMemory(), sizes: map[string]int64{}, seed: seed}, nil
+	return &Sim{program: p, mem: interp.NewMemory(), sizes: map[string]int64{}, seed: seed, kernel: k, host: newSimHost()}, nil
 }
 
 // Alloc reserves a buffer; reading what was never written is then a fault.
@@ -78,13 +84,72 @@ func (s *Sim) Read(name string, offset int64, dst []byte) error {
 	return nil
 }
 
-// Launch executes the kernel; a race, a deadlock or any other fault is the error.
-func (s *Sim) Launch(scalars map[string]uint64) error {
-	r, err := s.program.Run(s.mem, interp.Options{Seed: s.seed, Params: scalars})
+// Start executes the kernel beside the caller; a race, a deadlock or any other
+// fault is Wait's error. Until Wait returns only Peek, Poke and Done may be called.
+func (s *Sim) Start(scalars map[string]uint64) error {
+	o := interp.Options{Seed: s.seed, Params: scalars, Host: s.host}
 	s.seed += 0x9e3779b97f4a7c15
-	s.Last = r
-	return err
+	for _, b := range s.kernel.Globals() {
+		if b.Host == ir.HostReads {
+			s.host.load(b.Name, s.mem.Bytes(b.Name))
+		}
+	}
+	done := make(chan struct{})
+	s.done = done
+	go func() {
+		defer close(done)
+		s.Last, s.err = s.program.Run(s.mem, o)
+		s.host.end()
+	}()
+	return nil
 }
+
+// Done is closed when the kernel has ended.
+func (s *Sim) Done() <-chan struct{} { return s.done }
+
+// Wait waits for the kernel that was started last.
+func (s *Sim) Wait() error {
+	<-s.done
+	return s.err
+}
+
+// running reports whether a kernel has not ended.
+func (s *Sim) running() bool {
+	if s.done == nil {
+		return false
+	}
+	select {
+	case <-s.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// Peek reads a word of a buffer that the kernel writes for the host.
+func (s *Sim) Peek(name string, i int) (uint32, error) {
+	if s.running() {
+		return s.host.peek(name, i)
+	}
+	raw, err := s.span(name, 4*int64(i), 4)
+	if err != nil {
+		return 0, err
+	}
+	return binary.LittleEndian.Uint32(raw), nil
+}
+
+// Poke writes a word of a buffer that the host writes for the kernel.
+func (s *Sim) Poke(name string, i int, value uint32) error {
+	if s.running() {
+		s.host.poke(name, i, value)
+		return nil
+	}
+	return s.Write(name, 4*int64(i), words([]uint32{value}))
+}
+
+// Patience is how long a kernel of which no warp can go on waits for the host
+// to give it up before that is a fault. 0, the default, is at once.
+func (s *Sim) Patience(d time.Duration) { s.host.patience = d }
 
 // Close drops the buffers.
 func (s *Sim) Close() error {

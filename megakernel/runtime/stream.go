@@ -1,27 +1,179 @@
 package runtime
 
-import "context"
+import (
+	"context"
+	"fmt"
+	"time"
 
-// Stream is Generate that hands out every chosen token as it comes. each is
-// called in order, on the caller's goroutine; when it returns false, or when ctx
-// ends, the launch is told to stop and the tokens it has chosen until then are
-// returned: those handed out, and perhaps a few more. Pos says what is in the
-// cache; Rewind forgets what is not wanted. A cancelled ctx is not an error of
-// the session, which can go on; Stream then returns ctx's error beside the tokens.
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// Stream is Generate that hands out every chosen token as it comes, while the
+// launch runs on. each is called in order, on the caller's goroutine; when it
+// returns false, or when ctx ends, the launch is told to stop, and the tokens it
+// has chosen until then are returned: those handed out, and perhaps a few more.
+// Pos says what is in the cache; Rewind forgets what is not wanted. The session
+// can go on after a cancelled ctx, whose error Stream returns beside the tokens.
 func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(token int) bool) (chosen []int, err error) {
-	for len(chosen) < n {
-		if err := ctx.Err(); err != nil {
-			return chosen, err
-		}
-		next, err := s.Generate(prompt, 1)
-		if err != nil || len(next) == 0 {
-			return chosen, err
-		}
-		chosen = append(chosen, next[0])
-		if s.ends[next[0]] || !each(next[0]) {
+	steps, err := s.check(prompt, n)
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	known := s.pos + len(prompt)
+	if err := s.prepare(prompt, known, steps); err != nil {
+		return nil, err
+	}
+	if err := s.dev.Start(map[string]uint64{
+		megakernel.ScalarPos: uint64(s.pos), megakernel.ScalarSteps: uint64(steps),
+		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)}); err != nil {
+		return nil, s.fail(err)
+	}
+	l := &launch{s: s, ctx: ctx, each: each, next: known, end: s.pos + steps + 1, at: s.pos, changed: time.Now()}
+	followed := l.follow()
+	if err := s.dev.Wait(); err != nil {
+		return nil, s.fail(err)
+	}
+	if l.abandoned > 0 {
+		return nil, s.recover(l)
+	}
+	if followed != nil {
+		return nil, followed
+	}
+	if chosen, err = s.result(known, steps); err != nil {
+		return nil, err
+	}
+	for _, token := range chosen[min(l.next-known, len(chosen)):] {
+		if l.stopping || !each(token) {
 			break
 		}
-		prompt = next
 	}
-	return chosen, nil
+	return chosen, ctx.Err()
+}
+
+// fail ends the session: a failed launch leaves the grid barrier anywhere.
+func (s *Session) fail(err error) error {
+	s.failed = fmt.Errorf("the session ended with a failed launch: %w", err)
+	return err
+}
+
+// prepare writes what a launch needs.
+func (s *Session) prepare(prompt []int, known, steps int) error {
+	bits := make([]uint32, len(prompt))
+	for i, token := range prompt {
+		bits[i] = uint32(token)
+	}
+	if err := s.dev.Write("tokens", 4*int64(s.pos), words(bits)); err != nil {
+		return err
+	}
+	none := make([]uint32, s.pos+steps+1-known)
+	for i := range none {
+		none[i] = noToken
+	}
+	if err := s.dev.Write("stream", 4*int64(known), words(none)); err != nil {
+		return err
+	}
+	if err := s.dev.Write("progress", 0, words([]uint32{uint32(s.pos)})); err != nil || !s.stopped {
+		return err
+	}
+	s.stopped = false
+	return s.dev.Poke("stop", 0, 0)
+}
+
+// launch is a launch being followed from the host.
+type launch struct {
+	s         *Session
+	ctx       context.Context
+	each      func(token int) bool
+	next, end int       // position of the next token to hand out, and behind the last
+	at        int       // progress
+	changed   time.Time // when that, or abandoned, changed last
+	stopping  bool      // the launch was told to stop
+	abandoned int       // words of abort that are set
+}
+
+// pollEvery is how often the host looks at a running launch.
+const pollEvery = 20 * time.Microsecond
+
+// graceAfterAbort is how long an abandoned launch has to leave, with each of the
+// two words of abort.
+const graceAfterAbort = 2 * time.Second
+
+// follow hands tokens out until the launch has ended, stops it when that is
+// wanted and gives it up when it hangs. An error leaves the launch running.
+func (l *launch) follow() error {
+	ticker := time.NewTicker(pollEvery)
+	defer ticker.Stop()
+	for {
+		select {
+		case <-l.s.dev.Done():
+			return nil
+		case <-ticker.C:
+		}
+		if err := l.look(); err != nil {
+			return err
+		}
+	}
+}
+
+// look is one look at the launch.
+func (l *launch) look() error {
+	if !l.stopping && l.abandoned == 0 {
+		if err := l.handOut(); err != nil {
+			return err
+		}
+		if l.ctx.Err() != nil {
+			l.stopping = true
+		}
+		if l.stopping {
+			l.s.stopped = true
+			if err := l.s.dev.Poke("stop", 0, 1); err != nil {
+				return err
+			}
+		}
+	}
+	return l.watch()
+}
+
+// handOut hands out the tokens that have come.
+func (l *launch) handOut() error {
+	for l.next < l.end && !l.stopping {
+		token, err := l.s.dev.Peek("stream", l.next)
+		if err != nil || token == noToken {
+			return err
+		}
+		l.next++
+		l.stopping = !l.each(int(token))
+	}
+	return nil
+}
+
+// watch gives the launch up when it has made no step for too long.
+func (l *launch) watch() error {
+	limit := l.s.HangTimeout
+	if limit <= 0 || len(l.s.mk.Sites) == 0 {
+		return nil
+	}
+	at, err := l.s.dev.Peek("progress", 0)
+	if err != nil {
+		return err
+	}
+	if int(at) != l.at && l.abandoned == 0 {
+		l.at, l.changed = int(at), time.Now()
+		return nil
+	}
+	if l.abandoned > 0 {
+		limit = graceAfterAbort
+	}
+	if time.Since(l.changed) < limit {
+		return nil
+	}
+	if l.abandoned == 2 {
+		return l.s.fail(fmt.Errorf("the kernel hangs at position %d and does not leave %v after it was told to; the GPU may have to be reset", l.at, 2*graceAfterAbort))
+	}
+	l.changed = time.Now()
+	l.abandoned++
+	return l.s.dev.Poke("abort", l.abandoned-1, 1)
 }

@@ -90,7 +90,7 @@ func onGPU(rows *kernels.OpRows, dev *cuda.Device, cubin string) ([]byte, error)
 			return nil, err
 		}
 	}
-	if err := gpu.Launch(rows.Params); err != nil {
+	if err := runtime.Launch(gpu, rows.Params); err != nil {
 		return nil, err
 	}
 	out := make([]byte, 4*rows.Words)

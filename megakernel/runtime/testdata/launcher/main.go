@@ -79,7 +79,10 @@ func fill(tensors string, pages, epoch uint32, prompt []uint32) (map[string][]by
 		"stop":    words(0),
 		"epoch":   words(epoch),
 		"barrier": words(epoch),
+		"abort":   words(0, 0),
+		"records": make([]byte, size("records")),
 		"tokens":  append(words(prompt...), make([]byte, 4*chosen)...),
+		"stream":  make([]byte, 4*(len(prompt)+chosen)),
 	}
 	for i := range pages { // backwards: any order will do
 		m["page_table"] = append(m["page_table"], words(pages-1-i)...)
