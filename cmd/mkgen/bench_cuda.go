@@ -37,7 +37,7 @@ type gpuMachine struct {
 
 func (m *gpuMachine) Facts() bench.Facts {
 	f := m.dev.Facts()
-	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), L2: f.L2}
+	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), SMs: f.SMs, L2: f.L2}
 }
 
 func (m *gpuMachine) Free() (int64, error) {

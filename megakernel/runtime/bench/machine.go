@@ -22,6 +22,7 @@ type Machine interface {
 // Facts are what a record says of the machine.
 type Facts struct {
 	GPU, Driver, CUDA string
+	SMs               int   // all that there are; 0 on the executor
 	L2                int64 // bytes of the last cache before memory
 	Executor          bool  // no GPU: times say nothing
 }
@@ -58,13 +59,18 @@ func (e Executor) Free() (int64, error) { return 1 << 30, nil }
 // simulated is a Sim with a clock.
 type simulated struct {
 	*runtime.Sim
-	took time.Duration
+	begin time.Time
+	took  time.Duration
 }
 
-func (s *simulated) Launch(scalars map[string]uint64) error {
-	begin := time.Now()
-	err := s.Sim.Launch(scalars)
-	s.took = time.Since(begin)
+func (s *simulated) Start(scalars map[string]uint64) error {
+	s.begin = time.Now()
+	return s.Sim.Start(scalars)
+}
+
+func (s *simulated) Wait() error {
+	err := s.Sim.Wait()
+	s.took = time.Since(s.begin)
 	return err
 }
 

@@ -66,9 +66,7 @@ func (m Method) Positions() int {
 // Bench is a loaded kernel with its yardstick.
 type Bench struct {
 	Config models.Config
-	// Runner is timed. Where it cannot tell the time of each token, Single does, in
-	// rounds of its own, and must choose the same tokens.
-	Runner, Single Runner
+	Runner Runner
 	// Each says in a few words what the times of single tokens are.
 	Each string
 	// PerLaunch is how many tokens a launch of Runner chooses.
@@ -120,39 +118,21 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 // rounds runs the rounds of a case and collects the times of single tokens in µs.
 func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []RoundTimes, each []float64, err error) {
 	var chosen []int
-	same := func(r Round) error {
+	for range m.Rounds {
+		r, err := b.Runner.Tokens(ctx, cached, m.Tokens)
+		if err != nil {
+			return nil, nil, err
+		}
 		if chosen == nil {
 			chosen = r.Chosen
 		}
 		if !slices.Equal(chosen, r.Chosen) {
-			return errors.New("two rounds from the same state chose different tokens: the kernel is not deterministic")
-		}
-		for _, t := range r.Each {
-			each = append(each, micros(t))
-		}
-		return nil
-	}
-	for range m.Rounds {
-		r, err := b.Runner.Tokens(ctx, cached, m.Tokens)
-		if err == nil {
-			err = same(r)
-		}
-		if err != nil {
-			return nil, nil, err
+			return nil, nil, errors.New("two rounds from the same state chose different tokens: the kernel is not deterministic")
 		}
 		n := float64(m.Tokens)
 		rounds = append(rounds, RoundTimes{Wall: micros(r.Wall) / n, Device: micros(r.Device) / n})
-	}
-	for len(each) < m.Rounds*m.Tokens {
-		r, err := b.Single.Tokens(ctx, cached, m.Tokens)
-		if err == nil {
-			err = same(r)
-		}
-		if err == nil && len(r.Each) == 0 {
-			err = errors.New("BUG: a runner of single tokens without their times")
-		}
-		if err != nil {
-			return nil, nil, err
+		for _, t := range r.Each {
+			each = append(each, micros(t))
 		}
 	}
 	return rounds, each, nil

@@ -32,7 +32,6 @@ func TestMedianAndPercentiles(t *testing.T) {
 // and 2n µs by the host's clock; round r takes r µs a token more.
 type fake struct {
 	calls  [][2]int // cached, n
-	each   bool
 	rounds int
 	wrong  int // from this call on other tokens are chosen
 	err    error
@@ -44,9 +43,7 @@ func (f *fake) Tokens(_ context.Context, cached, n int) (r Round, err error) {
 	for i := range n {
 		d := time.Duration(cached+i+f.rounds) * time.Microsecond
 		r.Device += d
-		if f.each {
-			r.Each = append(r.Each, d)
-		}
+		r.Each = append(r.Each, d)
 		token := i
 		if f.wrong > 0 && f.rounds >= f.wrong {
 			token++
@@ -58,12 +55,12 @@ func (f *fake) Tokens(_ context.Context, cached, n int) (r Round, err error) {
 }
 
 // faked is a Bench of fakes with a ceiling of 4600 GB/s.
-func faked(t *testing.T, many, single *fake) (*Bench, *[]int) {
+func faked(t *testing.T, many *fake) (*Bench, *[]int) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	var order []int // number of the runner's calls at each measurement of the ceiling
-	b := &Bench{Config: c, Runner: many, Single: single, Each: "one-token launches", PerLaunch: 128,
+	b := &Bench{Config: c, Runner: many, Each: "arrivals at the host", PerLaunch: 128,
 		Ceiling: func(context.Context) (ceiling.Measured, error) {
 			order = append(order, len(many.calls))
 			return ceiling.Measured{Variant: ceiling.Variants()[0], GBps: 4600, Min: 4500, Max: 4700}, nil
@@ -72,14 +69,13 @@ func faked(t *testing.T, many, single *fake) (*Bench, *[]int) {
 }
 
 func TestACaseIsTheMedianOfItsRounds(t *testing.T) {
-	many, single := &fake{}, &fake{each: true}
-	b, ceilings := faked(t, many, single)
+	many := &fake{}
+	b, ceilings := faked(t, many)
 	cases, err := b.Run(t.Context(), Method{Contexts: []int{100, 200}, Rounds: 5, Tokens: 3, WarmUp: 2})
 	require.NoError(t, err)
 	require.Equal(t, []int{0, 6}, *ceilings, "the ceiling comes before each case")
 	require.Equal(t, [2]int{100, 2}, many.calls[0], "warm-up")
 	require.Equal(t, [2]int{100, 3}, many.calls[1])
-	require.Len(t, single.calls, 10)
 
 	// Rounds 2 to 6 of tokens at 100, 101, 102: 103 to 107 µs a token.
 	c := cases[0]
@@ -89,8 +85,8 @@ func TestACaseIsTheMedianOfItsRounds(t *testing.T) {
 	require.InDelta(t, 105, c.DeviceMicros, 1e-9)
 	require.InDelta(t, 210, c.Micros, 1e-9)
 	require.InDelta(t, 1e6/210, c.TokensPerSecond, 1e-9)
-	// Single tokens: rounds 1 to 5 of 100 to 102, hence 101 to 107.
-	require.Equal(t, []float64{104, 107, 107}, []float64{c.P50, c.P99, c.Max})
+	// Single tokens: rounds 2 to 6 of 100 to 102, hence 102 to 108.
+	require.Equal(t, []float64{105, 108, 108}, []float64{c.P50, c.P99, c.Max})
 	want := float64(b.Config.WeightBytes()) + 101*float64(b.Config.KVBytesPerToken())
 	require.Equal(t, want, c.BytesPerToken)
 	require.InDelta(t, want/105/1e3, c.GBps, 1e-9)
@@ -100,27 +96,34 @@ func TestACaseIsTheMedianOfItsRounds(t *testing.T) {
 	require.InDeltaSlice(t, []float64{103, 107}, []float64{low, high}, 1e-9)
 }
 
-func TestARunnerThatKnowsEachTokenNeedsNoOther(t *testing.T) {
-	b, _ := faked(t, &fake{each: true}, nil)
-	cases, err := b.Run(t.Context(), Method{Contexts: []int{0}, Rounds: 2, Tokens: 2})
-	require.NoError(t, err)
-	require.Equal(t, []float64{2, 3}, []float64{cases[0].P50, cases[0].Max})
+func TestRoundsThatChooseOtherTokensAreRefused(t *testing.T) {
+	b, _ := faked(t, &fake{wrong: 3})
+	_, err := b.Run(t.Context(), Method{Contexts: []int{7}, Rounds: 3, Tokens: 2})
+	require.EqualError(t, err, "context 7: two rounds from the same state chose different tokens: the kernel is not deterministic")
 }
 
-func TestRoundsThatChooseOtherTokensAreRefused(t *testing.T) {
-	for _, b := range []struct{ many, single *fake }{{&fake{wrong: 3}, &fake{each: true}}, {&fake{}, &fake{each: true, wrong: 1}}} {
-		bench, _ := faked(t, b.many, b.single)
-		_, err := bench.Run(t.Context(), Method{Contexts: []int{7}, Rounds: 3, Tokens: 2})
-		require.EqualError(t, err, "context 7: two rounds from the same state chose different tokens: the kernel is not deterministic")
+// Times between the looks at which tokens were found.
+func TestTokensOfOneLookShareItsTime(t *testing.T) {
+	begin := time.Now()
+	var arrived []time.Time
+	for _, us := range []int{0, 100, 180, 280, 281, 282, 382} {
+		arrived = append(arrived, begin.Add(time.Duration(us)*time.Microsecond))
 	}
+	var got []float64
+	for _, d := range apart(arrived) {
+		got = append(got, micros(d))
+	}
+	third := 100.0 / 3
+	require.InDeltaSlice(t, []float64{100, 80, third, third, third, 102}, got, 1e-2)
+	require.Empty(t, apart(arrived[:1]))
 }
 
 func TestErrorsOfRunnerAndCeilingEndTheRun(t *testing.T) {
 	broken := errors.New("broken")
-	b, _ := faked(t, &fake{err: broken}, nil)
+	b, _ := faked(t, &fake{err: broken})
 	_, err := b.Run(t.Context(), Method{Contexts: []int{7}, Rounds: 3, Tokens: 2, WarmUp: 1})
 	require.ErrorIs(t, err, broken)
-	b, _ = faked(t, &fake{}, nil)
+	b, _ = faked(t, &fake{})
 	b.Ceiling = func(context.Context) (ceiling.Measured, error) { return ceiling.Measured{}, broken }
 	_, err = b.Run(t.Context(), Method{Contexts: []int{7}})
 	require.ErrorIs(t, err, broken)
@@ -167,7 +170,7 @@ func sample() *Record {
 		panic("BUG: " + err.Error())
 	}
 	for _, cached := range []int{128, 1024, 3072, 6144} {
-		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "one-token launches",
+		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "arrivals at the host",
 			Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, cached, 128), CeilingGBps: 4630,
 			Ceiling: ceiling.Measured{Variant: ceiling.Variants()[3], GBps: 4630, Min: 4620, Max: 4640},
 			Gate:    gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Positions: 2048, Sequences: 4, FaultsCaught: gate.Faults(), Passed: true}}

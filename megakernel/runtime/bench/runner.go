@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
+	goruntime "runtime"
+	"sync/atomic"
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -22,7 +24,7 @@ type Runner interface {
 type Round struct {
 	Device time.Duration   // by the device's clock, of all tokens together
 	Wall   time.Duration   // by the host's, from asking for the first to having the last
-	Each   []time.Duration // of each token; nil where the runner cannot tell
+	Each   []time.Duration // of each token, as far as the runner can tell
 	Chosen []int           // the n tokens
 }
 
@@ -33,13 +35,14 @@ type Device interface {
 	Elapsed() time.Duration
 }
 
-// SessionRunner is the Runner over a session that has no end tokens.
+// SessionRunner is the Runner over a session that has no end tokens. A token's
+// time is from the arrival of the one before it at the host, or from asking for
+// the first, to its own; tokens that the host finds at the same look share their
+// time evenly.
 type SessionRunner struct {
-	Session *runtime.Session
-	Device  Device // the session's
-	// PerLaunch is how many tokens a launch chooses, at least 1. With 1, and only
-	// then, the time of each token is known: that of its launch.
-	PerLaunch int
+	Session   *runtime.Session
+	Device    Device // the session's
+	PerLaunch int    // how many tokens a launch chooses, at least 1
 }
 
 // firstToken is what every round feeds first.
@@ -47,35 +50,71 @@ const firstToken = 1
 
 // Tokens decodes n tokens. The cache holds whatever it holds, FillKV's numbers
 // say; no earlier token is fed.
-func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (Round, error) {
+func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (round Round, err error) {
 	if err := r.Session.Skip(cached); err != nil {
-		return Round{}, err
+		return round, err
 	}
-	var round Round
-	next := []int{firstToken}
+	defer keepAwake()()
 	begin := time.Now()
+	arrived := []time.Time{begin}
+	next := []int{firstToken}
 	for len(round.Chosen) < n {
-		if err := ctx.Err(); err != nil {
-			return round, err
-		}
 		want := min(r.PerLaunch, n-len(round.Chosen))
-		chosen, err := r.Session.Generate(next, want)
+		chosen, err := r.Session.Stream(ctx, next, want, func(int) bool {
+			arrived = append(arrived, time.Now())
+			return true
+		})
 		if err != nil {
 			return round, err
 		}
 		if len(chosen) != want {
 			return round, fmt.Errorf("a launch chose %d tokens, want %d", len(chosen), want)
 		}
-		took := r.Device.Elapsed()
-		round.Device += took
-		if r.PerLaunch == 1 {
-			round.Each = append(round.Each, took)
-		}
+		round.Device += r.Device.Elapsed()
 		round.Chosen = append(round.Chosen, chosen...)
 		next = chosen[want-1:]
 	}
 	round.Wall = time.Since(begin)
+	round.Each = apart(arrived)
 	return round, nil
+}
+
+// sameLook is how close behind each other the host hands out tokens of one look.
+const sameLook = 5 * time.Microsecond
+
+// apart are the times between arrivals, of which the first is no token's. Tokens
+// less than sameLook behind another were found at the same look.
+func apart(arrived []time.Time) (each []time.Duration) {
+	last := arrived[0]
+	for i := 1; i < len(arrived); {
+		end := i + 1
+		for end < len(arrived) && arrived[end].Sub(arrived[end-1]) < sameLook {
+			end++
+		}
+		for range end - i {
+			each = append(each, arrived[i].Sub(last)/time.Duration(end-i))
+		}
+		last, i = arrived[i], end
+	}
+	return each
+}
+
+// keepAwake keeps one of Go's processors from sleeping until it is called off: an
+// idle Go program notices its timers, by which a session looks for tokens, up to
+// a millisecond late.
+func keepAwake() (off func()) {
+	var done atomic.Bool
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		for !done.Load() {
+			goruntime.Gosched()
+		}
+	}()
+	return func() {
+		done.Store(true)
+		<-ended
+	}
 }
 
 // kvBlock is how many bytes of synthetic KV are made; they repeat.

@@ -138,9 +138,13 @@ func (s *Suite) plant(ctx context.Context, fault megakernel.Fault) (restore func
 
 // stream fills the ceiling's buffer in what memory is left.
 func (s *Suite) stream(ctx context.Context) (st *ceiling.Stream, release func() error, err error) {
-	sms := s.Kernel.Options.SMs
+	f := s.Machine.Facts()
+	sms := f.SMs // all, whatever the kernel uses
+	if f.Executor {
+		sms = s.Kernel.Options.SMs
+	}
 	bytes := int64(sms) * 64 << 10 // on the executor: a chunk each
-	if f := s.Machine.Facts(); !f.Executor {
+	if !f.Executor {
 		free, err := s.Machine.Free()
 		if err != nil {
 			return nil, nil, err
@@ -184,10 +188,8 @@ func (s *Suite) bench(stream *ceiling.Stream) *Bench {
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}
-	runner := SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
-	single := runner
-	single.PerLaunch = 1
-	b.Runner, b.Single, b.Each = &runner, &single, "launches of one token, device time"
+	b.Runner = &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
+	b.Each = "arrivals at the host"
 	launches := ceilingLaunches
 	if facts.Executor {
 		launches = 1

@@ -54,7 +54,9 @@ func (e *executor) Read(name string, offset int64, dst []byte) error {
 	return nil
 }
 
-func (e *executor) Launch(scalars map[string]uint64) error {
+func (e *executor) Wait() error { return nil }
+
+func (e *executor) Start(scalars map[string]uint64) error {
 	if e.spoil != nil && scalars[scalarFill] == 0 {
 		e.spoil(e)
 	}
@@ -127,7 +129,7 @@ func TestChunksThatDidNotLandAreNoticed(t *testing.T) {
 // deaf is a device whose launches do nothing.
 type deaf struct{ *executor }
 
-func (deaf) Launch(map[string]uint64) error { return nil }
+func (deaf) Start(map[string]uint64) error { return nil }
 
 // Each synchronisation is needed: without it, or weaker, or with other counts,
 // the executor reports a fault or the check fails.
@@ -186,7 +188,7 @@ type timed struct {
 	took   []time.Duration
 }
 
-func (d *timed) Launch(map[string]uint64) error {
+func (d *timed) Start(map[string]uint64) error {
 	d.took = d.took[1:]
 	return nil
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 )
 
-// Device is a device that has loaded Kernel: what runtime.Device offers of
-// memory and launches, and the time of a launch. Elapsed is what the last launch
-// took by the device's own clock.
+// Device is a device that has loaded Kernel: what runtime.Device offers of memory
+// and launches. Elapsed is what the last launch took by the device's own clock.
 type Device interface {
 	Alloc(name string, bytes int64) error
 	Zero(name string) error
 	Read(name string, offset int64, dst []byte) error
-	Launch(scalars map[string]uint64) error
+	Start(scalars map[string]uint64) error
+	Wait() error
 	Elapsed() time.Duration
 }
 
@@ -80,10 +80,18 @@ func Open(dev Device, sms int, bytes int64) (*Stream, error) {
 	}
 	scalars := s.scalars(Variants()[0], false)
 	scalars[scalarFill] = uint64(bytes / element)
-	if err := dev.Launch(scalars); err != nil {
+	if err := s.run(scalars); err != nil {
 		return nil, fmt.Errorf("ceiling: filling the buffer: %w", err)
 	}
 	return s, nil
+}
+
+// run launches the kernel and waits for it.
+func (s *Stream) run(scalars map[string]uint64) error {
+	if err := s.dev.Start(scalars); err != nil {
+		return err
+	}
+	return s.dev.Wait()
 }
 
 // chunks is the number of chunks each SM streams.
@@ -157,7 +165,7 @@ func (s *Stream) launch(v Variant, check bool) (time.Duration, error) {
 	if err := s.dev.Zero(bufferOut); err != nil {
 		return 0, err
 	}
-	if err := s.dev.Launch(s.scalars(v, check)); err != nil {
+	if err := s.run(s.scalars(v, check)); err != nil {
 		return 0, fmt.Errorf("ceiling: %s: %w", v, err)
 	}
 	took := s.dev.Elapsed()
