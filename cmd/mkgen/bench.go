@@ -50,12 +50,27 @@ func (c *contexts) Set(s string) error {
 	return nil
 }
 
+// seed is a flag that is a seed of random numbers.
+type seed uint64
+
+func (s *seed) String() string { return strconv.FormatUint(uint64(*s), 10) }
+
+func (s *seed) Type() string { return "seed" }
+
+func (s *seed) want() string { return "a whole number from 0" }
+
+func (s *seed) Set(text string) error {
+	n, err := strconv.ParseUint(text, 10, 64)
+	*s = seed(n)
+	return err
+}
+
 // benchFlags are what mkgen bench asks for beside the kernel.
 type benchFlags struct {
 	choice
 	device, checkpoint, reference string
 	record, plot                  string
-	seed                          uint64
+	seed                          seed
 	contexts                      contexts
 	rounds, tokens, perLaunch     count
 }
@@ -68,7 +83,7 @@ const (
 
 func newBench() *cobra.Command {
 	m := bench.DefaultMethod()
-	b := benchFlags{contexts: m.Contexts, rounds: count(m.Rounds), tokens: count(m.Tokens)}
+	b := benchFlags{seed: 1, contexts: m.Contexts, rounds: count(m.Rounds), tokens: count(m.Tokens)}
 	cmd := &cobra.Command{
 		Use:   "bench",
 		Short: "Measure how fast the kernel decodes, beside the streaming ceiling",
@@ -89,8 +104,8 @@ works, and no speed.`,
 	}
 	f := cmd.Flags()
 	b.choice.flags(cmd)
-	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model's weights")
-	f.Uint64Var(&b.seed, "random", 1, "`seed` of random weights instead")
+	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
+	f.Var(&b.seed, "random", "seed of random weights instead")
 	f.Var(&b.contexts, "contexts", "tokens in the KV cache when a round begins")
 	f.Var(&b.rounds, "rounds", "rounds of each context")
 	f.Var(&b.tokens, "tokens", "tokens of a round")
@@ -152,6 +167,11 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	case b.device == deviceExecutor:
 		b.executorDefaults(given)
 	}
+	if given := cmd.Flags().Changed; given("checkpoint") && !given("model") && !given("config") {
+		if err := cmd.Flags().Set("config", filepath.Join(b.checkpoint, "config.json")); err != nil {
+			return err
+		}
+	}
 	mk, err := b.build(cmd)
 	if err != nil {
 		return err
@@ -202,8 +222,9 @@ func (b *benchFlags) prepare(s *bench.Suite) (release func() error, err error) {
 		}
 		s.Weights, s.WeightsName, release = w, "checkpoint "+filepath.Base(filepath.Clean(b.checkpoint)), w.Close
 	} else {
-		random = &b.seed
-		s.Weights, s.WeightsName = synth.NewWeights(b.seed, reference.ShapeOf(c).Dims()), fmt.Sprintf("random, seed %d", b.seed)
+		n := uint64(b.seed)
+		random = &n
+		s.Weights, s.WeightsName = synth.NewWeights(n, reference.ShapeOf(c).Dims()), fmt.Sprintf("random, seed %d", n)
 	}
 	if b.reference == "" {
 		return release, nil

@@ -93,7 +93,7 @@ func TestAnErrorIsOnePrintableLine(t *testing.T) {
 }
 
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"verify"}} {
+	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"verify"}, {"bench"}, {"plot"}} {
 		code, stdout, stderr := mkgen(append(args, "--help")...)
 		require.Zero(t, code)
 		require.Empty(t, stderr)

@@ -71,9 +71,9 @@ func (s *Subject) withSwappedPages(ctx context.Context, ref *Reference, rules Ru
 // neighbour in order, so that a kernel that ignores the table is noticed.
 func ShuffledTable(pages int) []uint32 {
 	table := make([]uint32, pages)
-	for i := range table { // 7 and pages have no common divisor, or the order is reversed
+	for i := range table { // in steps of 7 where that visits all pages and is not a step of 1, else backwards
 		p := pages - 1 - i
-		if pages%7 != 0 {
+		if pages%7 != 0 && 6%pages != 0 {
 			p = (i*7 + 3) % pages
 		}
 		table[i] = uint32(p)
