@@ -16,6 +16,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -202,5 +203,21 @@ func TestShuffledTableIsAPermutation(t *testing.T) {
 		for i, p := range table {
 			require.Equal(t, uint32(i), p)
 		}
+	}
+}
+
+// The hashes that tests/gpu/reference.py --checkpoint wrote of these directories.
+func TestHashOfACheckpointIsWhatTheReferenceProgramSays(t *testing.T) {
+	for name, want := range map[string]string{
+		"single_f32":    "2326040891ba6625ad21b97b78ece46df249303991ac515fd99f2cf87e51c643",
+		"tied_bf16":     "e56b01674613b71962e0847844eeabbeade56e9e1c8c3404f2312a311bbd63b0",
+		"sharded_f16":   "fe9398941b92c956083cf61e1c87e414a1a1e6a420f653031d02c25e781fec52",
+		"tied_head_f32": "6074e832ac5f8c21f2077c6af3ee5fa53b06cf2b21f56352ad7090404bfe22fc",
+	} {
+		c, err := checkpoint.Open("../../models/checkpoint/testdata/" + name)
+		require.NoError(t, err)
+		hash, err := weightsHash(1, c.Config(), c, false)
+		require.NoError(t, errors.Join(err, c.Close()))
+		require.Equal(t, want, hash, name)
 	}
 }
