@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"os"
+	"path/filepath"
+	"strings"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/spf13/cobra"
@@ -28,12 +30,16 @@ func newPlot() *cobra.Command {
 				if err != nil {
 					return fmt.Errorf("%s: %w", path, err)
 				}
-				series = append(series, bench.SeriesOf(r, "")...)
+				mark := "" // curves of several files are told apart by the files' names
+				if len(files) > 1 {
+					mark = strings.TrimSuffix(filepath.Base(path), ".json")
+				}
+				series = append(series, bench.SeriesOf(r, mark)...)
 			}
 			if err := bench.WriteSVG(out, series); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Plot of %d records written to %s\n", len(files), out)
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "Plot written to %s\n", out)
 			return err
 		},
 	}

@@ -138,7 +138,8 @@ func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []Roun
 	return rounds, each, nil
 }
 
-// complete derives the figures from the rounds and from the times of single tokens.
+// complete derives the figures from the rounds and from the times of single tokens,
+// and rounds all of them for the record.
 func (c *Case) complete(each []float64) {
 	var wall, device []float64
 	for _, r := range c.Rounds {
@@ -149,6 +150,14 @@ func (c *Case) complete(each []float64) {
 	c.TokensPerSecond = 1e6 / c.Micros
 	c.GBps = c.BytesPerToken / c.DeviceMicros / 1e3
 	c.Share = c.GBps / c.CeilingGBps
+	figures := []*float64{&c.Micros, &c.DeviceMicros, &c.P50, &c.P99, &c.Max, &c.TokensPerSecond, &c.GBps, &c.Share,
+		&c.CeilingGBps, &c.Ceiling.GBps, &c.Ceiling.Min, &c.Ceiling.Max}
+	for i := range c.Rounds {
+		figures = append(figures, &c.Rounds[i].Wall, &c.Rounds[i].Device)
+	}
+	for _, x := range figures {
+		*x = significant(*x)
+	}
 }
 
 // dtypeName is a type's name in records: "bf16".

@@ -147,6 +147,9 @@ func (c *Case) problems() (all []string) {
 	return all
 }
 
+// rounding is how far a figure may be from what the other, rounded ones make it.
+const rounding = 3e-5
+
 // disagreements are the figures that do not follow from the others.
 func (c *Case) disagreements() (all []string) {
 	var wall, device []float64
@@ -161,7 +164,7 @@ func (c *Case) disagreements() (all []string) {
 		{"tok_s", c.TokensPerSecond, 1e6 / c.Micros}, {"gb_s", c.GBps, c.BytesPerToken / c.DeviceMicros / 1e3},
 		{"ceiling_gb_s", c.CeilingGBps, c.Ceiling.GBps}, {"share", c.Share, c.GBps / c.CeilingGBps},
 	} {
-		if !(math.Abs(f.got-f.want) <= 1e-6*math.Abs(f.want)) {
+		if !(math.Abs(f.got-f.want) <= rounding*math.Abs(f.want)) {
 			all = append(all, fmt.Sprintf("%s is %v, the others make it %v", f.name, f.got, f.want))
 		}
 	}

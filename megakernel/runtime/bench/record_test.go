@@ -13,7 +13,10 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-var svg = flag.String("svg", "", "file to write the plot of the tests' record to")
+var (
+	svg    = flag.String("svg", "", "file to write the plot of the tests' record to")
+	update = flag.Bool("update", false, "rewrite testdata/record.json")
+)
 
 func TestARecordIsReadBackAsItWasWritten(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "a", "b.json")
@@ -23,6 +26,22 @@ func TestARecordIsReadBackAsItWasWritten(t *testing.T) {
 	r, err := Parse(data)
 	require.NoError(t, err)
 	require.Equal(t, sample(), r)
+}
+
+// The layout of the file, byte for byte. -update writes it.
+func TestRecordIsTheGolden(t *testing.T) {
+	const golden = "testdata/record.json"
+	path := filepath.Join(t.TempDir(), "r.json")
+	require.NoError(t, sample().Write(path))
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o777))
+		require.NoError(t, os.WriteFile(golden, got, 0o666))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
 }
 
 // The names that the project's records have, whatever is added.

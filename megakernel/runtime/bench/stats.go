@@ -3,6 +3,7 @@ package bench
 import (
 	"math"
 	"slices"
+	"strconv"
 	"time"
 )
 
@@ -27,3 +28,15 @@ func percentile(v []float64, percent int) float64 {
 
 // micros is a duration in microseconds.
 func micros(d time.Duration) float64 { return float64(d.Nanoseconds()) / 1e3 }
+
+// digits is how many significant ones figures of records have.
+const digits = 6
+
+// significant rounds x to digits significant decimals.
+func significant(x float64) float64 {
+	y, err := strconv.ParseFloat(strconv.FormatFloat(x, 'g', digits, 64), 64)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return y
+}

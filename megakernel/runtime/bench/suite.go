@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
@@ -48,6 +49,9 @@ const (
 	leastCeiling    = 4 << 30 // bytes streamed at a time
 	spareMemory     = 1 << 30
 )
+
+// hangTimeout is how long a launch may make no step.
+const hangTimeout = 10 * time.Second
 
 // firstEpoch makes the grid barrier's counter wrap during the benchmark.
 const firstEpoch = 1<<32 - 1<<16
@@ -113,6 +117,9 @@ func (s *Suite) load(ctx context.Context) (err error) {
 	s.session, err = runtime.NewSession(s.Kernel, s.loaded, s.Weights, len(s.table), slices.Clone(s.table), firstEpoch)
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
+	}
+	if !s.Machine.Facts().Executor { // which is slow, and finds hangs by itself
+		s.session.HangTimeout = hangTimeout
 	}
 	return nil
 }
