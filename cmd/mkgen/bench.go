@@ -4,10 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/mkgen/mkgen/internal/revision"
@@ -105,7 +108,8 @@ works, and no speed.`,
 	f := cmd.Flags()
 	b.choice.flags(cmd)
 	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
-	f.Var(&b.seed, "random", "seed of random weights instead")
+	f.Var(&b.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
+	f.Lookup("random").DefValue = ""
 	f.Var(&b.contexts, "contexts", "tokens in the KV cache when a round begins")
 	f.Var(&b.rounds, "rounds", "rounds of each context")
 	f.Var(&b.tokens, "tokens", "tokens of a round")
@@ -181,7 +185,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if s.Method, beyond, err = b.method(cmd, mk.Config); err != nil {
 		return err
 	}
-	release, err := b.prepare(s)
+	release, err := b.prepare(s, cmd.Flags().Changed("random"))
 	if err != nil {
 		return err
 	}
@@ -198,7 +202,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
 		}
 	}
-	o, err := s.Run(cmd.Context())
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	o, err := s.Run(ctx)
 	if err != nil {
 		return err
 	}
@@ -208,9 +214,18 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	return b.report(cmd.OutOrStdout(), s, o)
 }
 
-// prepare finds the weights and the reference, and compares the two.
-func (b *benchFlags) prepare(s *bench.Suite) (release func() error, err error) {
+// prepare finds the weights and the reference, and compares the two. A seed that
+// was not given is the reference's.
+func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error, err error) {
 	c, release := s.Kernel.Config, func() error { return nil }
+	if b.reference != "" {
+		if s.Reference, err = gate.OpenReference(b.reference); err != nil {
+			return nil, fmt.Errorf("--reference %s: %w", b.reference, err)
+		}
+		if !seeded {
+			b.seed = seed(s.Reference.Seed)
+		}
+	}
 	var random *uint64
 	if b.checkpoint != "" {
 		w, err := checkpoint.Open(b.checkpoint)
@@ -226,13 +241,10 @@ func (b *benchFlags) prepare(s *bench.Suite) (release func() error, err error) {
 		random = &n
 		s.Weights, s.WeightsName = synth.NewWeights(n, reference.ShapeOf(c).Dims()), fmt.Sprintf("random, seed %d", n)
 	}
-	if b.reference == "" {
+	if s.Reference == nil {
 		return release, nil
 	}
-	if s.Reference, err = gate.OpenReference(b.reference); err == nil {
-		err = s.Reference.Matches(c, s.Weights, random)
-	}
-	if err != nil {
+	if err := s.Reference.Matches(c, s.Weights, random); err != nil {
 		return nil, errors.Join(fmt.Errorf("--reference %s: %w", b.reference, err), release())
 	}
 	s.WeightsName += ", hash " + s.Reference.WeightsHash

@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
@@ -125,6 +126,35 @@ func TestASuiteJudgesWithPlantedFaults(t *testing.T) {
 	require.Equal(t, gate.Faults(), o.Gate.Gate.FaultsCaught)
 	require.Equal(t, refSequences*refLength, o.Gate.Gate.Positions)
 	require.Equal(t, o.Gate.Gate, o.Cases[0].Gate)
+}
+
+// elsewhere is the executor under another name, with so much memory.
+type elsewhere struct {
+	bench.Executor
+	facts bench.Facts
+	free  int64
+}
+
+func (e elsewhere) Facts() bench.Facts   { return e.facts }
+func (e elsewhere) Free() (int64, error) { return e.free, nil }
+
+func TestTheCeilingNeedsMemoryFarBeyondTheCaches(t *testing.T) {
+	s := tinySuite(t)
+	s.Machine = elsewhere{bench.Executor{Seed: 1}, bench.Facts{GPU: "NVIDIA H200", SMs: 2, L2: 60 << 20}, 5<<30 - 16}
+	_, err := s.Run(t.Context())
+	require.EqualError(t, err, "ceiling: 5368709104 bytes of memory are free, a buffer of 4294967296 is needed beside 1073741824 to spare")
+}
+
+func TestAnEndedContextEndsASuite(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	s := tinySuite(t)
+	s.Progress = func(what string) {
+		if what == "context 20" {
+			cancel()
+		}
+	}
+	_, err := s.Run(ctx)
+	require.ErrorIs(t, err, context.Canceled)
 }
 
 func TestAReferenceOfSomethingElseIsRefused(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"flag"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/stretchr/testify/require"
 )
 
@@ -253,4 +255,24 @@ func TestKernelPrints(t *testing.T) {
 	if *cu != "" {
 		require.NoError(t, os.WriteFile(*cu, src.Text, 0o666))
 	}
+}
+
+func TestKernelCompilesWithoutSpills(t *testing.T) {
+	compiler, err := nvcc.Find("")
+	if err != nil {
+		t.Skip(err)
+	}
+	k, err := Kernel(132)
+	require.NoError(t, err)
+	target, err := emit.TargetFor("sm_90a")
+	require.NoError(t, err)
+	src, err := emit.Print(k, target, emit.Options{ParamsByValue: true})
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "k.cu"), src.Text, 0o666))
+	report, err := compiler.Compile(t.Context(), filepath.Join(dir, "k.cu"), filepath.Join(dir, "k.cubin"), nvcc.Options{Arch: "sm_90a"})
+	require.NoError(t, err)
+	stores, loads := report.Spills()
+	require.Zero(t, stores+loads)
+	t.Logf("%d registers, %d bytes, %v", report.Functions[0].Registers, report.CubinBytes, report.Took)
 }
