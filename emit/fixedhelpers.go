@@ -256,17 +256,41 @@ DEVICE void mbar_wait_sleep(u64* bar, u32 parity, u32 ns) {
     __nanosleep(ns);
   }
 }`},
-	{"mbar_wait_or", 2, "mbar_try_wait", `
+	{"mbar_wait_or", 1, "shared_address", `
 // Waits until the phase of this parity has completed, or the flag is set:
-// then true. Looks at the flag every 16 polls.
-DEVICE bool mbar_wait_or(u64* bar, u32 parity, u32 ns, const u32* flag) {
+// then true. Looks at the flag every 16 polls. One piece of assembly: as a
+// C++ loop it takes the compiler more registers.
+DEVICE bool mbar_wait_or(u64* bar, u32 parity, const u32* flag) {
+  u32 set;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      ".reg .u32 polls;\n"
+      "mov.u32 polls, 0;\n"
+      "again_%=:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "mov.u32 %0, 0;\n"
+      "@p bra done_%=;\n"
+      "add.u32 polls, polls, 1;\n"
+      "and.b32 %0, polls, 15;\n"
+      "setp.ne.u32 p, %0, 0;\n"
+      "@p bra again_%=;\n"
+      "ld.relaxed.sys.u32 %0, [%3];\n"
+      "setp.eq.u32 p, %0, 0;\n"
+      "@p bra again_%=;\n"
+      "done_%=:\n"
+      "}"
+      : "=&r"(set) : "r"(shared_address(bar)), "r"(parity), "l"(flag) : "memory");
+  return set != 0;
+}`},
+	{"mbar_wait_or_sleep", 2, "mbar_try_wait", `
+// As mbar_wait_or, sleeping between polls.
+DEVICE bool mbar_wait_or_sleep(u64* bar, u32 parity, u32 ns, const u32* flag) {
   for (u32 polls = 1; !mbar_try_wait(bar, parity); ++polls) {
     if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
       return true;
     }
-    if (ns != 0) {
-      __nanosleep(ns);
-    }
+    __nanosleep(ns);
   }
   return false;
 }`},

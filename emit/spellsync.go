@@ -108,7 +108,10 @@ func spellWaitMBar(p *printer, in *ir.Instr) expr {
 	ns := fmt.Sprint(in.Attr.Imm)
 	switch {
 	case len(in.Mem) > 1:
-		return call(p.fixed("mbar_wait_or"), append(args, ns, p.address(in.Mem[1]))...)
+		if ns == "0" {
+			return call(p.fixed("mbar_wait_or"), append(args, p.address(in.Mem[1]))...)
+		}
+		return call(p.fixed("mbar_wait_or_sleep"), append(args, ns, p.address(in.Mem[1]))...)
 	case in.Attr.Imm > 0:
 		return call(p.fixed("mbar_wait_sleep"), append(args, ns)...)
 	}

@@ -73,7 +73,8 @@ func newBuilder(mk *Kernel) *builder {
 	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
 	if !o.NoWatchdog {
 		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
-		b.watch = pipeline.NewWatch(k, b.bufs.abort, b.bufs.records)
+		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Doc("what each warp waited for when it gave up"))
+		b.watch = pipeline.NewWatch(k, b.bufs.abort, b.bufs.records, notes)
 		b.ring.Watched(b.watch)
 	}
 	return b
@@ -94,6 +95,9 @@ func (b *builder) assemble() {
 			b.heard.Init(dsl.At(0), k.U32(1))
 			b.ring.Init()
 		})
+		if b.watch != nil {
+			b.watch.Init(k)
+		}
 		b.own.fetch(e, b.bufs.plan)
 		k.Barrier()
 	})
@@ -124,10 +128,10 @@ func (b *builder) consumers() {
 			cached := b.cached(pos)
 			b.begin(s, pos)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
-				b.watch.Step(pos, l)
+				b.watch.Layer(l)
 				b.consume(b.step(pos, cached, l.Named("layer")), b.layer...)
 			}, dsl.Unroll(1))
-			b.watch.Step(pos, k.U32(b.mk.Config.Layers))
+			b.watch.Layer(k.U32(b.mk.Config.Layers))
 			stopped := dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
 			running.Set(dsl.Select(stopped, k.U32(0), k.U32(1)))
 			k.If(pos.AddC(1).Ge(bufs.known), func() {
@@ -137,7 +141,7 @@ func (b *builder) consumers() {
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
 				bufs.progress.Store(dsl.At(0), pos.AddC(1), dsl.Relaxed(dsl.SysScope))
 			})
-			b.leave(running)
+			b.leave(pos, running)
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
 				b.gemv(MatrixQKV).Drop(e, b.cons, b.own.matrix(MatrixQKV))
@@ -150,7 +154,7 @@ func (b *builder) consumers() {
 // leave ends a launch that the host has given up, at the end of a step: all
 // consumers of a CTA see the same, and the next step of a CTA that sees it later
 // ends here, too, since none of its waits holds.
-func (b *builder) leave(running *dsl.Var[dsl.U32]) {
+func (b *builder) leave(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 	if b.watch == nil {
 		return
 	}
@@ -160,14 +164,17 @@ func (b *builder) leave(running *dsl.Var[dsl.U32]) {
 	})
 	e.Sync()
 	given := dsl.Uniform(b.leaving.Load(dsl.At(0)), dsl.CTAScope).NeC(0)
-	k.If(given, func() { running.Set(k.U32(0)) })
+	k.If(given, func() {
+		running.Set(k.U32(0))
+		b.watch.Publish(k, pos)
+	})
 }
 
 // begin takes the step's token and passes the host's wish to stop on: CTA 0
 // reads it, so that all CTAs see the same at the end of the step.
 func (b *builder) begin(s, pos dsl.Val[dsl.U32]) {
 	k, e, bufs := b.k, b.env, b.bufs
-	b.watch.Step(pos, k.U32(0))
+	b.watch.Layer(k.U32(0))
 	k.If(pos.Lt(bufs.known), func() { b.token.Set(dsl.Uniform(bufs.tokens.Load(pos), dsl.GPUScope)) })
 	b.tell(s, 1)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
@@ -216,7 +223,7 @@ func (b *builder) producer() {
 		pos := bufs.pos.Add(s).Named("pos_now")
 		cached := b.cached(pos)
 		k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
-			b.watch.Step(pos, l)
+			b.watch.Layer(l)
 			step := b.step(pos, cached, l.Named("layer"))
 			k.If(running.Get().NeC(0), func() {
 				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
@@ -232,16 +239,18 @@ func (b *builder) producer() {
 			})
 			k.If(running.Get().NeC(0), func() { b.produce(step, b.layer[1:]...) })
 		}, dsl.Unroll(1))
-		b.watch.Step(pos, k.U32(b.mk.Config.Layers))
+		b.watch.Layer(k.U32(b.mk.Config.Layers))
 		k.If(running.Get().NeC(0).And(pos.AddC(1).Ge(bufs.known)), func() {
 			b.offset.Set(b.own.offset(planFinalOffset))
 			b.produce(b.step(pos, cached, k.U32(0)), b.final)
 		})
 		if b.watch != nil {
-			k.If(b.prod.Left(), func() { running.Set(k.U32(0)) })
+			k.If(running.Get().NeC(0).And(b.prod.Left()), func() {
+				running.Set(k.U32(0))
+				b.watch.Publish(k, pos)
+			})
 		}
 	}, dsl.Unroll(1))
-	b.watch.Step(bufs.pos, k.U32(b.mk.Config.Layers))
 	b.prod.Finish()
 }
 

@@ -51,6 +51,7 @@ const (
 	regionHeard    = "heard"
 	regionRunning  = "running"
 	regionLeaving  = "leaving"
+	regionNotes    = "notes"
 	regionOwn      = "own"
 )
 
@@ -115,6 +116,7 @@ func (mk *Kernel) request() pipeline.Request {
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},
 			{Name: regionIndex, Bytes: 4 * o.Consumers, Align: 16},
 			{Name: regionLeaving, Bytes: 4, Align: 4},
+			{Name: regionNotes, Bytes: 4 * pipeline.NoteWords * (o.Consumers + 1), Align: 16},
 		},
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -144,6 +145,7 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 	outcomes := first.tryAll(t, chosen)
 	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, false)  // some SMs have no rows of the LM head
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, true) // some have none at all, and a launch runs two steps
+	newHanging(t, 3, 3, 160).tryAgain(t, outcomes)           // the launch is given up
 	used := map[*redundancy]int{}
 	var unexplained []string
 	for _, o := range outcomes {
@@ -169,10 +171,12 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 }
 
 // mutants lists a subject's mutants.
-func (s *subject) mutants() []mutant {
+func (s *subject) mutants() []mutant { return mutantsOf(s.mk.IR) }
+
+func mutantsOf(k *ir.Kernel) []mutant {
 	seen := map[string]int{}
 	var out []mutant
-	for _, m := range mutate.List(s.mk.IR) {
+	for _, m := range mutate.List(k) {
 		name := m.String()
 		out = append(out, mutant{m, fmt.Sprint(name, " #", seen[name])})
 		seen[name]++

@@ -14,8 +14,7 @@ import (
 )
 
 // redundancy explains mutants that nothing reports: they change nothing the
-// memory model can tell, but for stop and progress, whose other side, the host
-// during a launch, the executor does not have.
+// memory model can tell.
 // docs/RATIONALE.md, "Which synchronisation do mutants show to be redundant?",
 // has the reasons in full, with PTX's rules.
 type redundancy struct {
@@ -33,8 +32,8 @@ var (
 )
 
 var redundant = []redundancy{
-	{"wait.mbar @full", gone, "r.full.Wait(p.last.", "", nil, "limits the copies in flight; orders nothing"},
-	{"wait.mbar @empty", moved[1:], "r.empty.Wait(stage, p.next.", "", nil, "changes places with that limit"},
+	{"wait.mbar @full", gone, "r.watch.MBar(r.k, r.full, last", "", nil, "limits the copies in flight; orders nothing"},
+	{"wait.mbar @empty", moved[1:], "r.watch.MBar(r.k, r.empty, stage", "", nil, "changes places with that limit"},
 	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy"},
 	{"mbar.expect @full", moved, "r.full.ArriveExpect(stage", "", nil, "bytes may complete before they are expected"},
 	{"syncwarp", gone, "k.SyncWarp()", "p.Fill(", nil, "every lane has waited itself; bytes may complete before they are expected"},
@@ -45,9 +44,7 @@ var redundant = []redundancy{
 	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
 	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
-	{"ld @stop", []mutate.Class{mutate.Weaken}, "bufs.stop.Load", "", nil, "NOT redundant: the executor has no host agent"},
-	{"st @progress", []mutate.Class{mutate.Weaken, mutate.Earlier, mutate.Later}, "bufs.progress.Store", "", nil, "NOT redundant: the executor has no host agent"},
-	{"wait.mbar @full", moved[1:], "r.full.Wait(stage, c.next", "c.Skip()", nil, "nothing is read from a dropped stage"},
+	{"wait.mbar @full", moved[1:], "r.watch.MBar(k, r.full, stage", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"fence.proxy.async", moved[:1], "k.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies"},

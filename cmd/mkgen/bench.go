@@ -276,7 +276,7 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	if err := bench.WriteTable(w, o.Cases, mark); err != nil {
 		return err
 	}
-	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options), Cases: o.Cases}
+	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
 	if b.plot != "" {
 		note := ""
 		if mark != "passed" {

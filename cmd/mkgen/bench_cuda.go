@@ -5,15 +5,13 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/emit"
-	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 )
 
@@ -26,18 +24,20 @@ func openBenchMachine(device string) (bench.Machine, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &gpuMachine{dev: dev, compile: compileCubin}, dev.Close, nil
+	return &gpuMachine{dev: dev, compile: compileKernel}, dev.Close, nil
 }
 
 // gpuMachine is the Machine that is a GPU.
 type gpuMachine struct {
-	dev     *cuda.Device
-	compile func(ctx context.Context, k *ir.Kernel) (cubin []byte, err error)
+	dev      *cuda.Device
+	compile  func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)
+	compiler string // of the kernel loaded last
 }
 
 func (m *gpuMachine) Facts() bench.Facts {
 	f := m.dev.Facts()
-	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), SMs: f.SMs, L2: f.L2}
+	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), Compiler: m.compiler,
+		SMs: f.SMs, L2: f.L2}
 }
 
 func (m *gpuMachine) Free() (int64, error) {
@@ -49,35 +49,36 @@ func (m *gpuMachine) Load(ctx context.Context, k *ir.Kernel) (bench.Loaded, erro
 	if err := m.dev.Check(cuda.Needs{Arch: benchArch, SMs: k.Grid, Shared: k.SharedBytes}); err != nil {
 		return nil, err
 	}
-	cubin, err := m.compile(ctx, k)
+	code, err := m.compile(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	gpu, err := runtime.NewGPU(k, m.dev, cubin)
+	gpu, err := runtime.NewGPU(k, m.dev, code.Cubin)
 	if err != nil {
 		return nil, err
 	}
+	m.compiler = code.Compiler
 	return &gpuLoaded{GPU: gpu, compile: m.compile}, nil
 }
 
 // gpuLoaded is a kernel on a GPU.
 type gpuLoaded struct {
 	*runtime.GPU
-	compile func(ctx context.Context, k *ir.Kernel) ([]byte, error)
+	compile func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)
 }
 
 func (g *gpuLoaded) Plant(ctx context.Context, k *ir.Kernel) (func(), error) {
-	cubin, err := g.compile(ctx, k)
+	code, err := g.compile(ctx, k)
 	if err != nil {
 		return nil, err
 	}
-	return g.Swap(cubin)
+	return g.Swap(code.Cubin)
 }
 
 const benchArch = "sm_90a"
 
-// compileCubin prints a kernel and compiles it with nvcc.
-func compileCubin(ctx context.Context, k *ir.Kernel) ([]byte, error) {
+// compileKernel prints a kernel and compiles it, or finds it in the cache.
+func compileKernel(ctx context.Context, k *ir.Kernel) (*compile.Result, error) {
 	target, err := emit.TargetFor(benchArch)
 	if err != nil {
 		return nil, err
@@ -86,21 +87,5 @@ func compileCubin(ctx context.Context, k *ir.Kernel) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	compiler, err := nvcc.Find("")
-	if err != nil {
-		return nil, err
-	}
-	dir, err := os.MkdirTemp("", "mkgen-bench-")
-	if err != nil {
-		return nil, err
-	}
-	defer os.RemoveAll(dir)
-	cu, cubin := filepath.Join(dir, k.Name+".cu"), filepath.Join(dir, k.Name+".cubin")
-	if err := os.WriteFile(cu, src.Text, 0o600); err != nil {
-		return nil, err
-	}
-	if _, err := compiler.Compile(ctx, cu, cubin, nvcc.Options{Arch: benchArch}); err != nil {
-		return nil, err
-	}
-	return os.ReadFile(cubin)
+	return compile.Kernel(ctx, compile.Source{Name: k.Name, Arch: benchArch, Text: src.Text, Lines: src.Lines}, compile.Options{})
 }

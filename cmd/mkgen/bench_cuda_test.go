@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/stretchr/testify/require"
 )
@@ -26,7 +27,9 @@ func fakeMachine(t *testing.T) *gpuMachine {
 		t.Skip("needs the fake driver: scripts/build-cuda --fake test ./cmd/mkgen")
 	}
 	t.Cleanup(func() { require.NoError(t, dev.Close()) })
-	return &gpuMachine{dev: dev, compile: func(context.Context, *ir.Kernel) ([]byte, error) { return []byte("\x7fELF"), nil }}
+	return &gpuMachine{dev: dev, compile: func(context.Context, *ir.Kernel) (*compile.Result, error) {
+		return &compile.Result{Cubin: []byte("\x7fELF"), Compiler: "none 1.0"}, nil
+	}}
 }
 
 func oneStore(t *testing.T, grid int) *ir.Kernel {
@@ -47,6 +50,7 @@ func TestAMachineLoadsKernelsAndPlantsOthers(t *testing.T) {
 	require.Positive(t, free)
 	k, err := m.Load(t.Context(), oneStore(t, 1))
 	require.NoError(t, err)
+	require.Equal(t, "none 1.0", m.Facts().Compiler)
 	require.NoError(t, k.Alloc("x", 128))
 	require.NoError(t, k.Start(nil))
 	require.NoError(t, k.Wait())
@@ -62,7 +66,7 @@ func TestAMachineRefusesWhatDoesNotFitOrCompile(t *testing.T) {
 	m := fakeMachine(t)
 	_, err := m.Load(t.Context(), oneStore(t, 1000))
 	require.ErrorContains(t, err, "4 SMs, needed are 1000")
-	m.compile = func(context.Context, *ir.Kernel) ([]byte, error) { return nil, errors.New("no compiler") }
+	m.compile = func(context.Context, *ir.Kernel) (*compile.Result, error) { return nil, errors.New("no compiler") }
 	_, err = m.Load(t.Context(), oneStore(t, 1))
 	require.EqualError(t, err, "no compiler")
 }

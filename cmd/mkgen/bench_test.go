@@ -22,7 +22,7 @@ const benchRecord = "../../megakernel/runtime/bench/testdata/record.json"
 type h200 struct{ gpu string }
 
 func (m h200) Facts() bench.Facts {
-	return bench.Facts{GPU: m.gpu, Driver: "580.159.04", CUDA: "13.0", SMs: 132}
+	return bench.Facts{GPU: m.gpu, Driver: "580.159.04", CUDA: "13.0", Compiler: "nvcc 13.0.88", SMs: 132}
 }
 func (h200) Load(context.Context, *ir.Kernel) (bench.Loaded, error) { return nil, errors.New("none") }
 func (h200) Free() (int64, error)                                   { return 0, nil }

@@ -81,8 +81,8 @@ func (c *choice) flags(cmd *cobra.Command) {
 
 // load finds the model's configuration and checks the architecture.
 func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
-	if _, err := emit.TargetFor(c.arch); err != nil {
-		return models.Config{}, usagef("--arch: %w", err)
+	if err := c.checkArch(); err != nil {
+		return models.Config{}, err
 	}
 	given := cmd.Flags().Changed
 	switch {
@@ -104,6 +104,14 @@ func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
 		return config, usageError{err}
 	}
 	return config, nil
+}
+
+// checkArch refuses an architecture that there is no emitter for.
+func (c *choice) checkArch() error {
+	if _, err := emit.TargetFor(c.arch); err != nil {
+		return usagef("--arch: %w", err)
+	}
+	return nil
 }
 
 // build builds the kernel.

@@ -5,6 +5,7 @@
 //	mkgen models                       what models there are
 //	mkgen explain --model llama3-8b    the plan in detail
 //	mkgen ir --model llama3-8b         the program as text
+//	mkgen compile --model llama3-8b    the cubin, with nvcc or NVRTC
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
 //	mkgen bench --model llama3-8b      how fast it decodes on a GPU
 //	mkgen plot RECORD...               records of mkgen bench, drawn

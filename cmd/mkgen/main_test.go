@@ -93,7 +93,7 @@ func TestAnErrorIsOnePrintableLine(t *testing.T) {
 }
 
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"verify"}, {"bench"}, {"plot"}} {
+	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"compile"}, {"verify"}, {"bench"}, {"plot"}} {
 		code, stdout, stderr := mkgen(append(args, "--help")...)
 		require.Zero(t, code)
 		require.Empty(t, stderr)
@@ -117,6 +117,7 @@ func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
 	text, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	t.Chdir(t.TempDir())
+	t.Setenv("MKGEN_CACHE", t.TempDir()) // not the user's
 	n := 0
 	for line := range strings.Lines(string(text)) {
 		command, ok := strings.CutPrefix(line, "go run ./cmd/mkgen ")

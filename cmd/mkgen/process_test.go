@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"testing"
 	"time"
@@ -57,6 +58,31 @@ func TestInterruptedOutputIsWholeOrAbsent(t *testing.T) {
 	if !testing.Short() {
 		require.Positive(t, absent, "no signal came in time")
 	}
+}
+
+// A signal ends the compiler with mkgen, and no file is left: neither the cubin nor the compiler's own.
+func TestInterruptedCompilationLeavesNothing(t *testing.T) {
+	dir, tmp := t.TempDir(), t.TempDir()
+	nvcc, started := filepath.Join(dir, "nvcc"), filepath.Join(dir, "started")
+	text := "#!/bin/sh\nif [ \"$1\" = --version ]; then echo ', V13.0.88'; exit; fi\n: >\"$TMPDIR/mine\"\n: >" + started + "\nsleep 60\n"
+	require.NoError(t, os.WriteFile(nvcc, []byte(text), 0o755))
+	cmd := exec.Command("mkgen", "compile", "--model", "tiny", "--no-cache", "-o", filepath.Join(dir, "kernel.cubin"))
+	cmd.Env = append(os.Environ(), "NVCC="+nvcc, "TMPDIR="+tmp)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	start := time.Now()
+	require.NoError(t, cmd.Start())
+	require.Eventually(t, func() bool { _, err := os.Stat(started); return err == nil }, 30*time.Second, 5*time.Millisecond)
+	require.NoError(t, cmd.Process.Signal(os.Interrupt))
+	var exit *exec.ExitError
+	require.ErrorAs(t, cmd.Wait(), &exit)
+	require.Equal(t, 1, exit.ExitCode())
+	require.Equal(t, "mkgen: interrupted; no cubin was written\n", stderr.String())
+	require.Less(t, time.Since(start), 30*time.Second)
+	require.NoFileExists(t, filepath.Join(dir, "kernel.cubin"))
+	left, err := os.ReadDir(tmp)
+	require.NoError(t, err)
+	require.Empty(t, left)
 }
 
 // A pipe where the layout would be is refused, not waited for.

@@ -3,7 +3,7 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
 //
-// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106320 bytes of dynamic shared memory, all CTAs resident at once
+// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106480 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
 //
 // Shared memory of a CTA, in bytes:
@@ -19,6 +19,8 @@
 //   106192 … 106248  u32 own[14]              this SM's row of the plan table
 //   106256 … 106288  f32 scratch[8]           one a consumer warp
 //   106288 … 106320  u32 scratch_index[8]     one a consumer warp
+//   106320 … 106324  u32 leaving[1]           whether the launch is given up
+//   106336 … 106480  u32 notes[36]            what each warp waited for when it gave up
 
 using u16 = unsigned short;
 using i32 = int;
@@ -49,9 +51,12 @@ struct alignas(8) Params {
   u32* best_index;                         // 4 elements: [4] and its row
   u32* tokens;                             // any number of elements: token at each position; the kernel appends behind the known ones
   const u32* ends;                         // 8 elements: tokens that end the text; unused entries are no token
-  u32* stop;                               // 1 elements: the host sets it to make the launch end after the running step
+  u32* stop;                               // 1 elements: not 0: the launch ends after the running step
   u32* verdict;                            // 2 elements: stop as CTA 0 saw it, for even and odd steps
   u32* progress;                           // 1 elements: out: the position behind the last finished step
+  u32* stream;                             // any number of elements: out: each chosen token at its position, as it comes; as long as tokens
+  u32* abort;                              // 2 elements: not 0: give the launch up; the second word: for copies in flight too
+  u32* records;                            // 288 elements: [4][9][8] what each warp waited for when it gave up; 0 before a launch
   u32* epoch;                              // 1 elements: value of barrier when a launch begins; kept by the kernel
   u32* barrier;                            // 1 elements: arrivals at the grid barrier since it was zeroed, modulo 2^32
   u32 pos;                                 // position of the first step; the cache holds tokens 0 … pos-1
@@ -85,13 +90,16 @@ static_assert(PARAM_OFFSET(ends) == 136, "layout");
 static_assert(PARAM_OFFSET(stop) == 144, "layout");
 static_assert(PARAM_OFFSET(verdict) == 152, "layout");
 static_assert(PARAM_OFFSET(progress) == 160, "layout");
-static_assert(PARAM_OFFSET(epoch) == 168, "layout");
-static_assert(PARAM_OFFSET(barrier) == 176, "layout");
-static_assert(PARAM_OFFSET(pos) == 184, "layout");
-static_assert(PARAM_OFFSET(steps) == 188, "layout");
-static_assert(PARAM_OFFSET(known) == 192, "layout");
-static_assert(PARAM_OFFSET(pages) == 196, "layout");
-static_assert(sizeof(Params) == 200, "layout");
+static_assert(PARAM_OFFSET(stream) == 168, "layout");
+static_assert(PARAM_OFFSET(abort) == 176, "layout");
+static_assert(PARAM_OFFSET(records) == 184, "layout");
+static_assert(PARAM_OFFSET(epoch) == 192, "layout");
+static_assert(PARAM_OFFSET(barrier) == 200, "layout");
+static_assert(PARAM_OFFSET(pos) == 208, "layout");
+static_assert(PARAM_OFFSET(steps) == 212, "layout");
+static_assert(PARAM_OFFSET(known) == 216, "layout");
+static_assert(PARAM_OFFSET(pages) == 220, "layout");
+static_assert(sizeof(Params) == 224, "layout");
 
 namespace ptx {
 
@@ -163,6 +171,13 @@ __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence
 
 // Orders ordinary accesses against those of bulk copies.
 __device__ __forceinline__ void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+// Nanoseconds, the same clock for all SMs, in coarse steps.
+__device__ __forceinline__ u64 globaltimer() {
+  u64 v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v) : : "memory");
+  return v;
+}
 
 // ld.acquire.gpu.global.u32
 __device__ __forceinline__ u32 ld_acquire_gpu_u32(const u32* p) {
@@ -243,18 +258,31 @@ __device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
 }
 
-// Whether the phase of this parity has completed (acquire at CTA scope); waits
-// a while, as long as the hardware likes, before it says no.
-__device__ __forceinline__ bool mbar_try_wait(u64* bar, u32 parity) {
-  u32 done;
+// Waits until the phase of this parity has completed, or the flag is set:
+// then true. Looks at the flag every 16 polls. One piece of assembly: as a
+// C++ loop it takes the compiler more registers.
+__device__ __forceinline__ bool mbar_wait_or(u64* bar, u32 parity, const u32* flag) {
+  u32 set;
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
+      ".reg .u32 polls;\n"
+      "mov.u32 polls, 0;\n"
+      "again_%=:\n"
       "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
-      "selp.u32 %0, 1, 0, p;\n"
+      "mov.u32 %0, 0;\n"
+      "@p bra done_%=;\n"
+      "add.u32 polls, polls, 1;\n"
+      "and.b32 %0, polls, 15;\n"
+      "setp.ne.u32 p, %0, 0;\n"
+      "@p bra again_%=;\n"
+      "ld.relaxed.sys.u32 %0, [%3];\n"
+      "setp.eq.u32 p, %0, 0;\n"
+      "@p bra again_%=;\n"
+      "done_%=:\n"
       "}"
-      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
-  return done != 0;
+      : "=&r"(set) : "r"(shared_address(bar)), "r"(parity), "l"(flag) : "memory");
+  return set != 0;
 }
 
 // D = A * B + C on the tensor core: A 16x16 and B 16x8 in bfloat16, C and D in float.
@@ -309,22 +337,21 @@ __device__ __forceinline__ float sin(float a) {
   return v;
 }
 
-// st.release.sys.global.u32
-__device__ __forceinline__ void st_release_sys_u32(u32* p, u32 v) {
-  asm volatile("st.release.sys.global.u32 [%0], %1;"
+// st.relaxed.sys.global.u32
+__device__ __forceinline__ void st_relaxed_sys_u32(u32* p, u32 v) {
+  asm volatile("st.relaxed.sys.global.u32 [%0], %1;"
       : : "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
 }
 
-// Waits until the phase of this parity has completed.
-__device__ __forceinline__ void mbar_wait(u64* bar, u32 parity) {
-  while (!mbar_try_wait(bar, parity)) {
+// Polls until the word has reached want, by wrapping difference, or the flag is set: then true. Looks at the
+// flag every 16 polls.
+__device__ __forceinline__ bool wait_ge_acquire_gpu_or(const u32* p, u32 want, const u32* flag) {
+  for (u32 polls = 1; (i32)(ld_acquire_gpu_u32(p) - want) < 0; ++polls) {
+    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+      return true;
+    }
   }
-}
-
-// Polls until the word has reached want, by wrapping difference.
-__device__ __forceinline__ void wait_ge_acquire_gpu(const u32* p, u32 want) {
-  while ((i32)(ld_acquire_gpu_u32(p) - want) < 0) {
-  }
+  return false;
 }
 
 }  // namespace ptx
@@ -358,6 +385,9 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const stop = ptx::global(p.stop);
   u32* const verdict = ptx::global(p.verdict);
   u32* const progress = ptx::global(p.progress);
+  u32* const stream = ptx::global(p.stream);
+  u32* const abort = ptx::global(p.abort);
+  u32* const records = ptx::global(p.records);
   u32* const epoch = ptx::global(p.epoch);
   u32* const barrier = ptx::global(p.barrier);
   extern __shared__ __align__(1024) unsigned char smem[];
@@ -373,6 +403,8 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const own = (u32*)(smem + 106192);
   float* const scratch = (float*)(smem + 106256);
   u32* const scratch_index = (u32*)(smem + 106288);
+  u32* const leaving = (u32*)(smem + 106320);
+  u32* const notes = (u32*)(smem + 106336);
   const bf16x2* const embed_bf16x2 = ptx::global((const bf16x2*)p.embed);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
@@ -397,9 +429,12 @@ mkgen_step(const __grid_constant__ Params p) {
       }
       ptx::fence_mbarrier_init();
     }
+    if (tid < 36) {
+      notes[tid] = 0;
+    }
     if (tid < 14) {
-      const u32 v15 = ptx::ld_nc_u32(&plan[cta * 14 + tid]);
-      own[tid] = v15;
+      const u32 v18 = ptx::ld_nc_u32(&plan[cta * 14 + tid]);
+      own[tid] = v18;
     }
     __syncthreads();
   }
@@ -417,13 +452,23 @@ mkgen_step(const __grid_constant__ Params p) {
           token = tokens[pos_now];
         }
         if (tid == 0) {
-          ptx::mbar_wait(heard, (i + 1) & 1u);
+          const bool v31 = ptx::mbar_wait_or(heard, (i + 1) & 1u, abort);
+          if (v31 && lane == 0) {
+            const u32 v36 = warp * 4;
+            if (notes[v36] == 0) {
+              const u64 v39 = ptx::globaltimer();
+              notes[v36] = 1;
+              notes[v36 + 1] = 0;
+              notes[v36 + 2] = i;
+              notes[v36 + 3] = (u32)v39;
+            }
+          }
           running[0] = 1;
           ptx::mbar_arrive(decided);
         }
         if (cta == 0 && tid == 0) {
-          const u32 v32 = ptx::ld_relaxed_sys_u32(stop);
-          verdict[i & 1u] = v32;
+          const u32 v48 = ptx::ld_relaxed_sys_u32(stop);
+          verdict[i & 1u] = v48;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -431,46 +476,46 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const u32 v42 = tid * 4;
+              const u32 v58 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const uint2 v46 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v42 / 2)]);
-                v = ptx::bf16_lo(v46.x);
-                v_2 = ptx::bf16_hi(v46.x);
-                v_3 = ptx::bf16_lo(v46.y);
-                v_4 = ptx::bf16_hi(v46.y);
+                const uint2 v62 = ptx::ld_nc_v2_bf16x2(&embed_bf16x2[(u64)token * 48 + (u64)(v58 / 2)]);
+                v = ptx::bf16_lo(v62.x);
+                v_2 = ptx::bf16_hi(v62.x);
+                v_3 = ptx::bf16_lo(v62.y);
+                v_4 = ptx::bf16_hi(v62.y);
               } else {
-                const float4 v52 = *(const float4*)&x[v42];
-                v = v52.x;
-                v_2 = v52.y;
-                v_3 = v52.z;
-                v_4 = v52.w;
+                const float4 v68 = *(const float4*)&x[v58];
+                v = v68.x;
+                v_2 = v68.y;
+                v_3 = v68.z;
+                v_4 = v68.w;
               }
-              const uint2 v62 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v72 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v72;
-              const bf16x2 v76 = ptx::pack_bf16(v * ptx::bf16_lo(v62.x), v_2 * ptx::bf16_hi(v62.x));
-              const bf16x2 v79 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v62.y), v_4 * ptx::bf16_hi(v62.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v76, v79);
+              const uint2 v78 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v88 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v88;
+              const bf16x2 v92 = ptx::pack_bf16(v * ptx::bf16_lo(v78.x), v_2 * ptx::bf16_hi(v78.x));
+              const bf16x2 v95 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v78.y), v_4 * ptx::bf16_hi(v78.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v92, v95);
             }
-            const float v81 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v82 = squares + v81;
-            const float v83 = __shfl_xor_sync(0xffffffffu, v82, 8u);
-            const float v84 = v82 + v83;
-            const float v85 = __shfl_xor_sync(0xffffffffu, v84, 4u);
-            const float v86 = v84 + v85;
-            const float v87 = __shfl_xor_sync(0xffffffffu, v86, 2u);
-            const float v88 = v86 + v87;
-            const float v89 = __shfl_xor_sync(0xffffffffu, v88, 1u);
+            const float v97 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v98 = squares + v97;
+            const float v99 = __shfl_xor_sync(0xffffffffu, v98, 8u);
+            const float v100 = v98 + v99;
+            const float v101 = __shfl_xor_sync(0xffffffffu, v100, 4u);
+            const float v102 = v100 + v101;
+            const float v103 = __shfl_xor_sync(0xffffffffu, v102, 2u);
+            const float v104 = v102 + v103;
+            const float v105 = __shfl_xor_sync(0xffffffffu, v104, 1u);
             if (lane == 0) {
-              scratch[warp] = v88 + v89;
+              scratch[warp] = v104 + v105;
             }
             ptx::bar_sync<1, 256>();
-            const float v104 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v104 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v120 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v120 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -479,8 +524,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v123 = half_2 * 1024;
-              const u32 v125 = v123 + warp * 128;
+              const u32 v139 = half_2 * 1024;
+              const u32 v141 = v139 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -492,80 +537,90 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v147 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v147 && lane == 0) {
+                  const u32 v152 = warp * 4;
+                  if (notes[v152] == 0) {
+                    const u64 v155 = ptx::globaltimer();
+                    notes[v152] = 2;
+                    notes[v152 + 1] = layer;
+                    notes[v152 + 2] = stage;
+                    notes[v152 + 3] = (u32)v155;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v138 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v144 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v152 = ptx::mma_m16n8k16(v144.x, 0x00000000u, v144.y, 0x00000000u, v138.x, v138.y, acc,
+                  const uint4 v167 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v173 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v181 = ptx::mma_m16n8k16(v173.x, 0x00000000u, v173.y, 0x00000000u, v167.x, v167.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v152.x;
-                  acc_2 = v152.y;
-                  acc_3 = v152.z;
-                  acc_4 = v152.w;
-                  const float4 v160 = ptx::mma_m16n8k16(v144.z, 0x00000000u, v144.w, 0x00000000u, v138.z, v138.w, acc_5,
+                  acc = v181.x;
+                  acc_2 = v181.y;
+                  acc_3 = v181.z;
+                  acc_4 = v181.w;
+                  const float4 v189 = ptx::mma_m16n8k16(v173.z, 0x00000000u, v173.w, 0x00000000u, v167.z, v167.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v160.x;
-                  acc_6 = v160.y;
-                  acc_7 = v160.z;
-                  acc_8 = v160.w;
+                  acc_5 = v189.x;
+                  acc_6 = v189.y;
+                  acc_7 = v189.z;
+                  acc_8 = v189.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v147) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v167 = drain + 1;
-                const bool v168 = v167 == 23;
-                drain = v168 ? 0u : v167;
-                drain_parity = v168 ? drain_parity ^ 1u : drain_parity;
+                const u32 v198 = drain + 1;
+                const bool v199 = v198 == 23;
+                drain = v199 ? 0u : v198;
+                drain_parity = v199 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v125 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v141 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v188 = tid * 2;
-                  const u32 v189 = v123 + v188;
-                  const float2 v190 = *(const float2*)&partials[v189];
-                  const float2 v193 = *(const float2*)&partials[v189 + 128];
-                  const float2 v198 = *(const float2*)&partials[v189 + 256];
-                  const float2 v203 = *(const float2*)&partials[v189 + 384];
-                  const float2 v208 = *(const float2*)&partials[v189 + 512];
-                  const float2 v213 = *(const float2*)&partials[v189 + 640];
-                  const float2 v218 = *(const float2*)&partials[v189 + 768];
-                  const float2 v223 = *(const float2*)&partials[v189 + 896];
-                  const float v225 = v190.x + v193.x + v198.x + v203.x + v208.x + v213.x + v218.x + v223.x;
-                  const float v226 = v190.y + v193.y + v198.y + v203.y + v208.y + v213.y + v218.y + v223.y;
-                  const u32 row = (first_tile + i_2) * 8 + v188;
-                  const float v230 = v225 * scale;
-                  const float v231 = __fmul_rn(v226, scale);
+                  const u32 v219 = tid * 2;
+                  const u32 v220 = v139 + v219;
+                  const float2 v221 = *(const float2*)&partials[v220];
+                  const float2 v224 = *(const float2*)&partials[v220 + 128];
+                  const float2 v229 = *(const float2*)&partials[v220 + 256];
+                  const float2 v234 = *(const float2*)&partials[v220 + 384];
+                  const float2 v239 = *(const float2*)&partials[v220 + 512];
+                  const float2 v244 = *(const float2*)&partials[v220 + 640];
+                  const float2 v249 = *(const float2*)&partials[v220 + 768];
+                  const float2 v254 = *(const float2*)&partials[v220 + 896];
+                  const float v256 = v221.x + v224.x + v229.x + v234.x + v239.x + v244.x + v249.x + v254.x;
+                  const float v257 = v221.y + v224.y + v229.y + v234.y + v239.y + v244.y + v249.y + v254.y;
+                  const u32 row = (first_tile + i_2) * 8 + v219;
+                  const float v261 = v256 * scale;
+                  const float v262 = __fmul_rn(v257, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v238 = (float)pos_now * inv_freq[i_3];
-                    const float v241 = -rintf(v238 * 0.15915494f);
-                    const float v243 = fmaf(v241, -1.7484555e-07f, fmaf(v241, 6.2831855f, v238));
-                    const float cos_2 = ptx::cos(v243);
-                    const float sin_2 = ptx::sin(v243);
-                    const float v248 = fmaf(-v231, sin_2, v230 * cos_2);
-                    const float v250 = fmaf(v230, sin_2, v231 * cos_2);
+                    const float v269 = (float)pos_now * inv_freq[i_3];
+                    const float v272 = -rintf(v269 * 0.15915494f);
+                    const float v274 = fmaf(v272, -1.7484555e-07f, fmaf(v272, 6.2831855f, v269));
+                    const float cos_2 = ptx::cos(v274);
+                    const float sin_2 = ptx::sin(v274);
+                    const float v279 = fmaf(-v262, sin_2, v261 * cos_2);
+                    const float v281 = fmaf(v261, sin_2, v262 * cos_2);
                     if (head < 6) {
-                      const u32 v253 = head * 32 + i_3;
-                      q[v253] = ptx::bf16_of(v248 * 0.25503486f);
-                      q[v253 + 16] = ptx::bf16_of(v250 * 0.25503486f);
+                      const u32 v284 = head * 32 + i_3;
+                      q[v284] = ptx::bf16_of(v279 * 0.25503486f);
+                      q[v284 + 16] = ptx::bf16_of(v281 * 0.25503486f);
                     } else {
-                      const u64 v268 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v272 = (v268 + (u64)slot) * 8 * 8;
-                      kv_bf16[v272 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v248);
-                      const u32 v282 = i_3 + 16;
-                      kv_bf16[v272 + (u64)(((v282 / 8) ^ (slot & 3u)) * 8 + v282 % 8)] = ptx::bf16_of(v250);
+                      const u64 v299 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v303 = (v299 + (u64)slot) * 8 * 8;
+                      kv_bf16[v303 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v279);
+                      const u32 v313 = i_3 + 16;
+                      kv_bf16[v303 + (u64)(((v313 / 8) ^ (slot & 3u)) * 8 + v313 % 8)] = ptx::bf16_of(v281);
                     }
                   } else {
-                    const u64 v301 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v306 = i_3 * 2;
-                    const u64 v316 = (v301 + (u64)slot) * 8 * 4
-                        + ((u64)(((v306 / 8) ^ (slot & 3u)) * 8 + v306 % 8) + 32) / 2;
-                    kv_bf16x2[v316] = ptx::pack_bf16(v230, v231);
+                    const u64 v332 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u32 v337 = i_3 * 2;
+                    const u64 v347 = (v332 + (u64)slot) * 8 * 4
+                        + ((u64)(((v337 / 8) ^ (slot & 3u)) * 8 + v337 % 8) + 32) / 2;
+                    kv_bf16x2[v347] = ptx::pack_bf16(v261, v262);
                   }
                 }
               }
@@ -578,24 +633,34 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v355 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v355 && lane == 0) {
+                const u32 v360 = warp * 4;
+                if (notes[v360] == 0) {
+                  const u64 v363 = ptx::globaltimer();
+                  notes[v360] = 3;
+                  notes[v360 + 1] = layer;
+                  notes[v360 + 2] = epoch_target;
+                  notes[v360 + 3] = (u32)v363;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- attention ----
           {
-            const u32 v325 = (pos_now + 31) / 32;
+            const u32 v369 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v325 / 2;
-              const u32 end = (split + 1) * v325 / 2;
-              const u32 v334 = kv_head * 3;
-              const u32 v335 = lane / 4;
-              const bf16x2 v343 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v352 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v361 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v370 = v335 < 3 ? q_bf16x2[(v334 + min(v335, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v369 / 2;
+              const u32 end = (split + 1) * v369 / 2;
+              const u32 v378 = kv_head * 3;
+              const u32 v379 = lane / 4;
+              const bf16x2 v387 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v396 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v405 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v414 = v379 < 3 ? q_bf16x2[(v378 + min(v379, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -608,41 +673,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v387 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v431 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v387 * 8 + (u64)lane];
+                  tail[lane] = kv[v431 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v393 = pos_now % 16;
-                const u32 v394 = lane / 8;
-                const u32 v399 = min(lane % 8 + v394 / 2 * 8, 0u);
-                const u32 v400 = v399 * 8;
-                const u32 v401 = v393 + v399;
-                const uint4 v406 = ptx::ldmatrix(&tail[v400 + ((v394 & 1u) ^ (v401 & 3u))]);
-                const float4 v410 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v406.x, v406.y, 0.0f, 0.0f,
+                const u32 v437 = pos_now % 16;
+                const u32 v438 = lane / 8;
+                const u32 v443 = min(lane % 8 + v438 / 2 * 8, 0u);
+                const u32 v444 = v443 * 8;
+                const u32 v445 = v437 + v443;
+                const uint4 v450 = ptx::ldmatrix(&tail[v444 + ((v438 & 1u) ^ (v445 & 3u))]);
+                const float4 v454 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v450.x, v450.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v414 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v406.z, v406.w, 0.0f, 0.0f,
+                const float4 v458 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v450.z, v450.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v423 = ptx::ldmatrix(&tail[v400 + (((v394 & 1u) + 2) ^ (v401 & 3u))]);
-                const float4 v427 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v423.x, v423.y, v410.x,
-                    v410.y, v410.z, v410.w);
-                const float4 v431 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v423.z, v423.w, v414.x,
-                    v414.y, v414.z, v414.w);
-                const u32 v436 = lane % 4 * 2;
-                const float v439 = v436 < 1 ? v427.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v443 = v436 + 1 < 1 ? v427.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v447 = v436 + 8 < 1 ? v431.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v451 = v436 + 9 < 1 ? v431.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v452 = fmaxf(fmaxf(fmaxf(fmaxf(m, v439), v443), v447), v451);
-                const float v453 = __shfl_xor_sync(0xffffffffu, v452, 2u);
-                const float v454 = fmaxf(v452, v453);
-                const float v455 = __shfl_xor_sync(0xffffffffu, v454, 1u);
-                const float v456 = fmaxf(v454, v455);
-                const float decay = ptx::exp2(m - v456);
-                const float v463 = ptx::exp2(v439 - v456);
-                const float v466 = ptx::exp2(v443 - v456);
-                const float v469 = ptx::exp2(v447 - v456);
-                const float v472 = ptx::exp2(v451 - v456);
+                const uint4 v467 = ptx::ldmatrix(&tail[v444 + (((v438 & 1u) + 2) ^ (v445 & 3u))]);
+                const float4 v471 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v467.x, v467.y, v454.x,
+                    v454.y, v454.z, v454.w);
+                const float4 v475 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v467.z, v467.w, v458.x,
+                    v458.y, v458.z, v458.w);
+                const u32 v480 = lane % 4 * 2;
+                const float v483 = v480 < 1 ? v471.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v487 = v480 + 1 < 1 ? v471.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v491 = v480 + 8 < 1 ? v475.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v495 = v480 + 9 < 1 ? v475.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v496 = fmaxf(fmaxf(fmaxf(fmaxf(m, v483), v487), v491), v495);
+                const float v497 = __shfl_xor_sync(0xffffffffu, v496, 2u);
+                const float v498 = fmaxf(v496, v497);
+                const float v499 = __shfl_xor_sync(0xffffffffu, v498, 1u);
+                const float v500 = fmaxf(v498, v499);
+                const float decay = ptx::exp2(m - v500);
+                const float v507 = ptx::exp2(v483 - v500);
+                const float v510 = ptx::exp2(v487 - v500);
+                const float v513 = ptx::exp2(v491 - v500);
+                const float v516 = ptx::exp2(v495 - v500);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -651,76 +716,86 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v456;
-                l = __fmul_rn(l, decay) + v463 + v466 + v469 + v472;
-                const bf16x2 v490 = ptx::pack_bf16(v463, v466);
-                const bf16x2 v491 = ptx::pack_bf16(v469, v472);
-                const u32 v492 = lane / 8;
-                const u32 v497 = min(lane % 8 + (v492 & 1u) * 8, 0u);
-                const u32 v499 = 4 + v497 * 8;
-                const u32 v500 = v393 + v497;
-                const uint4 v505 = ptx::ldmatrix_trans(&tail[v499 + ((v492 / 2) ^ (v500 & 3u))]);
-                const float4 v511 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v505.x, v505.y, o, o_2,
+                m = v500;
+                l = __fmul_rn(l, decay) + v507 + v510 + v513 + v516;
+                const bf16x2 v534 = ptx::pack_bf16(v507, v510);
+                const bf16x2 v535 = ptx::pack_bf16(v513, v516);
+                const u32 v536 = lane / 8;
+                const u32 v541 = min(lane % 8 + (v536 & 1u) * 8, 0u);
+                const u32 v543 = 4 + v541 * 8;
+                const u32 v544 = v437 + v541;
+                const uint4 v549 = ptx::ldmatrix_trans(&tail[v543 + ((v536 / 2) ^ (v544 & 3u))]);
+                const float4 v555 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v549.x, v549.y, o, o_2,
                     0.0f, 0.0f);
-                o = v511.x;
-                o_2 = v511.y;
-                const float4 v517 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v505.z, v505.w, o_3, o_4,
+                o = v555.x;
+                o_2 = v555.y;
+                const float4 v561 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v549.z, v549.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v517.x;
-                o_4 = v517.y;
-                const uint4 v526 = ptx::ldmatrix_trans(&tail[v499 + ((v492 / 2 + 2) ^ (v500 & 3u))]);
-                const float4 v532 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v526.x, v526.y, o_5, o_6,
+                o_3 = v561.x;
+                o_4 = v561.y;
+                const uint4 v570 = ptx::ldmatrix_trans(&tail[v543 + ((v536 / 2 + 2) ^ (v544 & 3u))]);
+                const float4 v576 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v570.x, v570.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v532.x;
-                o_6 = v532.y;
-                const float4 v538 = ptx::mma_m16n8k16(v490, 0x00000000u, v491, 0x00000000u, v526.z, v526.w, o_7, o_8,
+                o_5 = v576.x;
+                o_6 = v576.y;
+                const float4 v582 = ptx::mma_m16n8k16(v534, 0x00000000u, v535, 0x00000000u, v570.z, v570.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v538.x;
-                o_8 = v538.y;
+                o_7 = v582.x;
+                o_8 = v582.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v548 = stage * 256;
+                const bool v592 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v592 && lane == 0) {
+                  const u32 v597 = warp * 4;
+                  if (notes[v597] == 0) {
+                    const u64 v600 = ptx::globaltimer();
+                    notes[v597] = 4;
+                    notes[v597 + 1] = layer;
+                    notes[v597 + 2] = stage;
+                    notes[v597 + 3] = (u32)v600;
+                  }
+                }
+                const u32 v605 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v555 = i_4 * 16;
-                  if (v555 < tokens_2) {
-                    const u32 v558 = v548 + v555 * 8;
-                    const u32 v559 = from + v555;
-                    const u32 v561 = min(tokens_2 - v555, 16u);
-                    const u32 v562 = lane / 8;
-                    const u32 v568 = min(lane % 8 + v562 / 2 * 8, v561 - 1);
-                    const u32 v570 = v558 + v568 * 8;
-                    const u32 v571 = v559 + v568;
-                    const uint4 v576 = ptx::ldmatrix(&ring[v570 + ((v562 & 1u) ^ (v571 & 3u))]);
-                    const float4 v580 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v576.x, v576.y, 0.0f,
+                  const u32 v612 = i_4 * 16;
+                  if (v612 < tokens_2) {
+                    const u32 v615 = v605 + v612 * 8;
+                    const u32 v616 = from + v612;
+                    const u32 v618 = min(tokens_2 - v612, 16u);
+                    const u32 v619 = lane / 8;
+                    const u32 v625 = min(lane % 8 + v619 / 2 * 8, v618 - 1);
+                    const u32 v627 = v615 + v625 * 8;
+                    const u32 v628 = v616 + v625;
+                    const uint4 v633 = ptx::ldmatrix(&ring[v627 + ((v619 & 1u) ^ (v628 & 3u))]);
+                    const float4 v637 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v633.x, v633.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v584 = ptx::mma_m16n8k16(v343, 0x00000000u, v352, 0x00000000u, v576.z, v576.w, 0.0f,
+                    const float4 v641 = ptx::mma_m16n8k16(v387, 0x00000000u, v396, 0x00000000u, v633.z, v633.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v593 = ptx::ldmatrix(&ring[v570 + (((v562 & 1u) + 2) ^ (v571 & 3u))]);
-                    const float4 v597 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v593.x, v593.y, v580.x,
-                        v580.y, v580.z, v580.w);
-                    const float4 v601 = ptx::mma_m16n8k16(v361, 0x00000000u, v370, 0x00000000u, v593.z, v593.w, v584.x,
-                        v584.y, v584.z, v584.w);
-                    const u32 v606 = lane % 4 * 2;
-                    const float v609 = v606 < v561 ? v597.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v613 = v606 + 1 < v561 ? v597.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v617 = v606 + 8 < v561 ? v601.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v621 = v606 + 9 < v561 ? v601.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v622 = fmaxf(fmaxf(fmaxf(fmaxf(m, v609), v613), v617), v621);
-                    const float v623 = __shfl_xor_sync(0xffffffffu, v622, 2u);
-                    const float v624 = fmaxf(v622, v623);
-                    const float v625 = __shfl_xor_sync(0xffffffffu, v624, 1u);
-                    const float v626 = fmaxf(v624, v625);
-                    const float decay = ptx::exp2(m - v626);
-                    const float v633 = ptx::exp2(v609 - v626);
-                    const float v636 = ptx::exp2(v613 - v626);
-                    const float v639 = ptx::exp2(v617 - v626);
-                    const float v642 = ptx::exp2(v621 - v626);
+                    const uint4 v650 = ptx::ldmatrix(&ring[v627 + (((v619 & 1u) + 2) ^ (v628 & 3u))]);
+                    const float4 v654 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v650.x, v650.y, v637.x,
+                        v637.y, v637.z, v637.w);
+                    const float4 v658 = ptx::mma_m16n8k16(v405, 0x00000000u, v414, 0x00000000u, v650.z, v650.w, v641.x,
+                        v641.y, v641.z, v641.w);
+                    const u32 v663 = lane % 4 * 2;
+                    const float v666 = v663 < v618 ? v654.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v670 = v663 + 1 < v618 ? v654.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v674 = v663 + 8 < v618 ? v658.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v678 = v663 + 9 < v618 ? v658.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v679 = fmaxf(fmaxf(fmaxf(fmaxf(m, v666), v670), v674), v678);
+                    const float v680 = __shfl_xor_sync(0xffffffffu, v679, 2u);
+                    const float v681 = fmaxf(v679, v680);
+                    const float v682 = __shfl_xor_sync(0xffffffffu, v681, 1u);
+                    const float v683 = fmaxf(v681, v682);
+                    const float decay = ptx::exp2(m - v683);
+                    const float v690 = ptx::exp2(v666 - v683);
+                    const float v693 = ptx::exp2(v670 - v683);
+                    const float v696 = ptx::exp2(v674 - v683);
+                    const float v699 = ptx::exp2(v678 - v683);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -729,97 +804,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v626;
-                    l = __fmul_rn(l, decay) + v633 + v636 + v639 + v642;
-                    const bf16x2 v661 = ptx::pack_bf16(v633, v636);
-                    const bf16x2 v662 = ptx::pack_bf16(v639, v642);
-                    const u32 v663 = lane / 8;
-                    const u32 v669 = min(lane % 8 + (v663 & 1u) * 8, v561 - 1);
-                    const u32 v671 = v558 + 4 + v669 * 8;
-                    const u32 v672 = v559 + v669;
-                    const uint4 v677 = ptx::ldmatrix_trans(&ring[v671 + ((v663 / 2) ^ (v672 & 3u))]);
-                    const float4 v683 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v677.x, v677.y, o, o_2,
+                    m = v683;
+                    l = __fmul_rn(l, decay) + v690 + v693 + v696 + v699;
+                    const bf16x2 v718 = ptx::pack_bf16(v690, v693);
+                    const bf16x2 v719 = ptx::pack_bf16(v696, v699);
+                    const u32 v720 = lane / 8;
+                    const u32 v726 = min(lane % 8 + (v720 & 1u) * 8, v618 - 1);
+                    const u32 v728 = v615 + 4 + v726 * 8;
+                    const u32 v729 = v616 + v726;
+                    const uint4 v734 = ptx::ldmatrix_trans(&ring[v728 + ((v720 / 2) ^ (v729 & 3u))]);
+                    const float4 v740 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v734.x, v734.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v683.x;
-                    o_2 = v683.y;
-                    const float4 v689 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v677.z, v677.w, o_3,
+                    o = v740.x;
+                    o_2 = v740.y;
+                    const float4 v746 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v734.z, v734.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v689.x;
-                    o_4 = v689.y;
-                    const uint4 v698 = ptx::ldmatrix_trans(&ring[v671 + ((v663 / 2 + 2) ^ (v672 & 3u))]);
-                    const float4 v704 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v698.x, v698.y, o_5,
+                    o_3 = v746.x;
+                    o_4 = v746.y;
+                    const uint4 v755 = ptx::ldmatrix_trans(&ring[v728 + ((v720 / 2 + 2) ^ (v729 & 3u))]);
+                    const float4 v761 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v755.x, v755.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v704.x;
-                    o_6 = v704.y;
-                    const float4 v710 = ptx::mma_m16n8k16(v661, 0x00000000u, v662, 0x00000000u, v698.z, v698.w, o_7,
+                    o_5 = v761.x;
+                    o_6 = v761.y;
+                    const float4 v767 = ptx::mma_m16n8k16(v718, 0x00000000u, v719, 0x00000000u, v755.z, v755.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v710.x;
-                    o_8 = v710.y;
+                    o_7 = v767.x;
+                    o_8 = v767.y;
                   }
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v592) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v717 = drain + 1;
-                const bool v718 = v717 == 23;
-                drain = v718 ? 0u : v717;
-                drain_parity = v718 ? drain_parity ^ 1u : drain_parity;
+                const u32 v776 = drain + 1;
+                const bool v777 = v776 == 23;
+                drain = v777 ? 0u : v776;
+                drain_parity = v777 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v724 = lane / 4;
-              const u32 v726 = lane % 4 * 2;
-              const float v728 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v729 = l + v728;
-              const float v730 = __shfl_xor_sync(0xffffffffu, v729, 1u);
-              if (v724 < 3) {
-                const u32 v734 = warp * 3 + v724;
-                *(float2*)&input[v734 * 32 + v726] = make_float2(o, o_2);
-                *(float2*)&input[v734 * 32 + v726 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v734 * 32 + v726 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v734 * 32 + v726 + 24] = make_float2(o_7, o_8);
-                if (v726 == 0) {
-                  input[v734 + 768] = m;
-                  input[v734 + 792] = v729 + v730;
+              const u32 v783 = lane / 4;
+              const u32 v785 = lane % 4 * 2;
+              const float v787 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v788 = l + v787;
+              const float v789 = __shfl_xor_sync(0xffffffffu, v788, 1u);
+              if (v783 < 3) {
+                const u32 v793 = warp * 3 + v783;
+                *(float2*)&input[v793 * 32 + v785] = make_float2(o, o_2);
+                *(float2*)&input[v793 * 32 + v785 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v793 * 32 + v785 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v793 * 32 + v785 + 24] = make_float2(o_7, o_8);
+                if (v785 == 0) {
+                  input[v793 + 768] = m;
+                  input[v793 + 792] = v788 + v789;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v759 = tid / 32;
-                const u32 v760 = tid % 32;
-                const float v762 = input[v759 + 768];
-                const float v765 = input[v759 + 771];
-                const float v766 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v762), v765);
-                const float v768 = input[v759 + 774];
-                const float v771 = input[v759 + 777];
-                const float v774 = input[v759 + 780];
-                const float v777 = input[v759 + 783];
-                const float v780 = input[v759 + 786];
-                const float v781 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v766, v768), v771), v774), v777), v780);
-                const float v783 = input[v759 + 789];
-                const float v784 = fmaxf(v781, v783);
-                const bool v785 = v784 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v788 = v785 ? 0.0f : ptx::exp2(v762 - v784);
-                const float v796 = v785 ? 0.0f : ptx::exp2(v765 - v784);
-                const float v802 = fmaf(v796, input[v759 + 795], fmaf(v788, input[v759 + 792], 0.0f));
-                const float v805 = v785 ? 0.0f : ptx::exp2(v768 - v784);
-                const float v808 = fmaf(v805, input[tid + 192],
-                    fmaf(v796, input[tid + 96], fmaf(v788, input[tid], 0.0f)));
-                const float v814 = v785 ? 0.0f : ptx::exp2(v771 - v784);
-                const float v820 = fmaf(v814, input[v759 + 801], fmaf(v805, input[v759 + 798], v802));
-                const float v823 = v785 ? 0.0f : ptx::exp2(v774 - v784);
-                const float v832 = v785 ? 0.0f : ptx::exp2(v777 - v784);
-                const float v835 = fmaf(v832, input[tid + 480],
-                    fmaf(v823, input[tid + 384], fmaf(v814, input[tid + 288], v808)));
-                const float v838 = fmaf(v832, input[v759 + 807], fmaf(v823, input[v759 + 804], v820));
-                const float v841 = v785 ? 0.0f : ptx::exp2(v780 - v784);
-                const float v850 = v785 ? 0.0f : ptx::exp2(v783 - v784);
-                const float v856 = fmaf(v850, input[v759 + 813], fmaf(v841, input[v759 + 810], v838));
-                const u32 v859 = split * 6 + v334 + v759;
-                const float v861 = __fmul_rn(fmaf(v850, input[tid + 672], fmaf(v841, input[tid + 576], v835)),
-                    ptx::rcp(v856));
-                part[v859 * 32 + v760] = v785 ? 0.0f : v861;
-                if (v760 == 0) {
-                  lse[v859] = v784 + ptx::log2(v856);
+                const u32 v818 = tid / 32;
+                const u32 v819 = tid % 32;
+                const float v821 = input[v818 + 768];
+                const float v824 = input[v818 + 771];
+                const float v825 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v821), v824);
+                const float v827 = input[v818 + 774];
+                const float v830 = input[v818 + 777];
+                const float v833 = input[v818 + 780];
+                const float v836 = input[v818 + 783];
+                const float v839 = input[v818 + 786];
+                const float v840 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v825, v827), v830), v833), v836), v839);
+                const float v842 = input[v818 + 789];
+                const float v843 = fmaxf(v840, v842);
+                const bool v844 = v843 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v847 = v844 ? 0.0f : ptx::exp2(v821 - v843);
+                const float v855 = v844 ? 0.0f : ptx::exp2(v824 - v843);
+                const float v861 = fmaf(v855, input[v818 + 795], fmaf(v847, input[v818 + 792], 0.0f));
+                const float v864 = v844 ? 0.0f : ptx::exp2(v827 - v843);
+                const float v867 = fmaf(v864, input[tid + 192],
+                    fmaf(v855, input[tid + 96], fmaf(v847, input[tid], 0.0f)));
+                const float v873 = v844 ? 0.0f : ptx::exp2(v830 - v843);
+                const float v879 = fmaf(v873, input[v818 + 801], fmaf(v864, input[v818 + 798], v861));
+                const float v882 = v844 ? 0.0f : ptx::exp2(v833 - v843);
+                const float v891 = v844 ? 0.0f : ptx::exp2(v836 - v843);
+                const float v894 = fmaf(v891, input[tid + 480],
+                    fmaf(v882, input[tid + 384], fmaf(v873, input[tid + 288], v867)));
+                const float v897 = fmaf(v891, input[v818 + 807], fmaf(v882, input[v818 + 804], v879));
+                const float v900 = v844 ? 0.0f : ptx::exp2(v839 - v843);
+                const float v909 = v844 ? 0.0f : ptx::exp2(v842 - v843);
+                const float v915 = fmaf(v909, input[v818 + 813], fmaf(v900, input[v818 + 810], v897));
+                const u32 v918 = split * 6 + v378 + v818;
+                const float v920 = __fmul_rn(fmaf(v909, input[tid + 672], fmaf(v900, input[tid + 576], v894)),
+                    ptx::rcp(v915));
+                part[v918 * 32 + v819] = v844 ? 0.0f : v920;
+                if (v819 == 0) {
+                  lse[v918] = v843 + ptx::log2(v915);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -831,7 +906,17 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v931 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v931 && lane == 0) {
+                const u32 v936 = warp * 4;
+                if (notes[v936] == 0) {
+                  const u64 v939 = ptx::globaltimer();
+                  notes[v936] = 5;
+                  notes[v936 + 1] = layer;
+                  notes[v936 + 2] = epoch_target;
+                  notes[v936 + 3] = (u32)v939;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -839,15 +924,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v877 = i_3 / 32;
-              const float v878 = lse[v877];
-              const float v882 = lse[v877 + 6];
-              const float v885 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v878), v882);
-              const float v887 = ptx::exp2(v878 - v885);
-              const float v891 = ptx::exp2(v882 - v885);
-              const float v895 = fmaf(v891, part[i_3 + 192], fmaf(v887, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v887 + v891);
-              attn[i_3] = ptx::bf16_of(v895);
+              const u32 v949 = i_3 / 32;
+              const float v950 = lse[v949];
+              const float v954 = lse[v949 + 6];
+              const float v957 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v950), v954);
+              const float v959 = ptx::exp2(v950 - v957);
+              const float v963 = ptx::exp2(v954 - v957);
+              const float v967 = fmaf(v963, part[i_3 + 192], fmaf(v959, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v959 + v963);
+              attn[i_3] = ptx::bf16_of(v967);
             }
           }
           // ---- hand-off after merge ----
@@ -856,27 +941,37 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v973 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v973 && lane == 0) {
+                const u32 v978 = warp * 4;
+                if (notes[v978] == 0) {
+                  const u64 v981 = ptx::globaltimer();
+                  notes[v978] = 6;
+                  notes[v978 + 1] = layer;
+                  notes[v978 + 2] = epoch_target;
+                  notes[v978 + 3] = (u32)v981;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v904 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v904.x, v904.y, v904.z, v904.w);
+              const uint4 v989 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v989.x, v989.y, v989.z, v989.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v908 = layer == 0;
-            const u64 v912 = (u64)token * 48;
+            const bool v993 = layer == 0;
+            const u64 v997 = (u64)token * 48;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v921 = half_2 * 1024;
-              const u32 v923 = v921 + warp * 128;
+              const u32 v1006 = half_2 * 1024;
+              const u32 v1008 = v1006 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -888,63 +983,73 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v1014 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1014 && lane == 0) {
+                  const u32 v1019 = warp * 4;
+                  if (notes[v1019] == 0) {
+                    const u64 v1022 = ptx::globaltimer();
+                    notes[v1019] = 7;
+                    notes[v1019 + 1] = layer;
+                    notes[v1019 + 2] = stage;
+                    notes[v1019 + 3] = (u32)v1022;
+                  }
+                }
                 if (warp < 6) {
-                  const uint4 v936 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v942 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v950 = ptx::mma_m16n8k16(v942.x, 0x00000000u, v942.y, 0x00000000u, v936.x, v936.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v950.x;
-                  acc_2 = v950.y;
-                  acc_3 = v950.z;
-                  acc_4 = v950.w;
-                  const float4 v958 = ptx::mma_m16n8k16(v942.z, 0x00000000u, v942.w, 0x00000000u, v936.z, v936.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v958.x;
-                  acc_6 = v958.y;
-                  acc_7 = v958.z;
-                  acc_8 = v958.w;
+                  const uint4 v1034 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1040 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1048 = ptx::mma_m16n8k16(v1040.x, 0x00000000u, v1040.y, 0x00000000u, v1034.x, v1034.y,
+                      acc, acc_2, acc_3, acc_4);
+                  acc = v1048.x;
+                  acc_2 = v1048.y;
+                  acc_3 = v1048.z;
+                  acc_4 = v1048.w;
+                  const float4 v1056 = ptx::mma_m16n8k16(v1040.z, 0x00000000u, v1040.w, 0x00000000u, v1034.z, v1034.w,
+                      acc_5, acc_6, acc_7, acc_8);
+                  acc_5 = v1056.x;
+                  acc_6 = v1056.y;
+                  acc_7 = v1056.z;
+                  acc_8 = v1056.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1014) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v965 = drain + 1;
-                const bool v966 = v965 == 23;
-                drain = v966 ? 0u : v965;
-                drain_parity = v966 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1065 = drain + 1;
+                const bool v1066 = v1065 == 23;
+                drain = v1066 ? 0u : v1065;
+                drain_parity = v1066 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v923 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1008 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v986 = tid * 2;
-                  const u32 v987 = v921 + v986;
-                  const float2 v988 = *(const float2*)&partials[v987];
-                  const float2 v991 = *(const float2*)&partials[v987 + 128];
-                  const float2 v996 = *(const float2*)&partials[v987 + 256];
-                  const float2 v1001 = *(const float2*)&partials[v987 + 384];
-                  const float2 v1006 = *(const float2*)&partials[v987 + 512];
-                  const float2 v1011 = *(const float2*)&partials[v987 + 640];
-                  const float2 v1016 = *(const float2*)&partials[v987 + 768];
-                  const float2 v1021 = *(const float2*)&partials[v987 + 896];
-                  const float v1023 = v988.x + v991.x + v996.x + v1001.x + v1006.x + v1011.x + v1016.x + v1021.x;
-                  const float v1024 = v988.y + v991.y + v996.y + v1001.y + v1006.y + v1011.y + v1016.y + v1021.y;
-                  const u32 row = (first_tile + i_2) * 8 + v986;
+                  const u32 v1086 = tid * 2;
+                  const u32 v1087 = v1006 + v1086;
+                  const float2 v1088 = *(const float2*)&partials[v1087];
+                  const float2 v1091 = *(const float2*)&partials[v1087 + 128];
+                  const float2 v1096 = *(const float2*)&partials[v1087 + 256];
+                  const float2 v1101 = *(const float2*)&partials[v1087 + 384];
+                  const float2 v1106 = *(const float2*)&partials[v1087 + 512];
+                  const float2 v1111 = *(const float2*)&partials[v1087 + 640];
+                  const float2 v1116 = *(const float2*)&partials[v1087 + 768];
+                  const float v1118 = v1088.x + v1091.x + v1096.x + v1101.x + v1106.x + v1111.x + v1116.x;
+                  const float v1119 = v1088.y + v1091.y + v1096.y + v1101.y + v1106.y + v1111.y + v1116.y;
+                  const float2 v1121 = *(const float2*)&partials[v1087 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1086;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v908) {
-                    const bf16x2 v1031 = ptx::ld_nc_bf16x2(&embed_bf16x2[v912 + (u64)(row / 2)]);
-                    v = ptx::bf16_lo(v1031);
-                    v_2 = ptx::bf16_hi(v1031);
+                  if (v993) {
+                    const bf16x2 v1131 = ptx::ld_nc_bf16x2(&embed_bf16x2[v997 + (u64)(row / 2)]);
+                    v = ptx::bf16_lo(v1131);
+                    v_2 = ptx::bf16_hi(v1131);
                   } else {
-                    const float2 v1034 = *(const float2*)&x[row];
-                    v = v1034.x;
-                    v_2 = v1034.y;
+                    const float2 v1134 = *(const float2*)&x[row];
+                    v = v1134.x;
+                    v_2 = v1134.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + v1023, v_2 + v1024);
+                  *(float2*)&x[row] = make_float2(v + (v1118 + v1121.x), v_2 + (v1119 + v1121.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -956,7 +1061,17 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1146 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1146 && lane == 0) {
+                const u32 v1151 = warp * 4;
+                if (notes[v1151] == 0) {
+                  const u64 v1154 = ptx::globaltimer();
+                  notes[v1151] = 8;
+                  notes[v1151 + 1] = layer;
+                  notes[v1151 + 2] = epoch_target;
+                  notes[v1151 + 3] = (u32)v1154;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -964,38 +1079,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1051 = *(const float4*)&x[tid * 4];
-              const uint2 v1057 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1066 = fmaf(v1051.z, v1051.z, fmaf(v1051.y, v1051.y, fmaf(v1051.x, v1051.x, squares)));
-              squares = fmaf(v1051.w, v1051.w, v1066);
-              const bf16x2 v1071 = ptx::pack_bf16(v1051.x * ptx::bf16_lo(v1057.x), v1051.y * ptx::bf16_hi(v1057.x));
-              const bf16x2 v1074 = ptx::pack_bf16(v1051.z * ptx::bf16_lo(v1057.y), v1051.w * ptx::bf16_hi(v1057.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1071, v1074);
+              const float4 v1164 = *(const float4*)&x[tid * 4];
+              const uint2 v1170 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1179 = fmaf(v1164.z, v1164.z, fmaf(v1164.y, v1164.y, fmaf(v1164.x, v1164.x, squares)));
+              squares = fmaf(v1164.w, v1164.w, v1179);
+              const bf16x2 v1184 = ptx::pack_bf16(v1164.x * ptx::bf16_lo(v1170.x), v1164.y * ptx::bf16_hi(v1170.x));
+              const bf16x2 v1187 = ptx::pack_bf16(v1164.z * ptx::bf16_lo(v1170.y), v1164.w * ptx::bf16_hi(v1170.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1184, v1187);
             }
-            const float v1076 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1077 = squares + v1076;
-            const float v1078 = __shfl_xor_sync(0xffffffffu, v1077, 8u);
-            const float v1079 = v1077 + v1078;
-            const float v1080 = __shfl_xor_sync(0xffffffffu, v1079, 4u);
-            const float v1081 = v1079 + v1080;
-            const float v1082 = __shfl_xor_sync(0xffffffffu, v1081, 2u);
-            const float v1083 = v1081 + v1082;
-            const float v1084 = __shfl_xor_sync(0xffffffffu, v1083, 1u);
+            const float v1189 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1190 = squares + v1189;
+            const float v1191 = __shfl_xor_sync(0xffffffffu, v1190, 8u);
+            const float v1192 = v1190 + v1191;
+            const float v1193 = __shfl_xor_sync(0xffffffffu, v1192, 4u);
+            const float v1194 = v1192 + v1193;
+            const float v1195 = __shfl_xor_sync(0xffffffffu, v1194, 2u);
+            const float v1196 = v1194 + v1195;
+            const float v1197 = __shfl_xor_sync(0xffffffffu, v1196, 1u);
             if (lane == 0) {
-              scratch[warp] = v1083 + v1084;
+              scratch[warp] = v1196 + v1197;
             }
             ptx::bar_sync<1, 256>();
-            const float v1099 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1105 = __fmul_rn(v1099 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1105);
+            const float v1212 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1218 = __fmul_rn(v1212 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1218);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1115 = half_2 * 1024;
-              const u32 v1117 = v1115 + warp * 128;
+              const u32 v1228 = half_2 * 1024;
+              const u32 v1230 = v1228 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1007,55 +1122,65 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v1236 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1236 && lane == 0) {
+                  const u32 v1241 = warp * 4;
+                  if (notes[v1241] == 0) {
+                    const u64 v1244 = ptx::globaltimer();
+                    notes[v1241] = 9;
+                    notes[v1241 + 1] = layer;
+                    notes[v1241 + 2] = stage;
+                    notes[v1241 + 3] = (u32)v1244;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v1130 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1136 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1144 = ptx::mma_m16n8k16(v1136.x, 0x00000000u, v1136.y, 0x00000000u, v1130.x, v1130.y,
+                  const uint4 v1256 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1262 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1270 = ptx::mma_m16n8k16(v1262.x, 0x00000000u, v1262.y, 0x00000000u, v1256.x, v1256.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1144.x;
-                  acc_2 = v1144.y;
-                  acc_3 = v1144.z;
-                  acc_4 = v1144.w;
-                  const float4 v1152 = ptx::mma_m16n8k16(v1136.z, 0x00000000u, v1136.w, 0x00000000u, v1130.z, v1130.w,
+                  acc = v1270.x;
+                  acc_2 = v1270.y;
+                  acc_3 = v1270.z;
+                  acc_4 = v1270.w;
+                  const float4 v1278 = ptx::mma_m16n8k16(v1262.z, 0x00000000u, v1262.w, 0x00000000u, v1256.z, v1256.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1152.x;
-                  acc_6 = v1152.y;
-                  acc_7 = v1152.z;
-                  acc_8 = v1152.w;
+                  acc_5 = v1278.x;
+                  acc_6 = v1278.y;
+                  acc_7 = v1278.z;
+                  acc_8 = v1278.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1236) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1159 = drain + 1;
-                const bool v1160 = v1159 == 23;
-                drain = v1160 ? 0u : v1159;
-                drain_parity = v1160 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1287 = drain + 1;
+                const bool v1288 = v1287 == 23;
+                drain = v1288 ? 0u : v1287;
+                drain_parity = v1288 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1117 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1230 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1180 = tid * 2;
-                  const u32 v1181 = v1115 + v1180;
-                  const float2 v1182 = *(const float2*)&partials[v1181];
-                  const float2 v1185 = *(const float2*)&partials[v1181 + 128];
-                  const float2 v1190 = *(const float2*)&partials[v1181 + 256];
-                  const float2 v1195 = *(const float2*)&partials[v1181 + 384];
-                  const float2 v1200 = *(const float2*)&partials[v1181 + 512];
-                  const float2 v1205 = *(const float2*)&partials[v1181 + 640];
-                  const float2 v1210 = *(const float2*)&partials[v1181 + 768];
-                  const float v1212 = v1182.x + v1185.x + v1190.x + v1195.x + v1200.x + v1205.x + v1210.x;
-                  const float v1213 = v1182.y + v1185.y + v1190.y + v1195.y + v1200.y + v1205.y + v1210.y;
-                  const float2 v1215 = *(const float2*)&partials[v1181 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1180;
-                  const float v1222 = (v1212 + v1215.x) * scale;
-                  const float v1230 = v1222 * ptx::rcp(ptx::exp2(v1222 * -1.442695f) + 1.0f)
-                      * ((v1213 + v1215.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1230);
+                  const u32 v1308 = tid * 2;
+                  const u32 v1309 = v1228 + v1308;
+                  const float2 v1310 = *(const float2*)&partials[v1309];
+                  const float2 v1313 = *(const float2*)&partials[v1309 + 128];
+                  const float2 v1318 = *(const float2*)&partials[v1309 + 256];
+                  const float2 v1323 = *(const float2*)&partials[v1309 + 384];
+                  const float2 v1328 = *(const float2*)&partials[v1309 + 512];
+                  const float2 v1333 = *(const float2*)&partials[v1309 + 640];
+                  const float2 v1338 = *(const float2*)&partials[v1309 + 768];
+                  const float v1340 = v1310.x + v1313.x + v1318.x + v1323.x + v1328.x + v1333.x + v1338.x;
+                  const float v1341 = v1310.y + v1313.y + v1318.y + v1323.y + v1328.y + v1333.y + v1338.y;
+                  const float2 v1343 = *(const float2*)&partials[v1309 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1308;
+                  const float v1350 = (v1340 + v1343.x) * scale;
+                  const float v1358 = v1350 * ptx::rcp(ptx::exp2(v1350 * -1.442695f) + 1.0f)
+                      * ((v1341 + v1343.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1358);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1067,15 +1192,25 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1366 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1366 && lane == 0) {
+                const u32 v1371 = warp * 4;
+                if (notes[v1371] == 0) {
+                  const u64 v1374 = ptx::globaltimer();
+                  notes[v1371] = 10;
+                  notes[v1371 + 1] = layer;
+                  notes[v1371 + 2] = epoch_target;
+                  notes[v1371 + 3] = (u32)v1374;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1241 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1241.x, v1241.y, v1241.z, v1241.w);
+              const uint4 v1382 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1382.x, v1382.y, v1382.z, v1382.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1084,8 +1219,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1253 = half_2 * 1024;
-              const u32 v1255 = v1253 + warp * 128;
+              const u32 v1394 = half_2 * 1024;
+              const u32 v1396 = v1394 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1096,79 +1231,99 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1258 = (lane & 3u) * 4;
+                const u32 v1399 = (lane & 3u) * 4;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1267 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1273 = *(const uint4*)&input_bf16x2[warp * 16 + v1258];
-                const float4 v1281 = ptx::mma_m16n8k16(v1273.x, 0x00000000u, v1273.y, 0x00000000u, v1267.x, v1267.y,
+                const bool v1402 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1402 && lane == 0) {
+                  const u32 v1407 = warp * 4;
+                  if (notes[v1407] == 0) {
+                    const u64 v1410 = ptx::globaltimer();
+                    notes[v1407] = 11;
+                    notes[v1407 + 1] = layer;
+                    notes[v1407 + 2] = stage;
+                    notes[v1407 + 3] = (u32)v1410;
+                  }
+                }
+                const uint4 v1421 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1427 = *(const uint4*)&input_bf16x2[warp * 16 + v1399];
+                const float4 v1435 = ptx::mma_m16n8k16(v1427.x, 0x00000000u, v1427.y, 0x00000000u, v1421.x, v1421.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1281.x;
-                acc_2 = v1281.y;
-                acc_3 = v1281.z;
-                acc_4 = v1281.w;
-                const float4 v1289 = ptx::mma_m16n8k16(v1273.z, 0x00000000u, v1273.w, 0x00000000u, v1267.z, v1267.w,
+                acc = v1435.x;
+                acc_2 = v1435.y;
+                acc_3 = v1435.z;
+                acc_4 = v1435.w;
+                const float4 v1443 = ptx::mma_m16n8k16(v1427.z, 0x00000000u, v1427.w, 0x00000000u, v1421.z, v1421.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1289.x;
-                acc_6 = v1289.y;
-                acc_7 = v1289.z;
-                acc_8 = v1289.w;
+                acc_5 = v1443.x;
+                acc_6 = v1443.y;
+                acc_7 = v1443.z;
+                acc_8 = v1443.w;
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1402) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1296 = drain + 1;
-                const bool v1297 = v1296 == 23;
-                drain = v1297 ? 0u : v1296;
-                drain_parity = v1297 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1452 = drain + 1;
+                const bool v1453 = v1452 == 23;
+                drain = v1453 ? 0u : v1452;
+                drain_parity = v1453 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
-                ptx::mbar_wait(&full[stage_2], drain_parity);
+                const bool v1461 = ptx::mbar_wait_or(&full[stage_2], drain_parity, abort);
+                if (v1461 && lane == 0) {
+                  const u32 v1466 = warp * 4;
+                  if (notes[v1466] == 0) {
+                    const u64 v1469 = ptx::globaltimer();
+                    notes[v1466] = 12;
+                    notes[v1466 + 1] = layer;
+                    notes[v1466 + 2] = stage_2;
+                    notes[v1466 + 3] = (u32)v1469;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v1312 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1319 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1258];
-                  const float4 v1327 = ptx::mma_m16n8k16(v1319.x, 0x00000000u, v1319.y, 0x00000000u, v1312.x, v1312.y,
+                  const uint4 v1481 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1488 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1399];
+                  const float4 v1496 = ptx::mma_m16n8k16(v1488.x, 0x00000000u, v1488.y, 0x00000000u, v1481.x, v1481.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1327.x;
-                  acc_2 = v1327.y;
-                  acc_3 = v1327.z;
-                  acc_4 = v1327.w;
-                  const float4 v1335 = ptx::mma_m16n8k16(v1319.z, 0x00000000u, v1319.w, 0x00000000u, v1312.z, v1312.w,
+                  acc = v1496.x;
+                  acc_2 = v1496.y;
+                  acc_3 = v1496.z;
+                  acc_4 = v1496.w;
+                  const float4 v1504 = ptx::mma_m16n8k16(v1488.z, 0x00000000u, v1488.w, 0x00000000u, v1481.z, v1481.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1335.x;
-                  acc_6 = v1335.y;
-                  acc_7 = v1335.z;
-                  acc_8 = v1335.w;
+                  acc_5 = v1504.x;
+                  acc_6 = v1504.y;
+                  acc_7 = v1504.z;
+                  acc_8 = v1504.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1461) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1342 = drain + 1;
-                const bool v1343 = v1342 == 23;
-                drain = v1343 ? 0u : v1342;
-                drain_parity = v1343 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1513 = drain + 1;
+                const bool v1514 = v1513 == 23;
+                drain = v1514 ? 0u : v1513;
+                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1255 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1396 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1363 = tid * 2;
-                  const u32 v1364 = v1253 + v1363;
-                  const float2 v1365 = *(const float2*)&partials[v1364];
-                  const float2 v1368 = *(const float2*)&partials[v1364 + 128];
-                  const float2 v1373 = *(const float2*)&partials[v1364 + 256];
-                  const float2 v1378 = *(const float2*)&partials[v1364 + 384];
-                  const float2 v1383 = *(const float2*)&partials[v1364 + 512];
-                  const float2 v1388 = *(const float2*)&partials[v1364 + 640];
-                  const float2 v1393 = *(const float2*)&partials[v1364 + 768];
-                  const float v1395 = v1365.x + v1368.x + v1373.x + v1378.x + v1383.x + v1388.x + v1393.x;
-                  const float v1396 = v1365.y + v1368.y + v1373.y + v1378.y + v1383.y + v1388.y + v1393.y;
-                  const float2 v1398 = *(const float2*)&partials[v1364 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1363;
-                  const float2 v1405 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1405.x + (v1395 + v1398.x), v1405.y + (v1396 + v1398.y));
+                  const u32 v1534 = tid * 2;
+                  const u32 v1535 = v1394 + v1534;
+                  const float2 v1536 = *(const float2*)&partials[v1535];
+                  const float2 v1539 = *(const float2*)&partials[v1535 + 128];
+                  const float2 v1544 = *(const float2*)&partials[v1535 + 256];
+                  const float2 v1549 = *(const float2*)&partials[v1535 + 384];
+                  const float2 v1554 = *(const float2*)&partials[v1535 + 512];
+                  const float2 v1559 = *(const float2*)&partials[v1535 + 640];
+                  const float2 v1564 = *(const float2*)&partials[v1535 + 768];
+                  const float v1566 = v1536.x + v1539.x + v1544.x + v1549.x + v1554.x + v1559.x + v1564.x;
+                  const float v1567 = v1536.y + v1539.y + v1544.y + v1549.y + v1554.y + v1559.y + v1564.y;
+                  const float2 v1569 = *(const float2*)&partials[v1535 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1534;
+                  const float2 v1576 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1576.x + (v1566 + v1569.x), v1576.y + (v1567 + v1569.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1180,7 +1335,17 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1586 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1586 && lane == 0) {
+                const u32 v1591 = warp * 4;
+                if (notes[v1591] == 0) {
+                  const u64 v1594 = ptx::globaltimer();
+                  notes[v1591] = 13;
+                  notes[v1591 + 1] = layer;
+                  notes[v1591 + 2] = epoch_target;
+                  notes[v1591 + 3] = (u32)v1594;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1191,30 +1356,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1424 = *(const float4*)&x[tid * 4];
-              const uint2 v1430 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1439 = fmaf(v1424.z, v1424.z, fmaf(v1424.y, v1424.y, fmaf(v1424.x, v1424.x, squares)));
-              squares = fmaf(v1424.w, v1424.w, v1439);
-              const bf16x2 v1444 = ptx::pack_bf16(v1424.x * ptx::bf16_lo(v1430.x), v1424.y * ptx::bf16_hi(v1430.x));
-              const bf16x2 v1447 = ptx::pack_bf16(v1424.z * ptx::bf16_lo(v1430.y), v1424.w * ptx::bf16_hi(v1430.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1444, v1447);
+              const float4 v1608 = *(const float4*)&x[tid * 4];
+              const uint2 v1614 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1623 = fmaf(v1608.z, v1608.z, fmaf(v1608.y, v1608.y, fmaf(v1608.x, v1608.x, squares)));
+              squares = fmaf(v1608.w, v1608.w, v1623);
+              const bf16x2 v1628 = ptx::pack_bf16(v1608.x * ptx::bf16_lo(v1614.x), v1608.y * ptx::bf16_hi(v1614.x));
+              const bf16x2 v1631 = ptx::pack_bf16(v1608.z * ptx::bf16_lo(v1614.y), v1608.w * ptx::bf16_hi(v1614.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1628, v1631);
             }
-            const float v1449 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1450 = squares + v1449;
-            const float v1451 = __shfl_xor_sync(0xffffffffu, v1450, 8u);
-            const float v1452 = v1450 + v1451;
-            const float v1453 = __shfl_xor_sync(0xffffffffu, v1452, 4u);
-            const float v1454 = v1452 + v1453;
-            const float v1455 = __shfl_xor_sync(0xffffffffu, v1454, 2u);
-            const float v1456 = v1454 + v1455;
-            const float v1457 = __shfl_xor_sync(0xffffffffu, v1456, 1u);
+            const float v1633 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1634 = squares + v1633;
+            const float v1635 = __shfl_xor_sync(0xffffffffu, v1634, 8u);
+            const float v1636 = v1634 + v1635;
+            const float v1637 = __shfl_xor_sync(0xffffffffu, v1636, 4u);
+            const float v1638 = v1636 + v1637;
+            const float v1639 = __shfl_xor_sync(0xffffffffu, v1638, 2u);
+            const float v1640 = v1638 + v1639;
+            const float v1641 = __shfl_xor_sync(0xffffffffu, v1640, 1u);
             if (lane == 0) {
-              scratch[warp] = v1456 + v1457;
+              scratch[warp] = v1640 + v1641;
             }
             ptx::bar_sync<1, 256>();
-            const float v1472 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1478 = __fmul_rn(v1472 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1478);
+            const float v1656 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1662 = __fmul_rn(v1656 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1662);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1223,8 +1388,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1488 = half_2 * 1024;
-              const u32 v1490 = v1488 + warp * 128;
+              const u32 v1672 = half_2 * 1024;
+              const u32 v1674 = v1672 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1236,90 +1401,100 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
+                const bool v1680 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+                if (v1680 && lane == 0) {
+                  const u32 v1685 = warp * 4;
+                  if (notes[v1685] == 0) {
+                    const u64 v1688 = ptx::globaltimer();
+                    notes[v1685] = 14;
+                    notes[v1685 + 1] = 2;
+                    notes[v1685 + 2] = stage;
+                    notes[v1685 + 3] = (u32)v1688;
+                  }
+                }
                 if (warp < 3) {
-                  const uint4 v1503 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1509 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1517 = ptx::mma_m16n8k16(v1509.x, 0x00000000u, v1509.y, 0x00000000u, v1503.x, v1503.y,
+                  const uint4 v1700 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1706 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1714 = ptx::mma_m16n8k16(v1706.x, 0x00000000u, v1706.y, 0x00000000u, v1700.x, v1700.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1517.x;
-                  acc_2 = v1517.y;
-                  acc_3 = v1517.z;
-                  acc_4 = v1517.w;
-                  const float4 v1525 = ptx::mma_m16n8k16(v1509.z, 0x00000000u, v1509.w, 0x00000000u, v1503.z, v1503.w,
+                  acc = v1714.x;
+                  acc_2 = v1714.y;
+                  acc_3 = v1714.z;
+                  acc_4 = v1714.w;
+                  const float4 v1722 = ptx::mma_m16n8k16(v1706.z, 0x00000000u, v1706.w, 0x00000000u, v1700.z, v1700.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1525.x;
-                  acc_6 = v1525.y;
-                  acc_7 = v1525.z;
-                  acc_8 = v1525.w;
+                  acc_5 = v1722.x;
+                  acc_6 = v1722.y;
+                  acc_7 = v1722.z;
+                  acc_8 = v1722.w;
                 }
                 __syncwarp();
-                if (lane == 0) {
+                if (lane == 0 && !v1680) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1532 = drain + 1;
-                const bool v1533 = v1532 == 23;
-                drain = v1533 ? 0u : v1532;
-                drain_parity = v1533 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1731 = drain + 1;
+                const bool v1732 = v1731 == 23;
+                drain = v1732 ? 0u : v1731;
+                drain_parity = v1732 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1490 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1674 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1553 = tid * 2;
-                  const u32 v1554 = v1488 + v1553;
-                  const float2 v1555 = *(const float2*)&partials[v1554];
-                  const float2 v1558 = *(const float2*)&partials[v1554 + 128];
-                  const float2 v1563 = *(const float2*)&partials[v1554 + 256];
-                  const float2 v1568 = *(const float2*)&partials[v1554 + 384];
-                  const float2 v1573 = *(const float2*)&partials[v1554 + 512];
-                  const float2 v1578 = *(const float2*)&partials[v1554 + 640];
-                  const float2 v1583 = *(const float2*)&partials[v1554 + 768];
-                  const float v1585 = v1555.x + v1558.x + v1563.x + v1568.x + v1573.x + v1578.x + v1583.x;
-                  const float v1586 = v1555.y + v1558.y + v1563.y + v1568.y + v1573.y + v1578.y + v1583.y;
-                  const float2 v1588 = *(const float2*)&partials[v1554 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1553;
-                  const float v1595 = __fmul_rn(v1585 + v1588.x, scale);
-                  const float v1596 = __fmul_rn(v1586 + v1588.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1595, v1596);
-                  const bool v1603 = v1595 > best_2 || (v1595 == best_2 && row < best_index_2);
-                  best_2 = v1603 ? v1595 : best_2;
-                  best_index_2 = v1603 ? row : best_index_2;
-                  const u32 v1606 = row + 1;
-                  const bool v1613 = v1596 > best_2 || (v1596 == best_2 && v1606 < best_index_2);
-                  best_2 = v1613 ? v1596 : best_2;
-                  best_index_2 = v1613 ? v1606 : best_index_2;
+                  const u32 v1752 = tid * 2;
+                  const u32 v1753 = v1672 + v1752;
+                  const float2 v1754 = *(const float2*)&partials[v1753];
+                  const float2 v1757 = *(const float2*)&partials[v1753 + 128];
+                  const float2 v1762 = *(const float2*)&partials[v1753 + 256];
+                  const float2 v1767 = *(const float2*)&partials[v1753 + 384];
+                  const float2 v1772 = *(const float2*)&partials[v1753 + 512];
+                  const float2 v1777 = *(const float2*)&partials[v1753 + 640];
+                  const float2 v1782 = *(const float2*)&partials[v1753 + 768];
+                  const float v1784 = v1754.x + v1757.x + v1762.x + v1767.x + v1772.x + v1777.x + v1782.x;
+                  const float v1785 = v1754.y + v1757.y + v1762.y + v1767.y + v1772.y + v1777.y + v1782.y;
+                  const float2 v1787 = *(const float2*)&partials[v1753 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1752;
+                  const float v1794 = __fmul_rn(v1784 + v1787.x, scale);
+                  const float v1795 = __fmul_rn(v1785 + v1787.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1794, v1795);
+                  const bool v1802 = v1794 > best_2 || (v1794 == best_2 && row < best_index_2);
+                  best_2 = v1802 ? v1794 : best_2;
+                  best_index_2 = v1802 ? row : best_index_2;
+                  const u32 v1805 = row + 1;
+                  const bool v1812 = v1795 > best_2 || (v1795 == best_2 && v1805 < best_index_2);
+                  best_2 = v1812 ? v1795 : best_2;
+                  best_index_2 = v1812 ? v1805 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1619 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1621 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1628 = v1619 > best_2 || (v1619 == best_2 && v1621 < best_index_2);
-            best_2 = v1628 ? v1619 : best_2;
-            best_index_2 = v1628 ? v1621 : best_index_2;
-            const float v1632 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1634 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1641 = v1632 > best_2 || (v1632 == best_2 && v1634 < best_index_2);
-            best_2 = v1641 ? v1632 : best_2;
-            best_index_2 = v1641 ? v1634 : best_index_2;
-            const float v1645 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1647 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1654 = v1645 > best_2 || (v1645 == best_2 && v1647 < best_index_2);
-            best_2 = v1654 ? v1645 : best_2;
-            best_index_2 = v1654 ? v1647 : best_index_2;
-            const float v1658 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1660 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1667 = v1658 > best_2 || (v1658 == best_2 && v1660 < best_index_2);
-            best_2 = v1667 ? v1658 : best_2;
-            best_index_2 = v1667 ? v1660 : best_index_2;
-            const float v1671 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1673 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1680 = v1671 > best_2 || (v1671 == best_2 && v1673 < best_index_2);
-            best_2 = v1680 ? v1671 : best_2;
-            best_index_2 = v1680 ? v1673 : best_index_2;
+            const float v1818 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1820 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1827 = v1818 > best_2 || (v1818 == best_2 && v1820 < best_index_2);
+            best_2 = v1827 ? v1818 : best_2;
+            best_index_2 = v1827 ? v1820 : best_index_2;
+            const float v1831 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1833 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1840 = v1831 > best_2 || (v1831 == best_2 && v1833 < best_index_2);
+            best_2 = v1840 ? v1831 : best_2;
+            best_index_2 = v1840 ? v1833 : best_index_2;
+            const float v1844 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1846 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1853 = v1844 > best_2 || (v1844 == best_2 && v1846 < best_index_2);
+            best_2 = v1853 ? v1844 : best_2;
+            best_index_2 = v1853 ? v1846 : best_index_2;
+            const float v1857 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1859 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1866 = v1857 > best_2 || (v1857 == best_2 && v1859 < best_index_2);
+            best_2 = v1866 ? v1857 : best_2;
+            best_index_2 = v1866 ? v1859 : best_index_2;
+            const float v1870 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1872 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1879 = v1870 > best_2 || (v1870 == best_2 && v1872 < best_index_2);
+            best_2 = v1879 ? v1870 : best_2;
+            best_index_2 = v1879 ? v1872 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1329,46 +1504,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1687 = scratch[0];
-              const u32 v1688 = scratch_index[0];
-              const bool v1695 = v1687 > best_3 || (v1687 == best_3 && v1688 < best_index_3);
-              best_3 = v1695 ? v1687 : best_3;
-              best_index_3 = v1695 ? v1688 : best_index_3;
-              const float v1698 = scratch[1];
-              const u32 v1699 = scratch_index[1];
-              const bool v1706 = v1698 > best_3 || (v1698 == best_3 && v1699 < best_index_3);
-              best_3 = v1706 ? v1698 : best_3;
-              best_index_3 = v1706 ? v1699 : best_index_3;
-              const float v1709 = scratch[2];
-              const u32 v1710 = scratch_index[2];
-              const bool v1717 = v1709 > best_3 || (v1709 == best_3 && v1710 < best_index_3);
-              best_3 = v1717 ? v1709 : best_3;
-              best_index_3 = v1717 ? v1710 : best_index_3;
-              const float v1720 = scratch[3];
-              const u32 v1721 = scratch_index[3];
-              const bool v1728 = v1720 > best_3 || (v1720 == best_3 && v1721 < best_index_3);
-              best_3 = v1728 ? v1720 : best_3;
-              best_index_3 = v1728 ? v1721 : best_index_3;
-              const float v1731 = scratch[4];
-              const u32 v1732 = scratch_index[4];
-              const bool v1739 = v1731 > best_3 || (v1731 == best_3 && v1732 < best_index_3);
-              best_3 = v1739 ? v1731 : best_3;
-              best_index_3 = v1739 ? v1732 : best_index_3;
-              const float v1742 = scratch[5];
-              const u32 v1743 = scratch_index[5];
-              const bool v1750 = v1742 > best_3 || (v1742 == best_3 && v1743 < best_index_3);
-              best_3 = v1750 ? v1742 : best_3;
-              best_index_3 = v1750 ? v1743 : best_index_3;
-              const float v1753 = scratch[6];
-              const u32 v1754 = scratch_index[6];
-              const bool v1761 = v1753 > best_3 || (v1753 == best_3 && v1754 < best_index_3);
-              best_3 = v1761 ? v1753 : best_3;
-              best_index_3 = v1761 ? v1754 : best_index_3;
-              const float v1764 = scratch[7];
-              const u32 v1765 = scratch_index[7];
-              const bool v1772 = v1764 > best_3 || (v1764 == best_3 && v1765 < best_index_3);
-              best_3 = v1772 ? v1764 : best_3;
-              best_index_3 = v1772 ? v1765 : best_index_3;
+              const float v1886 = scratch[0];
+              const u32 v1887 = scratch_index[0];
+              const bool v1894 = v1886 > best_3 || (v1886 == best_3 && v1887 < best_index_3);
+              best_3 = v1894 ? v1886 : best_3;
+              best_index_3 = v1894 ? v1887 : best_index_3;
+              const float v1897 = scratch[1];
+              const u32 v1898 = scratch_index[1];
+              const bool v1905 = v1897 > best_3 || (v1897 == best_3 && v1898 < best_index_3);
+              best_3 = v1905 ? v1897 : best_3;
+              best_index_3 = v1905 ? v1898 : best_index_3;
+              const float v1908 = scratch[2];
+              const u32 v1909 = scratch_index[2];
+              const bool v1916 = v1908 > best_3 || (v1908 == best_3 && v1909 < best_index_3);
+              best_3 = v1916 ? v1908 : best_3;
+              best_index_3 = v1916 ? v1909 : best_index_3;
+              const float v1919 = scratch[3];
+              const u32 v1920 = scratch_index[3];
+              const bool v1927 = v1919 > best_3 || (v1919 == best_3 && v1920 < best_index_3);
+              best_3 = v1927 ? v1919 : best_3;
+              best_index_3 = v1927 ? v1920 : best_index_3;
+              const float v1930 = scratch[4];
+              const u32 v1931 = scratch_index[4];
+              const bool v1938 = v1930 > best_3 || (v1930 == best_3 && v1931 < best_index_3);
+              best_3 = v1938 ? v1930 : best_3;
+              best_index_3 = v1938 ? v1931 : best_index_3;
+              const float v1941 = scratch[5];
+              const u32 v1942 = scratch_index[5];
+              const bool v1949 = v1941 > best_3 || (v1941 == best_3 && v1942 < best_index_3);
+              best_3 = v1949 ? v1941 : best_3;
+              best_index_3 = v1949 ? v1942 : best_index_3;
+              const float v1952 = scratch[6];
+              const u32 v1953 = scratch_index[6];
+              const bool v1960 = v1952 > best_3 || (v1952 == best_3 && v1953 < best_index_3);
+              best_3 = v1960 ? v1952 : best_3;
+              best_index_3 = v1960 ? v1953 : best_index_3;
+              const float v1963 = scratch[7];
+              const u32 v1964 = scratch_index[7];
+              const bool v1971 = v1963 > best_3 || (v1963 == best_3 && v1964 < best_index_3);
+              best_3 = v1971 ? v1963 : best_3;
+              best_index_3 = v1971 ? v1964 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1379,7 +1554,17 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu(barrier, epoch_target);
+              const bool v1980 = ptx::wait_ge_acquire_gpu_or(barrier, epoch_target, abort);
+              if (v1980 && lane == 0) {
+                const u32 v1985 = warp * 4;
+                if (notes[v1985] == 0) {
+                  const u64 v1988 = ptx::globaltimer();
+                  notes[v1985] = 15;
+                  notes[v1985 + 1] = 2;
+                  notes[v1985 + 2] = epoch_target;
+                  notes[v1985 + 3] = (u32)v1988;
+                }
+              }
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1389,37 +1574,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1783 = best[lane];
-                const u32 v1784 = best_index[lane];
-                const bool v1791 = v1783 > best_2 || (v1783 == best_2 && v1784 < best_index_2);
-                best_2 = v1791 ? v1783 : best_2;
-                best_index_2 = v1791 ? v1784 : best_index_2;
+                const float v1995 = best[lane];
+                const u32 v1996 = best_index[lane];
+                const bool v2003 = v1995 > best_2 || (v1995 == best_2 && v1996 < best_index_2);
+                best_2 = v2003 ? v1995 : best_2;
+                best_index_2 = v2003 ? v1996 : best_index_2;
               }
-              const float v1795 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1797 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1804 = v1795 > best_2 || (v1795 == best_2 && v1797 < best_index_2);
-              best_2 = v1804 ? v1795 : best_2;
-              best_index_2 = v1804 ? v1797 : best_index_2;
-              const float v1808 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1810 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1817 = v1808 > best_2 || (v1808 == best_2 && v1810 < best_index_2);
-              best_2 = v1817 ? v1808 : best_2;
-              best_index_2 = v1817 ? v1810 : best_index_2;
-              const float v1821 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1823 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1830 = v1821 > best_2 || (v1821 == best_2 && v1823 < best_index_2);
-              best_2 = v1830 ? v1821 : best_2;
-              best_index_2 = v1830 ? v1823 : best_index_2;
-              const float v1834 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1836 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1843 = v1834 > best_2 || (v1834 == best_2 && v1836 < best_index_2);
-              best_2 = v1843 ? v1834 : best_2;
-              best_index_2 = v1843 ? v1836 : best_index_2;
-              const float v1847 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1849 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1856 = v1847 > best_2 || (v1847 == best_2 && v1849 < best_index_2);
-              best_2 = v1856 ? v1847 : best_2;
-              best_index_2 = v1856 ? v1849 : best_index_2;
+              const float v2007 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v2009 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v2016 = v2007 > best_2 || (v2007 == best_2 && v2009 < best_index_2);
+              best_2 = v2016 ? v2007 : best_2;
+              best_index_2 = v2016 ? v2009 : best_index_2;
+              const float v2020 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v2022 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v2029 = v2020 > best_2 || (v2020 == best_2 && v2022 < best_index_2);
+              best_2 = v2029 ? v2020 : best_2;
+              best_index_2 = v2029 ? v2022 : best_index_2;
+              const float v2033 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v2035 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v2042 = v2033 > best_2 || (v2033 == best_2 && v2035 < best_index_2);
+              best_2 = v2042 ? v2033 : best_2;
+              best_index_2 = v2042 ? v2035 : best_index_2;
+              const float v2046 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v2048 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v2055 = v2046 > best_2 || (v2046 == best_2 && v2048 < best_index_2);
+              best_2 = v2055 ? v2046 : best_2;
+              best_index_2 = v2055 ? v2048 : best_index_2;
+              const float v2059 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v2061 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v2068 = v2059 > best_2 || (v2059 == best_2 && v2061 < best_index_2);
+              best_2 = v2068 ? v2059 : best_2;
+              best_index_2 = v2068 ? v2061 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1429,6 +1614,7 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
+              ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
               running_2 = 0;
@@ -1457,11 +1643,38 @@ mkgen_step(const __grid_constant__ Params p) {
           }
         }
         if (cta == 0 && tid == 0) {
-          ptx::st_release_sys_u32(progress, pos_now + 1);
+          ptx::st_relaxed_sys_u32(progress, pos_now + 1);
+        }
+        if (tid == 0) {
+          const u32 v2109 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v2109;
+        }
+        ptx::bar_sync<1, 256>();
+        if (leaving[0] != 0) {
+          running_2 = 0;
+          if (lane == 0) {
+            const u32 v2119 = (cta * 9 + warp) * 8;
+            records[v2119] = notes[warp * 4];
+            records[v2119 + 1] = notes[warp * 4 + 1];
+            records[v2119 + 2] = notes[warp * 4 + 2];
+            records[v2119 + 3] = notes[warp * 4 + 3];
+            records[v2119 + 4] = pos_now;
+          }
         }
         if (running_2 == 0 && i + 1 < steps) {
+          const u32 v2144 = i + 1;
           if (tid == 0) {
-            ptx::mbar_wait(heard, (i + 1 + 1) & 1u);
+            const bool v2148 = ptx::mbar_wait_or(heard, (v2144 + 1) & 1u, abort);
+            if (v2148 && lane == 0) {
+              const u32 v2153 = warp * 4;
+              if (notes[v2153] == 0) {
+                const u64 v2156 = ptx::globaltimer();
+                notes[v2153] = 16;
+                notes[v2153 + 1] = 2;
+                notes[v2153 + 2] = v2144;
+                notes[v2153 + 3] = (u32)v2156;
+              }
+            }
             running[0] = 0;
             ptx::mbar_arrive(decided);
           }
@@ -1469,15 +1682,25 @@ mkgen_step(const __grid_constant__ Params p) {
           #pragma unroll 1
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = drain;
-            ptx::mbar_wait(&full[stage], drain_parity);
+            const bool v2168 = ptx::mbar_wait_or(&full[stage], drain_parity, abort);
+            if (v2168 && lane == 0) {
+              const u32 v2173 = warp * 4;
+              if (notes[v2173] == 0) {
+                const u64 v2176 = ptx::globaltimer();
+                notes[v2173] = 17;
+                notes[v2173 + 1] = 2;
+                notes[v2173 + 2] = stage;
+                notes[v2173 + 3] = (u32)v2176;
+              }
+            }
             __syncwarp();
-            if (lane == 0) {
+            if (lane == 0 && !v2168) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1914 = drain + 1;
-            const bool v1915 = v1914 == 23;
-            drain = v1915 ? 0u : v1914;
-            drain_parity = v1915 ? drain_parity ^ 1u : drain_parity;
+            const u32 v2186 = drain + 1;
+            const bool v2187 = v2186 == 23;
+            drain = v2187 ? 0u : v2186;
+            drain_parity = v2187 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1491,6 +1714,7 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 fill_parity = 1;
     u32 landed = 20;
     u32 landed_parity = 1;
+    u32 left = 0;
     u64 offset = layer_offset;
     u32 running_2 = 1;
     #pragma unroll 1
@@ -1504,30 +1728,72 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[1];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v1951 = landed + 1;
-              const bool v1952 = v1951 == 23;
-              landed = v1952 ? 0u : v1951;
-              landed_parity = v1952 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 1536);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2223 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2223 && lane == 0) {
+                  const u32 v2228 = warp * 4;
+                  if (notes[v2228] == 0) {
+                    const u64 v2231 = ptx::globaltimer();
+                    notes[v2228] = 18;
+                    notes[v2228 + 1] = layer;
+                    notes[v2228 + 2] = stage;
+                    notes[v2228 + 3] = (u32)v2231;
+                  }
+                }
+                const bool v2238 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2238 && lane == 0) {
+                  const u32 v2243 = warp * 4;
+                  if (notes[v2243] == 0) {
+                    const u64 v2246 = ptx::globaltimer();
+                    notes[v2243] = 19;
+                    notes[v2243 + 1] = layer;
+                    notes[v2243 + 2] = landed;
+                    notes[v2243 + 3] = (u32)v2246;
+                  }
+                }
+                const bool v2252 = __any_sync(0xffffffffu, v2223 || v2238);
+                if (v2252) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2257 = landed + 1;
+                  const bool v2258 = v2257 == 23;
+                  landed = v2258 ? 0u : v2257;
+                  landed_parity = v2258 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 1536);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                  }
+                  const u32 v2271 = fill + 1;
+                  const bool v2272 = v2271 == 23;
+                  fill = v2272 ? 0u : v2271;
+                  fill_parity = v2272 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-              }
-              const u32 v1965 = fill + 1;
-              const bool v1966 = v1965 == 23;
-              fill = v1966 ? 0u : v1965;
-              fill_parity = v1966 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           if (layer == 0) {
-            ptx::mbar_wait(decided, i & 1u);
+            const bool v2282 = ptx::mbar_wait_or(decided, i & 1u, abort);
+            if (v2282 && lane == 0) {
+              const u32 v2287 = warp * 4;
+              if (notes[v2287] == 0) {
+                const u64 v2290 = ptx::globaltimer();
+                notes[v2287] = 20;
+                notes[v2287 + 1] = layer;
+                notes[v2287 + 2] = i;
+                notes[v2287 + 3] = (u32)v2290;
+              }
+            }
+            const bool v2295 = __any_sync(0xffffffffu, v2282);
+            if (v2295) {
+              left = 1;
+            }
             running_2 = running[0];
             __syncwarp();
             if (lane == 0) {
@@ -1539,40 +1805,69 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v1982 = (pos_now + 31) / 32;
+            const u32 v2302 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v1982 / 2;
-              const u32 end = (split + 1) * v1982 / 2;
+              const u32 first = split * v2302 / 2;
+              const u32 end = (split + 1) * v2302 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 stage = fill;
-                ptx::mbar_wait(&empty[stage], fill_parity);
-                ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2001 = landed + 1;
-                const bool v2002 = v2001 == 23;
-                landed = v2002 ? 0u : v2001;
-                landed_parity = v2002 ? landed_parity ^ 1u : landed_parity;
-                ptx::fence_proxy_async_shared();
-                if (lane == 0) {
-                  ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
+                if (!(left != 0)) {
+                  const u32 stage = fill;
+                  const bool v2321 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                  if (v2321 && lane == 0) {
+                    const u32 v2326 = warp * 4;
+                    if (notes[v2326] == 0) {
+                      const u64 v2329 = ptx::globaltimer();
+                      notes[v2326] = 21;
+                      notes[v2326 + 1] = layer;
+                      notes[v2326 + 2] = stage;
+                      notes[v2326 + 3] = (u32)v2329;
+                    }
+                  }
+                  const bool v2336 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                  if (v2336 && lane == 0) {
+                    const u32 v2341 = warp * 4;
+                    if (notes[v2341] == 0) {
+                      const u64 v2344 = ptx::globaltimer();
+                      notes[v2341] = 22;
+                      notes[v2341 + 1] = layer;
+                      notes[v2341 + 2] = landed;
+                      notes[v2341 + 3] = (u32)v2344;
+                    }
+                  }
+                  const bool v2350 = __any_sync(0xffffffffu, v2321 || v2336);
+                  if (v2350) {
+                    left = 1;
+                  }
+                  if (!(left != 0)) {
+                    const u32 v2355 = landed + 1;
+                    const bool v2356 = v2355 == 23;
+                    landed = v2356 ? 0u : v2355;
+                    landed_parity = v2356 ? landed_parity ^ 1u : landed_parity;
+                    ptx::fence_proxy_async_shared();
+                    if (lane == 0) {
+                      ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
+                    }
+                    __syncwarp();
+                    const u32 at = lane * 16;
+                    if (at < tokens_2) {
+                      const u32 v2367 = from + at;
+                      const u32 page = page_table[v2367 / 16];
+                      const u64 v2381 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16
+                          + (u64)(v2367 % 16);
+                      ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2381 * 8], min(tokens_2 - at, 16u) * 128,
+                          &full[fill]);
+                    }
+                    const u32 v2390 = fill + 1;
+                    const bool v2391 = v2390 == 23;
+                    fill = v2391 ? 0u : v2390;
+                    fill_parity = v2391 ? fill_parity ^ 1u : fill_parity;
+                  }
                 }
-                __syncwarp();
-                const u32 at = lane * 16;
-                if (at < tokens_2) {
-                  const u32 v2013 = from + at;
-                  const u32 page = page_table[v2013 / 16];
-                  const u64 v2027 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2013 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2027 * 8], min(tokens_2 - at, 16u) * 128,
-                      &full[fill]);
-                }
-                const u32 v2036 = fill + 1;
-                const bool v2037 = v2036 == 23;
-                fill = v2037 ? 0u : v2036;
-                fill_parity = v2037 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1580,25 +1875,53 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[3];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2053 = landed + 1;
-              const bool v2054 = v2053 == 23;
-              landed = v2054 ? 0u : v2053;
-              landed_parity = v2054 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 3072);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2407 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2407 && lane == 0) {
+                  const u32 v2412 = warp * 4;
+                  if (notes[v2412] == 0) {
+                    const u64 v2415 = ptx::globaltimer();
+                    notes[v2412] = 23;
+                    notes[v2412 + 1] = layer;
+                    notes[v2412 + 2] = stage;
+                    notes[v2412 + 3] = (u32)v2415;
+                  }
+                }
+                const bool v2422 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2422 && lane == 0) {
+                  const u32 v2427 = warp * 4;
+                  if (notes[v2427] == 0) {
+                    const u64 v2430 = ptx::globaltimer();
+                    notes[v2427] = 24;
+                    notes[v2427 + 1] = layer;
+                    notes[v2427 + 2] = landed;
+                    notes[v2427 + 3] = (u32)v2430;
+                  }
+                }
+                const bool v2436 = __any_sync(0xffffffffu, v2407 || v2422);
+                if (v2436) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2441 = landed + 1;
+                  const bool v2442 = v2441 == 23;
+                  landed = v2442 ? 0u : v2441;
+                  landed_parity = v2442 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 3072);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
+                  }
+                  const u32 v2455 = fill + 1;
+                  const bool v2456 = v2455 == 23;
+                  fill = v2456 ? 0u : v2455;
+                  fill_parity = v2456 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
-              }
-              const u32 v2067 = fill + 1;
-              const bool v2068 = v2067 == 23;
-              fill = v2068 ? 0u : v2067;
-              fill_parity = v2068 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1606,25 +1929,53 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[5];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2086 = landed + 1;
-              const bool v2087 = v2086 == 23;
-              landed = v2087 ? 0u : v2086;
-              landed_parity = v2087 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 1536);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2474 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2474 && lane == 0) {
+                  const u32 v2479 = warp * 4;
+                  if (notes[v2479] == 0) {
+                    const u64 v2482 = ptx::globaltimer();
+                    notes[v2479] = 25;
+                    notes[v2479 + 1] = layer;
+                    notes[v2479 + 2] = stage;
+                    notes[v2479 + 3] = (u32)v2482;
+                  }
+                }
+                const bool v2489 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2489 && lane == 0) {
+                  const u32 v2494 = warp * 4;
+                  if (notes[v2494] == 0) {
+                    const u64 v2497 = ptx::globaltimer();
+                    notes[v2494] = 26;
+                    notes[v2494 + 1] = layer;
+                    notes[v2494 + 2] = landed;
+                    notes[v2494 + 3] = (u32)v2497;
+                  }
+                }
+                const bool v2503 = __any_sync(0xffffffffu, v2474 || v2489);
+                if (v2503) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2508 = landed + 1;
+                  const bool v2509 = v2508 == 23;
+                  landed = v2509 ? 0u : v2508;
+                  landed_parity = v2509 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 1536);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                  }
+                  const u32 v2522 = fill + 1;
+                  const bool v2523 = v2522 == 23;
+                  fill = v2523 ? 0u : v2522;
+                  fill_parity = v2523 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-              }
-              const u32 v2100 = fill + 1;
-              const bool v2101 = v2100 == 23;
-              fill = v2101 ? 0u : v2100;
-              fill_parity = v2101 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1632,45 +1983,101 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 tile_count = own[7];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-              const u32 stage = fill;
-              ptx::mbar_wait(&empty[stage], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2119 = landed + 1;
-              const bool v2120 = v2119 == 23;
-              landed = v2120 ? 0u : v2119;
-              landed_parity = v2120 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage], 4096);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2541 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2541 && lane == 0) {
+                  const u32 v2546 = warp * 4;
+                  if (notes[v2546] == 0) {
+                    const u64 v2549 = ptx::globaltimer();
+                    notes[v2546] = 27;
+                    notes[v2546 + 1] = layer;
+                    notes[v2546 + 2] = stage;
+                    notes[v2546 + 3] = (u32)v2549;
+                  }
+                }
+                const bool v2556 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2556 && lane == 0) {
+                  const u32 v2561 = warp * 4;
+                  if (notes[v2561] == 0) {
+                    const u64 v2564 = ptx::globaltimer();
+                    notes[v2561] = 28;
+                    notes[v2561 + 1] = layer;
+                    notes[v2561 + 2] = landed;
+                    notes[v2561 + 3] = (u32)v2564;
+                  }
+                }
+                const bool v2570 = __any_sync(0xffffffffu, v2541 || v2556);
+                if (v2570) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2575 = landed + 1;
+                  const bool v2576 = v2575 == 23;
+                  landed = v2576 ? 0u : v2575;
+                  landed_parity = v2576 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 4096);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
+                  }
+                  const u32 v2589 = fill + 1;
+                  const bool v2590 = v2589 == 23;
+                  fill = v2590 ? 0u : v2589;
+                  fill_parity = v2590 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
-              }
-              const u32 v2133 = fill + 1;
-              const bool v2134 = v2133 == 23;
-              fill = v2134 ? 0u : v2133;
-              fill_parity = v2134 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
-              const u32 stage_2 = fill;
-              ptx::mbar_wait(&empty[stage_2], fill_parity);
-              ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2147 = landed + 1;
-              const bool v2148 = v2147 == 23;
-              landed = v2148 ? 0u : v2147;
-              landed_parity = v2148 ? landed_parity ^ 1u : landed_parity;
-              ptx::fence_proxy_async_shared();
-              if (lane == 0) {
-                ptx::mbar_arrive_expect(&full[stage_2], 1536);
+              if (!(left != 0)) {
+                const u32 stage = fill;
+                const bool v2603 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+                if (v2603 && lane == 0) {
+                  const u32 v2608 = warp * 4;
+                  if (notes[v2608] == 0) {
+                    const u64 v2611 = ptx::globaltimer();
+                    notes[v2608] = 29;
+                    notes[v2608 + 1] = layer;
+                    notes[v2608 + 2] = stage;
+                    notes[v2608 + 3] = (u32)v2611;
+                  }
+                }
+                const bool v2618 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+                if (v2618 && lane == 0) {
+                  const u32 v2623 = warp * 4;
+                  if (notes[v2623] == 0) {
+                    const u64 v2626 = ptx::globaltimer();
+                    notes[v2623] = 30;
+                    notes[v2623 + 1] = layer;
+                    notes[v2623 + 2] = landed;
+                    notes[v2623 + 3] = (u32)v2626;
+                  }
+                }
+                const bool v2632 = __any_sync(0xffffffffu, v2603 || v2618);
+                if (v2632) {
+                  left = 1;
+                }
+                if (!(left != 0)) {
+                  const u32 v2637 = landed + 1;
+                  const bool v2638 = v2637 == 23;
+                  landed = v2638 ? 0u : v2637;
+                  landed_parity = v2638 ? landed_parity ^ 1u : landed_parity;
+                  ptx::fence_proxy_async_shared();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_expect(&full[stage], 1536);
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                  }
+                  const u32 v2651 = fill + 1;
+                  const bool v2652 = v2651 == 23;
+                  fill = v2652 ? 0u : v2651;
+                  fill_parity = v2652 ? fill_parity ^ 1u : fill_parity;
+                }
               }
-              __syncwarp();
-              if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
-              }
-              const u32 v2161 = fill + 1;
-              const bool v2162 = v2161 == 23;
-              fill = v2162 ? 0u : v2161;
-              fill_parity = v2162 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1682,28 +2089,87 @@ mkgen_step(const __grid_constant__ Params p) {
         {
           const u32 tile_count = own[9];
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
-            const u32 stage = fill;
-            ptx::mbar_wait(&empty[stage], fill_parity);
-            ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2193 = landed + 1;
-            const bool v2194 = v2193 == 23;
-            landed = v2194 ? 0u : v2193;
-            landed_parity = v2194 ? landed_parity ^ 1u : landed_parity;
-            ptx::fence_proxy_async_shared();
-            if (lane == 0) {
-              ptx::mbar_arrive_expect(&full[stage], 1536);
+            if (!(left != 0)) {
+              const u32 stage = fill;
+              const bool v2683 = ptx::mbar_wait_or(&empty[stage], fill_parity, abort);
+              if (v2683 && lane == 0) {
+                const u32 v2688 = warp * 4;
+                if (notes[v2688] == 0) {
+                  const u64 v2691 = ptx::globaltimer();
+                  notes[v2688] = 31;
+                  notes[v2688 + 1] = 2;
+                  notes[v2688 + 2] = stage;
+                  notes[v2688 + 3] = (u32)v2691;
+                }
+              }
+              const bool v2698 = ptx::mbar_wait_or(&full[landed], landed_parity, abort);
+              if (v2698 && lane == 0) {
+                const u32 v2703 = warp * 4;
+                if (notes[v2703] == 0) {
+                  const u64 v2706 = ptx::globaltimer();
+                  notes[v2703] = 32;
+                  notes[v2703 + 1] = 2;
+                  notes[v2703 + 2] = landed;
+                  notes[v2703 + 3] = (u32)v2706;
+                }
+              }
+              const bool v2712 = __any_sync(0xffffffffu, v2683 || v2698);
+              if (v2712) {
+                left = 1;
+              }
+              if (!(left != 0)) {
+                const u32 v2717 = landed + 1;
+                const bool v2718 = v2717 == 23;
+                landed = v2718 ? 0u : v2717;
+                landed_parity = v2718 ? landed_parity ^ 1u : landed_parity;
+                ptx::fence_proxy_async_shared();
+                if (lane == 0) {
+                  ptx::mbar_arrive_expect(&full[stage], 1536);
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                }
+                const u32 v2731 = fill + 1;
+                const bool v2732 = v2731 == 23;
+                fill = v2732 ? 0u : v2731;
+                fill_parity = v2732 ? fill_parity ^ 1u : fill_parity;
+              }
             }
-            __syncwarp();
-            if (lane == 0) {
-              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
-            }
-            const u32 v2207 = fill + 1;
-            const bool v2208 = v2207 == 23;
-            fill = v2208 ? 0u : v2207;
-            fill_parity = v2208 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
+      }
+      if (running_2 != 0 && left != 0) {
+        running_2 = 0;
+        if (lane == 0) {
+          const u32 v2751 = (cta * 9 + warp) * 8;
+          records[v2751] = notes[warp * 4];
+          records[v2751 + 1] = notes[warp * 4 + 1];
+          records[v2751 + 2] = notes[warp * 4 + 2];
+          records[v2751 + 3] = notes[warp * 4 + 3];
+          records[v2751 + 4] = pos_now;
+        }
+      }
+    }
+    if (left != 0) {
+      #pragma unroll 1
+      for (u32 i = 0; i < 3; ++i) {
+        const bool v2777 = ptx::mbar_wait_or(&full[landed], landed_parity, &abort[1]);
+        if (v2777 && lane == 0) {
+          const u32 v2782 = warp * 4;
+          if (notes[v2782] == 0) {
+            const u64 v2785 = ptx::globaltimer();
+            notes[v2782] = 33;
+            notes[v2782 + 1] = 2;
+            notes[v2782 + 2] = landed;
+            notes[v2782 + 3] = (u32)v2785;
+          }
+        }
+        const u32 v2791 = landed + 1;
+        const bool v2792 = v2791 == 23;
+        landed = v2792 ? 0u : v2791;
+        landed_parity = v2792 ? landed_parity ^ 1u : landed_parity;
       }
     }
   }

@@ -22,6 +22,11 @@
 //   - ends (32 bytes): up to 8 tokens that end the text, and 0xffffffff in every other word
 //   - stop (4 bytes): 0; another value while the kernel runs ends the launch after the running step, and 0 must be back
 //     before the next launch
+//   - stream (as tokens): nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen
+//     for position i
+//   - abort (8 bytes): 0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the
+//     second those that still wait for copies; then write it, records, epoch and barrier again
+//   - records (1152 bytes): 0
 //   - epoch (4 bytes): the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one
 //     write them again
 //   - barrier (4 bytes): the same number as epoch

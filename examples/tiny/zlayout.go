@@ -9,8 +9,8 @@ const (
 	Grid        = 4            // CTAs, all resident at once; 0: any number
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
-	SharedBytes = 106320       // dynamic shared memory per CTA
-	ParamsBytes = 200          // size of the params block
+	SharedBytes = 106480       // dynamic shared memory per CTA
+	ParamsBytes = 224          // size of the params block
 )
 
 // What the kernel was specialised for.
@@ -70,6 +70,9 @@ func Buffers() []Buffer {
 		{"stop", "u32", 1, 4, 4, false, "", "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
 		{"verdict", "u32", 2, 8, 4, false, "", ""},
 		{"progress", "u32", 1, 4, 4, false, "", ""},
+		{"stream", "u32", 0, 0, 4, false, "as tokens", "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
+		{"abort", "u32", 2, 8, 4, false, "", "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
+		{"records", "u32", 288, 1152, 4, false, "", "0"},
 		{"epoch", "u32", 1, 4, 4, false, "", "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
 		{"barrier", "u32", 1, 4, 4, false, "", "the same number as epoch"},
 	}

@@ -10,7 +10,7 @@ import (
 // DevicePtr is an address in device memory.
 type DevicePtr uint64
 
-// Params are the arguments of a launch. The kernel takes them as a block of 200 bytes.
+// Params are the arguments of a launch. The kernel takes them as a block of 224 bytes.
 type Params struct {
 	Weights   DevicePtr // 41472 × b128: packed matrices, see the layout
 	Embed     DevicePtr // 30720 × bf16: [320][96] token embeddings
@@ -30,9 +30,12 @@ type Params struct {
 	BestIndex DevicePtr // 4 × u32: [4] and its row
 	Tokens    DevicePtr // any number of u32: token at each position; the kernel appends behind the known ones
 	Ends      DevicePtr // 8 × u32: tokens that end the text; unused entries are no token
-	Stop      DevicePtr // 1 × u32: the host sets it to make the launch end after the running step
+	Stop      DevicePtr // 1 × u32: not 0: the launch ends after the running step
 	Verdict   DevicePtr // 2 × u32: stop as CTA 0 saw it, for even and odd steps
 	Progress  DevicePtr // 1 × u32: out: the position behind the last finished step
+	Stream    DevicePtr // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
+	Abort     DevicePtr // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
+	Records   DevicePtr // 288 × u32: [4][9][8] what each warp waited for when it gave up; 0 before a launch
 	Epoch     DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
 	Barrier   DevicePtr // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
 	Pos       uint32    // u32: position of the first step; the cache holds tokens 0 … pos-1
@@ -65,12 +68,15 @@ func (p *Params) Bytes() []byte {
 	binary.LittleEndian.PutUint64(b[144:], uint64(p.Stop))
 	binary.LittleEndian.PutUint64(b[152:], uint64(p.Verdict))
 	binary.LittleEndian.PutUint64(b[160:], uint64(p.Progress))
-	binary.LittleEndian.PutUint64(b[168:], uint64(p.Epoch))
-	binary.LittleEndian.PutUint64(b[176:], uint64(p.Barrier))
-	binary.LittleEndian.PutUint32(b[184:], uint32(p.Pos))
-	binary.LittleEndian.PutUint32(b[188:], uint32(p.Steps))
-	binary.LittleEndian.PutUint32(b[192:], uint32(p.Known))
-	binary.LittleEndian.PutUint32(b[196:], uint32(p.Pages))
+	binary.LittleEndian.PutUint64(b[168:], uint64(p.Stream))
+	binary.LittleEndian.PutUint64(b[176:], uint64(p.Abort))
+	binary.LittleEndian.PutUint64(b[184:], uint64(p.Records))
+	binary.LittleEndian.PutUint64(b[192:], uint64(p.Epoch))
+	binary.LittleEndian.PutUint64(b[200:], uint64(p.Barrier))
+	binary.LittleEndian.PutUint32(b[208:], uint32(p.Pos))
+	binary.LittleEndian.PutUint32(b[212:], uint32(p.Steps))
+	binary.LittleEndian.PutUint32(b[216:], uint32(p.Known))
+	binary.LittleEndian.PutUint32(b[220:], uint32(p.Pages))
 	return b
 }
 
@@ -124,6 +130,12 @@ func (p *Params) Bind(name string, at DevicePtr) error {
 		p.Verdict = at
 	case "progress":
 		p.Progress = at
+	case "stream":
+		p.Stream = at
+	case "abort":
+		p.Abort = at
+	case "records":
+		p.Records = at
 	case "epoch":
 		p.Epoch = at
 	case "barrier":

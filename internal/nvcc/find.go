@@ -1,7 +1,6 @@
 package nvcc
 
 import (
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +11,7 @@ import (
 
 // Find returns the first nvcc of: explicit (when not empty, the only place looked at), $NVCC, $CUDA_HOME/bin, PATH, the prefix
 // that .ci/cuda-toolchain installs, /usr/local/cuda/bin. An nvcc named by explicit or $NVCC that does not run is an error, not a
-// reason to look further. When there is none the error wraps [ErrNotFound] and says where it looked.
+// reason to look further; nor is one older than [MinMajor]. When there is none the error wraps [ErrNotFound] and says where it looked.
 func Find(explicit string) (*Compiler, error) {
 	if explicit != "" {
 		return open(explicit, "asked for")
@@ -46,7 +45,7 @@ func candidates() []string {
 
 // cached are the complete prefixes of .ci/cuda-toolchain, the newest name first.
 func cached() []string {
-	cache, err := cacheDir()
+	cache, err := CacheDir()
 	if err != nil {
 		return nil
 	}
@@ -61,20 +60,21 @@ func cached() []string {
 	return paths
 }
 
-// cacheDir is the folder of .ci/cuda-toolchain: $MKGEN_CACHE, else $XDG_CACHE_HOME/mkgen, else ~/.cache/mkgen.
-func cacheDir() (string, error) {
+// CacheDir is mkgen's folder under the user's cache directory, where .ci/cuda-toolchain installs the compiler and compiled kernels
+// are kept: $MKGEN_CACHE, else mkgen under [os.UserCacheDir]. It need not exist.
+func CacheDir() (string, error) {
 	if dir := os.Getenv("MKGEN_CACHE"); dir != "" {
-		return dir, nil
+		return filepath.Abs(dir)
 	}
-	if dir := os.Getenv("XDG_CACHE_HOME"); dir != "" {
-		return filepath.Join(dir, "mkgen"), nil
+	dir, err := os.UserCacheDir()
+	if err != nil {
+		return "", fmt.Errorf("no cache directory: %w; $MKGEN_CACHE names one", err)
 	}
-	home := os.Getenv("HOME")
-	if home == "" {
-		return "", errors.New("neither MKGEN_CACHE nor HOME is set")
-	}
-	return filepath.Join(home, ".cache", "mkgen"), nil
+	return filepath.Join(dir, "mkgen"), nil
 }
+
+// MinMajor is the oldest major version of CUDA whose compilers know what mkgen emits.
+const MinMajor = 12
 
 var versionForm = regexp.MustCompile(`, V([0-9]+\.[0-9]+\.[0-9]+)`)
 
@@ -87,6 +87,10 @@ func open(path, how string) (*Compiler, error) {
 	version := versionForm.FindSubmatch(text)
 	if version == nil {
 		return nil, fmt.Errorf("nvcc: %s, %s, is no nvcc: its --version says %q", path, how, firstLine(string(text)))
+	}
+	major, _, _ := strings.Cut(string(version[1]), ".")
+	if number(major) < MinMajor {
+		return nil, fmt.Errorf("nvcc: %s, %s, is of CUDA %s, want CUDA %d or newer", path, how, version[1], MinMajor)
 	}
 	return &Compiler{Path: path, Version: string(version[1])}, nil
 }

@@ -44,6 +44,13 @@ func TestFindRefusesSomethingElse(t *testing.T) {
 	require.ErrorContains(t, err, `is no nvcc: its --version says "gcc 12"`)
 }
 
+func TestFindRefusesAnOldNvcc(t *testing.T) {
+	alone(t)
+	path := script(t, "echo 'Cuda compilation tools, release 11.8, V11.8.89'\n")
+	_, err := Find(path)
+	require.EqualError(t, err, "nvcc: "+path+", asked for, is of CUDA 11.8.89, want CUDA 12 or newer")
+}
+
 func TestFindPrefersCompletePrefixesOfTheCache(t *testing.T) {
 	alone(t)
 	cache := os.Getenv("MKGEN_CACHE")

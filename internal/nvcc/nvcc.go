@@ -12,6 +12,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 )
@@ -31,9 +32,34 @@ type Compiler struct {
 type Options struct {
 	// Arch is the real architecture, such as "sm_90a".
 	Arch string
+	// Base are the arguments for language, optimisation and architecture (emit.Target.NvccFlags); without any they are
+	// -std=c++17 -O3 and the -gencode of Arch.
+	Base []string
 	// Flags are further arguments for nvcc, put before the source file.
 	Flags []string
 }
+
+// Error is a compilation that nvcc refused or that could not be run.
+type Error struct {
+	// Nvcc is the compiler's version, Source the file, Arch what it was compiled for.
+	Nvcc, Source, Arch string
+	// Text is all that nvcc printed, without leading and trailing blanks.
+	Text string
+	// Err is how nvcc ended: its exit status, or the context's error.
+	Err error
+}
+
+// Error is one line and after it nvcc's own text.
+func (e *Error) Error() string {
+	text := fmt.Sprintf("nvcc %s: %s for %s: %v", e.Nvcc, e.Source, e.Arch, e.Err)
+	if e.Text != "" {
+		text += "\n" + e.Text
+	}
+	return text
+}
+
+// Unwrap is how nvcc ended.
+func (e *Error) Unwrap() error { return e.Err }
 
 // Report is what a compilation came to.
 type Report struct {
@@ -61,8 +87,9 @@ func (r *Report) Spills() (stores, loads int) {
 var archForm = regexp.MustCompile(`^sm_[0-9]{2,3}[af]?$`)
 
 // Compile compiles the file src for opt.Arch and writes the cubin to out, which is replaced only when the compilation
-// succeeds. The flags are -std=c++17 -O3 -cubin -Xptxas -v and opt.Flags. An error of nvcc carries nvcc's own text;
-// a cancelled context ends nvcc and is reported as the context's error.
+// succeeds. The flags are opt.Base, -cubin -Xptxas -v and opt.Flags. A source that nvcc refuses is an [*Error] with nvcc's own text;
+// a cancelled context ends nvcc with the programs it started and is reported as the context's error, in an [*Error] too. nvcc's
+// temporary files lie in out's folder, so that a caller who removes it leaves nothing behind.
 func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*Report, error) {
 	if !archForm.MatchString(opt.Arch) {
 		return nil, fmt.Errorf("nvcc: architecture %q: want one such as sm_90a", opt.Arch)
@@ -80,13 +107,10 @@ func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*
 	}
 
 	start := time.Now()
-	text, err := c.run(ctx, c.arguments(src, beside.Name(), opt))
+	text, err := c.run(ctx, c.arguments(src, beside.Name(), opt), filepath.Dir(out))
 	took := time.Since(start)
 	if err != nil {
-		if text = strings.TrimSpace(text); text != "" {
-			text = "\n" + text
-		}
-		return nil, fmt.Errorf("nvcc %s: %s for %s: %w%s", c.Version, src, opt.Arch, err, text)
+		return nil, &Error{Nvcc: c.Version, Source: src, Arch: opt.Arch, Text: strings.TrimSpace(text), Err: err}
 	}
 	functions, err := ParsePtxas(text)
 	if err != nil {
@@ -104,15 +128,19 @@ func (c *Compiler) Compile(ctx context.Context, src, out string, opt Options) (*
 
 // arguments are nvcc's for one compilation.
 func (c *Compiler) arguments(src, out string, opt Options) []string {
-	virtual := "compute_" + strings.TrimPrefix(opt.Arch, "sm_")
-	args := []string{"-std=c++17", "-O3", "-gencode=arch=" + virtual + ",code=" + opt.Arch, "-cubin", "-Xptxas", "-v"}
-	args = append(args, opt.Flags...)
-	return append(args, "-o", out, src)
+	base := opt.Base
+	if len(base) == 0 {
+		virtual := "compute_" + strings.TrimPrefix(opt.Arch, "sm_")
+		base = []string{"-std=c++17", "-O3", "-gencode=arch=" + virtual + ",code=" + opt.Arch}
+	}
+	return slices.Concat(base, []string{"-cubin", "-Xptxas", "-v"}, opt.Flags, []string{"-o", out, src})
 }
 
-// run runs nvcc and returns what it printed on both streams.
-func (c *Compiler) run(ctx context.Context, args []string) (string, error) {
+// run runs nvcc, with its temporary files in dir, and returns what it printed on both streams.
+func (c *Compiler) run(ctx context.Context, args []string, dir string) (string, error) {
 	cmd := exec.CommandContext(ctx, c.Path, args...)
+	cmd.Env = append(os.Environ(), "TMPDIR="+dir)
+	endTogether(cmd)
 	cmd.WaitDelay = 5 * time.Second // a child of nvcc that keeps the pipe open
 	text, err := cmd.CombinedOutput()
 	if ctx.Err() != nil {

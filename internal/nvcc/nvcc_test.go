@@ -94,6 +94,27 @@ func TestCompileStopsWithItsContext(t *testing.T) {
 	require.ErrorIs(t, err, context.DeadlineExceeded)
 }
 
+// What nvcc started ends with it: a child would otherwise compile on and write into a folder that is gone.
+func TestCompileStopsWhatNvccStarted(t *testing.T) {
+	dir := t.TempDir()
+	alive := filepath.Join(dir, "alive")
+	slow := script(t, "(sleep 1; touch "+alive+") &\ntouch "+alive+".started\nwait\n")
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		for {
+			if _, err := os.Stat(alive + ".started"); err == nil {
+				cancel()
+				return
+			}
+			time.Sleep(5 * time.Millisecond)
+		}
+	}()
+	_, err := (&Compiler{Path: slow}).Compile(ctx, "testdata/spills.cu", filepath.Join(dir, "o"), Options{Arch: "sm_90a"})
+	require.ErrorIs(t, err, context.Canceled)
+	time.Sleep(1500 * time.Millisecond)
+	require.NoFileExists(t, alive)
+}
+
 // script writes an executable shell script and returns its path.
 func script(t *testing.T, body string) string {
 	t.Helper()

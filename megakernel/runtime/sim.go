@@ -147,6 +147,24 @@ func (s *Sim) Poke(name string, i int, value uint32) error {
 	return s.Write(name, 4*int64(i), words([]uint32{value}))
 }
 
+// Reseed makes seed choose the interleavings of the launches to come.
+func (s *Sim) Reseed(seed uint64) { s.seed = seed }
+
+// Swap makes k the kernel of the launches to come, on the same buffers, which it
+// must have all of.
+func (s *Sim) Swap(k *ir.Kernel) error {
+	p, err := interp.Load(k)
+	if err != nil {
+		return err
+	}
+	s.program, s.kernel = p, k
+	return nil
+}
+
+// Stuck reports whether the kernel hangs: no warp can go on, and it waits for the
+// host to give it up.
+func (s *Sim) Stuck() bool { return s.host.stuck.Load() }
+
 // Patience is how long a kernel of which no warp can go on waits for the host
 // to give it up before that is a fault. 0, the default, is at once.
 func (s *Sim) Patience(d time.Duration) { s.host.patience = d }

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 )
 
@@ -11,6 +12,7 @@ import (
 // stored for it, and words that it wants to write at its next turn.
 type simHost struct {
 	patience time.Duration
+	stuck    atomic.Bool // no warp can go on, and the kernel waits for the host
 
 	mu    sync.Mutex
 	words map[string][]uint32
@@ -51,6 +53,7 @@ func (h *simHost) Stored(name string, i int64, value uint32) {
 // Turn hands the pokes over, and waits for one when the kernel is stuck.
 func (h *simHost) Turn(stuck bool, set func(string, int64, uint32)) {
 	if stuck && h.patience > 0 {
+		h.stuck.Store(true)
 		h.await(time.After(h.patience))
 	}
 	h.mu.Lock()
@@ -83,6 +86,7 @@ func (h *simHost) end() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pokes = h.pokes[:0]
+	h.stuck.Store(false)
 	select {
 	case <-h.poked:
 	default:
@@ -103,6 +107,7 @@ func (h *simHost) poke(name string, i int, value uint32) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.pokes = append(h.pokes, poke{name, i, value})
+	h.stuck.Store(false)
 	select {
 	case h.poked <- struct{}{}:
 	default:

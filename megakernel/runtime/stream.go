@@ -26,6 +26,7 @@ func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(tok
 	if err := s.prepare(prompt, known, steps); err != nil {
 		return nil, err
 	}
+	s.patience()
 	if err := s.dev.Start(map[string]uint64{
 		megakernel.ScalarPos: uint64(s.pos), megakernel.ScalarSteps: uint64(steps),
 		megakernel.ScalarKnown: uint64(known), megakernel.ScalarPages: uint64(s.pages)}); err != nil {
@@ -80,6 +81,17 @@ func (s *Session) prepare(prompt []int, known, steps int) error {
 	}
 	s.stopped = false
 	return s.dev.Poke("stop", 0, 0)
+}
+
+// patience tells a device that knows hanging kernels whether anybody will give
+// them up.
+func (s *Session) patience() {
+	if d, ok := s.dev.(knower); ok {
+		d.Patience(0)
+		if s.HangTimeout > 0 && len(s.mk.Sites) > 0 {
+			d.Patience(time.Minute)
+		}
+	}
 }
 
 // launch is a launch being followed from the host.
@@ -150,6 +162,13 @@ func (l *launch) handOut() error {
 	return nil
 }
 
+// knower is a device that knows a hanging kernel from a slow one, and waits
+// for as long as Patience says for a hanging one to be given up.
+type knower interface {
+	Stuck() bool
+	Patience(time.Duration)
+}
+
 // watch gives the launch up when it has made no step for too long.
 func (l *launch) watch() error {
 	limit := l.s.HangTimeout
@@ -167,7 +186,7 @@ func (l *launch) watch() error {
 	if l.abandoned > 0 {
 		limit = graceAfterAbort
 	}
-	if time.Since(l.changed) < limit {
+	if d, ok := l.s.dev.(knower); ok && !d.Stuck() || !ok && time.Since(l.changed) < limit {
 		return nil
 	}
 	if l.abandoned == 2 {

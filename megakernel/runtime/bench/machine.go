@@ -22,9 +22,10 @@ type Machine interface {
 // Facts are what a record says of the machine.
 type Facts struct {
 	GPU, Driver, CUDA string
-	SMs               int   // all that there are; 0 on the executor
-	L2                int64 // bytes of the last cache before memory
-	Executor          bool  // no GPU: times say nothing
+	Compiler          string // of the kernel loaded last
+	SMs               int    // all that there are; 0 on the executor
+	L2                int64  // bytes of the last cache before memory
+	Executor          bool   // no GPU: times say nothing
 }
 
 // Loaded is a kernel on a machine.
@@ -50,7 +51,7 @@ func (e Executor) Load(_ context.Context, k *ir.Kernel) (Loaded, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &simulated{Sim: sim}, nil
+	return &simulated{Sim: sim, kernel: k}, nil
 }
 
 // Free is little, so that what is allocated in proportion to it stays small.
@@ -59,8 +60,9 @@ func (e Executor) Free() (int64, error) { return 1 << 30, nil }
 // simulated is a Sim with a clock.
 type simulated struct {
 	*runtime.Sim
-	begin time.Time
-	took  time.Duration
+	kernel *ir.Kernel // what nothing is planted in
+	begin  time.Time
+	took   time.Duration
 }
 
 func (s *simulated) Start(scalars map[string]uint64) error {
@@ -76,4 +78,10 @@ func (s *simulated) Wait() error {
 
 func (s *simulated) Elapsed() time.Duration { return s.took }
 
-func (s *simulated) Plant(_ context.Context, k *ir.Kernel) (func(), error) { return s.Swap(k) }
+func (s *simulated) Plant(_ context.Context, k *ir.Kernel) (func(), error) {
+	return func() {
+		if err := s.Swap(s.kernel); err != nil {
+			panic("BUG: a kernel that ran does not load: " + err.Error())
+		}
+	}, s.Swap(k)
+}

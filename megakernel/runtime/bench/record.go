@@ -27,8 +27,9 @@ type Record struct {
 	Cases   []Case  `json:"cases"`
 }
 
-// Options are the kernel's.
+// Options are how the kernel was made.
 type Options struct {
+	Compiler   string `json:"compiler"` // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
 	InFlight   int    `json:"in_flight"`
 	Page       int    `json:"page"`
@@ -40,8 +41,8 @@ type Options struct {
 }
 
 // OptionsOf are those of a kernel whose session has a shuffled page table.
-func OptionsOf(o megakernel.Options) Options {
-	return Options{Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+func OptionsOf(o megakernel.Options, compiler string) Options {
+	return Options{Compiler: compiler, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages}
 }
 
@@ -94,7 +95,8 @@ func Void(gpu string, gbps float64) error {
 func (r *Record) Check() error {
 	var errs []error
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
-	for _, f := range []struct{ name, value string }{{"gpu", r.GPU}, {"driver", r.Driver}, {"cuda", r.CUDA}, {"commit", r.Commit}} {
+	for _, f := range []struct{ name, value string }{{"gpu", r.GPU}, {"driver", r.Driver}, {"cuda", r.CUDA}, {"commit", r.Commit},
+		{"options: compiler", r.Options.Compiler}, {"options: pages", r.Options.Pages}} {
 		if f.value == "" {
 			bad("%s is empty", f.name)
 		}

@@ -68,6 +68,7 @@ func TestARecordHasTheFieldsOfTheMethod(t *testing.T) {
 func TestRecordsThatBreakTheMethodAreRefused(t *testing.T) {
 	for want, spoil := range map[string]func(*Record){
 		"driver is empty":                             func(r *Record) { r.Driver = "" },
+		"options: compiler is empty":                  func(r *Record) { r.Options.Compiler = "" },
 		"options: sms is 0":                           func(r *Record) { r.Options.SMs = 0 },
 		"there are no cases":                          func(r *Record) { r.Cases = nil },
 		"4 rounds, want at least 5":                   func(r *Record) { r.Cases[0].Rounds = r.Cases[0].Rounds[:4] },

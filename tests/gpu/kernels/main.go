@@ -13,9 +13,8 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mkgen/mkgen/emit"
-	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
 
@@ -40,11 +39,7 @@ func build(c *choice.Choice, fault megakernel.Fault, dir string) error {
 	if err != nil {
 		return err
 	}
-	target, err := emit.TargetFor("sm_90a")
-	if err != nil {
-		return err
-	}
-	src, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
+	src, err := compile.SourceOf(mk, "sm_90a")
 	if err != nil {
 		return err
 	}
@@ -52,19 +47,17 @@ func build(c *choice.Choice, fault megakernel.Fault, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	cu := filepath.Join(dir, name+".cu")
-	if err := os.WriteFile(cu, src.Text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+".cu"), src.Text, 0o644); err != nil {
 		return err
 	}
-	compiler, err := nvcc.Find("")
+	r, err := compile.Kernel(context.Background(), src, compile.Options{})
 	if err != nil {
 		return err
 	}
-	report, err := compiler.Compile(context.Background(), cu, filepath.Join(dir, name+".cubin"), nvcc.Options{Arch: "sm_90a"})
-	if err != nil {
+	if err := r.WriteFile(filepath.Join(dir, name+".cubin")); err != nil {
 		return err
 	}
-	stores, loads := report.Spills()
-	fmt.Printf("%s: %d registers, %d + %d bytes spilled, cubin %d bytes, %v\n", name, report.Functions[0].Registers, stores, loads, report.CubinBytes, report.Took)
+	fmt.Printf("%s: %d registers, %d + %d bytes spilled, cubin %d bytes, %v, from the cache: %v\n",
+		name, r.Registers, r.SpillStores, r.SpillLoads, r.Bytes, r.Took, r.Cached)
 	return nil
 }

@@ -65,6 +65,7 @@ static CUresult find(int kind, const void *p, size_t n, int drop) {
 
 CUresult cuInit(unsigned flags) { return knob("MKGEN_FAKE_INIT", 0); }
 CUresult cuDriverGetVersion(int *v) { return *v = 13000, CUDA_SUCCESS; }
+CUresult cuGetExportTable(const void **table, const CUuuid *id) { (void)id; return *table = 0, CUDA_ERROR_NOT_FOUND; } // NVRTC asks for one
 CUresult cuDeviceGetCount(int *n) { return *n = 1, CUDA_SUCCESS; }
 CUresult cuDeviceGet(CUdevice *d, int ordinal) { return *d = ordinal, ordinal == 0 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_DEVICE; }
 CUresult cuDeviceGetName(char *name, int n, CUdevice d) { return snprintf(name, n, "mkgen fake GPU"), CUDA_SUCCESS; }

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+
+	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/models"
+	"github.com/spf13/cobra"
+)
+
+// compilerName is a flag that is one of the compilers; absent it is empty:
+// nvcc when it is there, else NVRTC.
+type compilerName string
+
+func (c *compilerName) String() string { return string(*c) }
+
+func (c *compilerName) Type() string { return "name" }
+
+func (c *compilerName) want() string { return compile.Nvcc + " or " + compile.NVRTC }
+
+func (c *compilerName) Set(s string) error {
+	if s != compile.Nvcc && s != compile.NVRTC {
+		return errors.New("unknown")
+	}
+	*c = compilerName(s)
+	return nil
+}
+
+// newCompile is mkgen compile.
+func newCompile() *cobra.Command {
+	var (
+		c      choice
+		with   compilerName
+		output string
+		fresh  bool
+		all    bool
+	)
+	cmd := &cobra.Command{
+		Use:   "compile",
+		Short: "Compile the kernel to a cubin, and say what it came to",
+		Long: `compile compiles the kernel with nvcc when it is there, else with NVRTC, or
+takes it from the cache, and prints its registers, spills, size and compile
+time. An error of the compiler comes with the line of the kernel and the Go
+line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			configs, err := c.configs(cmd, all)
+			if err != nil {
+				return err
+			}
+			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+			defer stop()
+			opt := compile.Options{With: string(with), NoCache: fresh}
+			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME", "CACHED")
+			for _, config := range configs {
+				r, err := compileModel(ctx, config, &c, opt)
+				if err != nil {
+					return err
+				}
+				t.Row(config.Name, r.Compiler, r.Arch, r.Registers, r.SpillBytes, r.Bytes, seconds(r.Took), hit(r))
+				if r.Note != "" {
+					fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: %s\n", config.Name, oneLine(errors.New(r.Note)))
+				}
+				if output != "" {
+					if err := r.WriteFile(output); err != nil {
+						return fmt.Errorf("--output: %w", err)
+					}
+				}
+			}
+			return t.Write(cmd.OutOrStdout(), "")
+		},
+	}
+	c.flags(cmd)
+	f := cmd.Flags()
+	f.BoolVar(&all, "all", false, "every registered model, a row each")
+	f.StringVarP(&output, "output", "o", "", "`file` to write the cubin to")
+	f.Var(&with, "compiler", "nvcc or nvrtc (default: nvcc when it is there)")
+	f.BoolVar(&fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
+	return cmd
+}
+
+// configs are the models that a command with --all works on.
+func (c *choice) configs(cmd *cobra.Command, all bool) ([]models.Config, error) {
+	given := cmd.Flags().Changed
+	if all && (given("model") || given("config")) {
+		return nil, usagef("--all goes without --model and --config")
+	}
+	if all && given("output") {
+		return nil, usagef("--all and --output exclude each other")
+	}
+	if !all {
+		config, err := c.load(cmd)
+		return []models.Config{config}, err
+	}
+	return models.All(), c.checkArch()
+}
+
+func compileModel(ctx context.Context, config models.Config, c *choice, opt compile.Options) (*compile.Result, error) {
+	mk, err := megakernel.Build(config, c.options())
+	if err != nil {
+		return nil, inFlags(err)
+	}
+	src, err := compile.SourceOf(mk, c.arch)
+	if err != nil {
+		return nil, err
+	}
+	r, err := compile.Kernel(ctx, src, opt)
+	if errors.Is(err, context.Canceled) {
+		return nil, errors.New("interrupted; no cubin was written")
+	}
+	return r, err
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%.2f s", d.Seconds()) }
+
+// hit says whether the cache had the cubin, and how long looking took.
+func hit(r *compile.Result) string {
+	if !r.Cached {
+		return "no"
+	}
+	return fmt.Sprintf("yes, %d ms", r.Elapsed.Milliseconds())
+}

@@ -1,0 +1,129 @@
+package runtime_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// onSim is a session of tiny on the executor, and its device.
+func onSim(t *testing.T, o megakernel.Options) (*runtime.Session, *runtime.Sim) {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, o)
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, reference.ShapeOf(c).Dims()), 4, nil, 0)
+	require.NoError(t, err)
+	return s, sim
+}
+
+func TestTokensComeWhileTheLaunchRuns(t *testing.T) {
+	s, _ := onSim(t, megakernel.Options{SMs: 2})
+	want, err := s.Generate([]int{5, 6, 7}, 6)
+	require.NoError(t, err)
+	require.Len(t, want, 6)
+
+	s, sim := onSim(t, megakernel.Options{SMs: 2})
+	var got []int
+	early := 0
+	out, err := s.Stream(t.Context(), []int{5, 6, 7}, 6, func(token int) bool {
+		got = append(got, token)
+		select {
+		case <-sim.Done():
+		default:
+			early++
+		}
+		return true
+	})
+	require.NoError(t, err)
+	require.Equal(t, want, out)
+	require.Equal(t, want, got)
+	require.Positive(t, early, "no token came before the launch had ended")
+	require.Equal(t, 8, s.Pos())
+}
+
+func TestAStoppedLaunchLeavesASessionThatGoesOn(t *testing.T) {
+	fresh, _ := onSim(t, megakernel.Options{SMs: 2})
+	want, err := fresh.Generate([]int{5, 6, 7}, 12)
+	require.NoError(t, err)
+
+	for name, stop := range map[string]func(cancel func()) bool{
+		"by its listener": func(func()) bool { return false },
+		"by its context":  func(cancel func()) bool { cancel(); return true },
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, _ := onSim(t, megakernel.Options{SMs: 2})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			heard := 0
+			out, err := s.Stream(ctx, []int{5, 6, 7}, 40, func(int) bool {
+				heard++
+				return heard < 2 || stop(cancel)
+			})
+			if ctx.Err() == nil {
+				require.NoError(t, err)
+			} else {
+				require.ErrorIs(t, err, context.Canceled)
+			}
+			require.GreaterOrEqual(t, heard, 2)
+			require.Less(t, len(out), 40, "the launch was not stopped")
+			require.GreaterOrEqual(t, len(out), 2)
+			require.Equal(t, want[:min(12, len(out))], out[:min(12, len(out))])
+
+			require.NoError(t, s.Rewind(4)) // the prompt and the first token chosen
+			again, err := s.Generate(want[1:2], 10)
+			require.NoError(t, err)
+			require.Equal(t, want[2:], again)
+		})
+	}
+}
+
+// A CTA that does not arrive at a grid barrier stops the kernel. It is given up,
+// says where everyone stood, and the same buffers serve a right kernel.
+func TestAHangingLaunchIsGivenUp(t *testing.T) {
+	good, _ := onSim(t, megakernel.Options{SMs: 3})
+	want, err := good.Generate([]int{5, 6}, 3)
+	require.NoError(t, err)
+
+	for seed := range uint64(8) {
+		s, sim := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival})
+		sim.Reseed(seed)
+		s.HangTimeout = time.Second
+		_, err = s.Generate([]int{5, 6}, 3)
+		var hang *runtime.HangError
+		require.ErrorAs(t, err, &hang)
+		require.Equal(t, 0, hang.Pos)
+		require.ErrorContains(t, err, `SM 0-2: consumers in "hand-off after o", layer 0: wait for the grid barrier to count 12 arrivals (tasks/`)
+		require.ErrorContains(t, err, "producer in")
+
+		c, err := models.Lookup("tiny")
+		require.NoError(t, err)
+		mk, err := megakernel.Build(c, megakernel.Options{SMs: 3})
+		require.NoError(t, err)
+		require.NoError(t, sim.Swap(mk.IR))
+		s.HangTimeout = 0
+		require.Equal(t, 0, s.Pos())
+		got, err := s.Generate([]int{5, 6}, 3)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+}
+
+func TestAKernelWithoutWatchdogHangs(t *testing.T) {
+	s, _ := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival, NoWatchdog: true})
+	s.HangTimeout = time.Millisecond
+	_, err := s.Generate([]int{5, 6}, 3)
+	require.ErrorContains(t, err, "deadlock")
+	_, err = s.Generate([]int{5, 6}, 3)
+	require.ErrorContains(t, err, "the session ended with a failed launch")
+}
