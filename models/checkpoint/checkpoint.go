@@ -9,10 +9,11 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// Checkpoint is an open checkpoint directory. All methods may be called from
+// Checkpoint is an open checkpoint. All methods may be called from
 // several goroutines at a time.
 type Checkpoint struct {
 	config  models.Config
+	ends    []int              // the tokens that end a text
 	order   []string           // the tensors that the configuration needs
 	tensors map[string]*tensor // those, and lm_head.weight as the embedding where it is tied
 	files   []*file
@@ -22,11 +23,12 @@ type Checkpoint struct {
 	closed bool
 }
 
-// file is one mapped safetensors file.
+// file is one safetensors file.
 type file struct {
-	name string // without the directory
-	path string
-	data mmap.MMap
+	name   string // without the directory
+	path   string // "" where it was read into memory
+	data   mmap.MMap
+	mapped bool // data is a mapping, else memory
 }
 
 // tensor is one tensor of a file.
@@ -101,7 +103,9 @@ func (c *Checkpoint) Close() error {
 	c.closed = true
 	var errs []error
 	for _, f := range c.files {
-		errs = append(errs, f.data.Unmap())
+		if f.mapped {
+			errs = append(errs, f.data.Unmap())
+		}
 	}
 	c.files = nil
 	return errors.Join(errs...)

@@ -6,7 +6,8 @@
 // configuration, so that whatever is missing, extra, misshapen, of another type,
 // truncated or corrupt is refused by name before anything is launched; Row then
 // delivers rows as bf16, whatever the type on disk, and Check looks for weights
-// that are not finite. WriteSafetensors writes one file.
+// that are not finite. OpenFS does the same for a small checkpoint in a file
+// system, which it reads into memory. WriteSafetensors writes one file.
 //
 // Nothing but headers is copied to the heap: the pages of the files belong to the
 // operating system, which may take them back. The files must not change while a

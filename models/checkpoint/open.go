@@ -4,12 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
-	"os"
-	"path/filepath"
 
-	"github.com/edsrzf/mmap-go"
 	"github.com/mkgen/mkgen/models"
 )
 
@@ -24,24 +20,36 @@ import (
 // type than BF16, F16 and F32, or not called for. Only rotary_emb.inv_freq may be
 // there unread. With tied embeddings lm_head.weight may be absent, or equal to the
 // embedding, which is the one reading of data that Open does.
-func Open(dir string) (*Checkpoint, error) {
-	config, err := models.ParseFile(filepath.Join(dir, ConfigFile))
+func Open(dir string) (*Checkpoint, error) { return openAt(place{dir: dir}, "checkpoint "+dir) }
+
+// OpenFS opens the checkpoint at the root of fsys as Open does, with the same
+// checks, but reads the weights into memory: it is for small ones, such as those
+// that are embedded in a program. fsys is not used after OpenFS returned.
+func OpenFS(fsys fs.FS) (*Checkpoint, error) { return openAt(place{fsys: fsys}, "checkpoint") }
+
+// openAt opens the checkpoint at a place; errors about more than config.json
+// begin with what.
+func openAt(p place, what string) (*Checkpoint, error) {
+	config, err := p.config()
 	if err != nil {
 		return nil, err
 	}
 	c := &Checkpoint{config: config, tensors: map[string]*tensor{}}
-	if err := c.load(dir); err != nil {
-		return nil, fmt.Errorf("checkpoint %s: %w", dir, errors.Join(err, c.Close()))
+	if c.ends, err = p.endTokens(config); err == nil {
+		err = c.load(p)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", what, errors.Join(err, c.Close()))
 	}
 	return c, nil
 }
 
-func (c *Checkpoint) load(dir string) error {
-	lines, names, err := filesOf(dir)
+func (c *Checkpoint) load(p place) error {
+	lines, names, err := p.files()
 	if err != nil {
 		return err
 	}
-	if err := c.mapFiles(dir, names); err != nil {
+	if err := c.openFiles(p, names); err != nil {
 		return err
 	}
 	found, inOrder, err := c.parseFiles()
@@ -54,45 +62,38 @@ func (c *Checkpoint) load(dir string) error {
 	return c.tie(found)
 }
 
-// filesOf returns the safetensors files of dir and, where it has one, its index.
-func filesOf(dir string) ([]indexed, []string, error) {
-	_, err := os.Stat(filepath.Join(dir, SingleFile))
+// files returns the safetensors files and, where there is one, their index.
+func (p place) files() ([]indexed, []string, error) {
+	_, err := p.stat(SingleFile)
 	if !errors.Is(err, fs.ErrNotExist) {
 		return nil, []string{SingleFile}, err
 	}
-	f, err := os.Open(filepath.Join(dir, IndexFile))
+	text, err := p.text(IndexFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil, nothing(dir)
+		return nil, nil, p.nothing()
 	} else if err != nil {
 		return nil, nil, err
-	}
-	text, err := io.ReadAll(io.LimitReader(f, MaxHeaderBytes+1))
-	if err = errors.Join(err, f.Close()); err != nil {
-		return nil, nil, err
-	}
-	if len(text) > MaxHeaderBytes {
-		return nil, nil, &Problem{File: IndexFile, Found: "more than " + bytesOf(MaxHeaderBytes), Want: "at most that many"}
 	}
 	lines, err := parseIndex(text)
 	return lines, shards(lines), err
 }
 
-// nothing describes a directory without weights, with advice for other formats.
-func nothing(dir string) error {
-	p := &Problem{Found: "neither " + SingleFile + " nor " + IndexFile, Want: "one of them"}
+// nothing describes a place without weights, with advice for other formats.
+func (p place) nothing() error {
+	problem := &Problem{Found: "neither " + SingleFile + " nor " + IndexFile, Want: "one of them"}
 	for _, name := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.safetensors", "original"} {
-		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
-			p.Why = fmt.Sprintf("there is %s: load it with transformers and save it with save_pretrained", name)
+		if _, err := p.stat(name); err == nil {
+			problem.Why = fmt.Sprintf("there is %s: load it with transformers and save it with save_pretrained", name)
 		}
 	}
-	return p
+	return problem
 }
 
-// mapFiles maps the named files, or none when one of them is missing.
-func (c *Checkpoint) mapFiles(dir string, names []string) error {
+// openFiles opens the named files, or none when one of them is missing.
+func (c *Checkpoint) openFiles(at place, names []string) error {
 	var p problems
 	for _, name := range names {
-		f, err := mapFile(name, filepath.Join(dir, name))
+		f, err := at.weights(name)
 		if errors.Is(err, fs.ErrNotExist) {
 			p.add(Problem{File: name, Found: "no such file", Want: "the shard that " + IndexFile + " names"})
 			continue
@@ -102,32 +103,6 @@ func (c *Checkpoint) mapFiles(dir string, names []string) error {
 		c.files = append(c.files, f)
 	}
 	return p.err()
-}
-
-func mapFile(name, path string) (f *file, err error) {
-	info, err := os.Stat(path)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, &Problem{File: name, Found: "a file of mode " + info.Mode().String(), Want: "a regular file"}
-	}
-	opened, err := os.Open(path)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { err = errors.Join(err, opened.Close()) }()
-	if info, err = opened.Stat(); err != nil {
-		return nil, err
-	}
-	if info.Size() < prefixBytes || int64(int(info.Size())) != info.Size() {
-		return nil, &Problem{File: name, Found: bytesOf(info.Size()), Want: "a safetensors file of 8 bytes or more, which fits the address space"}
-	}
-	data, err := mmap.MapRegion(opened, int(info.Size()), mmap.RDONLY, 0, 0)
-	if err != nil {
-		return nil, fmt.Errorf("%s: mapping %s: %w", name, bytesOf(info.Size()), err)
-	}
-	return &file{name: name, path: path, data: data}, nil
 }
 
 // parseFiles reads all headers. It returns the tensors by name and their names in

@@ -40,39 +40,50 @@ type Tokenizer struct {
 // Open reads the tokenizer of the checkpoint in the folder dir: tokenizer.json, and where they are there tokenizer_config.json and
 // chat_template.jinja, which goes before a template in the former. Errors name the file, the field, what is there and what is wanted.
 func Open(dir string) (*Tokenizer, error) {
-	tokenizerJSON, err := readFile(filepath.Join(dir, tokenizerFile))
+	t, err := opener(func(name string) (fs.File, error) { return os.Open(filepath.Join(dir, name)) }).tokenizer()
+	if err != nil && !errors.As(err, new(*fs.PathError)) { // which names the file in full
+		err = fmt.Errorf("%s: %w", dir, err)
+	}
+	return t, err
+}
+
+// OpenFS reads the tokenizer at the root of fsys as Open does. fsys is not used after OpenFS returned.
+func OpenFS(fsys fs.FS) (*Tokenizer, error) { return opener(fsys.Open).tokenizer() }
+
+// opener opens one of the files by its name.
+type opener func(name string) (fs.File, error)
+
+func (o opener) tokenizer() (*Tokenizer, error) {
+	tokenizerJSON, err := o.read(tokenizerFile)
 	if err != nil {
 		return nil, err
 	}
-	configJSON, err := readOptional(filepath.Join(dir, configFile))
+	configJSON, err := o.readOptional(configFile)
 	if err != nil {
 		return nil, err
 	}
-	template, err := readOptional(filepath.Join(dir, templateFile))
+	template, err := o.readOptional(templateFile)
 	if err != nil {
 		return nil, err
 	}
 	t, err := Parse(tokenizerJSON, configJSON)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", dir, err)
-	}
-	if template != nil {
+	if err == nil && template != nil {
 		t.config.templates = map[string]string{defaultTemplate: string(template)}
 	}
-	return t, nil
+	return t, err
 }
 
 // readOptional is nil for a file that is not there.
-func readOptional(path string) ([]byte, error) {
-	data, err := readFile(path)
+func (o opener) readOptional(name string) ([]byte, error) {
+	data, err := o.read(name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	return data, err
 }
 
-func readFile(path string) ([]byte, error) {
-	f, err := os.Open(path)
+func (o opener) read(name string) ([]byte, error) {
+	f, err := o(name)
 	if err != nil {
 		return nil, err
 	}
@@ -82,7 +93,7 @@ func readFile(path string) ([]byte, error) {
 		return nil, err
 	}
 	if len(data) > maxFile {
-		return nil, fault(path, fmt.Sprintf("more than %d bytes", maxFile), "a smaller file")
+		return nil, fault(name, fmt.Sprintf("more than %d bytes", maxFile), "a smaller file")
 	}
 	return data, nil
 }

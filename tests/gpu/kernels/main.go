@@ -22,10 +22,14 @@ func main() {
 	c := choice.Flags()
 	dir := flag.String("o", "out/kernels", "directory to write to")
 	faults := flag.Bool("faults", false, "also the kernels with planted faults")
+	hang := flag.Bool("hang", false, "also the kernel that hangs")
 	flag.Parse()
 	kinds := []megakernel.Fault{megakernel.NoFault}
 	if *faults {
 		kinds = append(kinds, megakernel.Faults()...)
+	}
+	if *hang {
+		kinds = append(kinds, megakernel.FaultLostArrival)
 	}
 	for _, f := range kinds {
 		if err := build(c, f, *dir); err != nil {
