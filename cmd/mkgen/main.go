@@ -8,6 +8,8 @@
 //	mkgen compile --model llama3-8b    the cubin, with nvcc or NVRTC
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
 //	mkgen run --model tiny "prompt"    text, on the CPU or a GPU
+//	mkgen bench --model llama3-8b      how fast it decodes on a GPU
+//	mkgen plot RECORD...               records of mkgen bench, drawn
 //
 // It exits with 0 when all went well, with 2 when it was called wrongly, with 1
 // for everything else; an error is one line on stderr.

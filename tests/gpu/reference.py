@@ -1,9 +1,10 @@
-"""Logits of Hugging Face transformers that a kernel is judged against (package tests/gate reads them).
+"""Logits of Hugging Face transformers that a kernel is judged against (package megakernel/gate reads them).
 
     python reference.py --config config.json --out DIR [--seed 1] [--sequences 512,512,1024:512,4096:512] [--device cuda]
+    python reference.py --checkpoint CHECKPOINT --out DIR ...
 
-Builds LlamaForCausalLM of the config with the synthetic weights of package models/synth and runs it teacher-forced: once in
-float32 (o, TF32 off), once in bfloat16 (h). A sequence LENGTH:SCORED is one causal forward over LENGTH seeded tokens whose last
+Builds LlamaForCausalLM of the config with the synthetic weights of package models/synth, or with those of a checkpoint directory
+rounded to bfloat16, and runs it teacher-forced: once in float32 (o, TF32 off), once in bfloat16 (h). A sequence LENGTH:SCORED is one causal forward over LENGTH seeded tokens whose last
 SCORED positions are written; without :SCORED, all are. Written into DIR, all little-endian, row-major:
 
     tokens.<q>.i32      LENGTH token ids of sequence q
@@ -63,6 +64,13 @@ def build(config, seed, device, attention="sliced"):
             sys.exit(f"reference: {name} is {tuple(params[name].shape)}, the generator's {shape}")
         synth.fill(params[name], seed, name, recipe)
     return model, synth.sample_hash(tensors, params.__getitem__)
+
+
+def load(directory, config, device):
+    """The float32 model on the device with a checkpoint's weights rounded to bfloat16, and the hash of its weights."""
+    model = LlamaForCausalLM.from_pretrained(directory, dtype=torch.bfloat16).to(device).float().eval().requires_grad_(False)
+    model.set_attn_implementation("sliced")
+    return model, synth.sample_hash(synth.of_config(config), dict(model.named_parameters()).__getitem__)
 
 
 def to_bf16(model, attention):
@@ -145,9 +153,11 @@ def stats(model, tokens):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
-    parser.add_argument("--config", required=True, help="a Hugging Face config.json")
+    weights = parser.add_mutually_exclusive_group(required=True)
+    weights.add_argument("--config", type=pathlib.Path, help="a Hugging Face config.json, for synthetic weights")
+    weights.add_argument("--checkpoint", type=pathlib.Path, help="a directory with config.json and weights")
     parser.add_argument("--out", required=True, type=pathlib.Path)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="of synthetic weights, and of the tokens")
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"], help="of h; o's is eager's, sliced")
@@ -158,7 +168,7 @@ def main():
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
     torch.set_grad_enabled(False)
-    settings = json.loads(pathlib.Path(args.config).read_text())
+    settings = json.loads((args.config or args.checkpoint / "config.json").read_text())
     config = LlamaConfig.from_dict(copy.deepcopy(settings))  # it writes into what it gets
     sequences = parse_sequences(args.sequences)
     longest = max(length for length, _ in sequences)
@@ -170,7 +180,10 @@ def main():
     tokens = [synth.tokens(args.seed, q, length, config.vocab_size) for q, (length, _) in enumerate(sequences)]
     for q, t in enumerate(tokens):
         (args.out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
-    model, weights_hash = build(config, args.seed, args.device)
+    if args.checkpoint:
+        model, weights_hash = load(args.checkpoint, config, args.device)
+    else:
+        model, weights_hash = build(config, args.seed, args.device)
     manifest = {
         "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",

@@ -1,0 +1,312 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/spf13/cobra"
+)
+
+// contexts is a flag that is a list of context lengths.
+type contexts []int
+
+func (c *contexts) String() string {
+	var words []string
+	for _, n := range *c {
+		words = append(words, strconv.Itoa(n))
+	}
+	return strings.Join(words, ",")
+}
+
+func (c *contexts) Type() string { return "list" }
+
+func (c *contexts) want() string { return "whole numbers from 0 with commas between, such as 128,1024" }
+
+func (c *contexts) Set(s string) error {
+	var list []int
+	for _, word := range strings.Split(s, ",") {
+		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, 24)
+		if err != nil {
+			return err
+		}
+		list = append(list, int(n))
+	}
+	*c = list
+	return nil
+}
+
+// benchFlags are what mkgen bench asks for beside the kernel.
+type benchFlags struct {
+	choice
+	device                    deviceName
+	checkpoint, reference     string
+	record, plot              string
+	seed                      seed
+	contexts                  contexts
+	rounds, tokens, perLaunch count
+}
+
+func newBench() *cobra.Command {
+	m := bench.DefaultMethod()
+	b := benchFlags{device: deviceCUDA, seed: 1, contexts: m.Contexts, rounds: count(m.Rounds), tokens: count(m.Tokens)}
+	cmd := &cobra.Command{
+		Use:   "bench",
+		Short: "Measure how fast the kernel decodes, beside the streaming ceiling",
+		Long: `bench runs the kernel at batch 1 on a GPU: right before each context length the
+streaming ceiling of that GPU, then rounds of tokens. With --reference it first
+judges the kernel, and kernels with planted faults, against logits of Hugging
+Face transformers (tests/gpu/reference.py writes them) and, when that gate is
+passed, writes a record. Without, the speeds are marked UNGATED and none is
+written.
+
+--device sim runs the same on the CPU, for small models: it shows that all of it
+works, and no speed.`,
+		Example: `  mkgen bench --model llama3-8b --random 1 --plot out/8b.svg
+  mkgen bench --model llama3.2-1b --reference out/ref-1b
+  mkgen bench --model tiny --device sim`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
+	}
+	f := cmd.Flags()
+	b.choice.flags(cmd)
+	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
+	f.Var(&b.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
+	f.Lookup("random").DefValue = ""
+	f.Var(&b.contexts, "contexts", "tokens in the KV cache when a round begins")
+	f.Var(&b.rounds, "rounds", "rounds of each context")
+	f.Var(&b.tokens, "tokens", "tokens of a round")
+	f.Var(&b.perLaunch, "tokens-per-launch", "tokens that a launch chooses (default: a whole round)")
+	f.StringVar(&b.reference, "reference", "", "`directory` with the reference's logits")
+	f.StringVar(&b.record, "record", "", "`file` for the record (default bench/results/GPU/DATE-decode-MODEL.json)")
+	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
+	f.Var(&b.device, "device", "cuda or sim")
+	f.Lookup("tokens-per-launch").DefValue = ""
+	return cmd
+}
+
+// executorDefaults are what the executor gets when the flags do not say.
+func (b *benchFlags) executorDefaults(given func(string) bool) {
+	if !given("sms") {
+		b.sms = 2
+	}
+	if !given("contexts") {
+		b.contexts = contexts{16}
+	}
+	if !given("rounds") {
+		b.rounds = 1
+	}
+	if !given("tokens") {
+		b.tokens = 2
+	}
+}
+
+// method is what is asked for; contexts that the model has no positions for are
+// left out, or refused where they were asked for by name.
+func (b *benchFlags) method(cmd *cobra.Command, c models.Config) (m bench.Method, beyond []int, err error) {
+	m = bench.DefaultMethod()
+	m.Contexts, m.Rounds, m.Tokens = b.contexts, int(b.rounds), int(b.tokens)
+	if b.device == deviceSim {
+		m.WarmUp = 0
+	} else if problem := m.Refuse(); problem != "" {
+		return m, nil, usagef("bench: %s", problem)
+	}
+	m.Contexts, beyond = m.Fit(c)
+	switch {
+	case len(beyond) > 0 && cmd.Flags().Changed("contexts"):
+		return m, nil, usagef("--contexts: %d and a round of %d tokens, the model was made for %d positions", beyond[0], m.Tokens, c.MaxPositions)
+	case len(m.Contexts) == 0:
+		return m, nil, usagef("--tokens: a round of %d tokens at no context of %s, the model was made for %d positions", m.Tokens, &b.contexts, c.MaxPositions)
+	}
+	return m, beyond, nil
+}
+
+func (b *benchFlags) run(cmd *cobra.Command) (err error) {
+	switch given := cmd.Flags().Changed; {
+	case given("checkpoint") && given("random"):
+		return usagef("--checkpoint and --random exclude each other")
+	case given("record") && !given("reference"):
+		return usagef("--record goes with --reference: speeds without a gate are no record")
+	case b.device == deviceSim && (given("record") || given("plot")):
+		return usagef("--record and --plot go with a GPU: times of the executor are none of a GPU")
+	case b.device == deviceSim:
+		b.executorDefaults(given)
+	}
+	if given := cmd.Flags().Changed; given("checkpoint") && !given("model") && !given("config") {
+		if err := cmd.Flags().Set("config", filepath.Join(b.checkpoint, "config.json")); err != nil {
+			return err
+		}
+	}
+	mk, err := b.build(cmd)
+	if err != nil {
+		return err
+	}
+	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
+	var beyond []int
+	if s.Method, beyond, err = b.method(cmd, mk.Config); err != nil {
+		return err
+	}
+	release, err := b.prepare(s, cmd.Flags().Changed("random"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	machine, closeMachine, err := openBenchMachine(b.device)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMachine()) }()
+	s.Machine = machine
+	start := time.Now()
+	s.Progress = func(what string) {
+		if !machine.Facts().Executor {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
+		}
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	o, err := s.Run(ctx)
+	if err != nil {
+		return err
+	}
+	if len(beyond) > 0 {
+		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
+	}
+	return b.report(cmd.OutOrStdout(), s, o)
+}
+
+// prepare finds the weights and the reference, and compares the two. A seed that
+// was not given is the reference's.
+func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error, err error) {
+	c, release := s.Kernel.Config, func() error { return nil }
+	if b.reference != "" {
+		if s.Reference, err = gate.OpenReference(b.reference); err != nil {
+			return nil, fmt.Errorf("--reference %s: %w", b.reference, err)
+		}
+		if !seeded {
+			b.seed = seed(s.Reference.Seed)
+		}
+	}
+	var random *uint64
+	if b.checkpoint != "" {
+		w, err := checkpoint.Open(b.checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		if theirs := w.Config(); reference.ShapeOf(theirs).Dims() != reference.ShapeOf(c).Dims() {
+			return nil, errors.Join(fmt.Errorf("--checkpoint: %s holds weights of another shape than %s", b.checkpoint, c.Name), w.Close())
+		}
+		s.Weights, s.WeightsName, release = w, "checkpoint "+filepath.Base(filepath.Clean(b.checkpoint)), w.Close
+	} else {
+		n := uint64(b.seed)
+		random = &n
+		s.Weights, s.WeightsName = synth.NewWeights(n, reference.ShapeOf(c).Dims()), fmt.Sprintf("random, seed %d", n)
+	}
+	if s.Reference == nil {
+		return release, nil
+	}
+	if err := s.Reference.Matches(c, s.Weights, random); err != nil {
+		return nil, errors.Join(fmt.Errorf("--reference %s: %w", b.reference, err), release())
+	}
+	s.WeightsName += ", hash " + s.Reference.WeightsHash
+	return release, nil
+}
+
+// report prints what was found, and writes record and plot.
+func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
+	facts, mk := s.Machine.Facts(), s.Kernel
+	if facts.Executor {
+		return reportExecutor(w, s, o)
+	}
+	mark, failed := bench.Ungated, error(nil)
+	if o.Gate != nil {
+		if mark, failed = "passed", o.Gate.Err(); failed != nil {
+			mark = "FAILED"
+		}
+	}
+	top := o.Cases[0]
+	fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), batch 1, %s\n", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, s.WeightsName)
+	fmt.Fprintf(w, "%d rounds of %d tokens, %d a launch; p50, p99 and max: %s\n", len(top.Rounds), top.TokensPerRound, top.TokensPerLaunch, top.PerTokenFrom)
+	fmt.Fprintf(w, "Ceiling: bulk copies, best of %s\n", ceilings(o.Cases))
+	if o.Gate != nil {
+		g := o.Gate.Gate
+		fmt.Fprintf(w, "Gate: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
+			float64(g.KLOurs), float64(g.KLReference), g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
+	}
+	fmt.Fprintln(w)
+	if err := bench.WriteTable(w, o.Cases, mark); err != nil {
+		return err
+	}
+	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
+	if b.plot != "" {
+		note := ""
+		if mark != "passed" {
+			note = mark
+		}
+		if err := bench.WriteSVG(b.plot, bench.SeriesOf(r, note)); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\nPlot written to %s\n", b.plot)
+	}
+	if o.Gate == nil {
+		_, err := fmt.Fprintf(w, "\nUNGATED: no reference was given (--reference), so no record is written.\n")
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	path := b.record
+	if path == "" {
+		path = bench.Path("bench/results", facts.GPU, "decode-"+mk.Config.Name, time.Now())
+	}
+	if err := r.Write(path); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nRecord written to %s\n", path)
+	return err
+}
+
+// ceilings are the variants that were the fastest, each once.
+func ceilings(cases []bench.Case) string {
+	var all []string
+	for _, c := range cases {
+		if v := c.Ceiling.Variant.String(); !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// reportExecutor prints what the executor can say: that it ran, and what must be
+// read.
+func reportExecutor(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
+	fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n", s.Kernel.Config.Name, s.Kernel.Options.SMs)
+	t := table.New(">context", ">tokens", ">bytes/token", ">executor s/token")
+	for _, c := range o.Cases {
+		t.Row(c.Context, len(c.Rounds)*c.TokensPerRound, megakernel.FormatBytes(int64(c.BytesPerToken)), fmt.Sprintf("%.2f", c.DeviceMicros/1e6))
+	}
+	if err := t.Write(w, "  "); err != nil {
+		return err
+	}
+	if o.Gate != nil {
+		return o.Gate.Err()
+	}
+	return nil
+}

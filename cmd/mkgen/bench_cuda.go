@@ -1,0 +1,91 @@
+//go:build cuda
+
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+)
+
+// openBenchMachine opens GPU 0, or the executor.
+func openBenchMachine(device deviceName) (bench.Machine, func() error, error) {
+	if device == deviceSim {
+		return bench.Executor{Seed: 1}, func() error { return nil }, nil
+	}
+	dev, err := cuda.Open(0)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &gpuMachine{dev: dev, compile: compileKernel}, dev.Close, nil
+}
+
+// gpuMachine is the Machine that is a GPU.
+type gpuMachine struct {
+	dev      *cuda.Device
+	compile  func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)
+	compiler string // of the kernel loaded last
+}
+
+func (m *gpuMachine) Facts() bench.Facts {
+	f := m.dev.Facts()
+	return bench.Facts{GPU: f.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", f.Driver/1000, f.Driver%1000/10), Compiler: m.compiler,
+		SMs: f.SMs, L2: f.L2}
+}
+
+func (m *gpuMachine) Free() (int64, error) {
+	free, _, err := m.dev.MemInfo()
+	return free, err
+}
+
+func (m *gpuMachine) Load(ctx context.Context, k *ir.Kernel) (bench.Loaded, error) {
+	if err := m.dev.Check(cuda.Needs{Arch: benchArch, SMs: k.Grid, Shared: k.SharedBytes}); err != nil {
+		return nil, err
+	}
+	code, err := m.compile(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	gpu, err := runtime.NewGPU(k, m.dev, code.Cubin)
+	if err != nil {
+		return nil, err
+	}
+	m.compiler = code.Compiler
+	return &gpuLoaded{GPU: gpu, compile: m.compile}, nil
+}
+
+// gpuLoaded is a kernel on a GPU.
+type gpuLoaded struct {
+	*runtime.GPU
+	compile func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)
+}
+
+func (g *gpuLoaded) Plant(ctx context.Context, k *ir.Kernel) (func(), error) {
+	code, err := g.compile(ctx, k)
+	if err != nil {
+		return nil, err
+	}
+	return g.Swap(code.Cubin)
+}
+
+const benchArch = "sm_90a"
+
+// compileKernel prints a kernel and compiles it, or finds it in the cache.
+func compileKernel(ctx context.Context, k *ir.Kernel) (*compile.Result, error) {
+	target, err := emit.TargetFor(benchArch)
+	if err != nil {
+		return nil, err
+	}
+	src, err := emit.Print(k, target, megakernel.EmitOptions())
+	if err != nil {
+		return nil, err
+	}
+	return compile.Kernel(ctx, compile.Source{Name: k.Name, Arch: benchArch, Text: src.Text, Lines: src.Lines}, compile.Options{})
+}

@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+const benchRecord = "../../megakernel/runtime/bench/testdata/record.json"
+
+// h200 is a machine that only says what it is.
+type h200 struct{ gpu string }
+
+func (m h200) Facts() bench.Facts {
+	return bench.Facts{GPU: m.gpu, Driver: "580.159.04", CUDA: "13.0", Compiler: "nvcc 13.0.88", SMs: 132}
+}
+func (h200) Load(context.Context, *ir.Kernel) (bench.Loaded, error) { return nil, errors.New("none") }
+func (h200) Free() (int64, error)                                   { return 0, nil }
+
+// reported is what mkgen bench makes of the cases of the golden record.
+func reported(t *testing.T, b *benchFlags, g *gate.Report) (string, error) {
+	t.Helper()
+	data, err := os.ReadFile(benchRecord)
+	require.NoError(t, err)
+	r, err := bench.Parse(data)
+	require.NoError(t, err)
+	for i := range r.Cases {
+		if g == nil {
+			r.Cases[i].Gate = gate.Record{}
+		}
+	}
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{})
+	require.NoError(t, err)
+	var out bytes.Buffer
+	err = b.report(&out, &bench.Suite{Machine: h200{r.GPU}, Kernel: mk, WeightsName: "random, seed 1"}, &bench.Outcome{Cases: r.Cases, Gate: g})
+	return out.String(), err
+}
+
+func passed() *gate.Report {
+	return &gate.Report{Identical: true, Gate: gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Sure: 1500, FaultsCaught: gate.Faults(), Passed: true}}
+}
+
+func TestSpeedsWithoutAReferenceAreUngatedAndLeaveNoRecord(t *testing.T) {
+	dir := t.TempDir()
+	out, err := reported(t, &benchFlags{record: filepath.Join(dir, "r.json"), plot: filepath.Join(dir, "p.svg")}, nil)
+	require.NoError(t, err)
+	require.Contains(t, out, "tiny on NVIDIA H200 (driver 580.159.04, CUDA 13.0), batch 1, random, seed 1\n")
+	require.Contains(t, out, "93.0 %  UNGATED\n")
+	require.Contains(t, out, "UNGATED: no reference was given (--reference), so no record is written.")
+	require.NoFileExists(t, filepath.Join(dir, "r.json"))
+	picture, err := os.ReadFile(filepath.Join(dir, "p.svg"))
+	require.NoError(t, err)
+	require.Contains(t, string(picture), "UNGATED")
+}
+
+func TestSpeedsBesideAPassedGateAreRecorded(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.json")
+	out, err := reported(t, &benchFlags{record: path}, passed())
+	require.NoError(t, err)
+	require.Contains(t, out, "Gate: mean KL 0.001, the reference's own bf16 0.002, 0 flips of 1500 sure tokens, faults caught: kv_token_dropped, rope_off_by_one")
+	require.Contains(t, out, "93.0 %  passed\n")
+	require.Contains(t, out, "Record written to "+path)
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	_, err = bench.Parse(data)
+	require.NoError(t, err)
+}
+
+func TestRecordsGoToTheGPUsDirectoryByDefault(t *testing.T) {
+	abs, err := filepath.Abs(benchRecord)
+	require.NoError(t, err)
+	data, err := os.ReadFile(abs)
+	require.NoError(t, err)
+	dir := t.TempDir()
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, "a/b"), 0o777))
+	require.NoError(t, os.MkdirAll(filepath.Join(dir, filepath.Dir(benchRecord[len("../../"):])), 0o777))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, benchRecord[len("../../"):]), data, 0o666))
+	t.Chdir(filepath.Join(dir, "a/b"))
+	_, err = reported(t, &benchFlags{}, passed())
+	require.NoError(t, err)
+	found, err := filepath.Glob("bench/results/h200/20??-??-??-decode-tiny.json")
+	require.NoError(t, err)
+	require.Len(t, found, 1)
+}
+
+func TestAFailedGateIsAnErrorAndLeavesNoRecord(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "r.json")
+	g := passed()
+	g.Gate.Passed, g.Gate.Reasons = false, []string{"3 flips"}
+	out, err := reported(t, &benchFlags{record: path}, g)
+	require.EqualError(t, err, "the gate is not passed: 3 flips")
+	require.Contains(t, out, "93.0 %  FAILED\n")
+	require.NoFileExists(t, path)
+}
+
+func TestRecordsAreDrawnTogether(t *testing.T) {
+	out := filepath.Join(t.TempDir(), "p.svg")
+	code, stdout, stderr := mkgen("plot", benchRecord, benchRecord, "-o", out)
+	require.Zero(t, code, stderr)
+	require.Equal(t, "Plot written to "+out+"\n", stdout)
+	picture, err := os.ReadFile(out)
+	require.NoError(t, err)
+	require.Contains(t, string(picture), "llama3-8b bf16, NVIDIA H200, record")
+}

@@ -1,0 +1,55 @@
+package gate
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+)
+
+// File is a record of judgements, bench/results/<gpu>/<date>-gate-<model>.json.
+type File struct {
+	GPU     string         `json:"gpu"`
+	Driver  string         `json:"driver"`
+	CUDA    string         `json:"cuda"`
+	Commit  string         `json:"commit"`
+	Options map[string]any `json:"options"`
+	Cases   []Case         `json:"cases"`
+}
+
+// Case is the judgement of one model.
+type Case struct {
+	Model        string    `json:"model"`
+	DType        string    `json:"dtype"`
+	Batch        int       `json:"batch"`
+	Contexts     []int     `json:"contexts"` // length of each sequence
+	Transformers string    `json:"transformers"`
+	WeightsHash  string    `json:"weights_hash"`
+	Identical    bool      `json:"bit_identical"` // the first sequence run twice gave the same logits, bit for bit
+	Gate         Record    `json:"gate"`
+	Details      []Verdict `json:"details"`
+}
+
+// NewCase describes a judgement of a kernel of the named model against ref.
+func NewCase(model, dtype string, ref *Reference, r *Report) Case {
+	c := Case{Model: model, DType: dtype, Batch: 1, Transformers: ref.Transformers, WeightsHash: ref.WeightsHash,
+		Identical: r.Identical, Gate: r.Gate, Details: r.Details}
+	for _, q := range ref.Sequences {
+		c.Contexts = append(c.Contexts, q.Length)
+	}
+	return c
+}
+
+// Parse reads a File strictly: an unknown field, or no case, is an error.
+func Parse(data []byte) (*File, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	f := &File{}
+	if err := d.Decode(f); err != nil {
+		return nil, fmt.Errorf("record of a gate: %w", err)
+	}
+	if d.More() || len(f.Cases) == 0 {
+		return nil, errors.New("record of a gate: want one object with at least one case")
+	}
+	return f, nil
+}

@@ -1,0 +1,212 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// Session is what a judgement needs of a runtime.Session.
+type Session interface {
+	// Rewind forgets cached tokens from position pos on; Pos is the next one.
+	Rewind(pos int) error
+	Pos() int
+	// Generate feeds a prompt and chooses n tokens, in one launch.
+	Generate(prompt []int, n int) ([]int, error)
+	// Logits reads those of the last step.
+	Logits(dst []float32) error
+	// SetTable replaces the page table.
+	SetTable(table []uint32) error
+}
+
+// Subject is a kernel loaded on a device with its weights, to be judged and to be
+// broken on purpose. Its session has an empty cache and no end tokens.
+type Subject struct {
+	Kernel  *megakernel.Kernel
+	Weights megakernel.Tensors
+	Session Session
+	// Table is the session's page table, at least 3 pages.
+	Table []uint32
+	// Write writes into a buffer of the kernel on the device.
+	Write func(buffer string, offset int64, src []byte) error
+	// Plant makes the session run the kernel with this fault until restore is
+	// called; restore is called exactly once.
+	Plant func(ctx context.Context, fault megakernel.Fault) (restore func(), err error)
+	// Progress hears what is judged next; nil is allowed.
+	Progress func(what string)
+}
+
+// Verdict is what came of one run over the reference.
+type Verdict struct {
+	Fault   string   `json:"fault,omitempty"` // what was planted; empty for the kernel as it is
+	KLOurs  Number   `json:"kl_ours"`
+	KLRef   Number   `json:"kl_reference"`
+	Flips   int      `json:"flips"`
+	Passed  bool     `json:"passed"`
+	Reasons []string `json:"reasons,omitempty"`
+}
+
+// Report is the outcome of a judgement.
+type Report struct {
+	Gate      Record    // passed or not, and why
+	Identical bool      // the first sequence run twice gave the same logits, bit for bit
+	Details   []Verdict // the kernel as it is, then each fault of Faults
+}
+
+// Err is nil when the kernel may be believed: the gate is passed, all faults
+// were caught, and the repeated sequence gave the same bits.
+func (r *Report) Err() error {
+	switch {
+	case !r.Identical:
+		return errors.New("the first sequence run twice gave different logits")
+	case !r.Gate.Passed:
+		return fmt.Errorf("the gate is not passed: %s", strings.Join(r.Gate.Reasons, "; "))
+	}
+	return nil
+}
+
+// Judge runs the reference's sequences through the kernel, the first of them
+// twice, and then all again with each fault of Faults planted. An error says that
+// no judgement was possible; a kernel that fails is no error. The session is left
+// with an empty cache, without faults.
+func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
+	if len(s.Table) < 3 {
+		return nil, fmt.Errorf("gate: a page table of %d pages, want at least 3: two are swapped", len(s.Table))
+	}
+	s.progress("the kernel")
+	ours, digest, err := s.pass(ctx, ref, rules, nil)
+	if err != nil {
+		return nil, err
+	}
+	again := sha256.New()
+	if err := s.sequence(ctx, ref, New(rules), 0, nil, again); err != nil {
+		return nil, err
+	}
+	r := &Report{Identical: sum(again) == digest, Details: []Verdict{verdict("", ours)}}
+	faults := map[string]Result{}
+	for _, name := range Faults() {
+		s.progress(name)
+		if faults[name], err = s.faulty(ctx, ref, rules, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		r.Details = append(r.Details, verdict(name, faults[name]))
+	}
+	r.Gate = NewRecord(ours, faults)
+	return r, s.Session.Rewind(0)
+}
+
+func (s *Subject) progress(what string) {
+	if s.Progress != nil {
+		s.Progress(what)
+	}
+}
+
+func verdict(name string, r Result) Verdict {
+	return Verdict{name, Number(r.KLOurs), Number(r.KLReference), r.Flips, r.Passed, r.Reasons}
+}
+
+func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
+
+// hook is done before the token at a position is fed, in every sequence.
+type hook struct {
+	at int
+	do func() error
+}
+
+// pass judges one run over all sequences; digest is of the first's logits.
+func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (r Result, digest string, err error) {
+	g := New(rules)
+	for q := range ref.Sequences {
+		h := sha256.New()
+		if err := s.sequence(ctx, ref, g, q, hooks, h); err != nil {
+			return r, "", err
+		}
+		if q == 0 {
+			digest = sum(h)
+		}
+	}
+	return g.Result(), digest, nil
+}
+
+// most is the number of tokens fed by one launch, so that none lasts for long.
+const most = 512
+
+// advance feeds tokens from the session's position up to and with position last.
+func (s *Subject) advance(ctx context.Context, tokens []int, last int, hooks []hook) error {
+	for s.Session.Pos() <= last {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		pos := s.Session.Pos()
+		end := min(last+1, pos+most)
+		for _, h := range hooks {
+			if h.at == pos {
+				if err := h.do(); err != nil {
+					return err
+				}
+			} else if h.at > pos {
+				end = min(end, h.at)
+			}
+		}
+		if _, err := s.Session.Generate(tokens[pos:end], 1); err != nil {
+			return err
+		}
+		if s.Session.Pos() != end {
+			return fmt.Errorf("the kernel stopped at position %d, want %d", s.Session.Pos(), end)
+		}
+	}
+	return nil
+}
+
+// sequence runs one sequence from an empty cache; the logits are measured by
+// other goroutines while the device goes on.
+func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, hooks []hook, digest hash.Hash) error {
+	tokens, err := ref.Tokens(q)
+	if err != nil {
+		return err
+	}
+	if err := s.Session.Rewind(0); err != nil {
+		return err
+	}
+	results := make([]Position, ref.Sequences[q].Scored)
+	failures := make([]error, len(results))
+	first := ref.Sequences[q].First
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, 16)
+	err = ref.EachRow(q, func(position int, o, h []float32) error {
+		if err := s.advance(ctx, tokens, position, hooks); err != nil {
+			return err
+		}
+		k := make([]float32, len(o))
+		if err := s.Session.Logits(k); err != nil {
+			return err
+		}
+		if err := binary.Write(digest, binary.LittleEndian, k); err != nil {
+			return err
+		}
+		o, h = slices.Clone(o), slices.Clone(h)
+		slots <- struct{}{}
+		wg.Go(func() {
+			results[position-first], failures[position-first] = Measure(o, h, k)
+			<-slots
+		})
+		return nil
+	})
+	wg.Wait()
+	if err := errors.Join(err, errors.Join(failures...)); err != nil {
+		return fmt.Errorf("sequence %d: %w", q, err)
+	}
+	for i, p := range results {
+		g.Put(q, first+i, p)
+	}
+	return nil
+}

@@ -1,0 +1,82 @@
+package gate
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// inKernel are the faults that are planted by building another kernel.
+var inKernel = map[string]megakernel.Fault{
+	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope, MergeWeightWrong: megakernel.FaultMergeShare}
+
+// faulty judges the kernel with one fault planted.
+func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
+	switch name {
+	case NormGainSkipped:
+		return s.withoutGain(ctx, ref, rules)
+	case PagesSwapped:
+		return s.withSwappedPages(ctx, ref, rules)
+	}
+	fault, ok := inKernel[name]
+	if !ok {
+		panic("BUG: no way to plant " + name)
+	}
+	restore, err := s.Plant(ctx, fault)
+	if err != nil {
+		return r, fmt.Errorf("planting it: %w", err)
+	}
+	defer restore()
+	r, _, err = s.pass(ctx, ref, rules, nil)
+	return r, err
+}
+
+// withoutGain replaces the gains of the middle layer's attention norm by 1.
+func (s *Subject) withoutGain(ctx context.Context, ref *Reference, rules Rules) (r Result, err error) {
+	gains, err := s.Kernel.Gains(s.Weights)
+	if err != nil {
+		return r, err
+	}
+	c := &s.Kernel.Config
+	row := c.Hidden * 2
+	at := c.Layers / 2 * 2 * row
+	ones := make([]byte, 0, row)
+	for range c.Hidden {
+		ones = binary.LittleEndian.AppendUint16(ones, 0x3f80)
+	}
+	if err := s.Write("gains", int64(at), ones); err != nil {
+		return r, err
+	}
+	r, _, err = s.pass(ctx, ref, rules, nil)
+	return r, errors.Join(err, s.Write("gains", int64(at), gains[at:at+row]))
+}
+
+// withSwappedPages swaps the first and the third page of the table when the
+// third is half full. Two full pages would be no fault: keys carry their
+// positions, so attention does not depend on the order of tokens.
+func (s *Subject) withSwappedPages(ctx context.Context, ref *Reference, rules Rules) (r Result, err error) {
+	swapped := slices.Clone(s.Table)
+	swapped[0], swapped[2] = swapped[2], swapped[0]
+	page := s.Kernel.KV.Page
+	set := func(table []uint32) func() error { return func() error { return s.Session.SetTable(table) } }
+	r, _, err = s.pass(ctx, ref, rules, []hook{{0, set(s.Table)}, {2*page + page/2, set(swapped)}})
+	return r, errors.Join(err, s.Session.SetTable(s.Table))
+}
+
+// ShuffledTable is a page table of so many pages in which no page follows its
+// neighbour in order, so that a kernel that ignores the table is noticed.
+func ShuffledTable(pages int) []uint32 {
+	table := make([]uint32, pages)
+	for i := range table { // in steps of 7 where that visits all pages and is not a step of 1, else backwards
+		p := pages - 1 - i
+		if pages%7 != 0 && 6%pages != 0 {
+			p = (i*7 + 3) % pages
+		}
+		table[i] = uint32(p)
+	}
+	return table
+}

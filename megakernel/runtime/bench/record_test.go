@@ -1,0 +1,198 @@
+package bench
+
+import (
+	"encoding/json"
+	"flag"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/stretchr/testify/require"
+)
+
+var (
+	svg    = flag.String("svg", "", "file to write the plot of the tests' record to")
+	update = flag.Bool("update", false, "rewrite testdata/record.json")
+)
+
+func TestARecordIsReadBackAsItWasWritten(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "a", "b.json")
+	require.NoError(t, sample().Write(path))
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	r, err := Parse(data)
+	require.NoError(t, err)
+	require.Equal(t, sample(), r)
+}
+
+// The layout of the file, byte for byte. -update writes it.
+func TestRecordIsTheGolden(t *testing.T) {
+	const golden = "testdata/record.json"
+	path := filepath.Join(t.TempDir(), "r.json")
+	require.NoError(t, sample().Write(path))
+	got, err := os.ReadFile(path)
+	require.NoError(t, err)
+	if *update {
+		require.NoError(t, os.MkdirAll("testdata", 0o777))
+		require.NoError(t, os.WriteFile(golden, got, 0o666))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+}
+
+// The names that the project's records have, whatever is added.
+func TestARecordHasTheFieldsOfTheMethod(t *testing.T) {
+	data, err := json.Marshal(sample())
+	require.NoError(t, err)
+	var top map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(data, &top))
+	for _, name := range []string{"gpu", "driver", "cuda", "commit", "options", "cases"} {
+		require.Contains(t, top, name)
+	}
+	var cases []map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(top["cases"], &cases))
+	for _, name := range strings.Fields("model dtype batch context tok_s us_per_token p99_us device_us_per_token bytes_per_token gb_s ceiling_gb_s share gate rounds") {
+		require.Contains(t, cases[0], name)
+	}
+	var g map[string]json.RawMessage
+	require.NoError(t, json.Unmarshal(cases[0]["gate"], &g))
+	for _, name := range strings.Fields("kl_reference kl_ours flips faults_caught passed") {
+		require.Contains(t, g, name)
+	}
+}
+
+func TestRecordsThatBreakTheMethodAreRefused(t *testing.T) {
+	for want, spoil := range map[string]func(*Record){
+		"driver is empty":                             func(r *Record) { r.Driver = "" },
+		"options: compiler is empty":                  func(r *Record) { r.Options.Compiler = "" },
+		"options: sms is 0":                           func(r *Record) { r.Options.SMs = 0 },
+		"there are no cases":                          func(r *Record) { r.Cases = nil },
+		"4 rounds, want at least 5":                   func(r *Record) { r.Cases[0].Rounds = r.Cases[0].Rounds[:4] },
+		"100 tokens a round, want at least 128":       func(r *Record) { r.Cases[0].TokensPerRound = 100 },
+		"the gate is not passed: why":                 func(r *Record) { r.Cases[0].Gate.Passed, r.Cases[0].Gate.Reasons = false, []string{"why"} },
+		"the gate did not catch pages_swapped":        func(r *Record) { r.Cases[0].Gate.FaultsCaught = gate.Faults()[:4] },
+		"share is 1.200, want at most 1":              func(r *Record) { r.Cases[0].Share = 1.2 },
+		"share is 0.5, the others make it":            func(r *Record) { r.Cases[0].Share = 0.5 },
+		"device_us_per_token is 1, the others":        func(r *Record) { r.Cases[0].DeviceMicros = 1 },
+		"are not in order":                            func(r *Record) { r.Cases[0].P99 = r.Cases[0].Max + 1 },
+		"a figure is 0, want all positive":            func(r *Record) { r.Cases[0].P50 = 0 },
+		"the streaming ceiling is 4400 GB/s, an H200": func(r *Record) { r.Cases[1].CeilingGBps, r.Cases[1].Ceiling.GBps = 4400, 4400 },
+	} {
+		r := sample()
+		spoil(r)
+		require.ErrorContains(t, r.Check(), want)
+		path := filepath.Join(t.TempDir(), "r.json")
+		require.ErrorContains(t, r.Write(path), "no record is written: ")
+		require.NoFileExists(t, path)
+	}
+}
+
+func TestUnknownFieldsAreRefused(t *testing.T) {
+	data, err := json.Marshal(sample())
+	require.NoError(t, err)
+	_, err = Parse([]byte(strings.Replace(string(data), `"gpu"`, `"speed":1,"gpu"`, 1)))
+	require.ErrorContains(t, err, `unknown field "speed"`)
+	_, err = Parse(append(data, "{}"...))
+	require.ErrorContains(t, err, "something follows the object")
+}
+
+func TestAnotherGPUMayHaveALowerCeiling(t *testing.T) {
+	require.NoError(t, Void("NVIDIA H100 80GB HBM3", 3100))
+	require.NoError(t, Void("NVIDIA H200", 4500))
+	require.ErrorContains(t, Void("NVIDIA H200 NVL", 4499), "the measurement is void")
+}
+
+// Every committed record of decoding reads strictly, and so does every one of a gate alone.
+func TestCommittedRecordsAreValid(t *testing.T) {
+	files, err := filepath.Glob("../../../bench/results/*/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	gates := 0
+	for _, path := range files {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		var kind struct {
+			Cases []map[string]json.RawMessage `json:"cases"`
+		}
+		require.NoError(t, json.Unmarshal(data, &kind), path)
+		if len(kind.Cases) == 0 {
+			continue // of another kind
+		}
+		if _, speeds := kind.Cases[0]["tok_s"]; speeds {
+			_, err = Parse(data)
+			require.NoError(t, err, path)
+			continue
+		}
+		f, err := gate.Parse(data)
+		require.NoError(t, err, path)
+		require.True(t, f.Cases[0].Gate.Passed)
+		gates++
+	}
+	require.NotZero(t, gates)
+}
+
+func TestPathsOfRecordsAreFree(t *testing.T) {
+	dir, day := t.TempDir(), time.Date(2026, 11, 21, 23, 0, 0, 0, time.UTC)
+	first := Path(dir, "NVIDIA H200", "decode-tiny", day)
+	require.Equal(t, filepath.Join(dir, "h200", "2026-11-21-decode-tiny.json"), first)
+	require.NoError(t, sample().Write(first))
+	require.Equal(t, filepath.Join(dir, "h200", "2026-11-21-decode-tiny-2.json"), Path(dir, "NVIDIA H200", "decode-tiny", day))
+	for name, want := range map[string]string{"NVIDIA H100 80GB HBM3": "h100", "": "unknown", "Some_GPU": "some-gpu"} {
+		require.Equal(t, want, ShortName(name))
+	}
+}
+
+func TestTableShowsFiguresAndMark(t *testing.T) {
+	var b strings.Builder
+	require.NoError(t, WriteTable(&b, sample().Cases[:1], Ungated))
+	require.Equal(t, `  context  tok/s  µs/token  device µs      (min–max)     p50     p99     max  GB/s  ceiling   share  gate
+      128  285.7    3499.7     3491.7  3463.8–3519.6  3491.7  3549.6  3549.6  4306     4630  93.0 %  UNGATED
+`, b.String())
+}
+
+func TestPlotShowsCurvesFloorsAndShares(t *testing.T) {
+	r := sample()
+	series := SeriesOf(r, "")
+	require.Len(t, series, 1)
+	second := Series{Name: "llama3-8b bf16, before"}
+	for _, c := range r.Cases {
+		c.Share, c.Rounds = c.Share*0.8, []RoundTimes{{Device: c.DeviceMicros / 0.79}, {Device: c.DeviceMicros / 0.82}}
+		c.DeviceMicros /= 0.8
+		second.Cases = append(second.Cases, c)
+	}
+	series = append(series, second)
+	data, err := SVG(series)
+	require.NoError(t, err)
+	text := string(data)
+	for _, want := range []string{"llama3-8b bf16, NVIDIA H200", "llama3-8b bf16, before", "floor: ", "device time per token, µs", "tokens in the KV cache", "93 %", "74 %", ">6144<"} {
+		require.Contains(t, text, want)
+	}
+	again, err := SVG(series)
+	require.NoError(t, err)
+	require.Equal(t, data, again)
+	if *svg != "" {
+		require.NoError(t, WriteSVG(*svg, series))
+	}
+	_, err = SVG(nil)
+	require.EqualError(t, err, "plot: no cases to draw")
+}
+
+func TestAxisHasFiveToTwelveRoundSteps(t *testing.T) {
+	for top := 0.013; top < 1e7; top *= 1.7 {
+		n := len(steps(top))
+		require.True(t, n >= 5 && n <= 12, "%d steps to %v", n, top)
+	}
+	require.Equal(t, "2000", steps(6400)[2].Label)
+}
+
+func TestRecordsOfSeveralModelsAreSeveralCurves(t *testing.T) {
+	r := sample()
+	r.Cases[1].Model = "tiny"
+	series := SeriesOf(r, Ungated)
+	require.Equal(t, []string{"llama3-8b bf16, NVIDIA H200, UNGATED", "tiny bf16, NVIDIA H200, UNGATED"}, []string{series[0].Name, series[1].Name})
+	require.Len(t, series[0].Cases, 3)
+}

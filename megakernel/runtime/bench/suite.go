@@ -1,0 +1,212 @@
+package bench
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
+)
+
+// Suite is everything that one benchmark of one kernel takes: gate, ceiling and
+// rounds in one process, with the same weights.
+type Suite struct {
+	Machine Machine
+	Kernel  *megakernel.Kernel
+	Weights megakernel.Tensors
+	// WeightsName says what they are, for the record: "random, seed 1".
+	WeightsName string
+	// Reference and Rules are of the gate; without a reference there is none. It
+	// must match the model and the weights (gate.Reference.Matches).
+	Reference *gate.Reference
+	Rules     gate.Rules
+	Method    Method
+	// PerLaunch is how many tokens a launch chooses; 0 is a whole round's.
+	PerLaunch int
+	// Progress hears what is done next; nil is allowed.
+	Progress func(what string)
+
+	loaded  Loaded
+	session *runtime.Session
+	table   []uint32
+}
+
+// Outcome is what a Suite found.
+type Outcome struct {
+	Cases []Case
+	Gate  *gate.Report // nil without a reference
+}
+
+// The launches that are timed of each variant of the ceiling, and the memory left
+// free beside its buffer.
+const (
+	ceilingLaunches = 9
+	leastCeiling    = 4 << 30 // bytes streamed at a time
+	spareMemory     = 1 << 30
+)
+
+// hangTimeout is how long a launch may make no step.
+const hangTimeout = 10 * time.Second
+
+// firstEpoch makes the grid barrier's counter wrap during the benchmark.
+const firstEpoch = 1<<32 - 1<<16
+
+// Run loads the kernel, judges it where there is a reference, and measures. A gate
+// that is not passed is no error: see Outcome.Gate. It releases what it allocated.
+func (s *Suite) Run(ctx context.Context) (o *Outcome, err error) {
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.loaded.Close()) }()
+	o = &Outcome{}
+	if s.Reference != nil {
+		if o.Gate, err = s.judge(ctx); err != nil {
+			return nil, err
+		}
+	}
+	s.say("filling the KV cache")
+	if err := FillKV(s.loaded, s.kvBytes()); err != nil {
+		return nil, err
+	}
+	stream, release, err := s.stream(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	o.Cases, err = s.bench(stream).Run(ctx, s.Method)
+	for i := range o.Cases {
+		o.Cases[i].Weights = s.WeightsName
+		if o.Gate != nil {
+			o.Cases[i].Gate = o.Gate.Gate
+		}
+	}
+	return o, err
+}
+
+func (s *Suite) say(format string, args ...any) {
+	if s.Progress != nil {
+		s.Progress(fmt.Sprintf(format, args...))
+	}
+}
+
+// pages is how many pages the longest context takes, of the rounds or of the gate.
+func (s *Suite) pages() int {
+	tokens := s.Method.Positions()
+	if s.Reference != nil {
+		tokens = max(tokens, s.Reference.Longest())
+	}
+	return (tokens + s.Kernel.KV.Page - 1) / s.Kernel.KV.Page
+}
+
+func (s *Suite) kvBytes() int64 {
+	return int64(s.Kernel.Config.Layers) * int64(len(s.table)) * int64(s.Kernel.KV.PageBytes())
+}
+
+func (s *Suite) load(ctx context.Context) (err error) {
+	s.say("compiling the kernel")
+	if s.loaded, err = s.Machine.Load(ctx, s.Kernel.IR); err != nil {
+		return err
+	}
+	s.say("loading the weights")
+	s.table = gate.ShuffledTable(s.pages())
+	s.session, err = runtime.NewSession(s.Kernel, s.loaded, s.Weights, len(s.table), slices.Clone(s.table), firstEpoch)
+	if err != nil {
+		return errors.Join(err, s.loaded.Close())
+	}
+	if !s.Machine.Facts().Executor { // which is slow, and finds hangs by itself
+		s.session.HangTimeout = hangTimeout
+	}
+	return nil
+}
+
+// judge runs the gate on the loaded kernel.
+func (s *Suite) judge(ctx context.Context) (*gate.Report, error) {
+	subject := gate.Subject{Kernel: s.Kernel, Weights: s.Weights, Session: s.session, Table: s.table, Write: s.loaded.Write,
+		Plant:    s.plant,
+		Progress: func(what string) { s.say("gate: %s", what) }}
+	return subject.Judge(ctx, s.Reference, s.Rules)
+}
+
+// plant builds the same kernel with a fault and runs it instead.
+func (s *Suite) plant(ctx context.Context, fault megakernel.Fault) (restore func(), err error) {
+	options := s.Kernel.Options
+	options.Fault = fault
+	mk, err := megakernel.Build(s.Kernel.Config, options)
+	if err != nil {
+		return nil, err
+	}
+	return s.loaded.Plant(ctx, mk.IR)
+}
+
+// stream fills the ceiling's buffer in what memory is left.
+func (s *Suite) stream(ctx context.Context) (st *ceiling.Stream, release func() error, err error) {
+	f := s.Machine.Facts()
+	sms := f.SMs // all, whatever the kernel uses
+	if f.Executor {
+		sms = s.Kernel.Options.SMs
+	}
+	bytes := int64(sms) * 64 << 10 // on the executor: a chunk each
+	if !f.Executor {
+		free, err := s.Machine.Free()
+		if err != nil {
+			return nil, nil, err
+		}
+		bytes = min(ceiling.MaxBytes, (free-spareMemory)&^15)
+		if least := max(leastCeiling, 32*f.L2); bytes < least {
+			return nil, nil, fmt.Errorf("ceiling: %d bytes of memory are free, a buffer of %d is needed beside %d to spare", free, least, int64(spareMemory))
+		}
+	}
+	s.say("the ceiling: filling %d bytes", bytes)
+	k, err := ceiling.Kernel(sms)
+	if err != nil {
+		return nil, nil, err
+	}
+	dev, err := s.Machine.Load(ctx, k)
+	if err != nil {
+		return nil, nil, err
+	}
+	if st, err = ceiling.Open(dev, sms, bytes); err == nil {
+		for _, v := range s.variants() {
+			err = errors.Join(err, st.Check(v))
+		}
+	}
+	if err != nil {
+		return nil, nil, errors.Join(err, dev.Close())
+	}
+	return st, dev.Close, nil
+}
+
+func (s *Suite) variants() []ceiling.Variant {
+	all := ceiling.Variants()
+	if s.Machine.Facts().Executor {
+		return all[:1] // they are tested elsewhere
+	}
+	return all
+}
+
+func (s *Suite) bench(stream *ceiling.Stream) *Bench {
+	facts := s.Machine.Facts()
+	b := &Bench{Config: s.Kernel.Config, PerLaunch: s.PerLaunch, Progress: func(what string) { s.say("%s", what) }}
+	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
+		b.PerLaunch = s.Method.Tokens
+	}
+	b.Runner = &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
+	b.Each = "arrivals at the host"
+	launches := ceilingLaunches
+	if facts.Executor {
+		launches = 1
+	}
+	b.Ceiling = func(ctx context.Context) (ceiling.Measured, error) {
+		m, err := stream.Best(ctx, s.variants(), launches)
+		if err == nil {
+			err = Void(facts.GPU, m.GBps)
+		}
+		return m, err
+	}
+	return b
+}

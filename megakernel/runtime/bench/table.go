@@ -1,0 +1,42 @@
+package bench
+
+import (
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/mkgen/mkgen/internal/table"
+)
+
+// Ungated is what stands beside speeds that no gate vouches for.
+const Ungated = "UNGATED"
+
+// WriteTable prints the cases of one run for a terminal. mark stands beside every
+// share: Ungated, or "gated".
+func WriteTable(w io.Writer, cases []Case, mark string) error {
+	t := table.New(">context", ">tok/s", ">µs/token", ">device µs", ">(min–max)", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
+	for i := range cases {
+		c := &cases[i]
+		low, high := c.spread()
+		t.Row(c.Context, fmt.Sprintf("%.1f", c.TokensPerSecond), us(c.Micros), us(c.DeviceMicros), us(low)+"–"+us(high),
+			us(c.P50), us(c.P99), us(c.Max), fmt.Sprintf("%.0f", c.GBps), fmt.Sprintf("%.0f", c.CeilingGBps), fmt.Sprintf("%.1f %%", 100*c.Share), mark)
+	}
+	return t.Write(w, "  ")
+}
+
+// spread is the fastest and the slowest round by the device's clock.
+func (c *Case) spread() (low, high float64) {
+	var v []float64
+	for _, r := range c.Rounds {
+		v = append(v, r.Device)
+	}
+	return slices.Min(v), slices.Max(v)
+}
+
+// us is a time in µs with four or so digits.
+func us(x float64) string {
+	if x < 100 {
+		return fmt.Sprintf("%.2f", x)
+	}
+	return fmt.Sprintf("%.1f", x)
+}
