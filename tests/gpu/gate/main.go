@@ -5,6 +5,10 @@
 // kernel and to kernels with planted faults, and writes a record. The exit code
 // is 1 when the gate is not passed, a fault is missed or a repeated sequence
 // gives other bits; the record is written all the same.
+//
+// With -splits 1,4,16,64 it judges, without faults, the kernels of as many KV
+// splits (tests/gpu/kernels -splits N writes one): the evidence that
+// docs/numerics.md asks a GPU for.
 package main
 
 import (
@@ -65,13 +69,14 @@ func main() {
 	kernels := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	dir := flag.String("reference", "", "what tests/gpu/reference.py wrote")
 	out := flag.String("record", "", "file to write the record to")
+	splits := flag.String("splits", "", "numbers of KV splits to judge in place of the gate, as 1,16,64")
 	flag.Parse()
-	if err := run(*model, *kernels, *dir, *out); err != nil {
+	if err := run(*model, *kernels, *dir, *splits, *out); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(model, kernels, dir, out string) error {
+func run(model, kernels, dir, splits, out string) error {
 	ref, err := gate.OpenReference(dir)
 	if err != nil {
 		return err
@@ -81,7 +86,10 @@ func run(model, kernels, dir, out string) error {
 		return err
 	}
 	defer dev.Close()
-	b, err := newBench(model, kernels, dev, ref)
+	if splits != "" {
+		return sweep(model, kernels, splits, dev, ref, out)
+	}
+	b, err := newBench(model, kernels, megakernel.Options{}, dev, ref)
 	if err != nil {
 		return err
 	}
@@ -133,6 +141,7 @@ func describe(name string, r gate.Result) verdict {
 // bench is one model loaded on a GPU.
 type bench struct {
 	config  models.Config
+	options megakernel.Options // as asked for
 	mk      *megakernel.Kernel
 	kernels string
 	dev     *cuda.Device
@@ -144,12 +153,12 @@ type bench struct {
 	digest  string // of the last sequence's logits
 }
 
-func newBench(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*bench, error) {
+func newBench(model, kernels string, o megakernel.Options, dev *cuda.Device, ref *gate.Reference) (*bench, error) {
 	c, err := models.Lookup(model)
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{config: c, kernels: kernels, dev: dev, ref: ref}
+	b := &bench{config: c, options: o, kernels: kernels, dev: dev, ref: ref}
 	dims := reference.ShapeOf(c).Dims()
 	hash, err := synth.SampleHash(ref.Seed, synth.Llama(dims), nil)
 	if err != nil {
@@ -158,7 +167,7 @@ func newBench(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*be
 	if hash != ref.WeightsHash {
 		return nil, fmt.Errorf("the reference's weights have hash %s, those of %s with seed %d have %s", ref.WeightsHash, model, ref.Seed, hash)
 	}
-	if b.mk, err = megakernel.Build(c, megakernel.Options{}); err != nil {
+	if b.mk, err = megakernel.Build(c, o); err != nil {
 		return nil, err
 	}
 	code, err := os.ReadFile(b.cubin(""))
@@ -187,6 +196,9 @@ func newBench(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*be
 
 func (b *bench) cubin(fault string) string {
 	name := b.config.Name
+	if n := b.options.Splits; n != 0 {
+		name += fmt.Sprintf("-splits%d", n) // as package choice names it
+	}
 	if fault != "" {
 		name += "+" + fault
 	}
