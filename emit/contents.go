@@ -51,6 +51,11 @@ type Need struct {
 	Buffer string
 	Size   string // where the length is left to the host: how many bytes, in words
 	Fill   string // what the host writes into it before the first launch; empty: nothing
+
+	// The same for programs. A buffer whose length is left to the host takes
+	// PageBytes for each page of context, and MoreBytes.
+	PageBytes, MoreBytes int64
+	Tensors              []string // of the checkpoint, which fill it one after another, row by row; none: Fill is of another kind
 }
 
 // describe copies what needs say to the fields of the params block.
@@ -59,6 +64,7 @@ func describe(fields []Field, needs []Need) {
 		for i := range fields {
 			if f := &fields[i]; f.Pointer && f.Name == n.Buffer {
 				f.Size, f.Fill = n.Size, n.Fill
+				f.PageBytes, f.MoreBytes, f.Tensors = n.PageBytes, n.MoreBytes, n.Tensors
 			}
 		}
 	}
@@ -86,8 +92,11 @@ func checkExtras(k *ir.Kernel, x Extras) error {
 		seen[t.Name] = true
 	}
 	for _, n := range x.Needs {
-		if buffers[n.Buffer] == nil {
+		switch b := buffers[n.Buffer]; {
+		case b == nil:
 			return fmt.Errorf("need of buffer %q: kernel %s has no such buffer", n.Buffer, k.Name)
+		case b.Len > 0 && n.PageBytes+n.MoreBytes != 0:
+			return fmt.Errorf("need of buffer %q: %d bytes a page and %d more, but its length is fixed, %d", n.Buffer, n.PageBytes, n.MoreBytes, b.Len)
 		}
 	}
 	return nil

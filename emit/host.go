@@ -17,8 +17,8 @@ type File struct {
 	Content []byte
 }
 
-// Package is everything generated for kernel k: the .cu, layout.json and the
-// Go host package called name (an identifier), in order of file name. The
+// Package is everything generated for kernel k: the .cu, kernel.h, layout.json
+// and the Go host package called name (an identifier), in order of file name. The
 // files belong in one folder. It refuses what Print and Host refuse.
 func Package(k *ir.Kernel, t Target, o Options, name string, x Extras) ([]File, error) {
 	src, err := Print(k, t, o)
@@ -34,11 +34,15 @@ func Package(k *ir.Kernel, t Target, o Options, name string, x Extras) ([]File, 
 	if err != nil {
 		return nil, err
 	}
+	head, err := Header(l, name)
+	if err != nil {
+		return nil, err
+	}
 	host, err := Host(l, name)
 	if err != nil {
 		return nil, err
 	}
-	return append([]File{{KernelFile, src.Text}, {"layout.json", data}}, host...), nil
+	return append([]File{{KernelFile, src.Text}, {HeaderFile, head}, {"layout.json", data}}, host...), nil
 }
 
 // Host is the Go host package of a kernel, called name: the params block as a

@@ -43,7 +43,7 @@ func extras() emit.Extras {
 			ChunkK: 64, ChunksPerTile: 1, TailK: 64, First: []int{0, 1}, Count: []int{1, 0}, Offset: []int64{0, 1024}, Order: "row-major", Sources: runs}},
 		Tables: []emit.Table{{Name: "Bytes", Type: "f32", Words: []uint32{0x3f800000, 0x80000000, 0x7fc00001, 4, 5, 6, 7, 0xff800000}}},
 		Needs: []emit.Need{{Buffer: "weights", Fill: "what Packing says */ and\na second line"}, {Buffer: "Bytes", Fill: "the table of that name"},
-			{Buffer: "bytes", Size: "4 bytes a thread"}},
+			{Buffer: "bytes", Size: "4 bytes a thread", PageBytes: 4096, MoreBytes: 8, Tensors: []string{"a", "b.0"}}},
 	}
 }
 
@@ -172,7 +172,7 @@ func TestGeneratedFilesSaySoAndAreFormatted(t *testing.T) {
 		}
 		golden(t, filepath.Join("host", f.Name+".golden"), f.Content)
 	}
-	require.Equal(t, []string{"kernel.cu", "layout.json", "zkernel.go", "zlaunch_cuda.go", "zlayout.go", "zpacking.go", "zparams.go", "ztables.go"}, names)
+	require.Equal(t, []string{"kernel.cu", "kernel.h", "layout.json", "zkernel.go", "zlaunch_cuda.go", "zlayout.go", "zpacking.go", "zparams.go", "ztables.go"}, names)
 }
 
 func TestHostRefusesNamesThatAreNoPackage(t *testing.T) {
@@ -217,6 +217,7 @@ func TestExtrasThatDoNotFitTheBuffersAreRefused(t *testing.T) {
 		`table "Bytes" has 7 words, its buffer 8 elements, want as many and at least 1`: one(emit.Table{Name: "Bytes", Type: "f32", Words: good.Words[1:]}),
 		`table "bytes" has 0 words, its buffer 0 elements, want as many and at least 1`: one(emit.Table{Name: "bytes", Type: "f32"}),
 		`need of buffer "weight": kernel hosted has no such buffer`:                     {Needs: []emit.Need{{Buffer: "weight"}}},
+		`need of buffer "Bytes": 4 bytes a page and 1 more, but its length is fixed, 8`: {Needs: []emit.Need{{Buffer: "Bytes", PageBytes: 4, MoreBytes: 1}}},
 	} {
 		_, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", x)
 		require.EqualError(t, err, want)

@@ -16,6 +16,7 @@ type Layout struct {
 	Arch        string      `json:"arch"`
 	Flags       []string    `json:"nvcc_flags"`
 	Source      string      `json:"source"` // file name of the .cu beside this file
+	Header      string      `json:"header"` // and of the C header
 	Grid        int         `json:"grid"`   // CTAs, all resident at once; 0: any number
 	ClusterSize int         `json:"cluster_size"`
 	Threads     int         `json:"threads"` // per CTA
@@ -43,6 +44,10 @@ type Field struct {
 	Doc      string `json:"doc,omitempty"`
 	Size     string `json:"size,omitempty"` // as Need.Size
 	Fill     string `json:"fill,omitempty"` // as Need.Fill
+
+	PageBytes int64    `json:"page_bytes,omitempty"` // as Need.PageBytes
+	MoreBytes int64    `json:"more_bytes,omitempty"` // as Need.MoreBytes
+	Tensors   []string `json:"tensors,omitempty"`    // as Need.Tensors
 }
 
 // Region is a buffer in a CTA's shared memory.
@@ -114,7 +119,7 @@ func NewLayout(k *ir.Kernel, t Target, x Extras) (*Layout, error) {
 		return nil, err
 	}
 	l := &Layout{
-		Comment: Generated, Kernel: k.Name, Doc: k.Doc, Arch: t.Arch, Flags: t.NvccFlags(), Source: KernelFile,
+		Comment: Generated, Kernel: k.Name, Doc: k.Doc, Arch: t.Arch, Flags: t.NvccFlags(), Source: KernelFile, Header: HeaderFile,
 		Grid: k.Grid, ClusterSize: max(k.ClusterSize, 1), Threads: 32 * k.Warps, SharedBytes: k.SharedBytes,
 		Constants: x.Constants, Packing: x.Packing, Tables: x.Tables,
 	}

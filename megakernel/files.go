@@ -14,7 +14,7 @@ import (
 func EmitOptions() emit.Options { return emit.Options{ParamsByValue: true} }
 
 // Files generates everything for one architecture ("sm_90a"), in order of name:
-// the kernel, its Go host package, and the layout. The same kernel gives the
+// the kernel, its C header, its Go host package, and the layout. The same kernel gives the
 // same bytes. It refuses an architecture that there is no emitter for, and a
 // kernel that exceeds it.
 func (mk *Kernel) Files(arch string) ([]File, error) {
@@ -33,6 +33,11 @@ func (mk *Kernel) Files(arch string) ([]File, error) {
 	}
 	name := packageName(mk.Config.Name)
 	l.ByValue = EmitOptions().ParamsByValue
+	header, err := emit.Header(l, name)
+	if err != nil {
+		return nil, err
+	}
+	files = append(files, File{emit.HeaderFile, header})
 	host, err := emit.Host(l, name)
 	if err != nil {
 		return nil, err

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"slices"
 	"strings"
 	"testing"
 
@@ -102,7 +103,8 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 	mk := build(t, "llama3-70b", Options{SMs: 132})
 	l := readLayout(t, mk)
-	require.Len(t, l.Tables, 2)
+	require.Len(t, l.Tables, 3)
+	require.Equal(t, emit.Table{Name: "ends", Type: "u32", Words: slices.Repeat(emit.Words{1<<32 - 1}, MaxEnds)}, l.Tables[2])
 	require.Equal(t, "plan", l.Tables[1].Name)
 	require.Equal(t, mk.PlanTable(), []uint32(l.Tables[1].Words))
 	for i, f := range mk.InvFreq() {
@@ -111,7 +113,11 @@ func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 	var unfilled []string
 	for _, f := range l.Params {
 		if f.Pointer {
-			require.True(t, f.Bytes > 0 || f.Size != "", "how big is %s?", f.Name)
+			require.Equal(t, f.Bytes == 0, f.Size != "" && f.PageBytes > 0, "how big is %s?", f.Name)
+			if f.Name == "gains" {
+				require.Len(t, f.Tensors, 2*mk.Config.Layers+1)
+				require.Equal(t, "model.layers.79.post_attention_layernorm.weight", f.Tensors[159])
+			}
 			if f.Fill == "" {
 				unfilled = append(unfilled, f.Name)
 			}

@@ -18,7 +18,7 @@
 //     16·i+15; no page twice
 //   - tokens (4 bytes for each token of context, and 4 for the one chosen behind it): word i is the token at position i,
 //     for the positions from pos on and below known; before every launch
-//   - ends (32 bytes): up to 8 tokens that end the text, and 0xffffffff in every other word
+//   - ends (32 bytes): the table of that name, or up to 8 tokens that end the text and 0xffffffff in every other word
 //   - stop (4 bytes): 0; another value while the kernel runs ends the launch after the running step, and 0 must be back
 //     before the next launch
 //   - stream (as tokens): nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen

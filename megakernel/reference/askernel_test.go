@@ -41,6 +41,23 @@ func TestAsKernelLeavesTheResidualAlone(t *testing.T) {
 	require.Equal(t, []float64{1}, v)
 }
 
+func TestAProductOfOnesOwnIsUsedForEveryMatrix(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	s := ShapeOf(c)
+	w := Synthetic(s, 1)
+	plain, err := NewModel(s, w, Hooks{})
+	require.NoError(t, err)
+	calls := 0
+	counted, err := NewModel(s, w, Hooks{Product: func(w []uint16, x []float64) []float64 {
+		calls++
+		return MatVec(w, x)
+	}})
+	require.NoError(t, err)
+	require.Equal(t, plain.Step(7), counted.Step(7))
+	require.Equal(t, 7*s.Layers+1, calls)
+}
+
 // Tokens put into the cache count like tokens stepped.
 func TestAppendedTokensAreAttendedTo(t *testing.T) {
 	c, err := models.Lookup("tiny")

@@ -29,6 +29,8 @@ const (
 type Hooks struct {
 	// At sees the vector at a point and may change it in place.
 	At func(layer int, p Point, v []float64)
+	// Product replaces MatVec, for every matrix.
+	Product func(w []uint16, x []float64) []float64
 	// Rotate replaces Rope for queries and keys.
 	Rotate func(x []float64, pos int) []float64
 	// Attend replaces Attention over the layer's cache, this token's key and value included; it returns [heads*headDim].

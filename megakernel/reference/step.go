@@ -10,7 +10,7 @@ func (m *Model) Step(token int) []float64 {
 		x = m.mlp(l, x)
 	}
 	n := m.at(s.Layers, FinalNorm, m.norm(s.Layers, "model.norm.weight", x))
-	return m.at(s.Layers, Logits, MatVec(m.weights[s.headTensor()], n))
+	return m.at(s.Layers, Logits, m.product(m.weights[s.headTensor()], n))
 }
 
 // attention returns x + Wo·attention(…) and appends to the cache.
@@ -53,7 +53,14 @@ func (m *Model) norm(l int, name string, x []float64) []float64 {
 }
 
 func (m *Model) matVec(l int, name string, x []float64) []float64 {
-	return MatVec(m.weights[layerTensor(l, name)], x)
+	return m.product(m.weights[layerTensor(l, name)], x)
+}
+
+func (m *Model) product(w []uint16, x []float64) []float64 {
+	if m.hooks.Product != nil {
+		return m.hooks.Product(w, x)
+	}
+	return MatVec(w, x)
 }
 
 func (m *Model) at(l int, p Point, v []float64) []float64 {
