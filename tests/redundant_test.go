@@ -32,8 +32,8 @@ var (
 )
 
 var redundant = []redundancy{
-	{"wait.mbar @full", gone, "r.watch.MBar(r.k, r.full, last", "", nil, "limits the copies in flight; orders nothing"},
-	{"wait.mbar @empty", moved[1:], "r.watch.MBar(r.k, r.empty, stage", "", nil, "changes places with that limit"},
+	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing"},
+	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit"},
 	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy"},
 	{"mbar.expect @full", moved, "r.full.ArriveExpect(stage", "", nil, "bytes may complete before they are expected"},
 	{"syncwarp", gone, "k.SyncWarp()", "p.Fill(", nil, "every lane has waited itself; bytes may complete before they are expected"},

@@ -95,7 +95,7 @@ func TestTheReferenceChoosesWhatTransformersChose(t *testing.T) {
 		}
 	}
 	t.Logf("roundings move logits by up to %.3f", moved)
-	require.Less(t, moved, 0.125)
+	require.Less(t, moved, 0.3)
 	require.Greater(t, moved, 0.0)
 }
 

@@ -1,6 +1,7 @@
 """Logits of Hugging Face transformers that a kernel is judged against (package megakernel/gate reads them).
 
     python reference.py --config config.json --out DIR [--seed 1] [--sequences 512,512,1024:512,4096:512] [--device cuda]
+    python reference.py --config config.json --out DIR --save CHECKPOINT
     python reference.py --checkpoint CHECKPOINT --out DIR ...
 
 Builds LlamaForCausalLM of the config with the synthetic weights of package models/synth, or with those of a checkpoint directory
@@ -157,6 +158,7 @@ def main():
     weights.add_argument("--config", type=pathlib.Path, help="a Hugging Face config.json, for synthetic weights")
     weights.add_argument("--checkpoint", type=pathlib.Path, help="a directory with config.json and weights")
     parser.add_argument("--out", required=True, type=pathlib.Path)
+    parser.add_argument("--save", type=pathlib.Path, help="also write the model there as transformers does: config.json, safetensors")
     parser.add_argument("--seed", type=int, default=1, help="of synthetic weights, and of the tokens")
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -194,7 +196,10 @@ def main():
     if args.stats:
         manifest["stats"] = stats(model, tokens[0].to(args.device))
     run(model, sequences, tokens, args.out, "o", args.device)
-    run(to_bf16(model, args.attention), sequences, tokens, args.out, "h", args.device)
+    model = to_bf16(model, args.attention)
+    if args.save:
+        model.save_pretrained(args.save)
+    run(model, sequences, tokens, args.out, "h", args.device)
     (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
 
 
