@@ -318,42 +318,47 @@ DEVICE void note(u32* notes, u32 site, u32 tag, u32 detail) {
       "}"
       : : "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail) : "memory");
 }`},
-	{"mbar_wait_noted", 1, "shared_address", `
-// Waits until the phase of this parity has completed, or the flag is set,
-// which it notes as note does. Looks at the flag every 16 polls. One piece of
-// assembly: as a C++ loop it takes the compiler more registers.
-DEVICE void mbar_wait_noted(u64* bar, u32 parity, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
+	{"mbar_poll_noted", 1, "shared_address", `
+// Whether the phase of this parity has completed, or the flag is set, which
+// the warp notes once, as note does. Looks at the flag every 16 polls. Without a
+// branch: with one the compiler takes the warp to be divergent from here on.
+DEVICE bool mbar_poll_noted(u64* bar, u32 parity, u32 polls, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
+  u32 done;
   asm volatile(
       "{\n"
-      ".reg .pred p;\n"
-      ".reg .u32 polls, at, t;\n"
-      "mov.u32 polls, 0;\n"
-      "again_%=:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@p bra done_%=;\n"
-      "add.u32 polls, polls, 1;\n"
-      "and.b32 t, polls, 15;\n"
-      "setp.ne.u32 p, t, 0;\n"
-      "@p bra again_%=;\n"
-      "ld.relaxed.sys.u32 t, [%2];\n"
-      "setp.eq.u32 p, t, 0;\n"
-      "@p bra again_%=;\n"
+      ".reg .pred p, q, first;\n"
+      ".reg .u32 t, at, set;\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "and.b32 t, %3, 15;\n"
+      "setp.eq.u32 q, t, 15;\n"
+      "mov.u32 set, 0;\n"
+      "@q ld.relaxed.sys.u32 set, [%4];\n"
+      "setp.ne.u32 q, set, 0;\n"
       "mov.u32 at, %%tid.x;\n"
-      "and.b32 t, at, 31;\n"
-      "setp.ne.u32 p, t, 0;\n"
-      "@p bra done_%=;\n"
-      "shr.u32 at, at, 1;\n"
-      "add.u32 at, at, %3;\n"
-      "ld.shared.u32 t, [at];\n"
-      "setp.ne.u32 p, t, 0;\n"
-      "@p bra done_%=;\n"
+      "shr.u32 at, at, 5;\n"
+      "mad.lo.u32 at, at, 16, %5;\n"
+      "mov.u32 t, 1;\n"
+      "@q ld.shared.u32 t, [at];\n"
+      "setp.eq.u32 first, t, 0;\n"
       "mov.u32 t, %%globaltimer_lo;\n"
-      "st.shared.v4.u32 [at], {%4, %5, %6, t};\n"
-      "nanosleep.u32 500000;\n"
-      "done_%=:\n"
+      "@first st.shared.v4.u32 [at], {%6, %7, %8, t};\n"
+      "@first nanosleep.u32 500000;\n"
+      "or.pred p, p, q;\n"
+      "selp.u32 %0, 1, 0, p;\n"
       "}"
-      : : "r"(shared_address(bar)), "r"(parity), "l"(flag), "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail)
+      : "=r"(done)
+      : "r"(shared_address(bar)), "r"(parity), "r"(polls), "l"(flag), "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail)
       : "memory");
+  return done != 0;
+}`},
+	{"mbar_wait_noted", 2, "mbar_try_wait", `
+// Waits until the phase of this parity has completed, or the flag is set,
+// which the warp notes.
+DEVICE void mbar_wait_noted(u64* bar, u32 parity, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
+  if (!mbar_try_wait(bar, parity)) {
+    for (u32 polls = 0; !mbar_poll_noted(bar, parity, polls, flag, notes, site, tag, detail); ++polls) {
+    }
+  }
 }`},
 	{"bulk_g2s", 1, "shared_address", `
 // Starts a copy of bytes from global to shared memory by the async proxy;

@@ -113,7 +113,7 @@ func spellWaitMBar(p *printer, in *ir.Instr) expr {
 	ns := fmt.Sprint(in.Attr.Imm)
 	switch {
 	case len(in.Mem) > 2:
-		p.fixed("note")
+		p.fixed("mbar_poll_noted")
 		return call(p.fixed("mbar_wait_noted"), p.notedArgs(in, args)...)
 	case len(in.Mem) > 1:
 		if ns == "0" {

@@ -18,7 +18,8 @@ type builder struct {
 	env  *tasks.Env
 	own  shares
 
-	watch   *pipeline.Watch
+	watch   *pipeline.Watch  // of the waits for other SMs
+	inner   *pipeline.Watch  // of those within one
 	leaving dsl.Buf[dsl.U32] // shared memory: whether the launch is given up
 
 	x       dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
@@ -71,10 +72,13 @@ func newBuilder(mk *Kernel) *builder {
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
 	b.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
 	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
-	if !o.NoWatchdog {
+	if o.Watchdog != WatchNone {
 		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
 		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
 		b.watch = pipeline.NewWatch(k, b.bufs.abort, b.bufs.records, notes)
+	}
+	if o.Watchdog == WatchAll {
+		b.inner = b.watch
 		b.ring.Watched(b.watch)
 	}
 	return b
@@ -141,7 +145,7 @@ func (b *builder) consumers() {
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
 				bufs.progress.Store(dsl.At(0), pos.AddC(1), dsl.Relaxed(dsl.SysScope))
 			})
-			b.leave(pos, running)
+			b.leave(running)
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
 				b.gemv(MatrixQKV).Drop(e, b.cons, b.own.matrix(MatrixQKV))
@@ -149,12 +153,14 @@ func (b *builder) consumers() {
 		})
 	}, dsl.Unroll(1))
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { bufs.epoch.Store(dsl.At(0), b.bar.Epoch()) })
+	b.watch.Publish(k)
 }
 
 // leave ends a launch that the host has given up, at the end of a step: all
 // consumers of a CTA see the same, and the next step of a CTA that sees it later
-// ends here, too, since none of its waits holds.
-func (b *builder) leave(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
+// ends here, too, since none of its waits holds. The producer learns of it as of
+// every end, and if it does not wait for that any more, then a step later.
+func (b *builder) leave(running *dsl.Var[dsl.U32]) {
 	if b.watch == nil {
 		return
 	}
@@ -164,10 +170,7 @@ func (b *builder) leave(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 	})
 	e.Sync()
 	given := dsl.Uniform(b.leaving.Load(dsl.At(0)), dsl.CTAScope).NeC(0)
-	k.If(given, func() {
-		running.Set(k.U32(0))
-		b.watch.Publish(k, pos)
-	})
+	k.If(given, func() { running.Set(k.U32(0)) })
 }
 
 // begin takes the step's token and passes the host's wish to stop on: CTA 0
@@ -188,7 +191,7 @@ func (b *builder) begin(s, pos dsl.Val[dsl.U32]) {
 func (b *builder) tell(s dsl.Val[dsl.U32], running int) {
 	k := b.k
 	k.If(b.env.Tid.EqC(0), func() {
-		b.watch.MBar(k, b.heard, dsl.At(0), s.AddC(1).AndC(1), s, "the producer to hear of launch step %d")
+		b.inner.MBar(k, b.heard, dsl.At(0), s.AddC(1).AndC(1), s, "waits for the producer to hear of launch step %d")
 		b.running.Store(dsl.At(0), k.U32(running))
 		b.decided.Arrive(dsl.At(0))
 	})
@@ -229,7 +232,8 @@ func (b *builder) producer() {
 				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
 				b.produce(step, b.layer[0])
 				k.If(l.EqC(0), func() {
-					b.watch.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "the consumers to decide on launch step %d")
+					b.watch.Doing(k, "waits for the consumers to decide on the step")
+					b.inner.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "waits for the consumers to decide on launch step %d")
 					running.Set(dsl.Uniform(b.running.Load(dsl.At(0)), dsl.CTAScope))
 					k.SyncWarp()
 					k.If(b.env.Lane.EqC(0), func() { b.heard.Arrive(dsl.At(0)) })
@@ -243,15 +247,9 @@ func (b *builder) producer() {
 			b.offset.Set(b.own.offset(planFinalOffset))
 			b.produce(b.step(pos, cached, k.U32(0)), b.final)
 		})
-		if b.watch != nil {
-			left := b.watch.Left(k)
-			k.If(running.Get().NeC(0).And(left), func() {
-				running.Set(k.U32(0))
-				b.watch.Publish(k, pos)
-			})
-		}
 	}, dsl.Unroll(1))
 	b.prod.Finish()
+	b.watch.Publish(k)
 }
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {
@@ -267,7 +265,10 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 func (b *builder) produce(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		if p.produce != nil {
-			b.k.Region(p.Name, func() { p.produce(s) })
+			b.k.Region(p.Name, func() {
+				b.watch.Doing(b.k, "waits for a stage of the ring to fill")
+				p.produce(s)
+			})
 		}
 	}
 }

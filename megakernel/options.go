@@ -23,13 +23,31 @@ type Options struct {
 	// sm_90 offers a block that opts in.
 	SharedLimit int
 
-	// NoWatchdog makes a kernel whose waits cannot be given up: a launch that hangs
-	// then hangs for good.
-	NoWatchdog bool
+	// Watchdog is which waits the host can make the kernel give up.
+	Watchdog Watchdog
 
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
 }
+
+// Watchdog names waits that end when the host gives the launch up, so that a hang
+// is an error and the GPU stays usable.
+type Watchdog string
+
+// The watchdogs.
+const (
+	// WatchGrid, the default, watches the waits for other SMs. Those inside of an SM,
+	// at the ring and between the roles, end when these do.
+	WatchGrid Watchdog = "grid"
+	// WatchAll watches every wait, also against mistakes inside of an SM, such as a
+	// copy of fewer bytes than were announced; a step takes about 1 % longer.
+	WatchAll Watchdog = "all"
+	// WatchNone watches none: what hangs hangs for good.
+	WatchNone Watchdog = "none"
+)
+
+// Watchdogs lists the watchdogs.
+func Watchdogs() []Watchdog { return []Watchdog{WatchGrid, WatchAll, WatchNone} }
 
 // The defaults of Options.
 const (
@@ -84,6 +102,12 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if o.Consumers < 1 || o.Consumers > 31 {
 		return o, refuse("Consumers", "%d consumer warps, want 1 to 31", o.Consumers)
+	}
+	if o.Watchdog == "" {
+		o.Watchdog = WatchGrid
+	}
+	if !slices.Contains(Watchdogs(), o.Watchdog) {
+		return o, refuse("Watchdog", "watchdog %q, want one of %q", o.Watchdog, Watchdogs())
 	}
 	if !slices.Contains(append(Faults(), NoFault, FaultLostArrival), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())

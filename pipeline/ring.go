@@ -115,7 +115,7 @@ func (p *Producer) Ring() *Ring { return p.r }
 func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
 	r, k := p.r, p.r.k
 	stage := p.next.stage.Get().Named("stage")
-	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "stage %d of the ring to be drained")
+	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
 	if r.limits() {
 		last := p.last.stage.Get()
 		r.watch.landed(k, r.full, last, p.last.parity.Get(), last)
@@ -165,7 +165,7 @@ func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
 func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
-	r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "a chunk in stage %d of the ring")
+	r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "waits for a chunk in stage %d of the ring")
 	use(stage)
 	k.SyncWarp()
 	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })

@@ -29,21 +29,20 @@ type Watch struct {
 }
 
 // The words of Watch's buffers. A record is the site's number plus 1 (0: none),
-// the layer, the site's detail, the time (nanoseconds, low word) when the wait was
-// given up, and the step's position.
+// the layer, the site's detail, and the time (nanoseconds, low word) when the wait
+// was given up.
 const (
 	AbortWords  = 2
-	RecordWords = 8
+	RecordWords = NoteWords
 	NoteWords   = dsl.NoteWords
 )
 
-// The order of a record's words. The first four are the note.
+// The order of a record's words. It is the note's.
 const (
 	recordSite = iota
 	recordLayer
 	recordDetail
 	recordTime
-	recordPos
 )
 
 // Site is a wait of the program.
@@ -70,22 +69,43 @@ func (w *Watch) Layer(layer dsl.Val[dsl.U32]) {
 	}
 }
 
-// Publish makes the warp's record of its note, in the step at pos.
-func (w *Watch) Publish(k *dsl.Kernel, pos dsl.Val[dsl.U32]) {
+// Doing notes what a warp whose waits are not given up is doing, as long as warp 0
+// has given up none: it shows in the record where that warp stood.
+func (w *Watch) Doing(k *dsl.Kernel, what string) {
+	k.Helper()
+	if w == nil {
+		return
+	}
+	n := w.at(k, k.U32(0), what)
+	k.If(k.Lane().EqC(0), func() {
+		k.If(w.Notes.Load(dsl.At(0)).EqC(0), func() {
+			for i, v := range []dsl.Val[dsl.U32]{k.U32(n.Site), n.Tag, n.Detail, k.U32(0)} {
+				w.Notes.Store(w.note(k).AddC(i), v)
+			}
+		})
+	})
+}
+
+// Publish makes the warp's record of its note, at the end of its role, if warp 0
+// has given a wait up.
+func (w *Watch) Publish(k *dsl.Kernel) {
+	if w == nil {
+		return
+	}
 	k.If(k.Lane().EqC(0), func() { // who wrote the note
-		record := w.record(k)
-		for i := range NoteWords {
-			w.Records.Store(record.AddC(i), w.Notes.Load(w.note(k).AddC(i)))
-		}
-		w.Records.Store(record.AddC(recordPos), pos)
+		note := w.note(k)
+		site := w.Notes.Load(note)
+		k.If(w.Notes.Load(dsl.At(0)).NeC(0).And(site.NeC(0)), func() {
+			record := k.CTA().MulC(k.Warps()).Add(k.Warp()).MulC(RecordWords)
+			w.Records.Store(record, site)
+			for i := 1; i < NoteWords; i++ {
+				w.Records.Store(record.AddC(i), w.Notes.Load(note.AddC(i)))
+			}
+		})
 	})
 }
 
 func (w *Watch) note(k *dsl.Kernel) dsl.Val[dsl.U32] { return k.Warp().MulC(NoteWords) }
-
-func (w *Watch) record(k *dsl.Kernel) dsl.Val[dsl.U32] {
-	return k.CTA().MulC(k.Warps()).Add(k.Warp()).MulC(RecordWords)
-}
 
 // MBar waits for a phase of mbarrier i, or until the launch is given up.
 func (w *Watch) MBar(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail dsl.Val[dsl.U32], what string) {
@@ -101,7 +121,7 @@ func (w *Watch) MBar(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail dsl
 // does not end the wait: thereby the ring's full barriers stay in step with the
 // copies, and no copy outlives the CTA, whatever consumers have given up.
 func (w *Watch) landed(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, stage dsl.Val[dsl.U32]) {
-	const what = "the copy into stage %d to land"
+	const what = "waits for the copy into stage %d to land"
 	k.Helper()
 	if w == nil {
 		m.Wait(i, parity)
@@ -128,23 +148,16 @@ func (w *Watch) at(k *dsl.Kernel, detail dsl.Val[dsl.U32], what string) dsl.Note
 	return dsl.Note{To: w.Notes, Site: len(w.Sites), Tag: w.layer, Detail: detail}
 }
 
-// Left is whether the warp has given a wait up, the same in all its lanes.
-func (w *Watch) Left(k *dsl.Kernel) dsl.Pred {
-	noted := dsl.NewVar(k.U32(0), "noted")
-	k.If(k.Lane().EqC(0), func() { noted.Set(w.Notes.Load(w.note(k))) })
-	return dsl.Any(noted.Get().NeC(0))
-}
-
 // Stuck is a decoded record.
 type Stuck struct {
-	SM, Warp   int
-	Pos, Layer int
-	Site       Site
-	Detail     uint32
-	Time       uint32 // nanoseconds, wrapping
+	SM, Warp int
+	Layer    int
+	Site     Site
+	Detail   uint32
+	Time     uint32 // nanoseconds, wrapping
 }
 
-// Waits is what it waited for.
+// Waits says what it waited for, or did.
 func (s Stuck) Waits() string {
 	if strings.Contains(s.Site.What, "%d") {
 		return fmt.Sprintf(s.Site.What, s.Detail)
@@ -163,7 +176,7 @@ func Decode(records []uint32, warps int, sites []Site) []Stuck {
 			continue
 		}
 		warp := i / RecordWords
-		out = append(out, Stuck{SM: warp / warps, Warp: warp % warps, Pos: int(r[recordPos]), Layer: int(r[recordLayer]),
+		out = append(out, Stuck{SM: warp / warps, Warp: warp % warps, Layer: int(r[recordLayer]),
 			Site: sites[n-1], Detail: r[recordDetail], Time: r[recordTime]})
 	}
 	return out

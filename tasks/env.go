@@ -107,7 +107,7 @@ func (g *GridBarrier) Sync() {
 		} else {
 			e.K.If(e.CTA.NeC(g.Lost-1), arrive)
 		}
-		g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+		g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
 	})
 	e.Sync()
 }

@@ -2,6 +2,7 @@ package tests
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -23,12 +24,12 @@ type hanging struct {
 	seeds uint64
 }
 
-func newHanging(t *testing.T, sms, consumers, vocab int) *hanging {
+func newHanging(t *testing.T, watchdog megakernel.Watchdog, sms, consumers, vocab int) *hanging {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2, Fault: megakernel.FaultLostArrival})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2, Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
 	require.NoError(t, err)
 	h := &hanging{mk: mk, seeds: 2 * mutantSeeds}
 	for seed := range h.seeds {
@@ -87,4 +88,20 @@ func (h *hanging) tryAgain(t *testing.T, outcomes []outcome) {
 		}
 		require.NoError(t, err)
 	}
+}
+
+// The full watchdog's own synchronisation: no copy outlives its CTA.
+func TestMutantsOfTheFullWatchdogAreReported(t *testing.T) {
+	h := newHanging(t, megakernel.WatchAll, 3, 3, 160)
+	tried := 0
+	for _, m := range mutantsOf(h.mk.IR) {
+		if m.Region != "" || m.Role != "producer" || m.Class != mutate.Remove && m.Class != mutate.Parity || !strings.Contains(m.Name, "@full") {
+			continue
+		}
+		tried++
+		o := []outcome{{mutant: m}}
+		h.tryAgain(t, o)
+		require.NotEmpty(t, o[0].Report, m.String())
+	}
+	require.Positive(t, tried)
 }

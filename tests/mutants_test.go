@@ -143,9 +143,9 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 		}
 	}
 	outcomes := first.tryAll(t, chosen)
-	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, false)  // some SMs have no rows of the LM head
-	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, true) // some have none at all, and a launch runs two steps
-	newHanging(t, 3, 3, 160).tryAgain(t, outcomes)           // the launch is given up
+	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, false)              // some SMs have no rows of the LM head
+	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, true)             // some have none at all, and a launch runs two steps
+	newHanging(t, megakernel.WatchGrid, 3, 3, 160).tryAgain(t, outcomes) // the launch is given up
 	used := map[*redundancy]int{}
 	var unexplained []string
 	for _, o := range outcomes {

@@ -109,6 +109,7 @@ type choice struct {
 	sms, page, splits   count
 	stages, stageBytes  count
 	inFlight, consumers count
+	watchdog            string
 }
 
 // flags adds the flags of a choice to a command.
@@ -126,6 +127,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
+	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits that a launch that hangs is given up at: grid, those for other SMs; all, 1 % slower; none")
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
@@ -180,7 +182,7 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
-		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers"}[refused.Option]
+		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -197,5 +199,5 @@ func inFlags(err error) error {
 
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers)}
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog)}
 }

@@ -55,7 +55,7 @@ struct alignas(8) Params {
   u32* progress;                           // 1 elements: out: the position behind the last finished step
   u32* stream;                             // any number of elements: out: each chosen token at its position, as it comes; as long as tokens
   u32* abort;                              // 2 elements: not 0: give the launch up; the second word: for copies in flight too
-  u32* records;                            // 288 elements: [4][9][8] what each warp waited for when it gave up; 0 before a launch
+  u32* records;                            // 144 elements: [4][9][4] what each warp waited for when it gave up; 0 before a launch
   u32* epoch;                              // 1 elements: value of barrier when a launch begins; kept by the kernel
   u32* barrier;                            // 1 elements: arrivals at the grid barrier since it was zeroed, modulo 2^32
   u32 pos;                                 // position of the first step; the cache holds tokens 0 … pos-1
@@ -249,41 +249,18 @@ __device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
 }
 
-// Waits until the phase of this parity has completed, or the flag is set,
-// which it notes as note does. Looks at the flag every 16 polls. One piece of
-// assembly: as a C++ loop it takes the compiler more registers.
-__device__ __forceinline__ void mbar_wait_noted(u64* bar, u32 parity, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
+// Whether the phase of this parity has completed (acquire at CTA scope); waits
+// a while, as long as the hardware likes, before it says no.
+__device__ __forceinline__ bool mbar_try_wait(u64* bar, u32 parity) {
+  u32 done;
   asm volatile(
       "{\n"
       ".reg .pred p;\n"
-      ".reg .u32 polls, at, t;\n"
-      "mov.u32 polls, 0;\n"
-      "again_%=:\n"
-      "mbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
-      "@p bra done_%=;\n"
-      "add.u32 polls, polls, 1;\n"
-      "and.b32 t, polls, 15;\n"
-      "setp.ne.u32 p, t, 0;\n"
-      "@p bra again_%=;\n"
-      "ld.relaxed.sys.u32 t, [%2];\n"
-      "setp.eq.u32 p, t, 0;\n"
-      "@p bra again_%=;\n"
-      "mov.u32 at, %%tid.x;\n"
-      "and.b32 t, at, 31;\n"
-      "setp.ne.u32 p, t, 0;\n"
-      "@p bra done_%=;\n"
-      "shr.u32 at, at, 1;\n"
-      "add.u32 at, at, %3;\n"
-      "ld.shared.u32 t, [at];\n"
-      "setp.ne.u32 p, t, 0;\n"
-      "@p bra done_%=;\n"
-      "mov.u32 t, %%globaltimer_lo;\n"
-      "st.shared.v4.u32 [at], {%4, %5, %6, t};\n"
-      "nanosleep.u32 500000;\n"
-      "done_%=:\n"
+      "mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
       "}"
-      : : "r"(shared_address(bar)), "r"(parity), "l"(flag), "r"(shared_address(notes)), "r"(site), "r"(tag), "r"(detail)
-      : "memory");
+      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
+  return done != 0;
 }
 
 // D = A * B + C on the tensor core: A 16x16 and B 16x8 in bfloat16, C and D in float.
@@ -366,6 +343,12 @@ __device__ __forceinline__ float sin(float a) {
 __device__ __forceinline__ void st_relaxed_sys_u32(u32* p, u32 v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;"
       : : "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
+}
+
+// Waits until the phase of this parity has completed.
+__device__ __forceinline__ void mbar_wait(u64* bar, u32 parity) {
+  while (!mbar_try_wait(bar, parity)) {
+  }
 }
 
 // Polls until the word has reached want, by wrapping difference, or the flag is set, which it
@@ -477,7 +460,7 @@ mkgen_step(const __grid_constant__ Params p) {
           token = tokens[pos_now];
         }
         if (tid == 0) {
-          ptx::mbar_wait_noted(heard, (i + 1) & 1u, abort, notes, 1, 0, i);
+          ptx::mbar_wait(heard, (i + 1) & 1u);
           running[0] = 1;
           ptx::mbar_arrive(decided);
         }
@@ -554,7 +537,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 2, layer, stage);
+                ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
                   const uint4 v151 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
                   const uint4 v157 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
@@ -640,7 +623,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 3, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 1, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -745,7 +728,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
-                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 4, layer, stage);
+                ptx::mbar_wait(&full[stage], drain_parity);
                 const u32 v561 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
@@ -893,7 +876,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 2, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -918,7 +901,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 3, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -950,7 +933,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 7, layer, stage);
+                ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
                   const uint4 v955 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
                   const uint4 v961 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
@@ -1019,7 +1002,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 4, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1070,7 +1053,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 9, layer, stage);
+                ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
                   const uint4 v1153 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
                   const uint4 v1159 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
@@ -1130,7 +1113,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 10, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1161,7 +1144,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_8 = 0.0f;
                 const u32 v1281 = (lane & 3u) * 4;
                 const u32 stage = drain;
-                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 11, layer, stage);
+                ptx::mbar_wait(&full[stage], drain_parity);
                 const uint4 v1290 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
                 const uint4 v1296 = *(const uint4*)&input_bf16x2[warp * 16 + v1281];
                 const float4 v1304 = ptx::mma_m16n8k16(v1296.x, 0x00000000u, v1296.y, 0x00000000u, v1290.x, v1290.y,
@@ -1185,7 +1168,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain = v1320 ? 0u : v1319;
                 drain_parity = v1320 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
-                ptx::mbar_wait_noted(&full[stage_2], drain_parity, abort, notes, 12, layer, stage_2);
+                ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
                   const uint4 v1335 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
                   const uint4 v1342 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1281];
@@ -1243,7 +1226,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 13, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1299,7 +1282,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
                 const u32 stage = drain;
-                ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 14, 2, stage);
+                ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
                   const uint4 v1526 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
                   const uint4 v1532 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
@@ -1442,7 +1425,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 15, 2, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 7, 2, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1530,19 +1513,10 @@ mkgen_step(const __grid_constant__ Params p) {
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
           running_2 = 0;
-          if (lane == 0) {
-            const u32 v1930 = (cta * 9 + warp) * 8;
-            records[v1930] = notes[warp * 4];
-            records[v1930 + 1] = notes[warp * 4 + 1];
-            records[v1930 + 2] = notes[warp * 4 + 2];
-            records[v1930 + 3] = notes[warp * 4 + 3];
-            records[v1930 + 4] = pos_now;
-          }
         }
         if (running_2 == 0 && i + 1 < steps) {
-          const u32 v1955 = i + 1;
           if (tid == 0) {
-            ptx::mbar_wait_noted(heard, (v1955 + 1) & 1u, abort, notes, 16, 2, v1955);
+            ptx::mbar_wait(heard, (i + 1 + 1) & 1u);
             running[0] = 0;
             ptx::mbar_arrive(decided);
           }
@@ -1550,21 +1524,32 @@ mkgen_step(const __grid_constant__ Params p) {
           #pragma unroll 1
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = drain;
-            ptx::mbar_wait_noted(&full[stage], drain_parity, abort, notes, 17, 2, stage);
+            ptx::mbar_wait(&full[stage], drain_parity);
             __syncwarp();
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1969 = drain + 1;
-            const bool v1970 = v1969 == 23;
-            drain = v1970 ? 0u : v1969;
-            drain_parity = v1970 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1943 = drain + 1;
+            const bool v1944 = v1943 == 23;
+            drain = v1944 ? 0u : v1943;
+            drain_parity = v1944 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
     }
     if (cta == 0 && tid == 0) {
       epoch[0] = epoch_target;
+    }
+    if (lane == 0) {
+      const u32 v1957 = warp * 4;
+      const u32 v1958 = notes[v1957];
+      if (notes[0] != 0 && v1958 != 0) {
+        const u32 v1967 = (cta * 9 + warp) * 4;
+        records[v1967] = v1958;
+        records[v1967 + 1] = notes[v1957 + 1];
+        records[v1967 + 2] = notes[v1957 + 2];
+        records[v1967 + 3] = notes[v1957 + 3];
+      }
     }
   } else if (warp == 8) {  // role producer: 1 warp
     const u64 layer_offset = (u64)own[10] | ((u64)own[11] << 32);
@@ -1583,15 +1568,23 @@ mkgen_step(const __grid_constant__ Params p) {
           offset = (u64)layer * 18816 + layer_offset;
           // ---- qkv ----
           {
+            if (lane == 0) {
+              if (notes[0] == 0) {
+                notes[warp * 4] = 8;
+                notes[warp * 4 + 1] = layer;
+                notes[warp * 4 + 2] = 0;
+                notes[warp * 4 + 3] = 0;
+              }
+            }
             const u32 tile_count = own[1];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
-              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 18, layer, stage);
-              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 19, layer, landed);
-              const u32 v2006 = landed + 1;
-              const bool v2007 = v2006 == 23;
-              landed = v2007 ? 0u : v2006;
-              landed_parity = v2007 ? landed_parity ^ 1u : landed_parity;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2018 = landed + 1;
+              const bool v2019 = v2018 == 23;
+              landed = v2019 ? 0u : v2018;
+              landed_parity = v2019 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1600,15 +1593,23 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2020 = fill + 1;
-              const bool v2021 = v2020 == 23;
-              fill = v2021 ? 0u : v2020;
-              fill_parity = v2021 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2032 = fill + 1;
+              const bool v2033 = v2032 == 23;
+              fill = v2033 ? 0u : v2032;
+              fill_parity = v2033 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           if (layer == 0) {
-            ptx::mbar_wait_noted(decided, i & 1u, abort, notes, 20, layer, i);
+            if (lane == 0) {
+              if (notes[0] == 0) {
+                notes[warp * 4] = 9;
+                notes[warp * 4 + 1] = layer;
+                notes[warp * 4 + 2] = 0;
+                notes[warp * 4 + 3] = 0;
+              }
+            }
+            ptx::mbar_wait(decided, i & 1u);
             running_2 = running[0];
             __syncwarp();
             if (lane == 0) {
@@ -1620,23 +1621,31 @@ mkgen_step(const __grid_constant__ Params p) {
         if (running_2 != 0) {
           // ---- attention ----
           {
-            const u32 v2037 = (pos_now + 31) / 32;
+            if (lane == 0) {
+              if (notes[0] == 0) {
+                notes[warp * 4] = 10;
+                notes[warp * 4 + 1] = layer;
+                notes[warp * 4 + 2] = 0;
+                notes[warp * 4 + 3] = 0;
+              }
+            }
+            const u32 v2079 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2037 / 2;
-              const u32 end = (split + 1) * v2037 / 2;
+              const u32 first = split * v2079 / 2;
+              const u32 end = (split + 1) * v2079 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = fill;
-                ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 21, layer, stage);
-                ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 22, layer, landed);
-                const u32 v2056 = landed + 1;
-                const bool v2057 = v2056 == 23;
-                landed = v2057 ? 0u : v2056;
-                landed_parity = v2057 ? landed_parity ^ 1u : landed_parity;
+                ptx::mbar_wait(&empty[stage], fill_parity);
+                ptx::mbar_wait(&full[landed], landed_parity);
+                const u32 v2098 = landed + 1;
+                const bool v2099 = v2098 == 23;
+                landed = v2099 ? 0u : v2098;
+                landed_parity = v2099 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1644,30 +1653,38 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2068 = from + at;
-                  const u32 page = page_table[v2068 / 16];
-                  const u64 v2082 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2068 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2082 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2110 = from + at;
+                  const u32 page = page_table[v2110 / 16];
+                  const u64 v2124 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2110 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2124 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2091 = fill + 1;
-                const bool v2092 = v2091 == 23;
-                fill = v2092 ? 0u : v2091;
-                fill_parity = v2092 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2133 = fill + 1;
+                const bool v2134 = v2133 == 23;
+                fill = v2134 ? 0u : v2133;
+                fill_parity = v2134 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
           // ---- o ----
           {
+            if (lane == 0) {
+              if (notes[0] == 0) {
+                notes[warp * 4] = 11;
+                notes[warp * 4 + 1] = layer;
+                notes[warp * 4 + 2] = 0;
+                notes[warp * 4 + 3] = 0;
+              }
+            }
             const u32 tile_count = own[3];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
-              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 23, layer, stage);
-              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 24, layer, landed);
-              const u32 v2108 = landed + 1;
-              const bool v2109 = v2108 == 23;
-              landed = v2109 ? 0u : v2108;
-              landed_parity = v2109 ? landed_parity ^ 1u : landed_parity;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2165 = landed + 1;
+              const bool v2166 = v2165 == 23;
+              landed = v2166 ? 0u : v2165;
+              landed_parity = v2166 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1676,24 +1693,32 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2122 = fill + 1;
-              const bool v2123 = v2122 == 23;
-              fill = v2123 ? 0u : v2122;
-              fill_parity = v2123 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2179 = fill + 1;
+              const bool v2180 = v2179 == 23;
+              fill = v2180 ? 0u : v2179;
+              fill_parity = v2180 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
           // ---- gate_up ----
           {
+            if (lane == 0) {
+              if (notes[0] == 0) {
+                notes[warp * 4] = 12;
+                notes[warp * 4 + 1] = layer;
+                notes[warp * 4 + 2] = 0;
+                notes[warp * 4 + 3] = 0;
+              }
+            }
             const u32 tile_count = own[5];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
-              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 25, layer, stage);
-              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 26, layer, landed);
-              const u32 v2141 = landed + 1;
-              const bool v2142 = v2141 == 23;
-              landed = v2142 ? 0u : v2141;
-              landed_parity = v2142 ? landed_parity ^ 1u : landed_parity;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2213 = landed + 1;
+              const bool v2214 = v2213 == 23;
+              landed = v2214 ? 0u : v2213;
+              landed_parity = v2214 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1702,24 +1727,32 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2155 = fill + 1;
-              const bool v2156 = v2155 == 23;
-              fill = v2156 ? 0u : v2155;
-              fill_parity = v2156 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2227 = fill + 1;
+              const bool v2228 = v2227 == 23;
+              fill = v2228 ? 0u : v2227;
+              fill_parity = v2228 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           // ---- down ----
           {
+            if (lane == 0) {
+              if (notes[0] == 0) {
+                notes[warp * 4] = 13;
+                notes[warp * 4 + 1] = layer;
+                notes[warp * 4 + 2] = 0;
+                notes[warp * 4 + 3] = 0;
+              }
+            }
             const u32 tile_count = own[7];
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
-              ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 27, layer, stage);
-              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 28, layer, landed);
-              const u32 v2174 = landed + 1;
-              const bool v2175 = v2174 == 23;
-              landed = v2175 ? 0u : v2174;
-              landed_parity = v2175 ? landed_parity ^ 1u : landed_parity;
+              ptx::mbar_wait(&empty[stage], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2261 = landed + 1;
+              const bool v2262 = v2261 == 23;
+              landed = v2262 ? 0u : v2261;
+              landed_parity = v2262 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1728,18 +1761,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2188 = fill + 1;
-              const bool v2189 = v2188 == 23;
-              fill = v2189 ? 0u : v2188;
-              fill_parity = v2189 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2275 = fill + 1;
+              const bool v2276 = v2275 == 23;
+              fill = v2276 ? 0u : v2275;
+              fill_parity = v2276 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
-              ptx::mbar_wait_noted(&empty[stage_2], fill_parity, abort, notes, 29, layer, stage_2);
-              ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 30, layer, landed);
-              const u32 v2202 = landed + 1;
-              const bool v2203 = v2202 == 23;
-              landed = v2203 ? 0u : v2202;
-              landed_parity = v2203 ? landed_parity ^ 1u : landed_parity;
+              ptx::mbar_wait(&empty[stage_2], fill_parity);
+              ptx::mbar_wait(&full[landed], landed_parity);
+              const u32 v2289 = landed + 1;
+              const bool v2290 = v2289 == 23;
+              landed = v2290 ? 0u : v2289;
+              landed_parity = v2290 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1748,10 +1781,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2216 = fill + 1;
-              const bool v2217 = v2216 == 23;
-              fill = v2217 ? 0u : v2216;
-              fill_parity = v2217 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2303 = fill + 1;
+              const bool v2304 = v2303 == 23;
+              fill = v2304 ? 0u : v2303;
+              fill_parity = v2304 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1761,15 +1794,23 @@ mkgen_step(const __grid_constant__ Params p) {
         offset = (u64)own[12] | ((u64)own[13] << 32);
         // ---- lm_head ----
         {
+          if (lane == 0) {
+            if (notes[0] == 0) {
+              notes[warp * 4] = 14;
+              notes[warp * 4 + 1] = 2;
+              notes[warp * 4 + 2] = 0;
+              notes[warp * 4 + 3] = 0;
+            }
+          }
           const u32 tile_count = own[9];
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = fill;
-            ptx::mbar_wait_noted(&empty[stage], fill_parity, abort, notes, 31, 2, stage);
-            ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 32, 2, landed);
-            const u32 v2248 = landed + 1;
-            const bool v2249 = v2248 == 23;
-            landed = v2249 ? 0u : v2248;
-            landed_parity = v2249 ? landed_parity ^ 1u : landed_parity;
+            ptx::mbar_wait(&empty[stage], fill_parity);
+            ptx::mbar_wait(&full[landed], landed_parity);
+            const u32 v2350 = landed + 1;
+            const bool v2351 = v2350 == 23;
+            landed = v2351 ? 0u : v2350;
+            landed_parity = v2351 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1778,38 +1819,25 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2262 = fill + 1;
-            const bool v2263 = v2262 == 23;
-            fill = v2263 ? 0u : v2262;
-            fill_parity = v2263 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2364 = fill + 1;
+            const bool v2365 = v2364 == 23;
+            fill = v2365 ? 0u : v2364;
+            fill_parity = v2365 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
-      u32 noted = 0;
-      if (lane == 0) {
-        noted = notes[warp * 4];
-      }
-      const bool v2278 = __any_sync(0xffffffffu, noted != 0);
-      if (running_2 != 0 && v2278) {
-        running_2 = 0;
-        if (lane == 0) {
-          const u32 v2288 = (cta * 9 + warp) * 8;
-          records[v2288] = notes[warp * 4];
-          records[v2288 + 1] = notes[warp * 4 + 1];
-          records[v2288 + 2] = notes[warp * 4 + 2];
-          records[v2288 + 3] = notes[warp * 4 + 3];
-          records[v2288 + 4] = pos_now;
-        }
-      }
     }
-    #pragma unroll 1
-    for (u32 i = 0; i < 3; ++i) {
-      ptx::mbar_wait_noted(&full[landed], landed_parity, &abort[1], notes, 33, 2, landed);
-      const u32 v2312 = landed + 1;
-      const bool v2313 = v2312 == 23;
-      landed = v2313 ? 0u : v2312;
-      landed_parity = v2313 ? landed_parity ^ 1u : landed_parity;
+    if (lane == 0) {
+      const u32 v2376 = warp * 4;
+      const u32 v2377 = notes[v2376];
+      if (notes[0] != 0 && v2377 != 0) {
+        const u32 v2386 = (cta * 9 + warp) * 4;
+        records[v2386] = v2377;
+        records[v2386 + 1] = notes[v2376 + 1];
+        records[v2386 + 2] = notes[v2376 + 2];
+        records[v2386 + 3] = notes[v2376 + 3];
+      }
     }
   }
 }

@@ -146,8 +146,8 @@
 #define TINY_ABORT_BYTES 8
 #define TINY_ABORT_ALIGN 4
 
-// records: 288 × u32: [4][9][8] what each warp waited for when it gave up; 0 before a launch. The host writes: 0
-#define TINY_RECORDS_BYTES 1152
+// records: 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch. The host writes: 0
+#define TINY_RECORDS_BYTES 576
 #define TINY_RECORDS_ALIGN 4
 
 // epoch: 1 × u32: value of barrier when a launch begins; kept by the kernel. The host writes: the same number as
@@ -192,7 +192,7 @@ typedef struct tiny_params {
   uint64_t progress;  // 1 × u32: out: the position behind the last finished step
   uint64_t stream;  // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
   uint64_t abort;  // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
-  uint64_t records;  // 288 × u32: [4][9][8] what each warp waited for when it gave up; 0 before a launch
+  uint64_t records;  // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
   uint64_t epoch;  // 1 × u32: value of barrier when a launch begins; kept by the kernel
   uint64_t barrier;  // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
   uint32_t pos;  // position of the first step; the cache holds tokens 0 … pos-1

@@ -25,7 +25,7 @@
 //     for position i
 //   - abort (8 bytes): 0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the
 //     second those that still wait for copies; then write it, records, epoch and barrier again
-//   - records (1152 bytes): 0
+//   - records (576 bytes): 0
 //   - epoch (4 bytes): the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one
 //     write them again
 //   - barrier (4 bytes): the same number as epoch

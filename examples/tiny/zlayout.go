@@ -71,7 +71,7 @@ func Buffers() []Buffer {
 		{"progress", "u32", 1, 4, 4, false, "", ""},
 		{"stream", "u32", 0, 0, 4, false, "as tokens", "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
 		{"abort", "u32", 2, 8, 4, false, "", "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
-		{"records", "u32", 288, 1152, 4, false, "", "0"},
+		{"records", "u32", 144, 576, 4, false, "", "0"},
 		{"epoch", "u32", 1, 4, 4, false, "", "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
 		{"barrier", "u32", 1, 4, 4, false, "", "the same number as epoch"},
 	}

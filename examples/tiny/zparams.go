@@ -34,7 +34,7 @@ type Params struct {
 	Progress  DevicePtr // 1 × u32: out: the position behind the last finished step
 	Stream    DevicePtr // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
 	Abort     DevicePtr // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
-	Records   DevicePtr // 288 × u32: [4][9][8] what each warp waited for when it gave up; 0 before a launch
+	Records   DevicePtr // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
 	Epoch     DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
 	Barrier   DevicePtr // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
 	Pos       uint32    // u32: position of the first step; the cache holds tokens 0 … pos-1

@@ -75,7 +75,8 @@ func (r *Report) Err() error {
 }
 
 // Judge runs the reference's sequences through the kernel, the first of them
-// twice, and then all again with each fault of Faults planted. An error says that
+// twice, and then all again, but for long contexts where the others are enough,
+// with each fault of Faults planted. An error says that
 // no judgement was possible; a kernel that fails is no error. The session is left
 // with an empty cache, without faults.
 func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
@@ -95,7 +96,7 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	faults := map[string]Result{}
 	for _, name := range Faults() {
 		s.progress(name)
-		if faults[name], err = s.faulty(ctx, ref, rules, name); err != nil {
+		if faults[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		r.Details = append(r.Details, verdict(name, faults[name]))
@@ -120,6 +121,25 @@ func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 type hook struct {
 	at int
 	do func() error
+}
+
+// short is the reference without the sequences of which only a last part is
+// scored, if what remains is enough for a judgement. Faults are judged by it: to
+// show one it takes no long context, which takes long to get to.
+func (r *Reference) short(rules Rules) *Reference {
+	out, scored := *r, 0
+	out.Sequences = nil
+	for _, q := range r.Sequences {
+		if q.First > 0 {
+			break // a sequence's number is its place
+		}
+		out.Sequences = append(out.Sequences, q)
+		scored += q.Scored
+	}
+	if scored < rules.MinPositions || len(out.Sequences) < rules.MinSequences {
+		return r
+	}
+	return &out
 }
 
 // pass judges one run over all sequences; digest is of the first's logits.

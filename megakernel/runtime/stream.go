@@ -34,6 +34,9 @@ func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(tok
 	}
 	l := &launch{s: s, ctx: ctx, each: each, next: known, end: s.pos + steps + 1, at: s.pos, changed: time.Now()}
 	followed := l.follow()
+	if s.failed != nil {
+		return nil, followed // it does not leave
+	}
 	if err := s.dev.Wait(); err != nil {
 		return nil, s.fail(err)
 	}

@@ -95,20 +95,21 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 	want, err := good.Generate([]int{5, 6}, 3)
 	require.NoError(t, err)
 
-	for seed := range uint64(8) {
-		s, sim := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival})
+	for i, seed := 0, uint64(0); seed < 8; i, seed = i+1, seed+1 {
+		watchdog := []megakernel.Watchdog{megakernel.WatchGrid, megakernel.WatchAll}[i%2]
+		s, sim := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
 		sim.Reseed(seed)
 		s.HangTimeout = time.Second
 		_, err = s.Generate([]int{5, 6}, 3)
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang)
 		require.Equal(t, 0, hang.Pos)
-		require.ErrorContains(t, err, `SM 0-2: consumers in "hand-off after o", layer 0: wait for the grid barrier to count 12 arrivals (tasks/`)
+		require.ErrorContains(t, err, `SM 0-2: consumers in "hand-off after o", layer 0, waits for the grid barrier to count 12 arrivals (tasks/`)
 		require.ErrorContains(t, err, "producer in")
 
 		c, err := models.Lookup("tiny")
 		require.NoError(t, err)
-		mk, err := megakernel.Build(c, megakernel.Options{SMs: 3})
+		mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Watchdog: watchdog})
 		require.NoError(t, err)
 		require.NoError(t, sim.Swap(mk.IR))
 		s.HangTimeout = 0
@@ -120,7 +121,7 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 }
 
 func TestAKernelWithoutWatchdogHangs(t *testing.T) {
-	s, _ := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival, NoWatchdog: true})
+	s, _ := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival, Watchdog: megakernel.WatchNone})
 	s.HangTimeout = time.Millisecond
 	_, err := s.Generate([]int{5, 6}, 3)
 	require.ErrorContains(t, err, "deadlock")

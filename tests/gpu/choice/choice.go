@@ -28,7 +28,7 @@ func Flags() *Choice {
 	}{{&o.SMs, "sms"}, {&o.Page, "page"}, {&o.Splits, "splits"}, {&o.Stages, "stages"}, {&o.StageBytes, "stage-bytes"}, {&o.InFlight, "in-flight"}, {&o.Consumers, "consumers"}} {
 		flag.IntVar(f.to, f.name, 0, "as mkgen's flag; 0 chooses")
 	}
-	flag.BoolVar(&o.NoWatchdog, "no-watchdog", false, "waits cannot be given up")
+	flag.StringVar((*string)(&o.Watchdog), "watchdog", "", "grid, all or none, as mkgen's flag")
 	return c
 }
 
@@ -61,8 +61,8 @@ func (c *Choice) Name(fault megakernel.Fault) string {
 			fmt.Fprintf(&b, "-%s%d", f.name, f.v)
 		}
 	}
-	if o.NoWatchdog {
-		b.WriteString("-nowatchdog")
+	if o.Watchdog != "" {
+		b.WriteString("-watch" + string(o.Watchdog))
 	}
 	if fault != megakernel.NoFault {
 		b.WriteString("+" + string(fault))
