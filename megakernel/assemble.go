@@ -205,6 +205,7 @@ func (b *builder) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
 		b.token.Set(chosen)
 		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
 			bufs.tokens.Store(pos.AddC(1), chosen)
+			bufs.times.Store(pos.AddC(1), dsl.Cast[dsl.U32](k.GlobalTimer()), dsl.Relaxed(dsl.SysScope))
 			bufs.stream.Store(pos.AddC(1), chosen, dsl.Relaxed(dsl.SysScope))
 		})
 		for i := range MaxEnds {

@@ -30,6 +30,7 @@ type buffers struct {
 	verdict    dsl.Buf[dsl.U32]
 	progress   dsl.Buf[dsl.U32]
 	stream     dsl.Buf[dsl.U32]
+	times      dsl.Buf[dsl.U32]
 	abort      dsl.Buf[dsl.U32]
 	records    dsl.Buf[dsl.U32]
 	epoch      dsl.Buf[dsl.U32]
@@ -75,6 +76,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		verdict:   dsl.Global[dsl.U32](k, "verdict", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps")),
 		progress:  dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("out: the position behind the last finished step")),
 		stream:    dsl.Global[dsl.U32](k, "stream", 0, dsl.HostReads(), bufDoc("out: each chosen token at its position, as it comes; as long as tokens")),
+		times:     dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens")),
 		abort:     dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too")),
 		records:   dsl.Global[dsl.U32](k, "records", n(o.SMs, o.Consumers+1, pipeline.RecordWords), bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1, pipeline.RecordWords)),
 		epoch:     dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),

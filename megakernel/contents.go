@@ -53,6 +53,7 @@ func (mk *Kernel) needs() []emit.Need {
 		{Buffer: "ends", Fill: fmt.Sprintf("%s, or up to %d tokens that end the text and 0xffffffff in every other word", table, MaxEnds)},
 		{Buffer: "stop", Fill: "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
 		{Buffer: "stream", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
+		{Buffer: "times", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word"},
 		{Buffer: "abort", Fill: "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
 		{Buffer: "records", Fill: "0"},
 		{Buffer: "epoch", Fill: "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},

@@ -54,6 +54,7 @@ struct alignas(8) Params {
   u32* verdict;                            // 2 elements: stop as CTA 0 saw it, for even and odd steps
   u32* progress;                           // 1 elements: out: the position behind the last finished step
   u32* stream;                             // any number of elements: out: each chosen token at its position, as it comes; as long as tokens
+  u32* times;                              // any number of elements: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
   u32* abort;                              // 2 elements: not 0: give the launch up; the second word: for copies in flight too
   u32* records;                            // 144 elements: [4][9][4] what each warp waited for when it gave up; 0 before a launch
   u32* epoch;                              // 1 elements: value of barrier when a launch begins; kept by the kernel
@@ -89,15 +90,16 @@ static_assert(PARAM_OFFSET(stop) == 136, "layout");
 static_assert(PARAM_OFFSET(verdict) == 144, "layout");
 static_assert(PARAM_OFFSET(progress) == 152, "layout");
 static_assert(PARAM_OFFSET(stream) == 160, "layout");
-static_assert(PARAM_OFFSET(abort) == 168, "layout");
-static_assert(PARAM_OFFSET(records) == 176, "layout");
-static_assert(PARAM_OFFSET(epoch) == 184, "layout");
-static_assert(PARAM_OFFSET(barrier) == 192, "layout");
-static_assert(PARAM_OFFSET(pos) == 200, "layout");
-static_assert(PARAM_OFFSET(steps) == 204, "layout");
-static_assert(PARAM_OFFSET(known) == 208, "layout");
-static_assert(PARAM_OFFSET(pages) == 212, "layout");
-static_assert(sizeof(Params) == 216, "layout");
+static_assert(PARAM_OFFSET(times) == 168, "layout");
+static_assert(PARAM_OFFSET(abort) == 176, "layout");
+static_assert(PARAM_OFFSET(records) == 184, "layout");
+static_assert(PARAM_OFFSET(epoch) == 192, "layout");
+static_assert(PARAM_OFFSET(barrier) == 200, "layout");
+static_assert(PARAM_OFFSET(pos) == 208, "layout");
+static_assert(PARAM_OFFSET(steps) == 212, "layout");
+static_assert(PARAM_OFFSET(known) == 216, "layout");
+static_assert(PARAM_OFFSET(pages) == 220, "layout");
+static_assert(sizeof(Params) == 224, "layout");
 
 namespace ptx {
 
@@ -169,6 +171,13 @@ __device__ __forceinline__ void fence_proxy_async_global() { asm volatile("fence
 
 // Orders ordinary accesses against those of bulk copies.
 __device__ __forceinline__ void fence_proxy_async_shared() { asm volatile("fence.proxy.async.shared::cta;" : : : "memory"); }
+
+// Nanoseconds, the same clock for all SMs, in coarse steps.
+__device__ __forceinline__ u64 globaltimer() {
+  u64 v;
+  asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(v) : : "memory");
+  return v;
+}
 
 // ld.acquire.gpu.global.u32
 __device__ __forceinline__ u32 ld_acquire_gpu_u32(const u32* p) {
@@ -394,6 +403,7 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const verdict = ptx::global(p.verdict);
   u32* const progress = ptx::global(p.progress);
   u32* const stream = ptx::global(p.stream);
+  u32* const times = ptx::global(p.times);
   u32* const abort = ptx::global(p.abort);
   u32* const records = ptx::global(p.records);
   u32* const epoch = ptx::global(p.epoch);
@@ -1475,6 +1485,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
+              const u64 v1891 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1891);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1507,8 +1519,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v1920 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v1920;
+          const u32 v1923 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v1923;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1529,10 +1541,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1943 = drain + 1;
-            const bool v1944 = v1943 == 23;
-            drain = v1944 ? 0u : v1943;
-            drain_parity = v1944 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1946 = drain + 1;
+            const bool v1947 = v1946 == 23;
+            drain = v1947 ? 0u : v1946;
+            drain_parity = v1947 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1541,14 +1553,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v1957 = warp * 4;
-      const u32 v1958 = notes[v1957];
-      if (notes[0] != 0 && v1958 != 0) {
-        const u32 v1967 = (cta * 9 + warp) * 4;
-        records[v1967] = v1958;
-        records[v1967 + 1] = notes[v1957 + 1];
-        records[v1967 + 2] = notes[v1957 + 2];
-        records[v1967 + 3] = notes[v1957 + 3];
+      const u32 v1960 = warp * 4;
+      const u32 v1961 = notes[v1960];
+      if (notes[0] != 0 && v1961 != 0) {
+        const u32 v1970 = (cta * 9 + warp) * 4;
+        records[v1970] = v1961;
+        records[v1970 + 1] = notes[v1960 + 1];
+        records[v1970 + 2] = notes[v1960 + 2];
+        records[v1970 + 3] = notes[v1960 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1581,10 +1593,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2018 = landed + 1;
-              const bool v2019 = v2018 == 23;
-              landed = v2019 ? 0u : v2018;
-              landed_parity = v2019 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2021 = landed + 1;
+              const bool v2022 = v2021 == 23;
+              landed = v2022 ? 0u : v2021;
+              landed_parity = v2022 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1593,10 +1605,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2032 = fill + 1;
-              const bool v2033 = v2032 == 23;
-              fill = v2033 ? 0u : v2032;
-              fill_parity = v2033 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2035 = fill + 1;
+              const bool v2036 = v2035 == 23;
+              fill = v2036 ? 0u : v2035;
+              fill_parity = v2036 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1629,12 +1641,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2079 = (pos_now + 31) / 32;
+            const u32 v2082 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2079 / 2;
-              const u32 end = (split + 1) * v2079 / 2;
+              const u32 first = split * v2082 / 2;
+              const u32 end = (split + 1) * v2082 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
@@ -1642,10 +1654,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2098 = landed + 1;
-                const bool v2099 = v2098 == 23;
-                landed = v2099 ? 0u : v2098;
-                landed_parity = v2099 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2101 = landed + 1;
+                const bool v2102 = v2101 == 23;
+                landed = v2102 ? 0u : v2101;
+                landed_parity = v2102 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1653,16 +1665,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2110 = from + at;
-                  const u32 page = page_table[v2110 / 16];
-                  const u64 v2124 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2110 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2124 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2113 = from + at;
+                  const u32 page = page_table[v2113 / 16];
+                  const u64 v2127 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2113 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2127 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2133 = fill + 1;
-                const bool v2134 = v2133 == 23;
-                fill = v2134 ? 0u : v2133;
-                fill_parity = v2134 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2136 = fill + 1;
+                const bool v2137 = v2136 == 23;
+                fill = v2137 ? 0u : v2136;
+                fill_parity = v2137 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1681,10 +1693,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2165 = landed + 1;
-              const bool v2166 = v2165 == 23;
-              landed = v2166 ? 0u : v2165;
-              landed_parity = v2166 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2168 = landed + 1;
+              const bool v2169 = v2168 == 23;
+              landed = v2169 ? 0u : v2168;
+              landed_parity = v2169 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1693,10 +1705,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2179 = fill + 1;
-              const bool v2180 = v2179 == 23;
-              fill = v2180 ? 0u : v2179;
-              fill_parity = v2180 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2182 = fill + 1;
+              const bool v2183 = v2182 == 23;
+              fill = v2183 ? 0u : v2182;
+              fill_parity = v2183 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1715,10 +1727,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2213 = landed + 1;
-              const bool v2214 = v2213 == 23;
-              landed = v2214 ? 0u : v2213;
-              landed_parity = v2214 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2216 = landed + 1;
+              const bool v2217 = v2216 == 23;
+              landed = v2217 ? 0u : v2216;
+              landed_parity = v2217 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1727,10 +1739,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2227 = fill + 1;
-              const bool v2228 = v2227 == 23;
-              fill = v2228 ? 0u : v2227;
-              fill_parity = v2228 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2230 = fill + 1;
+              const bool v2231 = v2230 == 23;
+              fill = v2231 ? 0u : v2230;
+              fill_parity = v2231 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1749,10 +1761,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2261 = landed + 1;
-              const bool v2262 = v2261 == 23;
-              landed = v2262 ? 0u : v2261;
-              landed_parity = v2262 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2264 = landed + 1;
+              const bool v2265 = v2264 == 23;
+              landed = v2265 ? 0u : v2264;
+              landed_parity = v2265 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1761,18 +1773,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2275 = fill + 1;
-              const bool v2276 = v2275 == 23;
-              fill = v2276 ? 0u : v2275;
-              fill_parity = v2276 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2278 = fill + 1;
+              const bool v2279 = v2278 == 23;
+              fill = v2279 ? 0u : v2278;
+              fill_parity = v2279 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2289 = landed + 1;
-              const bool v2290 = v2289 == 23;
-              landed = v2290 ? 0u : v2289;
-              landed_parity = v2290 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2292 = landed + 1;
+              const bool v2293 = v2292 == 23;
+              landed = v2293 ? 0u : v2292;
+              landed_parity = v2293 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1781,10 +1793,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2303 = fill + 1;
-              const bool v2304 = v2303 == 23;
-              fill = v2304 ? 0u : v2303;
-              fill_parity = v2304 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2306 = fill + 1;
+              const bool v2307 = v2306 == 23;
+              fill = v2307 ? 0u : v2306;
+              fill_parity = v2307 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1807,10 +1819,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2350 = landed + 1;
-            const bool v2351 = v2350 == 23;
-            landed = v2351 ? 0u : v2350;
-            landed_parity = v2351 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2353 = landed + 1;
+            const bool v2354 = v2353 == 23;
+            landed = v2354 ? 0u : v2353;
+            landed_parity = v2354 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1819,24 +1831,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2364 = fill + 1;
-            const bool v2365 = v2364 == 23;
-            fill = v2365 ? 0u : v2364;
-            fill_parity = v2365 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2367 = fill + 1;
+            const bool v2368 = v2367 == 23;
+            fill = v2368 ? 0u : v2367;
+            fill_parity = v2368 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2376 = warp * 4;
-      const u32 v2377 = notes[v2376];
-      if (notes[0] != 0 && v2377 != 0) {
-        const u32 v2386 = (cta * 9 + warp) * 4;
-        records[v2386] = v2377;
-        records[v2386 + 1] = notes[v2376 + 1];
-        records[v2386 + 2] = notes[v2376 + 2];
-        records[v2386 + 3] = notes[v2376 + 3];
+      const u32 v2379 = warp * 4;
+      const u32 v2380 = notes[v2379];
+      if (notes[0] != 0 && v2380 != 0) {
+        const u32 v2389 = (cta * 9 + warp) * 4;
+        records[v2389] = v2380;
+        records[v2389 + 1] = notes[v2379 + 1];
+        records[v2389 + 2] = notes[v2379 + 2];
+        records[v2389 + 3] = notes[v2379 + 3];
       }
     }
   }

@@ -21,7 +21,7 @@
 #define TINY_CLUSTER_SIZE 1  // CTAs of a cluster
 #define TINY_THREADS 288  // of a CTA
 #define TINY_SHARED_BYTES 106480  // dynamic shared memory of a CTA
-#define TINY_PARAMS_BYTES 216  // the params block
+#define TINY_PARAMS_BYTES 224  // the params block
 
 // What the kernel was made for.
 #define TINY_LAYERS 2  // decoder layers
@@ -140,6 +140,12 @@
 #define TINY_STREAM_BYTES(pages) (UINT64_C(64) * (pages) + 4)
 #define TINY_STREAM_ALIGN 4
 
+// times: any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens. Size: as
+//   tokens. The host writes: nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock,
+//   low word
+#define TINY_TIMES_BYTES(pages) (UINT64_C(64) * (pages) + 4)
+#define TINY_TIMES_ALIGN 4
+
 // abort: 2 × u32: not 0: give the launch up; the second word: for copies in flight too. The host writes: 0; if the
 //   kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait
 //   for copies; then write it, records, epoch and barrier again
@@ -191,6 +197,7 @@ typedef struct tiny_params {
   uint64_t verdict;  // 2 × u32: stop as CTA 0 saw it, for even and odd steps
   uint64_t progress;  // 1 × u32: out: the position behind the last finished step
   uint64_t stream;  // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
+  uint64_t times;  // any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
   uint64_t abort;  // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
   uint64_t records;  // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
   uint64_t epoch;  // 1 × u32: value of barrier when a launch begins; kept by the kernel
@@ -222,15 +229,16 @@ TINY_CHECK(offsetof(tiny_params, stop) == 136);
 TINY_CHECK(offsetof(tiny_params, verdict) == 144);
 TINY_CHECK(offsetof(tiny_params, progress) == 152);
 TINY_CHECK(offsetof(tiny_params, stream) == 160);
-TINY_CHECK(offsetof(tiny_params, abort) == 168);
-TINY_CHECK(offsetof(tiny_params, records) == 176);
-TINY_CHECK(offsetof(tiny_params, epoch) == 184);
-TINY_CHECK(offsetof(tiny_params, barrier) == 192);
-TINY_CHECK(offsetof(tiny_params, pos) == 200);
-TINY_CHECK(offsetof(tiny_params, steps) == 204);
-TINY_CHECK(offsetof(tiny_params, known) == 208);
-TINY_CHECK(offsetof(tiny_params, pages) == 212);
-TINY_CHECK(sizeof(tiny_params) == 216);
+TINY_CHECK(offsetof(tiny_params, times) == 168);
+TINY_CHECK(offsetof(tiny_params, abort) == 176);
+TINY_CHECK(offsetof(tiny_params, records) == 184);
+TINY_CHECK(offsetof(tiny_params, epoch) == 192);
+TINY_CHECK(offsetof(tiny_params, barrier) == 200);
+TINY_CHECK(offsetof(tiny_params, pos) == 208);
+TINY_CHECK(offsetof(tiny_params, steps) == 212);
+TINY_CHECK(offsetof(tiny_params, known) == 216);
+TINY_CHECK(offsetof(tiny_params, pages) == 220);
+TINY_CHECK(sizeof(tiny_params) == 224);
 #undef TINY_ALIGN8
 #undef TINY_CHECK
 

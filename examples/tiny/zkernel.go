@@ -23,6 +23,8 @@
 //     before the next launch
 //   - stream (as tokens): nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen
 //     for position i
+//   - times (as tokens): nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low
+//     word
 //   - abort (8 bytes): 0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the
 //     second those that still wait for copies; then write it, records, epoch and barrier again
 //   - records (576 bytes): 0

@@ -10,7 +10,7 @@ const (
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
 	SharedBytes = 106480       // dynamic shared memory per CTA
-	ParamsBytes = 216          // size of the params block
+	ParamsBytes = 224          // size of the params block
 )
 
 // What the kernel was specialised for.
@@ -70,6 +70,7 @@ func Buffers() []Buffer {
 		{"verdict", "u32", 2, 8, 4, false, "", ""},
 		{"progress", "u32", 1, 4, 4, false, "", ""},
 		{"stream", "u32", 0, 0, 4, false, "as tokens", "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
+		{"times", "u32", 0, 0, 4, false, "as tokens", "nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word"},
 		{"abort", "u32", 2, 8, 4, false, "", "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
 		{"records", "u32", 144, 576, 4, false, "", "0"},
 		{"epoch", "u32", 1, 4, 4, false, "", "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},

@@ -10,7 +10,7 @@ import (
 // DevicePtr is an address in device memory.
 type DevicePtr uint64
 
-// Params are the arguments of a launch. The kernel takes them as a block of 216 bytes.
+// Params are the arguments of a launch. The kernel takes them as a block of 224 bytes.
 type Params struct {
 	Weights   DevicePtr // 41472 × b128: packed matrices, see the layout
 	Gains     DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
@@ -33,6 +33,7 @@ type Params struct {
 	Verdict   DevicePtr // 2 × u32: stop as CTA 0 saw it, for even and odd steps
 	Progress  DevicePtr // 1 × u32: out: the position behind the last finished step
 	Stream    DevicePtr // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
+	Times     DevicePtr // any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
 	Abort     DevicePtr // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
 	Records   DevicePtr // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
 	Epoch     DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
@@ -67,14 +68,15 @@ func (p *Params) Bytes() []byte {
 	binary.LittleEndian.PutUint64(b[144:], uint64(p.Verdict))
 	binary.LittleEndian.PutUint64(b[152:], uint64(p.Progress))
 	binary.LittleEndian.PutUint64(b[160:], uint64(p.Stream))
-	binary.LittleEndian.PutUint64(b[168:], uint64(p.Abort))
-	binary.LittleEndian.PutUint64(b[176:], uint64(p.Records))
-	binary.LittleEndian.PutUint64(b[184:], uint64(p.Epoch))
-	binary.LittleEndian.PutUint64(b[192:], uint64(p.Barrier))
-	binary.LittleEndian.PutUint32(b[200:], uint32(p.Pos))
-	binary.LittleEndian.PutUint32(b[204:], uint32(p.Steps))
-	binary.LittleEndian.PutUint32(b[208:], uint32(p.Known))
-	binary.LittleEndian.PutUint32(b[212:], uint32(p.Pages))
+	binary.LittleEndian.PutUint64(b[168:], uint64(p.Times))
+	binary.LittleEndian.PutUint64(b[176:], uint64(p.Abort))
+	binary.LittleEndian.PutUint64(b[184:], uint64(p.Records))
+	binary.LittleEndian.PutUint64(b[192:], uint64(p.Epoch))
+	binary.LittleEndian.PutUint64(b[200:], uint64(p.Barrier))
+	binary.LittleEndian.PutUint32(b[208:], uint32(p.Pos))
+	binary.LittleEndian.PutUint32(b[212:], uint32(p.Steps))
+	binary.LittleEndian.PutUint32(b[216:], uint32(p.Known))
+	binary.LittleEndian.PutUint32(b[220:], uint32(p.Pages))
 	return b
 }
 
@@ -128,6 +130,8 @@ func (p *Params) Bind(name string, at DevicePtr) error {
 		p.Progress = at
 	case "stream":
 		p.Stream = at
+	case "times":
+		p.Times = at
 	case "abort":
 		p.Abort = at
 	case "records":

@@ -17,7 +17,7 @@ func (s *Session) alloc() error {
 			bytes = int64(s.mk.Config.Layers) * int64(s.pages) * int64(s.mk.KV.PageBytes())
 		case "page_table":
 			bytes = 4 * int64(len(s.table))
-		case "tokens", "stream":
+		case "tokens", "stream", "times":
 			bytes = 4 * int64(s.Capacity()+1)
 		}
 		if err := s.dev.Alloc(b.Name, bytes); err != nil {

@@ -57,6 +57,10 @@ func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(tok
 	return chosen, ctx.Err()
 }
 
+// Times are when the last launch chose the tokens that follow position from (which
+// it fed), n of them: nanoseconds of the device's clock, modulo 2³².
+func (s *Session) Times(from, n int) ([]uint32, error) { return s.read("times", from+1, n) }
+
 // fail ends the session: a failed launch leaves the grid barrier anywhere.
 func (s *Session) fail(err error) error {
 	s.failed = fmt.Errorf("the session ended with a failed launch: %w", err)

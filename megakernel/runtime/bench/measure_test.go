@@ -103,20 +103,10 @@ func TestRoundsThatChooseOtherTokensAreRefused(t *testing.T) {
 	require.EqualError(t, err, "context 7: two rounds from the same state chose different tokens: the kernel is not deterministic")
 }
 
-// Times between the looks at which tokens were found.
-func TestTokensOfOneLookShareItsTime(t *testing.T) {
-	begin := time.Now()
-	var arrived []time.Time
-	for _, us := range []int{0, 100, 180, 280, 281, 282, 382} {
-		arrived = append(arrived, begin.Add(time.Duration(us)*time.Microsecond))
-	}
-	var got []float64
-	for _, d := range apart(arrived) {
-		got = append(got, micros(d))
-	}
-	third := 100.0 / 3
-	require.InDeltaSlice(t, []float64{100, 80, third, third, third, 102}, got, 1e-2)
-	require.Empty(t, apart(arrived[:1]))
+func TestTimesOfTokensAreBetweenStampsThatWrap(t *testing.T) {
+	require.Equal(t, []time.Duration{700, 256}, apart([]uint32{1<<32 - 600, 100, 356}))
+	require.Empty(t, apart([]uint32{5}))
+	require.Empty(t, apart(nil))
 }
 
 func TestErrorsOfRunnerAndCeilingEndTheRun(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math/rand/v2"
-	goruntime "runtime"
-	"sync/atomic"
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -36,9 +34,8 @@ type Device interface {
 }
 
 // SessionRunner is the Runner over a session that has no end tokens. A token's
-// time is from the arrival of the one before it at the host, or from asking for
-// the first, to its own; tokens that the host finds at the same look share their
-// time evenly.
+// time is from the choice of the one before it, by the device's clock; the first
+// of a launch has none, unless the launch chooses no other: then it has its.
 type SessionRunner struct {
 	Session   *runtime.Session
 	Device    Device // the session's
@@ -54,16 +51,12 @@ func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (round Round,
 	if err := r.Session.Skip(cached); err != nil {
 		return round, err
 	}
-	defer keepAwake()()
 	begin := time.Now()
-	arrived := []time.Time{begin}
 	next := []int{firstToken}
 	for len(round.Chosen) < n {
 		want := min(r.PerLaunch, n-len(round.Chosen))
-		chosen, err := r.Session.Stream(ctx, next, want, func(int) bool {
-			arrived = append(arrived, time.Now())
-			return true
-		})
+		from := r.Session.Pos()
+		chosen, err := r.Session.Stream(ctx, next, want, func(int) bool { return true })
 		if err != nil {
 			return round, err
 		}
@@ -71,50 +64,28 @@ func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (round Round,
 			return round, fmt.Errorf("a launch chose %d tokens, want %d", len(chosen), want)
 		}
 		round.Device += r.Device.Elapsed()
+		stamps, err := r.Session.Times(from, want)
+		if err != nil {
+			return round, err
+		}
+		if want == 1 {
+			round.Each = append(round.Each, r.Device.Elapsed())
+		}
+		round.Each = append(round.Each, apart(stamps)...)
 		round.Chosen = append(round.Chosen, chosen...)
 		next = chosen[want-1:]
 	}
 	round.Wall = time.Since(begin)
-	round.Each = apart(arrived)
 	return round, nil
 }
 
-// sameLook is how close behind each other the host hands out tokens of one look.
-const sameLook = 5 * time.Microsecond
-
-// apart are the times between arrivals, of which the first is no token's. Tokens
-// less than sameLook behind another were found at the same look.
-func apart(arrived []time.Time) (each []time.Duration) {
-	last := arrived[0]
-	for i := 1; i < len(arrived); {
-		end := i + 1
-		for end < len(arrived) && arrived[end].Sub(arrived[end-1]) < sameLook {
-			end++
-		}
-		for range end - i {
-			each = append(each, arrived[i].Sub(last)/time.Duration(end-i))
-		}
-		last, i = arrived[i], end
+// apart are the times between stamps, nanoseconds modulo 2³², of tokens chosen by
+// one launch.
+func apart(stamps []uint32) (each []time.Duration) {
+	for i := 1; i < len(stamps); i++ {
+		each = append(each, time.Duration(stamps[i]-stamps[i-1]))
 	}
 	return each
-}
-
-// keepAwake keeps one of Go's processors from sleeping until it is called off: an
-// idle Go program notices its timers, by which a session looks for tokens, up to
-// a millisecond late.
-func keepAwake() (off func()) {
-	var done atomic.Bool
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		for !done.Load() {
-			goruntime.Gosched()
-		}
-	}()
-	return func() {
-		done.Store(true)
-		<-ended
-	}
 }
 
 // kvBlock is how many bytes of synthetic KV are made; they repeat.

@@ -196,7 +196,7 @@ func (s *Suite) bench(stream *ceiling.Stream) *Bench {
 		b.PerLaunch = s.Method.Tokens
 	}
 	b.Runner = &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
-	b.Each = "arrivals at the host"
+	b.Each = "from token to token within a launch, by the GPU's clock"
 	launches := ceilingLaunches
 	if facts.Executor {
 		launches = 1

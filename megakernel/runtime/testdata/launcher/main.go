@@ -83,6 +83,7 @@ func fill(tensors string, pages, epoch uint32, prompt []uint32) (map[string][]by
 		"records": make([]byte, size("records")),
 		"tokens":  append(words(prompt...), make([]byte, 4*chosen)...),
 		"stream":  make([]byte, 4*(len(prompt)+chosen)),
+		"times":   make([]byte, 4*(len(prompt)+chosen)),
 	}
 	for i := range pages { // backwards: any order will do
 		m["page_table"] = append(m["page_table"], words(pages-1-i)...)
