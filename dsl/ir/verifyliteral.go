@@ -26,8 +26,8 @@ func (v *verifier) literal(in *Instr) {
 			bad("expects %d bytes, want fewer than 2^20", n)
 		}
 	case OpWaitMBar:
-		if n, ok := last(); ok && n != 0 && n != 1 {
-			bad("waits for parity %d, want 0 or 1", n)
+		if len(in.Args) > 0 && in.Args[0].Const && in.Args[0].Bits > 1 {
+			bad("waits for parity %d, want 0 or 1", int64(in.Args[0].Bits))
 		}
 	case OpDiv, OpRem:
 		if n, ok := last(); ok && n == 0 && in.Args[0].Type.IsInt() {

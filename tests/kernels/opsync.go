@@ -116,6 +116,33 @@ func waits(r *rows) {
 	k.If(k.Tid().EqC(0), func() { never.Init(dsl.At(0), k.U32(1)) })
 	k.Barrier()
 	r.putP(ir.OpWaitMBar, "stopped by the flag", never.WaitOr(dsl.At(0), k.U32(0), flag, dsl.At(1)))
+	notedWaits(r, counters, flag, never)
+}
+
+// notedWaits are waits that note that they were stopped: not when they were not,
+// once when they were, and not again.
+func notedWaits(r *rows, counters, flag dsl.Buf[dsl.U32], never dsl.MBars) {
+	k := r.k
+	notes := dsl.Shared[dsl.U32](k, "notes", k.Warps()*dsl.NoteWords, dsl.Align(16))
+	k.If(k.Tid().LtC(k.Warps()*dsl.NoteWords), func() { notes.Store(k.Tid(), k.U32(0)) })
+	k.Barrier()
+	read := func(op ir.Op, name string) {
+		k.SyncWarp()
+		for i := range dsl.NoteWords - 1 { // the last is the time
+			r.put(op, name, notes.Load(k.Warp().MulC(dsl.NoteWords).AddC(i)))
+		}
+		k.SyncWarp()
+	}
+	note := func(site int) dsl.Note {
+		return dsl.Note{To: notes, Site: site, Tag: k.CTA().AddC(100), Detail: k.Warp().AddC(200)}
+	}
+	r.bar.WaitOrNote(dsl.At(0), k.U32(1), flag, dsl.At(1), note(1))
+	dsl.WaitUntilOrNote(counters, dsl.At(0), dsl.GE, k.Grid(), flag, dsl.At(1), note(2), dsl.Acquire(dsl.GPUScope))
+	read(ir.OpWaitMBar, "nothing noted")
+	never.WaitOrNote(dsl.At(0), k.U32(0), flag, dsl.At(1), note(3))
+	read(ir.OpWaitMBar, "noted that the flag stopped it")
+	dsl.WaitUntilOrNote(counters, dsl.At(1), dsl.NE, k.U32(0), flag, dsl.At(1), note(4), dsl.Relaxed(dsl.GPUScope))
+	read(ir.OpWaitMem, "noted before")
 }
 
 func warpOps(r *rows) {
