@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -33,7 +34,15 @@ func (s *Session) Stream(ctx context.Context, prompt []int, n int, each func(tok
 		return nil, s.fail(err)
 	}
 	l := &launch{s: s, ctx: ctx, each: each, next: known, end: s.pos + steps + 1, at: s.pos, changed: time.Now()}
+	returned := false
+	defer func() {
+		if !returned { // each panicked, or ended its goroutine: the launch must not run on without anyone
+			s.stopped = true
+			_ = s.fail(errors.Join(errors.New("its listener panicked"), s.dev.Poke("stop", 0, 1), s.dev.Wait()))
+		}
+	}()
 	followed := l.follow()
+	returned = true
 	if s.failed != nil {
 		return nil, followed // it does not leave
 	}

@@ -128,3 +128,17 @@ func TestAKernelWithoutWatchdogHangs(t *testing.T) {
 	_, err = s.Generate([]int{5, 6}, 3)
 	require.ErrorContains(t, err, "the session ended with a failed launch")
 }
+
+func TestAListenerThatPanicsLeavesNoLaunchRunning(t *testing.T) {
+	s, sim := onSim(t, megakernel.Options{SMs: 2})
+	require.PanicsWithValue(t, "no", func() {
+		_, _ = s.Stream(t.Context(), []int{5}, 20, func(int) bool { panic("no") })
+	})
+	select {
+	case <-sim.Done():
+	default:
+		require.FailNow(t, "the launch runs on")
+	}
+	_, err := s.Generate([]int{5}, 1)
+	require.ErrorContains(t, err, "the session ended with a failed launch: its listener panicked")
+}
