@@ -233,7 +233,7 @@ func (b *builder) producer() {
 				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
 				b.produce(step, b.layer[0])
 				k.If(l.EqC(0), func() {
-					b.watch.Doing(k, "waits for the consumers to decide on the step")
+					b.doing("waits for the consumers to decide on the step")
 					b.inner.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "waits for the consumers to decide on launch step %d")
 					running.Set(dsl.Uniform(b.running.Load(dsl.At(0)), dsl.CTAScope))
 					k.SyncWarp()
@@ -255,9 +255,10 @@ func (b *builder) producer() {
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
+		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
 		b.k.Region(p.Name, func() { p.consume(s) })
 		if p.Handoff != "" {
-			b.bar.Lost = b.lost(p.Name)
+			b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 			b.k.Region("hand-off after "+p.Name, b.bar.Sync)
 		}
 	}
@@ -267,9 +268,17 @@ func (b *builder) produce(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		if p.produce != nil {
 			b.k.Region(p.Name, func() {
-				b.watch.Doing(b.k, "waits for a stage of the ring to fill")
+				b.doing("fills the ring: waits for a stage to be drained, or copies")
 				p.produce(s)
 			})
 		}
+	}
+}
+
+// doing notes what the producer does, where its waits do not note it themselves.
+func (b *builder) doing(what string) {
+	b.k.Helper()
+	if b.inner == nil {
+		b.watch.Doing(b.k, what)
 	}
 }

@@ -19,14 +19,21 @@ const (
 	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
 	// the output projection. It is no wrong value, hence not among Faults.
 	FaultLostArrival Fault = "lost-arrival"
+	// FaultLostRelease hangs within an SM: the last CTA's consumer warp 0 does not
+	// release the stages of the output projection.
+	FaultLostRelease Fault = "lost-release"
 )
+
+// Hangs lists the faults that hang: with the first, every SM waits for another; the
+// second takes a kernel with WatchAll to leave.
+func Hangs() []Fault { return []Fault{FaultLostArrival, FaultLostRelease} }
 
 // Faults lists the faults a kernel can be built with.
 func Faults() []Fault { return []Fault{FaultDropToken, FaultRope, FaultMergeShare} }
 
-// lost is the CTA, plus 1, that does not arrive at the hand-off after a phase.
-func (b *builder) lost(phase string) int {
-	if b.mk.Options.Fault == FaultLostArrival && phase == "o" {
+// lost is the CTA, plus 1, that a hanging fault concerns in a phase; 0 for none.
+func (b *builder) lost(fault Fault, phase string) int {
+	if b.mk.Options.Fault == fault && phase == "o" {
 		return b.mk.Options.SMs
 	}
 	return 0

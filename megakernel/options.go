@@ -40,7 +40,7 @@ const (
 	// at the ring and between the roles, end when these do.
 	WatchGrid Watchdog = "grid"
 	// WatchAll watches every wait, also against mistakes inside of an SM, such as a
-	// copy of fewer bytes than were announced; a step takes about 1 % longer.
+	// stage that is not released; a step takes about 1 % longer.
 	WatchAll Watchdog = "all"
 	// WatchNone watches none: what hangs hangs for good.
 	WatchNone Watchdog = "none"
@@ -109,7 +109,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
 		return o, refuse("Watchdog", "watchdog %q, want one of %q", o.Watchdog, Watchdogs())
 	}
-	if !slices.Contains(append(Faults(), NoFault, FaultLostArrival), o.Fault) {
+	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
 	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))

@@ -144,6 +144,9 @@ func (p *Producer) Copy(di dsl.Val[dsl.U32], src dsl.Buf[dsl.B128], si dsl.Index
 type Consumer struct {
 	r    *Ring
 	next cursor
+
+	// Lost plants a fault: warp 0 of this CTA, if not 0 its number plus 1, releases nothing.
+	Lost int
 }
 
 // Consumer starts a consumer warp at the first stage. Declare it at the top of
@@ -168,7 +171,11 @@ func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "waits for a chunk in stage %d of the ring")
 	use(stage)
 	k.SyncWarp()
-	k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
+	releases := k.Lane().EqC(0)
+	if c.Lost != 0 {
+		releases = releases.And(k.CTA().EqC(c.Lost - 1).And(k.Warp().EqC(0)).Not())
+	}
+	k.If(releases, func() { r.empty.Arrive(stage) })
 	c.next.advance()
 }
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -18,7 +19,9 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
@@ -159,6 +162,11 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
+	if b.checkpoint == "" && b.device == deviceCUDA {
+		s.Made = func(ctx context.Context) (runtime.Weights, error) {
+			return runtime.RandomCompiled(ctx, mk, uint64(b.seed), b.arch, compile.Options{})
+		}
+	}
 	var beyond []int
 	if s.Method, beyond, err = b.method(cmd, mk.Config); err != nil {
 		return err
@@ -168,6 +176,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
+		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
+	}
 	machine, closeMachine, err := openBenchMachine(b.device)
 	if err != nil {
 		return err
@@ -221,6 +232,9 @@ func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error,
 	}
 	if s.Reference == nil {
 		return release, nil
+	}
+	if m := s.Method.Contexts; len(m) > 0 && slices.Max(m) > s.Reference.Longest() {
+		return nil, errors.Join(fmt.Errorf("--contexts: %d, but the longest sequence of --reference %s has %d tokens, and no speed beyond it would be gated", slices.Max(m), b.reference, s.Reference.Longest()), release())
 	}
 	if err := s.Reference.Matches(c, s.Weights, random); err != nil {
 		return nil, errors.Join(fmt.Errorf("--reference %s: %w", b.reference, err), release())

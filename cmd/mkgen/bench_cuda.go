@@ -53,6 +53,9 @@ func (m *gpuMachine) Load(ctx context.Context, k *ir.Kernel) (bench.Loaded, erro
 	if err != nil {
 		return nil, err
 	}
+	if err := m.dev.Check(cuda.Needs{Driver: code.Driver()}); err != nil {
+		return nil, err
+	}
 	gpu, err := runtime.NewGPU(k, m.dev, code.Cubin)
 	if err != nil {
 		return nil, err

@@ -57,5 +57,8 @@ func loadKernel(ctx context.Context, mk *megakernel.Kernel, gpu *cuda.Device, o 
 		return nil, err
 	}
 	o.compiled(r)
+	if err := gpu.Check(cuda.Needs{Driver: r.Driver()}); err != nil {
+		return nil, err
+	}
 	return runtime.NewGPU(mk.IR, gpu, r.Cubin)
 }

@@ -87,7 +87,8 @@ the generation; a second one ends the program at once.`,
 	f.Var(&r.with, "compiler", "of the kernel for cuda: nvcc or nvrtc (default: nvcc when it is there)")
 	f.BoolVar(&r.fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
 	f.BoolVarP(&r.verbose, "verbose", "v", false, "print figures to standard error")
-	for _, name := range []string{"tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random"} {
+	f.Lookup("watchdog").Usage += " (default all)"
+	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
 	return cmd
@@ -163,6 +164,9 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		return nil, errors.New("--chat and --stop need a tokenizer, which these weights do not come with")
 	}
 	o := r.options()
+	if !cmd.Flags().Changed("watchdog") {
+		o.Watchdog = megakernel.WatchAll
+	}
 	if r.device == deviceSim {
 		o.SMs, o.Consumers = cmp.Or(o.SMs, simSMs), cmp.Or(o.Consumers, simConsumers)
 	}

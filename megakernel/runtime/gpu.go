@@ -248,8 +248,21 @@ func (g *GPU) fill(scalars map[string]uint64) error {
 	return nil
 }
 
-// Close frees what the device holds for this kernel; the GPU stays open.
+// ErrRunning says that a kernel does not end.
+var ErrRunning = errors.New("a kernel still runs on the GPU; it ends with this process")
+
+// Close frees what the device holds for this kernel; the GPU stays open. While a
+// kernel runs, that has been given up and does not leave, nothing can be freed:
+// Close abandons the GPU and says so.
 func (g *GPU) Close() error {
+	if g.done != nil {
+		select {
+		case <-g.done:
+		default:
+			g.dev.Abandon()
+			return ErrRunning
+		}
+	}
 	var errs []error
 	for _, m := range g.mem {
 		errs = append(errs, m.Free())

@@ -120,6 +120,28 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 	}
 }
 
+// A stage that is not released stops one SM at its ring, and thereby all.
+func TestAHangWithinAnSMIsGivenUp(t *testing.T) {
+	for seed := range uint64(6) {
+		o := megakernel.Options{SMs: 3, Stages: 3, InFlight: 2, StageBytes: 2048, Fault: megakernel.FaultLostRelease, Watchdog: megakernel.WatchAll}
+		s, sim := onSim(t, o)
+		sim.Reseed(seed)
+		s.HangTimeout = time.Second
+		_, err := s.Generate([]int{5, 6}, 3)
+		var hang *runtime.HangError
+		require.ErrorAs(t, err, &hang)
+		require.ErrorContains(t, err, "SM 2: consumers in \"o\", layer 0, waits for a chunk in stage")
+		require.ErrorContains(t, err, "of the ring to be drained")
+
+		o.Watchdog = megakernel.WatchGrid
+		s, sim = onSim(t, o)
+		sim.Reseed(seed)
+		s.HangTimeout = time.Second
+		_, err = s.Generate([]int{5, 6}, 3)
+		require.ErrorContains(t, err, "does not leave")
+	}
+}
+
 func TestAKernelWithoutWatchdogHangs(t *testing.T) {
 	s, _ := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival, Watchdog: megakernel.WatchNone})
 	s.HangTimeout = time.Millisecond

@@ -61,7 +61,7 @@ func faked(t *testing.T, many *fake) (*Bench, *[]int) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	var order []int // number of the runner's calls at each measurement of the ceiling
-	b := &Bench{Config: c, Runner: many, Each: "arrivals at the host", PerLaunch: 128,
+	b := &Bench{Config: c, Runner: many, Each: "by the GPU", PerLaunch: 128,
 		Ceiling: func(context.Context) (ceiling.Measured, error) {
 			order = append(order, len(many.calls))
 			return ceiling.Measured{Variant: ceiling.Variants()[0], GBps: 4600, Min: 4500, Max: 4700}, nil
@@ -155,13 +155,13 @@ func TestContextsBeyondTheModelsPositionsAreSetAside(t *testing.T) {
 // sample is a record with which nothing is wrong.
 func sample() *Record {
 	r := &Record{GPU: "NVIDIA H200", Driver: "580.159.04", CUDA: "13.0", Commit: "abc",
-		Options: Options{Compiler: "nvcc 13.0.88", Consumers: 8, InFlight: 3, Page: 16, Pages: "shuffled", SMs: 132, Splits: 16, StageBytes: 16384, Stages: 12}}
+		Options: Options{Compiler: "nvcc 13.0.88", Consumers: 8, InFlight: 3, Page: 16, Pages: "shuffled", SMs: 132, Splits: 16, StageBytes: 16384, Stages: 12, Watchdog: "grid"}}
 	c, err := models.Lookup("llama3-8b")
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
 	for _, cached := range []int{128, 1024, 3072, 6144} {
-		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "arrivals at the host",
+		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "by the GPU",
 			Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, cached, 128), CeilingGBps: 4630,
 			Ceiling: ceiling.Measured{Variant: ceiling.Variants()[3], GBps: 4630, Min: 4620, Max: 4640},
 			Gate:    gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Positions: 2048, Sequences: 4, FaultsCaught: gate.Faults(), Passed: true}}

@@ -38,12 +38,13 @@ type Options struct {
 	Splits     int    `json:"splits"`
 	StageBytes int    `json:"stage_bytes"`
 	Stages     int    `json:"stages"`
+	Watchdog   string `json:"watchdog"` // which waits look for a sign to leave
 }
 
 // OptionsOf are those of a kernel whose session has a shuffled page table.
 func OptionsOf(o megakernel.Options, compiler string) Options {
 	return Options{Compiler: compiler, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
-		StageBytes: o.StageBytes, Stages: o.Stages}
+		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 
 // Case is one model at one context. Times are medians over the rounds, in µs,

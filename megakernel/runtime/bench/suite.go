@@ -21,6 +21,8 @@ type Suite struct {
 	Weights megakernel.Tensors
 	// WeightsName says what they are, for the record: "random, seed 1".
 	WeightsName string
+	// Made makes the same weights on the device, where that is faster; nil loads Weights.
+	Made func(ctx context.Context) (runtime.Weights, error)
 	// Reference and Rules are of the gate; without a reference there is none. It
 	// must match the model and the weights (gate.Reference.Matches).
 	Reference *gate.Reference
@@ -114,7 +116,13 @@ func (s *Suite) load(ctx context.Context) (err error) {
 	}
 	s.say("loading the weights")
 	s.table = gate.ShuffledTable(s.pages())
-	s.session, err = runtime.NewSession(s.Kernel, s.loaded, s.Weights, len(s.table), slices.Clone(s.table), firstEpoch)
+	w := runtime.FromTensors(s.Weights, runtime.LoadOptions{})
+	if s.Made != nil {
+		if w, err = s.Made(ctx); err != nil {
+			return errors.Join(err, s.loaded.Close())
+		}
+	}
+	s.session, err = runtime.OpenSession(ctx, s.Kernel, s.loaded, w, runtime.SessionOptions{Pages: len(s.table), Table: slices.Clone(s.table), Epoch: firstEpoch})
 	if err != nil {
 		return errors.Join(err, s.loaded.Close())
 	}

@@ -11,6 +11,8 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/megakernel"
+	"strconv"
+	"strings"
 )
 
 // Source is a kernel's text and what is known of it.
@@ -182,4 +184,16 @@ func (j *job) compile(ctx context.Context) (*Result, error) {
 	}
 	r.SpillBytes = r.SpillStores + r.SpillLoads
 	return r, nil
+}
+
+// Driver is the CUDA version that a driver must support at least to run the
+// result, 1000 × major: within a major version drivers run what any compiler of it
+// made (CUDA's minor version compatibility). 0 when Compiler does not say.
+func (r *Result) Driver() int {
+	_, version, _ := strings.Cut(r.Compiler, " ")
+	major, err := strconv.Atoi(strings.SplitN(version, ".", 2)[0])
+	if err != nil {
+		return 0
+	}
+	return 1000 * major
 }

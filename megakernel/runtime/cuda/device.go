@@ -148,6 +148,10 @@ func (d *Device) Close() error {
 	return nil
 }
 
+// Abandon makes every later call fail, and Close return at once, without waiting for a kernel that does not end: nothing is released
+// before the process ends.
+func (d *Device) Abandon() { d.closing.Store(true) }
+
 // do calls f on a thread that has the device's context, and names the operation in its error. Locks are taken in the order device,
 // handle.
 func (d *Device) do(op string, f func() error) error {

@@ -29,13 +29,14 @@ func main() {
 	dir := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	timeout := flag.Duration("hang-timeout", 300*time.Millisecond, "give a launch up after this long without a step")
 	rounds := flag.Int("rounds", 3, "hangs, each followed by a right run")
+	fault := flag.String("fault", string(megakernel.FaultLostArrival), "what hangs: lost-arrival, or lost-release with -watchdog all")
 	flag.Parse()
-	if err := run(c, *dir, *timeout, *rounds); err != nil {
+	if err := run(c, *dir, megakernel.Fault(*fault), *timeout, *rounds); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ch *choice.Choice, dir string, timeout time.Duration, rounds int) error {
+func run(ch *choice.Choice, dir string, fault megakernel.Fault, timeout time.Duration, rounds int) error {
 	mk, err := ch.Build(megakernel.NoFault)
 	if err != nil {
 		return err
@@ -47,7 +48,7 @@ func run(ch *choice.Choice, dir string, timeout time.Duration, rounds int) error
 	if err != nil {
 		return err
 	}
-	hanging, err := read(megakernel.FaultLostArrival)
+	hanging, err := read(fault)
 	if err != nil {
 		return err
 	}

@@ -32,7 +32,7 @@ func main() {
 		kinds = append(kinds, megakernel.Faults()...)
 	}
 	if *hang {
-		kinds = append(kinds, megakernel.FaultLostArrival)
+		kinds = append(kinds, megakernel.Hangs()...)
 	}
 	for _, f := range kinds {
 		if err := build(c, f, *dir, *random && f == megakernel.NoFault); err != nil {
