@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/mkgen/mkgen/models"
 )
@@ -80,6 +82,13 @@ func (p place) files() ([]indexed, []string, error) {
 
 // nothing describes a place without weights, with advice for other formats.
 func (p place) nothing() error {
+	for _, name := range []string{SingleFile, IndexFile} {
+		if p.fsys != nil {
+			break
+		} else if _, err := os.Lstat(filepath.Join(p.dir, name)); err == nil {
+			return &Problem{File: name, Found: "a symbolic link to nothing", Want: "a file", Why: "is the download complete?"}
+		}
+	}
 	problem := &Problem{Found: "neither " + SingleFile + " nor " + IndexFile, Want: "one of them"}
 	for _, name := range []string{"pytorch_model.bin", "pytorch_model.bin.index.json", "consolidated.safetensors", "original"} {
 		if _, err := p.stat(name); err == nil {

@@ -194,6 +194,9 @@ func TestDirectoryWithoutWeightsIsExplained(t *testing.T) {
 	require.Equal(t, "found neither model.safetensors nor model.safetensors.index.json, want one of them", refusal(t, directory(t, "single_bf16", nil)))
 	require.Equal(t, "found neither model.safetensors nor model.safetensors.index.json, want one of them; there is pytorch_model.bin: load it with transformers and save it with save_pretrained",
 		refusal(t, directory(t, "single_bf16", map[string][]byte{"pytorch_model.bin": nil})))
+	dangling := directory(t, "single_bf16", nil)
+	require.NoError(t, os.Symlink("nowhere", filepath.Join(dangling, SingleFile)))
+	require.Equal(t, "model.safetensors: found a symbolic link to nothing, want a file; is the download complete?", refusal(t, dangling))
 	_, err := Open(t.TempDir())
 	require.ErrorIs(t, err, os.ErrNotExist)
 	require.ErrorContains(t, err, "config.json")
