@@ -193,9 +193,10 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal does what it does to any program
 	o, err := s.Run(ctx)
 	if err != nil {
-		return err
+		return interrupted(ctx, err)
 	}
 	if len(beyond) > 0 {
 		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
@@ -207,6 +208,11 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 // was not given is the reference's.
 func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error, err error) {
 	c, release := s.Kernel.Config, func() error { return nil }
+	if b.device == deviceSim {
+		if err := fitsSim(&c); err != nil {
+			return nil, err
+		}
+	}
 	if b.reference != "" {
 		if s.Reference, err = gate.OpenReference(b.reference); err != nil {
 			return nil, fmt.Errorf("--reference %s: %w", b.reference, err)

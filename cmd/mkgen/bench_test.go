@@ -52,6 +52,16 @@ func passed() *gate.Report {
 	return &gate.Report{Identical: true, Gate: gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Sure: 1500, FaultsCaught: gate.Faults(), Passed: true}}
 }
 
+func TestAnInterruptedBenchmarkSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	root := newRoot(nil)
+	root.SetArgs([]string{"bench", "--model", "tiny", "--device", "sim"})
+	err := root.ExecuteContext(ctx)
+	require.EqualError(t, err, "interrupted")
+	require.Equal(t, 130, exitCode(err))
+}
+
 func TestSpeedsWithoutAReferenceAreUngatedAndLeaveNoRecord(t *testing.T) {
 	dir := t.TempDir()
 	out, err := reported(t, &benchFlags{record: filepath.Join(dir, "r.json"), plot: filepath.Join(dir, "p.svg")}, nil)

@@ -7,6 +7,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/models"
 )
 
 // deviceName is a flag that is one of the devices.
@@ -45,10 +46,18 @@ var errNoCUDA = errors.New("--device cuda: this mkgen was built without CUDA; `s
 // token takes many minutes.
 const simWeights = 1 << 30
 
+// fitsSim refuses a model that is too big for the executor.
+func fitsSim(c *models.Config) error {
+	if n := c.WeightBytes(); n > simWeights {
+		return fmt.Errorf("--device sim: %s has %s of weights, the executor takes up to %s", c.Name, megakernel.FormatBytes(n), megakernel.FormatBytes(simWeights))
+	}
+	return nil
+}
+
 // openSim opens the executor for a kernel.
 func openSim(mk *megakernel.Kernel) (runtime.Device, error) {
-	if n := mk.Config.WeightBytes(); n > simWeights {
-		return nil, fmt.Errorf("--device sim: %s has %s of weights, the executor takes up to %s", mk.Config.Name, megakernel.FormatBytes(n), megakernel.FormatBytes(simWeights))
+	if err := fitsSim(&mk.Config); err != nil {
+		return nil, err
 	}
 	return runtime.NewSim(mk.IR, 1)
 }
