@@ -9,6 +9,7 @@ import (
 	"os"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/megakernel"
@@ -124,6 +125,9 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 // prompt is what to continue or answer; asks says that the user will be asked.
 func (r *runFlags) prompt(cmd *cobra.Command, args []string) (prompt string, asks bool, err error) {
 	terminal := isTerminal(cmd.InOrStdin())
+	if err := r.refuse(); err != nil {
+		return "", false, err
+	}
 	switch {
 	case len(args) > 1:
 		return "", false, usagef("%s takes one prompt, found %d arguments; put it in quotes", cmd.CommandPath(), len(args))
@@ -134,11 +138,6 @@ func (r *runFlags) prompt(cmd *cobra.Command, args []string) (prompt string, ask
 	case len(args) == 0:
 		return "", false, usagef(`give a prompt, or "-" to read it from standard input`)
 	}
-	var refused *sampling.RangeError
-	if errors.As(r.sampling.Check(), &refused) {
-		flag := map[string]string{"Temperature": "temperature", "TopK": "top-k", "TopP": "top-p", "MinP": "min-p"}[refused.Field]
-		return "", false, usagef("--%s: %s", flag, refused.Problem)
-	}
 	if args[0] != "-" {
 		return args[0], false, nil
 	}
@@ -148,6 +147,21 @@ func (r *runFlags) prompt(cmd *cobra.Command, args []string) (prompt string, ask
 		err = fmt.Errorf("standard input: more than %d bytes", most)
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(string(data), "\n"), "\r"), false, err
+}
+
+// refuse refuses flags that no request can have.
+func (r *runFlags) refuse() error {
+	var refused *sampling.RangeError
+	if errors.As(r.sampling.Check(), &refused) {
+		flag := map[string]string{"Temperature": "temperature", "TopK": "top-k", "TopP": "top-p", "MinP": "min-p"}[refused.Field]
+		return usagef("--%s: %s", flag, refused.Problem)
+	}
+	for _, stop := range r.stop {
+		if stop == "" || !utf8.ValidString(stop) {
+			return usagef("--stop: found %q, want UTF-8 that is not empty", stop)
+		}
+	}
+	return nil
 }
 
 // open makes the engine.
@@ -179,7 +193,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err != nil {
 		return nil, err
 	}
-	e, err := r.load(ctx, cmd.ErrOrStderr(), w, engine.Options{Kernel: mk, Device: device, Text: w.text, KVTokens: int(r.kvTokens),
+	e, err := r.load(ctx, cmd.ErrOrStderr(), w, engine.Options{Kernel: mk, Device: device, Text: w.text, KVTokens: min(int(r.kvTokens), w.config.MaxPositions),
 		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)})
 	if err != nil {
 		return nil, errors.Join(err, device.Close())

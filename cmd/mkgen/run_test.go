@@ -48,6 +48,13 @@ func TestAConversationGoesOnUntilTheInputEnds(t *testing.T) {
 	require.True(t, strings.HasPrefix(out.String(), alone.String()))
 }
 
+func TestAConversationEndsWithAnError(t *testing.T) {
+	s, out, err := opened(t)
+	require.ErrorContains(t, s.converse(t.Context(), strings.NewReader("\xff\nhi\n")), "not UTF-8")
+	require.Empty(t, out.String())
+	require.Equal(t, "> ", err.String()) // no figures of what was not begun
+}
+
 func TestRunStreamsWhileOtherCommandsHoldTheirOutput(t *testing.T) {
 	var direct bytes.Buffer
 	out := &held{to: &direct}

@@ -65,8 +65,9 @@ func (s *speaker) converse(ctx context.Context, in io.Reader) error {
 		r.Messages = messages
 		turn, stop := interruptible(ctx)
 		text, err := s.answer(turn, r)
+		err = interrupted(turn, err) // before stop, which ends turn
 		stop()
-		if err != nil && turn.Err() == nil {
+		if err != nil && !errors.As(err, new(interruptError)) {
 			return err
 		}
 		messages = append(messages, tokenizer.Message{Role: "assistant", Content: text})
@@ -107,7 +108,7 @@ func (s *speaker) answer(ctx context.Context, r engine.Request) (string, error) 
 	if last != "" && !strings.HasSuffix(last, "\n") && failed == nil {
 		_, failed = io.WriteString(s.out, "\n")
 	}
-	if s.flags.verbose {
+	if s.flags.verbose && got.Finish != "" {
 		fmt.Fprintln(s.err, "mkgen: "+figures(got))
 	}
 	return got.Text, errors.Join(hung(s.err, err), failed)
