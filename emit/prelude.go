@@ -67,11 +67,7 @@ func function(doc, result, name, params, asm string, outs, ins []string, memory 
 	if result != "void" {
 		fmt.Fprintf(&b, "  %s v;\n", result)
 	}
-	keyword := "asm volatile"
-	if !memory {
-		keyword = "asm"
-	}
-	fmt.Fprintf(&b, "  %s(\"%s\"\n      :%s : %s", keyword, asm, strings.TrimRight(" "+strings.Join(outs, ", "), " "), strings.Join(ins, ", "))
+	fmt.Fprintf(&b, "  asm volatile(\"%s\"\n      :%s : %s", asm, strings.TrimRight(" "+strings.Join(outs, ", "), " "), strings.Join(ins, ", "))
 	if memory {
 		b.WriteString(` : "memory"`)
 	}

@@ -1,6 +1,8 @@
 package emit_test
 
 import (
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -217,4 +219,18 @@ func TestLongKernelIsPrintedQuickly(t *testing.T) {
 	require.Less(t, took, 10*time.Second) // 65 ms on an idle core; what this guards against is quadratic growth
 	require.Equal(t, 5000, strings.Count(text, "fmaf("))
 	t.Logf("%d values, %d bytes in %v", k.NumValues, len(text), took)
+}
+
+// A load in an asm that is not volatile may be moved out of the If that guards it.
+func TestLoadsStayWhereTheProgramHasThem(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.cu")
+	require.NoError(t, err)
+	loads := 0
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		require.NoError(t, err)
+		require.NotRegexp(t, `asm\("(ld|st|atom|red|cp|mbarrier)`, string(text), file)
+		loads += strings.Count(string(text), `asm volatile("ld`)
+	}
+	require.Greater(t, loads, 10)
 }

@@ -96,7 +96,7 @@ __device__ __forceinline__ uint2 ld_evict_last_v2_u32(const u32* p, u64 policy) 
 // ld.global.nc.v4.u32
 __device__ __forceinline__ uint4 ld_nc_b128(const uint4* p) {
   uint4 v;
-  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
@@ -104,7 +104,7 @@ __device__ __forceinline__ uint4 ld_nc_b128(const uint4* p) {
 // ld.global.nc.L2::cache_hint.v4.u32
 __device__ __forceinline__ uint4 ld_nc_evict_first_b128(const uint4* p, u64 policy) {
   uint4 v;
-  asm("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+  asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)), "l"(policy));
   return v;
 }
@@ -112,7 +112,7 @@ __device__ __forceinline__ uint4 ld_nc_evict_first_b128(const uint4* p, u64 poli
 // ld.global.nc.L2::cache_hint.v4.u32
 __device__ __forceinline__ uint4 ld_nc_evict_first_v4_u32(const u32* p, u64 policy) {
   uint4 v;
-  asm("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+  asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)), "l"(policy));
   return v;
 }
@@ -120,7 +120,7 @@ __device__ __forceinline__ uint4 ld_nc_evict_first_v4_u32(const u32* p, u64 poli
 // ld.global.nc.L2::cache_hint.v4.u32
 __device__ __forceinline__ uint4 ld_nc_evict_last_b128(const uint4* p, u64 policy) {
   uint4 v;
-  asm("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+  asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)), "l"(policy));
   return v;
 }
@@ -128,7 +128,7 @@ __device__ __forceinline__ uint4 ld_nc_evict_last_b128(const uint4* p, u64 polic
 // ld.global.nc.L2::cache_hint.v4.u32
 __device__ __forceinline__ uint4 ld_nc_evict_last_v4_u32(const u32* p, u64 policy) {
   uint4 v;
-  asm("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
+  asm volatile("ld.global.nc.L2::cache_hint.v4.u32 {%0, %1, %2, %3}, [%4], %5;"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)), "l"(policy));
   return v;
 }
@@ -136,7 +136,7 @@ __device__ __forceinline__ uint4 ld_nc_evict_last_v4_u32(const u32* p, u64 polic
 // ld.global.nc.L1::no_allocate.v4.u32
 __device__ __forceinline__ uint4 ld_nc_no_allocate_b128(const uint4* p) {
   uint4 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
@@ -144,7 +144,7 @@ __device__ __forceinline__ uint4 ld_nc_no_allocate_b128(const uint4* p) {
 // ld.global.nc.L1::no_allocate.v4.u32
 __device__ __forceinline__ uint4 ld_nc_no_allocate_v4_u32(const u32* p) {
   uint4 v;
-  asm("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.L1::no_allocate.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
@@ -152,7 +152,7 @@ __device__ __forceinline__ uint4 ld_nc_no_allocate_v4_u32(const u32* p) {
 // ld.global.nc.v4.u32
 __device__ __forceinline__ uint4 ld_nc_v4_u32(const u32* p) {
   uint4 v;
-  asm("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
+  asm volatile("ld.global.nc.v4.u32 {%0, %1, %2, %3}, [%4];"
       : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "l"(__cvta_generic_to_global(p)));
   return v;
 }

@@ -190,7 +190,7 @@ __device__ __forceinline__ u32 ld_acquire_gpu_u32(const u32* p) {
 // ld.global.nc.u32
 __device__ __forceinline__ bf16x2 ld_nc_bf16x2(const bf16x2* p) {
   bf16x2 v;
-  asm("ld.global.nc.u32 %0, [%1];"
+  asm volatile("ld.global.nc.u32 %0, [%1];"
       : "=r"(v) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
@@ -198,7 +198,7 @@ __device__ __forceinline__ bf16x2 ld_nc_bf16x2(const bf16x2* p) {
 // ld.global.nc.u32
 __device__ __forceinline__ u32 ld_nc_u32(const u32* p) {
   u32 v;
-  asm("ld.global.nc.u32 %0, [%1];"
+  asm volatile("ld.global.nc.u32 %0, [%1];"
       : "=r"(v) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
@@ -206,7 +206,7 @@ __device__ __forceinline__ u32 ld_nc_u32(const u32* p) {
 // ld.global.nc.v2.u32
 __device__ __forceinline__ uint2 ld_nc_v2_bf16x2(const bf16x2* p) {
   uint2 v;
-  asm("ld.global.nc.v2.u32 {%0, %1}, [%2];"
+  asm volatile("ld.global.nc.v2.u32 {%0, %1}, [%2];"
       : "=r"(v.x), "=r"(v.y) : "l"(__cvta_generic_to_global(p)));
   return v;
 }
