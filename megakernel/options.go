@@ -107,7 +107,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		o.Watchdog = WatchGrid
 	}
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
-		return o, refuse("Watchdog", "watchdog %q, want one of %q", o.Watchdog, Watchdogs())
+		return o, refuse("Watchdog", "found %q, want grid, all or none", string(o.Watchdog))
 	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())

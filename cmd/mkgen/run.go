@@ -102,6 +102,9 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	if !cmd.Flags().Changed("hang-timeout") && r.device == deviceCUDA {
 		r.hang = patience(cudaPatience)
 	}
+	if cmd.Flags().Changed("hang-timeout") && r.hang > 0 && r.watchdog == string(megakernel.WatchNone) {
+		return usagef("--hang-timeout takes a kernel that can be told to leave: --watchdog grid or all")
+	}
 	prompt, asks, err := r.prompt(cmd, args)
 	if err != nil {
 		return err

@@ -27,7 +27,7 @@ func (w *weights) flags(cmd *cobra.Command) {
 	f.StringVar(&w.checkpoint, "checkpoint", "", "Hugging Face checkpoint `directory`: config.json, safetensors, tokenizer.json")
 	f.Var(&w.random, "random", "random weights of this seed instead")
 	f.Lookup("random").DefValue = ""
-	f.BoolVar(&w.check, "check", false, "refuse weights that are not finite, by name")
+	f.BoolVar(&w.check, "check", true, "refuse weights that are not finite, by name")
 }
 
 // found is a model with its weights.
