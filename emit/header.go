@@ -136,7 +136,7 @@ func (h *header) buffers() {
 			continue
 		}
 		if first {
-			h.comment("", "The buffers, in device memory: their types, sizes and alignments in bytes, and what the host writes into them before the "+
+			h.comment("", "The buffers, in memory that the device reaches: their types, sizes and alignments in bytes, and what the host writes into them before the "+
 				"first launch. b128 is 16 bytes without a type, bf16 a bit pattern of 16 bits; pages are those of the context.")
 			first = false
 		}
@@ -159,6 +159,12 @@ func bufferText(f Field) string {
 	text := f.Name + ": " + fieldComment(f)
 	if f.ReadOnly {
 		text += "; only read"
+	}
+	switch f.Host {
+	case "reads":
+		text += "; the host may read its words while the kernel runs, from mapped host memory say"
+	case "writes":
+		text += "; the host may write its words while the kernel runs, by a copy in another stream say"
 	}
 	if f.Bytes == 0 && f.Size != "" {
 		text += ". Size: " + f.Size
@@ -183,7 +189,7 @@ func (h *header) block() {
 	h.lines("#else")
 	h.printf("#define %s _Alignas(8)", align)
 	h.printf("#define %s(condition) _Static_assert(condition, %s)", check, message)
-	h.lines("#endif", "", "// The params block, little-endian. Pointers are addresses in device memory, as CUdeviceptr is.")
+	h.lines("#endif", "", "// The params block, little-endian. Pointers are the addresses by which the device reaches the buffers, as CUdeviceptr is.")
 	h.printf("typedef struct %s_params {", h.name)
 	names := make([]string, len(l.Params))
 	for i, f := range l.Params {

@@ -41,9 +41,12 @@ type Field struct {
 	Bytes    int64  `json:"bytes,omitempty"` // of the buffer; 0 where the host decides
 	Align    int    `json:"align,omitempty"` // of the buffer
 	ReadOnly bool   `json:"read_only,omitempty"`
-	Doc      string `json:"doc,omitempty"`
-	Size     string `json:"size,omitempty"` // as Need.Size
-	Fill     string `json:"fill,omitempty"` // as Need.Fill
+	// Host is "reads" or "writes" for a buffer whose words the host may read, or
+	// write, while the kernel runs; the first may lie in mapped host memory.
+	Host string `json:"host,omitempty"`
+	Doc  string `json:"doc,omitempty"`
+	Size string `json:"size,omitempty"` // as Need.Size
+	Fill string `json:"fill,omitempty"` // as Need.Fill
 
 	PageBytes int64    `json:"page_bytes,omitempty"` // as Need.PageBytes
 	MoreBytes int64    `json:"more_bytes,omitempty"` // as Need.MoreBytes
@@ -132,7 +135,7 @@ func NewLayout(k *ir.Kernel, t Target, x Extras) (*Layout, error) {
 		}
 		b := f.Buf
 		l.Params = append(l.Params, Field{Name: f.Name, Pointer: true, Type: b.Elem.String(), Offset: f.Offset, Length: b.Len,
-			Bytes: b.Bytes(), Align: max(b.Align, b.Elem.Size()), ReadOnly: b.ReadOnly, Doc: b.Doc})
+			Bytes: b.Bytes(), Align: max(b.Align, b.Elem.Size()), ReadOnly: b.ReadOnly, Host: hostUse(b.Host), Doc: b.Doc})
 	}
 	describe(l.Params, x.Needs)
 	for _, b := range k.Shareds() {
@@ -182,4 +185,12 @@ func RowRuns(rows int, source func(row int) (tensor string, tensorRow int)) []Ro
 		runs = append(runs, run)
 	}
 	return runs
+}
+
+// hostUse is Field.Host.
+func hostUse(h ir.HostUse) string {
+	if h == ir.HostNone {
+		return ""
+	}
+	return h.String()
 }

@@ -42,8 +42,9 @@
 #define TINY_BARRIERS 13  // grid barriers of a step; epoch grows by barriers times grid
 #define TINY_PACKED_BYTES 663552  // bytes of the buffer weights
 
-// The buffers, in device memory: their types, sizes and alignments in bytes, and what the host writes into them before
-//   the first launch. b128 is 16 bytes without a type, bf16 a bit pattern of 16 bits; pages are those of the context.
+// The buffers, in memory that the device reaches: their types, sizes and alignments in bytes, and what the host writes
+//   into them before the first launch. b128 is 16 bytes without a type, bf16 a bit pattern of 16 bits; pages are those of
+//   the context.
 
 // weights: 41472 × b128: packed matrices, see the layout; only read. The host writes: the matrices as the packing table
 //   says, and zero where it names no element
@@ -121,8 +122,9 @@
 #define TINY_ENDS_BYTES 32
 #define TINY_ENDS_ALIGN 4
 
-// stop: 1 × u32: not 0: the launch ends after the running step. The host writes: 0; another value while the kernel runs
-//   ends the launch after the running step, and 0 must be back before the next launch
+// stop: 1 × u32: not 0: the launch ends after the running step; the host may write its words while the kernel runs, by
+//   a copy in another stream say. The host writes: 0; another value while the kernel runs ends the launch after the
+//   running step, and 0 must be back before the next launch
 #define TINY_STOP_BYTES 4
 #define TINY_STOP_ALIGN 4
 
@@ -130,25 +132,27 @@
 #define TINY_VERDICT_BYTES 8
 #define TINY_VERDICT_ALIGN 4
 
-// progress: 1 × u32: out: the position behind the last finished step
+// progress: 1 × u32: out: the position behind the last finished step; the host may read its words while the kernel
+//   runs, from mapped host memory say
 #define TINY_PROGRESS_BYTES 4
 #define TINY_PROGRESS_ALIGN 4
 
-// stream: any number of u32: out: each chosen token at its position, as it comes; as long as tokens. Size: as tokens.
-//   The host writes: nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for
-//   position i
+// stream: any number of u32: out: each chosen token at its position, as it comes; as long as tokens; the host may read
+//   its words while the kernel runs, from mapped host memory say. Size: as tokens. The host writes: nothing, or
+//   0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i
 #define TINY_STREAM_BYTES(pages) (UINT64_C(64) * (pages) + 4)
 #define TINY_STREAM_ALIGN 4
 
-// times: any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens. Size: as
-//   tokens. The host writes: nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock,
-//   low word
+// times: any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens; the host
+//   may read its words while the kernel runs, from mapped host memory say. Size: as tokens. The host writes: nothing;
+//   word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word
 #define TINY_TIMES_BYTES(pages) (UINT64_C(64) * (pages) + 4)
 #define TINY_TIMES_ALIGN 4
 
-// abort: 2 × u32: not 0: give the launch up; the second word: for copies in flight too. The host writes: 0; if the
-//   kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait
-//   for copies; then write it, records, epoch and barrier again
+// abort: 2 × u32: not 0: give the launch up; the second word: for copies in flight too; the host may write its words
+//   while the kernel runs, by a copy in another stream say. The host writes: 0; if the kernel hangs, 1 in the first word
+//   makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it,
+//   records, epoch and barrier again
 #define TINY_ABORT_BYTES 8
 #define TINY_ABORT_ALIGN 4
 
@@ -174,7 +178,7 @@
 #define TINY_CHECK(condition) _Static_assert(condition, "layout of tiny_params")
 #endif
 
-// The params block, little-endian. Pointers are addresses in device memory, as CUdeviceptr is.
+// The params block, little-endian. Pointers are the addresses by which the device reaches the buffers, as CUdeviceptr is.
 typedef struct tiny_params {
   TINY_ALIGN8 uint64_t weights;  // 41472 × b128: packed matrices, see the layout
   uint64_t gains;  // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
