@@ -141,7 +141,8 @@ func (b *benchFlags) method(cmd *cobra.Command, c models.Config) (m bench.Method
 	return m, beyond, nil
 }
 
-func (b *benchFlags) run(cmd *cobra.Command) (err error) {
+// check refuses what does not go together, and completes what is open.
+func (b *benchFlags) check(cmd *cobra.Command) error {
 	switch given := cmd.Flags().Changed; {
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
@@ -151,6 +152,13 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return usagef("--record and --plot go with a GPU: times of the executor are none of a GPU")
 	case b.device == deviceSim:
 		b.executorDefaults(given)
+	}
+	return nil
+}
+
+func (b *benchFlags) run(cmd *cobra.Command) (err error) {
+	if err := b.check(cmd); err != nil {
+		return err
 	}
 	if given := cmd.Flags().Changed; given("checkpoint") && !given("model") && !given("config") {
 		if err := cmd.Flags().Set("config", filepath.Join(b.checkpoint, "config.json")); err != nil {
