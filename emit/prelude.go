@@ -43,9 +43,12 @@ func (p *printer) need(name string, rank int, text func() string) string {
 	return "ptx::" + name
 }
 
+// fixedHelpers are all of them.
+func fixedHelpers() []fixedHelper { return slices.Concat(ownHelpers[:], sharedHelpers[:]) }
+
 // fixed makes sure that one of the helpers whose text never varies is printed.
 func (p *printer) fixed(name string) string {
-	for _, f := range fixedHelpers {
+	for _, f := range fixedHelpers() {
 		if f.name == name {
 			for _, dep := range strings.Fields(f.deps) {
 				p.fixed(dep)

@@ -23,11 +23,11 @@ func TestEveryOpHasExactlyOneSpelling(t *testing.T) {
 
 func TestFixedHelpersAreInOrder(t *testing.T) {
 	seen := map[string]int{}
-	for _, h := range fixedHelpers {
+	for _, h := range fixedHelpers() {
 		require.NotContains(t, seen, h.name)
 		seen[h.name] = h.rank
 	}
-	for _, h := range fixedHelpers {
+	for _, h := range fixedHelpers() {
 		for _, dep := range strings.Fields(h.deps) {
 			rank, ok := seen[dep]
 			require.True(t, ok, "%s needs %s, which does not exist", h.name, dep)

@@ -99,9 +99,7 @@ func (b *builder) assemble() {
 			b.heard.Init(dsl.At(0), k.U32(1))
 			b.ring.Init()
 		})
-		if b.watch != nil {
-			b.watch.Init(k)
-		}
+		b.watch.Init(k)
 		b.own.fetch(e, b.bufs.plan)
 		k.Barrier()
 	})

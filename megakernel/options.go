@@ -40,7 +40,7 @@ const (
 	// at the ring and between the roles, end when these do.
 	WatchGrid Watchdog = "grid"
 	// WatchAll watches every wait, also against mistakes inside of an SM, such as a
-	// stage that is not released; a step takes about 1 % longer.
+	// stage that is not released; a step takes somewhat longer.
 	WatchAll Watchdog = "all"
 	// WatchNone watches none: what hangs hangs for good.
 	WatchNone Watchdog = "none"

@@ -1,10 +1,9 @@
 package models
 
 import (
-	"errors"
 	"fmt"
-	"strconv"
-	"strings"
+
+	"github.com/mkgen/mkgen/models/problem"
 )
 
 // FieldError is one thing wrong with a configuration. Validate and Parse return
@@ -25,42 +24,14 @@ func (e *FieldError) Error() string {
 	return s
 }
 
-// maxProblems bounds how many problems one error lists.
-const maxProblems = 32
-
 // problems collects what is wrong with one configuration.
-type problems struct {
-	list    []error
-	omitted int
-}
+type problems struct{ problem.List }
 
 func (p *problems) add(field, found, want, why string) {
-	if len(p.list) == maxProblems {
-		p.omitted++
-		return
-	}
-	p.list = append(p.list, &FieldError{Field: shorten(field), Found: found, Want: want, Why: why})
-}
-
-// err returns nil when nothing was added.
-func (p *problems) err() error {
-	if p.omitted > 0 {
-		return errors.Join(append(p.list[:len(p.list):len(p.list)],
-			fmt.Errorf("and %d more problems", p.omitted))...)
-	}
-	return errors.Join(p.list...)
+	p.Add(&FieldError{Field: shorten(field), Found: found, Want: want, Why: why})
 }
 
 // maxShown is how many bytes of a hostile text a message repeats.
 const maxShown = 48
 
-// shorten makes text from a file fit for one line of a message: printable, at
-// most maxShown bytes before quoting.
-func shorten(text string) string {
-	cut := text
-	if len(cut) > maxShown {
-		cut = strings.ToValidUTF8(cut[:maxShown], "") + "..."
-	}
-	quoted := strconv.Quote(cut)
-	return quoted[1 : len(quoted)-1]
-}
+func shorten(text string) string { return problem.Shorten(text, maxShown) }

@@ -54,7 +54,7 @@ func Parse(r io.Reader) (Config, error) {
 	in.tokens(&c)
 	c.CheckpointDType = in.dtype()
 	in.others()
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return Config{}, err
 	}
 	if err := c.Validate(); err != nil {
@@ -83,7 +83,7 @@ func (r *reader) architecture() {
 }
 
 func (r *reader) sizes(c *Config) {
-	before := len(r.p.list)
+	before := r.p.Len()
 	for _, s := range c.sizes() {
 		_, present := r.take(s.field)
 		optional := s.field == "num_key_value_heads" || s.field == "head_dim"
@@ -96,7 +96,7 @@ func (r *reader) sizes(c *Config) {
 	}
 	if c.HeadDim == 0 {
 		c.HeadDim = c.Hidden / c.Heads
-		if c.Hidden%c.Heads != 0 && len(r.p.list) == before {
+		if c.Hidden%c.Heads != 0 && r.p.Len() == before {
 			r.missing("head_dim", fmt.Sprintf("an even number, because hidden_size %d is no multiple of num_attention_heads %d",
 				c.Hidden, c.Heads))
 		}

@@ -14,7 +14,7 @@ func (r *reader) rope(rope *Rope) {
 	if hasTheta {
 		rope.Theta = theta
 	}
-	before := len(r.p.list)
+	before := r.p.Len()
 	var inner *reader
 	for _, field := range []string{"rope_scaling", "rope_parameters"} {
 		value, ok := r.take(field)
@@ -36,14 +36,14 @@ func (r *reader) rope(rope *Rope) {
 		inner.ropeType(rope)
 		inner.others()
 	}
-	r.topLevelOriginal(rope, len(r.p.list) > before)
+	r.topLevelOriginal(rope, r.p.Len() > before)
 }
 
 // ropeTheta reads rope_theta inside rope_parameters.
 func (r *reader) ropeTheta(rope *Rope, outside bool) {
-	before := len(r.p.list)
+	before := r.p.Len()
 	theta, ok := r.float("rope_theta")
-	if !ok || len(r.p.list) > before {
+	if !ok || r.p.Len() > before {
 		return
 	}
 	if outside && theta != rope.Theta {

@@ -70,7 +70,7 @@ func (c Config) Validate() error {
 	c.Rope.validate(&p)
 	c.validateTokens(&p)
 	c.validateDTypes(&p)
-	return p.err()
+	return p.Err()
 }
 
 func (c Config) validateHeads(p *problems) {

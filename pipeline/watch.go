@@ -59,6 +59,9 @@ func NewWatch(k *dsl.Kernel, abort, records, notes dsl.Buf[dsl.U32]) *Watch {
 
 // Init clears the notes; all threads of the CTA run it, and a barrier must follow.
 func (w *Watch) Init(k *dsl.Kernel) {
+	if w == nil {
+		return
+	}
 	k.If(k.Tid().LtC(k.Warps()*NoteWords), func() { w.Notes.Store(k.Tid(), k.U32(0)) })
 }
 
@@ -127,8 +130,7 @@ func (w *Watch) landed(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, stage ds
 		m.Wait(i, parity)
 		return
 	}
-	detail := stage
-	m.WaitOrNote(i, parity, w.Abort, dsl.At(1), w.at(k, detail, what))
+	m.WaitOrNote(i, parity, w.Abort, dsl.At(1), w.at(k, stage, what))
 }
 
 // Until polls word i of b, or until the launch is given up.

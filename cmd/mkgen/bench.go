@@ -187,7 +187,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
 		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
 	}
-	machine, closeMachine, err := openBenchMachine(b.device)
+	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
 	if err != nil {
 		return err
 	}

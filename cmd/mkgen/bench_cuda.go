@@ -7,8 +7,6 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl/ir"
-	"github.com/mkgen/mkgen/emit"
-	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
@@ -16,7 +14,7 @@ import (
 )
 
 // openBenchMachine opens GPU 0, or the executor.
-func openBenchMachine(device deviceName) (bench.Machine, func() error, error) {
+func openBenchMachine(device deviceName, arch string) (bench.Machine, func() error, error) {
 	if device == deviceSim {
 		return bench.Executor{Seed: 1}, func() error { return nil }, nil
 	}
@@ -24,12 +22,19 @@ func openBenchMachine(device deviceName) (bench.Machine, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return &gpuMachine{dev: dev, compile: compileKernel}, dev.Close, nil
+	return &gpuMachine{dev: dev, arch: arch, compile: func(ctx context.Context, k *ir.Kernel) (*compile.Result, error) {
+		source, err := compile.SourceOfKernel(k.Name, k, arch)
+		if err != nil {
+			return nil, err
+		}
+		return compile.Kernel(ctx, source, compile.Options{})
+	}}, dev.Close, nil
 }
 
 // gpuMachine is the Machine that is a GPU.
 type gpuMachine struct {
 	dev      *cuda.Device
+	arch     string
 	compile  func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)
 	compiler string // of the kernel loaded last
 }
@@ -46,17 +51,7 @@ func (m *gpuMachine) Free() (int64, error) {
 }
 
 func (m *gpuMachine) Load(ctx context.Context, k *ir.Kernel) (bench.Loaded, error) {
-	if err := m.dev.Check(cuda.Needs{Arch: benchArch, SMs: k.Grid, Shared: k.SharedBytes}); err != nil {
-		return nil, err
-	}
-	code, err := m.compile(ctx, k)
-	if err != nil {
-		return nil, err
-	}
-	if err := m.dev.Check(cuda.Needs{Driver: code.Driver()}); err != nil {
-		return nil, err
-	}
-	gpu, err := runtime.NewGPU(k, m.dev, code.Cubin)
+	gpu, code, err := loadOn(m.dev, m.arch, k, func() (*compile.Result, error) { return m.compile(ctx, k) })
 	if err != nil {
 		return nil, err
 	}
@@ -76,19 +71,4 @@ func (g *gpuLoaded) Plant(ctx context.Context, k *ir.Kernel) (func(), error) {
 		return nil, err
 	}
 	return g.Swap(code.Cubin)
-}
-
-const benchArch = "sm_90a"
-
-// compileKernel prints a kernel and compiles it, or finds it in the cache.
-func compileKernel(ctx context.Context, k *ir.Kernel) (*compile.Result, error) {
-	target, err := emit.TargetFor(benchArch)
-	if err != nil {
-		return nil, err
-	}
-	src, err := emit.Print(k, target, megakernel.EmitOptions())
-	if err != nil {
-		return nil, err
-	}
-	return compile.Kernel(ctx, compile.Source{Name: k.Name, Arch: benchArch, Text: src.Text, Lines: src.Lines}, compile.Options{})
 }

@@ -27,7 +27,7 @@ func fakeMachine(t *testing.T) *gpuMachine {
 		t.Skip("needs the fake driver: scripts/build-cuda --fake test ./cmd/mkgen")
 	}
 	t.Cleanup(func() { require.NoError(t, dev.Close()) })
-	return &gpuMachine{dev: dev, compile: func(context.Context, *ir.Kernel) (*compile.Result, error) {
+	return &gpuMachine{dev: dev, arch: "sm_90a", compile: func(context.Context, *ir.Kernel) (*compile.Result, error) {
 		return &compile.Result{Cubin: []byte("\x7fELF"), Compiler: "none 1.0"}, nil
 	}}
 }

@@ -7,7 +7,7 @@ import (
 )
 
 // openBenchMachine opens the executor; this build knows no GPU.
-func openBenchMachine(device deviceName) (bench.Machine, func() error, error) {
+func openBenchMachine(device deviceName, _ string) (bench.Machine, func() error, error) {
 	if device == deviceSim {
 		return bench.Executor{Seed: 1}, func() error { return nil }, nil
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
@@ -42,23 +43,34 @@ type gpuDevice struct {
 
 func (d *gpuDevice) Close() error { return errors.Join(d.GPU.Close(), d.gpu.Close()) }
 
-// loadKernel compiles a kernel, or takes it from the cache, and loads it, if the
-// GPU can run it.
+// loadKernel compiles a kernel, or takes it from the cache, and loads it.
 func loadKernel(ctx context.Context, mk *megakernel.Kernel, gpu *cuda.Device, o deviceOptions) (*runtime.GPU, error) {
-	if err := gpu.Check(cuda.Needs{Arch: o.arch, SMs: mk.IR.Grid, Shared: mk.IR.SharedBytes}); err != nil {
-		return nil, err
+	g, _, err := loadOn(gpu, o.arch, mk.IR, func() (*compile.Result, error) {
+		source, err := compile.SourceOf(mk, o.arch)
+		if err != nil {
+			return nil, err
+		}
+		r, err := compile.Kernel(ctx, source, o.compile)
+		if err == nil {
+			o.compiled(r)
+		}
+		return r, err
+	})
+	return g, err
+}
+
+// loadOn loads what made makes of k on a GPU, if that can run it.
+func loadOn(gpu *cuda.Device, arch string, k *ir.Kernel, made func() (*compile.Result, error)) (*runtime.GPU, *compile.Result, error) {
+	if err := gpu.Check(cuda.Needs{Arch: arch, SMs: k.Grid, Shared: k.SharedBytes}); err != nil {
+		return nil, nil, err
 	}
-	source, err := compile.SourceOf(mk, o.arch)
+	r, err := made()
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	r, err := compile.Kernel(ctx, source, o.compile)
-	if err != nil {
-		return nil, err
-	}
-	o.compiled(r)
 	if err := gpu.Check(cuda.Needs{Driver: r.Driver()}); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	return runtime.NewGPU(mk.IR, gpu, r.Cubin)
+	g, err := runtime.NewGPU(k, gpu, r.Cubin)
+	return g, r, err
 }

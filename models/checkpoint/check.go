@@ -143,7 +143,7 @@ func report(blocks []block) error {
 			p.add(first.problem(bad))
 		}
 	}
-	return p.err()
+	return p.Err()
 }
 
 func (b *block) problem(bad int64) Problem {

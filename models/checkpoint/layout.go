@@ -36,7 +36,7 @@ func layOut(file string, entries []entry, data, size int64) error {
 	for _, e := range entries {
 		e.checkExtent(file, &p)
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
 	slices.SortStableFunc(entries, func(a, b entry) int {
@@ -53,7 +53,7 @@ func layOut(file string, entries []entry, data, size int64) error {
 		}
 		at, before = max(at, e.end), e.name
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
 	return checkEnd(file, entries, at, size-data)

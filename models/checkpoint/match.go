@@ -36,7 +36,7 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 			p.add(extra(found[name]))
 		}
 	}
-	return p.err()
+	return p.Err()
 }
 
 // fit checks t's type and shape, and sets its rows and columns.

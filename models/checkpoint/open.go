@@ -111,7 +111,7 @@ func (c *Checkpoint) openFiles(at place, names []string) error {
 		}
 		c.files = append(c.files, f)
 	}
-	return p.err()
+	return p.Err()
 }
 
 // parseFiles reads all headers. It returns the tensors by name and their names in
@@ -142,7 +142,7 @@ func (c *Checkpoint) parseFiles() (map[string]*tensor, []string, error) {
 			inOrder = append(inOrder, e.name)
 		}
 	}
-	return found, inOrder, errors.Join(append(errs, p.err())...)
+	return found, inOrder, errors.Join(append(errs, p.Err())...)
 }
 
 // tie makes lm_head.weight another name of the embedding. If the files hold it as

@@ -3,8 +3,9 @@ package checkpoint
 import (
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
+
+	"github.com/mkgen/mkgen/models/problem"
 )
 
 // ErrClosed is what every method returns after Close.
@@ -35,46 +36,16 @@ func (p *Problem) Error() string {
 	return s.String()
 }
 
-// maxProblems bounds how many problems one error lists.
-const maxProblems = 32
-
 // problems collects what is wrong with one checkpoint.
-type problems struct {
-	list    []error
-	omitted int
-}
+type problems struct{ problem.List }
 
-func (p *problems) add(problem Problem) {
-	if len(p.list) == maxProblems {
-		p.omitted++
-		return
-	}
-	p.list = append(p.list, &problem)
-}
-
-// err returns nil when nothing was added.
-func (p *problems) err() error {
-	if p.omitted > 0 {
-		return errors.Join(append(p.list[:len(p.list):len(p.list)],
-			fmt.Errorf("and %d more problems", p.omitted))...)
-	}
-	return errors.Join(p.list...)
-}
+func (p *problems) add(one Problem) { p.Add(&one) }
 
 // maxShown is how many bytes of a name from a file a message repeats: more than
 // any name of a decoder's tensor has.
 const maxShown = 96
 
-// shorten makes a name from a file fit for one line of a message: printable, at
-// most maxShown bytes before quoting.
-func shorten(text string) string {
-	cut := text
-	if len(cut) > maxShown {
-		cut = strings.ToValidUTF8(cut[:maxShown], "") + "..."
-	}
-	quoted := strconv.Quote(cut)
-	return quoted[1 : len(quoted)-1]
-}
+func shorten(text string) string { return problem.Shorten(text, maxShown) }
 
 // bytesOf returns "1 byte" or "n bytes".
 func bytesOf[T int | int64 | uint64](n T) string {
