@@ -7,34 +7,35 @@ import "github.com/mkgen/mkgen/dsl"
 type spot struct {
 	buf      dsl.Buf[dsl.B128]
 	row, key u32
+	matrix   u32 // of the four that ldmatrix reads, the one whose rows this lane names
 }
 
 // spot is token tok's of a block. Tokens from n on are replaced by the last
 // valid one: their weight is 0, and 0 times what uninitialised memory may hold
 // must not become NaN.
-func (st *state) spot(b tokens, tok u32) spot {
+func (st *state) spot(b tokens, matrix, tok u32) spot {
 	tok = tok.Min(b.n.SubC(1))
-	return spot{b.buf, b.base.Add(tok.MulC(st.t.KV.TokenUnits())), b.first.Add(tok)}
+	return spot{b.buf, b.base.Add(tok.MulC(st.t.KV.TokenUnits())), b.first.Add(tok), matrix}
 }
 
 // keySpot and valueSpot are where this lane reads its rows of keyFragments and
 // valueFragments.
 func (st *state) keySpot(b tokens) spot {
-	lane := st.e.Lane
-	return st.spot(b, lane.RemC(8).Add(lane.DivC(8).DivC(2).MulC(8)))
+	matrix := st.e.Lane.DivC(8)
+	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.DivC(2).MulC(8)))
 }
 
 func (st *state) valueSpot(b tokens) spot {
-	lane := st.e.Lane
+	matrix := st.e.Lane.DivC(8)
 	b.base = b.base.AddC(st.t.KV.D / 8)
-	return st.spot(b, lane.RemC(8).Add(lane.DivC(8).AndC(1).MulC(8)))
+	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)))
 }
 
 // keyFragments are dimensions 16i … 16i+15 of K as the B operand of Q·Kᵀ: of
 // tokens 0–7, and of 8–15. A lane holds dimensions 16i + 2c, + 1 (register 0)
 // and 8 more (register 1) of token lane/4, where c = lane mod 4.
 func (st *state) keyFragments(at spot, i int) [2][2]pair {
-	unit := st.t.KV.swizzle(st.e.Lane.DivC(8).AndC(1).AddC(2*i), at.key)
+	unit := st.t.KV.swizzle(at.matrix.AndC(1).AddC(2*i), at.key)
 	f := dsl.LoadMatrix(at.buf, at.row.Add(unit), false)
 	return [2][2]pair{{f[0], f[1]}, {f[2], f[3]}}
 }
@@ -43,7 +44,7 @@ func (st *state) keyFragments(at spot, i int) [2][2]pair {
 // dimensions 16i … + 7, and the other 8. A lane holds tokens 2c, 2c+1 (register
 // 0) and 8 more (register 1) of its dimension, lane/4.
 func (st *state) valueFragments(at spot, i int) [2][2]pair {
-	unit := st.t.KV.swizzle(st.e.Lane.DivC(8).DivC(2).AddC(2*i), at.key)
+	unit := st.t.KV.swizzle(at.matrix.DivC(2).AddC(2*i), at.key)
 	f := dsl.LoadMatrix(at.buf, at.row.Add(unit), true)
 	return [2][2]pair{{f[0], f[1]}, {f[2], f[3]}}
 }
