@@ -94,6 +94,9 @@ func (p *Planner) addTile(r *Request, c *Class, t tile) {
 	grown := u.grow * (r.Steps - 1)
 	v := c.Visible(p.limits.ChunkTokens, u.cached+grown, u.position, int(p.rowWord(rows[0], RowPosition))+grown)
 	t.chunks = v.C
+	if r.PinTokens > 0 && v.Skip > 0 && grown > 0 {
+		t.chunks++ // an earlier step may see one chunk more, never two
+	}
 	p.tiles = append(p.tiles, t)
 }
 
