@@ -164,23 +164,26 @@ func (k *checker) checkItem(w []uint32) error {
 		}
 	}
 	st := state{partial: -1, tile: mask, spans: k.spans(&it)}
+	var checked *Sequence
 	for i, t := range it.Rows {
 		c := &k.cover[t*l.KVHeads+it.Head]
 		if !it.Direct {
 			st.partial = it.Partials[i]
 		}
-		shift := it.Position
 		if t < len(k.rows) {
-			if err := k.checkEntries(&it, st.spans, &k.rows[t]); err != nil {
-				return err
+			if n := &k.rows[t]; n.s != checked {
+				if err := k.checkEntries(&it, st.spans, n); err != nil {
+					return err
+				}
+				checked = n.s
 			}
 		} else if it.Tail > 0 || st.spans != ([2]span{}) {
 			return fmt.Errorf("row %d has no sequence, but keys", t)
 		}
 		add := st
 		for j := range add.spans {
-			add.spans[j].from += shift
-			add.spans[j].to += shift
+			add.spans[j].from += it.Position
+			add.spans[j].to += it.Position
 		}
 		c.states = append(c.states, add)
 		if it.Tail > 0 {

@@ -121,7 +121,7 @@ func (p *Planner) cut(r *Request, class int, c *ClassPlan) error {
 		if err == nil {
 			return nil
 		}
-		if most == 1 || r.PinTokens > 0 {
+		if most <= 1 || r.PinTokens > 0 {
 			return err
 		}
 		limit *= 2
