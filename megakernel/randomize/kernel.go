@@ -42,7 +42,7 @@ func New(mk *megakernel.Kernel) (*Kernel, error) {
 		k.Region(m.Name, func() { b.matrix(i, m) })
 	}
 	k.Region("gains", func() { b.plain(b.gains, len(s.gains), mk.Config.Hidden, s.firstGain(), gain) })
-	if !mk.Config.TieEmbeddings {
+	if s.embed {
 		embed := b.vector(megakernel.BufferEmbed, mk.Config.Vocab*mk.Config.Hidden)
 		k.Region("embedding", func() { b.plain(embed, 1, mk.Config.Vocab*mk.Config.Hidden, s.embedTensor(), normal) })
 	}
@@ -63,7 +63,7 @@ func (r *Kernel) Tables(seed uint64) ([]Table, error) {
 func (r *Kernel) Bytes() int64 {
 	c := r.shape.config
 	n := r.shape.plan.PackedBytes + int64(len(r.shape.gains))*int64(c.Hidden)*2
-	if !c.TieEmbeddings {
+	if r.shape.embed {
 		n += int64(c.Vocab) * int64(c.Hidden) * 2
 	}
 	return n
