@@ -1,4 +1,4 @@
-package batch
+package batch_test
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/megakernel/runtime/batch"
+	"github.com/mkgen/mkgen/megakernel/runtime/batch/batchtest"
 	"github.com/stretchr/testify/require"
 )
 
@@ -42,15 +44,16 @@ func runRandom(t *testing.T, z sizes, r *rand.Rand, jobs int, seen map[string]in
 				c.gone = true
 			}
 		}
-		b.f.ahead = r.IntN(4)
-		if r.IntN(40) == 0 && b.Busy() {
-			b.f.fail = broken
+		b.f.Ahead = r.IntN(4)
+		if r.IntN(400) == 0 && b.Busy() {
+			b.f.Fail = broken
 		}
 		if err := b.Step(t.Context()); err != nil {
 			require.ErrorIs(t, err, broken)
-			require.Empty(t, b.running)
+			running, _ := b.Counts()
+			require.Zero(t, running)
 		}
-		b.f.fail = nil
+		b.f.Fail = nil
 		require.NoError(t, b.Check())
 	}
 	for _, c := range all {
@@ -67,15 +70,15 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 		prompt = slices.Concat(c.prompt, c.got)
 		prompt = slices.Clone(prompt[:r.IntN(len(prompt)+1)])
 	}
-	for range 1 + r.IntN(1+b.limit/3) {
+	for range 1 + r.IntN(1+b.Limit()/3) {
 		prompt = append(prompt, r.IntN(3))
 	}
-	c := &client{t: b.f.t, s: b.Scheduler, prompt: prompt, want: 1 + r.IntN(1+b.limit), stop: -1, draws: r.IntN(4) == 0}
+	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0}
 	switch r.IntN(5) {
 	case 0:
 		c.goneAt = 1 + r.IntN(5)
 	case 1:
-		c.stop = r.IntN(fakeVocab)
+		c.stop = r.IntN(batchtest.Vocab)
 	}
 	b.Add(prompt, c)
 	return c
@@ -83,15 +86,15 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 
 // judge compares a job that has left with what it would be alone.
 func (b *bench) judge(c *client, broken error, seen map[string]int) {
-	t := b.f.t
+	t := b.t
 	require.True(t, c.left)
 	require.Equal(t, c.alone(len(c.got)), append([]int{}, c.got...))
 	switch {
 	case errors.Is(c.err, broken):
 		seen["failed"]++
-	case errors.Is(c.err, ErrFull):
+	case errors.Is(c.err, batch.ErrFull):
 		seen["full"]++
-		require.Equal(t, max(b.limit+1, len(c.prompt)), len(c.prompt)+len(c.got))
+		require.Equal(t, max(b.Limit()+1, len(c.prompt)), len(c.prompt)+len(c.got))
 	case c.gone:
 		seen["gone"]++
 	case len(c.got) > 0 && c.got[len(c.got)-1] == c.stop:
@@ -125,7 +128,7 @@ func TestTheScheduleIsAFunctionOfTheCalls(t *testing.T) {
 		}
 		b.all()
 		b.close()
-		logs[i] = b.f.log
+		logs[i] = b.f.Log
 	}
 	require.Equal(t, logs[0], logs[1])
 	require.Greater(t, len(logs[0]), 100)
@@ -137,12 +140,11 @@ func TestAContextThatEndsLosesNothing(t *testing.T) {
 	a, c := b.add(count(1, 9), 20), b.add(count(20, 3), 15)
 	for n := 1; b.Busy(); n++ {
 		ctx, cancel := context.WithCancel(t.Context())
-		b.f.before = func(r StepRequest) {
+		b.f.Before = func(batch.StepRequest) {
 			if n%3 == 0 {
 				cancel()
 			}
 		}
-		a.gone = false
 		err := b.Step(ctx)
 		require.NoError(t, b.Check())
 		if n%3 == 0 {
