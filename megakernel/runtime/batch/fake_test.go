@@ -67,16 +67,20 @@ type bench struct {
 type sizes struct {
 	rows, page, pages, sequences, steps int
 	seed                                uint64
+	positions                           int // 0 for 1000
 }
 
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
 	f := &batchtest.Stepper{T: z.rows, Page: z.page, Pages: z.pages, Ahead: 2}
+	if z.positions == 0 {
+		z.positions = 1000
+	}
 	pool := pages.New(z.pages)
 	if z.seed != 0 {
 		pool = pages.NewShuffled(z.pages, z.seed)
 	}
-	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: 1000, MaxSequences: z.sequences, StepsPerLaunch: max(1, z.steps)})
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, StepsPerLaunch: max(1, z.steps)})
 	require.NoError(t, err)
 	return &bench{s, t, f, pool}
 }

@@ -21,6 +21,9 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		z := sizes{rows: 1 + r.IntN(16), page: 1 << r.IntN(4), steps: 1 + r.IntN(9), seed: seed}
 		z.pages = 1 + (20+r.IntN(150))/z.page
 		z.sequences = 1 + r.IntN(z.rows)
+		if r.IntN(3) == 0 {
+			z.positions = 10 + r.IntN(60)
+		}
 		runRandom(t, z, r, 60, seen)
 	}
 	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500, "stopped": 100, "drawn": 300, "failed": 20} {

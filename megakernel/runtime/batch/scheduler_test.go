@@ -34,6 +34,47 @@ func TestPromptsShareTheRowsThatDecodingLeaves(t *testing.T) {
 	b.close()
 }
 
+// What cannot be shared out evenly goes to another one at each step.
+func TestNoPromptIsAlwaysFirst(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 4})
+	for i := range 3 {
+		b.add(count(10*i, 9), 1)
+	}
+	for range 4 {
+		b.step()
+	}
+	require.Equal(t, []string{"1 0+2 0+1 0+1", "1 2+1 1+2 1+1", "1 3+1 3+1 2+2", "1 4+2 4+1 4+1"}, b.f.Log)
+	b.all()
+	b.close()
+}
+
+// Pages with the same tokens behind different ones are different pages.
+func TestNobodyWaitsForAPageThatOnlyLooksAlike(t *testing.T) {
+	b := newBench(t, sizes{rows: 8, page: 2, pages: 50, steps: 4})
+	b.add([]int{1, 2, 8, 9, 9}, 1)
+	b.add([]int{3, 4, 8, 9, 9}, 1)
+	b.add([]int{3, 4, 8, 9, 9}, 1)
+	b.all()
+	require.Equal(t, []string{"1 0+4 0+4", "1 4+1 4+1 4+1"}, b.f.Log)
+	b.close()
+}
+
+// A launch ends when somebody has had enough before the kernel could know; who is
+// gone is asked before each token.
+func TestALaunchEndsWhenAClientHasEnough(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 30})
+	b.f.Ahead = 1
+	one, two, three := b.add(count(1, 1), 30), b.add(count(2, 1), 30), b.add(count(3, 1), 30)
+	one.stop, two.goneAt = one.alone(30)[4], 9
+	require.NotContains(t, one.alone(4), one.stop)
+	b.all()
+	require.Equal(t, one.alone(5), one.got)
+	require.Equal(t, two.alone(9), two.got)
+	require.Equal(t, three.alone(30), three.got)
+	require.Equal(t, []string{"30 0+1 0+1 0+1", "24 6+1 6+1", "19 11+1"}, b.f.Log)
+	b.close()
+}
+
 // A prompt alone has all rows; launches of many steps begin when all decode, and
 // end with who wants the fewest tokens.
 func TestLaunchesAreLongWhenAllDecode(t *testing.T) {
@@ -132,8 +173,22 @@ func TestTheNewestGivesItsPagesUp(t *testing.T) {
 	require.Equal(t, young.alone(17), young.got)
 	require.Zero(t, old.stats.Preempted)
 	require.Positive(t, young.stats.Preempted)
-	require.Less(t, young.stats.Preempted, 3)
+	require.Equal(t, 1, young.stats.Preempted, "%v", b.f.Log)
 	require.NoError(t, errors.Join(old.err, young.err))
+	b.close()
+}
+
+// Who would have to give way soon does not start.
+func TestAJobStartsWhenThereIsRoomToGrow(t *testing.T) {
+	b := newBench(t, sizes{rows: 8, page: 2, pages: 10, steps: 1})
+	old := b.add(count(1, 8), 12)
+	b.step()
+	young := b.add(count(11, 10), 2) // 5 pages; 6 are free, and the other one needs one now
+	b.all()
+	require.Equal(t, old.alone(12), old.got)
+	require.Equal(t, young.alone(2), young.got)
+	require.Zero(t, young.stats.Preempted)
+	require.Equal(t, 11, young.stats.Fed)
 	b.close()
 }
 

@@ -34,21 +34,16 @@ func (t *Tree) oldest() *node {
 	return found
 }
 
-// trim gives up to most pages at the end of a leaf, and the leaf with the last.
+// trim gives up to most pages at the end of a leaf, and the leaf with the last. All
+// of them are idle, since cursors stand at ends.
 func (t *Tree) trim(leaf *node, most int) int {
-	gone := 0
-	for gone < most && len(leaf.pages) > 0 {
-		last := len(leaf.pages) - 1
-		if t.pool.Refs(leaf.pages[last]) > 1 {
-			break
-		}
-		must(t.pool.Give(leaf.pages[last:]))
-		leaf.pages, leaf.tokens = leaf.pages[:last], leaf.tokens[:last*t.page]
-		t.all--
-		t.idle--
-		gone++
-	}
-	if len(leaf.pages) == 0 {
+	keep := max(0, len(leaf.pages)-most)
+	gone := len(leaf.pages) - keep
+	must(t.pool.Give(leaf.pages[keep:]))
+	leaf.pages, leaf.tokens = leaf.pages[:keep], leaf.tokens[:keep*t.page]
+	t.all -= gone
+	t.idle -= gone
+	if keep == 0 {
 		p := leaf.parent
 		i := slices.Index(p.children, leaf)
 		p.children = slices.Delete(p.children, i, i+1)
