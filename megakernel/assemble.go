@@ -22,18 +22,14 @@ type builder struct {
 	inner   *pipeline.Watch  // of those within one
 	leaving dsl.Buf[dsl.U32] // shared memory: whether the launch is given up
 
-	x       dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
-	shared  dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
-	part    tasks.Partials
-	tail    dsl.Buf[dsl.B128]
-	indices dsl.Buf[dsl.U32]
+	indices dsl.Buf[dsl.U32] // shared memory, beside what a search for the largest compares
 
 	decided dsl.MBars        // the producer may learn whether the step runs on
 	heard   dsl.MBars        // it has
 	running dsl.Buf[dsl.U32] // shared memory: whether it does
 
 	layer []phase // of one layer
-	final phase   // after the last one
+	after []phase // after the last one
 
 	flow flow
 
@@ -49,7 +45,14 @@ type builder struct {
 type phase struct {
 	Phase
 	produce, consume func(s tasks.Step)
+
+	// when, unless nil, is whether the phase and its hand-off run, the same in all
+	// CTAs; such a phase has no produce.
+	when func(s tasks.Step) dsl.Pred
 }
+
+// stages are the phases of a step: before the layers, of each, and after them.
+type stages struct{ before, layer, after []phase }
 
 func newBuilder(mk *Kernel) *builder {
 	c, o, p := &mk.Config, &mk.Options, mk.Plan
@@ -61,10 +64,11 @@ func newBuilder(mk *Kernel) *builder {
 	b := &builder{mk: mk, k: k, bufs: mk.declare(k), ring: pipeline.NewRing(k, p, o.Consumers)}
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
-	b.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("input vector (bf16) or attention scratch (f32)"))
-	b.x = dsl.View[dsl.BF16](b.shared)
-	b.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
-	b.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	if mk.Ragged() {
+		b.flow = newRagged(b)
+	} else {
+		b.flow = newSingle(b)
+	}
 	b.decided = dsl.NewMBars(k, regionDecided, 1, at(regionDecided), dsl.Doc("whether the step runs on is decided"))
 	b.heard = dsl.NewMBars(k, regionHeard, 1, at(regionHeard), dsl.Doc("the producer knows whether the step runs on"))
 	b.running = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether it does"))
@@ -81,15 +85,15 @@ func newBuilder(mk *Kernel) *builder {
 		b.inner = b.watch
 		b.ring.Watched(b.watch)
 	}
-	b.flow = &single{builder: b}
 	return b
 }
 
 // assemble builds the whole body: prologue, then the two roles side by side.
 func (b *builder) assemble() {
 	k, e := b.k, b.env
-	b.layer, b.final = b.flow.phases()
-	for _, p := range append(slices.Clone(b.layer), b.final) {
+	all := b.flow.phases()
+	b.layer, b.after = all.layer, all.after
+	for _, p := range slices.Concat(all.before, all.layer, all.after) {
 		b.mk.Phases = append(b.mk.Phases, p.Phase)
 	}
 	k.Assert(b.bufs.steps.GeC(1), "a launch runs at least one step")
@@ -102,6 +106,7 @@ func (b *builder) assemble() {
 		})
 		b.watch.Init(k)
 		b.own.fetch(e, b.bufs.plan)
+		b.flow.prologue()
 		k.Barrier()
 	})
 	k.Roles(
@@ -120,10 +125,11 @@ func inLayer(s tasks.Step, l dsl.Val[dsl.U32]) tasks.Step {
 
 // flow is what differs between kernels of one query row a step and of several.
 type flow interface {
-	// phases are those of one layer, and the one after the last.
-	phases() (layer []phase, final phase)
+	phases() stages
 	// check asserts what a launch must be given.
 	check()
+	// prologue copies what stays for the launch; a CTA barrier follows.
+	prologue()
 	// start declares what a role keeps from step to step; it runs at the role's top.
 	start()
 	// step is what both roles know of launch step s, but for the layer.
@@ -251,7 +257,7 @@ func (b *builder) producer() {
 		}
 		k.If(runs, func() {
 			b.offset.Set(b.own.offset(planFinalOffset))
-			b.produce(inLayer(step, k.U32(0)), b.final)
+			b.produce(inLayer(step, k.U32(0)), b.after...)
 		})
 	}, dsl.Unroll(1))
 	b.prod.Finish()
@@ -260,12 +266,19 @@ func (b *builder) producer() {
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
-		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-		b.k.Region(p.Name, func() { p.consume(s) })
-		if p.Handoff != "" {
-			b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-			b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+		run := func() {
+			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+			b.k.Region(p.Name, func() { p.consume(s) })
+			if p.Handoff != "" {
+				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
+				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+			}
 		}
+		if p.when == nil {
+			run()
+			continue
+		}
+		b.k.If(p.when(s), run)
 	}
 }
 

@@ -82,9 +82,8 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 // [token][row].
 func (m *meeting) write(at u32, acc tilePair, which int) {
 	e, to := m.e, m.g.Part.Buf
-	g, t := e.Lane.DivC(4), e.Lane.RemC(4)
 	if m.g.In.Padded() == 8 { // lane 4g+t has row g of tokens 2t and 2t+1
-		at = at.Add(t.MulC(2 * pipeline.TileRows)).Add(g)
+		at = at.Add(e.Lane.RemC(4).MulC(2 * pipeline.TileRows)).Add(e.Lane.DivC(4))
 		to.Store(at, acc[0][2*which].Get())
 		to.Store(at.AddC(pipeline.TileRows), acc[0][2*which+1].Get())
 		return

@@ -94,12 +94,10 @@ func (x *fragments) advance(c u32) {
 	k.If(next.LtC(m.ChunksPerTile), func() { x.fetch(next) })
 }
 
-// half is 8 tokens of the warp's i-th k group.
-func (x *fragments) half(half, i int) (v [4]pair) {
-	for j, r := range x.now[half*len(x.now)*8/x.g.In.Padded()+i] {
-		v[j] = r.Get()
-	}
-	return v
+// of is what mma h of the warp's i-th k group takes of 8 tokens.
+func (x *fragments) of(half, i, h int) (lo, hi pair) {
+	v := x.now[half*len(x.now)*8/x.g.In.Padded()+i]
+	return v[2*h].Get(), v[2*h+1].Get()
 }
 
 // tilePair is the accumulators of two row tiles: 8 columns are one mma's for both
@@ -177,33 +175,34 @@ func (g *GEMM) products(e *Env, x *fragments, acc tilePair, w [][][]pair, chunk 
 	for i := range groups(e, chunk) {
 		step := func() {
 			for h := range 2 {
+				a0, a2 := x.of(0, i, h)
 				if g.In.Padded() == 8 {
-					g.asRows(e, x.half(0, i), acc[0], w, i, h)
+					g.asRows(e, [2]pair{a0, a2}, acc[0], w, i, h)
 					continue
 				}
-				lo, hi := x.half(0, i), x.half(1, i)
+				a1, a3 := x.of(1, i, h)
 				for t := range w {
-					add(acc[t], [4]pair{lo[2*h], hi[2*h], lo[2*h+1], hi[2*h+1]}, [2]pair{w[t][i][2*h], w[t][i][2*h+1]})
+					add(acc[t], [4]pair{a0, a1, a2, a3}, [2]pair{w[t][i][2*h], w[t][i][2*h+1]})
 				}
 			}
 		}
-		if group := e.Warp.AddC(i * e.Consumers); (i+1)*e.Consumers <= chunk {
+		if (i+1)*e.Consumers <= chunk {
 			step()
 		} else {
-			e.K.If(group.LtC(chunk), step)
+			e.K.If(e.Warp.AddC(i*e.Consumers).LtC(chunk), step)
 		}
 	}
 }
 
 // asRows multiplies with the weights of two tiles as the 16 rows of operand A, and 8
 // tokens as the columns of B.
-func (g *GEMM) asRows(e *Env, x [4]pair, acc []*dsl.Var[dsl.F32], w [][][]pair, i, h int) {
+func (g *GEMM) asRows(e *Env, x [2]pair, acc []*dsl.Var[dsl.F32], w [][][]pair, i, h int) {
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
 	a := [4]pair{w[0][i][2*h], zero, w[0][i][2*h+1], zero}
 	if len(w) == 2 {
 		a[1], a[3] = w[1][i][2*h], w[1][i][2*h+1]
 	}
-	add(acc, a, [2]pair{x[2*h], x[2*h+1]})
+	add(acc, a, x)
 }
 
 // add is acc += a·b.
