@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -22,7 +23,7 @@ type Attention struct {
 	Splits   int // parts of the cache, at least 1
 	PerStage int // tokens a stage, a power of two and a multiple of 16
 
-	Q   dsl.Buf[dsl.BF16] // [Heads][D], scaled by log2(e)/√D
+	Q   dsl.Buf[dsl.BF16] // [Heads][D], scaled by log2(e)/√D and the scale of keys, in the order of KVLayout.KeyOrder
 	Out dsl.Buf[dsl.F32]  // [Splits][Heads][D]
 	LSE dsl.Buf[dsl.F32]  // [Splits][Heads]; −inf for an empty part
 
@@ -129,7 +130,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 // Consume computes this CTA's partial states.
 func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step) {
 	k, l := e.K, t.KV
-	if p := t.problem(e, r); p != "" {
+	if p := cmp.Or(t.problem(e, r), l.stepProblem(s)); p != "" {
 		k.Require(false, "%s", p)
 		return
 	}
@@ -154,7 +155,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 				}, dsl.Unroll(1))
 			})
 		}, dsl.Unroll(1))
-		st.combine(it)
+		st.combine(s, it)
 	})
 }
 
@@ -197,15 +198,15 @@ func newState(t *Attention, e *Env, it item) *state {
 	q := dsl.View[dsl.BF16x2](t.Q)
 	zero := dsl.Lit[dsl.BF16x2](k, 0)
 	g := e.Lane.DivC(4)
-	load := func(row u32, dim int) pair {
+	load := func(row u32, dim, x int) pair {
 		valid := row.Lt(st.heads)
-		at := st.query.Add(row.Min(st.heads.SubC(1))).MulC(t.KV.D / 2).Add(e.Lane.RemC(4)).AddC(dim / 2)
-		return dsl.Select(valid, q.Load(at), zero)
+		at := st.query.Add(row.Min(st.heads.SubC(1))).MulC(t.KV.D / 2).Add(t.KV.queryPair(e.Lane.RemC(4), x)).AddC(dim / 2)
+		return t.KV.operand(dsl.Select(valid, q.Load(at), zero))
 	}
 	for d := 0; d < t.KV.D; d += 16 {
-		a := [4]pair{load(g, d), zero, load(g, d+8), zero}
+		a := [4]pair{load(g, d, 0), zero, load(g, d, 1), zero}
 		if st.rows == 2 {
-			a[1], a[3] = load(g.AddC(8), d), load(g.AddC(8), d+8)
+			a[1], a[3] = load(g.AddC(8), d, 0), load(g.AddC(8), d, 1)
 		}
 		st.q = append(st.q, a)
 	}
@@ -238,9 +239,13 @@ func (st *state) block(buf dsl.Buf[dsl.B128], base, slot, n u32) {
 		top = dsl.Butterfly(top, 4, f32.Max)
 		decay := dsl.Exp2(st.m[h].Get().Sub(top)).Named("decay")
 		sum := st.l[h].Get().Mul(decay)
+		base2 := top
+		if shift := t.KV.shift(); shift != 0 {
+			base2 = top.Sub(k.F32(shift))
+		}
 		for nt := range 2 {
 			for j := range 2 {
-				p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(top))
+				p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(base2))
 				sum = sum.Add(p[nt][2*h+j])
 			}
 		}
@@ -251,7 +256,7 @@ func (st *state) block(buf dsl.Buf[dsl.B128], base, slot, n u32) {
 		st.m[h].Set(top)
 		st.l[h].Set(sum)
 	}
-	st.weigh(buf, base.AddC(t.KV.D/8), slot, n, st.weights(p))
+	st.weigh(buf, base, slot, n, st.weights(p))
 }
 
 // weights packs the probabilities as the A fragment of the second product: its
@@ -261,7 +266,7 @@ func (st *state) weights(p [][4]f32) [4]pair {
 	a := [4]pair{zero, zero, zero, zero}
 	for nt := range 2 {
 		for h := range st.rows {
-			a[2*nt+h] = dsl.Pack[dsl.BF16x2](p[nt][2*h], p[nt][2*h+1])
+			a[2*nt+h] = st.t.KV.pack(p[nt][2*h], p[nt][2*h+1])
 		}
 	}
 	return a
@@ -272,7 +277,7 @@ func (st *state) weights(p [][4]f32) [4]pair {
 // what uninitialised memory may hold must not become NaN.
 func (st *state) row(base, slot, n, tok u32) (row, key u32) {
 	tok = tok.Min(n.SubC(1))
-	return base.Add(tok.MulC(st.t.KV.TokenUnits())), slot.Add(tok)
+	return base.Add(tok.MulC(st.t.KV.TokenUnits())), dsl.Optional(slot.Add(tok))
 }
 
 // scores is Q·Kᵀ: the C fragments of tokens 0–7 and 8–15.
@@ -280,32 +285,30 @@ func (st *state) scores(buf dsl.Buf[dsl.B128], base, slot, n u32) [2][4]f32 {
 	e, l := st.e, st.t.KV
 	zero := e.K.F32(0)
 	s := [2][4]f32{{zero, zero, zero, zero}, {zero, zero, zero, zero}}
-	matrix := e.Lane.DivC(8)
-	row, key := st.row(base, slot, n, e.Lane.RemC(8).Add(matrix.DivC(2).MulC(8)))
-	for i, q := range st.q {
-		unit := l.swizzle(matrix.AndC(1).AddC(2*i), key)
-		kf := dsl.LoadMatrix(buf, row.Add(unit), false)
-		s[0] = dsl.MMA(q, [2]pair{kf[0], kf[1]}, s[0])
-		s[1] = dsl.MMA(q, [2]pair{kf[2], kf[3]}, s[1])
+	row, tok := st.row(base, slot, n, e.Lane.RemC(8).Add(e.Lane.DivC(16).MulC(8)))
+	for i := 0; i < len(st.q); i += l.keySlices() {
+		for j, b := range l.keyFragments(e, buf, row, tok, i) {
+			s[0] = l.product(st.q[i+j], b[0], s[0])
+			s[1] = l.product(st.q[i+j], b[1], s[1])
+		}
 	}
 	return s
 }
 
-// weigh adds P·V to the output; base is the first token's first unit of V.
+// weigh adds P·V to the output.
 func (st *state) weigh(buf dsl.Buf[dsl.B128], base, slot, n u32, p [4]pair) {
 	e, l := st.e, st.t.KV
-	matrix := e.Lane.DivC(8)
-	row, key := st.row(base, slot, n, e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)))
-	for i := range l.D / 16 {
-		unit := l.swizzle(matrix.DivC(2).AddC(2*i), key)
-		v := dsl.LoadMatrix(buf, row.Add(unit), true)
-		for j := range 2 {
-			o, zero := st.o[2*i+j], e.K.F32(0)
+	row, tok := st.row(base, slot, n, e.Lane.RemC(8).Add(e.Lane.DivC(8).AndC(1).MulC(8)))
+	left := st.o
+	for u := 0; u < l.keyUnits(); u += 2 {
+		for _, b := range l.valueFragments(e, buf, row, tok, u) {
+			o, zero := left[0], e.K.F32(0)
+			left = left[1:]
 			c := [4]f32{zero, zero, zero, zero} // rows not in use stay 0
 			for x := range o {
 				c[x] = o[x].Get()
 			}
-			d := dsl.MMA(p, [2]pair{v[2*j], v[2*j+1]}, c)
+			d := l.product(p, b, c)
 			for x := range o {
 				o[x].Set(d[x])
 			}
@@ -315,11 +318,15 @@ func (st *state) weigh(buf dsl.Buf[dsl.B128], base, slot, n u32, p [4]pair) {
 
 // combine merges the warps' states in shared memory, in the order of the warps,
 // and writes the partial state of (split, head).
-func (st *state) combine(it item) {
+func (st *state) combine(s Step, it item) {
 	e, t := st.e, st.t
 	k, group, d := e.K, t.part(), t.KV.D
 	maxima, sums := e.Consumers*group*d, e.Consumers*group*(d+1)
 	st.publish(maxima, sums)
+	var scale f32
+	if t.KV.e4m3() {
+		scale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")
+	}
 	e.Sync()
 	e.EachConsumer(group*d, func(i u32) {
 		row, dim := i.DivC(d), i.RemC(d)
@@ -338,6 +345,9 @@ func (st *state) combine(it item) {
 		}
 		at := it.split.MulC(t.Heads).Add(st.query).Add(row)
 		out = dsl.Select(empty, k.F32(0), out.Mul(dsl.Rcp(sum)))
+		if t.KV.e4m3() {
+			out = out.Mul(scale)
+		}
 		store := func() {
 			t.Out.Store(at.MulC(d).Add(dim), out)
 			k.If(dim.EqC(0), func() { t.LSE.Store(at, top.Add(dsl.Log2(sum))) })
@@ -355,17 +365,20 @@ func (st *state) combine(it item) {
 func (st *state) publish(maxima, sums int) {
 	e, t := st.e, st.t
 	k, group, d := e.K, t.part(), t.KV.D
-	g, col := e.Lane.DivC(4), e.Lane.RemC(4).MulC(2)
+	g, col := e.Lane.DivC(4), e.Lane.RemC(4)
 	for h := range st.rows {
 		row := g.AddC(8 * h)
-		sum := dsl.Butterfly(st.l[h].Get(), 4, f32.Add)
+		sum, top := dsl.Butterfly(st.l[h].Get(), 4, f32.Add), st.m[h].Get()
+		if shift := t.KV.shift(); shift != 0 {
+			top = top.Sub(k.F32(shift)) // as sum is 2^shift times its weights'
+		}
 		k.If(row.LtC(group), func() {
 			at := e.Warp.MulC(group).Add(row)
-			for i, o := range st.o {
-				t.Scratch.StoreN(at.MulC(d).Add(col).AddC(8*i), []f32{o[2*h].Get(), o[2*h+1].Get()})
-			}
+			t.KV.outputs(func(i, j int) f32 { return st.o[i][2*h+j].Get() }, func(first, per int, vs []f32) {
+				t.Scratch.StoreN(at.MulC(d).Add(col.MulC(per)).AddC(first), vs)
+			})
 			k.If(col.EqC(0), func() {
-				t.Scratch.Store(at.AddC(maxima), st.m[h].Get())
+				t.Scratch.Store(at.AddC(maxima), top)
 				t.Scratch.Store(at.AddC(sums), sum)
 			})
 		})
