@@ -200,7 +200,7 @@ func newState(t *Attention, e *Env, it item) *state {
 	g := e.Lane.DivC(4)
 	load := func(row u32, dim, x int) pair {
 		valid := row.Lt(st.heads)
-		at := st.query.Add(row.Min(st.heads.SubC(1))).MulC(t.KV.D / 2).Add(t.KV.queryPair(e.Lane.RemC(4), x)).AddC(dim / 2)
+		at := st.query.Add(row.Min(st.heads.SubC(1))).MulC(t.KV.D / 2).Add(t.KV.queryPair(e.Lane.RemC(4), dim/16, x))
 		return t.KV.operand(dsl.Select(valid, q.Load(at), zero))
 	}
 	for d := 0; d < t.KV.D; d += 16 {

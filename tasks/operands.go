@@ -39,15 +39,15 @@ func (l KVLayout) product(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	return dsl.MMA([4]dsl.Val[dsl.F16x2]{f16(a[0]), f16(a[1]), f16(a[2]), f16(a[3])}, [2]dsl.Val[dsl.F16x2]{f16(b[0]), f16(b[1])}, c)
 }
 
-// queryPair says which pair of the 16 elements of a slice is register x (0 or 1)
-// of lane t's row of A: in k, elements 2t, 2t+1 and 2t+8, 2t+9. In e4m3 the
+// queryPair says which pair of a query is register x (0 or 1) of lane t's row of
+// A for a slice of 16 dimensions: in k, elements 2t, 2t+1 and 2t+8, 2t+9. In e4m3 the
 // slice's k are permuted so that a lane has elements 4t to 4t+3 of it, as
 // keyFragments has them of K.
-func (l KVLayout) queryPair(t u32, x int) u32 {
+func (l KVLayout) queryPair(t u32, slice, x int) u32 {
 	if l.e4m3() {
-		return t.MulC(2).AddC(x)
+		return t.MulC(2).AddC(8*slice + x)
 	}
-	return t.AddC(4 * x)
+	return t.AddC(8*slice + 4*x)
 }
 
 // operand is a pair of bf16 as an operand. In f16 what is beyond 65504 becomes
