@@ -112,7 +112,7 @@ func (b *builder) assemble() {
 }
 
 func (b *builder) step(pos, cached, layer dsl.Val[dsl.U32]) tasks.Step {
-	return tasks.Step{Pos: pos, Cached: cached, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv}
+	return tasks.Step{Pos: pos, Cached: cached, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv, Scales: b.bufs.scales}
 }
 
 // consumers is the arithmetic of every step. A step that may not run tells the

@@ -73,7 +73,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 		return nil, fmt.Errorf("model %s: %w", c.Name, err)
 	}
 	mk := &Kernel{Config: c, Options: o}
-	mk.KV = tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}
+	mk.KV = kvLayout(&c, &o)
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
 		return nil, err
 	}
