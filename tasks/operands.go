@@ -59,67 +59,18 @@ func (l KVLayout) operand(p pair) pair {
 	return p
 }
 
-// keySlices is the number of slices of 16 dimensions that keyFragments loads at once.
+// keySlices is the number of slices of 16 dimensions in two units of K: what one
+// ldmatrix of 16 tokens brings.
 func (l KVLayout) keySlices() int { return l.unitDims() / 8 }
 
-// keyFragments loads the B fragments of K for 16 tokens and the slices of 16
-// dimensions from first, a multiple of keySlices, on: [slice][tokens 0–7, 8–15].
-// row is the 16-byte element of the row of the token this lane addresses, token
-// its position: tokens 0–7 for lanes 0–15, 8–15 for the others.
-//
-// ldmatrix gives a lane of every 8 tokens × 16 bytes the bytes 4t to 4t+3 of
-// token lane/4: two elements of bf16, which is a register of B, or four of e4m3,
-// which are both.
-func (l KVLayout) keyFragments(e *Env, buf dsl.Buf[dsl.B128], row, token u32, first int) [][2][2]pair {
-	u, n := l.twoUnits(e, 8, first*16/l.unitDims())
-	m := dsl.LoadMatrix(buf, row.Add(l.unit(0, u, token)), false)
-	if !l.e4m3() {
-		return [][2][2]pair{{{m[0], m[1]}, {m[2], m[3]}}}
+// twoUnits is unit first for the lanes for which which is 0, and the next for
+// those with 1, and how many units these are: the last of an odd number has no
+// next.
+func (l KVLayout) twoUnits(e *Env, which func() u32, first int) (u u32, n int) {
+	if first+1 < l.keyUnits() {
+		return which().AddC(first), 2
 	}
-	var out [][2][2]pair
-	for i := range n {
-		out = append(out, [2][2]pair{widen(dsl.Bits[dsl.U32](m[i])), widen(dsl.Bits[dsl.U32](m[2+i]))})
-	}
-	return out
-}
-
-// valueFragments loads the B fragments of V for 16 tokens and the units of V
-// from first, an even number, on: two for each tile of 8 output dimensions, see
-// outputDim. row and token are as for keyFragments, but lanes 0–7 and 16–23
-// address tokens 0–7.
-//
-// Transposed, ldmatrix gives a lane two bytes of tokens 2t and 2t+1 each: one
-// element of bf16, or two of e4m3, the first of which go to one tile and the
-// second to another.
-func (l KVLayout) valueFragments(e *Env, buf dsl.Buf[dsl.B128], row, token u32, first int) [][2]pair {
-	u, n := l.twoUnits(e, 16, first)
-	m := dsl.LoadMatrix(buf, row.Add(l.unit(1, u, token)), true)
-	if !l.e4m3() {
-		return [][2]pair{{m[0], m[1]}, {m[2], m[3]}}
-	}
-	var out [][2]pair
-	for i := range n {
-		apart := func(p pair) [2]pair {
-			w := dsl.Bits[dsl.U32](p)
-			return widen(dsl.Permute(w, w, 0x3120))
-		}
-		a, b := apart(m[2*i]), apart(m[2*i+1])
-		out = append(out, [2]pair{a[0], b[0]}, [2]pair{a[1], b[1]})
-	}
-	return out
-}
-
-// twoUnits is unit first and the next, each for so many lanes in turn, and how
-// many units these are: the last of an odd number has no next.
-func (l KVLayout) twoUnits(e *Env, lanes, first int) (u u32, n int) {
-	if first+1 == l.keyUnits() {
-		return e.K.U32(first), 1
-	}
-	u = e.Lane.DivC(lanes)
-	if 2*lanes < dsl.WarpSize {
-		u = u.AndC(1)
-	}
-	return u.AddC(first), 2
+	return e.K.U32(first), 1
 }
 
 // widen is four e4m3 as two registers of f16.
@@ -130,15 +81,40 @@ func widen(w u32) [2]pair {
 	return [2]pair{two(w), two(w.ShrC(16))}
 }
 
-// outputs gives the output that lane t (of 4) has of one row, tile by tile two,
-// in runs of neighbouring dimensions: at(tile, j) is element j of a tile, put
-// gets the first dimension of a run less what t adds, per, to it.
-func (l KVLayout) outputs(at func(tile, j int) f32, put func(first, per int, vs []f32)) {
+// unpack is the two floats of an operand.
+func (l KVLayout) unpack(p pair) (lo, hi f32) {
+	if l.e4m3() {
+		return dsl.Unpack(dsl.Bits[dsl.F16x2](p))
+	}
+	return dsl.Unpack(p)
+}
+
+// tileDim is the dimension of V that column n (under 8) of a tile is: tiles are 8
+// dimensions that follow one another, but of e4m3 each two tiles are the even and
+// the odd ones of 16.
+func (l KVLayout) tileDim(tile int, n u32) u32 {
+	if l.e4m3() {
+		return n.MulC(2).AddC(tile/2*16 + tile%2)
+	}
+	return n.AddC(8 * tile)
+}
+
+// run is a part of the output that a lane holds of one row: neighbouring
+// dimensions from first plus per times the lane's column (lane mod 4) on, which
+// are elements [tile, j] of its fragments, j 0 or 1.
+type run struct {
+	first, per int
+	at         [][2]int
+}
+
+// runs are all of a lane's, of tiles of so many dimensions each.
+func (l KVLayout) runs() (runs []run, dims int) {
 	for i := 0; i < l.D/8; i += l.keySlices() {
 		if l.e4m3() {
-			put(8*i, 4, []f32{at(i, 0), at(i+1, 0), at(i, 1), at(i+1, 1)})
+			runs = append(runs, run{8 * i, 4, [][2]int{{i, 0}, {i + 1, 0}, {i, 1}, {i + 1, 1}}})
 		} else {
-			put(8*i, 2, []f32{at(i, 0), at(i, 1)})
+			runs = append(runs, run{8 * i, 2, [][2]int{{i, 0}, {i, 1}}})
 		}
 	}
+	return runs, 8 * l.keySlices()
 }

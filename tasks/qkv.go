@@ -16,7 +16,7 @@ type QKV struct {
 	Heads   int // query heads
 	KV      KVLayout
 	InvFreq dsl.Buf[dsl.F32]  // [D/2], radians a position, frequency scaling applied
-	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D and the scale of keys, in the order of KVLayout.KeyOrder
+	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D, in the order of KVLayout.KeyOrder
 
 	// QueryShift is added to the position queries are rotated for; it is 0 but
 	// where a fault is planted.
@@ -42,7 +42,6 @@ func (t *QKV) problem() string {
 	}
 	return firstOf(
 		need(t.Heads > 0, "qkv: %d query heads, want at least 1", t.Heads),
-		need(!t.KV.e4m3() || t.Heads%t.KV.Heads == 0, "qkv: %d query heads are no multiple of %d KV heads", t.Heads, t.KV.Heads),
 		need(int(t.InvFreq.Len()) == t.KV.D/2, "qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2))
 }
 
@@ -137,8 +136,7 @@ func (p bf16Stores) value(kvHead, i u32, y0, y1 f32) {
 
 // e4m3Stores quantises: an element of the cache is the value times 1/scale,
 // rounded to nearest even, at most ±448 (1/scale is off by an ulp of f32 at
-// most). Queries take the scale of their head's keys along, so that scores need
-// none.
+// most).
 type e4m3Stores struct {
 	place
 	q  dsl.Buf[dsl.BF16x2]
@@ -146,9 +144,8 @@ type e4m3Stores struct {
 }
 
 func (p e4m3Stores) query(head, i u32, r0, r1 f32) {
-	l := p.t.KV
-	c := p.softmaxScale().Mul(l.scale(p.s, head.DivC(p.t.Heads/l.Heads), 0))
-	p.q.Store(head.MulC(l.D/2).Add(i), dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c)))
+	c := p.softmaxScale()
+	p.q.Store(head.MulC(p.t.KV.D/2).Add(i), dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c)))
 }
 
 func (p e4m3Stores) key(kvHead, i u32, r0, r1 f32) { p.quantised(0, kvHead, i, r0, r1) }

@@ -147,9 +147,8 @@ func TestQKVRotatesScalesAndAppends(t *testing.T) {
 			for i := range c.d / 2 {
 				for h := range c.heads {
 					r0, r1 := x.rotated(h, i)
-					s := qScale * kScale(h/(c.heads/c.kvHeads))
-					check.check(r0*s, x.q[h*c.d+l.KeyOrder(i)], "q", h, i)
-					check.check(r1*s, x.q[h*c.d+l.KeyOrder(i+c.d/2)], "q", h, i+c.d/2)
+					check.check(r0*qScale, x.q[h*c.d+l.KeyOrder(i)], "q", h, i)
+					check.check(r1*qScale, x.q[h*c.d+l.KeyOrder(i+c.d/2)], "q", h, i+c.d/2)
 				}
 				for h := range c.kvHeads {
 					r0, r1 := x.rotated(c.heads+h, i)
