@@ -181,6 +181,9 @@ func newBatch(c ragged) *batch {
 				j := i - s.cached - c.index
 				t.index = c.prefix + i
 				t.position = b.base(n) + s.depth(j)
+				if c.selection {
+					t.index = t.position
+				}
 				b.rows = append(b.rows, row{n, j, t.position, s.sees(j), first})
 			}
 			toks = append(toks, t)
@@ -307,7 +310,7 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	if b.selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(b.places...), len(b.places))
 	}
-	final := tasks.FragmentOrder(out[dsl.BF16](r, "attn", heads*b.d*b.tokens), b.tokens)
+	final := tasks.FragmentOrder(out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens)
 	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
 		Q: in[dsl.BF16](r, "q", bf16Bytes(b.q), len(b.q)), Out: out[dsl.F32](r, "part", partials*b.group*b.d), LSE: out[dsl.F32](r, "lse", partials*b.group)}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(b.consumers), dsl.Align(16))
@@ -389,16 +392,19 @@ func (b *batch) checkLSE(t testing.TB, v *tasks.Variant, got map[string][]byte, 
 	if first == end || v != nil && v.Sum {
 		return
 	}
-	sum := 0.0
+	top, sum := math.Inf(-1), 0.0
 	all := f32s(got["lse"])
 	for i := first; i < end; i++ {
-		sum += math.Exp2(all[i*b.group+head%b.group])
+		top = max(top, all[i*b.group+head%b.group])
 	}
 	if math.IsInf(want, -1) {
-		require.Zero(t, sum)
+		require.Equal(t, want, top)
 		return
 	}
-	require.InDelta(t, want*math.Log2E, math.Log2(sum), (1e-5+rounding*0x1p-9)*(1+math.Abs(want)), "row %d, head %d", row, head)
+	for i := first; i < end; i++ {
+		sum += math.Exp2(all[i*b.group+head%b.group] - top)
+	}
+	require.InDelta(t, want*math.Log2E, top+math.Log2(sum), (1e-5+rounding*0x1p-9)*(1+math.Abs(want)), "row %d, head %d", row, head)
 }
 
 const maskWords = 12
@@ -411,9 +417,66 @@ func (c ragged) run(t *testing.T) {
 	})
 }
 
-func TestRaggedOfOneSequence(t *testing.T) {
+func TestRaggedAttentionOfOneSequence(t *testing.T) {
 	for _, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 33, 64, 65, 100} {
 		ragged{seqs: []sequence{{cached: n, new: 1}}, perStage: 32}.run(t)
 		ragged{seqs: []sequence{{cached: n, new: 3}}, parts: 2}.run(t)
+	}
+}
+
+// mixed is sequences of all lengths about a page, of n new tokens in all.
+func mixed(page int, news ...int) []sequence {
+	lengths := []int{0, page + 1, 1, 3*page + 5, page - 1, page, 70}
+	var out []sequence
+	for i, n := range news {
+		out = append(out, sequence{cached: lengths[i%len(lengths)], new: n})
+	}
+	return out
+}
+
+func raggedCases() []ragged {
+	var cs []ragged
+	for _, page := range []int{1, 8, 16, 32, 128} {
+		cs = append(cs, ragged{page: page, seqs: mixed(page, 1, 1, 1, 1), sms: 4, kvHeads: 2},
+			ragged{page: page, seqs: mixed(page, 1, 4, 2, 1), sms: 3, parts: 3, perStage: 32},
+			ragged{page: page, seqs: mixed(page, 1, 2), sms: 2, prefix: 2 * page, perStage: 32})
+	}
+	for n := 1; n <= 16; n++ { // T rows of one sequence, and of T sequences
+		ones := make([]int, n)
+		for i := range ones {
+			ones[i] = 1
+		}
+		cs = append(cs, ragged{seqs: []sequence{{cached: 40, new: n}}, group: 4, consumers: 4, parts: 2},
+			ragged{seqs: mixed(8, ones...), group: 3, sms: 4, consumers: 2, prefix: 16})
+	}
+	for _, group := range []int{1, 2, 3, 4, 8, 16, 17, 32} { // up to 8 tiles at once, and several passes
+		for _, consumers := range []int{1, 2, 4, 7, 8} {
+			cs = append(cs, ragged{group: group, consumers: consumers, seqs: []sequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {cached: 33, new: 4}}, perStage: 64, page: 16, tokens: 16, parts: 1 + group%2})
+		}
+	}
+	for _, d := range []int{16, 48, 64, 80, 128, 256} {
+		cs = append(cs, ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4},
+			ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4, prefix: 24, parts: 2})
+	}
+	tree := []int{-1, 0, 0, 1, 1, 2, 5}
+	return append(cs,
+		ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}, {cached: 5, new: 1}}, parts: 2},
+		ragged{seqs: []sequence{{cached: 0, new: 7, parents: tree}}},
+		ragged{seqs: mixed(8, 1, 1, 1), sms: 4, kvHeads: 5, parts: 3}, // 45 items on 4 CTAs
+		ragged{seqs: mixed(8, 1), sms: 5},                             // CTAs without an item
+		ragged{seqs: mixed(8, 1, 1, 1, 1), parts: 3, pinned: true},
+		ragged{seqs: mixed(8, 2, 1, 3, 1), parts: 5, pinned: true, index: 0, prefix: 40},
+		ragged{seqs: mixed(8, 1, 2), page: 1, perStage: 64}, // more pages a stage than lanes
+		ragged{seqs: mixed(8, 1, 2), tokens: 16}, ragged{seqs: mixed(8, 1, 2), tokens: 8, group: 8},
+		ragged{seqs: mixed(8, 3, 2), scale: 4, parts: 2}, ragged{seqs: mixed(8, 3, 2), scale: 30, parts: 2},
+		ragged{seqs: mixed(8, 1, 1, 1, 1), index: 1}, ragged{seqs: mixed(8, 1, 1, 1, 1), index: 20, parts: 3, sms: 3},
+		ragged{seqs: mixed(16, 1, 1), index: 5, prefix: 16, page: 16, parts: 2, pinned: true})
+}
+
+func TestRaggedAttention(t *testing.T) {
+	for i, c := range raggedCases() {
+		if !testing.Short() || i%4 == 0 {
+			c.run(t)
+		}
 	}
 }

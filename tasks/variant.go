@@ -92,7 +92,7 @@ type Key struct {
 	Step Step
 
 	Head     u32 // KV head
-	Index    u32 // place in the sequence, from 0
+	Index    u32 // place in the sequence, from 0; of selected pages Position
 	Position u32 // position in the sequence: Index, but in a draft tree its depth there
 	First    u32 // for the Key hook: position of the first new token of the sequence (of the item's first query row)
 }
@@ -164,21 +164,23 @@ func (st *state) key(b tokens, tok u32) *Key {
 		k.Index, k.Position = dsl.Optional(index), dsl.Optional(index)
 		return k
 	}
-	k.Index = it.word(kv.ItemPosition).Add(index)
+	k.Index = dsl.Optional(it.word(kv.ItemPosition).Add(index))
 	row := func(i u32, word int) u32 { return w.Rows.Load(i.MulC(kv.RowWords).AddC(word)) }
 	switch {
 	case b.fresh:
 		k.Position = row(it.word(kv.ItemTailRow).Add(tok), kv.RowPosition).Add(s.Index)
 	case w.Selection:
 		k.Position = w.Positions.Load(it.entry(index)).Add(index.RemC(st.t.KV.Page))
-		k.Index = k.Position
 	default:
 		k.Position = k.Index
+	}
+	k.Position = dsl.Optional(k.Position)
+	if w.Selection {
+		k.Index = k.Position
 	}
 	if st.t.Variant.Key != nil {
 		k.First = dsl.Optional(row(row(it.row(st.e.K.U32(0)), kv.RowFirst), kv.RowPosition).Add(s.Index))
 	}
-	k.Index, k.Position = dsl.Optional(k.Index), dsl.Optional(k.Position)
 	return k
 }
 
