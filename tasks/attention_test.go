@@ -59,31 +59,10 @@ type scene struct {
 	pages        int
 }
 
-const nanBF16 = 0xffc1
-
-// element is a number of a cache's format, as bits and as it counts: times
-// scale in e4m3. In bf16 all NaN are nanBF16.
-func element(kv tasks.KVType, x, scale float64) (bits []byte, value float64) {
-	if kv == tasks.KVE4M3 {
-		code := e4m3Nearest(x / scale)
-		return []byte{byte(code)}, e4m3Value(code) * scale
-	}
-	b := toBF16(x)
-	if x != x {
-		b = nanBF16
-	}
-	return bf16Bytes([]uint16{b}), fromBF16(b)
-}
-
 // put writes an element to the cache and returns what it counts.
 func (s *scene) put(layer, page, head, slot, v, d int, x float64) float64 {
-	scale := 1.0
-	if s.kv == tasks.KVE4M3 {
-		scale = float64(s.scales[(layer*s.kvHeads+head)*2+v])
-	}
-	bits, value := element(s.kv, x, scale)
-	copy(s.cache[s.layout().Index(s.pages, layer, page, head, slot, v, d)*len(bits):], bits)
-	return value
+	l := s.layout()
+	return putElement(l, s.cache, s.scales, l.Index(s.pages, layer, page, head, slot, v, d), layer, head, v, x)
 }
 
 // newScene fills the cache of layer 1 of 3: pages in shuffled order, NaN in
@@ -97,9 +76,7 @@ func newScene(c attend) *scene {
 		s.table = append(s.table, uint32(p))
 	}
 	l := s.layout()
-	for i := range l.ScalesLen() {
-		s.scales = append(s.scales, float32(math.Ldexp(1, -5-i%7/2)))
-	}
+	s.scales = scales(l)
 	s.cache = bytes.Repeat([]byte{0xff}, l.Layers*s.pages*l.PageBytes())
 	for tok := range c.cached + 1 {
 		k, v := wide(normals(rng, c.kvHeads*c.d, c.scale)), wide(normals(rng, c.kvHeads*c.d, 1))
@@ -113,15 +90,6 @@ func newScene(c attend) *scene {
 	return s
 }
 
-// queries is q as the kernel gets it: in the order of the keys.
-func (s *scene) queries() []uint16 {
-	out := make([]uint16, len(s.q))
-	for i, q := range s.q {
-		out[i/s.d*s.d+s.layout().KeyOrder(i%s.d)] = q
-	}
-	return out
-}
-
 func (s *scene) layout() tasks.KVLayout {
 	return tasks.KVLayout{Layers: 3, Heads: s.kvHeads, D: s.d, Page: s.page, Type: s.kv}
 }
@@ -131,7 +99,7 @@ func (s *scene) rig(t testing.TB) *rig {
 	l, heads := s.layout(), s.kvHeads*s.group
 	r := newRig(t, setup{sms: s.sms, consumers: s.consumers, kvToken: l.TokenBytes(), stage: max(512, (s.perStage*l.TokenBytes()+127)/128*128), stages: 3})
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage,
-		Q:   in[dsl.BF16](r, "q", bf16Bytes(s.queries()), len(s.q)),
+		Q:   in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
 		Out: out[dsl.F32](r, "part", s.splits*heads*s.d), LSE: out[dsl.F32](r, "lse", s.splits*heads)}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(s.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())
@@ -139,8 +107,8 @@ func (s *scene) rig(t testing.TB) *rig {
 	cached, pages := r.scalar("cached", uint32(s.cached)), r.scalar("pages", uint32(s.pages))
 	step := tasks.Step{Pos: cached, Cached: cached, Pages: pages, Layer: r.k.U32(1),
 		Table: in[dsl.U32](r, "table", u32Bytes(s.table...), len(s.table)), Cache: in[dsl.B128](r, "kv", s.cache, 0)}
-	if s.kv == tasks.KVE4M3 {
-		step.Scales = in[dsl.F32](r, "scales", f32Bytes(s.scales), len(s.scales))
+	if s.scales != nil {
+		step.Scales = in[dsl.F32](r, "kv_scales", f32Bytes(s.scales), len(s.scales))
 	}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(c *pipeline.Consumer) {

@@ -328,30 +328,3 @@ func scaled(v []float64, by, floor float64) []float64 {
 	}
 	return out
 }
-
-// e4m3Value is a float8 e4m3 read by its definition: bias 7, no infinities.
-func e4m3Value(code int) float64 {
-	sign, exp, man := 1-2*float64(code>>7), code>>3&15, float64(code&7)
-	switch {
-	case exp == 15 && man == 7:
-		return math.NaN()
-	case exp == 0:
-		return math.Copysign(man*0x1p-9, sign)
-	}
-	return sign * math.Ldexp(1+man/8, exp-7)
-}
-
-// e4m3Nearest searches the code whose value is nearest to x; of two as near the
-// even one, and NaN for NaN.
-func e4m3Nearest(x float64) int {
-	best, least := 0x7f, math.Inf(1)
-	for c := range 0x7f {
-		if d := math.Abs(e4m3Value(c) - math.Abs(x)); d < least || d == least && c%2 == 0 {
-			best, least = c, d
-		}
-	}
-	if math.Signbit(x) {
-		best |= 0x80
-	}
-	return best
-}
