@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 )
 
@@ -18,8 +19,8 @@ import (
 // Requests start in the order in which they are submitted, MaxSequences at a time,
 // and each ends by itself. Those that begin with the same tokens share the pages of
 // the KV cache that hold them, also with requests that have ended. What a request is
-// given does not depend on what runs beside it, but for the rounding of float32: see
-// package kv on pinned parts.
+// given does not depend on what runs beside it, but for the rounding of sums that are
+// cut otherwise.
 type Batch struct {
 	o     Options
 	sched *batch.Scheduler // the worker's
@@ -30,6 +31,7 @@ type Batch struct {
 	wake   chan struct{}      // has something when the worker has something to look at
 	news   atomic.Bool        // there is something that may be worth ending a launch for
 	closer func() error       // gives the device back
+	loaded runtime.LoadStats
 
 	mu     sync.Mutex
 	closed bool
