@@ -32,13 +32,14 @@ type GEMM struct {
 // token (a lone consumer warp with 16 columns: from tokens t and t+8).
 type ColumnEpilogue func(row, token u32, y0, y1 f32)
 
-// DefaultBatchTiles is how many row tiles the registers of a consumer thread take:
-// beside 8 warps it has 168.
+// DefaultBatchTiles is how many row tiles share a load of their input. The registers
+// of a consumer thread, which beside 8 warps has 168, would take twice as many;
+// reading the input from L2 more often costs nothing (bench/yardsticks).
 func DefaultBatchTiles(padded int) int {
 	if padded == 8 {
-		return 28
+		return 14
 	}
-	return 14
+	return 10
 }
 
 // Produce streams this CTA's chunks through the ring, see GEMV.Produce.
