@@ -68,7 +68,8 @@ func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error)
 // KVTokens is how many tokens a sequence can have in the cache when it is alone.
 func (b *Batch) KVTokens() int { return b.sched.Limit() }
 
-// Load is how busy the batch was after its last launch.
+// Load is how busy the batch was after its last launch, and after each request that
+// has ended.
 func (b *Batch) Load() Load {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -21,7 +21,7 @@ func NewBatch(ctx context.Context, o Options) (*Batch, error) {
 	}
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
-	s, err := runtime.OpenRagged(ctx, o.Kernel, o.Device, o.Weights, runtime.RaggedOptions{Pages: n + 1, Steps: o.TokensPerLaunch, Pin: o.Pin})
+	s, err := runtime.OpenRagged(ctx, o.Kernel, o.Device, o.Weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	if err == nil {
 		err = ctx.Err()
 	}
