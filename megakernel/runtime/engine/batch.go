@@ -173,8 +173,8 @@ func (b *Batch) work(ctx context.Context) {
 
 // accept hands what was submitted to the scheduler.
 func (b *Batch) accept() {
-	b.news.Store(false)
 	b.mu.Lock()
+	b.news.Store(false) // under the lock: what comes later makes news again
 	came := b.inbox
 	b.inbox = nil
 	b.mu.Unlock()
