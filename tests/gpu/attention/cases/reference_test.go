@@ -1,0 +1,146 @@
+package cases
+
+import (
+	"math"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// wrong is what a test breaks in the reference on purpose.
+type wrong struct {
+	lost     bool // no row sees one key of 16
+	swapped  bool // units of K and V are not permuted back
+	rounding bool // weights and output are rounded to bf16, as a kernel does
+}
+
+// outputs is the case's mathematics in float64, straight from the definition, with
+// every element of the cache found by tasks.KVLayout.Index.
+func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
+	t.Helper()
+	kv := make([]uint16, c.LayerElems())
+	require.NoError(t, c.KV(kv, layer, 0))
+	q, err := c.Q()
+	require.NoError(t, err)
+	layout, mask := c.Layout(), c.Mask()
+	layout.Layers = 1
+	rows := c.Rows
+	if rows == nil {
+		rows = c.nextTokens()
+	}
+	out := make([]float32, len(q))
+	t0 := 0
+	for s, seq := range c.Sequences {
+		for i := range seq.New {
+			for h := range c.Heads {
+				kvHead := h / (c.Heads / c.KVHeads)
+				pages := c.PagesOf(s)
+				if c.PerHead {
+					pages = c.PagesOf(s*c.KVHeads + kvHead)
+				}
+				element := func(token, v, d int) float64 {
+					slot := token % c.Page
+					at := layout.Index(c.Pages, 0, int(pages[token/c.Page]), kvHead, slot, v, d)
+					if w.swapped {
+						at = layout.Index(c.Pages, 0, int(pages[token/c.Page]), kvHead, 0, v, d) + slot*2*c.HeadDim
+					}
+					return bf16(kv[at])
+				}
+				at := ((t0+i)*c.Heads + h) * c.HeadDim
+				query := make([]float64, c.HeadDim)
+				for d := range query {
+					query[d] = bf16(q[at+d])
+				}
+				sees := func(key int) bool { return !(w.lost && key%16 == 3) && c.sees(seq, rows[t0+i], mask, key) }
+				for d, x := range attend(c, query, h, rows[t0+i].Position, seq.Tokens(), sees, element, w.rounding) {
+					out[at+d] = float32(x)
+				}
+			}
+		}
+		t0 += seq.New
+	}
+	return out
+}
+
+// sees says whether a row attends to a key of its sequence.
+func (c *Case) sees(s Sequence, r Row, mask []uint32, key int) bool {
+	p := c.Variant.Params
+	switch {
+	case key >= s.Cached && r.Tail>>(key-s.Cached)&1 == 0:
+		return false
+	case p.Window > 0 && key >= p.Sinks && key <= r.Position-p.Window:
+		return false
+	case p.Mask:
+		return mask[r.Mask+key/32]>>(key%32)&1 == 1
+	}
+	return true
+}
+
+func attend(c *Case, q []float64, head, position, tokens int, sees func(int) bool, element func(token, v, d int) float64, rounding bool) []float64 {
+	p, half := c.Variant.Params, len(q)/2
+	weights, sum, top := make([]float64, tokens), 0.0, math.Inf(-1)
+	for key := range tokens {
+		k := make([]float64, len(q))
+		for d := range k {
+			k[d] = element(key, 0, d)
+		}
+		if p.Rope != nil {
+			for d := range half {
+				sin, cos := math.Sincos(float64(key) * math.Pow(p.Rope.Theta, -float64(d)/float64(half)))
+				k[d], k[d+half] = k[d]*cos-k[d+half]*sin, k[d+half]*cos+k[d]*sin
+			}
+		}
+		x := 0.0
+		for d := range q {
+			x += q[d] * k[d]
+		}
+		x *= c.ScoreScale
+		if p.HeadScale != nil {
+			x *= p.HeadScale[head]
+		}
+		if p.SoftCap != 0 {
+			x = p.SoftCap * math.Tanh(x/p.SoftCap)
+		}
+		if p.ALiBi != nil {
+			x += p.ALiBi[head] * float64(key-position)
+		}
+		if !sees(key) {
+			x = math.Inf(-1)
+		}
+		weights[key], top = x, math.Max(top, x)
+	}
+	for i, x := range weights {
+		if p.Sigmoid != nil {
+			weights[i] = 1 / (1 + math.Exp(-x-p.Sigmoid.Bias))
+		} else {
+			weights[i] = math.Exp(x - top)
+		}
+		sum += weights[i]
+	}
+	if p.Sigmoid != nil {
+		sum = 1
+	}
+	out := make([]float64, len(q))
+	for key, w := range weights {
+		if rounding {
+			w = bf16(round(w))
+		}
+		for d := range out {
+			out[d] += w * element(key, 1, d) / sum
+		}
+	}
+	for d := range out {
+		if rounding {
+			out[d] = bf16(round(out[d]))
+		}
+	}
+	return out
+}
+
+func bf16(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }
+
+// round is to the nearest bf16.
+func round(x float64) uint16 {
+	b := math.Float32bits(float32(x))
+	return uint16((b + 0x7fff + b>>16&1) >> 16)
+}
