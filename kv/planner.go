@@ -1,0 +1,117 @@
+package kv
+
+import "fmt"
+
+// Planner makes plans for one kernel. It keeps its memory from plan to plan: once it
+// has seen the largest request it no longer allocates. Not for concurrent use.
+type Planner struct {
+	limits   Limits
+	tileRows int
+
+	share     bool // prefixes may be shared in the plan that is being made
+	places    []placed
+	units     []unit
+	firstTree int // units from here on are the prefix tree's
+	tree      radix
+
+	tiles  []tile
+	pieces []piece
+	states []int32 // of every (row, KV head) its states
+	heap   []uint64
+
+	one  [1]Class
+	plan Plan
+}
+
+// limitError is what a kernel's limits refuse; without sharing it may pass.
+type limitError string
+
+func (e limitError) Error() string { return string(e) }
+
+// NewPlanner is a planner for a kernel with limits l.
+func NewPlanner(l Limits) (*Planner, error) {
+	if err := l.Check(); err != nil {
+		return nil, err
+	}
+	if l.Costs == (Costs{}) {
+		l.Costs = DefaultCosts(l.Group)
+	}
+	p := &Planner{limits: l, tileRows: l.tile()}
+	p.plan.Limits = l
+	p.plan.Rows = make([]uint32, l.Rows*RowWords)
+	p.states = make([]int32, l.Rows*l.KVHeads)
+	p.heap = make([]uint64, l.CTAs)
+	return p, nil
+}
+
+// Plan plans r: FlashInfer's algorithm 1 for every class. Same request, same plan,
+// whatever was planned before. Where a kernel's limits do not let a plan through it
+// cuts less, and then shares no prefixes, before it refuses. The error names the
+// sequence or class, what was found and what would fit.
+func (p *Planner) Plan(r Request) (*Plan, error) {
+	if r.Steps == 0 {
+		r.Steps = 1
+	}
+	if len(r.Classes) == 0 {
+		r.Classes = p.one[:]
+	}
+	if err := r.check(&p.limits); err != nil {
+		return nil, err
+	}
+	p.share = !r.Single
+	err := p.try(&r)
+	if _, limit := err.(limitError); limit && p.plan.Prefixes > 0 {
+		p.share = false
+		err = p.try(&r)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &p.plan, nil
+}
+
+func (p *Planner) try(r *Request) error {
+	p.places = resize(p.places, len(r.Sequences))
+	if err := p.layout(r); err != nil {
+		return err
+	}
+	p.plan.Steps = r.Steps
+	p.plan.Classes = resize(p.plan.Classes, len(r.Classes))
+	for i := range r.Classes {
+		c := &p.plan.Classes[i]
+		c.Class, c.limits = r.Classes[i], &p.plan.Limits
+		if err := p.planClass(r, i, c); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// planClass cuts the units that class i reads into items and deals them out.
+func (p *Planner) planClass(r *Request, i int, c *ClassPlan) error {
+	if err := p.makeTiles(r, &c.Class); err != nil {
+		return fmt.Errorf("kv: class %d: %w", i, err)
+	}
+	if err := p.cut(r, i, c); err != nil {
+		return err
+	}
+	if single := p.plan.Prefixes == 0 || !p.share; single && r.PinTokens == 0 && c.Partials > p.limits.SingleFormatPartials() {
+		panic(fmt.Sprintf("BUG: %d partial states, over FlashInfer's bound of %d", c.Partials, p.limits.SingleFormatPartials()))
+	}
+	p.deal(c)
+	return nil
+}
+
+// refusePage finds whose page lies outside of the cache; it is some unit's.
+func (p *Planner) refusePage(page uint32) error {
+	return fmt.Errorf("kv: page %d in a page list, the cache has %d", page, p.limits.Pages)
+}
+
+func resize[T any](s []T, n int) []T {
+	if cap(s) < n {
+		grown := make([]T, n)
+		copy(grown, s[:cap(s)])
+		return grown
+	}
+	return s[:n]
+}
