@@ -43,7 +43,7 @@ class Case:
         self.page, self.pages, self.layers = c["page"], c["pages"], c["layers"]
         self.scale, self.key_rounding = c["score_scale"], c.get("key_rounding", 0.0)
         self.sequences = [(s["cached"], s["new"]) for s in c["sequences"]]
-        self.variant = c["variant"].get("params") or {}
+        self.variants = [v.get("params") or {} for v in c["variants"]]  # layer l has number l modulo how many there are
         self.per_head = c.get("per_head", False)
         self.rows = sum(new for _, new in self.sequences)
         if c["kv_dtype"] != "bf16":
@@ -116,10 +116,10 @@ class Case:
         return [given[start + i]["position"] if given else cached + i for i in range(new)], start
 
 
-def visible(case, s, start, qpos, kpos):
+def visible(case, v, s, start, qpos, kpos):
     """[new][token] booleans: which keys each new token of sequence s attends to."""
     cached, new = case.sequences[s]
-    v, device = case.variant, case.device
+    device = case.device
     n = cached + new
     seen = torch.zeros(new, n, dtype=torch.bool, device=device)
     seen[:, :cached] = True
@@ -153,7 +153,7 @@ def rotate(x, position, rope):
 
 def reference(case, layer, s, q):
     """What new tokens of sequence s should get: out, W, the sum over (p v)^2 and the variance that rounded keys add, [new][heads][D]."""
-    v, (cached, new) = case.variant, case.sequences[s]
+    v, (cached, new) = case.variants[layer % len(case.variants)], case.sequences[s]
     keys, vals = (t.double() for t in case.dense(layer, s))
     qpos, start = case.positions(s)
     qpos = torch.tensor(qpos, device=case.device)
@@ -173,7 +173,7 @@ def reference(case, layer, s, q):
     if v.get("alibi"):
         slopes = torch.tensor(v["alibi"], dtype=torch.float64, device=case.device).reshape(scale.shape)
         logits += slopes * (kpos[None] - qpos[:, None])
-    seen = visible(case, s, start, qpos, kpos)
+    seen = visible(case, v, s, start, qpos, kpos)
     if "sigmoid" in v:
         p = (logits + v["sigmoid"].get("bias", 0.0)).sigmoid().masked_fill(~seen, 0)
         slope = p * (1 - p)

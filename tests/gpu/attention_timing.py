@@ -22,7 +22,7 @@ class Inputs:
     """Dense tensors of a timed case: q [B][heads][1][D], k and v [B][KV heads][longest][D] for each layer."""
 
     def __init__(self, case):
-        if any(new != 1 for _, new in case.sequences) or set(case.variant) - {"causal"}:
+        if any(new != 1 for _, new in case.sequences) or any(case.variants):
             raise ValueError("only decoding steps of one token a sequence, causal, are timed")
         lens = [case.tokens(s) for s in range(len(case.sequences))]
         self.device, self.scale, self.batch, self.longest = case.device, case.scale, len(lens), max(lens)

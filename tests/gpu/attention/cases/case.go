@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -36,14 +37,17 @@ type Case struct {
 	Indices     []uint32 `json:"indices"`
 	LastPageLen []int    `json:"last_page_len"`
 	// Rows are the query rows where they are not simply the next tokens; else none.
-	Rows    []Row   `json:"rows,omitempty"`
-	Variant Variant `json:"variant"`
+	Rows []Row `json:"rows,omitempty"`
+	// Variants are the layers': layer l has number l modulo how many there are.
+	Variants []Variant `json:"variants"`
 
 	Files   Files  `json:"files"`
 	OutType string `json:"out_dtype"`
 	Outs    []Out  `json:"outs"`
 	// Time asks PyTorch for its times.
 	Time bool `json:"time,omitempty"`
+
+	selected *kv.Sequence // of Selected, as the planner is given it
 }
 
 // Sequence is a sequence of the batch: tokens in the cache, and new ones, whose
@@ -127,7 +131,7 @@ const spread = 1
 func Of(name string, s Shape) *Case {
 	return &Case{Name: name, Seed: 1, Heads: s.Heads, KVHeads: s.KVHeads, HeadDim: s.HeadDim, Page: s.Page, KVType: "bf16", Layers: 1,
 		ScoreScale: math.Ln2, KVStd: 1, QStd: spread / math.Sqrt(float64(s.HeadDim)) * math.Log2E, Indptr: []int{0},
-		Variant: Variant{Name: "causal"}, Files: Files{Q: "q.bf16"}, OutType: "f32", Outs: []Out{}}
+		Variants: []Variant{{Name: "causal"}}, Files: Files{Q: "q.bf16"}, OutType: "f32", Outs: []Out{}}
 }
 
 // Unscaled leaves the queries as a model has them: the kernel scales them.

@@ -132,7 +132,7 @@ func TestTheTorchReferenceAgreesWithTheDefinition(t *testing.T) {
 			if c.Rows != nil {
 				c.Rows = c.nextTokens()
 			}
-			switch c.Variant.Name {
+			switch c.Variants[0].Name {
 			case "tree":
 				c.branch()
 			case "mask":

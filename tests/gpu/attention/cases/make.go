@@ -4,6 +4,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -121,9 +122,11 @@ func Selected(name string, s Shape, length, budget int) *Case {
 	last := length - (all-1)*c.Page
 	tokens := (budget-1)*c.Page + last
 	c.Sequences = []Sequence{{Cached: tokens - 1, New: 1}}
+	c.selected = &kv.Sequence{Pages: table, Cached: length - 1, New: 1}
 	for h := range c.KVHeads {
 		chosen := shuffled(all-1, c.Seed+uint64(h)+1)[:budget-1]
 		slices.Sort(chosen)
+		c.selected.Select = append(c.selected.Select, ints(chosen))
 		var pages []uint32
 		for _, i := range chosen {
 			pages = append(pages, table[i])
@@ -143,7 +146,18 @@ func timed(c *Case) *Case {
 	return c.streamed()
 }
 
+// streamed sets the layers to a power of two, so that kernels are shared by cases.
 func (c *Case) streamed() *Case {
-	c.Layers = max(2, int((beyondL2+c.UniqueBytes()-1)/c.UniqueBytes()))
+	for c.Layers = 2; int64(c.Layers)*c.UniqueBytes() < beyondL2; {
+		c.Layers *= 2
+	}
 	return c
+}
+
+func ints(list []uint32) []int {
+	out := make([]int, len(list))
+	for i, x := range list {
+		out[i] = int(x)
+	}
+	return out
 }

@@ -24,6 +24,7 @@ func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 	require.NoError(t, err)
 	layout, mask := c.Layout(), c.Mask()
 	layout.Layers = 1
+	p := c.Variants[layer%len(c.Variants)].Params
 	rows := c.Rows
 	if rows == nil {
 		rows = c.nextTokens()
@@ -51,8 +52,8 @@ func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 				for d := range query {
 					query[d] = bf16(q[at+d])
 				}
-				sees := func(key int) bool { return !(w.lost && key%16 == 3) && c.sees(seq, rows[t0+i], mask, key) }
-				for d, x := range attend(c, query, h, rows[t0+i].Position, seq.Tokens(), sees, element, w.rounding) {
+				sees := func(key int) bool { return !(w.lost && key%16 == 3) && c.sees(p, seq, rows[t0+i], mask, key) }
+				for d, x := range attend(c, p, query, h, rows[t0+i].Position, seq.Tokens(), sees, element, w.rounding) {
 					out[at+d] = float32(x)
 				}
 			}
@@ -63,8 +64,7 @@ func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 }
 
 // sees says whether a row attends to a key of its sequence.
-func (c *Case) sees(s Sequence, r Row, mask []uint32, key int) bool {
-	p := c.Variant.Params
+func (c *Case) sees(p Params, s Sequence, r Row, mask []uint32, key int) bool {
 	switch {
 	case key >= s.Cached && r.Tail>>(key-s.Cached)&1 == 0:
 		return false
@@ -76,8 +76,8 @@ func (c *Case) sees(s Sequence, r Row, mask []uint32, key int) bool {
 	return true
 }
 
-func attend(c *Case, q []float64, head, position, tokens int, sees func(int) bool, element func(token, v, d int) float64, rounding bool) []float64 {
-	p, half := c.Variant.Params, len(q)/2
+func attend(c *Case, p Params, q []float64, head, position, tokens int, sees func(int) bool, element func(token, v, d int) float64, rounding bool) []float64 {
+	half := len(q) / 2
 	weights, sum, top := make([]float64, tokens), 0.0, math.Inf(-1)
 	for key := range tokens {
 		k := make([]float64, len(q))

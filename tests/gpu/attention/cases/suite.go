@@ -47,22 +47,33 @@ func edges(page int) []Sequence {
 func Variants(s Shape) []*Case {
 	with := func(name string, change func(c *Case)) *Case {
 		c := Ragged(name, s, edges(max(2, s.Page)))
-		c.Variant.Name, c.Layers = name, 2
+		c.Variants[0].Name, c.Layers = name, 2
 		change(c)
 		return c
 	}
 	return []*Case{
 		with("causal", func(*Case) {}),
-		with("window", func(c *Case) { c.Variant.Params.Window = 100 }),
-		with("window-sinks", func(c *Case) { c.Variant.Params = Params{Window: 100, Sinks: 4} }),
-		with("softcap", func(c *Case) { c.Variant.Params.SoftCap = 5 }),
-		with("alibi", func(c *Case) { c.Variant.Params.ALiBi = Slopes(c.Heads) }),
-		with("mask", func(c *Case) { c.Variant.Params.Mask, c.Files.Mask = true, "mask.u32"; c.maskRows() }),
+		with("window", func(c *Case) { c.Variants[0].Params.Window = 100 }),
+		with("window-sinks", func(c *Case) { c.Variants[0].Params = Params{Window: 100, Sinks: 4} }),
+		with("softcap", func(c *Case) { c.Variants[0].Params.SoftCap = 5 }),
+		with("alibi", func(c *Case) { c.Variants[0].Params.ALiBi = Slopes(c.Heads) }),
+		with("mask", func(c *Case) { c.Variants[0].Params.Mask, c.Files.Mask = true, "mask.u32"; c.maskRows() }),
 		with("tree", func(c *Case) { c.Rows = c.nextTokens(); c.branch() }),
-		with("sigmoid", func(c *Case) { c.Variant.Params.Sigmoid = &Sigmoid{Bias: -5} }),
-		with("rope", func(c *Case) { c.Variant.Params.Rope, c.KeyRounding = &Rope{Theta: 10000}, 1.0/256 }),
-		with("head-scale", func(c *Case) { c.Variant.Params.HeadScale = scales(c.Heads) }),
+		with("sigmoid", func(c *Case) { c.Variants[0].Params.Sigmoid = &Sigmoid{Bias: -5} }),
+		with("rope", func(c *Case) { c.Variants[0].Params.Rope, c.KeyRounding = &Rope{Theta: 10000}, 1.0/256 }),
+		with("head-scale", func(c *Case) { c.Variants[0].Params.HeadScale = scales(c.Heads) }),
+		with("alternating-window", func(c *Case) { c.alternate("window", Params{Window: 100}) }),
+		with("alternating-full", func(c *Case) {
+			c.alternate("window", Params{Window: 100})
+			c.Layers = 3 // of which the last has no window
+		}),
 	}
+}
+
+// alternate gives every second layer another variant.
+func (c *Case) alternate(name string, p Params) {
+	c.Variants[0].Name = "causal"
+	c.Variants = append(c.Variants, Variant{name, p})
 }
 
 // Slopes are ALiBi's for so many heads: 2^(−8·(h+1)/heads) (Press et al. 2022).
@@ -125,7 +136,7 @@ func (c *Case) maskRows() {
 
 // MaskWords is the length of the custom mask, 0 without one.
 func (c *Case) MaskWords() int {
-	if !c.Variant.Params.Mask {
+	if c.Files.Mask == "" {
 		return 0
 	}
 	n := 0
