@@ -12,8 +12,8 @@ The reference is float64 throughout on the values the kernel had. A case passes 
     each row and head     rms(ours - reference) <= 1.25 * 2^-8 * rms(reference, p v) + 2 k
 
 with p the weights of attention (softmax or sigmoid), rms(reference, p v) the root of the mean over dimensions of reference^2 + sum of
-(p v)^2: rounding each weight and the output to bf16, by 2^-8 at most and unrelated, comes to about half of that; and k the same for keys that are rounded after a transform
-(case.json: key_rounding, relative; 0 where they are used as they lie in the cache). A token lost shows in the second rule.
+(p v)^2: rounding each weight and the output to bf16, by 2^-8 at most and unrelated, comes to about half of that; and k what rounding keys and queries after a transform
+makes of the logits (case.json: key_rounding, relative; 0 where both are used as they lie in memory). A token lost shows in the second rule.
 
 Written as JSON to FILE (default DIR/torch.json), which tests/gpu/attention merges into the record. Exit code 1: a case failed.
 """
@@ -142,9 +142,7 @@ def visible(case, v, s, start, qpos, kpos):
 def rotate(x, position, rope):
     """Rotary embedding of x [...][token][D] in float64, pairs (d, d + D/2) as Hugging Face's Llama."""
     half = x.shape[-1] // 2
-    freq = rope.get("inv_freq")
-    freq = torch.tensor(freq, dtype=torch.float64, device=x.device) if freq else rope["theta"] ** (
-        -torch.arange(half, dtype=torch.float64, device=x.device) / half)
+    freq = torch.tensor(rope["inv_freq"], dtype=torch.float64, device=x.device)
     angle = position.double()[:, None] * freq
     cos, sin = angle.cos(), angle.sin()
     a, b = x[..., :half], x[..., half:]
@@ -157,13 +155,13 @@ def reference(case, layer, s, q):
     keys, vals = (t.double() for t in case.dense(layer, s))
     qpos, start = case.positions(s)
     qpos = torch.tensor(qpos, device=case.device)
-    kpos = torch.arange(cached + new, device=case.device)
+    kpos = torch.cat([torch.arange(cached, device=case.device), qpos])  # a draft tree's tokens are where they would be accepted
     group = case.heads // case.kv_heads
     query = q.double().reshape(new, case.kv_heads, group, case.dim).permute(1, 2, 0, 3)  # [KV head][group][new][D]
     if rope := v.get("rope"):
-        keys = rotate(keys, kpos, rope)
-        if rope.get("rotate_query"):
-            query = rotate(query, qpos, rope)
+        gone = max(0, cached + 1 - v["window"] - v.get("sinks", 0)) if v.get("window") else 0  # StreamingLLM: places among the keys left
+        keys = rotate(keys, torch.where(kpos < v.get("sinks", 0), kpos, kpos - gone), rope)
+        query = rotate(query, qpos - gone, rope)
     scale = torch.full((case.kv_heads, group, 1, 1), case.scale, dtype=torch.float64, device=case.device)
     if v.get("head_scale"):
         scale *= torch.tensor(v["head_scale"], dtype=torch.float64, device=case.device).reshape(scale.shape)

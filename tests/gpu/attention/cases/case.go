@@ -25,8 +25,8 @@ type Case struct {
 	ScoreScale float64 `json:"score_scale"`
 	KVStd      float64 `json:"kv_std"`
 	QStd       float64 `json:"q_std"`
-	// KeyRounding is how far, relatively, an element of a key may be rounded after
-	// a transform at read time; 0 where keys are used as they lie.
+	// KeyRounding is how far, relatively, elements of keys and queries are rounded
+	// after a transform at read time; 0 where they are used as they lie.
 	KeyRounding float64 `json:"key_rounding,omitempty"`
 
 	Sequences []Sequence `json:"sequences"`
@@ -80,11 +80,11 @@ type Params struct {
 	Window    int       `json:"window,omitempty"`     // keys at positions > q − Window are seen,
 	Sinks     int       `json:"sinks,omitempty"`      // and those at positions < Sinks
 	SoftCap   float64   `json:"softcap,omitempty"`    // c·tanh(logit/c)
-	ALiBi     []float64 `json:"alibi,omitempty"`      // slope of each head: logit + slope·(k − q)
+	ALiBi     []float32 `json:"alibi,omitempty"`      // slope of each head: logit + slope·(k − q)
 	Mask      bool      `json:"mask,omitempty"`       // Files.Mask: bit k of a row's bits: the key at position k is seen
 	Sigmoid   *Sigmoid  `json:"sigmoid,omitempty"`    // weights are sigmoids of the logits, their sum is not 1
-	Rope      *Rope     `json:"rope,omitempty"`       // keys are rotated when read
-	HeadScale []float64 `json:"head_scale,omitempty"` // of each query head, times ScoreScale
+	Rope      *Rope     `json:"rope,omitempty"`       // keys and queries are rotated when read
+	HeadScale []float32 `json:"head_scale,omitempty"` // of each query head, times ScoreScale
 }
 
 // Sigmoid attention's bias is added to the logit.
@@ -92,11 +92,12 @@ type Sigmoid struct {
 	Bias float64 `json:"bias"`
 }
 
-// Rope is a rotary embedding at read time, at the position in the unit.
+// Rope is a rotary embedding at read time, of keys and queries: by their positions,
+// or, with a window, by their places among the keys that it leaves when the step
+// begins (StreamingLLM): sinks by their positions, others by theirs less max(0,
+// cached + 1 − Window − Sinks).
 type Rope struct {
-	Theta       float64   `json:"theta,omitempty"`
-	InvFreq     []float64 `json:"inv_freq,omitempty"` // instead of Theta
-	RotateQuery bool      `json:"rotate_query,omitempty"`
+	InvFreq []float32 `json:"inv_freq"` // [HeadDim/2]
 }
 
 // Files are beside case.json.

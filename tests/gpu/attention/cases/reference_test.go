@@ -53,7 +53,7 @@ func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 					query[d] = bf16(q[at+d])
 				}
 				sees := func(key int) bool { return !(w.lost && key%16 == 3) && c.sees(p, seq, rows[t0+i], mask, key) }
-				for d, x := range attend(c, p, query, h, rows[t0+i].Position, seq.Tokens(), sees, element, w.rounding) {
+				for d, x := range attend(c, p, query, h, places(seq, rows[t0:], i), sees, element, w.rounding) {
 					out[at+d] = float32(x)
 				}
 			}
@@ -68,27 +68,53 @@ func (c *Case) sees(p Params, s Sequence, r Row, mask []uint32, key int) bool {
 	switch {
 	case key >= s.Cached && r.Tail>>(key-s.Cached)&1 == 0:
 		return false
-	case p.Window > 0 && key >= p.Sinks && key <= r.Position-p.Window:
-		return false
 	case p.Mask:
 		return mask[r.Mask+key/32]>>(key%32)&1 == 1
 	}
 	return true
 }
 
-func attend(c *Case, p Params, q []float64, head, position, tokens int, sees func(int) bool, element func(token, v, d int) float64, rounding bool) []float64 {
-	half := len(q) / 2
-	weights, sum, top := make([]float64, tokens), 0.0, math.Inf(-1)
-	for key := range tokens {
+// place is where a query row and its sequence's keys are.
+type place struct {
+	query, first int // first: of the sequence's first new token
+	keys         []int
+}
+
+func places(s Sequence, rows []Row, i int) place {
+	at := place{query: rows[i].Position, first: s.Cached}
+	for key := range s.Cached {
+		at.keys = append(at.keys, key)
+	}
+	for j := range s.New {
+		at.keys = append(at.keys, rows[j].Position)
+	}
+	return at
+}
+
+// turn is the rotary embedding of a key, or of the query, at a position.
+func turn(x []float64, p Params, at place, position int) {
+	if p.Window > 0 && position >= p.Sinks {
+		position -= max(0, at.first+1-p.Window-p.Sinks)
+	}
+	half := len(x) / 2
+	for d, f := range p.Rope.InvFreq {
+		sin, cos := math.Sincos(float64(position) * float64(f))
+		x[d], x[d+half] = x[d]*cos-x[d+half]*sin, x[d+half]*cos+x[d]*sin
+	}
+}
+
+func attend(c *Case, p Params, q []float64, head int, at place, sees func(int) bool, element func(token, v, d int) float64, rounding bool) []float64 {
+	weights, sum, top := make([]float64, len(at.keys)), 0.0, math.Inf(-1)
+	if p.Rope != nil {
+		turn(q, p, at, at.query)
+	}
+	for key, position := range at.keys {
 		k := make([]float64, len(q))
 		for d := range k {
 			k[d] = element(key, 0, d)
 		}
 		if p.Rope != nil {
-			for d := range half {
-				sin, cos := math.Sincos(float64(key) * math.Pow(p.Rope.Theta, -float64(d)/float64(half)))
-				k[d], k[d+half] = k[d]*cos-k[d+half]*sin, k[d+half]*cos+k[d]*sin
-			}
+			turn(k, p, at, position)
 		}
 		x := 0.0
 		for d := range q {
@@ -96,15 +122,15 @@ func attend(c *Case, p Params, q []float64, head, position, tokens int, sees fun
 		}
 		x *= c.ScoreScale
 		if p.HeadScale != nil {
-			x *= p.HeadScale[head]
+			x *= float64(p.HeadScale[head])
 		}
 		if p.SoftCap != 0 {
 			x = p.SoftCap * math.Tanh(x/p.SoftCap)
 		}
 		if p.ALiBi != nil {
-			x += p.ALiBi[head] * float64(key-position)
+			x += float64(p.ALiBi[head]) * float64(position-at.query)
 		}
-		if !sees(key) {
+		if !sees(key) || p.Window > 0 && position >= p.Sinks && position <= at.query-p.Window {
 			x = math.Inf(-1)
 		}
 		weights[key], top = x, math.Max(top, x)

@@ -60,14 +60,29 @@ func Variants(s Shape) []*Case {
 		with("mask", func(c *Case) { c.Variants[0].Params.Mask, c.Files.Mask = true, "mask.u32"; c.maskRows() }),
 		with("tree", func(c *Case) { c.Rows = c.nextTokens(); c.branch() }),
 		with("sigmoid", func(c *Case) { c.Variants[0].Params.Sigmoid = &Sigmoid{Bias: -5} }),
-		with("rope", func(c *Case) { c.Variants[0].Params.Rope, c.KeyRounding = &Rope{Theta: 10000}, 1.0/256 }),
-		with("head-scale", func(c *Case) { c.Variants[0].Params.HeadScale = scales(c.Heads) }),
+		with("rope", func(c *Case) { c.Variants[0].Params.Rope, c.KeyRounding = frequencies(c.HeadDim), bf16Rounding }),
+		with("streaming", func(c *Case) {
+			c.Variants[0].Params, c.KeyRounding = Params{Window: 100, Sinks: 4, Rope: frequencies(c.HeadDim)}, bf16Rounding
+		}),
+		with("head-scale", func(c *Case) { c.Variants[0].Params.HeadScale, c.KeyRounding = scales(c.Heads), bf16Rounding }),
 		with("alternating-window", func(c *Case) { c.alternate("window", Params{Window: 100}) }),
 		with("alternating-full", func(c *Case) {
 			c.alternate("window", Params{Window: 100})
 			c.Layers = 3 // of which the last has no window
 		}),
 	}
+}
+
+// bf16Rounding is the largest relative error of rounding to bf16.
+const bf16Rounding = 1.0 / 256
+
+// frequencies are those of a rotary embedding with base 10000.
+func frequencies(dim int) *Rope {
+	r := &Rope{}
+	for i := range dim / 2 {
+		r.InvFreq = append(r.InvFreq, float32(math.Pow(10000, -2*float64(i)/float64(dim))))
+	}
+	return r
 }
 
 // alternate gives every second layer another variant.
@@ -77,19 +92,19 @@ func (c *Case) alternate(name string, p Params) {
 }
 
 // Slopes are ALiBi's for so many heads: 2^(−8·(h+1)/heads) (Press et al. 2022).
-func Slopes(heads int) []float64 {
-	out := make([]float64, heads)
+func Slopes(heads int) []float32 {
+	out := make([]float32, heads)
 	for h := range out {
-		out[h] = math.Exp2(-8 * float64(h+1) / float64(heads))
+		out[h] = float32(math.Exp2(-8 * float64(h+1) / float64(heads)))
 	}
 	return out
 }
 
 // scales are different for every head, from 0.5 to below 1.5.
-func scales(heads int) []float64 {
-	out := make([]float64, heads)
+func scales(heads int) []float32 {
+	out := make([]float32, heads)
 	for h := range out {
-		out[h] = 0.5 + float64(h)/float64(heads)
+		out[h] = 0.5 + float32(h)/float32(heads)
 	}
 	return out
 }
