@@ -3,6 +3,7 @@ package cases
 import (
 	"encoding/binary"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -12,38 +13,40 @@ import (
 	"github.com/mkgen/mkgen/models/synth"
 )
 
-// fill writes elements of a tensor of the generator, on all cores.
-func (c *Case) fill(dst []uint16, name string, std float64, start, elems int64) error {
+// fill writes elements of a tensor of the generator, little-endian bf16, on all
+// cores.
+func (c *Case) fill(dst []byte, name string, std float64, start, elems int64) error {
 	t := synth.Tensor{Name: name, Shape: []int{int(elems)}, Recipe: synth.Normal(std)}
-	const block = 1 << 20
+	const block = 1 << 19 // elements
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
-	var once sync.Once
-	var failed error
-	for at := 0; at < len(dst); at += block {
+	failed := make([]error, ceilDiv(len(dst), 2*block))
+	for i := range failed {
 		slots <- struct{}{}
 		wg.Go(func() {
-			part := dst[at:min(at+block, len(dst))]
-			if err := synth.Fill(part, c.Seed, t, start+int64(at)); err != nil {
-				once.Do(func() { failed = err })
+			part := dst[2*block*i : min(2*block*(i+1), len(dst))]
+			values := make([]uint16, len(part)/2)
+			failed[i] = synth.Fill(values, c.Seed, t, start+int64(block*i))
+			for j, v := range values {
+				binary.LittleEndian.PutUint16(part[2*j:], v)
 			}
 			<-slots
 		})
 	}
 	wg.Wait()
-	return failed
+	return errors.Join(failed...)
 }
 
-// KV writes the bf16 elements start, start+1, … of a layer of the cache, in the
-// cache's order, over the whole of dst.
-func (c *Case) KV(dst []uint16, layer int, start int64) error {
+// KV writes a layer of the cache, bf16 in the cache's own order, from element start
+// on over the whole of dst (of an even length).
+func (c *Case) KV(dst []byte, layer int, start int64) error {
 	return c.fill(dst, fmt.Sprintf("kv.%d", layer), c.KVStd, start, c.LayerElems())
 }
 
 // Q returns the queries, bf16, [row][head][dimension].
-func (c *Case) Q() ([]uint16, error) {
-	q := make([]uint16, c.T()*c.Heads*c.HeadDim)
-	return q, c.fill(q, "q", c.QStd, 0, int64(len(q)))
+func (c *Case) Q() ([]byte, error) {
+	q := make([]byte, 2*c.T()*c.Heads*c.HeadDim)
+	return q, c.fill(q, "q", c.QStd, 0, int64(len(q)/2))
 }
 
 // Mask returns the words of the custom mask: three bits of four are set, and each
@@ -82,7 +85,7 @@ func (c *Case) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	if err := writeWords(filepath.Join(dir, c.Files.Q), q); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, c.Files.Q), q, 0o666); err != nil {
 		return err
 	}
 	if c.Files.Mask != "" {

@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"encoding/binary"
 	"math"
 	"testing"
 
@@ -18,7 +19,7 @@ type wrong struct {
 // every element of the cache found by tasks.KVLayout.Index.
 func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 	t.Helper()
-	kv := make([]uint16, c.LayerElems())
+	kv := make([]byte, 2*c.LayerElems())
 	require.NoError(t, c.KV(kv, layer, 0))
 	q, err := c.Q()
 	require.NoError(t, err)
@@ -29,7 +30,7 @@ func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 	if rows == nil {
 		rows = c.nextTokens()
 	}
-	out := make([]float32, len(q))
+	out := make([]float32, len(q)/2)
 	t0 := 0
 	for s, seq := range c.Sequences {
 		for i := range seq.New {
@@ -45,12 +46,12 @@ func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 					if w.swapped {
 						at = layout.Index(c.Pages, 0, int(pages[token/c.Page]), kvHead, 0, v, d) + slot*2*c.HeadDim
 					}
-					return bf16(kv[at])
+					return bf16(kv, at)
 				}
 				at := ((t0+i)*c.Heads + h) * c.HeadDim
 				query := make([]float64, c.HeadDim)
 				for d := range query {
-					query[d] = bf16(q[at+d])
+					query[d] = bf16(q, at+d)
 				}
 				sees := func(key int) bool { return !(w.lost && key%16 == 3) && c.sees(p, seq, rows[t0+i], mask, key) }
 				for d, x := range attend(c, p, query, h, places(seq, rows[t0:], i), sees, element, w.rounding) {
@@ -149,7 +150,7 @@ func attend(c *Case, p Params, q []float64, head int, at place, sees func(int) b
 	out := make([]float64, len(q))
 	for key, w := range weights {
 		if rounding {
-			w = bf16(round(w))
+			w = round(w)
 		}
 		for d := range out {
 			out[d] += w * element(key, 1, d) / sum
@@ -157,16 +158,19 @@ func attend(c *Case, p Params, q []float64, head int, at place, sees func(int) b
 	}
 	for d := range out {
 		if rounding {
-			out[d] = bf16(round(out[d]))
+			out[d] = round(out[d])
 		}
 	}
 	return out
 }
 
-func bf16(bits uint16) float64 { return float64(math.Float32frombits(uint32(bits) << 16)) }
+// bf16 is element i of little-endian bf16.
+func bf16(data []byte, i int) float64 {
+	return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16))
+}
 
 // round is to the nearest bf16.
-func round(x float64) uint16 {
+func round(x float64) float64 {
 	b := math.Float32bits(float32(x))
-	return uint16((b + 0x7fff + b>>16&1) >> 16)
+	return float64(math.Float32frombits((b + 0x7fff + b>>16&1) &^ 0xffff))
 }
