@@ -37,7 +37,7 @@ func (mk *Kernel) needs() []emit.Need {
 	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", tensorAttnNorm, tensorMLPNorm, tensorNorm)
 	const table = "the table of that name"
 	var embed []emit.Need
-	if !c.TieEmbeddings {
+	if mk.OwnEmbedding() {
 		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16", Tensors: []string{EmbedTensor}}}
 	}
 	return append(embed, []emit.Need{

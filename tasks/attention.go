@@ -1,54 +1,88 @@
 package tasks
 
 import (
-	"math"
-
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// Attention is decode attention of one query token over a paged KV cache, split
-// along the tokens: item (head h, split s) is the group of query heads of KV
-// head h over the s-th part of the cache, and leaves a partial state, the
-// normalised output and its log-sum-exp (base 2), for Merge.
+// Attention is attention of a step's query tokens over a paged KV cache.
+//
+// Work comes in items: some query rows of one KV head over some chunks of the
+// cache. Without Work there is one query token of one sequence, and item (head
+// h, split s) is the group of query heads of KV head h over the s-th part of the
+// cache. With Work the items are a plan's (package kv), of any sequences and up
+// to 16 query tokens, whose head groups are fused: row r of an item is query
+// head r mod Group of its token r / Group (FlashInfer, Ye et al. 2025).
 //
 // Cached tokens come through the ring, 16 a block, each block worked on by one
-// consumer warp with its own running softmax (Milakov and Gimelshein 2018); the
-// query's own token, written in this step, is read from global memory after the
-// hand-off, by the last warp of the last split.
+// consumer warp (for every 16 rows of the item) with its own running softmax
+// (Milakov and Gimelshein 2018); the step's new tokens, written in this step,
+// are read from global memory after the hand-off. The result of an item is a
+// partial state, the normalised output and its log-sum-exp (base 2), for Merge,
+// or, where the item is all of its rows' work, the output.
 type Attention struct {
 	Heads    int // query heads, a multiple of KV.Heads
 	KV       KVLayout
-	Splits   int // parts of the cache, at least 1
-	PerStage int // tokens a stage, a power of two and a multiple of 16
+	PerStage int // tokens a stage (a chunk), a power of two and a multiple of 16
 
-	Q   dsl.Buf[dsl.BF16] // [Heads][D], scaled by log2(e)/√D
-	Out dsl.Buf[dsl.F32]  // [Splits][Heads][D]
-	LSE dsl.Buf[dsl.F32]  // [Splits][Heads]; −inf for an empty part
+	Splits int   // without Work: parts of the cache, at least 1
+	Tokens int   // with Work: query rows of a step at most, 1 to kv.MaxRows
+	Work   *Work // the plan's items; nil for one token of one sequence
+	Class  int   // with Work: which of the plan's classes
+
+	Q   dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D
+	Out dsl.Buf[dsl.F32]  // [Splits][Heads][D], with Work [partial][Group][D]
+	LSE dsl.Buf[dsl.F32]  // [Splits][Heads], with Work [partial][Group]; −inf for an empty part
+
+	// Final takes the output of direct items; with Work only.
+	Final Output
+	// Variant is what is not plain causal attention; nil is that.
+	Variant *Variant
 
 	Scratch dsl.Buf[dsl.F32]  // shared memory, ScratchLen
-	Tail    dsl.Buf[dsl.B128] // shared memory, KV.TokenUnits: the query's own K and V
+	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new tokens' K and V
 }
 
-// blockTokens is the number of tokens of one block: k of the second product.
+// blockTokens is the number of tokens of one block: k of the second product. It
+// is also the number of rows of a tile, the rows of A.
 const blockTokens = 16
 
 // Group is the number of query heads a KV head serves.
 func (t *Attention) Group() int { return t.Heads / t.KV.Heads }
 
-// Parts is the number of items a group is worked on in, at most 16 query heads
-// each (the rows of A); every part reads the group's KV for itself.
+// Parts is the number of items a group is worked on in without Work, at most 16
+// query heads each (the rows of A); every part reads the group's KV for itself.
 func (t *Attention) Parts() int { return ceilDiv(t.Group(), blockTokens) }
 
 // part is the number of query heads of an item; the last of a group may have fewer.
 func (t *Attention) part() int { return ceilDiv(t.Group(), t.Parts()) }
 
-// Items is the number of items the CTAs share.
+// Items is the number of items the CTAs share without Work.
 func (t *Attention) Items() int { return t.KV.Heads * t.Parts() * t.Splits }
 
+// tokens is the number of query rows of a step at most.
+func (t *Attention) tokens() int { return max(t.Tokens, 1) }
+
+// rowsMax is the number of rows of an item at most.
+func (t *Attention) rowsMax() int {
+	if t.Work == nil {
+		return t.part()
+	}
+	return t.Tokens * t.Group()
+}
+
 // ScratchLen is the length of Scratch in f32 for a number of consumer warps:
-// each warp's output, maximum and sum for every query head of an item.
-func (t *Attention) ScratchLen(consumers int) int { return consumers * t.part() * (t.KV.D + 2) }
+// each warp's maxima, sums and a slice of its output, for every row it has.
+func (t *Attention) ScratchLen(consumers int) int {
+	if t.Work == nil {
+		return consumers * t.part() * (t.KV.D + 2)
+	}
+	return consumers * t.tileRows() * (t.slice(consumers) + 2)
+}
+
+// TailLen is the length of Tail in 16-byte elements.
+func (t *Attention) TailLen() int { return t.tokens() * t.KV.TokenUnits() }
 
 // problem says what the template cannot do, or nothing.
 func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
@@ -57,46 +91,27 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		return p
 	}
 	bytes := t.PerStage * l.TokenBytes()
-	return firstOf(
+	if p := firstOf(
 		need(t.Heads > 0 && t.Heads%l.Heads == 0, "attention: %d query heads are no multiple of %d KV heads", t.Heads, l.Heads),
-		need(t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits),
+		need(t.Work != nil || t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits),
+		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens, kv.MaxRows),
+		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
-		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage, l.TokenBytes(), bytes, r.StageBytes()),
-		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
-		need(int(t.Tail.Len()) >= l.TokenUnits(), "attention: Tail has %d elements, want %d", t.Tail.Len(), l.TokenUnits()))
-}
-
-// eachItem calls body for this CTA's items with the item's head and split and
-// the chunks first … end−1 of the cache that belong to it.
-func (t *Attention) eachItem(e *Env, s Step, body func(it item, first, end u32)) {
-	k, parts := e.K, t.Parts()
-	chunks := s.Cached.AddC(t.PerStage - 1).DivC(t.PerStage)
-	k.ForStep(e.CTA, k.U32(t.Items()), e.Grid, func(i u32) {
-		head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
-		split := rest.DivC(parts).Named("split")
-		it := item{kvHead: head, split: split, part: func() u32 { return rest.RemC(parts) }}
-		first, end := split.Mul(chunks).DivC(t.Splits), split.AddC(1).Mul(chunks).DivC(t.Splits)
-		body(it, first.Named("first"), end.Named("end"))
-	})
-}
-
-// item is one piece of attention: some query heads of a group over one split.
-type item struct {
-	kvHead, split u32
-	part          func() u32 // which of the group's parts
-}
-
-// queries are an item's first query head, and how many: part, or fewer at the
-// end of a group.
-func (t *Attention) queries(e *Env, it item) (first, n u32) {
-	k := e.K
-	before := it.part().MulC(t.part())
-	first, n = it.kvHead.MulC(t.Group()).Add(before), k.U32(t.part())
-	if t.Group()%t.part() != 0 {
-		n = k.U32(t.Group()).Sub(before).MinC(t.part())
+		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage, l.TokenBytes(), bytes, r.StageBytes())); p != "" {
+		return p
 	}
-	return first, n
+	if p := t.Variant.problem(); p != "" {
+		return p
+	}
+	if t.Work != nil {
+		if p := t.Work.problem(t.Class); p != "" {
+			return p
+		}
+	}
+	return firstOf(
+		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
+		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()))
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
@@ -107,16 +122,16 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 		return // Consume reports it
 	}
 	run := min(l.Page, t.PerStage) // tokens of one copy at most
-	t.eachItem(e, s, func(it item, first, end u32) {
-		k.For(first, end, func(c u32) {
-			from := c.MulC(t.PerStage).Named("from")
-			n := s.Cached.Sub(from).MinC(t.PerStage).Named("tokens")
+	t.eachItem(e, s, func(it *item) {
+		k.For(it.first, it.end, func(c u32) {
+			from := it.chunk(c).MulC(t.PerStage).Named("from")
+			n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
 			p.Fill(n.MulC(l.TokenBytes()), func(base u32) {
 				for f := 0; f*run < t.PerStage; f += dsl.WarpSize {
 					at := e.Lane.AddC(f).MulC(run).Named("at")
 					k.If(at.Lt(n), func() {
 						tok := from.Add(at)
-						page := s.Table.Load(tok.DivC(l.Page)).Named("page")
+						page := s.Table.Load(it.entry(tok)).Named("page")
 						src := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
 						p.Copy(base.Add(at.MulC(l.TokenUnits())), s.Cache, src, n.Sub(at).MinC(run).MulC(l.TokenBytes()))
 					})
@@ -126,248 +141,27 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 	})
 }
 
-// Consume computes this CTA's partial states.
+// Consume computes this CTA's items.
 func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step) {
-	k, l := e.K, t.KV
+	k := e.K
 	if p := t.problem(e, r); p != "" {
 		k.Require(false, "%s", p)
 		return
 	}
-	blocks := t.PerStage / blockTokens
-	t.eachItem(e, s, func(it item, first, end u32) {
-		st := newState(t, e, it)
-		own := e.Warp.EqC(e.Consumers - 1).And(it.split.EqC(t.Splits - 1))
-		k.If(own, func() {
-			t.fetchTail(e, s, it.kvHead)
-			st.block(t.Tail, k.U32(0), s.Pos.RemC(l.Page), k.U32(1))
-		})
-		k.For(first, end, func(chunk u32) {
+	t.eachItem(e, s, func(it *item) {
+		st := newState(t, e, s, it)
+		st.tail()
+		k.For(it.first, it.end, func(i u32) {
+			chunk := it.chunk(i)
 			from := chunk.MulC(t.PerStage).Named("from")
-			n := s.Cached.Sub(from).MinC(t.PerStage).Named("tokens")
+			n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
 			c.Drain(func(base u32) {
-				mine := e.Warp.AddC(e.Consumers).Sub(chunk.MulC(blocks).RemC(e.Consumers)).RemC(e.Consumers)
-				k.ForStep(mine, k.U32(blocks), e.Consumers, func(b u32) {
+				st.eachBlock(chunk, n, func(b u32) {
 					tok := b.MulC(blockTokens)
-					k.If(tok.Lt(n), func() {
-						st.block(r.Data, base.Add(tok.MulC(l.TokenUnits())), from.Add(tok), n.Sub(tok).MinC(blockTokens))
-					})
-				}, dsl.Unroll(1))
+					st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(blockTokens)})
+				})
 			})
 		}, dsl.Unroll(1))
-		st.combine(it)
+		st.combine()
 	})
-}
-
-// fetchTail copies the query's own K and V from the cache to Tail, in one warp.
-func (t *Attention) fetchTail(e *Env, s Step, head u32) {
-	k, l := e.K, t.KV
-	page := s.Table.Load(s.Pos.DivC(l.Page)).Named("page")
-	row := l.rowBase(s.Layer, s.Pages, page, head, s.Pos.RemC(l.Page))
-	for u := 0; u < l.TokenUnits(); u += dsl.WarpSize {
-		i := e.Lane.AddC(u)
-		copyUnit := func() { t.Tail.Store(i, s.Cache.Load(row.Add(dsl.Cast[dsl.U64](i)))) }
-		if u+dsl.WarpSize <= l.TokenUnits() {
-			copyUnit()
-		} else {
-			k.If(i.LtC(l.TokenUnits()), copyUnit)
-		}
-	}
-	k.SyncWarp()
-}
-
-// state is one warp's running softmax for a group of query heads, in the
-// fragments of m16n8k16: lane l holds rows l/4 and l/4+8 (query heads of the
-// group), of which the second are unused for groups up to 8.
-type state struct {
-	t *Attention
-	e *Env
-
-	query, heads u32 // first query head, and how many
-
-	rows int                   // 1 or 2 rows a lane in use
-	q    [][4]pair             // A fragments of the queries, one each 16 dimensions
-	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
-	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum
-}
-
-func newState(t *Attention, e *Env, it item) *state {
-	k := e.K
-	st := &state{t: t, e: e, rows: ceilDiv(t.part(), 8)}
-	st.query, st.heads = t.queries(e, it)
-	q := dsl.View[dsl.BF16x2](t.Q)
-	zero := dsl.Lit[dsl.BF16x2](k, 0)
-	g := e.Lane.DivC(4)
-	load := func(row u32, dim int) pair {
-		valid := row.Lt(st.heads)
-		at := st.query.Add(row.Min(st.heads.SubC(1))).MulC(t.KV.D / 2).Add(e.Lane.RemC(4)).AddC(dim / 2)
-		return dsl.Select(valid, q.Load(at), zero)
-	}
-	for d := 0; d < t.KV.D; d += 16 {
-		a := [4]pair{load(g, d), zero, load(g, d+8), zero}
-		if st.rows == 2 {
-			a[1], a[3] = load(g.AddC(8), d), load(g.AddC(8), d+8)
-		}
-		st.q = append(st.q, a)
-	}
-	for range t.KV.D / 8 {
-		st.o = append(st.o, dsl.NewArray(k.F32(0), 2*st.rows, "o"))
-	}
-	st.m = dsl.NewArray(k.F32(math.Inf(-1)), st.rows, "m")
-	st.l = dsl.NewArray(k.F32(0), st.rows, "l")
-	return st
-}
-
-// block adds the first n (1 to 16) of 16 tokens that lie in buf from 16-byte
-// element base on, a token each TokenUnits; slot is the first token's position
-// (modulo the page size at least), which fixes the permutation of its units.
-func (st *state) block(buf dsl.Buf[dsl.B128], base, slot, n u32) {
-	e, t := st.e, st.t
-	k := e.K
-	s := st.scores(buf, base, slot, n)
-	col := e.Lane.RemC(4).MulC(2)
-	p := make([][4]f32, 2)
-	for h := range st.rows {
-		top := st.m[h].Get()
-		for nt := range 2 {
-			for j := range 2 {
-				valid := col.AddC(8*nt + j).Lt(n)
-				s[nt][2*h+j] = dsl.Select(valid, s[nt][2*h+j], k.F32(math.Inf(-1)))
-				top = top.Max(s[nt][2*h+j])
-			}
-		}
-		top = dsl.Butterfly(top, 4, f32.Max)
-		decay := dsl.Exp2(st.m[h].Get().Sub(top)).Named("decay")
-		sum := st.l[h].Get().Mul(decay)
-		for nt := range 2 {
-			for j := range 2 {
-				p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(top))
-				sum = sum.Add(p[nt][2*h+j])
-			}
-		}
-		for _, o := range st.o {
-			o[2*h].Set(o[2*h].Get().Mul(decay))
-			o[2*h+1].Set(o[2*h+1].Get().Mul(decay))
-		}
-		st.m[h].Set(top)
-		st.l[h].Set(sum)
-	}
-	st.weigh(buf, base.AddC(t.KV.D/8), slot, n, st.weights(p))
-}
-
-// weights packs the probabilities as the A fragment of the second product: its
-// columns are the tokens, so the C fragment of the first is it already.
-func (st *state) weights(p [][4]f32) [4]pair {
-	zero := dsl.Lit[dsl.BF16x2](st.e.K, 0)
-	a := [4]pair{zero, zero, zero, zero}
-	for nt := range 2 {
-		for h := range st.rows {
-			a[2*nt+h] = dsl.Pack[dsl.BF16x2](p[nt][2*h], p[nt][2*h+1])
-		}
-	}
-	return a
-}
-
-// row is the 16-byte element of token tok's row, and its permutation. Tokens
-// from n on are replaced by the last valid one: their weight is 0, and 0 times
-// what uninitialised memory may hold must not become NaN.
-func (st *state) row(base, slot, n, tok u32) (row, key u32) {
-	tok = tok.Min(n.SubC(1))
-	return base.Add(tok.MulC(st.t.KV.TokenUnits())), slot.Add(tok)
-}
-
-// scores is Q·Kᵀ: the C fragments of tokens 0–7 and 8–15.
-func (st *state) scores(buf dsl.Buf[dsl.B128], base, slot, n u32) [2][4]f32 {
-	e, l := st.e, st.t.KV
-	zero := e.K.F32(0)
-	s := [2][4]f32{{zero, zero, zero, zero}, {zero, zero, zero, zero}}
-	matrix := e.Lane.DivC(8)
-	row, key := st.row(base, slot, n, e.Lane.RemC(8).Add(matrix.DivC(2).MulC(8)))
-	for i, q := range st.q {
-		unit := l.swizzle(matrix.AndC(1).AddC(2*i), key)
-		kf := dsl.LoadMatrix(buf, row.Add(unit), false)
-		s[0] = dsl.MMA(q, [2]pair{kf[0], kf[1]}, s[0])
-		s[1] = dsl.MMA(q, [2]pair{kf[2], kf[3]}, s[1])
-	}
-	return s
-}
-
-// weigh adds P·V to the output; base is the first token's first unit of V.
-func (st *state) weigh(buf dsl.Buf[dsl.B128], base, slot, n u32, p [4]pair) {
-	e, l := st.e, st.t.KV
-	matrix := e.Lane.DivC(8)
-	row, key := st.row(base, slot, n, e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)))
-	for i := range l.D / 16 {
-		unit := l.swizzle(matrix.DivC(2).AddC(2*i), key)
-		v := dsl.LoadMatrix(buf, row.Add(unit), true)
-		for j := range 2 {
-			o, zero := st.o[2*i+j], e.K.F32(0)
-			c := [4]f32{zero, zero, zero, zero} // rows not in use stay 0
-			for x := range o {
-				c[x] = o[x].Get()
-			}
-			d := dsl.MMA(p, [2]pair{v[2*j], v[2*j+1]}, c)
-			for x := range o {
-				o[x].Set(d[x])
-			}
-		}
-	}
-}
-
-// combine merges the warps' states in shared memory, in the order of the warps,
-// and writes the partial state of (split, head).
-func (st *state) combine(it item) {
-	e, t := st.e, st.t
-	k, group, d := e.K, t.part(), t.KV.D
-	maxima, sums := e.Consumers*group*d, e.Consumers*group*(d+1)
-	st.publish(maxima, sums)
-	e.Sync()
-	e.EachConsumer(group*d, func(i u32) {
-		row, dim := i.DivC(d), i.RemC(d)
-		var ms []f32
-		top := k.F32(math.Inf(-1))
-		for w := range e.Consumers {
-			ms = append(ms, t.Scratch.Load(row.AddC(maxima+w*group)))
-			top = top.Max(ms[w])
-		}
-		empty := top.Eq(k.F32(math.Inf(-1)))
-		out, sum := k.F32(0), k.F32(0)
-		for w := range e.Consumers {
-			weight := dsl.Select(empty, k.F32(0), dsl.Exp2(ms[w].Sub(top)))
-			out = dsl.FMA(weight, t.Scratch.Load(i.AddC(w*group*d)), out)
-			sum = dsl.FMA(weight, t.Scratch.Load(row.AddC(sums+w*group)), sum)
-		}
-		at := it.split.MulC(t.Heads).Add(st.query).Add(row)
-		out = dsl.Select(empty, k.F32(0), out.Mul(dsl.Rcp(sum)))
-		store := func() {
-			t.Out.Store(at.MulC(d).Add(dim), out)
-			k.If(dim.EqC(0), func() { t.LSE.Store(at, top.Add(dsl.Log2(sum))) })
-		}
-		if t.Group()%group == 0 {
-			store()
-		} else {
-			k.If(row.Lt(st.heads), store)
-		}
-	})
-	e.Sync() // the next item, or the next op, writes Scratch again
-}
-
-// publish writes this warp's output, maximum and sum for every head to Scratch.
-func (st *state) publish(maxima, sums int) {
-	e, t := st.e, st.t
-	k, group, d := e.K, t.part(), t.KV.D
-	g, col := e.Lane.DivC(4), e.Lane.RemC(4).MulC(2)
-	for h := range st.rows {
-		row := g.AddC(8 * h)
-		sum := dsl.Butterfly(st.l[h].Get(), 4, f32.Add)
-		k.If(row.LtC(group), func() {
-			at := e.Warp.MulC(group).Add(row)
-			for i, o := range st.o {
-				t.Scratch.StoreN(at.MulC(d).Add(col).AddC(8*i), []f32{o[2*h].Get(), o[2*h+1].Get()})
-			}
-			k.If(col.EqC(0), func() {
-				t.Scratch.Store(at.AddC(maxima), st.m[h].Get())
-				t.Scratch.Store(at.AddC(sums), sum)
-			})
-		})
-	}
 }

@@ -62,10 +62,11 @@ func (l KVLayout) swizzle(unit, t u32) u32 { return unit.Xor(t.AndC(l.Mask())) }
 
 // Step is what is known of the running step, the same for every thread.
 type Step struct {
-	Pos    u32 // position of the query token
-	Cached u32 // tokens in the cache that it attends to beside itself: 0 … Cached−1
+	Pos    u32 // position of the query token; a plan's query rows have their own
+	Cached u32 // tokens in the cache that it attends to beside itself: 0 … Cached−1; a plan's items have their own
 	Pages  u32 // pages a layer in the cache
 	Layer  u32
-	Table  dsl.Buf[dsl.U32]  // page of tokens i·Page … in order
+	Index  u32               // steps of the launch before this one; only a plan's work needs it
+	Table  dsl.Buf[dsl.U32]  // page of tokens i·Page … in order; with a plan, all units' page entries
 	Cache  dsl.Buf[dsl.B128] // the KV cache
 }

@@ -20,6 +20,7 @@ type setup struct {
 	matrices                []pipeline.Matrix // streamed through the ring
 	kvToken                 int               // bytes of a token, when KV is
 	stage, stages, inFlight int               // 0: the planner's choice
+	batch                   int               // row tiles that are interleaved at most; 0: none
 }
 
 // rig is a small kernel around one template and the memory it runs on.
@@ -46,7 +47,7 @@ func newRig(t testing.TB, s setup) *rig {
 			s.matrices = []pipeline.Matrix{{Name: "unused", Rows: 8, K: 32}}
 		}
 		p, err := pipeline.New(pipeline.Request{SMs: s.sms, Layers: 1, Layer: s.matrices, KVTokenBytes: s.kvToken,
-			StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, SharedLimit: 131072})
+			StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, BatchTiles: s.batch, SharedLimit: 131072})
 		require.NoError(t, err)
 		r.plan, r.ring = p, pipeline.NewRing(r.k, p, s.consumers)
 		r.shares = in[dsl.U32](r, "shares", u32Bytes(r.shareTable()...), 0)

@@ -1,0 +1,283 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+)
+
+// sliceBytes bounds the part of Scratch that holds outputs.
+const sliceBytes = 32 << 10
+
+// slice is the number of elements of D that the warps combine at a time, a
+// divisor of D and a multiple of 8.
+func (t *Attention) slice(consumers int) int {
+	for n := 1; ; n++ {
+		if d := t.KV.D / n; t.KV.D%n == 0 && d%8 == 0 && (4*consumers*t.tileRows()*d <= sliceBytes || d == 8) {
+			return d
+		}
+	}
+}
+
+// combine merges the warps' states in shared memory, in the order of the warps,
+// and writes the item's result.
+func (st *state) combine() {
+	if st.t.Work == nil {
+		st.combineSplit()
+		return
+	}
+	st.combineItem()
+}
+
+// combineItem weighs each lane's output by its share of the row's sum, and adds
+// them, a slice of D at a time.
+func (st *state) combineItem() {
+	e, t := st.e, st.t
+	st.share()
+	slices := func() {
+		for from := 0; from < t.KV.D; from += t.slice(e.Consumers) {
+			st.publishSlice(from)
+			e.Sync()
+			st.addSlice(from)
+			e.Sync() // the next slice, item or op writes Scratch again
+		}
+	}
+	if e.Consumers/t.tiles(e.Consumers) > 1 {
+		slices()
+		return
+	}
+	e.K.IfElse(st.deal.lanes.EqC(1), func() {
+		st.storeOwn()
+		e.Sync()
+	}, slices)
+}
+
+// share replaces every warp's output by its share of the normalised one, and
+// writes the log-sum-exp of partial states.
+func (st *state) share() {
+	e, t := st.e, st.t
+	k := e.K
+	if t.sums() {
+		return
+	}
+	rows := t.tileRows()
+	maxima, sums := 0, e.Consumers*rows
+	g, col := e.Lane.DivC(4), e.Lane.RemC(4)
+	for h := range st.rows {
+		sum := dsl.Butterfly(st.l[h].Get(), 4, f32.Add)
+		k.If(col.EqC(0), func() {
+			at := e.Warp.MulC(rows).Add(g).AddC(8 * h)
+			t.Scratch.Store(at.AddC(maxima), st.m[h].Get())
+			t.Scratch.Store(at.AddC(sums), sum)
+		})
+	}
+	e.Sync()
+	for h := range st.rows {
+		top, total := dsl.NewVar(k.F32(math.Inf(-1)), "top"), dsl.NewVar(k.F32(0), "total")
+		at := func(lane u32) u32 {
+			return lane.Mul(st.deal.tiles).Add(st.deal.tile).MulC(rows).Add(g).AddC(8 * h)
+		}
+		k.For(k.U32(0), st.deal.lanes, func(w u32) {
+			top.Set(top.Get().Max(t.Scratch.Load(at(w).AddC(maxima))))
+		}, dsl.Unroll(8))
+		base := finite(e, top.Get()).Named("base")
+		k.For(k.U32(0), st.deal.lanes, func(w u32) {
+			weight := dsl.Exp2(t.Scratch.Load(at(w).AddC(maxima)).Sub(base))
+			total.Set(dsl.FMA(weight, t.Scratch.Load(at(w).AddC(sums)), total.Get()))
+		}, dsl.Unroll(8))
+		inverse := dsl.Select(total.Get().EqC(0), k.F32(0), dsl.Rcp(total.Get()))
+		share := dsl.Exp2(st.m[h].Get().Sub(base)).Mul(inverse).Named("share")
+		for _, o := range st.o {
+			o[2*h].Set(o[2*h].Get().Mul(share))
+			o[2*h+1].Set(o[2*h+1].Get().Mul(share))
+		}
+		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid), func() {
+			st.storeLSE(h, base.Add(dsl.Log2(total.Get())))
+		})
+	}
+}
+
+// storeLSE writes the log-sum-exp of a row of this lane, unless it is final.
+func (st *state) storeLSE(h int, lse f32) {
+	k, t, it := st.e.K, st.t, st.it
+	k.If(it.direct().Not(), func() {
+		n := st.e.Lane.DivC(4).AddC(8 * h).Add(st.deal.tile.MulC(blockTokens)).Add(it.pass.MulC(t.passRows(st.e)))
+		t.LSE.Store(it.partial(n), lse)
+	})
+}
+
+func (it *item) direct() dsl.Pred { return it.word(kv.ItemFlags).AndC(kv.ItemDirect).NeC(0) }
+
+// partial is the place [partial][Group] of the item's row n.
+func (it *item) partial(n u32) u32 {
+	group := it.t.Group()
+	return it.words(n.DivC(group).AddC(kv.ItemPartials)).MulC(group).Add(n.RemC(group))
+}
+
+// published is where row and dimension (of a slice of n) of a warp's tile lie in
+// Scratch; blocks of 8 are permuted, so that the rows of a fragment fall into
+// different banks.
+func (st *state) published(warp, row, dim u32, n int) u32 {
+	m := 1
+	for m < 8 && n/8%(2*m) == 0 {
+		m *= 2
+	}
+	rows := st.t.tileRows()
+	at := warp.MulC(rows).Add(row).MulC(n).Add(dim.Xor(row.AndC(m - 1).MulC(8)))
+	return at.AddC(2 * st.e.Consumers * rows)
+}
+
+// publishSlice writes this warp's dimensions from … of its tile to Scratch.
+func (st *state) publishSlice(from int) {
+	e, n := st.e, st.t.slice(st.e.Consumers)
+	for h := range st.rows {
+		row := e.Lane.DivC(4).AddC(8 * h)
+		for i := 0; i < n/8; i++ {
+			o := st.o[from/8+i]
+			at := st.published(e.Warp, row, e.Lane.RemC(4).MulC(2).AddC(8*i), n)
+			st.t.Scratch.StoreN(at, []f32{o[2*h].Get(), o[2*h+1].Get()})
+		}
+	}
+}
+
+// addSlice adds the lanes' shares of a slice, in their order, and stores the sum.
+func (st *state) addSlice(from int) {
+	e, t, k := st.e, st.t, st.e.K
+	n := t.slice(e.Consumers)
+	k.ForStep(e.Tid, st.deal.rows.MulC(n/2), e.Threads(), func(i u32) {
+		row, dim := i.DivC(n/2), i.RemC(n/2).MulC(2)
+		tile, in := row.DivC(blockTokens), row.RemC(blockTokens)
+		sum := dsl.NewArray(k.F32(0), 2, "sum")
+		k.For(k.U32(0), st.deal.lanes, func(w u32) {
+			v := t.Scratch.LoadN(st.published(w.Mul(st.deal.tiles).Add(tile), in, dim, n), 2)
+			for j := range v {
+				sum[j].Set(sum[j].Get().Add(v[j]))
+			}
+		}, dsl.Unroll(8))
+		st.store(row.Add(st.it.pass.MulC(t.passRows(e))), func(put put) {
+			put(dim.AddC(from), sum[0].Get(), sum[1].Get())
+		})
+	})
+}
+
+// storeOwn stores this warp's rows: it is the only lane of its tile.
+func (st *state) storeOwn() {
+	e, t := st.e, st.t
+	for h, r := range st.row {
+		row := e.Lane.DivC(4).AddC(8 * h).Add(st.deal.tile.MulC(blockTokens))
+		store := r.valid
+		if t.idle(e.Consumers) {
+			store = store.And(st.deal.lane.EqC(0))
+		}
+		e.K.If(store, func() {
+			st.store(row.Add(st.it.pass.MulC(t.passRows(e))), func(put put) {
+				for i, o := range st.o {
+					put(e.Lane.RemC(4).MulC(2).AddC(8*i), o[2*h].Get(), o[2*h+1].Get())
+				}
+			})
+		})
+	}
+}
+
+// put writes dimensions dim and dim + 1 of a row.
+type put func(dim u32, lo, hi f32)
+
+// store writes row n of the item, of which each says some dimensions: to the
+// output, or to the partial state.
+func (st *state) store(n u32, each func(put put)) {
+	t, it, d := st.t, st.it, st.t.KV.D
+	st.e.K.IfElse(it.direct(), func() {
+		token, head := it.fused(n)
+		finish := t.Variant.outputs(st.e, st.step, t.Heads, head, token, t.Work)
+		each(func(dim u32, lo, hi f32) {
+			lo, hi = finish(dim, lo, hi)
+			t.Final(token, head.MulC(d).Add(dim), lo, hi)
+		})
+	}, func() {
+		at := it.partial(n).MulC(d)
+		each(func(dim u32, lo, hi f32) { t.Out.StoreN(at.Add(dim), []f32{lo, hi}) })
+	})
+}
+
+// combineSplit is combine without Work: all warps' states of a few rows at once,
+// into the partial state of (split, head).
+func (st *state) combineSplit() {
+	e, t, it := st.e, st.t, st.it
+	k, group, d := e.K, t.part(), t.KV.D
+	maxima, sums := e.Consumers*group*d, e.Consumers*group*(d+1)
+	st.publish(maxima, sums)
+	e.Sync()
+	e.EachConsumer(group*d, func(i u32) {
+		row, dim := i.DivC(d), i.RemC(d)
+		out, lse := st.mergeWarps(i, row, maxima, sums)
+		at := it.split.MulC(t.Heads).Add(st.query).Add(row)
+		store := func() {
+			t.Out.Store(at.MulC(d).Add(dim), out)
+			if !t.sums() {
+				k.If(dim.EqC(0), func() { t.LSE.Store(at, lse()) })
+			}
+		}
+		if t.Group()%group == 0 {
+			store()
+		} else {
+			k.If(row.Lt(st.heads), store)
+		}
+	})
+	e.Sync() // the next item, or the next op, writes Scratch again
+}
+
+// mergeWarps is element i of the warps' outputs, of a row, and the row's
+// log-sum-exp.
+func (st *state) mergeWarps(i, row u32, maxima, sums int) (out f32, lse func() f32) {
+	e, t := st.e, st.t
+	k, group, d := e.K, t.part(), t.KV.D
+	out = k.F32(0)
+	if t.sums() {
+		for w := range e.Consumers {
+			out = out.Add(t.Scratch.Load(i.AddC(w * group * d)))
+		}
+		return out, nil
+	}
+	var ms []f32
+	top := k.F32(math.Inf(-1))
+	for w := range e.Consumers {
+		ms = append(ms, t.Scratch.Load(row.AddC(maxima+w*group)))
+		top = top.Max(ms[w])
+	}
+	empty := top.Eq(k.F32(math.Inf(-1)))
+	sum := k.F32(0)
+	for w := range e.Consumers {
+		weight := dsl.Select(empty, k.F32(0), dsl.Exp2(ms[w].Sub(top)))
+		out = dsl.FMA(weight, t.Scratch.Load(i.AddC(w*group*d)), out)
+		sum = dsl.FMA(weight, t.Scratch.Load(row.AddC(sums+w*group)), sum)
+	}
+	return dsl.Select(empty, k.F32(0), out.Mul(dsl.Rcp(sum))), func() f32 { return top.Add(dsl.Log2(sum)) }
+}
+
+// publish writes this warp's output, maximum and sum for every head to Scratch.
+func (st *state) publish(maxima, sums int) {
+	e, t := st.e, st.t
+	k, group, d := e.K, t.part(), t.KV.D
+	g, col := e.Lane.DivC(4), e.Lane.RemC(4).MulC(2)
+	for h := range st.rows {
+		row := g.AddC(8 * h)
+		var sum f32
+		if !t.sums() {
+			sum = dsl.Butterfly(st.l[h].Get(), 4, f32.Add)
+		}
+		k.If(row.LtC(group), func() {
+			at := e.Warp.MulC(group).Add(row)
+			for i, o := range st.o {
+				t.Scratch.StoreN(at.MulC(d).Add(col).AddC(8*i), []f32{o[2*h].Get(), o[2*h+1].Get()})
+			}
+			if t.sums() {
+				return
+			}
+			k.If(col.EqC(0), func() {
+				t.Scratch.Store(at.AddC(maxima), st.m[h].Get())
+				t.Scratch.Store(at.AddC(sums), sum)
+			})
+		})
+	}
+}

@@ -1,0 +1,97 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+)
+
+// maxTiles bounds the tiles of 16 rows of an item that warps work on at once.
+const maxTiles = 8
+
+// tiles is the number of 16-row tiles worked on at once at most, a power of two:
+// each needs a warp.
+func (t *Attention) tiles(consumers int) int {
+	n := 1
+	for n < maxTiles && 2*n <= consumers && n*blockTokens < t.rowsMax() {
+		n *= 2
+	}
+	return n
+}
+
+// passRows is the number of rows of an item that are worked on at once at most.
+func (t *Attention) passRows(e *Env) int { return t.tiles(e.Consumers) * blockTokens }
+
+// tileRows is the number of rows of a tile that are ever in use, 8 or 16.
+func (t *Attention) tileRows() int { return 8 * ceilDiv(min(t.rowsMax(), blockTokens), 8) }
+
+// deal is how the warps share an item: warp w has tile w mod tiles, and of the
+// blocks of KV those that fall to lane w / tiles of the lanes.
+type deal struct {
+	rows  u32 // of this pass of the item
+	tiles u32 // a power of two
+	tile  u32
+	lanes u32
+	lane  u32 // from lanes on: a warp that has nothing to do
+	fixed int // lanes, where that is a constant, or 0
+}
+
+// deal deals the warps to an item. With at most 16 rows an item every warp is a lane.
+func (t *Attention) deal(e *Env, it *item) deal {
+	k := e.K
+	d := deal{tiles: k.U32(1), tile: k.U32(0), lanes: k.U32(e.Consumers), lane: e.Warp, fixed: e.Consumers}
+	if t.Work == nil {
+		return d
+	}
+	d.rows = it.word(kv.ItemRows).MulC(t.Group()).Sub(it.pass.MulC(t.passRows(e))).MinC(t.passRows(e)).Named("rows")
+	most := t.tiles(e.Consumers)
+	if most == 1 {
+		return d
+	}
+	shift := k.U32(0)
+	for n := 1; n < most; n *= 2 {
+		shift = shift.Add(dsl.Select(d.rows.Gt(k.U32(n*blockTokens)), k.U32(1), k.U32(0)))
+	}
+	shift = shift.Named("log_tiles")
+	d.tiles = k.U32(1).Shl(shift).Named("tiles")
+	d.tile, d.lane = e.Warp.And(d.tiles.SubC(1)).Named("tile"), e.Warp.Shr(shift).Named("warp_lane")
+	d.lanes, d.fixed = k.U32(e.Consumers).Shr(shift).Named("warp_lanes"), 0
+	return d
+}
+
+// idle is whether some warps of a number may be left without work.
+func (t *Attention) idle(consumers int) bool {
+	return t.Work != nil && consumers%t.tiles(consumers) != 0
+}
+
+// queryRow is a row of a lane's fragments: a query head of a query token.
+type queryRow struct {
+	valid dsl.Pred // whether the item has it
+	at    u32      // [token][head]: the row of Q
+	query *Query   // for the variant's hooks; nil without
+	token u32      // index of the query token; with Work only
+}
+
+// queryRow is the lane's row h, 0 or 1, of a tile: row lane/4 + 8h.
+func (st *state) queryRow(h int) queryRow {
+	e, t, it := st.e, st.t, st.it
+	row := e.Lane.DivC(4).AddC(8 * h)
+	if t.Work == nil {
+		r := queryRow{valid: row.Lt(st.heads), at: st.query.Add(row.Min(st.heads.SubC(1)))}
+		r.query = t.query(e, st.step, r.at, e.K.U32(0))
+		return r
+	}
+	row = st.deal.tile.MulC(blockTokens).Add(row)
+	r := queryRow{valid: row.Lt(st.deal.rows)}
+	n := row.Min(st.deal.rows.SubC(1)).Add(it.pass.MulC(t.passRows(e)))
+	var head u32
+	r.token, head = it.fused(n)
+	r.at = r.token.MulC(t.Heads).Add(head)
+	r.query = t.query(e, st.step, head, r.token)
+	return r
+}
+
+// fused is the token row and the query head of the item's row n.
+func (it *item) fused(n u32) (token, head u32) {
+	group := it.t.Group()
+	return it.row(n.DivC(group)), it.kvHead.MulC(group).Add(n.RemC(group))
+}

@@ -1,0 +1,182 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+)
+
+// state is one warp's running softmax for a tile of rows, in the fragments of
+// m16n8k16: lane l holds rows l/4 and l/4+8, of which the second are unused
+// where no tile has more than 8.
+type state struct {
+	t    *Attention
+	e    *Env
+	it   *item
+	step Step
+	deal deal
+
+	query, heads u32 // without Work: first query head, and how many
+
+	rows int                   // 1 or 2 rows a lane in use
+	row  []queryRow            // those
+	q    [][4]pair             // A fragments of the queries, one each 16 dimensions
+	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
+	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum
+	turn *dsl.Var[dsl.U32]     // with Work: blocks until this warp's next
+}
+
+func newState(t *Attention, e *Env, s Step, it *item) *state {
+	k := e.K
+	st := &state{t: t, e: e, it: it, step: s, deal: t.deal(e, it), rows: ceilDiv(min(t.rowsMax(), blockTokens), 8)}
+	if t.Work == nil {
+		st.query, st.heads = t.queries(e, it)
+	}
+	for h := range st.rows {
+		st.row = append(st.row, st.queryRow(h))
+	}
+	st.loadQueries()
+	for range t.KV.D / 8 {
+		st.o = append(st.o, dsl.NewArray(k.F32(0), 2*st.rows, "o"))
+	}
+	if !t.sums() {
+		st.m = dsl.NewArray(k.F32(math.Inf(-1)), st.rows, "m")
+		st.l = dsl.NewArray(k.F32(0), st.rows, "l")
+	}
+	if t.Work != nil {
+		st.turn = dsl.NewVar(st.deal.lane, "turn")
+	}
+	return st
+}
+
+// queries are an item's first query head, and how many: part, or fewer at the
+// end of a group.
+func (t *Attention) queries(e *Env, it *item) (first, n u32) {
+	k := e.K
+	before := it.part().MulC(t.part())
+	first, n = it.kvHead.MulC(t.Group()).Add(before), k.U32(t.part())
+	if t.Group()%t.part() != 0 {
+		n = k.U32(t.Group()).Sub(before).MinC(t.part())
+	}
+	return first, n
+}
+
+// loadQueries loads the A fragments; rows that the item does not have are 0.
+func (st *state) loadQueries() {
+	e, d := st.e, st.t.KV.D
+	q := dsl.View[dsl.BF16x2](st.t.Q)
+	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
+	for dim := 0; dim < d; dim += 16 {
+		a := [4]pair{zero, zero, zero, zero}
+		for half := range 2 {
+			for h, row := range st.row {
+				at := row.at.MulC(d / 2).Add(e.Lane.RemC(4)).AddC((dim + 8*half) / 2)
+				a[2*half+h] = dsl.Select(row.valid, q.Load(at), zero)
+			}
+		}
+		st.q = append(st.q, a)
+	}
+	st.transformQueries()
+}
+
+// tokens is up to 16 tokens of KV in shared memory.
+type tokens struct {
+	buf   dsl.Buf[dsl.B128]
+	base  u32  // the first one's first 16-byte element; a token has TokenUnits
+	first u32  // its index in the unit, modulo the page size at least: it fixes the permutation of its units
+	n     u32  // how many, 1 to 16
+	fresh bool // new tokens of this step
+}
+
+// eachBlock calls body for this warp's blocks of a chunk of n tokens.
+func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
+	e, k := st.e, st.e.K
+	blocks := st.t.PerStage / blockTokens
+	if st.turn == nil {
+		mine := e.Warp.AddC(e.Consumers).Sub(chunk.MulC(blocks).RemC(e.Consumers)).RemC(e.Consumers)
+		k.ForStep(mine, k.U32(blocks), e.Consumers, func(b u32) {
+			k.If(b.MulC(blockTokens).Lt(n), func() { body(b) })
+		}, dsl.Unroll(1))
+		return
+	}
+	k.For(k.U32(0), n.AddC(blockTokens-1).DivC(blockTokens), func(b u32) {
+		turn := st.turn.Get()
+		mine := turn.EqC(0)
+		if st.t.idle(e.Consumers) {
+			mine = mine.And(st.deal.lane.Lt(st.deal.lanes))
+		}
+		k.If(mine, func() { body(b) })
+		st.turn.Set(dsl.Select(turn.EqC(0), st.deal.lanes, turn).SubC(1))
+	}, dsl.Unroll(1))
+}
+
+// block adds tokens to the state.
+func (st *state) block(b tokens) {
+	s := st.scores(b)
+	see := st.sight(b)
+	p := make([][4]f32, 2)
+	for h := range st.rows {
+		for nt := range 2 {
+			for j := range 2 {
+				s[nt][2*h+j] = see.logit(h, nt, j, s[nt][2*h+j])
+			}
+		}
+		if st.t.sums() {
+			for nt := range 2 {
+				copy(p[nt][2*h:2*h+2], s[nt][2*h:2*h+2])
+			}
+		} else {
+			st.softmax(h, s, p, see.masks)
+		}
+	}
+	st.weigh(b, st.weights(p))
+}
+
+// softmax turns row h's scores into weights relative to the running maximum, and
+// what the state holds to the new one. masks is whether there may be no visible
+// token yet, a maximum of −inf: the weights are 0 then.
+func (st *state) softmax(h int, s [2][4]f32, p [][4]f32, masks bool) {
+	top := st.m[h].Get()
+	for nt := range 2 {
+		for j := range 2 {
+			top = top.Max(s[nt][2*h+j])
+		}
+	}
+	top = dsl.Butterfly(top, 4, f32.Max)
+	base := top
+	if masks {
+		base = finite(st.e, top)
+	}
+	decay := dsl.Exp2(st.m[h].Get().Sub(base)).Named("decay")
+	sum := st.l[h].Get().Mul(decay)
+	for nt := range 2 {
+		for j := range 2 {
+			p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(base))
+			sum = sum.Add(p[nt][2*h+j])
+		}
+	}
+	for _, o := range st.o {
+		o[2*h].Set(o[2*h].Get().Mul(decay))
+		o[2*h+1].Set(o[2*h+1].Get().Mul(decay))
+	}
+	st.m[h].Set(top)
+	st.l[h].Set(sum)
+}
+
+// finite is x, or 0 for −inf, to subtract from numbers that may be −inf, too.
+func finite(e *Env, x f32) f32 {
+	return dsl.Select(x.Eq(e.K.F32(math.Inf(-1))), e.K.F32(0), x)
+}
+
+// weights packs the probabilities as the A fragment of the second product: its
+// columns are the tokens, so the C fragment of the first is it already.
+func (st *state) weights(p [][4]f32) [4]pair {
+	zero := dsl.Lit[dsl.BF16x2](st.e.K, 0)
+	a := [4]pair{zero, zero, zero, zero}
+	for nt := range 2 {
+		for h := range st.rows {
+			a[2*nt+h] = dsl.Pack[dsl.BF16x2](p[nt][2*h], p[nt][2*h+1])
+		}
+	}
+	return a
+}

@@ -1,0 +1,313 @@
+package tasks
+
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+)
+
+// Variant is what makes attention more than softmax(Q·Kᵀ/√D)·V over all earlier
+// tokens: hooks as FlashInfer's (Ye et al. 2025), Go functions that emit device
+// code where attention is emitted. A nil hook changes nothing and emits nothing.
+// A variant may close over buffers and scalars of the kernel.
+//
+// Scores are kept in base 2: a score is log2(e) times the logit, the sum of
+// exponentials that of powers of 2, and queries are scaled by log2(e)/√D before
+// any hook sees them. A hook that wants the logit as papers write it multiplies
+// by ln 2, and its result by log2(e).
+type Variant struct {
+	Name string
+
+	// Prepare computes what the other hooks want of a query row once for all keys;
+	// they find it in Query.Prepared.
+	Prepare func(q *Query) []f32
+	// Query and Key change two elements of a query, or of a key as it is read
+	// from the cache: lo is dimension dim (under D/2), hi dimension dim + D/2.
+	// The results are rounded to bf16.
+	Query func(q *Query, dim u32, lo, hi f32) (f32, f32)
+	Key   func(k *Key, dim u32, lo, hi f32) (f32, f32)
+	// Value changes an element of a value as it is read; the result is rounded to
+	// bf16.
+	Value func(k *Key, dim u32, v f32) f32
+	// Logits changes a score. Where Sum is set its result is the weight.
+	Logits func(q *Query, k *Key, score f32) f32
+	// Mask is whether a query sees a key, among those that it could: earlier
+	// tokens and, as RowTail says, the step's own.
+	Mask func(q *Query, k *Key) dsl.Pred
+	// Output changes an element of the normalised output.
+	Output func(q *Query, dim u32, v f32) f32
+
+	// Sum is attention without softmax: the output is the sum of the values, each
+	// times its weight, which Logits must give. Masked keys weigh 0.
+	Sum bool
+
+	// Window promises that Mask hides every key from position Sinks on that is
+	// Window or more positions before the query: chunks of such keys are not even
+	// read. 0: no window.
+	Window, Sinks int
+
+	// Means is the variant in float64.
+	Means Meaning
+}
+
+// Query is a query token's head, as hooks see it.
+type Query struct {
+	Env   *Env
+	Step  Step
+	Heads int // query heads
+
+	Head     u32 // query head
+	Row      u32 // token row of the step, 0 without a plan
+	Position u32 // in the sequence
+
+	Prepared []f32 // what Prepare returned
+
+	work  *Work
+	parts []*Query // of a combined variant: each part's
+}
+
+// Word is word i (kv.RowPosition, …) of the token row's record; 0 without a
+// plan. It costs a load where it is called.
+func (q *Query) Word(i int) u32 {
+	if q.work == nil {
+		return q.Env.K.U32(0)
+	}
+	return q.work.Rows.Load(q.Row.MulC(kv.RowWords).AddC(i))
+}
+
+// First is the position of the first new token of the query's sequence in this
+// step. It costs two loads where it is called.
+func (q *Query) First() u32 {
+	if q.work == nil {
+		return q.Step.Pos
+	}
+	return q.work.Rows.Load(q.Word(kv.RowFirst).MulC(kv.RowWords).AddC(kv.RowPosition)).Add(q.Step.Index)
+}
+
+// Key is a cached or new token of a KV head, as hooks see it.
+type Key struct {
+	Env  *Env
+	Step Step
+
+	Head     u32 // KV head
+	Index    u32 // place in the sequence, from 0
+	Position u32 // position in the sequence: Index, but in a draft tree its depth there
+	First    u32 // for the Key hook: position of the first new token of the sequence (of the item's first query row)
+}
+
+// sums is whether the variant has no softmax.
+func (t *Attention) sums() bool { return t.Variant != nil && t.Variant.Sum }
+
+// problem says what is wrong with the variant, or nothing.
+func (v *Variant) problem() string {
+	if v == nil {
+		return ""
+	}
+	return firstOf(
+		need(!v.Sum || v.Logits != nil, "attention: variant %q sums without softmax, but has no Logits to give weights", v.Name),
+		need(v.Window >= 0 && v.Sinks >= 0, "attention: variant %q has a window of %d with %d sinks", v.Name, v.Window, v.Sinks),
+		need(v.Window > 0 || v.Sinks == 0, "attention: variant %q has %d sinks without a window", v.Name, v.Sinks),
+		need(v.Window == 0 || v.Mask != nil, "attention: variant %q has a window of %d, but no Mask", v.Name, v.Window))
+}
+
+// query is what hooks see of a query row; nil where no hook asks.
+func (v *Variant) query(e *Env, s Step, heads int, head, row u32, w *Work) *Query {
+	q := &Query{Env: e, Step: s, Heads: heads, Head: dsl.Optional(head), Row: dsl.Optional(row), Position: s.Pos, work: w}
+	if w != nil {
+		q.Position = dsl.Optional(q.Word(kv.RowPosition).Add(s.Index))
+	}
+	q.prepare(v)
+	return q
+}
+
+func (q *Query) prepare(v *Variant) {
+	if v.Prepare != nil {
+		for _, x := range v.Prepare(q) {
+			q.Prepared = append(q.Prepared, dsl.Optional(x))
+		}
+	}
+}
+
+func (t *Attention) query(e *Env, s Step, head, row u32) *Query {
+	v := t.Variant
+	if v == nil || v.Query == nil && v.Logits == nil && v.Mask == nil {
+		return nil
+	}
+	return v.query(e, s, t.Heads, head, row, t.Work)
+}
+
+// outputs is the Output hook for a query row.
+func (v *Variant) outputs(e *Env, s Step, heads int, head, row u32, w *Work) func(dim u32, lo, hi f32) (f32, f32) {
+	if v == nil || v.Output == nil {
+		return func(_ u32, lo, hi f32) (f32, f32) { return lo, hi }
+	}
+	q := v.query(e, s, heads, head, row, w)
+	return func(dim u32, lo, hi f32) (f32, f32) {
+		return v.Output(q, dsl.Optional(dim), lo), v.Output(q, dsl.Optional(dim.AddC(1)), hi)
+	}
+}
+
+// key is what hooks see of token tok of a block.
+func (st *state) key(b tokens, tok u32) *Key {
+	it, s, w := st.it, st.step, st.t.Work
+	tok = tok.Min(b.n.SubC(1))
+	index := b.first.Add(tok)
+	k := &Key{Env: st.e, Step: s, Head: it.kvHead, First: s.Pos}
+	if w == nil {
+		k.Index, k.Position = dsl.Optional(index), dsl.Optional(index)
+		return k
+	}
+	k.Index = it.word(kv.ItemPosition).Add(index)
+	row := func(i u32, word int) u32 { return w.Rows.Load(i.MulC(kv.RowWords).AddC(word)) }
+	switch {
+	case b.fresh:
+		k.Position = row(it.word(kv.ItemTailRow).Add(tok), kv.RowPosition).Add(s.Index)
+	case w.Selection:
+		k.Position = w.Positions.Load(it.entry(index)).Add(index.RemC(st.t.KV.Page))
+		k.Index = k.Position
+	default:
+		k.Position = k.Index
+	}
+	if st.t.Variant.Key != nil {
+		k.First = dsl.Optional(row(row(it.row(st.e.K.U32(0)), kv.RowFirst), kv.RowPosition).Add(s.Index))
+	}
+	k.Index, k.Position = dsl.Optional(k.Index), dsl.Optional(k.Position)
+	return k
+}
+
+// sight says which of a block's tokens each row sees, and what the variant makes
+// of their scores.
+type sight struct {
+	st    *state
+	b     tokens
+	masks bool // whether a row may see none of them
+
+	col  u32     // of this lane's first token
+	bits []u32   // with Work, of new tokens: per row, bit i: token i is seen
+	keys [4]*Key // of this lane's tokens, where hooks ask
+}
+
+func (st *state) sight(b tokens) *sight {
+	v := st.t.Variant
+	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil}
+	if b.fresh && st.t.Work != nil {
+		s.bits, s.masks = st.tailBits(), true
+	}
+	if v != nil && (v.Logits != nil || v.Mask != nil) {
+		for i := range s.keys {
+			s.keys[i] = st.key(b, s.col.AddC(8*(i/2)+i%2))
+		}
+	}
+	return s
+}
+
+// logit is row h's score of the lane's token 8nt + col + j as softmax, or the
+// sum, wants it: −inf, or 0, where the row does not see the token.
+func (s *sight) logit(h, nt, j int, score f32) f32 {
+	v, k := s.st.t.Variant, s.st.e.K
+	col := s.col.AddC(8*nt + j)
+	visible, hidden := col.Lt(s.b.n), k.F32(math.Inf(-1))
+	if s.bits != nil {
+		visible = visible.And(s.bits[h].Shr(col).AndC(1).NeC(0))
+	}
+	if v != nil {
+		q, key := s.st.row[h].query, s.keys[2*nt+j]
+		if v.Mask != nil {
+			visible = visible.And(v.Mask(q, key))
+		}
+		if v.Logits != nil {
+			score = v.Logits(q, key, score)
+		}
+		if v.Sum {
+			hidden = k.F32(0)
+		}
+	}
+	return dsl.Select(visible, score, hidden)
+}
+
+// transformQueries applies the variant's Query hook to the fragments.
+func (st *state) transformQueries() {
+	v, d := st.t.Variant, st.t.KV.D
+	if v == nil || v.Query == nil {
+		return
+	}
+	for h, row := range st.row {
+		at := func(block int) *pair { return &st.q[block/2][h+block%2*2] }
+		for b := range d / 16 {
+			transformPair(st.dim(b), at(b), at(b+d/16), func(dim u32, lo, hi f32) (f32, f32) { return v.Query(row.query, dim, lo, hi) })
+		}
+	}
+}
+
+// dim is the first of the two dimensions this lane holds of block b of 8.
+func (st *state) dim(b int) u32 { return st.e.Lane.RemC(4).MulC(2).AddC(8 * b) }
+
+// transformPair applies a hook to two pairs of elements that are D/2 apart.
+func transformPair(dim u32, lo, hi *pair, hook func(dim u32, lo, hi f32) (f32, f32)) {
+	var l, h [2]f32
+	l[0], l[1] = dsl.Unpack(*lo)
+	h[0], h[1] = dsl.Unpack(*hi)
+	for j := range l {
+		l[j], h[j] = hook(dsl.Optional(dim.AddC(j)), l[j], h[j])
+	}
+	*lo, *hi = dsl.Pack[dsl.BF16x2](l[0], l[1]), dsl.Pack[dsl.BF16x2](h[0], h[1])
+}
+
+// eachKeyFragment calls use for every 16 dimensions of a block's keys, after the
+// variant's Key hook. That wants dimensions D/2 apart together: so fragments
+// come in pairs then.
+func (st *state) eachKeyFragment(b tokens, at spot, use func(i int, f [2][2]pair)) {
+	v, d := st.t.Variant, st.t.KV.D
+	if v == nil || v.Key == nil {
+		for i := range d / 16 {
+			use(i, st.keyFragments(at, i))
+		}
+		return
+	}
+	var keys [2]*Key
+	for nt := range keys {
+		keys[nt] = st.key(b, st.e.Lane.DivC(4).AddC(8*nt))
+	}
+	f, done := make([]*[2][2]pair, d/16), make([]int, d/16)
+	for b := range d / 16 {
+		for _, block := range []int{b, b + d/16} {
+			if i := block / 2; f[i] == nil {
+				x := st.keyFragments(at, i)
+				f[i] = &x
+			}
+		}
+		for nt, key := range keys {
+			part := func(block int) *pair { return &f[block/2][nt][block%2] }
+			transformPair(st.dim(b), part(b), part(b+d/16), func(dim u32, lo, hi f32) (f32, f32) { return v.Key(key, dim, lo, hi) })
+		}
+		for _, block := range []int{b, b + d/16} {
+			if done[block/2]++; done[block/2] == 2 {
+				use(block/2, *f[block/2])
+			}
+		}
+	}
+}
+
+// valueTransform is the variant's Value hook on a block's fragments.
+func (st *state) valueTransform(b tokens) func(i int, f [2][2]pair) [2][2]pair {
+	v := st.t.Variant
+	if v == nil || v.Value == nil {
+		return func(_ int, f [2][2]pair) [2][2]pair { return f }
+	}
+	col := st.e.Lane.RemC(4).MulC(2)
+	var keys [4]*Key
+	for i := range keys {
+		keys[i] = st.key(b, col.AddC(8*(i/2)+i%2))
+	}
+	return func(i int, f [2][2]pair) [2][2]pair {
+		for j := range f {
+			dim := st.e.Lane.DivC(4).AddC(16*i + 8*j)
+			for r := range f[j] {
+				lo, hi := dsl.Unpack(f[j][r])
+				f[j][r] = dsl.Pack[dsl.BF16x2](v.Value(keys[2*r], dsl.Optional(dim), lo), v.Value(keys[2*r+1], dsl.Optional(dim), hi))
+			}
+		}
+		return f
+	}
+}
