@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -52,6 +53,17 @@ func (f *ragged) eachClass(s tasks.Step, body func(class int)) {
 			f.k.Region(fmt.Sprintf("class %d", class), func() { body(class) })
 		})
 	}
+}
+
+// Classes is what a planner of attention work is told of the classes of layers.
+func (mk *Kernel) Classes() []kv.Class {
+	out := make([]kv.Class, len(mk.classes))
+	for i, v := range mk.classes {
+		if v != nil {
+			out[i] = kv.Class{Window: v.Window, Sinks: v.Sinks}
+		}
+	}
+	return out
 }
 
 // ofClass is whether a layer is of a class: layers take the variants in turn.
