@@ -149,6 +149,20 @@ DEVICE f16x2 pack_f16(float lo, float hi) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
   return v;
 }`},
+	{"pack_e4m3", 1, "", `
+// Two floats rounded to float8 e4m3, at most +-448, the first in the low byte.
+DEVICE u16 pack_e4m3(float lo, float hi) {
+  u16 v;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(v) : "f"(hi), "f"(lo));
+  return v;
+}`},
+	{"f16_of_e4m3", 1, "", `
+// Two float8 e4m3 as binary16, exactly, the low byte in the low half.
+DEVICE f16x2 f16_of_e4m3(u16 a) {
+  f16x2 v;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(a));
+  return v;
+}`},
 	{"bf16_lo", 1, "", `
 DEVICE float bf16_lo(bf16x2 a) { return __uint_as_float(a << 16); }`},
 	{"bf16_hi", 1, "", `

@@ -153,6 +153,12 @@ func convert(k *dsl.Kernel) {
 	f.Store(dsl.At(6), lo.Sub(hi))
 	lo, hi = dsl.Unpack(dsl.Bits[dsl.BF16x2](n))
 	f.Store(dsl.At(7), lo.Sub(hi))
+	e := dsl.Global[dsl.E4M3x2](k, "e", 0)
+	e.Store(dsl.At(0), dsl.Pack[dsl.E4M3x2](x, y))
+	lo, hi = dsl.Unpack(dsl.Cast[dsl.F16x2](e.Load(dsl.At(1))))
+	f.Store(dsl.At(8), lo.Sub(hi))
+	lo, hi = dsl.Unpack(dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](n.ShrC(16)))))
+	f.Store(dsl.At(9), lo.Sub(hi))
 	p := dsl.Split(q.Load(dsl.At(0)))
 	q.Store(dsl.At(1), dsl.Join(p[3], p[2], p[1], dsl.Permute(p[0], p[1], 0x5410)))
 }

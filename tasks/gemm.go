@@ -56,7 +56,7 @@ func (g *GEMM) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.
 				k.If(e.Lane.EqC(0), func() { p.Copy(base, w, offset.Get(), k.U32(bytes), streamed) })
 			})
 			offset.Set(offset.Get().AddC(bytes / 16))
-		})
+		}, dsl.Unroll(1))
 	}
 	if g.M.TailK == g.M.ChunkK { // all chunks are alike, whatever their order
 		fill(share.Count.MulC(g.M.ChunksPerTile), g.M.ChunkK)

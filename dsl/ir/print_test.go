@@ -109,8 +109,14 @@ func (e *everything) floats() {
 		y = f(y)
 	}
 	lo, hi := dsl.Unpack[dsl.BF16x2](dsl.Pack[dsl.BF16x2](y, x))
+	lo = lo.Add(lowOf(dsl.Cast[dsl.F16x2](dsl.Pack[dsl.E4M3x2](y, x))))
 	ws := dsl.Split(dsl.Join(dsl.Bits[dsl.U32](lo), e.k.U32(1), e.k.U32(2), e.k.U32(3)))
 	e.out.Store(dsl.At(0), dsl.FMA(dsl.Bits[dsl.F32](ws[0]), hi, x))
+}
+
+func lowOf(p dsl.Val[dsl.F16x2]) f32 {
+	lo, _ := dsl.Unpack(p)
+	return lo
 }
 
 func (e *everything) memory() {

@@ -21,6 +21,8 @@ type Ragged struct {
 	seqs    []kv.Sequence // memory of the last request
 	last    []int         // the last row of each sequence of the last launch
 
+	used int // page table entries of the last launch
+
 	// what the device has
 	rows, entries, items, merges mirror
 }
@@ -30,7 +32,11 @@ type RaggedOptions struct {
 	Pages   int    // pages a layer of the KV cache, at least 1
 	Steps   int    // steps of a launch at most; 0 for 1
 	Entries int    // entries of all page tables of a launch at most; 0 for what full sequences need
+	Guard   uint32 // page that page table entries without a use name
 	Epoch   uint32 // the barrier counter that the first launch finds
+
+	// KVScales are the scales of an e4m3 cache, [Layers][KVHeads][K, V]; nil means 1.
+	KVScales []float32
 
 	// Pin, a multiple of the kernel's ChunkTokens, cuts every sequence's KV at its multiples:
 	// results then do not depend on what else a step holds. 0: the planner cuts as it
@@ -47,8 +53,8 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 	if !mk.Ragged() {
 		return nil, errors.New("a kernel of one query row a step, want one of several; it is for OpenSession")
 	}
-	if o.Pages < 1 || o.Entries < 0 {
-		return nil, fmt.Errorf("a KV cache of %d pages and %d page table entries, want at least 1 and 0", o.Pages, o.Entries)
+	if o.Pages < 1 || o.Entries < 0 || int64(o.Guard) >= int64(o.Pages) {
+		return nil, fmt.Errorf("a KV cache of %d pages, guard %d, and %d page table entries, want at least 1, a page of it, and at least 0", o.Pages, o.Guard, o.Entries)
 	}
 	if o.Entries == 0 {
 		o.Entries = mk.Options.Tokens * min(o.Pages, (mk.Config.MaxPositions+mk.KV.Page-1)/mk.KV.Page)
@@ -59,7 +65,7 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 	if err != nil {
 		return nil, err
 	}
-	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages}, o: o, planner: planner}
+	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales}, o: o, planner: planner}
 	steps := 4 * int64(o.Steps)
 	if err := r.open(ctx, w, map[string]int64{megakernel.BufferEntries: 4 * int64(o.Entries), "stream": steps * int64(mk.Options.Tokens), "times": steps}, o.Epoch); err != nil {
 		return nil, err
@@ -71,6 +77,9 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 	}{{&r.rows, megakernel.BufferRows, limits.Rows * kv.RowWords}, {&r.entries, megakernel.BufferEntries, o.Entries},
 		{&r.items, megakernel.BufferWork, limits.WorkWords(len(mk.Classes()))}, {&r.merges, megakernel.BufferMerges, limits.MergeWords(len(mk.Classes()))}} {
 		*m.m = newMirror(m.name, m.words)
+		if m.m == &r.entries {
+			m.m.want = slices.Repeat([]uint32{o.Guard}, m.words)
+		}
 		if err := m.m.all(dev); err != nil {
 			return nil, err
 		}
@@ -180,7 +189,13 @@ func (r *Ragged) upload(p *kv.Plan) error {
 	r.items.encode(p.EncodeWork)
 	r.merges.encode(p.EncodeMerge)
 	r.rows.encode(func(dst []uint32) { copy(dst, p.Rows) })
-	r.entries.encode(func(dst []uint32) { copy(dst, p.Entries) })
+	r.entries.encode(func(dst []uint32) {
+		n := copy(dst, p.Entries)
+		for i := n; i < r.used; i++ {
+			dst[i] = r.o.Guard
+		}
+		r.used = n
+	})
 	return errors.Join(r.items.changed(r.dev), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev))
 }
 

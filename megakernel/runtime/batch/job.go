@@ -100,15 +100,17 @@ func (s *Scheduler) sweep() {
 			s.leave(j, ErrFull)
 		}
 	}
-	waiting := s.queue[:0:0]
-	for _, j := range s.queue {
+	var gone []*job
+	s.queue = slices.DeleteFunc(s.queue, func(j *job) bool {
 		if j.client.Gone() {
-			j.client.Leave(j.stats, nil)
-		} else {
-			waiting = append(waiting, j)
+			gone = append(gone, j)
+			return true
 		}
+		return false
+	})
+	for _, j := range gone {
+		j.client.Leave(j.stats, nil)
 	}
-	s.queue = waiting
 }
 
 // admit starts jobs from the head of the queue while there is room for them.

@@ -117,10 +117,11 @@ func (s *Scheduler) Close(err error) error {
 	}
 	s.closed = true
 	s.fail(err)
-	for _, j := range s.queue {
+	for len(s.queue) > 0 {
+		j := s.queue[0]
+		s.queue = s.queue[1:]
 		j.client.Leave(j.stats, err)
 	}
-	s.queue = nil
 	s.Forget()
 	return errors.Join(s.Check(), s.pool.Leak())
 }

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 )
 
@@ -18,8 +19,8 @@ import (
 // Requests start in the order in which they are submitted, MaxSequences at a time,
 // and each ends by itself. Those that begin with the same tokens share the pages of
 // the KV cache that hold them, also with requests that have ended. What a request is
-// given does not depend on what runs beside it, but for the rounding of float32: see
-// package kv on pinned parts.
+// given does not depend on what runs beside it, but for the rounding of sums that are
+// cut otherwise.
 type Batch struct {
 	o     Options
 	sched *batch.Scheduler // the worker's
@@ -30,6 +31,7 @@ type Batch struct {
 	wake   chan struct{}      // has something when the worker has something to look at
 	news   atomic.Bool        // there is something that may be worth ending a launch for
 	closer func() error       // gives the device back
+	loaded runtime.LoadStats
 
 	mu     sync.Mutex
 	closed bool
@@ -66,7 +68,8 @@ func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error)
 // KVTokens is how many tokens a sequence can have in the cache when it is alone.
 func (b *Batch) KVTokens() int { return b.sched.Limit() }
 
-// Load is how busy the batch was after its last launch.
+// Load is how busy the batch was after its last launch, and after each request that
+// has ended.
 func (b *Batch) Load() Load {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -170,8 +173,8 @@ func (b *Batch) work(ctx context.Context) {
 
 // accept hands what was submitted to the scheduler.
 func (b *Batch) accept() {
-	b.news.Store(false)
 	b.mu.Lock()
+	b.news.Store(false) // under the lock: what comes later makes news again
 	came := b.inbox
 	b.inbox = nil
 	b.mu.Unlock()

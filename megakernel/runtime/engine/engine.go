@@ -51,6 +51,10 @@ type Options struct {
 	// MaxSequences is how many sequences a Batch runs at a time, at most as many as
 	// the kernel's steps have rows; 0 for so many. An Engine runs one.
 	MaxSequences int
+	// Pin, a multiple of the kernel's ChunkTokens, has a Batch cut the attention of
+	// every sequence at its multiples, so that no result depends on what runs beside
+	// it; 0 cuts to fit the GPU, and reads shared prefixes once.
+	Pin int
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.
 	PageSeed uint64

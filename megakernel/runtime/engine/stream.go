@@ -116,6 +116,7 @@ func (c client) Leave(stats batch.Stats, err error) {
 	}
 	c.unwatch()
 	c.cancel()
+	c.b.note()
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.res, c.err, c.ended = c.a.result(), err, true

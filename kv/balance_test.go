@@ -1,0 +1,177 @@
+package kv
+
+import (
+	"math"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// h200 is a kernel of Llama-3.1-8B's shape.
+func h200() Limits {
+	return Limits{CTAs: 132, KVHeads: 8, Group: 4, Rows: 16, PageSize: 16, ChunkTokens: 32, ItemsPerCTA: 32, Partials: 4096, Pages: 1 << 18}
+}
+
+// decoding is sequences of so many tokens, the last of which is new.
+func decoding(page int, lengths ...int) (r Request) {
+	next := uint32(0)
+	for _, n := range lengths {
+		s := Sequence{Cached: n - 1, New: 1, Grow: true}
+		for range ceilDiv(n, page) {
+			s.Pages = append(s.Pages, next)
+			next++
+		}
+		r.Sequences = append(r.Sequences, s)
+	}
+	return r
+}
+
+// zipf is 16 lengths that fall as 1/i, 1024 on average.
+func zipf() (lengths []int) {
+	sum := 0.0
+	for i := 1; i <= 16; i++ {
+		sum += 1 / float64(i)
+	}
+	for i := 1; i <= 16; i++ {
+		lengths = append(lengths, int(math.Round(16*1024/sum/float64(i))))
+	}
+	return lengths
+}
+
+func uniform(seed uint64) (lengths []int) {
+	r := rand.New(rand.NewPCG(seed, 6))
+	for range 16 {
+		lengths = append(lengths, 512+r.IntN(513))
+	}
+	return lengths
+}
+
+func constant(n, length int) (lengths []int) {
+	for range n {
+		lengths = append(lengths, length)
+	}
+	return lengths
+}
+
+func TestCTAsHaveAboutTheSameLoad(t *testing.T) {
+	cases := []struct {
+		name    string
+		lengths []int
+		within  float64 // of the mean load
+	}{
+		{"constant 1024", constant(16, 1024), 1.04},
+		{"Zipf, mean 1024", zipf(), 1.05},
+		{"one of 32768", []int{32768}, 1.03},
+		{"one of 131072", []int{131072}, 1.02},
+		{"one of 1024", []int{1024}, 1.06},
+	}
+	for seed := range uint64(20) {
+		cases = append(cases, cases[0])
+		cases[len(cases)-1].name, cases[len(cases)-1].lengths, cases[len(cases)-1].within = "uniform 512 to 1024", uniform(seed), 1.08
+	}
+	p, err := NewPlanner(h200())
+	require.NoError(t, err)
+	for _, c := range cases {
+		r := decoding(16, c.lengths...)
+		plan, err := p.Plan(r)
+		require.NoError(t, err)
+		require.NoError(t, plan.Check(r))
+		class := &plan.Classes[0]
+		t.Logf("%-20s %4d items %4d states, busiest CTA %.3f of the mean", c.name, class.Items, class.Partials, class.Balance())
+		require.LessOrEqual(t, class.Balance(), c.within, c.name)
+	}
+}
+
+// tokens is how many cached tokens the busiest and the average CTA read in a step.
+func tokens(plan *Plan, step int) (most int, mean float64) {
+	sum := 0
+	for cta := range plan.Limits.CTAs {
+		n := 0
+		for i := range plan.Classes[0].Count(cta) {
+			it := DecodeItem(plan.Classes[0].Words(cta, i))
+			cached := it.Cached + it.Grow*step
+			from, to := it.Chunks(ceilDiv(cached, plan.Limits.ChunkTokens))
+			n += min(to*plan.Limits.ChunkTokens, cached) - min(from*plan.Limits.ChunkTokens, cached)
+		}
+		most, sum = max(most, n), sum+n
+	}
+	return most, float64(sum) / float64(plan.Limits.CTAs)
+}
+
+func TestALaunchStaysBalancedWhileSequencesGrow(t *testing.T) {
+	p, err := NewPlanner(h200())
+	require.NoError(t, err)
+	for _, length := range []int{1024, 4096, 32768} {
+		r := decoding(16, length+255)
+		r.Sequences[0].Cached, r.Steps = length-1, 256
+		plan, err := p.Plan(r)
+		require.NoError(t, err)
+		require.NoError(t, plan.Check(r))
+		for step := range r.Steps {
+			most, mean := tokens(plan, step)
+			require.LessOrEqual(t, float64(most), 1.04*mean+2*32, "length %d, step %d", length, step)
+		}
+	}
+}
+
+func TestPlanningIsFast(t *testing.T) {
+	p, err := NewPlanner(h200())
+	require.NoError(t, err)
+	r := decoding(16, zipf()...)
+	best := time.Hour
+	for range 200 {
+		start := time.Now()
+		_, err = p.Plan(r)
+		require.NoError(t, err)
+		best = min(best, time.Since(start))
+	}
+	require.Less(t, best, 500*time.Microsecond, "BenchmarkPlan has the real figure; this is ten times what is asked")
+}
+
+func TestPlanningDoesNotAllocate(t *testing.T) {
+	l := h200()
+	l.Selection = true
+	p, err := NewPlanner(l)
+	require.NoError(t, err)
+	r := sharing(16, 16, 64, 5)
+	r.Classes = []Class{{}, {Window: 256, Sinks: 4}, {Select: true}}
+	r.Sequences[3].Select = make([][]int, 8)
+	require.Zero(t, testing.AllocsPerRun(20, func() {
+		_, err = p.Plan(r)
+		require.NoError(t, err)
+	}))
+}
+
+func BenchmarkPlan(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		r    Request
+	}{
+		{"constant", decoding(16, constant(16, 1024)...)}, {"uniform", decoding(16, uniform(1)...)}, {"zipf", decoding(16, zipf()...)},
+		{"shared-8192", sharing(16, 16, 512, 8)}, {"one-131072", decoding(16, 131072)},
+	} {
+		b.Run(c.name, func(b *testing.B) {
+			p, err := NewPlanner(h200())
+			require.NoError(b, err)
+			b.ReportAllocs()
+			for b.Loop() {
+				if _, err := p.Plan(c.r); err != nil {
+					b.Fatal(err)
+				}
+			}
+		})
+	}
+}
+
+func BenchmarkEncode(b *testing.B) {
+	p, err := NewPlanner(h200())
+	require.NoError(b, err)
+	plan, err := p.Plan(decoding(16, zipf()...))
+	require.NoError(b, err)
+	dst := make([]uint32, plan.Limits.WorkWords(1))
+	for b.Loop() {
+		plan.EncodeWork(dst)
+	}
+}

@@ -1,0 +1,68 @@
+package kv
+
+import (
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestRowsHaveTheLengthsTheyWereMadeOf(t *testing.T) {
+	lengths := []int{0, 1, 15, 16, 17, 32, 1000}
+	for _, page := range []int{1, 8, 16, 32, 64, 128, 1024} {
+		pages := make([][]uint32, len(lengths))
+		for i := range pages {
+			for j := range 1000 {
+				pages[i] = append(pages[i], uint32((j*7+i)%1000))
+			}
+		}
+		r, err := NewRows(page, pages, lengths)
+		require.NoError(t, err)
+		require.NoError(t, r.Check(1000))
+		require.Equal(t, len(lengths), r.Count())
+		for i, n := range lengths {
+			require.Equal(t, n, r.Len(i), "page size %d", page)
+			require.Equal(t, pages[i][:ceilDiv(n, page)], append([]uint32{}, r.Pages(i)...))
+		}
+	}
+}
+
+func TestNewRowsRefuses(t *testing.T) {
+	_, err := NewRows(24, nil, nil)
+	require.EqualError(t, err, "kv: page size 24, want a power of two up to 1024")
+	_, err = NewRows(16, [][]uint32{{1}}, nil)
+	require.EqualError(t, err, "kv: 1 page lists and 0 lengths, want as many of both")
+	_, err = NewRows(16, [][]uint32{{1}}, []int{17})
+	require.EqualError(t, err, "kv: row 0: length 17 with 1 pages of 16 tokens, want a length of 0 to 16")
+	_, err = NewRows(16, [][]uint32{{1}}, []int{-1})
+	require.EqualError(t, err, "kv: row 0: length -1 with 1 pages of 16 tokens, want a length of 0 to 16")
+}
+
+func TestCheckOfRowsSaysWhatIsWrong(t *testing.T) {
+	for _, c := range []struct {
+		want string
+		r    Rows
+	}{
+		{"kv: page size 0, want a power of two up to 1024", Rows{Indptr: []int{0}}},
+		{"kv: page size 2048, want a power of two up to 1024", Rows{PageSize: 2048, Indptr: []int{0}}},
+		{"kv: 1 last page lengths and 1 words of indptr, want 2", Rows{PageSize: 8, Indptr: []int{0}, LastPageLen: []int{0}}},
+		{"kv: indptr starts at 1, want 0", Rows{PageSize: 8, Indptr: []int{1, 2}, Indices: []uint32{0, 0}, LastPageLen: []int{1}}},
+		{"kv: row 1: indptr decreases from 2 to 1", Rows{PageSize: 8, Indptr: []int{0, 2, 1}, Indices: []uint32{0, 1}, LastPageLen: []int{1, 1}}},
+		{"kv: row 0: last page of 0 tokens, want 1 to 8", Rows{PageSize: 8, Indptr: []int{0, 1}, Indices: []uint32{0}, LastPageLen: []int{0}}},
+		{"kv: row 0: last page of 9 tokens, want 1 to 8", Rows{PageSize: 8, Indptr: []int{0, 1}, Indices: []uint32{0}, LastPageLen: []int{9}}},
+		{"kv: row 0: no pages, but a last page of 3 tokens, want 0", Rows{PageSize: 8, Indptr: []int{0, 0}, LastPageLen: []int{3}}},
+		{"kv: indptr ends at 1, there are 2 page numbers", Rows{PageSize: 8, Indptr: []int{0, 1}, Indices: []uint32{0, 1}, LastPageLen: []int{3}}},
+		{"kv: row 0: page 1 of it is 5, the cache has 5", Rows{PageSize: 8, Indptr: []int{0, 2}, Indices: []uint32{4, 5}, LastPageLen: []int{3}}},
+	} {
+		require.EqualError(t, c.r.Check(5), c.want)
+	}
+}
+
+func TestRowsCountTheStepsTokensSequencesDoNot(t *testing.T) {
+	r, err := NewRows(16, [][]uint32{{3, 1, 2}}, []int{40})
+	require.NoError(t, err)
+	s, err := r.Sequence(0, 4)
+	require.NoError(t, err)
+	require.Equal(t, Sequence{Pages: []uint32{3, 1, 2}, Cached: 36, New: 4}, s)
+	_, err = r.Sequence(0, 41)
+	require.EqualError(t, err, "kv: row 0: 41 new tokens of 40, want 0 to 40")
+}
