@@ -126,20 +126,22 @@ func (s *Suite) load(ctx context.Context) (err error) {
 // judge runs the gate on the loaded kernel.
 func (s *Suite) judge(ctx context.Context) (*gate.Report, error) {
 	subject := gate.Subject{Kernel: s.Kernel, Weights: s.Weights, Session: s.session, Table: s.table, Write: s.loaded.Write,
-		Plant:    s.plant,
+		Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {
+			return plant(ctx, s.Kernel, s.loaded, fault)
+		},
 		Progress: func(what string) { s.say("gate: %s", what) }}
 	return subject.Judge(ctx, s.Reference, s.Rules)
 }
 
 // plant builds the same kernel with a fault and runs it instead.
-func (s *Suite) plant(ctx context.Context, fault megakernel.Fault) (restore func(), err error) {
-	options := s.Kernel.Options
+func plant(ctx context.Context, mk *megakernel.Kernel, l Loaded, fault megakernel.Fault) (restore func(), err error) {
+	options := mk.Options
 	options.Fault = fault
-	mk, err := megakernel.Build(s.Kernel.Config, options)
+	broken, err := megakernel.Build(mk.Config, options)
 	if err != nil {
 		return nil, err
 	}
-	return s.loaded.Plant(ctx, mk.IR)
+	return l.Plant(ctx, broken.IR)
 }
 
 func (s *Suite) bench(y *Yardstick) *Bench {
