@@ -122,7 +122,7 @@ func TestHostPackageNamesBatchesWhereThereAreAny(t *testing.T) {
 		return all
 	}
 	require.NotContains(t, packing(0), "Batch")
-	require.Regexp(t, `Batch +int // tiles whose chunks are interleaved`, packing(14))
+	require.Regexp(t, `Batch +int +// tiles whose chunks are interleaved`, packing(14))
 	require.Regexp(t, `Batch: +14,`, packing(14))
 }
 
