@@ -34,6 +34,12 @@ func Unpack[P Pair](a Val[P]) (lo, hi Val[F32]) {
 	return vs[0], vs[1]
 }
 
+// Halves gives the two halves of a word.
+func Halves(a Val[U32]) (lo, hi Val[U16]) {
+	vs := vals[U16](kern(a.k), &ir.Instr{Op: ir.OpUnpack, T: ir.U32, Args: []*ir.Value{a.v}}, 2)
+	return vs[0], vs[1]
+}
+
 // Split gives the four words of 128 bits, lowest first.
 func Split(a Val[B128]) []Val[U32] {
 	return vals[U32](kern(a.k), &ir.Instr{Op: ir.OpSplit, T: ir.B128, Args: []*ir.Value{a.v}}, 4)

@@ -159,6 +159,9 @@ func convert(k *dsl.Kernel) {
 	f.Store(dsl.At(8), lo.Sub(hi))
 	lo, hi = dsl.Unpack(dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](n.ShrC(16)))))
 	f.Store(dsl.At(9), lo.Sub(hi))
+	low, high := dsl.Halves(n)
+	s.Store(dsl.At(3), low)
+	s.Store(dsl.At(4), high)
 	p := dsl.Split(q.Load(dsl.At(0)))
 	q.Store(dsl.At(1), dsl.Join(p[3], p[2], p[1], dsl.Permute(p[0], p[1], 0x5410)))
 }

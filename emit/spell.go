@@ -138,10 +138,7 @@ func matrixProduct(p *printer, in *ir.Instr) expr {
 }
 
 func unpacking(p *printer, in *ir.Instr, i int) expr {
-	kind := "bf16"
-	if in.Args[0].Type == ir.F16x2 {
-		kind = "f16"
-	}
+	kind := map[ir.Type]string{ir.BF16x2: "bf16", ir.F16x2: "f16", ir.U32: "u16"}[in.Args[0].Type]
 	return call(p.fixed(kind+[...]string{"_lo", "_hi"}[i]), p.arg(in, 0).text)
 }
 

@@ -24,6 +24,9 @@ func (t *Attention) slice(consumers int) int {
 // combine merges the warps' states in shared memory, in the order of the warps,
 // and writes the item's result.
 func (st *state) combine() {
+	if t := st.t; t.KV.e4m3() && !t.hooksValues() {
+		st.valueScale = t.KV.scale(st.step, st.it.kvHead, 1).Named("v_scale")
+	}
 	if st.t.Work == nil {
 		st.combineSplit()
 		return

@@ -75,10 +75,11 @@ func (l KVLayout) twoUnits(e *Env, which func() u32, first int) (u u32, n int) {
 
 // widen is four e4m3 as two registers of f16.
 func widen(w u32) [2]pair {
-	two := func(w u32) pair {
-		return dsl.Bits[dsl.BF16x2](dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](w))))
+	two := func(h dsl.Val[dsl.U16]) pair {
+		return dsl.Bits[dsl.BF16x2](dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](h)))
 	}
-	return [2]pair{two(w), two(w.ShrC(16))}
+	lo, hi := dsl.Halves(w)
+	return [2]pair{two(lo), two(hi)}
 }
 
 // unpack is the two floats of an operand.

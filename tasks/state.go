@@ -24,6 +24,7 @@ type state struct {
 	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
 	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum (2^shift times it)
 
+	// valueScale is not there before combine, unless values have a hook.
 	keyScale, valueScale f32               // of an e4m3 cache
 	turn                 *dsl.Var[dsl.U32] // with Work: blocks until this warp's next
 }
@@ -38,7 +39,10 @@ func newState(t *Attention, e *Env, s Step, it *item) *state {
 		st.row = append(st.row, st.queryRow(h))
 	}
 	if t.KV.e4m3() {
-		st.keyScale, st.valueScale = t.KV.scale(s, it.kvHead, 0).Named("k_scale"), t.KV.scale(s, it.kvHead, 1).Named("v_scale")
+		st.keyScale = t.KV.scale(s, it.kvHead, 0).Named("k_scale")
+	}
+	if t.KV.e4m3() && t.hooksValues() {
+		st.valueScale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")
 	}
 	st.loadQueries()
 	for range t.KV.D / 8 {

@@ -71,6 +71,14 @@ func packing(s *ir.Instr) (stepFn, error) {
 }
 
 func unpacking(s *ir.Instr) (stepFn, error) {
+	if s.Args[0].Type == ir.U32 {
+		return func(m *machine, w *warp, in *inst) {
+			a, lo, hi := m.in(w, in.a[0]), &w.regs[in.r[0]], &w.regs[in.r[1]]
+			for l := range a {
+				lo[l], hi[l] = a[l]&0xffff, a[l]>>16
+			}
+		}, nil
+	}
 	if s.Args[0].Type == ir.BF16x2 {
 		return func(m *machine, w *warp, in *inst) {
 			a, lo, hi := m.in(w, in.a[0]), &w.regs[in.r[0]], &w.regs[in.r[1]]

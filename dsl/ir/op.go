@@ -51,7 +51,7 @@ const (
 	OpCvt    // v1:f32 = cvt v0             nearest even to floats, toward zero to integers; a pair element by element
 	OpBits   // v1:u32 = bits v0            the same bits as another type of the same size
 	OpPack   // v2:bf16x2 = pack v0, v1     two f32 rounded to nearest even, v0 in the low half; to e4m3x2 at most ±448
-	OpUnpack // v1:f32, v2:f32 = unpack v0  low half, high half
+	OpUnpack // v1:f32, v2:f32 = unpack v0  low half, high half; of u32 as u16
 	OpSplit  // v1:u32, … = split v0        b128 → four u32, lowest first
 	OpJoin   // v4:b128 = join v0, v1, v2, v3
 	OpPrmt   // v2:u32 = prmt v0, v1 sel=0x5410   PTX prmt.b32, default mode

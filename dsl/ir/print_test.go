@@ -91,6 +91,8 @@ func (e *everything) integers(epoch u32) {
 	a, b := k.Lane().Named("a"), k.Warp()
 	r := a.Add(b).Sub(k.CTA()).Mul(k.Grid()).Div(b.AddC(1)).Rem(a.AddC(3)).Min(epoch).Max(k.Tid())
 	r = dsl.MulHi(r, a).And(b).Or(a).Xor(b).Not().ShlC(3).Shr(b)
+	low, high := dsl.Halves(r)
+	r = dsl.Cast[dsl.U32](low).Add(dsl.Cast[dsl.U32](high))
 	r = r.Add(k.SMID()).Add(dsl.Permute(a, b, 0x5410))
 	s := dsl.Cast[dsl.I32](r).Neg().Abs()
 	x := dsl.NewVar(s, "s")

@@ -152,10 +152,14 @@ func unpack(in *Instr) ([]Type, error) {
 	if err := counts(in, 1, 0); err != nil {
 		return nil, err
 	}
-	if t := in.Args[0].Type; t != BF16x2 && t != F16x2 {
-		return nil, fmt.Errorf("unpacks %s, want bf16x2 or f16x2", t)
+	switch t := in.Args[0].Type; t {
+	case BF16x2, F16x2:
+		return []Type{F32, F32}, nil
+	case U32:
+		return []Type{U16, U16}, nil
+	default:
+		return nil, fmt.Errorf("unpacks %s, want bf16x2, f16x2 or u32", t)
 	}
-	return []Type{F32, F32}, nil
 }
 
 // mma takes fragments of A and B that are all bf16x2 or all f16x2.

@@ -112,6 +112,21 @@ __device__ __forceinline__ u32 prmt(u32 a, u32 b, u32 sel) {
   return v;
 }
 
+// The high half of a word.
+__device__ __forceinline__ u16 u16_hi(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {other, %0}, %1;\n\t}" : "=h"(v) : "r"(a));
+  return v;
+}
+
+// The low half of a word. As a move, unlike a shift, the halves cost nothing where
+// an instruction can read half a register.
+__device__ __forceinline__ u16 u16_lo(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {%0, other}, %1;\n\t}" : "=h"(v) : "r"(a));
+  return v;
+}
+
 __device__ __forceinline__ float f16_hi(f16x2 a) { return float_of_f16((f16)(a >> 16)); }
 
 __device__ __forceinline__ float f16_lo(f16x2 a) { return float_of_f16((f16)a); }
@@ -159,7 +174,9 @@ convert(const Params* __restrict__ p) {
   f[8] = ptx::f16_lo(v50) - ptx::f16_hi(v50);
   const f16x2 v57 = ptx::f16_of_e4m3((u16)(n >> 16));
   f[9] = ptx::f16_lo(v57) - ptx::f16_hi(v57);
-  const uint4 v61 = q[0];
-  const uint4 v67 = make_uint4(v61.w, v61.z, v61.y, ptx::prmt(v61.x, v61.y, 0x5410u));
-  q[1] = v67;
+  s[3] = ptx::u16_lo(n);
+  s[4] = ptx::u16_hi(n);
+  const uint4 v63 = q[0];
+  const uint4 v69 = make_uint4(v63.w, v63.z, v63.y, ptx::prmt(v63.x, v63.y, 0x5410u));
+  q[1] = v69;
 }

@@ -133,10 +133,18 @@ func conversions(r *rows) {
 	lo, hi = dsl.Unpack(dsl.Bits[dsl.F16x2](r.v))
 	r.putF(ir.OpUnpack, "f16x2, low", lo)
 	r.putF(ir.OpUnpack, "f16x2, high", hi)
+	low, high := dsl.Halves(r.u)
+	r.put(ir.OpUnpack, "u32, low", half(low))
+	r.put(ir.OpUnpack, "u32, high", half(high))
 	eightBits(r)
 	for n, w := range dsl.Split(dsl.Join(r.u, r.v, r.at, r.amount)) {
 		r.put([...]ir.Op{ir.OpSplit, ir.OpJoin, ir.OpSplit, ir.OpJoin}[n], "word", w)
 	}
+}
+
+func highHalf(w dsl.Val[dsl.U32]) dsl.Val[dsl.U16] {
+	_, hi := dsl.Halves(w)
+	return hi
 }
 
 // eightBits packs to e4m3 and back. What a NaN's bits become is left open by the
@@ -148,7 +156,7 @@ func eightBits(r *rows) {
 		r.putF(op, name+", high", hi)
 	}
 	wide(ir.OpCvt, "every e4m3x2 to f16x2", dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](r.at.MulC(0x0101).XorC(0x5a00))))
-	wide(ir.OpCvt, "high half of a word to f16x2", dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](r.u.ShrC(16))))
+	wide(ir.OpCvt, "high half of a word to f16x2", dsl.Bits[dsl.E4M3x2](highHalf(r.u)))
 	wide(ir.OpPack, "e4m3x2, edge cases", dsl.Pack[dsl.E4M3x2](r.f, r.g))
 	bits := func(name string, lo, hi dsl.Val[dsl.F32]) {
 		r.put(ir.OpPack, "e4m3x2, "+name, dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](dsl.Pack[dsl.E4M3x2](lo, hi))))
