@@ -150,7 +150,7 @@ func BenchmarkPlan(b *testing.B) {
 		r    Request
 	}{
 		{"constant", decoding(16, constant(16, 1024)...)}, {"uniform", decoding(16, uniform(1)...)}, {"zipf", decoding(16, zipf()...)},
-		{"shared-8192", sharing(16, 16, 512, 8)}, {"one-131072", decoding(16, 131072)},
+		{"shared-8192", sharing(16, 16, 512, 8)}, {"shared-8192-by-token", sharing(1, 16, 8192, 128)}, {"one-131072", decoding(16, 131072)},
 	} {
 		b.Run(c.name, func(b *testing.B) {
 			p, err := NewPlanner(h200())

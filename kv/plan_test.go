@@ -13,6 +13,7 @@ func planAndCheck(t *testing.T, d draw) {
 	t.Helper()
 	l := randomLimits(d)
 	r := randomRequest(d, &l)
+	require.NoError(t, r.CheckWrites(l.PageSize))
 	p, err := NewPlanner(l)
 	require.NoError(t, err)
 	plan, err := p.Plan(r)

@@ -99,6 +99,30 @@ func TestAFullCTATakesNoMore(t *testing.T) {
 	}
 }
 
+func TestPagesThatAreWrittenAreNotShared(t *testing.T) {
+	r := decoding(16, 101, 101)
+	require.NoError(t, r.CheckWrites(16))
+	r.Sequences[1].Pages[2] = r.Sequences[0].Pages[2]
+	require.NoError(t, r.CheckWrites(16))
+	r.Sequences[1].Pages[2] = r.Sequences[0].Pages[6]
+	require.EqualError(t, r.CheckWrites(16), "kv: sequence 1 reads page 6, which sequence 0 writes")
+	r.Sequences[1].Pages[6] = r.Sequences[0].Pages[6]
+	require.EqualError(t, r.CheckWrites(16), "kv: sequence 1 writes page 6, and so does sequence 0")
+}
+
+func TestTooManyChunksForAFractionAreRefused(t *testing.T) {
+	l := h200()
+	l.PageSize, l.ChunkTokens, l.Pages = 1024, 16, 0
+	p, err := NewPlanner(l)
+	require.NoError(t, err)
+	r := decoding(1024, 1<<20)
+	_, err = p.Plan(r)
+	require.EqualError(t, err, "kv: class 0: 65536 chunks of 16 tokens in sequence 0, want at most 65528; larger stages would do, or PinTokens")
+	r.PinTokens = 16384
+	_, err = p.Plan(r)
+	require.NoError(t, err)
+}
+
 // TestCheckNoticesFaults plants a fault into every word of some plans in turn.
 func TestCheckNoticesFaults(t *testing.T) {
 	l := h200()

@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
@@ -18,7 +19,8 @@ type buffers struct {
 	plan    dsl.Buf[dsl.U32]
 	table   dsl.Buf[dsl.U32] // one row a step only
 	kv      dsl.Buf[dsl.B128]
-	work    // several rows a step only
+	work                     // several rows a step only
+	scales  dsl.Buf[dsl.F32] // of kv, absent where it has none
 
 	x          dsl.Buf[dsl.F32]
 	q          dsl.Buf[dsl.BF16]
@@ -60,7 +62,8 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		b.table = dsl.Global[dsl.U32](k, "page_table", 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page))
 	}
 	b.kv = dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
-		bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] bf16", c.Layers, c.KVHeads, o.Page, c.HeadDim))
+		bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV))
+	b.scales = mk.declareScales(k)
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {
@@ -130,6 +133,25 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 
 // OwnEmbedding is whether there is a buffer of token embeddings.
 func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
+
+// declareScales is what the cache's elements are multiplied by, or nothing where
+// they count as they are.
+func (mk *Kernel) declareScales(k *dsl.Kernel) (b dsl.Buf[dsl.F32]) {
+	l := mk.KV
+	if n := l.ScalesLen(); n > 0 {
+		b = dsl.Global[dsl.F32](k, BufferKVScales, int64(n), dsl.ReadOnly(), bufDoc("[%d layers][%d KV heads][K, V] what elements of kv are to be multiplied by", l.Layers, l.Heads))
+	}
+	return b
+}
+
+// BufferKVScales is the buffer of the KV cache's scales, f32, positive and finite:
+// an element of kv times its layer's and head's scale of K or of V is what it
+// stands for. It does not exist where the cache is bf16.
+const BufferKVScales = "kv_scales"
+
+// KVScales are the scales that a cache has unless it is given others: 1 for all.
+// It is empty where the cache has none.
+func (mk *Kernel) KVScales() []float32 { return slices.Repeat([]float32{1}, mk.KV.ScalesLen()) }
 
 // BufferEmbed is the buffer of the token embeddings, row-major. It does not exist
 // where the LM head is the same matrix (tied embeddings) and a step has one row:

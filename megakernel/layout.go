@@ -40,7 +40,7 @@ type LayoutModel struct {
 	Tied         bool           `json:"tie_word_embeddings"`
 	RopeTheta    float64        `json:"rope_theta"`
 	RopeScaling  *LayoutScaling `json:"rope_scaling"`
-	DType        string         `json:"dtype"` // of weights and KV cache
+	DType        string         `json:"dtype"` // of the weights
 }
 
 // LayoutScaling is a rope scaling of type llama3.
@@ -54,13 +54,15 @@ type LayoutScaling struct {
 
 // LayoutOptions are the Options with nothing left open.
 type LayoutOptions struct {
-	SMs        int `json:"sms"`
-	Page       int `json:"page"`
-	Splits     int `json:"splits"`
-	Stages     int `json:"stages"`
-	StageBytes int `json:"stage_bytes"`
-	InFlight   int `json:"in_flight"`
-	Consumers  int `json:"consumers"`
+	SMs        int    `json:"sms"`
+	Page       int    `json:"page"`
+	Splits     int    `json:"splits"`
+	Stages     int    `json:"stages"`
+	StageBytes int    `json:"stage_bytes"`
+	InFlight   int    `json:"in_flight"`
+	Consumers  int    `json:"consumers"`
+	Tokens     int    `json:"tokens"`
+	KV         string `json:"kv"` // format of the KV cache's elements
 }
 
 // LayoutPhase is a Phase with how often it runs in a step.
@@ -147,7 +149,7 @@ func (mk *Kernel) constants() []emit.Constant {
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers}}
+		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV)}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

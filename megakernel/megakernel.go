@@ -76,7 +76,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	}
 	mk := &Kernel{Config: c, Options: o}
 	mk.classes, mk.pattern = layerClasses([]*tasks.Variant{nil})
-	mk.KV = tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}
+	mk.KV = kvLayout(&c, &o)
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
 		return nil, err
 	}

@@ -21,6 +21,10 @@ type Options struct {
 	InFlight   int // bulk copies outstanding; default chosen by the planner
 	Consumers  int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
+	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
+	// room and the time to read, and adds an error, see docs/numerics.md.
+	KV tasks.KVType
+
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.
 	SharedLimit int
@@ -109,6 +113,12 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Consumers < 1 || o.Consumers > 31 {
 		return o, refuse("Consumers", "%d consumer warps, want 1 to 31", o.Consumers)
 	}
+	if o.KV == "" {
+		o.KV = tasks.KVBF16
+	}
+	if !slices.Contains(tasks.KVTypes(), o.KV) {
+		return o, refuse("KV", "a KV cache in %q, want bf16 or e4m3", string(o.KV))
+	}
 	if o.Watchdog == "" {
 		o.Watchdog = WatchGrid
 	}
@@ -165,7 +175,11 @@ func inputFits(c *models.Config, limit int) error {
 
 // attention is the attention template's shape with one split, to count items by.
 func attention(c *models.Config, o *Options) *tasks.Attention {
-	return &tasks.Attention{Heads: c.Heads, KV: tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}, Splits: 1}
+	return &tasks.Attention{Heads: c.Heads, KV: kvLayout(c, o), Splits: 1}
+}
+
+func kvLayout(c *models.Config, o *Options) tasks.KVLayout {
+	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page, Type: o.KV}
 }
 
 // AttentionItems is the number of times one split's share of a layer's KV of one

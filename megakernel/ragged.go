@@ -101,7 +101,7 @@ func (f *ragged) prologue() {
 func (f *ragged) start() {}
 
 func (f *ragged) step(s dsl.Val[dsl.U32]) tasks.Step {
-	return tasks.Step{Index: s, Pages: f.bufs.pages, Table: f.bufs.entries, Cache: f.bufs.kv}
+	return tasks.Step{Index: s, Pages: f.bufs.pages, Table: f.bufs.entries, Cache: f.bufs.kv, Scales: f.bufs.scales}
 }
 
 // begin looks up where the step's keys and values go, and makes the residual

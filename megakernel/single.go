@@ -145,7 +145,7 @@ func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
 	pos := f.bufs.pos.Add(s).Named("pos_now")
-	return tasks.Step{Pos: pos, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv}
+	return tasks.Step{Pos: pos, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv, Scales: f.bufs.scales}
 }
 
 func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {

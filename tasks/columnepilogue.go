@@ -39,19 +39,50 @@ func (t *AddResidualColumns) Start(e *Env, norm u32) (epilogue ColumnEpilogue, p
 		e.K.Require(false, "%s", p)
 		return func(_, _ u32, _, _ f32) {}, func() {}
 	}
+	return t.start(e, func(row, token u32) ([]f32, pair) { return t.load(norm, row, token) })
+}
+
+// start is Start with the old values and gains of a pair of rows from load.
+func (t *AddResidualColumns) start(e *Env, load func(row, token u32) ([]f32, pair)) (epilogue ColumnEpilogue, publish func()) {
 	sums := newColumnSums(e, t.Out.Padded(), t.Shared)
-	gain := dsl.View[dsl.BF16x2](t.Gain)
-	gains := norm.MulC(t.Out.K / 2)
 	epilogue = func(row, token u32, y0, y1 f32) {
-		at := token.MulC(t.Out.K).Add(row)
-		x := t.X.LoadN(at, 2)
-		g0, g1 := dsl.Unpack(gain.Load(gains.Add(row.DivC(2)), dsl.CacheHint(dsl.NonCoherent)))
+		x, gain := load(row, token)
+		g0, g1 := dsl.Unpack(gain)
 		x0, x1 := x[0].Add(y0), x[1].Add(y1)
-		t.X.StoreN(at, []f32{x0, x1})
+		t.X.StoreN(token.MulC(t.Out.K).Add(row), []f32{x0, x1})
 		t.Out.store(t.Next, token, row, x0.Mul(g0), x1.Mul(g1))
 		sums.square(token, x0, x1)
 	}
 	return epilogue, func() { sums.publish(t.SQ) }
+}
+
+func (t *AddResidualColumns) load(norm, row, token u32) ([]f32, pair) {
+	gain := dsl.View[dsl.BF16x2](t.Gain).Load(norm.MulC(t.Out.K/2).Add(row.DivC(2)), dsl.CacheHint(dsl.NonCoherent))
+	return t.X.LoadN(token.MulC(t.Out.K).Add(row), 2), gain
+}
+
+// StartAhead is Start for a product whose shares are so small that no thread
+// finishes more than one pair: ahead, to be given to g.Consume as what it does
+// meanwhile, loads the pair's old values and gains, so that a round trip to memory
+// less lies between the last row and the hand-off. Where shares are larger ahead is
+// nil, and this is Start.
+func (t *AddResidualColumns) StartAhead(e *Env, norm u32, g *GEMM, share Share, n u32) (ahead func(), epilogue ColumnEpilogue, publish func()) {
+	if !g.onePair(e) || t.problem(e) != "" {
+		epilogue, publish = t.Start(e, norm)
+		return nil, epilogue, publish
+	}
+	k := e.K
+	x, gain := dsl.NewArray(k.F32(0), 2, "x"), dsl.NewVar(dsl.Lit[dsl.BF16x2](k, 0), "gain")
+	ahead = func() {
+		g.pairOf(e, share, n, func(row, token u32) {
+			v, w := t.load(norm, row, token)
+			x[0].Set(v[0])
+			x[1].Set(v[1])
+			gain.Set(w)
+		})
+	}
+	epilogue, publish = t.start(e, func(u32, u32) ([]f32, pair) { return []f32{x[0].Get(), x[1].Get()}, gain.Get() })
+	return ahead, epilogue, publish
 }
 
 // SwiGLUColumns is SwiGLU of several tokens; act is in fragment order, out.K being

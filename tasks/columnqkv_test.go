@@ -73,7 +73,7 @@ func (c qkvColumns) check(t *testing.T) {
 	pagesIn, layerIn := r.scalar("pages", pages), r.scalar("layer", layer)
 	r.body(func(*pipeline.Consumer) {
 		known.Load(r.e, rowsIn, tableIn, c.page)
-		r.eachColumnPair(yIn, rows, c.padded(), known.Count, q.Epilogue(r.e, layerIn, pagesIn, cache, known, scale))
+		r.eachColumnPair(yIn, rows, c.padded(), known.Count, q.Epilogue(r.e, tasks.Step{Layer: layerIn, Pages: pagesIn, Cache: cache}, known, scale))
 	}, nil)
 	got := r.run()
 	have, after := bf16s(got["q"]), bf16s(got["kv"])

@@ -91,7 +91,7 @@ func TestWhatTemplatesForSeveralTokensRefuse(t *testing.T) {
 		{"columnqkv", "qkv: Q has 32 elements, want 64 for 2 tokens", vector(func(r *rig) {
 			q := tasks.QKVColumns{QKV: tasks.QKV{Heads: 1, KV: tasks.KVLayout{Layers: 1, Heads: 1, D: 32, Page: 8}, InvFreq: in[dsl.F32](r, "inv_freq", nil, 16),
 				Q: out[dsl.BF16](r, "q", 32)}, T: 2}
-			q.Epilogue(r.e, r.k.U32(0), r.k.U32(1), inOut[dsl.B128](r, "kv", nil, 0), nil, nil)
+			q.Epilogue(r.e, tasks.Step{Layer: r.k.U32(0), Pages: r.k.U32(1), Cache: inOut[dsl.B128](r, "kv", nil, 0)}, nil, nil)
 		})},
 		{"columnrows", "rows: Words has 8 elements, want 16", vector(func(r *rig) {
 			rows := tasks.ColumnRows{T: 2, Words: dsl.Shared[dsl.U32](r.k, "words", kv.RowWords), Count: r.k.U32(1), Grown: r.k.U32(0)}

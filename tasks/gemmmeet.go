@@ -62,20 +62,39 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 		}
 		e.Sync()
 		e.EachConsumer(m.tiles*tilePairs(m.g.In.Padded()), func(i u32) {
-			tile := from.Add(i.DivC(tilePairs(m.g.In.Padded())))
-			token := i.DivC(pipeline.TileRows / 2).RemC(m.g.In.Padded()).Named("token")
-			k.If(tile.Lt(tiles).And(token.Lt(n)), func() {
+			m.g.pair(e, i, first, from, tiles, n, func(row, token u32) {
 				y0, y1 := m.sum(base.Add(i.MulC(2)))
-				row := first.Add(tile).MulC(pipeline.TileRows).Add(i.RemC(pipeline.TileRows / 2).MulC(2)).Named("row")
-				if m.g.M.Rows%pipeline.TileRows == 0 {
-					epilogue(row, token, y0, y1)
-				} else { // the last tile is padded
-					k.If(row.LtC(m.g.M.Rows), func() { epilogue(row, token, y0, y1) })
-				}
+				epilogue(row, token, y0, y1)
 			})
 		})
 		m.half.Set(m.half.Get().XorC(1))
 	}, dsl.Unroll(1))
+}
+
+// pair calls body where the i-th pair of a round that begins with tile from of a
+// batch of so many tiles is one of the matrix and of the step; first is the batch's
+// first row tile.
+func (g *GEMM) pair(e *Env, i, first, from, tiles, n u32, body func(row, token u32)) {
+	tile := from.Add(i.DivC(tilePairs(g.In.Padded())))
+	token := i.DivC(pipeline.TileRows / 2).RemC(g.In.Padded()).Named("token")
+	e.K.If(tile.Lt(tiles).And(token.Lt(n)), func() {
+		row := first.Add(tile).MulC(pipeline.TileRows).Add(i.RemC(pipeline.TileRows / 2).MulC(2)).Named("row")
+		if g.M.Rows%pipeline.TileRows == 0 {
+			body(row, token)
+		} else { // the last tile is padded
+			e.K.If(row.LtC(g.M.Rows), func() { body(row, token) })
+		}
+	})
+}
+
+// onePair is whether no consumer thread finishes more than one pair of a share.
+func (g *GEMM) onePair(e *Env) bool {
+	return g.M.MaxCount()*tilePairs(g.In.Padded()) <= e.Threads()
+}
+
+// pairOf calls body with the thread's only pair, where it has one.
+func (g *GEMM) pairOf(e *Env, share Share, n u32, body func(row, token u32)) {
+	g.pair(e, e.Tid, share.First, e.K.U32(0), share.Count, n, body)
 }
 
 // write puts a warp's part of a tile, the first or second of a pair, in the order

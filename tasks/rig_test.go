@@ -37,6 +37,8 @@ type rig struct {
 	results []string          // buffers the kernel writes, in order of declaration
 	params  map[string]uint64
 	shares  dsl.Buf[dsl.U32] // [SM][matrix]{first, count}, then the SM's offsets in layer and final phase
+
+	prologue func() // emitted before the CTA barrier that begins the kernel; may be nil
 }
 
 func newRig(t testing.TB, s setup) *rig {
@@ -128,6 +130,9 @@ func (r *rig) body(consume func(c *pipeline.Consumer), produce func(p *pipeline.
 	k, e := r.k, r.e
 	if r.ring != nil {
 		k.If(e.Tid.EqC(0), r.ring.Init)
+		if r.prologue != nil {
+			r.prologue()
+		}
 		k.Barrier()
 	}
 	roles := []dsl.Role{{Name: "consumers", First: 0, End: e.Consumers, Body: func() {

@@ -120,24 +120,29 @@ func HeadScale(scale dsl.Buf[dsl.F32], values []float32) *Variant {
 // the rotary embedding, applied at read. invFreq [D/2] holds the values, radians
 // a position.
 func StreamingRoPE(window, sinks int, invFreq dsl.Buf[dsl.F32], values []float32) *Variant {
-	v := &Variant{Name: "streaming RoPE"}
+	v := &Variant{}
 	if window > 0 {
-		*v = *SlidingWindow(window, sinks)
+		v = SlidingWindow(window, sinks)
 	}
-	gone := func(e *Env, first u32) u32 { // what the window has left out
-		if window == 0 {
-			return e.K.U32(0)
-		}
-		return first.AddC(1).MaxC(window + sinks).SubC(window + sinks)
-	}
-	rope := &QKV{InvFreq: invFreq}
 	v.Name = "streaming RoPE"
-	v.Prepare = func(q *Query) []f32 { return []f32{dsl.Bits[dsl.F32](q.Position.Sub(gone(q.Env, q.First())))} }
+	rope := &QKV{InvFreq: invFreq}
+	// place is position p's among the keys left; hidden keys, too, need a sound one.
+	place := func(p u32, first func() u32) u32 {
+		if window == 0 {
+			return p
+		}
+		gone := first().AddC(1).MaxC(window + sinks).SubC(window + sinks)
+		return p.Max(gone).Sub(gone)
+	}
+	v.Prepare = func(q *Query) []f32 { return []f32{dsl.Bits[dsl.F32](place(q.Position, q.First))} }
 	v.Query = func(q *Query, dim u32, lo, hi f32) (f32, f32) {
 		return rope.rotate(q.Env, dsl.Bits[dsl.U32](q.Prepared[0]), dim, lo, hi)
 	}
 	v.Key = func(k *Key, dim u32, lo, hi f32) (f32, f32) {
-		at := dsl.Select(k.Position.LtC(sinks), k.Position, k.Position.Sub(gone(k.Env, k.First)))
+		at := place(k.Position, func() u32 { return k.First })
+		if sinks > 0 {
+			at = dsl.Select(k.Position.LtC(sinks), k.Position, at)
+		}
 		return rope.rotate(k.Env, at, dim, lo, hi)
 	}
 	turn := func(x []float64, at int) {

@@ -32,6 +32,11 @@ func (s *runner) tables(epoch uint32) error {
 	for i, f := range freq {
 		bits[i] = math.Float32bits(f)
 	}
+	if n := s.mk.KV.ScalesLen(); n > 0 {
+		if err := s.scales(n); err != nil {
+			return err
+		}
+	}
 	for _, w := range []struct {
 		name string
 		data []byte
@@ -42,6 +47,25 @@ func (s *runner) tables(epoch uint32) error {
 		}
 	}
 	return nil
+}
+
+// scales writes the KV cache's scales, those given or 1 for all.
+func (s *runner) scales(n int) error {
+	given := s.kvScales
+	if given == nil {
+		given = s.mk.KVScales()
+	}
+	if len(given) != n {
+		return fmt.Errorf("%d scales of the KV cache, want %d: two for each of %d heads of %d layers", len(given), n, s.mk.KV.Heads, s.mk.KV.Layers)
+	}
+	bits := make([]uint32, n)
+	for i, x := range given {
+		if !(x > 0) || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("scale %d of the KV cache is %g, want a positive number", i, x)
+		}
+		bits[i] = math.Float32bits(x)
+	}
+	return s.dev.Write(megakernel.BufferKVScales, 0, words(bits))
 }
 
 func words(vs []uint32) []byte {

@@ -35,6 +35,9 @@ type RaggedOptions struct {
 	Guard   uint32 // page that page table entries without a use name
 	Epoch   uint32 // the barrier counter that the first launch finds
 
+	// KVScales are the scales of an e4m3 cache, [Layers][KVHeads][K, V]; nil means 1.
+	KVScales []float32
+
 	// Pin, a multiple of the kernel's ChunkTokens, cuts every sequence's KV at its multiples:
 	// results then do not depend on what else a step holds. 0: the planner cuts as it
 	// likes, and shares prefixes.
@@ -62,7 +65,7 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 	if err != nil {
 		return nil, err
 	}
-	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages}, o: o, planner: planner}
+	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales}, o: o, planner: planner}
 	steps := 4 * int64(o.Steps)
 	if err := r.open(ctx, w, map[string]int64{megakernel.BufferEntries: 4 * int64(o.Entries), "stream": steps * int64(mk.Options.Tokens), "times": steps}, o.Epoch); err != nil {
 		return nil, err

@@ -18,7 +18,8 @@ type runner struct {
 	dev   Device
 	pages int
 
-	loaded LoadStats
+	kvScales []float32 // of an e4m3 cache; nil: 1 for all
+	loaded   LoadStats
 
 	// HangTimeout is how long a launch may make no step before it is given up
 	// with a *HangError; 0 waits for ever. It must be longer than any step.

@@ -26,6 +26,11 @@ type SessionOptions struct {
 	Pages int      // pages a layer of the KV cache, at least 1
 	Table []uint32 // page of tokens i·Page …; nil means 0, 1, 2 … Pages-1
 	Epoch uint32   // the barrier counter that the first launch finds
+
+	// KVScales are the scales of an e4m3 cache, [layer][KV head][K, V], positive: an
+	// element stands for itself, at most ±448, times its scale. nil is 1 for all. A
+	// kernel with a bf16 cache has none and does not look.
+	KVScales []float32
 }
 
 // OpenSession allocates and fills every buffer of the kernel. When ctx ends it
@@ -44,7 +49,7 @@ func OpenSession(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weigh
 	if mk.Ragged() {
 		return nil, fmt.Errorf("a kernel of %d query rows a step, want one of 1; others are for OpenRagged", mk.Options.Tokens)
 	}
-	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages}, table: slices.Clone(table)}
+	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales}, table: slices.Clone(table)}
 	if o.Pages < 1 || len(table) < 1 {
 		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", o.Pages, len(table))
 	}

@@ -1,0 +1,494 @@
+package tasks_test
+
+import (
+	"bytes"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// sequence is one of a ragged step.
+type sequence struct {
+	cached, new int
+	parents     []int // of a draft tree: each new token's, −1 for the root's; nil for a chain
+}
+
+// ragged is attention of a plan's items, with its merge. Zero fields have
+// defaults; the sequences of one case are cases of different lengths.
+type ragged struct {
+	kvHeads, group, d, page, perStage int
+	sms, consumers, tokens            int
+	seqs                              []sequence
+	parts                             int // items that a unit's KV of one head is cut into
+	prefix                            int // cached tokens that all sequences share, a multiple of the page size
+	index                             int // steps of the launch before this one; every sequence grows by one a step
+	pinned                            bool
+	selection                         bool // every other page of the cache is left out
+	scale                             float64
+	variant                           string
+	kv                                tasks.KVType
+}
+
+func (c ragged) String() string {
+	return fmt.Sprintf("%s %s %v prefix %d, %d x %d heads of %d, page %d, %d a stage, %d parts, %d SMs, %d warps, step %d, pinned %v",
+		c.variant, c.kv, c.seqs, c.prefix, c.kvHeads, c.group, c.d, c.page, c.perStage, c.parts, c.sms, c.consumers, c.index, c.pinned)
+}
+
+func (c ragged) withDefaults() ragged {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	def(&c.kvHeads, 1)
+	def(&c.group, 2)
+	def(&c.d, 32)
+	def(&c.page, 8)
+	def(&c.perStage, 16)
+	def(&c.sms, 2)
+	def(&c.consumers, 2)
+	def(&c.parts, 1)
+	rows := 0
+	for _, s := range c.seqs {
+		rows += s.new
+	}
+	def(&c.tokens, rows)
+	if c.scale == 0 {
+		c.scale = 1
+	}
+	return c
+}
+
+// token is one cached or new token of a sequence.
+type token struct {
+	index, position int
+	k, v            []float64 // [kvHeads·d]
+}
+
+// row is one query row.
+type row struct {
+	seq, child int // of its sequence, and which of its new tokens
+	position   int
+	tail       uint32
+	first      int // row of the sequence's first new token
+}
+
+// batch is the memory of one ragged step.
+type batch struct {
+	ragged
+	rows    []row
+	toks    [][]token // [sequence]: cached, new
+	entries []uint32  // the page table
+	places  []uint32  // position of each entry's first token
+	start   []int     // [sequence] first entry of its own unit
+	cache   []byte
+	scales  []float32 // of e4m3, [layer][kvHeads][K, V]
+	pages   int
+	q       []uint16 // in order of the dimensions
+	items   []item
+	indptr  []uint32
+}
+
+// item is a work item before it is in words.
+type item struct {
+	head, entries, cached, grow, a, b, of, position int
+	rows                                            []int
+	tail, tailRow                                   int
+	direct                                          bool
+	partials                                        []int
+}
+
+func (s sequence) depth(i int) int {
+	if s.parents == nil {
+		return i
+	}
+	if s.parents[i] < 0 {
+		return 0
+	}
+	return s.depth(s.parents[i]) + 1
+}
+
+func (s sequence) sees(i int) uint32 {
+	if s.parents == nil {
+		return 1<<(i+1) - 1
+	}
+	bits := uint32(1) << i
+	if s.parents[i] >= 0 {
+		bits |= s.sees(s.parents[i])
+	}
+	return bits
+}
+
+func (c ragged) layout() tasks.KVLayout {
+	return tasks.KVLayout{Layers: 2, Heads: c.kvHeads, D: c.d, Page: c.page, Type: c.kv}
+}
+
+// newBatch fills layer 1 of 2: pages in shuffled order, NaN where no token is.
+func newBatch(c ragged) *batch {
+	b := &batch{ragged: c}
+	rng := newRand(uint64(c.d*c.group + len(c.seqs) + c.index))
+	l := c.layout()
+	need := c.prefix / c.page
+	for _, s := range c.seqs {
+		need += (s.cached+c.index+s.new)/c.page + 2
+	}
+	b.pages = need + 2
+	free := rng.Perm(b.pages)
+	b.cache = bytes.Repeat([]byte{0xff}, l.Layers*b.pages*l.PageBytes())
+	b.scales = scales(l)
+	write := func(page uint32, slot int) token {
+		t := token{k: wide(normals(rng, c.kvHeads*c.d, c.scale)), v: wide(normals(rng, c.kvHeads*c.d, 1))}
+		for v, xs := range [][]float64{t.k, t.v} {
+			for i, x := range xs {
+				at := l.Index(b.pages, 1, int(page), i/c.d, slot, v, i%c.d)
+				xs[i] = putElement(l, b.cache, b.scales, at, 1, i/c.d, v, x)
+			}
+		}
+		return t
+	}
+	take := func(position int) {
+		b.entries, b.places = append(b.entries, uint32(free[0])), append(b.places, uint32(position))
+		free = free[1:]
+	}
+	var prefix []token
+	for i := range c.prefix {
+		if i%c.page == 0 {
+			take(i)
+		}
+		t := write(b.entries[len(b.entries)-1], i%c.page)
+		t.index, t.position = i, i
+		prefix = append(prefix, t)
+	}
+	for n, s := range c.seqs {
+		b.start = append(b.start, len(b.entries))
+		toks := slices.Clone(prefix)
+		first := len(b.rows)
+		for i := range s.cached + c.index + s.new {
+			place := i
+			if c.selection { // pages 0, 2, 4 … of the sequence are cached ones; what is new follows
+				place = i + i/c.page*c.page
+			}
+			if i%c.page == 0 {
+				take(c.prefix + place)
+			}
+			t := write(b.entries[len(b.entries)-1], i%c.page)
+			t.index, t.position = c.prefix+place, c.prefix+place
+			if i >= s.cached+c.index {
+				j := i - s.cached - c.index
+				t.index = c.prefix + i
+				t.position = b.base(n) + s.depth(j)
+				if c.selection {
+					t.index = t.position
+				}
+				b.rows = append(b.rows, row{n, j, t.position, s.sees(j), first})
+			}
+			toks = append(toks, t)
+		}
+		b.toks = append(b.toks, toks)
+	}
+	b.q = normals(rng, c.tokens*c.kvHeads*c.group*c.d, c.scale*math.Log2E/math.Sqrt(float64(c.d)))
+	b.plan()
+	return b
+}
+
+// base is the position of a sequence's first new token.
+func (b *batch) base(seq int) int {
+	n := b.seqs[seq].cached + b.index
+	if b.selection {
+		n = 2*n + 3
+	}
+	return b.prefix + n
+}
+
+// plan makes the items: every unit of every KV head cut into parts.
+func (b *batch) plan() {
+	type state struct{ item, row int }
+	of := map[[2]int][]state{} // (row, head): in order of the KV
+	add := func(it item) {
+		for i, r := range it.rows {
+			of[[2]int{r, it.head}] = append(of[[2]int{r, it.head}], state{len(b.items), i})
+		}
+		it.partials = make([]int, len(it.rows))
+		b.items = append(b.items, it)
+	}
+	unit := func(it item, tail int) {
+		chunks := (it.cached + b.index*it.grow + b.perStage - 1) / b.perStage
+		for p := range b.parts {
+			x := it
+			x.a, x.b, x.of = p, p+1, b.parts
+			if b.pinned {
+				x.a, x.b, x.of = p*chunks/b.parts, (p+1)*chunks/b.parts, 0
+				if p == b.parts-1 {
+					x.b = 1 << 30
+				}
+			}
+			if p == b.parts-1 {
+				x.tail = tail
+			}
+			x.direct = b.parts == 1 && b.prefix == 0
+			add(x)
+		}
+	}
+	all := make([]int, len(b.rows))
+	for i := range all {
+		all[i] = i
+	}
+	for head := range b.kvHeads {
+		if b.prefix > 0 {
+			unit(item{head: head, cached: b.prefix, rows: all}, 0)
+		}
+		first := 0
+		for n, s := range b.seqs {
+			it := item{head: head, entries: b.start[n], cached: s.cached, grow: 1, position: b.prefix, rows: all[first : first+s.new], tailRow: first}
+			unit(it, s.new)
+			first += s.new
+		}
+	}
+	b.indptr = make([]uint32, tasks.MergeWords(b.tokens, b.kvHeads))
+	next := 0
+	for i := range b.tokens * b.kvHeads {
+		b.indptr[i] = uint32(next)
+		for _, s := range of[[2]int{i / b.kvHeads, i % b.kvHeads}] {
+			if !b.items[s.item].direct {
+				b.items[s.item].partials[s.row] = next
+				next++
+			}
+		}
+	}
+	b.indptr[b.tokens*b.kvHeads] = uint32(next)
+}
+
+// words is the plan buffer: the items dealt to the CTAs in turn.
+func (b *batch) words() (perCTA int, words []uint32) {
+	perCTA = max(1, (len(b.items)+b.sms-1)/b.sms)
+	words = make([]uint32, b.sms*(perCTA+1)*kv.ItemWords)
+	for i, it := range b.items {
+		cta := words[i%b.sms*(perCTA+1)*kv.ItemWords:]
+		cta[0]++
+		w := cta[int(cta[0])*kv.ItemWords:]
+		for at, v := range map[int]int{kv.ItemHead: it.head, kv.ItemEntries: it.entries, kv.ItemCached: it.cached, kv.ItemGrow: it.grow, kv.ItemFirst: it.a, kv.ItemEnd: it.b,
+			kv.ItemOf: it.of, kv.ItemPosition: it.position, kv.ItemRows: len(it.rows), kv.ItemTail: it.tail, kv.ItemTailRow: it.tailRow} {
+			w[at] = uint32(v)
+		}
+		if it.direct {
+			w[kv.ItemFlags] = kv.ItemDirect
+		}
+		for j, r := range it.rows {
+			w[kv.ItemRowList+j/8] |= uint32(r) << (4 * (j % 8))
+			w[kv.ItemPartials+j] = uint32(it.partials[j])
+		}
+	}
+	return perCTA, words
+}
+
+func (b *batch) rowWords() []uint32 {
+	words := make([]uint32, b.tokens*kv.RowWords)
+	for t, r := range b.rows {
+		w := words[t*kv.RowWords:]
+		w[kv.RowPosition], w[kv.RowTail], w[kv.RowFirst] = uint32(r.position-b.index), r.tail, uint32(r.first)
+		w[kv.RowMask] = uint32(3 + t*maskWords)
+	}
+	return words
+}
+
+// rig is the kernel: attention, a grid barrier, merge where there is anything to.
+func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.Variant) *rig {
+	l, heads := b.layout(), b.kvHeads*b.group
+	r := newRig(t, setup{sms: b.sms, consumers: b.consumers, kvToken: l.TokenBytes(), stage: max(512, (b.perStage*l.TokenBytes()+127)/128*128), stages: 3})
+	if declare != nil {
+		v = declare(r)
+	}
+	perCTA, words := b.words()
+	partials := max(1, int(b.indptr[len(b.indptr)-1]))
+	plan := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
+	work := &tasks.Work{Classes: 1, PerCTA: perCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, perCTA), dsl.Align(16)),
+		Rows: in[dsl.U32](r, "rows", u32Bytes(b.rowWords()...), b.tokens*kv.RowWords)}
+	if b.selection {
+		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(b.places...), len(b.places))
+	}
+	final := tasks.FragmentOrder(out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens)
+	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
+		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), Out: out[dsl.F32](r, "part", partials*b.group*b.d), LSE: out[dsl.F32](r, "lse", partials*b.group)}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(b.consumers), dsl.Align(16))
+	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", att.TailLen())
+	merge := &tasks.Merge{Heads: heads, D: b.d, In: att.Out, LSE: att.LSE, Variant: v, Table: &tasks.MergeTable{Tokens: b.tokens, KVHeads: b.kvHeads,
+		Indptr: in[dsl.U32](r, "attn_merge", u32Bytes(b.indptr...), len(b.indptr)), Work: work, Final: final}}
+	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.scalar("pages", uint32(b.pages)), Layer: r.k.U32(1), Index: r.scalar("index", uint32(b.index)),
+		Table: in[dsl.U32](r, "table", u32Bytes(b.entries...), len(b.entries)), Cache: in[dsl.B128](r, "kv", b.cache, 0)}
+	if b.scales != nil {
+		step.Scales = in[dsl.F32](r, "kv_scales", f32Bytes(b.scales), len(b.scales))
+	}
+	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	r.prologue = func() { work.Fetch(r.e, plan) }
+	r.body(func(c *pipeline.Consumer) {
+		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
+		att.Consume(r.e, c, r.ring, step)
+		r.k.If(merge.Table.Any(r.e), func() {
+			bar.Sync()
+			merge.EmitIn(r.e, step)
+		})
+	}, func(p *pipeline.Producer) { att.Produce(r.e, p, step) })
+	return r
+}
+
+// output is row t of the attention output, which is in fragment order.
+func (b *batch) output(got map[string][]byte, t int) []float64 {
+	flat := wide(bf16s(got["attn"]))
+	width := b.kvHeads * b.group * b.d
+	out := make([]float64, width)
+	for i := range out {
+		out[i] = flat[(i/32*b.tokens+t)*32+i%32]
+	}
+	return out
+}
+
+// want is the float64 attention of a row's head, its log-sum-exp, and the size
+// of what was added: errors are proportional to it.
+func (b *batch) want(v *tasks.Variant, t, head int) (out, size []float64, lse float64) {
+	r := b.rows[t]
+	h, d := head/b.group, b.d
+	base := b.base(r.seq)
+	q := wide(b.q[(t*b.kvHeads*b.group+head)*d:][:d])
+	for i := range q {
+		q[i] /= math.Log2E / math.Sqrt(float64(d))
+	}
+	place := tasks.Place{Head: head, Heads: b.kvHeads * b.group, Row: t, Position: r.position, First: base}
+	var at []tasks.Place
+	var keys, values, abs [][]float64
+	toks := b.toks[r.seq]
+	cached := len(toks) - b.seqs[r.seq].new
+	for i, tok := range toks {
+		if i >= cached && r.tail>>(i-cached)&1 == 0 {
+			continue
+		}
+		at = append(at, tasks.Place{Head: h, Index: tok.index, Position: tok.position})
+		keys, values = append(keys, tok.k[h*d:(h+1)*d]), append(values, tok.v[h*d:(h+1)*d])
+		abs = append(abs, scaled(tok.v[h*d:(h+1)*d], 1, 0))
+	}
+	out, lse = v.Attend(place, q, at, keys, values)
+	size, _ = v.Attend(place, q, at, keys, abs)
+	return out, scaled(size, 1, 0), lse
+}
+
+// check compares the output. Weights are rounded to bf16 (2⁻⁸ of the weighted
+// mean of |v|; with an e4m3 cache to f16, 2⁻¹¹), and so is the result; rounding is what a variant's transformed
+// queries and keys add, in units of 2⁻⁸ of the size.
+func (b *batch) check(t testing.TB, v *tasks.Variant, got map[string][]byte, rounding float64) {
+	weights := 1.0
+	if b.kv == tasks.KVE4M3 {
+		weights = 0.125
+	}
+	for i := range b.rows {
+		out := b.output(got, i)
+		for head := range b.kvHeads * b.group {
+			want, size, lse := b.want(v, i, head)
+			near(t, want, out[head*b.d:(head+1)*b.d], scaled(size, (1+weights+rounding)*0x1p-8, 1e-6), "row %d (%+v), head %d", i, b.rows[i], head)
+			b.checkLSE(t, v, got, i, head, lse, rounding)
+		}
+	}
+}
+
+// checkLSE compares the sum of the row's partial states' with the log-sum-exp.
+func (b *batch) checkLSE(t testing.TB, v *tasks.Variant, got map[string][]byte, row, head int, want, rounding float64) {
+	at := row*b.kvHeads + head/b.group
+	first, end := int(b.indptr[at]), int(b.indptr[at+1])
+	if first == end || v != nil && v.Sum {
+		return
+	}
+	top, sum := math.Inf(-1), 0.0
+	all := f32s(got["lse"])
+	for i := first; i < end; i++ {
+		top = max(top, all[i*b.group+head%b.group])
+	}
+	if math.IsInf(want, -1) {
+		require.Equal(t, want, top)
+		return
+	}
+	for i := first; i < end; i++ {
+		sum += math.Exp2(all[i*b.group+head%b.group] - top)
+	}
+	require.InDelta(t, want*math.Log2E, top+math.Log2(sum), (1e-5+rounding*0x1p-9)*(1+math.Abs(want)), "row %d, head %d", row, head)
+}
+
+const maskWords = 12
+
+func (c ragged) run(t *testing.T) {
+	c = c.withDefaults()
+	for _, c.kv = range tasks.KVTypes() {
+		t.Run(c.String(), func(t *testing.T) {
+			b := newBatch(c)
+			b.check(t, nil, b.rig(t, nil, nil).run(), 0)
+		})
+	}
+}
+
+func TestRaggedAttentionOfOneSequence(t *testing.T) {
+	for _, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 33, 64, 65, 100} {
+		ragged{seqs: []sequence{{cached: n, new: 1}}, perStage: 32}.run(t)
+		ragged{seqs: []sequence{{cached: n, new: 3}}, parts: 2}.run(t)
+	}
+}
+
+// mixed is sequences of all lengths about a page, of n new tokens in all.
+func mixed(page int, news ...int) []sequence {
+	lengths := []int{0, page + 1, 1, 3*page + 5, page - 1, page, 70}
+	var out []sequence
+	for i, n := range news {
+		out = append(out, sequence{cached: lengths[i%len(lengths)], new: n})
+	}
+	return out
+}
+
+func raggedCases() []ragged {
+	var cs []ragged
+	for _, page := range []int{1, 8, 16, 32, 128} {
+		cs = append(cs, ragged{page: page, seqs: mixed(page, 1, 1, 1, 1), sms: 4, kvHeads: 2},
+			ragged{page: page, seqs: mixed(page, 1, 4, 2, 1), sms: 3, parts: 3, perStage: 32},
+			ragged{page: page, seqs: mixed(page, 1, 2), sms: 2, prefix: 2 * page, perStage: 32})
+	}
+	for n := 1; n <= 16; n++ { // T rows of one sequence, and of T sequences
+		ones := make([]int, n)
+		for i := range ones {
+			ones[i] = 1
+		}
+		cs = append(cs, ragged{seqs: []sequence{{cached: 40, new: n}}, group: 4, consumers: 4, parts: 2},
+			ragged{seqs: mixed(8, ones...), group: 3, sms: 4, consumers: 2, prefix: 16})
+	}
+	for _, group := range []int{1, 2, 3, 4, 8, 16, 17, 32} { // up to 8 tiles at once, and several passes
+		for _, consumers := range []int{1, 2, 4, 7, 8} {
+			cs = append(cs, ragged{group: group, consumers: consumers, seqs: []sequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {cached: 33, new: 4}}, perStage: 64, page: 16, tokens: 16, parts: 1 + group%2})
+		}
+	}
+	for _, d := range []int{16, 48, 64, 80, 128, 256} {
+		cs = append(cs, ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4},
+			ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4, prefix: 24, parts: 2})
+	}
+	tree := []int{-1, 0, 0, 1, 1, 2, 5}
+	return append(cs,
+		ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}, {cached: 5, new: 1}}, parts: 2},
+		ragged{seqs: []sequence{{cached: 0, new: 7, parents: tree}}},
+		ragged{seqs: mixed(8, 1, 1, 1), sms: 4, kvHeads: 5, parts: 3}, // 45 items on 4 CTAs
+		ragged{seqs: mixed(8, 1), sms: 5},                             // CTAs without an item
+		ragged{seqs: mixed(8, 1, 1, 1, 1), parts: 3, pinned: true},
+		ragged{seqs: mixed(8, 2, 1, 3, 1), parts: 5, pinned: true, index: 0, prefix: 40},
+		ragged{seqs: mixed(8, 1, 2), page: 1, perStage: 64}, // more pages a stage than lanes
+		ragged{seqs: mixed(8, 1, 2), tokens: 16}, ragged{seqs: mixed(8, 1, 2), tokens: 8, group: 8},
+		ragged{seqs: mixed(8, 3, 2), scale: 4, parts: 2}, ragged{seqs: mixed(8, 3, 2), scale: 30, parts: 2},
+		ragged{seqs: mixed(8, 1, 1, 1, 1), index: 1}, ragged{seqs: mixed(8, 1, 1, 1, 1), index: 20, parts: 3, sms: 3},
+		ragged{seqs: mixed(16, 1, 1), index: 5, prefix: 16, page: 16, parts: 2, pinned: true})
+}
+
+func TestRaggedAttention(t *testing.T) {
+	for i, c := range raggedCases() {
+		if !testing.Short() || i%4 == 0 {
+			c.run(t)
+		}
+	}
+}

@@ -1,0 +1,181 @@
+package tasks_test
+
+import (
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// flavour declares a variant in a rig for a model of heads query heads of d.
+type flavour struct {
+	name     string
+	declare  func(r *rig, heads, d int) *tasks.Variant
+	rounding float64 // of transformed queries and keys: see batch.check
+	unshared bool    // items may not mix sequences
+	plain    bool    // also as what the kernel of one sequence is built with
+}
+
+func must(t testing.TB, v *tasks.Variant, err error) *tasks.Variant {
+	require.NoError(t, err)
+	return v
+}
+
+// maskBit is the custom mask of the tests: about two of three keys, the first
+// among them for even rows only, and none at all for row 5.
+func maskBit(row, index int) bool {
+	if row == 5 {
+		return false
+	}
+	return index == 0 && row%2 == 0 || index != 0 && (index*7+row*3)%3 != 0
+}
+
+func maskTable() []uint32 {
+	words := make([]uint32, 3+17*maskWords)
+	for row := range 17 {
+		for i := range 32 * maskWords {
+			if maskBit(row, i) {
+				words[3+row*maskWords+i/32] |= 1 << (i % 32)
+			}
+		}
+	}
+	return words
+}
+
+func frequencies(d int) []float32 {
+	var out []float32
+	for i := range d / 2 {
+		out = append(out, float32(math.Pow(10000, -2*float64(i)/float64(d))))
+	}
+	return out
+}
+
+func headScales(heads int) []float32 {
+	var out []float32
+	for h := range heads {
+		out = append(out, float32(toBF16Float(0.5+0.25*float64(h%5))))
+	}
+	return out
+}
+
+func toBF16Float(x float64) float64 { return fromBF16(toBF16(x)) }
+
+func fixed(v *tasks.Variant) func(*rig, int, int) *tasks.Variant {
+	return func(*rig, int, int) *tasks.Variant { return v }
+}
+
+// doubled changes values and outputs: no paper's, but a hook's each.
+func doubled() *tasks.Variant {
+	return &tasks.Variant{Name: "doubled",
+		Value: func(k *tasks.Key, dim dsl.Val[dsl.U32], v dsl.Val[dsl.F32]) dsl.Val[dsl.F32] {
+			return v.Mul(dsl.Cast[dsl.F32](k.Position.AndC(1).Add(dim.AndC(3)).AddC(1)))
+		},
+		Output: func(q *tasks.Query, dim dsl.Val[dsl.U32], v dsl.Val[dsl.F32]) dsl.Val[dsl.F32] {
+			return v.Mul(dsl.Cast[dsl.F32](q.Head.Add(q.Position).Add(dim).AndC(3)))
+		},
+		Means: tasks.Meaning{
+			Value: func(k tasks.Place, x []float64) {
+				for i := range x {
+					x[i] *= float64(k.Position&1 + i&3 + 1)
+				}
+			},
+			Output: func(q tasks.Place, x []float64) {
+				for i := range x {
+					x[i] *= float64((q.Head + q.Position + i) & 3)
+				}
+			}}}
+}
+
+func flavours(t testing.TB) []flavour {
+	streaming := func(window, sinks int) func(r *rig, heads, d int) *tasks.Variant {
+		return func(r *rig, _, d int) *tasks.Variant {
+			f := frequencies(d)
+			return tasks.StreamingRoPE(window, sinks, in[dsl.F32](r, "inv_freq", f32Bytes(f), len(f)), f)
+		}
+	}
+	alibi := func(r *rig, heads, _ int) *tasks.Variant {
+		s := tasks.ALiBiSlopes(heads)
+		return tasks.ALiBi(in[dsl.F32](r, "slopes", f32Bytes(s), heads), s)
+	}
+	scale := func(r *rig, heads, _ int) *tasks.Variant {
+		s := headScales(heads)
+		return tasks.HeadScale(in[dsl.F32](r, "scale", f32Bytes(s), heads), s)
+	}
+	return []flavour{
+		{name: "window 1", declare: fixed(tasks.SlidingWindow(1, 0)), plain: true},
+		{name: "window 20", declare: fixed(tasks.SlidingWindow(20, 0)), plain: true},
+		{name: "window 33, 4 sinks", declare: fixed(tasks.SlidingWindow(33, 4)), plain: true},
+		{name: "window 7, 37 sinks", declare: fixed(tasks.SlidingWindow(7, 37)), plain: true},
+		{name: "window 1000", declare: fixed(tasks.SlidingWindow(1000, 4)), plain: true},
+		{name: "soft cap", declare: fixed(tasks.SoftCap(1.5)), plain: true},
+		{name: "ALiBi", declare: alibi, plain: true},
+		{name: "sigmoid", declare: fixed(tasks.Sigmoid(-1)), plain: true},
+		{name: "head scale", declare: scale, rounding: 1, plain: true},
+		{name: "custom mask", declare: func(r *rig, _, _ int) *tasks.Variant {
+			w := maskTable()
+			return tasks.CustomMask(in[dsl.U32](r, "mask", u32Bytes(w...), len(w)), maskBit)
+		}},
+		{name: "RoPE at read", declare: streaming(0, 0), rounding: 6, plain: true},
+		{name: "streaming RoPE", declare: streaming(24, 4), rounding: 6, unshared: true, plain: true},
+		{name: "values and outputs", declare: fixed(doubled()), rounding: 2, plain: true},
+		{name: "window, soft cap and ALiBi", plain: true, declare: func(r *rig, heads, d int) *tasks.Variant {
+			v, err := tasks.Combine(tasks.SlidingWindow(20, 3), tasks.SoftCap(2), alibi(r, heads, d))
+			return must(t, v, err)
+		}},
+		{name: "head scale, window, outputs and sigmoid", rounding: 3, plain: true, declare: func(r *rig, heads, d int) *tasks.Variant {
+			v, err := tasks.Combine(scale(r, heads, d), tasks.SlidingWindow(20, 3), doubled(), tasks.Sigmoid(0.5))
+			return must(t, v, err)
+		}},
+	}
+}
+
+func (c ragged) runAs(t *testing.T, f flavour) {
+	c.variant = f.name
+	c = c.withDefaults()
+	if f.unshared {
+		c.prefix = 0
+	}
+	for _, c.kv = range tasks.KVTypes() {
+		t.Run(c.String(), func(t *testing.T) {
+			b := newBatch(c)
+			var v *tasks.Variant
+			r := b.rig(t, nil, func(r *rig) *tasks.Variant {
+				v = f.declare(r, c.kvHeads*c.group, c.d)
+				return v
+			})
+			b.check(t, v, r.run(), f.rounding)
+		})
+	}
+}
+
+func TestVariantsOfRaggedAttention(t *testing.T) {
+	tree := []int{-1, 0, 0, 1, 1, 2}
+	for i, f := range flavours(t) {
+		cases := []ragged{
+			{seqs: []sequence{{cached: 70, new: 1}}},
+			{seqs: []sequence{{cached: 70, new: 1}, {cached: 3, new: 3}, {cached: 45, new: 4}}, parts: 3, group: 3, consumers: 4, sms: 3},
+			{seqs: []sequence{{cached: 40, new: 2}, {cached: 0, new: 1}, {cached: 70, new: 1}}, prefix: 24, parts: 2, kvHeads: 2},
+			{seqs: []sequence{{cached: 50, new: 6, parents: tree}, {cached: 20, new: 1}}, group: 4, consumers: 4, page: 16},
+			{seqs: []sequence{{cached: 50, new: 1}, {cached: 20, new: 1}}, index: 9, parts: 2, page: 16, perStage: 32},
+			{seqs: []sequence{{cached: 50, new: 1}, {cached: 20, new: 1}}, index: 3, parts: 3, pinned: true, prefix: 16},
+			{seqs: []sequence{{cached: 60, new: 9}}, group: 8, consumers: 7, page: 1, tokens: 16},
+			{seqs: []sequence{{cached: 34, new: 2}}, d: 80, group: 2},
+		}
+		for j, c := range cases {
+			if !testing.Short() || (i+j)%4 == 0 {
+				c.runAs(t, f)
+			}
+		}
+	}
+}
+
+// Selected pages keep their positions.
+func TestSelectedPagesOfRaggedAttention(t *testing.T) {
+	for _, f := range append(flavours(t), flavour{name: "causal", declare: fixed(nil)}) {
+		for _, page := range []int{1, 8, 16} {
+			ragged{seqs: []sequence{{cached: 45, new: 3}, {cached: 30, new: 1}}, page: page, parts: 2, selection: true}.runAs(t, f)
+		}
+	}
+}
