@@ -3,6 +3,7 @@ package runtime_test
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -191,5 +192,22 @@ func TestSessionsRefuseKernelsOfTheOtherKind(t *testing.T) {
 			require.EqualError(t, wrong, "a KV cache of 3 pages, guard 3, and 0 page table entries, want at least 1, a page of it, and at least 0")
 		}
 		require.EqualError(t, err, want)
+	}
+}
+
+// A launch that is given up, wherever it stands, is an error, and the next one chooses
+// what it would have.
+func TestARaggedLaunchThatIsGivenUpLeavesASessionThatGoesOn(t *testing.T) {
+	r, sim := raggedOnSim(t, 3, runtime.RaggedOptions{Steps: 4})
+	r.HangTimeout = time.Minute
+	qs := []batch.Sequence{{New: []int{5}, Pages: []uint32{3}}, {New: []int{40}, Pages: []uint32{9}}}
+	want := run(t, r, 4, qs...)
+	for _, at := range []int64{1000, 30000, 60000} {
+		sim.ClaimStuck(at)
+		_, err := r.Run(t.Context(), batch.StepRequest{Sequences: qs, Steps: 4})
+		var hang *runtime.HangError
+		require.ErrorAs(t, err, &hang, "after %d instructions", at)
+		require.NotEmpty(t, hang.Stuck)
+		require.Equal(t, want, run(t, r, 4, qs...))
 	}
 }
