@@ -4,7 +4,9 @@ import "github.com/mkgen/mkgen/dsl/ir"
 
 // Cast converts a value: to floats rounding to nearest even, from floats to
 // integers toward zero (NaN gives 0, out of range the nearest bound), between
-// integers by width. Which pairs exist is ir's row of cvt.
+// integers by width. E4M3x2 to F16x2 is exact, element by element: e4m3 has 4
+// exponent bits of bias 7, 3 bits of mantissa, subnormals, and NaN (0x7f, 0xff)
+// but no infinities. Which pairs exist is ir's row of cvt.
 func Cast[To, From Elem](a Val[From]) Val[To] {
 	k := kern(a.k)
 	if a.v != nil && a.v.Const && typeOf[From]().IsInt() && typeOf[To]().IsInt() {
@@ -18,8 +20,9 @@ func Bits[To, From Elem](a Val[From]) Val[To] {
 	return op1[To](kern(a.k), &ir.Instr{Op: ir.OpBits, T: typeOf[To](), Args: []*ir.Value{a.v}})
 }
 
-// Pack rounds two f32 to nearest even and packs them, lo in the low half.
-func Pack[P Pair](lo, hi Val[F32]) Val[P] {
+// Pack rounds two f32 to nearest even and packs them, lo in the low half. In
+// E4M3x2 what is beyond ±448, infinities too, becomes ±448; NaN stays NaN.
+func Pack[P Packed](lo, hi Val[F32]) Val[P] {
 	var p P
 	return op1[P](kern(lo.k, hi.k), &ir.Instr{Op: ir.OpPack, T: p.irType(), Args: []*ir.Value{lo.v, hi.v}})
 }
@@ -28,6 +31,12 @@ func Pack[P Pair](lo, hi Val[F32]) Val[P] {
 func Unpack[P Pair](a Val[P]) (lo, hi Val[F32]) {
 	var p P
 	vs := vals[F32](kern(a.k), &ir.Instr{Op: ir.OpUnpack, T: p.irType(), Args: []*ir.Value{a.v}}, 2)
+	return vs[0], vs[1]
+}
+
+// Halves gives the two halves of a word.
+func Halves(a Val[U32]) (lo, hi Val[U16]) {
+	vs := vals[U16](kern(a.k), &ir.Instr{Op: ir.OpUnpack, T: ir.U32, Args: []*ir.Value{a.v}}, 2)
 	return vs[0], vs[1]
 }
 

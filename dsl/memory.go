@@ -96,8 +96,13 @@ func View[To, From Elem](b Buf[From]) Buf[To] {
 	return Buf[To]{k: k, b: v}
 }
 
-// Len is the number of elements; 0 where the host decides.
-func (b Buf[T]) Len() int64 { return b.b.Len }
+// Len is the number of elements; 0 where the host decides, and of no buffer.
+func (b Buf[T]) Len() int64 {
+	if b.b == nil {
+		return 0
+	}
+	return b.b.Len
+}
 
 // MemOpt sets the memory order, the scope or a cache hint of an access.
 type MemOpt func(*ir.Attr)

@@ -22,6 +22,9 @@ type (
 	BF16x2 struct{}
 	// F16x2 is two f16 in 32 bits, element 0 in the low half.
 	F16x2 struct{}
+	// E4M3x2 is two float8 e4m3 in 16 bits, element 0 in the low byte: storage
+	// only; Pack makes it, Cast to F16x2 reads it.
+	E4M3x2 struct{}
 	// B128 is 128 untyped bits, moved by one scalar access.
 	B128 struct{}
 )
@@ -35,11 +38,12 @@ func (U32) irType() ir.Type    { return ir.U32 }
 func (U64) irType() ir.Type    { return ir.U64 }
 func (BF16x2) irType() ir.Type { return ir.BF16x2 }
 func (F16x2) irType() ir.Type  { return ir.F16x2 }
+func (E4M3x2) irType() ir.Type { return ir.E4M3x2 }
 func (B128) irType() ir.Type   { return ir.B128 }
 
 // Elem is any element type.
 type Elem interface {
-	F32 | BF16 | F16 | I32 | U16 | U32 | U64 | BF16x2 | F16x2 | B128
+	F32 | BF16 | F16 | I32 | U16 | U32 | U64 | BF16x2 | F16x2 | E4M3x2 | B128
 	irType() ir.Type
 }
 
@@ -64,6 +68,12 @@ type Word interface {
 // Pair is a packed pair of 16-bit floats.
 type Pair interface {
 	BF16x2 | F16x2
+	irType() ir.Type
+}
+
+// Packed is what two floats pack into.
+type Packed interface {
+	BF16x2 | F16x2 | E4M3x2
 	irType() ir.Type
 }
 
@@ -133,7 +143,7 @@ func Lit[T Elem](k *Kernel, x int64) Val[T] {
 		hi = 1<<31 - 1
 	case ir.F32:
 		lo, hi = -1<<24, 1<<24 // every whole number up to there is one exactly
-	case ir.U16, ir.BF16, ir.F16:
+	case ir.U16, ir.BF16, ir.F16, ir.E4M3x2:
 		lo, hi = 0, 1<<16-1
 	case ir.U64, ir.B128:
 		return lit[T](k, x)

@@ -95,12 +95,12 @@ func CTASum(v Val[F32], scratch Buf[F32], first, warps int, barrier func()) Val[
 	return total
 }
 
-// MMA is D = A·B + C of the tensor core's m16n8k16 shape, A and B bf16, C and
-// D f32. Fragments as in PTX: with g = lane/4 and t = lane%4, A holds rows g,
+// MMA is D = A·B + C of the tensor core's m16n8k16 shape, A and B both bf16 or
+// both f16, C and D f32. Fragments as in PTX: with g = lane/4 and t = lane%4, A holds rows g,
 // g+8 (registers 0, 1 and 2, 3 alternate rows) and columns 2t, 2t+1 (registers
 // 0, 1) and 2t+8, 2t+9 (2, 3); B rows 2t, 2t+1 and 2t+8, 2t+9 of column g; C
 // and D columns 2t, 2t+1 of rows g (0, 1) and g+8 (2, 3).
-func MMA(a [4]Val[BF16x2], b [2]Val[BF16x2], c [4]Val[F32]) [4]Val[F32] {
+func MMA[P Pair](a [4]Val[P], b [2]Val[P], c [4]Val[F32]) [4]Val[F32] {
 	in := &ir.Instr{Op: ir.OpMMA, T: ir.F32}
 	for _, v := range a {
 		in.Args = append(in.Args, v.v)

@@ -149,6 +149,20 @@ DEVICE f16x2 pack_f16(float lo, float hi) {
   asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
   return v;
 }`},
+	{"pack_e4m3", 1, "", `
+// Two floats rounded to float8 e4m3, at most +-448, the first in the low byte.
+DEVICE u16 pack_e4m3(float lo, float hi) {
+  u16 v;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(v) : "f"(hi), "f"(lo));
+  return v;
+}`},
+	{"f16_of_e4m3", 1, "", `
+// Two float8 e4m3 as binary16, exactly, the low byte in the low half.
+DEVICE f16x2 f16_of_e4m3(u16 a) {
+  f16x2 v;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(a));
+  return v;
+}`},
 	{"bf16_lo", 1, "", `
 DEVICE float bf16_lo(bf16x2 a) { return __uint_as_float(a << 16); }`},
 	{"bf16_hi", 1, "", `
@@ -157,6 +171,21 @@ DEVICE float bf16_hi(bf16x2 a) { return __uint_as_float(a & 0xffff0000u); }`},
 DEVICE float f16_lo(f16x2 a) { return float_of_f16((f16)a); }`},
 	{"f16_hi", 2, "float_of_f16", `
 DEVICE float f16_hi(f16x2 a) { return float_of_f16((f16)(a >> 16)); }`},
+	{"u16_lo", 1, "", `
+// The low half of a word. As a move, unlike a shift, the halves cost nothing where
+// an instruction can read half a register.
+DEVICE u16 u16_lo(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {%0, other}, %1;\n\t}" : "=h"(v) : "r"(a));
+  return v;
+}`},
+	{"u16_hi", 1, "", `
+// The high half of a word.
+DEVICE u16 u16_hi(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {other, %0}, %1;\n\t}" : "=h"(v) : "r"(a));
+  return v;
+}`},
 	{"prmt", 1, "", `
 // Four bytes picked out of a (0 to 3) and b (4 to 7) by the nibbles of sel.
 DEVICE u32 prmt(u32 a, u32 b, u32 sel) {

@@ -179,5 +179,7 @@ func tensor(k *dsl.Kernel) {
 	zero := k.F32(0)
 	d := dsl.MMA(fa, [2]dsl.Val[dsl.BF16x2]{fb[0], fb[1]}, [4]dsl.Val[dsl.F32]{zero, zero, zero, zero})
 	d = dsl.MMA(fa, [2]dsl.Val[dsl.BF16x2]{fb[2], fb[3]}, d)
+	half := func(v dsl.Val[dsl.BF16x2]) dsl.Val[dsl.F16x2] { return dsl.Bits[dsl.F16x2](v) }
+	d = dsl.MMA([4]dsl.Val[dsl.F16x2]{half(fa[0]), half(fa[1]), half(fa[2]), half(fa[3])}, [2]dsl.Val[dsl.F16x2]{half(fb[0]), half(fb[1])}, d)
 	out.StoreN(k.Tid().MulC(4), d[:])
 }

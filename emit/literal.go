@@ -24,7 +24,7 @@ func literal(v *ir.Value) expr {
 		return atom(strconv.FormatUint(v.Bits, 10) + "ull")
 	case ir.BF16x2, ir.F16x2:
 		return atom(fmt.Sprintf("0x%08xu", uint32(v.Bits)))
-	case ir.BF16, ir.F16, ir.U16:
+	case ir.BF16, ir.F16, ir.U16, ir.E4M3x2:
 		return expr{text: fmt.Sprintf("(%s)0x%04x", ctype(v.Type), uint16(v.Bits)), prec: precUnary}
 	case ir.B128:
 		return call("make_uint4", fmt.Sprintf("%du", uint32(v.Bits)), fmt.Sprintf("%du", uint32(v.Bits>>32)), "0u", "0u")

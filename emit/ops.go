@@ -139,5 +139,5 @@ func warpOps(t *[256]row) {
 	t[ir.OpVoteAll] = row{expr: collective("__all_sync")}
 	t[ir.OpVoteAny] = row{expr: collective("__any_sync")}
 	t[ir.OpBallot] = row{expr: collective("__ballot_sync")}
-	t[ir.OpMMA] = row{expr: helperCall("mma_m16n8k16")}
+	t[ir.OpMMA] = row{expr: matrixProduct}
 }

@@ -199,6 +199,17 @@ DEVICE uint4 ldmatrix_trans(const void* row) {
                : "=r"(v.x), "=r"(v.y), "=r"(v.z), "=r"(v.w) : "r"(shared_address(row)) : "memory");
   return v;
 }`},
+	{"mma_m16n8k16_f16", 1, "", `
+// As mma_m16n8k16, A and B in binary16.
+DEVICE float4 mma_m16n8k16_f16(f16x2 a0, f16x2 a1, f16x2 a2, f16x2 a3, f16x2 b0, f16x2 b1,
+                               float c0, float c1, float c2, float c3) {
+  float4 d;
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%10, %11, %12, %13};"
+               : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w)
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
+  return d;
+}`},
 	{"mma_m16n8k16", 1, "", `
 // D = A * B + C on the tensor core: A 16x16 and B 16x8 in bfloat16, C and D in float.
 DEVICE float4 mma_m16n8k16(bf16x2 a0, bf16x2 a1, bf16x2 a2, bf16x2 a3, bf16x2 b0, bf16x2 b1,

@@ -126,17 +126,19 @@ func choice(p *printer, in *ir.Instr) expr {
 }
 
 func packing(p *printer, in *ir.Instr) expr {
-	if in.T == ir.F16x2 {
-		return call(p.fixed("pack_f16"), p.texts(in)...)
+	name := map[ir.Type]string{ir.BF16x2: "pack_bf16", ir.F16x2: "pack_f16", ir.E4M3x2: "pack_e4m3"}[in.T]
+	return call(p.fixed(name), p.texts(in)...)
+}
+
+func matrixProduct(p *printer, in *ir.Instr) expr {
+	if in.Args[0].Type == ir.F16x2 {
+		return call(p.fixed("mma_m16n8k16_f16"), p.bareTexts(in)...)
 	}
-	return call(p.fixed("pack_bf16"), p.texts(in)...)
+	return call(p.fixed("mma_m16n8k16"), p.bareTexts(in)...)
 }
 
 func unpacking(p *printer, in *ir.Instr, i int) expr {
-	kind := "bf16"
-	if in.Args[0].Type == ir.F16x2 {
-		kind = "f16"
-	}
+	kind := map[ir.Type]string{ir.BF16x2: "bf16", ir.F16x2: "f16", ir.U32: "u16"}[in.Args[0].Type]
 	return call(p.fixed(kind+[...]string{"_lo", "_hi"}[i]), p.arg(in, 0).text)
 }
 
@@ -147,6 +149,8 @@ func conversion(p *printer, in *ir.Instr) expr {
 		return call(p.fixed("float_of_bf16"), a.text)
 	case to == ir.F32 && from == ir.F16:
 		return call(p.fixed("float_of_f16"), a.text)
+	case to == ir.F16x2:
+		return call(p.fixed("f16_of_e4m3"), a.text)
 	case to == ir.BF16:
 		return call(p.fixed("bf16_of"), a.text)
 	case to == ir.F16:

@@ -14,8 +14,16 @@ func (mk *Kernel) tables() []emit.Table {
 	for _, f := range mk.InvFreq() {
 		freq = append(freq, math.Float32bits(f))
 	}
-	return []emit.Table{{Name: "inv_freq", Type: "f32", Words: freq}, {Name: "plan", Type: "u32", Words: mk.PlanTable()},
+	tables := []emit.Table{{Name: "inv_freq", Type: "f32", Words: freq}, {Name: "plan", Type: "u32", Words: mk.PlanTable()},
 		{Name: "ends", Type: "u32", Words: slices.Repeat(emit.Words{noToken}, MaxEnds)}}
+	if mk.KV.ScalesLen() > 0 {
+		var scales emit.Words
+		for _, s := range mk.KVScales() {
+			scales = append(scales, math.Float32bits(s))
+		}
+		tables = append(tables, emit.Table{Name: BufferKVScales, Type: "f32", Words: scales})
+	}
+	return tables
 }
 
 // noToken is above every vocabulary.
@@ -36,11 +44,14 @@ func (mk *Kernel) needs() []emit.Need {
 	c, page := &mk.Config, mk.Options.Page
 	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", tensorAttnNorm, tensorMLPNorm, tensorNorm)
 	const table = "the table of that name"
-	var embed []emit.Need
-	if !c.TieEmbeddings {
+	var embed, scales []emit.Need
+	if mk.KV.ScalesLen() > 0 {
+		scales = []emit.Need{{Buffer: BufferKVScales, Fill: table + ", or other positive numbers, the same as long as the cache is used"}}
+	}
+	if mk.OwnEmbedding() {
 		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16", Tensors: []string{EmbedTensor}}}
 	}
-	return append(embed, []emit.Need{
+	return slices.Concat(embed, scales, []emit.Need{
 		{Buffer: "weights", Fill: "the matrices as the packing table says, and zero where it names no element"},
 		{Buffer: "gains", Fill: norms, Tensors: mk.gainTensors()},
 		{Buffer: "inv_freq", Fill: table},
@@ -58,5 +69,5 @@ func (mk *Kernel) needs() []emit.Need {
 		{Buffer: "records", Fill: "0"},
 		{Buffer: "epoch", Fill: "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
 		{Buffer: "barrier", Fill: "the same number as epoch"},
-	}...)
+	})
 }

@@ -139,8 +139,11 @@ func (mk *Kernel) reportKV(r *report) {
 	t := attention(&mk.Config, o)
 	items := t.Items() * o.Splits
 	r.line("\nKV cache")
-	r.text("[%d layers][pages][%d KV heads][%d slots][K, V][%d] bf16: %s a position, %s a page of all layers.",
-		l.Layers, l.Heads, l.Page, l.D, FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
+	r.text("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s: %s a position, %s a page of all layers.",
+		l.Layers, l.Heads, l.Page, l.D, o.KV, FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
+	if l.ScalesLen() > 0 {
+		r.text("A scale for the keys and one for the values of each layer and KV head: an element stands for itself times its scale, at most 448 times.")
+	}
 	r.text("Attention is %s, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
 		plural(items, "item"), plural(o.Splits, "split"), plural(o.SMs, "SM"), ceilDiv(items, o.SMs), plural(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
 	if t.Parts() > 1 {

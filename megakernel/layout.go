@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"encoding/json"
+	"fmt"
 	"go/token"
 	"strings"
 
@@ -39,7 +40,7 @@ type LayoutModel struct {
 	Tied         bool           `json:"tie_word_embeddings"`
 	RopeTheta    float64        `json:"rope_theta"`
 	RopeScaling  *LayoutScaling `json:"rope_scaling"`
-	DType        string         `json:"dtype"` // of weights and KV cache
+	DType        string         `json:"dtype"` // of the weights
 }
 
 // LayoutScaling is a rope scaling of type llama3.
@@ -53,13 +54,15 @@ type LayoutScaling struct {
 
 // LayoutOptions are the Options with nothing left open.
 type LayoutOptions struct {
-	SMs        int `json:"sms"`
-	Page       int `json:"page"`
-	Splits     int `json:"splits"`
-	Stages     int `json:"stages"`
-	StageBytes int `json:"stage_bytes"`
-	InFlight   int `json:"in_flight"`
-	Consumers  int `json:"consumers"`
+	SMs        int    `json:"sms"`
+	Page       int    `json:"page"`
+	Splits     int    `json:"splits"`
+	Stages     int    `json:"stages"`
+	StageBytes int    `json:"stage_bytes"`
+	InFlight   int    `json:"in_flight"`
+	Consumers  int    `json:"consumers"`
+	Tokens     int    `json:"tokens"`
+	KV         string `json:"kv"` // format of the KV cache's elements
 }
 
 // LayoutPhase is a Phase with how often it runs in a step.
@@ -84,6 +87,17 @@ func layoutModel(c *models.Config) LayoutModel {
 // elementOrder is emit.PackEntry.Order of every matrix, see package pipeline.
 const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on"
 
+// batchOrder is it of a matrix whose tiles are interleaved in batches.
+const batchOrder = "bf16, little-endian; an SM's tiles lie in batches of %d, the last one shorter; in a batch of n tiles, chunk c of its tile i lies at byte " +
+	"16*(n*c*ChunkK + i*columns of chunk c), the next batch 16*KPadded*n bytes on; element (r, k) of a chunk of 8 rows lies at byte (k/32)*512 + r*64 + (k%%32)*2"
+
+func order(m *pipeline.MatrixPlan) string {
+	if m.Batch == 0 {
+		return elementOrder
+	}
+	return fmt.Sprintf(batchOrder, m.Batch)
+}
+
 // extras is what emit cannot know of the kernel.
 func (mk *Kernel) extras() emit.Extras {
 	x := emit.Extras{Constants: mk.constants(), Tables: mk.tables(), Needs: mk.needs()}
@@ -92,7 +106,7 @@ func (mk *Kernel) extras() emit.Extras {
 		m := mk.matrix(i)
 		e := emit.PackEntry{Matrix: m.Name, Rows: m.Rows, K: m.K, Layers: p.Layers, LayerStride: p.LayerBytes,
 			TileRows: pipeline.TileRows, Tiles: m.Tiles, KPadded: m.KPadded, ChunkK: m.ChunkK, ChunksPerTile: m.ChunksPerTile, TailK: m.TailK,
-			First: m.First, Count: m.Count, Order: elementOrder,
+			Batch: m.Batch, First: m.First, Count: m.Count, Order: order(m),
 			Sources: emit.RowRuns(m.Rows, func(row int) (string, int) { s := mk.Source(i, row); return s.Tensor, s.Row })}
 		layer := 0
 		if i == layerMatrices {
@@ -135,7 +149,7 @@ func (mk *Kernel) constants() []emit.Constant {
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers}}
+		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV)}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

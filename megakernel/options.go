@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -12,12 +13,17 @@ import (
 // value of a field means: choose.
 type Options struct {
 	SMs        int // CTAs of the grid, one an SM; default 132
+	Tokens     int // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
 	Page       int // tokens a KV page, a power of two; default 16
 	Splits     int // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
 	Consumers  int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
+
+	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
+	// room and the time to read, and adds an error, see docs/numerics.md.
+	KV tasks.KVType
 
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.
@@ -91,17 +97,27 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		}
 	}
 	def(&o.SMs, DefaultSMs)
+	def(&o.Tokens, 1)
 	def(&o.Page, DefaultPage)
 	def(&o.Consumers, defaultConsumers(c))
 	def(&o.SharedLimit, DefaultSharedLimit)
 	if o.SMs < 1 || o.SMs > maxSMs {
 		return o, refuse("SMs", "%d SMs, want 1 to %d", o.SMs, maxSMs)
 	}
+	if o.Tokens < 1 || o.Tokens > kv.MaxRows {
+		return o, refuse("Tokens", "%d tokens a step, want 1 to %d", o.Tokens, kv.MaxRows)
+	}
 	if o.Page < 1 || o.Page > 1024 || o.Page&(o.Page-1) != 0 {
 		return o, refuse("Page", "page size %d, want a power of two from 1 to 1024", o.Page)
 	}
 	if o.Consumers < 1 || o.Consumers > 31 {
 		return o, refuse("Consumers", "%d consumer warps, want 1 to 31", o.Consumers)
+	}
+	if o.KV == "" {
+		o.KV = tasks.KVBF16
+	}
+	if !slices.Contains(tasks.KVTypes(), o.KV) {
+		return o, refuse("KV", "a KV cache in %q, want bf16 or e4m3", string(o.KV))
 	}
 	if o.Watchdog == "" {
 		o.Watchdog = WatchGrid
@@ -159,7 +175,11 @@ func inputFits(c *models.Config, limit int) error {
 
 // attention is the attention template's shape with one split, to count items by.
 func attention(c *models.Config, o *Options) *tasks.Attention {
-	return &tasks.Attention{Heads: c.Heads, KV: tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page}, Splits: 1}
+	return &tasks.Attention{Heads: c.Heads, KV: kvLayout(c, o), Splits: 1}
+}
+
+func kvLayout(c *models.Config, o *Options) tasks.KVLayout {
+	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page, Type: o.KV}
 }
 
 // AttentionItems is the number of times one split's share of a layer's KV of one

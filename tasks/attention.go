@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"cmp"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
@@ -31,7 +33,7 @@ type Attention struct {
 	Work   *Work // the plan's items; nil for one token of one sequence
 	Class  int   // with Work: which of the plan's classes
 
-	Q   dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D
+	Q   dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder
 	Out dsl.Buf[dsl.F32]  // [Splits][Heads][D], with Work [partial][Group][D]
 	LSE dsl.Buf[dsl.F32]  // [Splits][Heads], with Work [partial][Group]; −inf for an empty part
 
@@ -144,7 +146,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 // Consume computes this CTA's items.
 func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step) {
 	k := e.K
-	if p := t.problem(e, r); p != "" {
+	if p := cmp.Or(t.problem(e, r), t.KV.stepProblem(s)); p != "" {
 		k.Require(false, "%s", p)
 		return
 	}

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"testing"
@@ -19,11 +20,12 @@ type attend struct {
 	perStage                int // tokens a stage; 0: 16
 	sms, consumers          int
 	scale                   float64 // of queries and keys; 0: 1
+	kv                      tasks.KVType
 }
 
 func (c attend) String() string {
-	return fmt.Sprintf("%d x %d heads of %d, page %d, %d cached, %d splits, %d a stage, %d SMs, %d warps",
-		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers)
+	return fmt.Sprintf("%d x %d heads of %d, page %d, %d cached, %d splits, %d a stage, %d SMs, %d warps%s",
+		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers, map[bool]string{true: ", e4m3"}[c.kv == tasks.KVE4M3])
 }
 
 func (c attend) withDefaults() attend {
@@ -49,14 +51,19 @@ func (c attend) withDefaults() attend {
 // scene is the cache and the query of one attend.
 type scene struct {
 	attend
-	q            []uint16
+	q            []uint16    // in order of the dimensions
 	keys, values [][]float64 // [cached+1][kvHeads·d]
-	cache        []uint16
+	cache        []byte
+	scales       []float32 // of e4m3, [layer][kvHeads][K, V]
 	table        []uint32
 	pages        int
 }
 
-const nanBF16 = 0xffc1
+// put writes an element to the cache and returns what it counts.
+func (s *scene) put(layer, page, head, slot, v, d int, x float64) float64 {
+	l := s.layout()
+	return putElement(l, s.cache, s.scales, l.Index(s.pages, layer, page, head, slot, v, d), layer, head, v, x)
+}
 
 // newScene fills the cache of layer 1 of 3: pages in shuffled order, NaN in
 // every slot no token was written to, and in all of the other layers.
@@ -69,24 +76,22 @@ func newScene(c attend) *scene {
 		s.table = append(s.table, uint32(p))
 	}
 	l := s.layout()
-	s.cache = make([]uint16, l.Layers*s.pages*l.PageBytes()/2)
-	for i := range s.cache {
-		s.cache[i] = nanBF16
-	}
+	s.scales = scales(l)
+	s.cache = bytes.Repeat([]byte{0xff}, l.Layers*s.pages*l.PageBytes())
 	for tok := range c.cached + 1 {
-		k, v := normals(rng, c.kvHeads*c.d, c.scale), normals(rng, c.kvHeads*c.d, 1)
+		k, v := wide(normals(rng, c.kvHeads*c.d, c.scale)), wide(normals(rng, c.kvHeads*c.d, 1))
 		for i := range k {
 			page, slot := int(s.table[tok/c.page]), tok%c.page
-			s.cache[l.Index(s.pages, 1, page, i/c.d, slot, 0, i%c.d)] = k[i]
-			s.cache[l.Index(s.pages, 1, page, i/c.d, slot, 1, i%c.d)] = v[i]
+			k[i] = s.put(1, page, i/c.d, slot, 0, i%c.d, k[i])
+			v[i] = s.put(1, page, i/c.d, slot, 1, i%c.d, v[i])
 		}
-		s.keys, s.values = append(s.keys, wide(k)), append(s.values, wide(v))
+		s.keys, s.values = append(s.keys, k), append(s.values, v)
 	}
 	return s
 }
 
 func (s *scene) layout() tasks.KVLayout {
-	return tasks.KVLayout{Layers: 3, Heads: s.kvHeads, D: s.d, Page: s.page}
+	return tasks.KVLayout{Layers: 3, Heads: s.kvHeads, D: s.d, Page: s.page, Type: s.kv}
 }
 
 // rig is the kernel: attention, a grid barrier, merge.
@@ -100,14 +105,17 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	r := newRig(t, setup{sms: s.sms, consumers: s.consumers, kvToken: l.TokenBytes(), stage: max(512, (s.perStage*l.TokenBytes()+127)/128*128), stages: 3})
 	v := declare(r)
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage, Variant: v,
-		Q:   in[dsl.BF16](r, "q", bf16Bytes(s.q), len(s.q)),
+		Q:   in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
 		Out: out[dsl.F32](r, "part", s.splits*heads*s.d), LSE: out[dsl.F32](r, "lse", s.splits*heads)}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(s.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())
 	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*s.d), Variant: v}
 	cached, pages := r.scalar("cached", uint32(s.cached)), r.scalar("pages", uint32(s.pages))
 	step := tasks.Step{Pos: cached, Cached: cached, Pages: pages, Layer: r.k.U32(1),
-		Table: in[dsl.U32](r, "table", u32Bytes(s.table...), len(s.table)), Cache: in[dsl.B128](r, "kv", bf16Bytes(s.cache), 0)}
+		Table: in[dsl.U32](r, "table", u32Bytes(s.table...), len(s.table)), Cache: in[dsl.B128](r, "kv", s.cache, 0)}
+	if s.scales != nil {
+		step.Scales = in[dsl.F32](r, "kv_scales", f32Bytes(s.scales), len(s.scales))
+	}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
@@ -139,9 +147,14 @@ func (s *scene) states(from, to int) (states []reference.State, size [][]float64
 
 // check compares partial states and merged output. Weights are rounded to bf16
 // for the second product (2⁻⁸ each, of either sign, while their sum is not), so
-// the output is within 2⁻⁸ of the weighted mean of |v|; the log-sum-exp only
-// sees f32. The merged output is rounded to bf16 once more.
+// the output is within 2⁻⁸ of the weighted mean of |v|, or to f16, within 2⁻¹¹,
+// where the cache is e4m3; the log-sum-exp only sees f32. The merged output is
+// rounded to bf16 once more.
 func (s *scene) check(t testing.TB, got map[string][]byte) {
+	weights := 0x1p-8
+	if s.kv == tasks.KVE4M3 {
+		weights = 0x1p-11
+	}
 	heads := s.kvHeads * s.group
 	part, lse := f32s(got["part"]), f32s(got["lse"])
 	chunks := (s.cached + s.perStage - 1) / s.perStage
@@ -154,7 +167,7 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 		states, size := s.states(from, max(from, to))
 		for h, want := range states {
 			at := sp*heads + h
-			near(t, want.Out, part[at*s.d:(at+1)*s.d], scaled(size[h], 0x1p-8, 1e-6), "split %d (tokens %d to %d), head %d", sp, from, to-1, h)
+			near(t, want.Out, part[at*s.d:(at+1)*s.d], scaled(size[h], weights, 1e-6), "split %d (tokens %d to %d), head %d", sp, from, to-1, h)
 			if math.IsInf(want.LSE, -1) {
 				require.Equal(t, want.LSE, lse[at], "split %d, head %d", sp, h)
 			} else {
@@ -165,7 +178,7 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 	states, size := s.states(0, s.cached+1)
 	merged := wide(bf16s(got["attn"]))
 	for h, want := range states {
-		near(t, want.Out, merged[h*s.d:(h+1)*s.d], scaled(size[h], 0x1p-7, 1e-6), "merged head %d", h)
+		near(t, want.Out, merged[h*s.d:(h+1)*s.d], scaled(size[h], weights+0x1p-8, 1e-6), "merged head %d", h)
 	}
 }
 
@@ -199,14 +212,17 @@ func attendCases() []attend {
 
 func TestAttention(t *testing.T) {
 	for i, c := range attendCases() {
-		if testing.Short() && i%3 != 0 {
-			continue
+		for _, kv := range tasks.KVTypes() {
+			if testing.Short() && i%3 != 0 {
+				continue
+			}
+			c := c.withDefaults()
+			c.kv = kv
+			t.Run(c.String(), func(t *testing.T) {
+				s := newScene(c)
+				s.check(t, s.rig(t).run())
+			})
 		}
-		c = c.withDefaults()
-		t.Run(c.String(), func(t *testing.T) {
-			s := newScene(c)
-			s.check(t, s.rig(t).run())
-		})
 	}
 }
 
@@ -219,7 +235,7 @@ func TestAttentionOfRandomShapes(t *testing.T) {
 	}
 	for range cases {
 		c := attend{kvHeads: 1 + rng.IntN(3), group: 1 + rng.IntN(16), d: 16 * (1 + rng.IntN(8)), page: 1 << rng.IntN(8), cached: rng.IntN(140),
-			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)]}
+			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)], kv: tasks.KVTypes()[rng.IntN(2)]}
 		t.Run(c.String(), func(t *testing.T) {
 			s := newScene(c)
 			s.check(t, s.rig(t).run())
@@ -230,14 +246,16 @@ func TestAttentionOfRandomShapes(t *testing.T) {
 // NaN in what a head attends to makes that head's output NaN, whatever block,
 // warp and split it lies in, and no other head's.
 func TestAttentionPassesNaNOn(t *testing.T) {
-	c := attend{kvHeads: 2, group: 3, cached: 70, splits: 3}.withDefaults()
-	for _, tok := range []int{0, 15, 16, 33, 69, 70} { // 70 is the query's own
-		for v := range 2 {
-			s := newScene(c)
-			s.cache[s.layout().Index(s.pages, 1, int(s.table[tok/c.page]), 1, tok%c.page, v, 5)] = nanBF16
-			for i, x := range wide(bf16s(s.rig(t).run()["attn"])) {
-				head, dim := i/c.d, i%c.d
-				require.Equal(t, head >= 3 && (v == 0 || dim == 5), math.IsNaN(x), "NaN in token %d, %d: element %d of head %d", tok, v, dim, head)
+	for _, kv := range tasks.KVTypes() {
+		c := attend{kvHeads: 2, group: 3, cached: 70, splits: 3, kv: kv}.withDefaults()
+		for _, tok := range []int{0, 15, 16, 33, 69, 70} { // 70 is the query's own
+			for v := range 2 {
+				s := newScene(c)
+				s.put(1, int(s.table[tok/c.page]), 1, tok%c.page, v, 5, math.NaN())
+				for i, x := range wide(bf16s(s.rig(t).run()["attn"])) {
+					head, dim := i/c.d, i%c.d
+					require.Equal(t, head >= 3 && (v == 0 || dim == 5), math.IsNaN(x), "NaN in token %d, %d: element %d of head %d", tok, v, dim, head)
+				}
 			}
 		}
 	}
@@ -246,24 +264,26 @@ func TestAttentionPassesNaNOn(t *testing.T) {
 // Dropping or swapping what attention reads must show: the tolerance is no
 // blanket over faults.
 func TestAttentionToleranceShowsASwappedPageAndALostToken(t *testing.T) {
-	c := attend{cached: 45, splits: 2, scale: 2}.withDefaults()
-	for what, spoil := range map[string]func(r *rig, s *scene){
-		"two pages swapped": func(r *rig, s *scene) {
-			s.table[0], s.table[3] = s.table[3], s.table[0]
-			r.data["table"] = u32Bytes(s.table...)
-		},
-		"the newest cached token lost": func(r *rig, s *scene) { r.params["cached"] = 44 },
-	} {
-		s := newScene(c)
-		r := s.rig(t)
-		spoil(r, s)
-		got := r.run()
-		probe := &probe{TB: t}
-		func() {
-			defer func() { _ = recover() }()
-			s.check(probe, got)
-		}()
-		require.True(t, probe.failed, "%s passes", what)
+	for _, kv := range tasks.KVTypes() {
+		c := attend{cached: 45, splits: 2, scale: 2, kv: kv}.withDefaults()
+		for what, spoil := range map[string]func(r *rig, s *scene){
+			"two pages swapped": func(r *rig, s *scene) {
+				s.table[0], s.table[3] = s.table[3], s.table[0]
+				r.data["table"] = u32Bytes(s.table...)
+			},
+			"the newest cached token lost": func(r *rig, s *scene) { r.params["cached"] = 44 },
+		} {
+			s := newScene(c)
+			r := s.rig(t)
+			spoil(r, s)
+			got := r.run()
+			probe := &probe{TB: t}
+			func() {
+				defer func() { _ = recover() }()
+				s.check(probe, got)
+			}()
+			require.True(t, probe.failed, "%s passes", what)
+		}
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 const sliceBytes = 32 << 10
 
 // slice is the number of elements of D that the warps combine at a time, a
-// divisor of D and a multiple of 8.
+// divisor of D and a multiple of 8, or 16 in e4m3.
 func (t *Attention) slice(consumers int) int {
+	least := 8 * t.KV.keySlices()
 	for n := 1; ; n++ {
-		if d := t.KV.D / n; t.KV.D%n == 0 && d%8 == 0 && (4*consumers*t.tileRows()*d <= sliceBytes || d == 8) {
+		if d := t.KV.D / n; t.KV.D%n == 0 && d%least == 0 && (4*consumers*t.tileRows()*d <= sliceBytes || d == least) {
 			return d
 		}
 	}
@@ -23,6 +24,9 @@ func (t *Attention) slice(consumers int) int {
 // combine merges the warps' states in shared memory, in the order of the warps,
 // and writes the item's result.
 func (st *state) combine() {
+	if t := st.t; t.KV.e4m3() && !t.hooksValues() {
+		st.valueScale = t.KV.scale(st.step, st.it.kvHead, 1).Named("v_scale")
+	}
 	if st.t.Work == nil {
 		st.combineSplit()
 		return
@@ -59,6 +63,7 @@ func (st *state) share() {
 	e, t := st.e, st.t
 	k := e.K
 	if t.sums() {
+		st.scaleValues()
 		return
 	}
 	rows := t.tileRows()
@@ -87,15 +92,41 @@ func (st *state) share() {
 			total.Set(dsl.FMA(weight, t.Scratch.Load(at(w).AddC(sums)), total.Get()))
 		}, dsl.Unroll(8))
 		inverse := dsl.Select(total.Get().EqC(0), k.F32(0), dsl.Rcp(total.Get()))
-		share := dsl.Exp2(st.m[h].Get().Sub(base)).Mul(inverse).Named("share")
+		share := dsl.Exp2(st.m[h].Get().Sub(base)).Mul(st.scaled(inverse)).Named("share")
 		for _, o := range st.o {
 			o[2*h].Set(o[2*h].Get().Mul(share))
 			o[2*h+1].Set(o[2*h+1].Get().Mul(share))
 		}
 		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid), func() {
-			st.storeLSE(h, base.Add(dsl.Log2(total.Get())))
+			st.storeLSE(h, st.lse(base, total.Get()))
 		})
 	}
+}
+
+// scaled is x times the scale of values, where it is not on the values already.
+func (st *state) scaled(x f32) f32 {
+	if st.t.KV.e4m3() && !st.t.hooksValues() {
+		return x.Mul(st.valueScale)
+	}
+	return x
+}
+
+// scaleValues puts the scale of values on the output.
+func (st *state) scaleValues() {
+	for _, o := range st.o {
+		for _, x := range o {
+			x.Set(st.scaled(x.Get()))
+		}
+	}
+}
+
+// lse is the log-sum-exp of weights relative to 2^top.
+func (st *state) lse(top, sum f32) f32 {
+	lse := top.Add(dsl.Log2(sum))
+	if shift := st.t.KV.shift(); shift != 0 {
+		lse = lse.Sub(st.e.K.F32(shift))
+	}
+	return lse
 }
 
 // storeLSE writes the log-sum-exp of a row of this lane, unless it is final.
@@ -133,12 +164,20 @@ func (st *state) publishSlice(from int) {
 	e, n := st.e, st.t.slice(st.e.Consumers)
 	for h := range st.rows {
 		row := e.Lane.DivC(4).AddC(8 * h)
-		for i := 0; i < n/8; i++ {
-			o := st.o[from/8+i]
-			at := st.published(e.Warp, row, e.Lane.RemC(4).MulC(2).AddC(8*i), n)
-			st.t.Scratch.StoreN(at, []f32{o[2*h].Get(), o[2*h+1].Get()})
+		runs, dims := st.t.KV.runs()
+		for _, r := range runs[from/dims : (from+n)/dims] {
+			at := st.published(e.Warp, row, e.Lane.RemC(4).MulC(r.per).AddC(r.first-from), n)
+			st.t.Scratch.StoreN(at, st.elements(r, h))
 		}
 	}
+}
+
+// elements are a run of this lane's row h.
+func (st *state) elements(r run, h int) (vs []f32) {
+	for _, at := range r.at {
+		vs = append(vs, st.o[at[0]][2*h+at[1]].Get())
+	}
+	return vs
 }
 
 // addSlice adds the lanes' shares of a slice, in their order, and stores the sum.
@@ -172,8 +211,12 @@ func (st *state) storeOwn() {
 		}
 		e.K.If(store, func() {
 			st.store(row.Add(st.it.pass.MulC(t.passRows(e))), func(put put) {
-				for i, o := range st.o {
-					put(e.Lane.RemC(4).MulC(2).AddC(8*i), o[2*h].Get(), o[2*h+1].Get())
+				runs, _ := t.KV.runs()
+				for _, r := range runs {
+					vs := st.elements(r, h)
+					for j := 0; j < len(vs); j += 2 {
+						put(e.Lane.RemC(4).MulC(r.per).AddC(r.first+j), vs[j], vs[j+1])
+					}
 				}
 			})
 		})
@@ -237,7 +280,7 @@ func (st *state) mergeWarps(i, row u32, maxima, sums int) (out f32, lse func() f
 		for w := range e.Consumers {
 			out = out.Add(t.Scratch.Load(i.AddC(w * group * d)))
 		}
-		return out, nil
+		return st.scaled(out), nil
 	}
 	var ms []f32
 	top := k.F32(math.Inf(-1))
@@ -252,14 +295,14 @@ func (st *state) mergeWarps(i, row u32, maxima, sums int) (out f32, lse func() f
 		out = dsl.FMA(weight, t.Scratch.Load(i.AddC(w*group*d)), out)
 		sum = dsl.FMA(weight, t.Scratch.Load(row.AddC(sums+w*group)), sum)
 	}
-	return dsl.Select(empty, k.F32(0), out.Mul(dsl.Rcp(sum))), func() f32 { return top.Add(dsl.Log2(sum)) }
+	return dsl.Select(empty, k.F32(0), out.Mul(st.scaled(dsl.Rcp(sum)))), func() f32 { return st.lse(top, sum) }
 }
 
 // publish writes this warp's output, maximum and sum for every head to Scratch.
 func (st *state) publish(maxima, sums int) {
 	e, t := st.e, st.t
 	k, group, d := e.K, t.part(), t.KV.D
-	g, col := e.Lane.DivC(4), e.Lane.RemC(4).MulC(2)
+	g, col := e.Lane.DivC(4), e.Lane.RemC(4)
 	for h := range st.rows {
 		row := g.AddC(8 * h)
 		var sum f32
@@ -268,8 +311,9 @@ func (st *state) publish(maxima, sums int) {
 		}
 		k.If(row.LtC(group), func() {
 			at := e.Warp.MulC(group).Add(row)
-			for i, o := range st.o {
-				t.Scratch.StoreN(at.MulC(d).Add(col).AddC(8*i), []f32{o[2*h].Get(), o[2*h+1].Get()})
+			runs, _ := t.KV.runs()
+			for _, r := range runs {
+				t.Scratch.StoreN(at.MulC(d).Add(col.MulC(r.per)).AddC(r.first), st.elements(r, h))
 			}
 			if t.sums() {
 				return

@@ -3,7 +3,7 @@ package tasks
 import "github.com/mkgen/mkgen/dsl"
 
 // spot is where a lane reads its matrix rows of a block: the 16-byte element of
-// its token's first unit of K or V, and what permutes the units.
+// its token's first unit, and what permutes the units.
 type spot struct {
 	buf      dsl.Buf[dsl.B128]
 	row, key u32
@@ -15,7 +15,7 @@ type spot struct {
 // must not become NaN.
 func (st *state) spot(b tokens, matrix, tok u32) spot {
 	tok = tok.Min(b.n.SubC(1))
-	return spot{b.buf, b.base.Add(tok.MulC(st.t.KV.TokenUnits())), b.first.Add(tok), matrix}
+	return spot{b.buf, b.base.Add(tok.MulC(st.t.KV.TokenUnits())), dsl.Optional(b.first.Add(tok)), dsl.Optional(matrix)}
 }
 
 // keySpot and valueSpot are where this lane reads its rows of keyFragments and
@@ -27,26 +27,53 @@ func (st *state) keySpot(b tokens) spot {
 
 func (st *state) valueSpot(b tokens) spot {
 	matrix := st.e.Lane.DivC(8)
-	b.base = b.base.AddC(st.t.KV.D / 8)
 	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)))
 }
 
-// keyFragments are dimensions 16i … 16i+15 of K as the B operand of Q·Kᵀ: of
-// tokens 0–7, and of 8–15. A lane holds dimensions 16i + 2c, + 1 (register 0)
-// and 8 more (register 1) of token lane/4, where c = lane mod 4.
-func (st *state) keyFragments(at spot, i int) [2][2]pair {
-	unit := st.t.KV.swizzle(at.matrix.AndC(1).AddC(2*i), at.key)
-	f := dsl.LoadMatrix(at.buf, at.row.Add(unit), false)
-	return [2][2]pair{{f[0], f[1]}, {f[2], f[3]}}
+// keyFragments are K as the B operand of Q·Kᵀ, for keySlices slices of 16
+// dimensions from slice first on: each of tokens 0–7, and of 8–15. A lane holds
+// elements 2c, 2c + 1 (register 0) and 8 more (register 1) of a slice of token
+// lane/4, where c = lane mod 4; of e4m3 elements 4c, 4c + 1 and 4c + 2, 4c + 3.
+//
+// ldmatrix gives a lane of 8 tokens × 16 bytes the bytes 4c … 4c + 3 of token
+// lane/4: a register of bf16, or both registers of e4m3.
+func (st *state) keyFragments(at spot, first int) [][2][2]pair {
+	l := st.t.KV
+	u, n := l.twoUnits(st.e, func() u32 { return at.matrix.AndC(1) }, first*16/l.unitDims())
+	f := dsl.LoadMatrix(at.buf, at.row.Add(l.unit(0, u, at.key)), false)
+	if !l.e4m3() {
+		return [][2][2]pair{{{f[0], f[1]}, {f[2], f[3]}}}
+	}
+	var out [][2][2]pair
+	for i := range n {
+		out = append(out, [2][2]pair{widen(dsl.Bits[dsl.U32](f[i])), widen(dsl.Bits[dsl.U32](f[2+i]))})
+	}
+	return out
 }
 
-// valueFragments are dimensions 16i … 16i+15 of V as the B operand of P·V: of
-// dimensions 16i … + 7, and the other 8. A lane holds tokens 2c, 2c+1 (register
-// 0) and 8 more (register 1) of its dimension, lane/4.
-func (st *state) valueFragments(at spot, i int) [2][2]pair {
-	unit := st.t.KV.swizzle(at.matrix.DivC(2).AddC(2*i), at.key)
-	f := dsl.LoadMatrix(at.buf, at.row.Add(unit), true)
-	return [2][2]pair{{f[0], f[1]}, {f[2], f[3]}}
+// valueFragments are V as the B operand of P·V, for the tiles of 8 dimensions
+// (see tileDim) of two 16-byte units from unit first, an even number, on. A lane
+// holds tokens 2c, 2c+1 (register 0) and 8 more (register 1) of its dimension.
+//
+// Transposed, ldmatrix gives a lane two bytes each of tokens 2c and 2c + 1: an
+// element of bf16, or two of e4m3, the first for one tile and the second for another.
+func (st *state) valueFragments(at spot, first int) [][2]pair {
+	l := st.t.KV
+	u, n := l.twoUnits(st.e, func() u32 { return at.matrix.DivC(2) }, first)
+	f := dsl.LoadMatrix(at.buf, at.row.Add(l.unit(1, u, at.key)), true)
+	if !l.e4m3() {
+		return [][2]pair{{f[0], f[1]}, {f[2], f[3]}}
+	}
+	var out [][2]pair
+	apart := func(p pair) [2]pair {
+		w := dsl.Bits[dsl.U32](p)
+		return widen(dsl.Permute(w, w, 0x3120))
+	}
+	for i := range n {
+		a, b := apart(f[2*i]), apart(f[2*i+1])
+		out = append(out, [2]pair{a[0], b[0]}, [2]pair{a[1], b[1]})
+	}
+	return out
 }
 
 // scores is Q·Kᵀ: the C fragments of tokens 0–7 and 8–15.
@@ -56,28 +83,36 @@ func (st *state) scores(b tokens) [2][4]f32 {
 	at := st.keySpot(b)
 	st.eachKeyFragment(b, at, func(i int, f [2][2]pair) {
 		for nt := range s {
-			s[nt] = dsl.MMA(st.q[i], f[nt], s[nt])
+			s[nt] = st.t.KV.product(st.q[i], f[nt], s[nt])
 		}
 	})
+	if st.t.KV.e4m3() && !st.t.hooksKeys() {
+		for nt := range s {
+			for x := range 2 * st.rows {
+				s[nt][x] = s[nt][x].Mul(st.keyScale)
+			}
+		}
+	}
 	return s
 }
 
 // weigh adds P·V to the output.
 func (st *state) weigh(b tokens, p [4]pair) {
 	at := st.valueSpot(b)
-	value := st.valueTransform(b)
-	for i := range st.t.KV.D / 16 {
-		v := value(i, st.valueFragments(at, i))
-		for j := range 2 {
-			o, zero := st.o[2*i+j], st.e.K.F32(0)
+	value, tile := st.valueTransform(b), 0
+	for u := 0; u < st.t.KV.keyUnits(); u += 2 {
+		for _, v := range st.valueFragments(at, u) {
+			v = value(tile, v)
+			o, zero := st.o[tile], st.e.K.F32(0)
 			c := [4]f32{zero, zero, zero, zero} // rows not in use stay 0
 			for x := range o {
 				c[x] = o[x].Get()
 			}
-			d := dsl.MMA(p, v[j], c)
+			d := st.t.KV.product(p, v, c)
 			for x := range o {
 				o[x].Set(d[x])
 			}
+			tile++
 		}
 	}
 }

@@ -1,52 +1,133 @@
 package tasks
 
-import "github.com/mkgen/mkgen/dsl"
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/dsl"
+)
+
+// KVType is the format of a KV cache's elements; the zero value is bf16.
+type KVType string
+
+// The formats. In e4m3 (float8: 4 exponent bits, 3 of mantissa, at most 448)
+// an element stands for itself times a scale of its layer and KV head, one for
+// K and one for V (Step.Scales).
+const (
+	KVBF16 KVType = "bf16"
+	KVE4M3 KVType = "e4m3"
+)
+
+// KVTypes lists the formats.
+func KVTypes() []KVType { return []KVType{KVBF16, KVE4M3} }
 
 // KVLayout is the paged KV cache: [layer][page][KV head][slot][K, V][head
-// dimension] in bf16, a page of one head contiguous, so that any run of tokens
-// in a page is one bulk copy. Within a token the 16-byte units of K and of V
-// are permuted (unit u lies at u xor (slot mod m), see Swizzle), so that the 8
-// rows ldmatrix reads at once fall into different shared-memory banks.
+// dimension], a page of one head contiguous, so that any run of tokens in a page
+// is one bulk copy. Within a token the 16-byte units, K's and then V's, are
+// permuted (unit u lies at u xor key, see Mask), so that the 8 rows ldmatrix
+// reads at once fall into different shared-memory banks.
+//
+// In e4m3 the two elements a rotation mixes, i and i + D/2, are neighbours in K
+// (see KeyOrder), because they are made together and two of them are the least
+// that a store writes.
 type KVLayout struct {
-	Layers, Heads int // KV heads
-	D             int // head dimension, a multiple of 16
-	Page          int // tokens a page, a power of two
+	Layers, Heads int    // KV heads
+	D             int    // head dimension, a multiple of 16
+	Page          int    // tokens a page, a power of two
+	Type          KVType // of the elements
 }
 
+// e4m3 says whether elements take one byte.
+func (l KVLayout) e4m3() bool { return l.Type == KVE4M3 }
+
+// elementBytes is the size of an element.
+func (l KVLayout) elementBytes() int {
+	if l.e4m3() {
+		return 1
+	}
+	return 2
+}
+
+// unitDims is the number of elements of a 16-byte unit.
+func (l KVLayout) unitDims() int { return 16 / l.elementBytes() }
+
+// keyUnits is the number of units of K, or of V, of one token.
+func (l KVLayout) keyUnits() int { return l.D / l.unitDims() }
+
 // TokenUnits is the number of 16-byte units of one token of one head, K and V.
-func (l KVLayout) TokenUnits() int { return l.D / 4 }
+func (l KVLayout) TokenUnits() int { return 2 * l.keyUnits() }
 
 // TokenBytes is the number of bytes of one token of one head, K and V.
-func (l KVLayout) TokenBytes() int { return 4 * l.D }
+func (l KVLayout) TokenBytes() int { return 2 * l.D * l.elementBytes() }
 
 // PageBytes is the number of bytes of one page over all heads of one layer.
 func (l KVLayout) PageBytes() int { return l.Heads * l.Page * l.TokenBytes() }
 
+// ScalesLen is the length of Step.Scales, [Layers][Heads][K, V]: 0 where the
+// format has no scales.
+func (l KVLayout) ScalesLen() int {
+	if l.e4m3() {
+		return l.Layers * l.Heads * 2
+	}
+	return 0
+}
+
 // problem says why the templates cannot work on the layout, or nothing.
 func (l KVLayout) problem() string {
 	return firstOf(
+		need(l.Type == "" || slices.Contains(KVTypes(), l.Type), "KV cache: elements in %q, want one of %q", l.Type, KVTypes()),
 		need(l.Heads > 0, "KV cache: %d KV heads, want at least 1", l.Heads),
 		need(l.D > 0 && l.D%16 == 0 && l.D <= 256, "KV cache: head dimension %d, want a multiple of 16 up to 256", l.D),
 		need(l.Page > 0 && l.Page&(l.Page-1) == 0, "KV cache: page size %d is not a power of two", l.Page))
 }
 
-// Mask is m−1 for the unit permutation: m is the largest power of two up to 8
-// that divides the units of K and is at most the page size.
-func (l KVLayout) Mask() int {
-	m := 1
-	for m < 8 && (l.D/8)%(2*m) == 0 && 2*m <= l.Page {
+// stepProblem says why the layout's scales are not in s, or nothing.
+func (l KVLayout) stepProblem(s Step) string {
+	return firstOf(need(int(s.Scales.Len()) == l.ScalesLen(), "KV cache: %d scales, want %d", s.Scales.Len(), l.ScalesLen()))
+}
+
+// A row of 128 bytes in shared memory, all banks once, has bankUnits units.
+const bankUnits = 8
+
+// permutation is what the units of a token are permuted by: key = slot/every mod
+// m. m is the largest power of two up to 8 that divides the token's units: m of
+// them take m columns of the banks, and only every (8/m)-th token begins at the
+// same column, so that is how often the key changes. The key depends on the slot
+// alone, so small pages permit fewer.
+func (l KVLayout) permutation() (every, m int) {
+	m = 1
+	for m < bankUnits && l.TokenUnits()%(2*m) == 0 {
 		m *= 2
 	}
+	every = bankUnits / m
+	return every, max(1, min(m, l.Page/every))
+}
+
+// Mask is m−1, which bits of a unit's index the permutation changes.
+func (l KVLayout) Mask() int {
+	_, m := l.permutation()
 	return m - 1
 }
 
-// Index is the element (in bf16) of dimension d of K (v = 0) or V (v = 1) of a
-// slot, in a cache of pages pages a layer. It is the layout's definition; the
-// device code computes the same.
+// KeyOrder is where dimension d of a key lies in its row, before the units are
+// permuted, and of a query in QKV.Q and Attention.Q.
+func (l KVLayout) KeyOrder(d int) int {
+	if !l.e4m3() {
+		return d
+	}
+	return d%(l.D/2)*2 + d/(l.D/2)
+}
+
+// Index is the element of dimension d of K (v = 0) or V (v = 1) of a slot, in a
+// cache of pages pages a layer. It is the layout's definition; the device code
+// computes the same.
 func (l KVLayout) Index(pages, layer, page, head, slot, v, d int) int {
+	if v == 0 {
+		d = l.KeyOrder(d)
+	}
+	every, m := l.permutation()
 	row := ((layer*pages+page)*l.Heads+head)*l.Page + slot
-	unit := (d / 8) ^ (slot & l.Mask())
-	return row*l.D*2 + v*l.D + unit*8 + d%8
+	unit := (v*l.keyUnits() + d/l.unitDims()) ^ (slot / every % m)
+	return row*l.D*2 + unit*l.unitDims() + d%l.unitDims()
 }
 
 // rowBase is the first 16-byte unit of a slot's token.
@@ -56,9 +137,19 @@ func (l KVLayout) rowBase(layer, pages, page, head, slot u32) dsl.Val[dsl.U64] {
 	return row.MulC(l.TokenUnits())
 }
 
-// swizzle permutes a unit of K or V for the token at position t (its slot is
-// t mod Page, and Mask < Page).
-func (l KVLayout) swizzle(unit, t u32) u32 { return unit.Xor(t.AndC(l.Mask())) }
+// unit is where unit u of K (v = 0) or V (v = 1) lies in the token at position t
+// (its slot is t mod Page, and the key depends on no more of t).
+func (l KVLayout) unit(v int, u, t u32) u32 {
+	every, m := l.permutation()
+	if m == 1 {
+		return u.AddC(v * l.keyUnits())
+	}
+	key := t.DivC(every).AndC(m - 1)
+	if l.keyUnits()%m == 0 {
+		return u.Xor(key).AddC(v * l.keyUnits())
+	}
+	return u.AddC(v * l.keyUnits()).Xor(key)
+}
 
 // Step is what is known of the running step, the same for every thread.
 type Step struct {
@@ -69,4 +160,10 @@ type Step struct {
 	Index  u32               // steps of the launch before this one; only a plan's work needs it
 	Table  dsl.Buf[dsl.U32]  // page of tokens i·Page … in order; with a plan, all units' page entries
 	Cache  dsl.Buf[dsl.B128] // the KV cache
+	Scales dsl.Buf[dsl.F32]  // [Layers][KV heads][K, V] what e4m3 elements are to be multiplied by, positive; no buffer in bf16
+}
+
+// scale is the scale of K (v = 0) or V (v = 1) of a KV head in the running layer.
+func (l KVLayout) scale(s Step, head u32, v int) f32 {
+	return s.Scales.Load(s.Layer.MulC(l.Heads).Add(head).MulC(2).AddC(v))
 }

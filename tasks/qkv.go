@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -9,12 +10,13 @@ import (
 // QKV finishes the fused q, k and v projection: it applies RMSNorm's scale,
 // rotates q and k (RoPE), and appends k and v to the cache at the query's
 // position. The packed matrix's rows are in the order of SourceRow, in which
-// the two rows a rotation mixes are neighbours.
+// the two rows a rotation mixes are neighbours. An e4m3 cache gets k and v
+// quantised with Step.Scales.
 type QKV struct {
 	Heads   int // query heads
 	KV      KVLayout
 	InvFreq dsl.Buf[dsl.F32]  // [D/2], radians a position, frequency scaling applied
-	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D
+	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D, in the order of KVLayout.KeyOrder
 
 	// QueryShift is added to the position queries are rotated for; it is 0 but
 	// where a fault is planted.
@@ -45,47 +47,118 @@ func (t *QKV) problem() string {
 
 // Epilogue finishes rows as they come. scale is RMSNorm's.
 func (t *QKV) Epilogue(e *Env, s Step, scale f32) Epilogue {
-	k, d := e.K, t.KV.D
-	if p := t.problem(); p != "" {
+	k := e.K
+	if p := cmp.Or(t.problem(), t.KV.stepProblem(s)); p != "" {
 		k.Require(false, "%s", p)
 		return func(u32, f32, f32) {}
 	}
-	kv := dsl.View[dsl.BF16](s.Cache)
-	kv2 := dsl.View[dsl.BF16x2](s.Cache)
 	// The new token's place is looked up once, before the rows arrive.
 	page := s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page")
-	slot := s.Pos.RemC(t.KV.Page).Named("slot")
+	st := t.stores(place{t: t, e: e, s: s, page: page, slot: s.Pos.RemC(t.KV.Page).Named("slot")})
 	return func(row u32, y0, y1 f32) {
-		y0, y1 = y0.Mul(scale), y1.Mul(scale)
-		head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
-		place := func(kvHead u32) dsl.Val[dsl.U64] { return t.KV.rowBase(s.Layer, s.Pages, page, kvHead, slot) }
-		k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
-			pos := s.Pos
-			if t.QueryShift != 0 {
-				pos = dsl.Select(head.LtC(t.Heads), pos.AddC(t.QueryShift), pos)
-			}
-			r0, r1 := t.rotate(e, pos, i, y0, y1)
-			k.IfElse(head.LtC(t.Heads), func() {
-				c := k.F32(math.Log2E / math.Sqrt(float64(d)))
-				at := head.MulC(d).Add(i)
-				t.Q.Store(at, dsl.Cast[dsl.BF16](r0.Mul(c)))
-				t.Q.Store(at.AddC(d/2), dsl.Cast[dsl.BF16](r1.Mul(c)))
-			}, func() {
-				base := place(head.SubC(t.Heads)).MulC(8)
-				kv.Store(base.Add(t.element(i, slot)), dsl.Cast[dsl.BF16](r0))
-				kv.Store(base.Add(t.element(i.AddC(d/2), slot)), dsl.Cast[dsl.BF16](r1))
-			})
-		}, func() {
-			base := place(head.SubC(t.Heads + t.KV.Heads)).MulC(4)
-			at := t.element(i.MulC(2), slot).AddC(d).DivC(2)
-			kv2.Store(base.Add(at), dsl.Pack[dsl.BF16x2](y0, y1))
-		})
+		t.finish(e, row, y0.Mul(scale), y1.Mul(scale), s.Pos, st, func(head u32) u32 { return head })
 	}
 }
 
-// element is where dimension i of K lies in its token, in bf16.
-func (t *QKV) element(i, slot u32) dsl.Val[dsl.U64] {
-	return dsl.Cast[dsl.U64](t.KV.swizzle(i.DivC(8), slot).MulC(8).Add(i.RemC(8)))
+// finish rotates and stores a pair of rows of a token at pos. query is the row of Q
+// of one of the token's heads.
+func (t *QKV) finish(e *Env, row u32, y0, y1 f32, pos u32, st stores, query func(head u32) u32) {
+	k, d := e.K, t.KV.D
+	head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
+	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
+		if t.QueryShift != 0 {
+			pos = dsl.Select(head.LtC(t.Heads), pos.AddC(t.QueryShift), pos)
+		}
+		r0, r1 := t.rotate(e, pos, i, y0, y1)
+		k.IfElse(head.LtC(t.Heads), func() { st.query(query(head), i, r0, r1) }, func() { st.key(head.SubC(t.Heads), i, r0, r1) })
+	}, func() { st.value(head.SubC(t.Heads+t.KV.Heads), i, y0, y1) })
+}
+
+// stores is where a pair of rows goes.
+type stores interface {
+	query(row, i u32, r0, r1 f32)    // elements i and i + D/2 of a row of Q
+	key(kvHead, i u32, r0, r1 f32)   // elements i and i + D/2 of a key
+	value(kvHead, i u32, y0, y1 f32) // elements 2i and 2i + 1 of a value
+}
+
+func (t *QKV) stores(p place) stores {
+	if t.KV.e4m3() {
+		return e4m3Stores{p, dsl.View[dsl.BF16x2](t.Q), dsl.View[dsl.E4M3x2](p.s.Cache)}
+	}
+	return bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
+}
+
+// place is a new token's place in the cache.
+type place struct {
+	t          *QKV
+	e          *Env
+	s          Step
+	page, slot u32
+}
+
+// token is the token's first unit.
+func (p *place) token(kvHead u32) dsl.Val[dsl.U64] {
+	return p.t.KV.rowBase(p.s.Layer, p.s.Pages, p.page, kvHead, p.slot)
+}
+
+// element is where element i of a row of K or V lies in its token; per is the
+// number of elements a unit.
+func (p *place) element(v int, i u32, per int) dsl.Val[dsl.U64] {
+	unit := p.t.KV.unit(v, i.DivC(per), p.slot)
+	return dsl.Cast[dsl.U64](unit.MulC(per).Add(i.RemC(per)))
+}
+
+// softmaxScale goes on queries: scores are then exponents of 2.
+func (p *place) softmaxScale() f32 {
+	return p.e.K.F32(math.Log2E / math.Sqrt(float64(p.t.KV.D)))
+}
+
+type bf16Stores struct {
+	place
+	kv  dsl.Buf[dsl.BF16]
+	kv2 dsl.Buf[dsl.BF16x2]
+}
+
+func (p bf16Stores) query(head, i u32, r0, r1 f32) {
+	c, d := p.softmaxScale(), p.t.KV.D
+	at := head.MulC(d).Add(i)
+	p.t.Q.Store(at, dsl.Cast[dsl.BF16](r0.Mul(c)))
+	p.t.Q.Store(at.AddC(d/2), dsl.Cast[dsl.BF16](r1.Mul(c)))
+}
+
+func (p bf16Stores) key(kvHead, i u32, r0, r1 f32) {
+	base := p.token(kvHead).MulC(8)
+	p.kv.Store(base.Add(p.element(0, i, 8)), dsl.Cast[dsl.BF16](r0))
+	p.kv.Store(base.Add(p.element(0, i.AddC(p.t.KV.D/2), 8)), dsl.Cast[dsl.BF16](r1))
+}
+
+func (p bf16Stores) value(kvHead, i u32, y0, y1 f32) {
+	base := p.token(kvHead).MulC(4)
+	p.kv2.Store(base.Add(p.element(1, i, 4)), dsl.Pack[dsl.BF16x2](y0, y1))
+}
+
+// e4m3Stores quantises: an element of the cache is the value times 1/scale,
+// rounded to nearest even, at most ±448 (1/scale is off by an ulp of f32 at
+// most).
+type e4m3Stores struct {
+	place
+	q  dsl.Buf[dsl.BF16x2]
+	kv dsl.Buf[dsl.E4M3x2]
+}
+
+func (p e4m3Stores) query(head, i u32, r0, r1 f32) {
+	c := p.softmaxScale()
+	p.q.Store(head.MulC(p.t.KV.D/2).Add(i), dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c)))
+}
+
+func (p e4m3Stores) key(kvHead, i u32, r0, r1 f32) { p.quantised(0, kvHead, i, r0, r1) }
+
+func (p e4m3Stores) value(kvHead, i u32, y0, y1 f32) { p.quantised(1, kvHead, i, y0, y1) }
+
+// quantised stores the i-th pair of a row of K or V.
+func (p e4m3Stores) quantised(v int, kvHead, i u32, x0, x1 f32) {
+	c := dsl.Rcp(p.t.KV.scale(p.s, kvHead, v))
+	p.kv.Store(p.token(kvHead).MulC(8).Add(p.element(v, i, 8)), dsl.Pack[dsl.E4M3x2](x0.Mul(c), x1.Mul(c)))
 }
 
 // rotate turns (y0, y1), elements i and i + D/2 of a head, by pos·InvFreq[i]

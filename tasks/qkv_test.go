@@ -14,6 +14,7 @@ import (
 // append1 is one run of the QKV epilogue.
 type append1 struct {
 	heads, kvHeads, d, page, pos int
+	kv                           tasks.KVType
 }
 
 // qkvCase is the epilogue's input and output.
@@ -25,21 +26,22 @@ type qkvCase struct {
 	table   []uint32
 	pages   int
 	q       []uint16
-	cache   []uint16 // after
-	before  []uint16
+	cache   []byte // after
+	before  []byte
+	scales  []float32 // of e4m3, [layer][kvHeads][K, V]
 	layer   int
 	scale   float64
 	rotated func(head, i int) (float64, float64) // reference elements i and i + D/2
 }
 
 func (c append1) String() string {
-	return fmt.Sprintf("%d heads, %d KV heads of %d, page %d, position %d", c.heads, c.kvHeads, c.d, c.page, c.pos)
+	return fmt.Sprintf("%d heads, %d KV heads of %d, page %d, position %d %s", c.heads, c.kvHeads, c.d, c.page, c.pos, c.kv)
 }
 
 // run appends one token to layer 1 of 2.
 func (c append1) run(t testing.TB) *qkvCase {
 	x := &qkvCase{append1: c, layer: 1, scale: 0.75, pages: 5}
-	x.layout = tasks.KVLayout{Layers: 2, Heads: c.kvHeads, D: c.d, Page: c.page}
+	x.layout = tasks.KVLayout{Layers: 2, Heads: c.kvHeads, D: c.d, Page: c.page, Type: c.kv}
 	q := &tasks.QKV{Heads: c.heads, KV: x.layout}
 	rng := newRand(uint64(c.d + c.pos))
 	x.y = floats(rng, q.Rows(), 2)
@@ -49,16 +51,22 @@ func (c append1) run(t testing.TB) *qkvCase {
 	for i := range c.pos/c.page + 1 { // pages of earlier tokens may coincide: only the last is touched
 		x.table = append(x.table, uint32((2*i+1)%x.pages))
 	}
-	x.before = normals(rng, 2*x.pages*x.layout.PageBytes()/2, 1)
+	x.before = bf16Bytes(normals(rng, 2*x.pages*x.layout.PageBytes()/2, 1))
+	for i := range x.layout.ScalesLen() { // the greatest values saturate
+		x.scales = append(x.scales, []float32{1, 0.25, 0.006, 0.01}[i%4])
+	}
 	r := newRig(t, setup{sms: 2, consumers: 2})
 	q.InvFreq = in[dsl.F32](r, "inv_freq", f32Bytes(x.inv), len(x.inv))
 	y := in[dsl.F32](r, "y", f32Bytes(x.y), len(x.y))
 	step := tasks.Step{Pos: r.scalar("pos", uint32(c.pos)), Pages: r.scalar("pages", uint32(x.pages)), Layer: r.scalar("layer", uint32(x.layer)),
-		Table: in[dsl.U32](r, "table", u32Bytes(x.table...), len(x.table)), Cache: inOut[dsl.B128](r, "kv", bf16Bytes(x.before), 0)}
+		Table: in[dsl.U32](r, "table", u32Bytes(x.table...), len(x.table)), Cache: inOut[dsl.B128](r, "kv", x.before, 0)}
+	if c.kv == tasks.KVE4M3 {
+		step.Scales = in[dsl.F32](r, "scales", f32Bytes(x.scales), len(x.scales))
+	}
 	q.Q = out[dsl.BF16](r, "q", c.heads*c.d)
 	r.body(func(*pipeline.Consumer) { r.eachPair(y, len(x.y), q.Epilogue(r.e, step, r.k.F32(x.scale))) }, nil)
 	got := r.run()
-	x.q, x.cache = bf16s(got["q"]), bf16s(got["kv"])
+	x.q, x.cache = bf16s(got["q"]), got["kv"]
 	x.rotated = func(head, i int) (float64, float64) {
 		// As Hugging Face does: the angle is an f32 product; sine and cosine exact.
 		angle := float64(float32(c.pos) * x.inv[i])
@@ -76,6 +84,23 @@ type rounded struct {
 	off, counted int
 }
 
+// stored checks element e of a cache: in bf16, or in e4m3 with a scale, where a
+// code that is not the nearest to the reference must be next to it, and the
+// reference within 1e-6 of the point between the two.
+func (r *rounded) stored(want float64, cache []byte, e int, kv tasks.KVType, scale float64, where string, args ...any) {
+	if kv != tasks.KVE4M3 {
+		r.check(want, bf16s(cache[2*e : 2*e+2])[0], where, args...)
+		return
+	}
+	r.counted++
+	got, best := int(cache[e]), e4m3Nearest(want/scale)
+	if got != best {
+		r.off++
+		require.Contains(r.t, []int{-1, 1}, got-best, where, args)
+		require.InDelta(r.t, want/scale, (e4m3Value(got)+e4m3Value(best))/2, math.Abs(want/scale)*1e-6+2e-6/scale, where, args)
+	}
+}
+
 func (r *rounded) check(want float64, got uint16, where string, args ...any) {
 	r.counted++
 	if toBF16(want) != got {
@@ -89,21 +114,32 @@ func (r *rounded) done() { require.LessOrEqual(r.t, r.off, 2+r.counted/100, "of 
 func TestQKVRotatesScalesAndAppends(t *testing.T) {
 	cases := []append1{}
 	for _, pos := range []int{0, 1, 2, 77, 1023, 131071, 1<<20 - 1} {
-		cases = append(cases, append1{4, 2, 64, 64, pos})
+		cases = append(cases, append1{4, 2, 64, 64, pos, ""})
 	}
 	for _, page := range []int{1, 2, 4, 8, 16, 64} {
 		for _, pos := range []int{page - 1, page, 3*page + page/2} {
-			cases = append(cases, append1{3, 1, 32, page, pos})
+			cases = append(cases, append1{3, 1, 32, page, pos, ""})
 		}
 	}
 	for _, d := range []int{16, 32, 48, 80, 96, 128, 256} {
-		cases = append(cases, append1{2, 1, d, 16, 21}, append1{8, 8, d, 8, 7})
+		cases = append(cases, append1{2, 1, d, 16, 21, ""}, append1{8, 8, d, 8, 7, ""})
+	}
+	for _, c := range cases[:len(cases):len(cases)] {
+		c.kv = tasks.KVE4M3
+		cases = append(cases, c)
 	}
 	for _, c := range cases {
 		t.Run(c.String(), func(t *testing.T) {
 			x := c.run(t)
 			l, check := x.layout, &rounded{t: t}
-			want := append([]uint16(nil), x.before...)
+			want := append([]byte(nil), x.before...)
+			kScale, vScale, size := func(int) float64 { return 1 }, func(int) float64 { return 1 }, 2
+			if c.kv == tasks.KVE4M3 {
+				size = 1
+				kScale = func(h int) float64 { return float64(x.scales[(x.layer*c.kvHeads+h)*2]) }
+				vScale = func(h int) float64 { return float64(x.scales[(x.layer*c.kvHeads+h)*2+1]) }
+			}
+			keep := func(e int) { copy(want[e*size:(e+1)*size], x.cache[e*size:]) }
 			at := func(head, v, dim int) int {
 				return l.Index(x.pages, x.layer, int(x.table[c.pos/c.page]), head, c.pos%c.page, v, dim)
 			}
@@ -111,21 +147,25 @@ func TestQKVRotatesScalesAndAppends(t *testing.T) {
 			for i := range c.d / 2 {
 				for h := range c.heads {
 					r0, r1 := x.rotated(h, i)
-					check.check(r0*qScale, x.q[h*c.d+i], "q", h, i)
-					check.check(r1*qScale, x.q[h*c.d+i+c.d/2], "q", h, i+c.d/2)
+					check.check(r0*qScale, x.q[h*c.d+l.KeyOrder(i)], "q", h, i)
+					check.check(r1*qScale, x.q[h*c.d+l.KeyOrder(i+c.d/2)], "q", h, i+c.d/2)
 				}
 				for h := range c.kvHeads {
 					r0, r1 := x.rotated(c.heads+h, i)
-					check.check(r0, x.cache[at(h, 0, i)], "k", h, i)
-					check.check(r1, x.cache[at(h, 0, i+c.d/2)], "k", h, i+c.d/2)
-					want[at(h, 0, i)], want[at(h, 0, i+c.d/2)] = x.cache[at(h, 0, i)], x.cache[at(h, 0, i+c.d/2)]
+					check.stored(r0, x.cache, at(h, 0, i), c.kv, kScale(h), "k", h, i)
+					check.stored(r1, x.cache, at(h, 0, i+c.d/2), c.kv, kScale(h), "k", h, i+c.d/2)
+					keep(at(h, 0, i))
+					keep(at(h, 0, i+c.d/2))
 				}
 			}
 			for h := range c.kvHeads {
 				for i := range c.d { // v keeps its order and is not rotated
 					y := x.scale * float64(x.y[(c.heads+c.kvHeads+h)*c.d+i])
-					require.Equal(t, toBF16(y), x.cache[at(h, 1, i)], "v head %d, dimension %d", h, i)
-					want[at(h, 1, i)] = x.cache[at(h, 1, i)]
+					if c.kv != tasks.KVE4M3 {
+						require.Equal(t, toBF16(y), bf16s(x.cache[2*at(h, 1, i):][:2])[0], "v head %d, dimension %d", h, i)
+					}
+					check.stored(y, x.cache, at(h, 1, i), c.kv, vScale(h), "v", h, i)
+					keep(at(h, 1, i))
 				}
 			}
 			check.done()
@@ -155,26 +195,48 @@ func TestQKVSourceRowIsAPermutationThatPairsRotatedRows(t *testing.T) {
 }
 
 func TestKVLayoutPlacesEveryElementOnce(t *testing.T) {
-	for _, d := range []int{16, 32, 48, 64, 80, 96, 112, 128, 256} {
-		for _, page := range []int{1, 2, 4, 8, 16} {
-			l := tasks.KVLayout{Layers: 2, Heads: 2, D: d, Page: page}
-			const pages = 3
-			seen := make([]bool, 2*pages*l.PageBytes()/2)
-			for i := range len(seen) {
-				dim, v, rest := i%d, i/d%2, i/d/2
-				at := l.Index(pages, rest/page/2/pages, rest/page/2%pages, rest/page%2, rest%page, v, dim)
-				require.False(t, seen[at], "D %d, page %d", d, page)
-				seen[at] = true
+	for _, kv := range tasks.KVTypes() {
+		for d := 16; d <= 256; d += 16 {
+			for _, page := range []int{1, 2, 4, 8, 16} {
+				l := tasks.KVLayout{Layers: 2, Heads: 2, D: d, Page: page, Type: kv}
+				const pages = 3
+				seen := make([]bool, 2*pages*l.Heads*l.Page*2*d)
+				for i := range len(seen) {
+					dim, v, rest := i%d, i/d%2, i/d/2
+					at := l.Index(pages, rest/page/2/pages, rest/page/2%pages, rest/page%2, rest%page, v, dim)
+					require.False(t, seen[at], "D %d, page %d", d, page)
+					seen[at] = true
+				}
+				require.Len(t, seen, l.Layers*pages*l.PageBytes()*d/(l.TokenBytes()/2))
+				require.Less(t, l.Mask(), page)
 			}
-			require.Less(t, l.Mask(), page)
 		}
 	}
-	// 8 neighbouring tokens read by one ldmatrix fall into 8 different 16-byte
-	// columns of the 128-byte bank row where D allows it.
-	l := tasks.KVLayout{Layers: 1, Heads: 1, D: 128, Page: 16}
-	columns := map[int]bool{}
-	for slot := range 8 {
-		columns[l.Index(1, 0, 0, 0, slot, 0, 24)/8%8] = true
+}
+
+// The 8 rows of 16 bytes that ldmatrix reads at once, of 8 tokens that follow one
+// another, begin in 8 different columns of a row of shared memory's banks, 128
+// bytes, whatever the head dimension: from pages of 8 tokens on.
+func TestRowsOfAMatrixLieInDifferentBanks(t *testing.T) {
+	for _, kv := range tasks.KVTypes() {
+		for d := 16; d <= 256; d += 16 {
+			for _, page := range []int{8, 16, 64} {
+				l := tasks.KVLayout{Layers: 1, Heads: 1, D: d, Page: page, Type: kv}
+				per := 16 * d * 2 / l.TokenBytes() // elements a unit
+				for unit := range d / per {
+					for v := range 2 {
+						columns := map[int]bool{}
+						for slot := range 8 {
+							dim := unit * per
+							if v == 0 && kv == tasks.KVE4M3 {
+								dim /= 2 // K's first element of a unit, see KeyOrder
+							}
+							columns[l.Index(1, 0, 0, 0, slot, v, dim)/per%8] = true
+						}
+						require.Len(t, columns, 8, "%s, D %d, page %d, unit %d of %d", kv, d, page, unit, v)
+					}
+				}
+			}
+		}
 	}
-	require.Len(t, columns, 8)
 }

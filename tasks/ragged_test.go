@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"bytes"
 	"fmt"
 	"math"
 	"slices"
@@ -33,11 +34,12 @@ type ragged struct {
 	selection                         bool // every other page of the cache is left out
 	scale                             float64
 	variant                           string
+	kv                                tasks.KVType
 }
 
 func (c ragged) String() string {
-	return fmt.Sprintf("%s %v prefix %d, %d x %d heads of %d, page %d, %d a stage, %d parts, %d SMs, %d warps, step %d, pinned %v",
-		c.variant, c.seqs, c.prefix, c.kvHeads, c.group, c.d, c.page, c.perStage, c.parts, c.sms, c.consumers, c.index, c.pinned)
+	return fmt.Sprintf("%s %s %v prefix %d, %d x %d heads of %d, page %d, %d a stage, %d parts, %d SMs, %d warps, step %d, pinned %v",
+		c.variant, c.kv, c.seqs, c.prefix, c.kvHeads, c.group, c.d, c.page, c.perStage, c.parts, c.sms, c.consumers, c.index, c.pinned)
 }
 
 func (c ragged) withDefaults() ragged {
@@ -87,9 +89,10 @@ type batch struct {
 	entries []uint32  // the page table
 	places  []uint32  // position of each entry's first token
 	start   []int     // [sequence] first entry of its own unit
-	cache   []uint16
+	cache   []byte
+	scales  []float32 // of e4m3, [layer][kvHeads][K, V]
 	pages   int
-	q       []uint16
+	q       []uint16 // in order of the dimensions
 	items   []item
 	indptr  []uint32
 }
@@ -125,7 +128,7 @@ func (s sequence) sees(i int) uint32 {
 }
 
 func (c ragged) layout() tasks.KVLayout {
-	return tasks.KVLayout{Layers: 2, Heads: c.kvHeads, D: c.d, Page: c.page}
+	return tasks.KVLayout{Layers: 2, Heads: c.kvHeads, D: c.d, Page: c.page, Type: c.kv}
 }
 
 // newBatch fills layer 1 of 2: pages in shuffled order, NaN where no token is.
@@ -139,17 +142,17 @@ func newBatch(c ragged) *batch {
 	}
 	b.pages = need + 2
 	free := rng.Perm(b.pages)
-	b.cache = make([]uint16, l.Layers*b.pages*l.PageBytes()/2)
-	for i := range b.cache {
-		b.cache[i] = nanBF16
-	}
+	b.cache = bytes.Repeat([]byte{0xff}, l.Layers*b.pages*l.PageBytes())
+	b.scales = scales(l)
 	write := func(page uint32, slot int) token {
-		k, v := normals(rng, c.kvHeads*c.d, c.scale), normals(rng, c.kvHeads*c.d, 1)
-		for i := range k {
-			b.cache[l.Index(b.pages, 1, int(page), i/c.d, slot, 0, i%c.d)] = k[i]
-			b.cache[l.Index(b.pages, 1, int(page), i/c.d, slot, 1, i%c.d)] = v[i]
+		t := token{k: wide(normals(rng, c.kvHeads*c.d, c.scale)), v: wide(normals(rng, c.kvHeads*c.d, 1))}
+		for v, xs := range [][]float64{t.k, t.v} {
+			for i, x := range xs {
+				at := l.Index(b.pages, 1, int(page), i/c.d, slot, v, i%c.d)
+				xs[i] = putElement(l, b.cache, b.scales, at, 1, i/c.d, v, x)
+			}
 		}
-		return token{k: wide(k), v: wide(v)}
+		return t
 	}
 	take := func(position int) {
 		b.entries, b.places = append(b.entries, uint32(free[0])), append(b.places, uint32(position))
@@ -319,13 +322,16 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	}
 	final := tasks.FragmentOrder(out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens)
 	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
-		Q: in[dsl.BF16](r, "q", bf16Bytes(b.q), len(b.q)), Out: out[dsl.F32](r, "part", partials*b.group*b.d), LSE: out[dsl.F32](r, "lse", partials*b.group)}
+		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), Out: out[dsl.F32](r, "part", partials*b.group*b.d), LSE: out[dsl.F32](r, "lse", partials*b.group)}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(b.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", att.TailLen())
 	merge := &tasks.Merge{Heads: heads, D: b.d, In: att.Out, LSE: att.LSE, Variant: v, Table: &tasks.MergeTable{Tokens: b.tokens, KVHeads: b.kvHeads,
 		Indptr: in[dsl.U32](r, "attn_merge", u32Bytes(b.indptr...), len(b.indptr)), Work: work, Final: final}}
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.scalar("pages", uint32(b.pages)), Layer: r.k.U32(1), Index: r.scalar("index", uint32(b.index)),
-		Table: in[dsl.U32](r, "table", u32Bytes(b.entries...), len(b.entries)), Cache: in[dsl.B128](r, "kv", bf16Bytes(b.cache), 0)}
+		Table: in[dsl.U32](r, "table", u32Bytes(b.entries...), len(b.entries)), Cache: in[dsl.B128](r, "kv", b.cache, 0)}
+	if b.scales != nil {
+		step.Scales = in[dsl.F32](r, "kv_scales", f32Bytes(b.scales), len(b.scales))
+	}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.prologue = func() { work.Fetch(r.e, plan) }
 	r.body(func(c *pipeline.Consumer) {
@@ -379,14 +385,18 @@ func (b *batch) want(v *tasks.Variant, t, head int) (out, size []float64, lse fl
 }
 
 // check compares the output. Weights are rounded to bf16 (2⁻⁸ of the weighted
-// mean of |v|), and so is the result; rounding is what a variant's transformed
+// mean of |v|; with an e4m3 cache to f16, 2⁻¹¹), and so is the result; rounding is what a variant's transformed
 // queries and keys add, in units of 2⁻⁸ of the size.
 func (b *batch) check(t testing.TB, v *tasks.Variant, got map[string][]byte, rounding float64) {
+	weights := 1.0
+	if b.kv == tasks.KVE4M3 {
+		weights = 0.125
+	}
 	for i := range b.rows {
 		out := b.output(got, i)
 		for head := range b.kvHeads * b.group {
 			want, size, lse := b.want(v, i, head)
-			near(t, want, out[head*b.d:(head+1)*b.d], scaled(size, (2+rounding)*0x1p-8, 1e-6), "row %d (%+v), head %d", i, b.rows[i], head)
+			near(t, want, out[head*b.d:(head+1)*b.d], scaled(size, (1+weights+rounding)*0x1p-8, 1e-6), "row %d (%+v), head %d", i, b.rows[i], head)
 			b.checkLSE(t, v, got, i, head, lse, rounding)
 		}
 	}
@@ -418,10 +428,12 @@ const maskWords = 12
 
 func (c ragged) run(t *testing.T) {
 	c = c.withDefaults()
-	t.Run(c.String(), func(t *testing.T) {
-		b := newBatch(c)
-		b.check(t, nil, b.rig(t, nil, nil).run(), 0)
-	})
+	for _, c.kv = range tasks.KVTypes() {
+		t.Run(c.String(), func(t *testing.T) {
+			b := newBatch(c)
+			b.check(t, nil, b.rig(t, nil, nil).run(), 0)
+		})
+	}
 }
 
 func TestRaggedAttentionOfOneSequence(t *testing.T) {

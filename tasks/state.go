@@ -22,8 +22,11 @@ type state struct {
 	row  []queryRow            // those
 	q    [][4]pair             // A fragments of the queries, one each 16 dimensions
 	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
-	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum
-	turn *dsl.Var[dsl.U32]     // with Work: blocks until this warp's next
+	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum (2^shift times it)
+
+	// valueScale is not there before combine, unless values have a hook.
+	keyScale, valueScale f32               // of an e4m3 cache
+	turn                 *dsl.Var[dsl.U32] // with Work: blocks until this warp's next
 }
 
 func newState(t *Attention, e *Env, s Step, it *item) *state {
@@ -34,6 +37,12 @@ func newState(t *Attention, e *Env, s Step, it *item) *state {
 	}
 	for h := range st.rows {
 		st.row = append(st.row, st.queryRow(h))
+	}
+	if t.KV.e4m3() {
+		st.keyScale = t.KV.scale(s, it.kvHead, 0).Named("k_scale")
+	}
+	if t.KV.e4m3() && t.hooksValues() {
+		st.valueScale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")
 	}
 	st.loadQueries()
 	for range t.KV.D / 8 {
@@ -70,13 +79,20 @@ func (st *state) loadQueries() {
 		a := [4]pair{zero, zero, zero, zero}
 		for half := range 2 {
 			for h, row := range st.row {
-				at := row.at.MulC(d / 2).Add(e.Lane.RemC(4)).AddC((dim + 8*half) / 2)
+				at := row.at.MulC(d / 2).Add(st.t.KV.queryPair(e.Lane.RemC(4), dim/16, half))
 				a[2*half+h] = dsl.Select(row.valid, q.Load(at), zero)
 			}
 		}
 		st.q = append(st.q, a)
 	}
 	st.transformQueries()
+	for i := range st.q {
+		for half := range 2 {
+			for h := range st.row {
+				st.q[i][2*half+h] = st.t.KV.operand(st.q[i][2*half+h])
+			}
+		}
+	}
 }
 
 // tokens is up to 16 tokens of KV in shared memory.
@@ -147,11 +163,15 @@ func (st *state) softmax(h int, s [2][4]f32, p [][4]f32, masks bool) {
 	if masks {
 		base = finite(st.e, top)
 	}
+	weigh := base
+	if shift := st.t.KV.shift(); shift != 0 {
+		weigh = base.Sub(st.e.K.F32(shift))
+	}
 	decay := dsl.Exp2(st.m[h].Get().Sub(base)).Named("decay")
 	sum := st.l[h].Get().Mul(decay)
 	for nt := range 2 {
 		for j := range 2 {
-			p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(base))
+			p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(weigh))
 			sum = sum.Add(p[nt][2*h+j])
 		}
 	}
@@ -175,7 +195,7 @@ func (st *state) weights(p [][4]f32) [4]pair {
 	a := [4]pair{zero, zero, zero, zero}
 	for nt := range 2 {
 		for h := range st.rows {
-			a[2*nt+h] = dsl.Pack[dsl.BF16x2](p[nt][2*h], p[nt][2*h+1])
+			a[2*nt+h] = st.t.KV.pack(p[nt][2*h], p[nt][2*h+1])
 		}
 	}
 	return a

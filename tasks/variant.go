@@ -23,12 +23,12 @@ type Variant struct {
 	// they find it in Query.Prepared.
 	Prepare func(q *Query) []f32
 	// Query and Key change two elements of a query, or of a key as it is read
-	// from the cache: lo is dimension dim (under D/2), hi dimension dim + D/2.
-	// The results are rounded to bf16.
+	// from the cache, its scale on it: lo is dimension dim (under D/2), hi dimension
+	// dim + D/2. The results are rounded to bf16, with an e4m3 cache keys to f16.
 	Query func(q *Query, dim u32, lo, hi f32) (f32, f32)
 	Key   func(k *Key, dim u32, lo, hi f32) (f32, f32)
-	// Value changes an element of a value as it is read; the result is rounded to
-	// bf16.
+	// Value changes an element of a value as it is read, its scale on it; the result
+	// is rounded to bf16, with an e4m3 cache to f16.
 	Value func(k *Key, dim u32, v f32) f32
 	// Logits changes a score. Where Sum is set its result is the weight.
 	Logits func(q *Query, k *Key, score f32) f32
@@ -39,7 +39,8 @@ type Variant struct {
 	Output func(q *Query, dim u32, v f32) f32
 
 	// Sum is attention without softmax: the output is the sum of the values, each
-	// times its weight, which Logits must give. Masked keys weigh 0.
+	// times its weight, which Logits must give. Masked keys weigh 0. With an e4m3
+	// cache weights are f16: at most 65504, and those under 2⁻¹⁴ lose digits.
 	Sum bool
 
 	// Window promises that Mask hides every key from position Sinks on that is
@@ -95,6 +96,11 @@ type Key struct {
 	Position u32 // position in the sequence: Index, but in a draft tree its depth there
 	First    u32 // for the Key hook: position of the first new token of the sequence (of the item's first query row)
 }
+
+// hooksKeys and hooksValues are whether the variant changes keys, or values, as
+// they are read.
+func (t *Attention) hooksKeys() bool   { return t.Variant != nil && t.Variant.Key != nil }
+func (t *Attention) hooksValues() bool { return t.Variant != nil && t.Variant.Value != nil }
 
 // sums is whether the variant has no softmax.
 func (t *Attention) sums() bool { return t.Variant != nil && t.Variant.Sum }
@@ -241,6 +247,14 @@ func (st *state) transformQueries() {
 	}
 	for h, row := range st.row {
 		at := func(block int) *pair { return &st.q[block/2][h+block%2*2] }
+		if st.t.KV.e4m3() {
+			for b := range d / 8 {
+				p := at(b)
+				lo, hi := dsl.Unpack(*p)
+				*p = dsl.Pack[dsl.BF16x2](v.Query(row.query, st.partnersDim(b), lo, hi))
+			}
+			continue
+		}
 		for b := range d / 16 {
 			transformPair(st.dim(b), at(b), at(b+d/16), func(dim u32, lo, hi f32) (f32, f32) { return v.Query(row.query, dim, lo, hi) })
 		}
@@ -249,6 +263,12 @@ func (st *state) transformQueries() {
 
 // dim is the first of the two dimensions this lane holds of block b of 8.
 func (st *state) dim(b int) u32 { return st.e.Lane.RemC(4).MulC(2).AddC(8 * b) }
+
+// partnersDim is, in an e4m3 cache, the dimension of which this lane has register
+// b%2 of slice b/2: with that D/2 on, its partner, in the other half of the pair.
+func (st *state) partnersDim(b int) u32 {
+	return dsl.Optional(st.e.Lane.RemC(4).MulC(2).AddC(b/2*8 + b%2))
+}
 
 // transformPair applies a hook to two pairs of elements that are D/2 apart.
 func transformPair(dim u32, lo, hi *pair, hook func(dim u32, lo, hi f32) (f32, f32)) {
@@ -265,23 +285,29 @@ func transformPair(dim u32, lo, hi *pair, hook func(dim u32, lo, hi f32) (f32, f
 // variant's Key hook. That wants dimensions D/2 apart together: so fragments
 // come in pairs then.
 func (st *state) eachKeyFragment(b tokens, at spot, use func(i int, f [2][2]pair)) {
-	v, d := st.t.Variant, st.t.KV.D
-	if v == nil || v.Key == nil {
-		for i := range d / 16 {
-			use(i, st.keyFragments(at, i))
+	v, l, d := st.t.Variant, st.t.KV, st.t.KV.D
+	var keys [2]*Key
+	if st.t.hooksKeys() {
+		for nt := range keys {
+			keys[nt] = st.key(b, st.e.Lane.DivC(4).AddC(8*nt))
+		}
+	}
+	if l.e4m3() || !st.t.hooksKeys() {
+		for i := 0; i < d/16; i += l.keySlices() {
+			for j, f := range st.keyFragments(at, i) {
+				if st.t.hooksKeys() {
+					st.transformPartners(i+j, keys, &f)
+				}
+				use(i+j, f)
+			}
 		}
 		return
-	}
-	var keys [2]*Key
-	for nt := range keys {
-		keys[nt] = st.key(b, st.e.Lane.DivC(4).AddC(8*nt))
 	}
 	f, done := make([]*[2][2]pair, d/16), make([]int, d/16)
 	for b := range d / 16 {
 		for _, block := range []int{b, b + d/16} {
 			if i := block / 2; f[i] == nil {
-				x := st.keyFragments(at, i)
-				f[i] = &x
+				f[i] = &st.keyFragments(at, i)[0]
 			}
 		}
 		for nt, key := range keys {
@@ -296,24 +322,37 @@ func (st *state) eachKeyFragment(b tokens, at spot, use func(i int, f [2][2]pair
 	}
 }
 
-// valueTransform is the variant's Value hook on a block's fragments.
-func (st *state) valueTransform(b tokens) func(i int, f [2][2]pair) [2][2]pair {
-	v := st.t.Variant
-	if v == nil || v.Value == nil {
-		return func(_ int, f [2][2]pair) [2][2]pair { return f }
+// transformPartners applies the Key hook to a slice of an e4m3 cache's keys, where
+// the two dimensions that it wants together are a pair.
+func (st *state) transformPartners(i int, keys [2]*Key, f *[2][2]pair) {
+	l := st.t.KV
+	for nt, key := range keys {
+		for x := range 2 {
+			lo, hi := l.unpack(f[nt][x])
+			f[nt][x] = l.pack(st.t.Variant.Key(key, st.partnersDim(2*i+x), lo.Mul(st.keyScale), hi.Mul(st.keyScale)))
+		}
+	}
+}
+
+// valueTransform is the variant's Value hook on a tile of a block's fragments.
+func (st *state) valueTransform(b tokens) func(tile int, f [2]pair) [2]pair {
+	v, l := st.t.Variant, st.t.KV
+	if !st.t.hooksValues() {
+		return func(_ int, f [2]pair) [2]pair { return f }
 	}
 	col := st.e.Lane.RemC(4).MulC(2)
 	var keys [4]*Key
 	for i := range keys {
 		keys[i] = st.key(b, col.AddC(8*(i/2)+i%2))
 	}
-	return func(i int, f [2][2]pair) [2][2]pair {
-		for j := range f {
-			dim := st.e.Lane.DivC(4).AddC(16*i + 8*j)
-			for r := range f[j] {
-				lo, hi := dsl.Unpack(f[j][r])
-				f[j][r] = dsl.Pack[dsl.BF16x2](v.Value(keys[2*r], dsl.Optional(dim), lo), v.Value(keys[2*r+1], dsl.Optional(dim), hi))
+	return func(tile int, f [2]pair) [2]pair {
+		dim := dsl.Optional(l.tileDim(tile, st.e.Lane.DivC(4)))
+		for r := range f {
+			lo, hi := l.unpack(f[r])
+			if l.e4m3() {
+				lo, hi = lo.Mul(st.valueScale), hi.Mul(st.valueScale)
 			}
+			f[r] = l.pack(v.Value(keys[2*r], dim, lo), v.Value(keys[2*r+1], dim, hi))
 		}
 		return f
 	}

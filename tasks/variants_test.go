@@ -137,15 +137,17 @@ func (c ragged) runAs(t *testing.T, f flavour) {
 	if f.unshared {
 		c.prefix = 0
 	}
-	t.Run(c.String(), func(t *testing.T) {
-		b := newBatch(c)
-		var v *tasks.Variant
-		r := b.rig(t, nil, func(r *rig) *tasks.Variant {
-			v = f.declare(r, c.kvHeads*c.group, c.d)
-			return v
+	for _, c.kv = range tasks.KVTypes() {
+		t.Run(c.String(), func(t *testing.T) {
+			b := newBatch(c)
+			var v *tasks.Variant
+			r := b.rig(t, nil, func(r *rig) *tasks.Variant {
+				v = f.declare(r, c.kvHeads*c.group, c.d)
+				return v
+			})
+			b.check(t, v, r.run(), f.rounding)
 		})
-		b.check(t, v, r.run(), f.rounding)
-	})
+	}
 }
 
 func TestVariantsOfRaggedAttention(t *testing.T) {

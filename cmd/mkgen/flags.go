@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/spf13/cobra"
 )
 
@@ -109,7 +110,7 @@ type choice struct {
 	sms, page, splits   count
 	stages, stageBytes  count
 	inFlight, consumers count
-	watchdog            string
+	watchdog, kv        string
 }
 
 // flags adds the flags of a choice to a command.
@@ -127,6 +128,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
+	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers"} {
 		f.Lookup(name).DefValue = "" // said in words above
@@ -182,7 +184,7 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
-		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog"}[refused.Option]
+		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -199,5 +201,5 @@ func inFlags(err error) error {
 
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog)}
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv)}
 }

@@ -350,6 +350,16 @@ func TestPrmtSelectsBytes(t *testing.T) {
 	}
 }
 
+func TestHalvesOfAWord(t *testing.T) {
+	args := [][3]uint32{{0x12345678}, {0xffff0000}, {0x0000ffff}, {0x80007fff}}
+	for i, g := range lanewise(t, args, func(k *dsl.Kernel, a, _, _ dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+		lo, hi := dsl.Halves(a)
+		return dsl.Cast[dsl.U32](lo).ShlC(16).Or(dsl.Cast[dsl.U32](hi))
+	}) {
+		require.Equal(t, args[i][0]<<16|args[i][0]>>16, g)
+	}
+}
+
 func TestSplitAndJoinOfB128(t *testing.T) {
 	p := build(t, 1, 1, func(k *dsl.Kernel) {
 		x := dsl.Global[dsl.B128](k, "x", 32)

@@ -17,18 +17,21 @@ func conversion(s *ir.Instr) (stepFn, error) {
 		{ir.F32, ir.F16}:  func(a uint64) uint64 { return f16(f32(a)) },
 		{ir.BF16, ir.F32}: func(a uint64) uint64 { return uint64(math.Float32bits(fromBF16(a))) },
 		{ir.F16, ir.F32}:  func(a uint64) uint64 { return uint64(math.Float32bits(fromF16(a))) },
-		{ir.I32, ir.F32}:  func(a uint64) uint64 { return fromF32(float32(int32(a))) },
-		{ir.U32, ir.F32}:  func(a uint64) uint64 { return fromF32(float32(uint32(a))) },
-		{ir.F32, ir.I32}:  func(a uint64) uint64 { return uint64(uint32(clampInt(f32(a), math.MinInt32, math.MaxInt32))) },
-		{ir.F32, ir.U32}:  func(a uint64) uint64 { return uint64(clampInt(f32(a), 0, math.MaxUint32)) },
-		{ir.I32, ir.U64}:  func(a uint64) uint64 { return uint64(int64(int32(a))) },
-		{ir.U32, ir.U64}:  keep,
-		{ir.U16, ir.U32}:  keep,
-		{ir.I32, ir.U32}:  keep,
-		{ir.U32, ir.I32}:  keep,
-		{ir.U64, ir.U32}:  func(a uint64) uint64 { return a & w32 },
-		{ir.U64, ir.I32}:  func(a uint64) uint64 { return a & w32 },
-		{ir.U32, ir.U16}:  func(a uint64) uint64 { return a & 0xffff },
+		{ir.E4M3x2, ir.F16x2}: func(a uint64) uint64 {
+			return f16(fromE4M3(a&0xff)) | f16(fromE4M3(a>>8))<<16
+		},
+		{ir.I32, ir.F32}: func(a uint64) uint64 { return fromF32(float32(int32(a))) },
+		{ir.U32, ir.F32}: func(a uint64) uint64 { return fromF32(float32(uint32(a))) },
+		{ir.F32, ir.I32}: func(a uint64) uint64 { return uint64(uint32(clampInt(f32(a), math.MinInt32, math.MaxInt32))) },
+		{ir.F32, ir.U32}: func(a uint64) uint64 { return uint64(clampInt(f32(a), 0, math.MaxUint32)) },
+		{ir.I32, ir.U64}: func(a uint64) uint64 { return uint64(int64(int32(a))) },
+		{ir.U32, ir.U64}: keep,
+		{ir.U16, ir.U32}: keep,
+		{ir.I32, ir.U32}: keep,
+		{ir.U32, ir.I32}: keep,
+		{ir.U64, ir.U32}: func(a uint64) uint64 { return a & w32 },
+		{ir.U64, ir.I32}: func(a uint64) uint64 { return a & w32 },
+		{ir.U32, ir.U16}: func(a uint64) uint64 { return a & 0xffff },
 	}
 	f, ok := fns[conv{s.Args[0].Type, s.T}]
 	if !ok {
@@ -57,14 +60,25 @@ func stepCopy(m *machine, w *warp, in *inst) {
 }
 
 func packing(s *ir.Instr) (stepFn, error) {
-	round := bf16
-	if s.T == ir.F16x2 {
+	round, bits := bf16, 16
+	switch s.T {
+	case ir.F16x2:
 		round = f16
+	case ir.E4M3x2:
+		round, bits = e4m3, 8
 	}
-	return int2(w32, func(a, b uint64) uint64 { return round(f32(a)) | round(f32(b))<<16 }), nil
+	return int2(w32, func(a, b uint64) uint64 { return round(f32(a)) | round(f32(b))<<bits }), nil
 }
 
 func unpacking(s *ir.Instr) (stepFn, error) {
+	if s.Args[0].Type == ir.U32 {
+		return func(m *machine, w *warp, in *inst) {
+			a, lo, hi := m.in(w, in.a[0]), &w.regs[in.r[0]], &w.regs[in.r[1]]
+			for l := range a {
+				lo[l], hi[l] = a[l]&0xffff, a[l]>>16
+			}
+		}, nil
+	}
 	if s.Args[0].Type == ir.BF16x2 {
 		return func(m *machine, w *warp, in *inst) {
 			a, lo, hi := m.in(w, in.a[0]), &w.regs[in.r[0]], &w.regs[in.r[1]]

@@ -141,3 +141,36 @@ func fromF16(h uint64) float32 {
 	}
 	return math.Float32frombits(sign | (exp+127-15)<<23 | man<<13)
 }
+
+// e4m3 rounds x to the nearest float8 e4m3, ties to even; what is beyond ±448,
+// infinities too, becomes ±448, NaN becomes 0x7f.
+func e4m3(x float32) uint64 {
+	u := math.Float32bits(x)
+	sign := uint64(u >> 24 & 0x80)
+	u &= 1<<31 - 1
+	switch {
+	case x != x:
+		return 0x7f
+	case u >= 0x43e80000: // 464 and above would round to 480, which is NaN's code, or beyond
+		return sign | 0x7e
+	case u < 0x3c800000: // below 2⁻⁶: subnormal; adding 2¹⁴ aligns the last bit to 2⁻⁹
+		y := math.Float32frombits(u) + 1<<14
+		return sign | uint64(math.Float32bits(y)-math.Float32bits(1<<14))
+	}
+	u += 0x7ffff + u>>20&1
+	return sign | uint64(u>>20-(127-7)<<3)
+}
+
+// fromE4M3 widens a float8 e4m3 exactly.
+func fromE4M3(h uint64) float32 {
+	sign := uint32(h&0x80) << 24
+	exp, man := uint32(h>>3&15), uint32(h&7)
+	switch {
+	case exp == 15 && man == 7:
+		return math.Float32frombits(nanF32)
+	case exp == 0:
+		y := float32(man) * (1.0 / (1 << 9))
+		return math.Float32frombits(sign | math.Float32bits(y))
+	}
+	return math.Float32frombits(sign | (exp+127-7)<<23 | man<<20)
+}

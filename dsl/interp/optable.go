@@ -140,7 +140,7 @@ func warpRows() map[ir.Op]binder {
 		ir.OpVoteAll:  vote(func(b uint32) uint64 { return bit(b == fullMask) }),
 		ir.OpVoteAny:  vote(func(b uint32) uint64 { return bit(b != 0) }),
 		ir.OpBallot:   vote(func(b uint32) uint64 { return uint64(b) }),
-		ir.OpMMA:      fixedStep(stepMMA),
+		ir.OpMMA:      matrixProduct,
 		ir.OpUniform:  fixedStep(stepUniform),
 		ir.OpAssert:   fixedStep(stepAssert),
 	}

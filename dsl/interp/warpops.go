@@ -60,7 +60,7 @@ func stepAssert(m *machine, w *warp, in *inst) {
 	}
 }
 
-// stepMMA is m16n8k16: D = A·B + C. Products of bf16 are exact in float32; each
+// matrixProduct is m16n8k16: D = A·B + C. Products of bf16 and of f16 are exact in float32; each
 // element's sum starts from C and adds the 16 products in order of k, rounding
 // to float32 each time. (The GPU adds in another order; results agree within
 // tolerance only.) With g = lane / 4 and t = lane % 4 a lane holds, as PTX lays
@@ -70,24 +70,33 @@ func stepAssert(m *machine, w *warp, in *inst) {
 //	   v2: row g, columns 2t+8 and 2t+9   v3: row g+8
 //	B  v4: rows 2t and 2t+1, column g     v5: rows 2t+8 and 2t+9
 //	C  v6, v7: row g, columns 2t, 2t+1    v8, v9: row g+8; D the same
-func stepMMA(m *machine, w *warp, in *inst) {
-	if !m.converged(w, in) {
-		return
+func matrixProduct(s *ir.Instr) (stepFn, error) {
+	wide := fromBF16
+	if s.Args[0].Type == ir.F16x2 {
+		wide = fromF16
 	}
+	return func(m *machine, w *warp, in *inst) {
+		if m.converged(w, in) {
+			multiply(m, w, in, wide)
+		}
+	}, nil
+}
+
+func multiply(m *machine, w *warp, in *inst, wide func(uint64) float32) {
 	var a [16][16]float32
 	var bt [8][16]float32
 	for i := range 4 {
 		src := m.in(w, in.a[i])
 		for l := range 32 {
 			r, c := l/4+8*(i&1), l%4*2+8*(i>>1)
-			a[r][c], a[r][c+1] = fromBF16(src[l]&0xffff), fromBF16(src[l]>>16)
+			a[r][c], a[r][c+1] = wide(src[l]&0xffff), wide(src[l]>>16)
 		}
 	}
 	for i := range 2 {
 		src := m.in(w, in.a[4+i])
 		for l := range 32 {
 			k := l%4*2 + 8*i
-			bt[l/4][k], bt[l/4][k+1] = fromBF16(src[l]&0xffff), fromBF16(src[l]>>16)
+			bt[l/4][k], bt[l/4][k+1] = wide(src[l]&0xffff), wide(src[l]>>16)
 		}
 	}
 	c, d := [4]*row{}, [4]*row{}

@@ -66,11 +66,23 @@ func TestVotes(t *testing.T) {
 }
 
 func TestMMAIsAMatrixProduct(t *testing.T) {
+	matrixProduct[dsl.BF16x2](t, func(x float32) uint32 { return math.Float32bits(x) >> 16 })
+	matrixProduct[dsl.F16x2](t, func(x float32) uint32 { // x is a number of few bits, far from the format's limits
+		if x == 0 {
+			return 0
+		}
+		u := math.Float32bits(x)
+		return u>>16&0x8000 | (u>>23&0xff-127+15)<<10 | u>>13&0x3ff
+	})
+}
+
+// matrixProduct multiplies in one of the two formats; half is the bits of x in it.
+func matrixProduct[P dsl.Pair](t *testing.T, half func(x float32) uint32) {
 	r := rand.New(rand.NewPCG(1, 1))
 	var a [16][16]float32
 	var b [16][8]float32
 	var c [16][8]float32
-	small := func() float32 { return float32(r.IntN(65)-32) / 8 } // exact in bf16, sums exact in f32
+	small := func() float32 { return float32(r.IntN(65)-32) / 8 } // exact in both, sums exact in f32
 	for i := range a {
 		for j := range a[i] {
 			a[i][j] = small()
@@ -82,7 +94,6 @@ func TestMMAIsAMatrixProduct(t *testing.T) {
 			c[i][j] = small()
 		}
 	}
-	half := func(x float32) uint32 { return math.Float32bits(x) >> 16 }
 	// A lane's fragments are laid out here from PTX's figures for m16n8k16.
 	words := make([]uint32, 0, 32*12)
 	for l := range 32 {
@@ -100,9 +111,9 @@ func TestMMAIsAMatrixProduct(t *testing.T) {
 		for i := range v {
 			v[i] = x.Load(k.Lane().MulC(12).AddC(i))
 		}
-		bf := func(i int) dsl.Val[dsl.BF16x2] { return dsl.Bits[dsl.BF16x2](v[i]) }
+		bf := func(i int) dsl.Val[P] { return dsl.Bits[P](v[i]) }
 		f := func(i int) dsl.Val[dsl.F32] { return dsl.Bits[dsl.F32](v[i]) }
-		d := dsl.MMA([4]dsl.Val[dsl.BF16x2]{bf(0), bf(1), bf(2), bf(3)}, [2]dsl.Val[dsl.BF16x2]{bf(4), bf(5)}, [4]dsl.Val[dsl.F32]{f(6), f(7), f(8), f(9)})
+		d := dsl.MMA([4]dsl.Val[P]{bf(0), bf(1), bf(2), bf(3)}, [2]dsl.Val[P]{bf(4), bf(5)}, [4]dsl.Val[dsl.F32]{f(6), f(7), f(8), f(9)})
 		y.StoreN(k.Lane().MulC(4), d[:])
 	})
 	m := bufs(p)

@@ -48,10 +48,10 @@ const (
 	OpSelect // v3:f32 = select v0, v1, v2  v0 ? v1 : v2
 
 	// Conversions.
-	OpCvt    // v1:f32 = cvt v0             nearest even to floats, toward zero to integers
+	OpCvt    // v1:f32 = cvt v0             nearest even to floats, toward zero to integers; a pair element by element
 	OpBits   // v1:u32 = bits v0            the same bits as another type of the same size
-	OpPack   // v2:bf16x2 = pack v0, v1     two f32 rounded to nearest even, v0 in the low half
-	OpUnpack // v1:f32, v2:f32 = unpack v0  low half, high half
+	OpPack   // v2:bf16x2 = pack v0, v1     two f32 rounded to nearest even, v0 in the low half; to e4m3x2 at most ±448
+	OpUnpack // v1:f32, v2:f32 = unpack v0  low half, high half; of u32 as u16
 	OpSplit  // v1:u32, … = split v0        b128 → four u32, lowest first
 	OpJoin   // v4:b128 = join v0, v1, v2, v3
 	OpPrmt   // v2:u32 = prmt v0, v1 sel=0x5410   PTX prmt.b32, default mode
@@ -106,7 +106,7 @@ const (
 	OpVoteAll  // v1:pred = vote.all v0
 	OpVoteAny  // v1:pred = vote.any v0
 	OpBallot   // v1:u32 = ballot v0           bit l is lane l's predicate
-	OpMMA      // v10:f32, … = mma v0 … v9     m16n8k16: A 4×bf16x2, B 2×bf16x2, C 4×f32 → D 4×f32
+	OpMMA      // v10:f32, … = mma v0 … v9     m16n8k16: A 4×bf16x2, B 2×bf16x2, C 4×f32 → D 4×f32; or A and B f16x2
 
 	// What the executor checks.
 	OpUniform // v1:u32 = uniform.warp v0     asserts that v0 is the same over the scope

@@ -92,8 +92,7 @@ var ops = [numOps]OpInfo{
 	OpVoteAll:  {"vote.all", Pure, Warp, fixed([]Type{Pred}, Pred)},
 	OpVoteAny:  {"vote.any", Pure, Warp, fixed([]Type{Pred}, Pred)},
 	OpBallot:   {"ballot", Pure, Warp, fixed([]Type{Pred}, U32)},
-	OpMMA: {"mma", Pure, Warp, fixed(
-		[]Type{BF16x2, BF16x2, BF16x2, BF16x2, BF16x2, BF16x2, F32, F32, F32, F32}, F32, F32, F32, F32)},
+	OpMMA:      {"mma", Pure, Warp, mma},
 
 	OpUniform: {"uniform", Pure, Thread, uniform},
 	OpAssert:  {"assert", Writes, Thread, fixed([]Type{Pred})},

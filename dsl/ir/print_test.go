@@ -91,6 +91,8 @@ func (e *everything) integers(epoch u32) {
 	a, b := k.Lane().Named("a"), k.Warp()
 	r := a.Add(b).Sub(k.CTA()).Mul(k.Grid()).Div(b.AddC(1)).Rem(a.AddC(3)).Min(epoch).Max(k.Tid())
 	r = dsl.MulHi(r, a).And(b).Or(a).Xor(b).Not().ShlC(3).Shr(b)
+	low, high := dsl.Halves(r)
+	r = dsl.Cast[dsl.U32](low).Add(dsl.Cast[dsl.U32](high))
 	r = r.Add(k.SMID()).Add(dsl.Permute(a, b, 0x5410))
 	s := dsl.Cast[dsl.I32](r).Neg().Abs()
 	x := dsl.NewVar(s, "s")
@@ -109,8 +111,14 @@ func (e *everything) floats() {
 		y = f(y)
 	}
 	lo, hi := dsl.Unpack[dsl.BF16x2](dsl.Pack[dsl.BF16x2](y, x))
+	lo = lo.Add(lowOf(dsl.Cast[dsl.F16x2](dsl.Pack[dsl.E4M3x2](y, x))))
 	ws := dsl.Split(dsl.Join(dsl.Bits[dsl.U32](lo), e.k.U32(1), e.k.U32(2), e.k.U32(3)))
 	e.out.Store(dsl.At(0), dsl.FMA(dsl.Bits[dsl.F32](ws[0]), hi, x))
+}
+
+func lowOf(p dsl.Val[dsl.F16x2]) f32 {
+	lo, _ := dsl.Unpack(p)
+	return lo
 }
 
 func (e *everything) memory() {

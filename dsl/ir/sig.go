@@ -113,7 +113,7 @@ func selection(in *Instr) ([]Type, error) {
 // conversions lists what cvt turns into what.
 var conversions = map[Type][]Type{
 	F32:  {BF16, F16, I32, U32},
-	BF16: {F32}, F16: {F32},
+	BF16: {F32}, F16: {F32}, F16x2: {E4M3x2},
 	I32: {F32, U32, U64}, U32: {F32, I32, U64, U16}, U64: {U32, I32}, U16: {U32},
 }
 
@@ -142,8 +142,8 @@ func pack(in *Instr) ([]Type, error) {
 	if err := counts(in, 2, 0); err != nil {
 		return nil, err
 	}
-	if in.T != BF16x2 && in.T != F16x2 {
-		return nil, fmt.Errorf("packs into %s, want bf16x2 or f16x2", in.T)
+	if in.T != BF16x2 && in.T != F16x2 && in.T != E4M3x2 {
+		return nil, fmt.Errorf("packs into %s, want bf16x2, f16x2 or e4m3x2", in.T)
 	}
 	return []Type{in.T}, wantTypes(in, []Type{F32, F32})
 }
@@ -152,10 +152,23 @@ func unpack(in *Instr) ([]Type, error) {
 	if err := counts(in, 1, 0); err != nil {
 		return nil, err
 	}
-	if t := in.Args[0].Type; t != BF16x2 && t != F16x2 {
-		return nil, fmt.Errorf("unpacks %s, want bf16x2 or f16x2", t)
+	switch t := in.Args[0].Type; t {
+	case BF16x2, F16x2:
+		return []Type{F32, F32}, nil
+	case U32:
+		return []Type{U16, U16}, nil
+	default:
+		return nil, fmt.Errorf("unpacks %s, want bf16x2, f16x2 or u32", t)
 	}
-	return []Type{F32, F32}, nil
+}
+
+// mma takes fragments of A and B that are all bf16x2 or all f16x2.
+func mma(in *Instr) ([]Type, error) {
+	t := BF16x2
+	if len(in.Args) > 0 && in.Args[0] != nil && in.Args[0].Type == F16x2 {
+		t = F16x2
+	}
+	return fixed([]Type{t, t, t, t, t, t, F32, F32, F32, F32}, F32, F32, F32, F32)(in)
 }
 
 func param(in *Instr) ([]Type, error) {

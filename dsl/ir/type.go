@@ -18,14 +18,15 @@ const (
 	F16          // IEEE binary16
 	BF16x2       // two bf16 packed in 32 bits, element 0 in the low half
 	F16x2        // two f16 packed in 32 bits, element 0 in the low half
+	E4M3x2       // two float8 e4m3 packed in 16 bits, element 0 in the low byte; only stored and converted
 	B128         // 128 untyped bits; its memory accesses are one scalar access
 	MBar         // a 64-bit mbarrier object; only in shared memory, only named by mbarrier ops
 	numTypes
 )
 
-var typeNames = [numTypes]string{"invalid", "pred", "u16", "i32", "u32", "u64", "f32", "bf16", "f16", "bf16x2", "f16x2", "b128", "mbar"}
+var typeNames = [numTypes]string{"invalid", "pred", "u16", "i32", "u32", "u64", "f32", "bf16", "f16", "bf16x2", "f16x2", "e4m3x2", "b128", "mbar"}
 
-var typeSizes = [numTypes]int{0, 0, 2, 4, 4, 8, 4, 2, 2, 4, 4, 16, 8}
+var typeSizes = [numTypes]int{0, 0, 2, 4, 4, 8, 4, 2, 2, 4, 4, 2, 16, 8}
 
 // String is the type's name in printed IR.
 func (t Type) String() string {

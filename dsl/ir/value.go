@@ -76,7 +76,7 @@ func ConstInt(t Type, x int64) *Value {
 	switch t {
 	case U32, BF16x2, F16x2:
 		bits = uint64(uint32(x))
-	case U16, BF16, F16:
+	case U16, BF16, F16, E4M3x2:
 		bits = uint64(uint16(x))
 	case I32:
 		bits = uint64(int64(int32(x)))

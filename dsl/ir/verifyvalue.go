@@ -6,7 +6,7 @@ func (v *verifier) constant(pos Pos, what string, x *Value) {
 	switch x.Type {
 	case Pred:
 		ok = x.Bits <= 1
-	case U16, BF16, F16:
+	case U16, BF16, F16, E4M3x2:
 		ok = x.Bits <= 0xffff
 	case U32, F32, BF16x2, F16x2:
 		ok = x.Bits <= 0xffffffff

@@ -22,6 +22,7 @@ struct alignas(8) Params {
   u64* l;                                  // any number of elements
   i32* i;                                  // any number of elements
   uint4* q;                                // any number of elements
+  u16* e;                                  // any number of elements
 };
 #ifdef __CUDACC_RTC__
 #define PARAM_OFFSET(member) __INTADDR__(&((Params*)0)->member)
@@ -36,7 +37,8 @@ static_assert(PARAM_OFFSET(s) == 32, "layout");
 static_assert(PARAM_OFFSET(l) == 40, "layout");
 static_assert(PARAM_OFFSET(i) == 48, "layout");
 static_assert(PARAM_OFFSET(q) == 56, "layout");
-static_assert(sizeof(Params) == 64, "layout");
+static_assert(PARAM_OFFSET(e) == 64, "layout");
+static_assert(sizeof(Params) == 72, "layout");
 
 namespace ptx {
 
@@ -66,6 +68,13 @@ __device__ __forceinline__ f16 f16_of(float a) {
   return v;
 }
 
+// Two float8 e4m3 as binary16, exactly, the low byte in the low half.
+__device__ __forceinline__ f16x2 f16_of_e4m3(u16 a) {
+  f16x2 v;
+  asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(v) : "h"(a));
+  return v;
+}
+
 // A bfloat16 is the upper half of a float.
 __device__ __forceinline__ float float_of_bf16(bf16 a) { return __uint_as_float((u32)a << 16); }
 
@@ -82,6 +91,13 @@ __device__ __forceinline__ bf16x2 pack_bf16(float lo, float hi) {
   return v;
 }
 
+// Two floats rounded to float8 e4m3, at most +-448, the first in the low byte.
+__device__ __forceinline__ u16 pack_e4m3(float lo, float hi) {
+  u16 v;
+  asm("cvt.rn.satfinite.e4m3x2.f32 %0, %1, %2;" : "=h"(v) : "f"(hi), "f"(lo));
+  return v;
+}
+
 // Two floats rounded to binary16, the first in the low half.
 __device__ __forceinline__ f16x2 pack_f16(float lo, float hi) {
   f16x2 v;
@@ -93,6 +109,21 @@ __device__ __forceinline__ f16x2 pack_f16(float lo, float hi) {
 __device__ __forceinline__ u32 prmt(u32 a, u32 b, u32 sel) {
   u32 v;
   asm("prmt.b32 %0, %1, %2, %3;" : "=r"(v) : "r"(a), "r"(b), "r"(sel));
+  return v;
+}
+
+// The high half of a word.
+__device__ __forceinline__ u16 u16_hi(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {other, %0}, %1;\n\t}" : "=h"(v) : "r"(a));
+  return v;
+}
+
+// The low half of a word. As a move, unlike a shift, the halves cost nothing where
+// an instruction can read half a register.
+__device__ __forceinline__ u16 u16_lo(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {%0, other}, %1;\n\t}" : "=h"(v) : "r"(a));
   return v;
 }
 
@@ -112,6 +143,7 @@ convert(const Params* __restrict__ p) {
   u64* const l = ptx::global(p->l);
   i32* const i = ptx::global(p->i);
   uint4* const q = ptx::global(p->q);
+  u16* const e = ptx::global(p->e);
 
   const float x = f[0];
   const float y = f[1];
@@ -137,7 +169,14 @@ convert(const Params* __restrict__ p) {
   const f16x2 v40 = ptx::pack_f16(x, y);
   f[6] = ptx::f16_lo(v40) - ptx::f16_hi(v40);
   f[7] = ptx::bf16_lo(n) - ptx::bf16_hi(n);
-  const uint4 v48 = q[0];
-  const uint4 v54 = make_uint4(v48.w, v48.z, v48.y, ptx::prmt(v48.x, v48.y, 0x5410u));
-  q[1] = v54;
+  e[0] = ptx::pack_e4m3(x, y);
+  const f16x2 v50 = ptx::f16_of_e4m3(e[1]);
+  f[8] = ptx::f16_lo(v50) - ptx::f16_hi(v50);
+  const f16x2 v57 = ptx::f16_of_e4m3((u16)(n >> 16));
+  f[9] = ptx::f16_lo(v57) - ptx::f16_hi(v57);
+  s[3] = ptx::u16_lo(n);
+  s[4] = ptx::u16_hi(n);
+  const uint4 v63 = q[0];
+  const uint4 v69 = make_uint4(v63.w, v63.z, v63.y, ptx::prmt(v63.x, v63.y, 0x5410u));
+  q[1] = v69;
 }

@@ -68,6 +68,17 @@ __device__ __forceinline__ float4 mma_m16n8k16(bf16x2 a0, bf16x2 a1, bf16x2 a2, 
   return d;
 }
 
+// As mma_m16n8k16, A and B in binary16.
+__device__ __forceinline__ float4 mma_m16n8k16_f16(f16x2 a0, f16x2 a1, f16x2 a2, f16x2 a3, f16x2 b0, f16x2 b1,
+                               float c0, float c1, float c2, float c3) {
+  float4 d;
+  asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%10, %11, %12, %13};"
+               : "=f"(d.x), "=f"(d.y), "=f"(d.z), "=f"(d.w)
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
+  return d;
+}
+
 }  // namespace ptx
 
 extern "C" __global__ void __launch_bounds__(128, 1)
@@ -84,5 +95,6 @@ tensor(const Params* __restrict__ p) {
   const uint4 v11 = ptx::ldmatrix_trans(&b[row]);
   const float4 v15 = ptx::mma_m16n8k16(v7.x, v7.y, v7.z, v7.w, v11.x, v11.y, 0.0f, 0.0f, 0.0f, 0.0f);
   const float4 v19 = ptx::mma_m16n8k16(v7.x, v7.y, v7.z, v7.w, v11.z, v11.w, v15.x, v15.y, v15.z, v15.w);
-  *(float4*)&out[tid * 4] = make_float4(v19.x, v19.y, v19.z, v19.w);
+  const float4 v29 = ptx::mma_m16n8k16_f16(v7.x, v7.y, v7.z, v7.w, v11.x, v11.y, v19.x, v19.y, v19.z, v19.w);
+  *(float4*)&out[tid * 4] = make_float4(v29.x, v29.y, v29.z, v29.w);
 }

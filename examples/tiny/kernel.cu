@@ -647,10 +647,12 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 end = (split + 1) * v338 / 2;
               const u32 v347 = kv_head * 3;
               const u32 v348 = lane / 4;
-              const bf16x2 v356 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v365 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v374 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v383 = v348 < 3 ? q_bf16x2[(v347 + min(v348, 2u)) * 16 + lane % 4 + 12] : 0x00000000u;
+              const bool v349 = v348 < 3;
+              const u32 v351 = v347 + min(v348, 2u);
+              const bf16x2 v356 = v349 ? q_bf16x2[v351 * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v362 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v368 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v374 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -663,41 +665,40 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v400 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v391 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v400 * 8 + (u64)lane];
+                  tail[lane] = kv[v391 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v406 = pos_now % 16;
-                const u32 v407 = lane / 8;
-                const u32 v412 = min(lane % 8 + v407 / 2 * 8, 0u);
-                const u32 v413 = v412 * 8;
-                const u32 v414 = v406 + v412;
-                const uint4 v419 = ptx::ldmatrix(&tail[v413 + ((v407 & 1u) ^ (v414 & 3u))]);
-                const float4 v423 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v419.x, v419.y, 0.0f, 0.0f,
+                const u32 v397 = pos_now % 16;
+                const u32 v403 = min(lane % 8 + lane / 8 / 2 * 8, 0u);
+                const u32 v404 = v403 * 8;
+                const u32 v405 = v397 + v403;
+                const uint4 v411 = ptx::ldmatrix(&tail[v404 + (((lane / 8) & 1u) ^ (v405 & 3u))]);
+                const float4 v415 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v411.x, v411.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v427 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v419.z, v419.w, 0.0f, 0.0f,
+                const float4 v419 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v411.z, v411.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v436 = ptx::ldmatrix(&tail[v413 + (((v407 & 1u) + 2) ^ (v414 & 3u))]);
-                const float4 v440 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v436.x, v436.y, v423.x,
-                    v423.y, v423.z, v423.w);
-                const float4 v444 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v436.z, v436.w, v427.x,
-                    v427.y, v427.z, v427.w);
-                const u32 v449 = lane % 4 * 2;
-                const float v452 = v449 < 1 ? v440.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v456 = v449 + 1 < 1 ? v440.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v460 = v449 + 8 < 1 ? v444.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v464 = v449 + 9 < 1 ? v444.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v465 = fmaxf(fmaxf(fmaxf(fmaxf(m, v452), v456), v460), v464);
-                const float v466 = __shfl_xor_sync(0xffffffffu, v465, 2u);
-                const float v467 = fmaxf(v465, v466);
-                const float v468 = __shfl_xor_sync(0xffffffffu, v467, 1u);
-                const float v469 = fmaxf(v467, v468);
-                const float decay = ptx::exp2(m - v469);
-                const float v476 = ptx::exp2(v452 - v469);
-                const float v479 = ptx::exp2(v456 - v469);
-                const float v482 = ptx::exp2(v460 - v469);
-                const float v485 = ptx::exp2(v464 - v469);
+                const uint4 v429 = ptx::ldmatrix(&tail[v404 + ((((lane / 8) & 1u) + 2) ^ (v405 & 3u))]);
+                const float4 v433 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v429.x, v429.y, v415.x,
+                    v415.y, v415.z, v415.w);
+                const float4 v437 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v429.z, v429.w, v419.x,
+                    v419.y, v419.z, v419.w);
+                const u32 v442 = lane % 4 * 2;
+                const float v444 = v442 < 1 ? v433.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v447 = v442 + 1 < 1 ? v433.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v450 = v442 + 8 < 1 ? v437.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v453 = v442 + 9 < 1 ? v437.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v458 = fmaxf(fmaxf(fmaxf(fmaxf(m, v444), v447), v450), v453);
+                const float v459 = __shfl_xor_sync(0xffffffffu, v458, 2u);
+                const float v460 = fmaxf(v458, v459);
+                const float v461 = __shfl_xor_sync(0xffffffffu, v460, 1u);
+                const float v462 = fmaxf(v460, v461);
+                const float decay = ptx::exp2(m - v462);
+                const float v469 = ptx::exp2(v444 - v462);
+                const float v472 = ptx::exp2(v447 - v462);
+                const float v475 = ptx::exp2(v450 - v462);
+                const float v478 = ptx::exp2(v453 - v462);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -706,32 +707,31 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v469;
-                l = __fmul_rn(l, decay) + v476 + v479 + v482 + v485;
-                const bf16x2 v503 = ptx::pack_bf16(v476, v479);
-                const bf16x2 v504 = ptx::pack_bf16(v482, v485);
-                const u32 v505 = lane / 8;
-                const u32 v510 = min(lane % 8 + (v505 & 1u) * 8, 0u);
-                const u32 v512 = 4 + v510 * 8;
-                const u32 v513 = v406 + v510;
-                const uint4 v518 = ptx::ldmatrix_trans(&tail[v512 + ((v505 / 2) ^ (v513 & 3u))]);
-                const float4 v524 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.x, v518.y, o, o_2,
+                m = v462;
+                l = __fmul_rn(l, decay) + v469 + v472 + v475 + v478;
+                const bf16x2 v496 = ptx::pack_bf16(v469, v472);
+                const bf16x2 v497 = ptx::pack_bf16(v475, v478);
+                const u32 v503 = min(lane % 8 + ((lane / 8) & 1u) * 8, 0u);
+                const u32 v505 = 4 + v503 * 8;
+                const u32 v506 = v397 + v503;
+                const uint4 v512 = ptx::ldmatrix_trans(&tail[v505 + ((lane / 8 / 2) ^ (v506 & 3u))]);
+                const float4 v518 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v512.x, v512.y, o, o_2,
                     0.0f, 0.0f);
-                o = v524.x;
-                o_2 = v524.y;
-                const float4 v530 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.z, v518.w, o_3, o_4,
+                o = v518.x;
+                o_2 = v518.y;
+                const float4 v524 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v512.z, v512.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v530.x;
-                o_4 = v530.y;
-                const uint4 v539 = ptx::ldmatrix_trans(&tail[v512 + ((v505 / 2 + 2) ^ (v513 & 3u))]);
-                const float4 v545 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v539.x, v539.y, o_5, o_6,
+                o_3 = v524.x;
+                o_4 = v524.y;
+                const uint4 v534 = ptx::ldmatrix_trans(&tail[v505 + ((lane / 8 / 2 + 2) ^ (v506 & 3u))]);
+                const float4 v540 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v534.x, v534.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v545.x;
-                o_6 = v545.y;
-                const float4 v551 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v539.z, v539.w, o_7, o_8,
+                o_5 = v540.x;
+                o_6 = v540.y;
+                const float4 v546 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v534.z, v534.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v551.x;
-                o_8 = v551.y;
+                o_7 = v546.x;
+                o_8 = v546.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
@@ -739,43 +739,42 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v561 = stage * 256;
+                const u32 v556 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  const u32 v568 = i_4 * 16;
-                  if (v568 < tokens_2) {
-                    const u32 v571 = v561 + v568 * 8;
-                    const u32 v572 = from + v568;
-                    const u32 v574 = min(tokens_2 - v568, 16u);
-                    const u32 v575 = lane / 8;
-                    const u32 v581 = min(lane % 8 + v575 / 2 * 8, v574 - 1);
-                    const u32 v583 = v571 + v581 * 8;
-                    const u32 v584 = v572 + v581;
-                    const uint4 v589 = ptx::ldmatrix(&ring[v583 + ((v575 & 1u) ^ (v584 & 3u))]);
-                    const float4 v593 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v589.x, v589.y, 0.0f,
+                  if (i_4 * 16 < tokens_2) {
+                    const u32 v565 = i_4 * 16;
+                    const u32 v567 = v556 + v565 * 8;
+                    const u32 v568 = from + v565;
+                    const u32 v570 = min(tokens_2 - v565, 16u);
+                    const u32 v577 = min(lane % 8 + lane / 8 / 2 * 8, v570 - 1);
+                    const u32 v579 = v567 + v577 * 8;
+                    const u32 v580 = v568 + v577;
+                    const uint4 v586 = ptx::ldmatrix(&ring[v579 + (((lane / 8) & 1u) ^ (v580 & 3u))]);
+                    const float4 v590 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v586.x, v586.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v597 = ptx::mma_m16n8k16(v356, 0x00000000u, v365, 0x00000000u, v589.z, v589.w, 0.0f,
+                    const float4 v594 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v586.z, v586.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v606 = ptx::ldmatrix(&ring[v583 + (((v575 & 1u) + 2) ^ (v584 & 3u))]);
-                    const float4 v610 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v606.x, v606.y, v593.x,
-                        v593.y, v593.z, v593.w);
-                    const float4 v614 = ptx::mma_m16n8k16(v374, 0x00000000u, v383, 0x00000000u, v606.z, v606.w, v597.x,
-                        v597.y, v597.z, v597.w);
-                    const u32 v619 = lane % 4 * 2;
-                    const float v622 = v619 < v574 ? v610.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v626 = v619 + 1 < v574 ? v610.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v630 = v619 + 8 < v574 ? v614.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v634 = v619 + 9 < v574 ? v614.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v635 = fmaxf(fmaxf(fmaxf(fmaxf(m, v622), v626), v630), v634);
-                    const float v636 = __shfl_xor_sync(0xffffffffu, v635, 2u);
+                    const uint4 v604 = ptx::ldmatrix(&ring[v579 + ((((lane / 8) & 1u) + 2) ^ (v580 & 3u))]);
+                    const float4 v608 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v604.x, v604.y, v590.x,
+                        v590.y, v590.z, v590.w);
+                    const float4 v612 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v604.z, v604.w, v594.x,
+                        v594.y, v594.z, v594.w);
+                    const u32 v617 = lane % 4 * 2;
+                    const float v619 = v617 < v570 ? v608.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v622 = v617 + 1 < v570 ? v608.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v625 = v617 + 8 < v570 ? v612.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v628 = v617 + 9 < v570 ? v612.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v633 = fmaxf(fmaxf(fmaxf(fmaxf(m, v619), v622), v625), v628);
+                    const float v634 = __shfl_xor_sync(0xffffffffu, v633, 2u);
+                    const float v635 = fmaxf(v633, v634);
+                    const float v636 = __shfl_xor_sync(0xffffffffu, v635, 1u);
                     const float v637 = fmaxf(v635, v636);
-                    const float v638 = __shfl_xor_sync(0xffffffffu, v637, 1u);
-                    const float v639 = fmaxf(v637, v638);
-                    const float decay = ptx::exp2(m - v639);
-                    const float v646 = ptx::exp2(v622 - v639);
-                    const float v649 = ptx::exp2(v626 - v639);
-                    const float v652 = ptx::exp2(v630 - v639);
-                    const float v655 = ptx::exp2(v634 - v639);
+                    const float decay = ptx::exp2(m - v637);
+                    const float v644 = ptx::exp2(v619 - v637);
+                    const float v647 = ptx::exp2(v622 - v637);
+                    const float v650 = ptx::exp2(v625 - v637);
+                    const float v653 = ptx::exp2(v628 - v637);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -784,29 +783,28 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v639;
-                    l = __fmul_rn(l, decay) + v646 + v649 + v652 + v655;
-                    const bf16x2 v674 = ptx::pack_bf16(v646, v649);
-                    const bf16x2 v675 = ptx::pack_bf16(v652, v655);
-                    const u32 v676 = lane / 8;
-                    const u32 v682 = min(lane % 8 + (v676 & 1u) * 8, v574 - 1);
-                    const u32 v684 = v571 + 4 + v682 * 8;
-                    const u32 v685 = v572 + v682;
-                    const uint4 v690 = ptx::ldmatrix_trans(&ring[v684 + ((v676 / 2) ^ (v685 & 3u))]);
-                    const float4 v696 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v690.x, v690.y, o, o_2,
+                    m = v637;
+                    l = __fmul_rn(l, decay) + v644 + v647 + v650 + v653;
+                    const bf16x2 v671 = ptx::pack_bf16(v644, v647);
+                    const bf16x2 v672 = ptx::pack_bf16(v650, v653);
+                    const u32 v680 = min(lane % 8 + ((lane / 8) & 1u) * 8, v570 - 1);
+                    const u32 v682 = v567 + 4 + v680 * 8;
+                    const u32 v683 = v568 + v680;
+                    const uint4 v689 = ptx::ldmatrix_trans(&ring[v682 + ((lane / 8 / 2) ^ (v683 & 3u))]);
+                    const float4 v695 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v689.x, v689.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v696.x;
-                    o_2 = v696.y;
-                    const float4 v702 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v690.z, v690.w, o_3,
+                    o = v695.x;
+                    o_2 = v695.y;
+                    const float4 v701 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v689.z, v689.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v702.x;
-                    o_4 = v702.y;
-                    const uint4 v711 = ptx::ldmatrix_trans(&ring[v684 + ((v676 / 2 + 2) ^ (v685 & 3u))]);
-                    const float4 v717 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v711.x, v711.y, o_5,
+                    o_3 = v701.x;
+                    o_4 = v701.y;
+                    const uint4 v711 = ptx::ldmatrix_trans(&ring[v682 + ((lane / 8 / 2 + 2) ^ (v683 & 3u))]);
+                    const float4 v717 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v711.x, v711.y, o_5,
                         o_6, 0.0f, 0.0f);
                     o_5 = v717.x;
                     o_6 = v717.y;
-                    const float4 v723 = ptx::mma_m16n8k16(v674, 0x00000000u, v675, 0x00000000u, v711.z, v711.w, o_7,
+                    const float4 v723 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v711.z, v711.w, o_7,
                         o_8, 0.0f, 0.0f);
                     o_7 = v723.x;
                     o_8 = v723.y;
@@ -869,12 +867,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 const float v854 = v798 ? 0.0f : ptx::exp2(v793 - v797);
                 const float v863 = v798 ? 0.0f : ptx::exp2(v796 - v797);
                 const float v869 = fmaf(v863, input[v772 + 813], fmaf(v854, input[v772 + 810], v851));
-                const u32 v872 = split * 6 + v347 + v772;
-                const float v874 = __fmul_rn(fmaf(v863, input[tid + 672], fmaf(v854, input[tid + 576], v848)),
+                const float v871 = __fmul_rn(fmaf(v863, input[tid + 672], fmaf(v854, input[tid + 576], v848)),
                     ptx::rcp(v869));
-                part[v872 * 32 + v773] = v798 ? 0.0f : v874;
+                const u32 v875 = split * 6 + v347 + v772;
+                part[v875 * 32 + v773] = v798 ? 0.0f : v871;
                 if (v773 == 0) {
-                  lse[v872] = v797 + ptx::log2(v869);
+                  lse[v875] = v797 + ptx::log2(v869);
                 }
               }
               ptx::bar_sync<1, 256>();

@@ -9,16 +9,14 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-func (s *Session) alloc() error {
+// alloc reserves all buffers; sizes has those that the kernel leaves open, in bytes.
+func (s *runner) alloc(sizes map[string]int64) error {
 	for _, b := range s.mk.IR.Globals() {
 		bytes := b.Bytes()
-		switch b.Name {
-		case "kv":
+		if b.Name == "kv" {
 			bytes = int64(s.mk.Config.Layers) * int64(s.pages) * int64(s.mk.KV.PageBytes())
-		case "page_table":
-			bytes = 4 * int64(len(s.table))
-		case "tokens", "stream", "times":
-			bytes = 4 * int64(s.Capacity()+1)
+		} else if n, ok := sizes[b.Name]; ok {
+			bytes = n
 		}
 		if err := s.dev.Alloc(b.Name, bytes); err != nil {
 			return fmt.Errorf("buffer %s of %d bytes: %w", b.Name, bytes, err)
@@ -28,22 +26,46 @@ func (s *Session) alloc() error {
 }
 
 // tables fills the buffers that do not depend on the weights.
-func (s *Session) tables(epoch uint32) error {
+func (s *runner) tables(epoch uint32) error {
 	freq := s.mk.InvFreq()
 	bits := make([]uint32, len(freq))
 	for i, f := range freq {
 		bits[i] = math.Float32bits(f)
 	}
+	if n := s.mk.KV.ScalesLen(); n > 0 {
+		if err := s.scales(n); err != nil {
+			return err
+		}
+	}
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
+	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
 		{"abort", make([]byte, 4*pipeline.AbortWords)}, {"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// scales writes the KV cache's scales, those given or 1 for all.
+func (s *runner) scales(n int) error {
+	given := s.kvScales
+	if given == nil {
+		given = s.mk.KVScales()
+	}
+	if len(given) != n {
+		return fmt.Errorf("%d scales of the KV cache, want %d: two for each of %d heads of %d layers", len(given), n, s.mk.KV.Heads, s.mk.KV.Layers)
+	}
+	bits := make([]uint32, n)
+	for i, x := range given {
+		if !(x > 0) || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("scale %d of the KV cache is %g, want a positive number", i, x)
+		}
+		bits[i] = math.Float32bits(x)
+	}
+	return s.dev.Write(megakernel.BufferKVScales, 0, words(bits))
 }
 
 func words(vs []uint32) []byte {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,6 +44,8 @@ func TestOptionsAreKept(t *testing.T) {
 		"large stages":         {Config: tiny, Options: megakernel.Options{StageBytes: 40960}},
 		"few consumers":        {Config: tiny, Options: megakernel.Options{Consumers: 2}},
 		"no grouping, untied":  {Config: wide},
+		"e4m3 cache":           {Config: tiny, Options: megakernel.Options{KV: tasks.KVE4M3}},
+		"e4m3, wide heads":     {Config: wide, Options: megakernel.Options{KV: tasks.KVE4M3, Page: 1}},
 		"one KV head, a layer": {Config: func() models.Config { c := wide; c.KVHeads, c.Layers = 1, 1; return c }()},
 	} {
 		test.Seeds, test.Steps = 2, 2

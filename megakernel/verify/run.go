@@ -3,7 +3,6 @@ package verify
 import (
 	"context"
 	"crypto/sha256"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
@@ -62,7 +60,8 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 	if slices.IsSorted(x.table) {
 		slices.Reverse(x.table)
 	}
-	if x.s, err = runtime.NewSession(t.mk, sim, t.weights, x.pages, x.table, t.epoch); err != nil {
+	o := runtime.SessionOptions{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales}
+	if x.s, err = runtime.OpenSession(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
 		return nil, err
 	}
 	for l, tokens := range t.cache {
@@ -90,8 +89,8 @@ func (x *session) write(layer, token int, t kvToken) error {
 		base := x.at(layer, token, h)
 		for d := range kv.D {
 			for v, values := range [][]float64{t.k, t.v} {
-				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d))*2 - base
-				binary.LittleEndian.PutUint16(raw[at:], reference.ToBF16(values[h*kv.D+d]))
+				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d)*x.t.elementBytes()) - base
+				copy(raw[at:], x.t.bits(layer, h, v, values[h*kv.D+d]))
 			}
 		}
 		if err := x.sim.Write("kv", base, raw); err != nil {
@@ -114,8 +113,8 @@ func (x *session) read(layer, token int) (kvToken, error) {
 		}
 		for d := range kv.D {
 			for v, values := range [][]float64{t.k, t.v} {
-				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d))*2 - base
-				values[h*kv.D+d] = reference.FromBF16(binary.LittleEndian.Uint16(raw[at:]))
+				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d)*x.t.elementBytes()) - base
+				values[h*kv.D+d] = x.t.value(layer, h, v, raw[at:])
 			}
 		}
 	}

@@ -1,6 +1,7 @@
 package verify
 
 import (
+	"encoding/binary"
 	"math"
 	"math/rand/v2"
 
@@ -19,6 +20,7 @@ type Trial struct {
 	steps   int
 	tokens  []int
 	cache   [][]kvToken // [layer][token], the first context ones
+	scales  []float32   // of an e4m3 cache
 	want    [][]float64 // logits after each step
 	fresh   [][]kvToken // [layer][step]: what the steps must append
 	scale   float64     // how large logits are
@@ -30,6 +32,11 @@ type Trial struct {
 type kvToken struct{ k, v []float64 }
 
 const weightSeed = 1
+
+// kvScales are the scales of an e4m3 cache in turn: none that is the same in two
+// layers or for K and V, and none for which values of this size lose more digits
+// than for others.
+var kvScales = [...]float32{0.125, 0.0625, 0.03125, 0.1, 0.25}
 
 // Context is the number of tokens in the cache before the first step.
 func (t *Trial) Context() int { return t.context }
@@ -50,10 +57,17 @@ func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 	shape := reference.ShapeOf(mk.Config)
 	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps, wish: wishes{turns: wantTurns, uneven: 1},
 		context: cachedTokens(mk), tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
+	for i := range mk.KV.ScalesLen() {
+		t.scales = append(t.scales, kvScales[i%len(kvScales)])
+	}
 	t.fill(shape)
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
 	t.epoch = -(arrivals + arrivals/2) // passes 2³² amid the second step
-	ref, err := reference.NewModel(shape, reference.Synthetic(shape, weightSeed), reference.AsKernel(shape))
+	hooks := reference.AsKernel(shape)
+	if t.scales != nil {
+		hooks = reference.WithE4M3Cache(hooks, shape, t.scales)
+	}
+	ref, err := reference.NewModel(shape, reference.Synthetic(shape, weightSeed), hooks)
 	if err != nil {
 		return nil, err
 	}
@@ -99,20 +113,57 @@ func cachedTokens(mk *megakernel.Kernel) int {
 }
 
 // fill makes the tokens of the cache at random, as large as the weights make
-// keys and values.
+// keys and values, in numbers that the cache has.
 func (t *Trial) fill(s reference.Shape) {
 	rng := rand.New(rand.NewPCG(weightSeed, 0x6b76))
-	vector := func(sd float64) []float64 {
+	vector := func(layer, which int, sd float64) []float64 {
 		v := make([]float64, s.KVHeads*s.HeadDim)
 		for i := range v {
-			v[i] = reference.RoundBF16(sd * rng.NormFloat64())
+			v[i] = t.value(layer, i/s.HeadDim, which, t.bits(layer, i/s.HeadDim, which, sd*rng.NormFloat64()))
 		}
 		return v
 	}
 	t.cache = make([][]kvToken, s.Layers)
 	for l := range t.cache {
 		for range t.context {
-			t.cache[l] = append(t.cache[l], kvToken{vector(1.85), vector(1)})
+			t.cache[l] = append(t.cache[l], kvToken{vector(l, 0, 1.85), vector(l, 1, 1)})
 		}
 	}
 }
+
+// bits is x as the cache stores it: K (which = 0) or V of a head.
+func (t *Trial) bits(layer, head, which int, x float64) []byte {
+	if t.scales == nil {
+		return binary.LittleEndian.AppendUint16(nil, reference.ToBF16(x))
+	}
+	return []byte{reference.ToE4M3(x / t.scaleOf(layer, head, which))}
+}
+
+// value is what the cache's bits stand for.
+func (t *Trial) value(layer, head, which int, bits []byte) float64 {
+	if t.scales == nil {
+		return reference.FromBF16(binary.LittleEndian.Uint16(bits))
+	}
+	return reference.FromE4M3(bits[0]) * t.scaleOf(layer, head, which)
+}
+
+func (t *Trial) scaleOf(layer, head, which int) float64 {
+	return float64(t.scales[(layer*t.mk.KV.Heads+head)*2+which])
+}
+
+// step is the distance to the next number above that an e4m3 cache has at x, for
+// element i of a layer's keys (which = 0) or values; 0 for a bf16 cache.
+func (t *Trial) step(layer, i, which int, x float64) float64 {
+	if t.scales == nil {
+		return 0
+	}
+	scale := t.scaleOf(layer, i/t.mk.KV.D, which)
+	code := reference.ToE4M3(math.Abs(x) / scale)
+	if next := reference.FromE4M3(code + 1); next == next {
+		return (next - reference.FromE4M3(code)) * scale
+	}
+	return 32 * scale
+}
+
+// elementBytes is the size of an element of the cache.
+func (t *Trial) elementBytes() int { return t.mk.KV.TokenBytes() / (2 * t.mk.KV.D) }

@@ -133,9 +133,46 @@ func conversions(r *rows) {
 	lo, hi = dsl.Unpack(dsl.Bits[dsl.F16x2](r.v))
 	r.putF(ir.OpUnpack, "f16x2, low", lo)
 	r.putF(ir.OpUnpack, "f16x2, high", hi)
+	low, high := dsl.Halves(r.u)
+	r.put(ir.OpUnpack, "u32, low", half(low))
+	r.put(ir.OpUnpack, "u32, high", half(high))
+	eightBits(r)
 	for n, w := range dsl.Split(dsl.Join(r.u, r.v, r.at, r.amount)) {
 		r.put([...]ir.Op{ir.OpSplit, ir.OpJoin, ir.OpSplit, ir.OpJoin}[n], "word", w)
 	}
+}
+
+func highHalf(w dsl.Val[dsl.U32]) dsl.Val[dsl.U16] {
+	_, hi := dsl.Halves(w)
+	return hi
+}
+
+// eightBits packs to e4m3 and back. What a NaN's bits become is left open by the
+// check, that it stays NaN is not.
+func eightBits(r *rows) {
+	wide := func(op ir.Op, name string, p dsl.Val[dsl.E4M3x2]) {
+		lo, hi := dsl.Unpack(dsl.Cast[dsl.F16x2](p))
+		r.putF(op, name+", low", lo)
+		r.putF(op, name+", high", hi)
+	}
+	wide(ir.OpCvt, "every e4m3x2 to f16x2", dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](r.at.MulC(0x0101).XorC(0x5a00))))
+	wide(ir.OpCvt, "high half of a word to f16x2", dsl.Bits[dsl.E4M3x2](highHalf(r.u)))
+	wide(ir.OpPack, "e4m3x2, edge cases", dsl.Pack[dsl.E4M3x2](r.f, r.g))
+	bits := func(name string, lo, hi dsl.Val[dsl.F32]) {
+		r.put(ir.OpPack, "e4m3x2, "+name, dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](dsl.Pack[dsl.E4M3x2](lo, hi))))
+	}
+	bits("plain", r.h, r.h.Mul(r.k.F32(150)))
+	small := dsl.Cast[dsl.F32](r.at).Mul(r.k.F32(0x1p-12)) // eighths of the least subnormal, ties between all
+	bits("subnormals and zeros of both signs", small, small.Neg())
+	code := r.at.AndC(0x7f).Min(r.k.U32(0x7e))
+	tie := func(up float64) dsl.Val[dsl.F32] { // between code and the next, times up
+		lo, hi := dsl.Unpack(dsl.Cast[dsl.F16x2](dsl.Bits[dsl.E4M3x2](dsl.Cast[dsl.U16](code.Add(code.AddC(1).Min(r.k.U32(0x7e)).ShlC(8))))))
+		return lo.Add(hi).Mul(r.k.F32(0.5 * up))
+	}
+	bits("ties", tie(1), tie(-1))
+	bits("next to ties", tie(1-0x1p-23), tie(1+0x1p-23))
+	beyond := dsl.Cast[dsl.F32](r.at.AddC(320)) // 320 to 575
+	bits("at most 448", beyond, beyond.Neg().Mul(r.k.F32(1e30)))
 }
 
 func registersAndVars(r *rows) {

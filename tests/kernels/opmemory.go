@@ -16,6 +16,8 @@ func toWord[T dsl.Elem](v dsl.Val[T]) dsl.Val[dsl.U32] {
 		return dsl.Bits[dsl.U32](x)
 	case dsl.Val[dsl.BF16x2]:
 		return dsl.Bits[dsl.U32](x)
+	case dsl.Val[dsl.E4M3x2]:
+		return dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](x))
 	case dsl.Val[dsl.F16x2]:
 		return dsl.Bits[dsl.U32](x)
 	case dsl.Val[dsl.BF16]:
@@ -86,6 +88,7 @@ func weakMemory(r *rows) {
 		through[dsl.U64](r, "u64 "+to.space, in, to.mid, to.index, []int{1, 2})
 		through[dsl.BF16x2](r, "bf16x2 "+to.space, in, to.mid, to.index, []int{1, 4})
 		through[dsl.F16x2](r, "f16x2 "+to.space, in, to.mid, to.index, []int{2})
+		through[dsl.E4M3x2](r, "e4m3x2 "+to.space, in, to.mid, to.index, []int{1, 4})
 		through[dsl.B128](r, "b128 "+to.space, in, to.mid, to.index, []int{1})
 	}
 	words := dsl.View[dsl.U32](in)

@@ -185,6 +185,13 @@ func tensorCore(r *rows) {
 	for n := range 4 {
 		r.putF(ir.OpMMA, "small integers", d[n]).Check = Zero
 	}
+	for _, scale := range []float64{1, 0x1p-17} { // the second makes f16 subnormals of all
+		a, b := [4]dsl.Val[dsl.F16x2](halves(k, fa[:], scale)), [2]dsl.Val[dsl.F16x2](halves(k, ft[:2], scale))
+		d := dsl.MMA(a, b, [4]dsl.Val[dsl.F32]{k.F32(0), k.F32(0), k.F32(0), k.F32(0)})
+		for n := range 4 {
+			r.putF(ir.OpMMA, "small integers in f16", d[n].Mul(k.F32(1/scale/scale))).Check = Zero
+		}
+	}
 	pair := func(n int) dsl.Val[dsl.BF16x2] {
 		return dsl.Pack[dsl.BF16x2](r.h.Mul(k.F32(0.1*float64(n+1))), dsl.ShflXor(r.h, n+1))
 	}
@@ -192,4 +199,13 @@ func tensorCore(r *rows) {
 	for n := range 4 {
 		r.near(ir.OpMMA, "fractions", d[n], 1e-3, 1e-5)
 	}
+}
+
+// halves are the small integers of a bf16 matrix times scale as f16.
+func halves(k *dsl.Kernel, ps []dsl.Val[dsl.BF16x2], scale float64) (out []dsl.Val[dsl.F16x2]) {
+	for _, p := range ps {
+		lo, hi := dsl.Unpack(p)
+		out = append(out, dsl.Pack[dsl.F16x2](lo.Mul(k.F32(scale)), hi.Mul(k.F32(scale))))
+	}
+	return out
 }
