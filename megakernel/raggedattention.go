@@ -23,6 +23,7 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: bufs.part, LSE: bufs.lse, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: f.work, Final: out}}
 		f.plant(qkv, merge)
+		att.Variant = f.blind(att.Variant)
 		atts, merges = append(atts, att), append(merges, merge)
 	}
 	return []phase{
