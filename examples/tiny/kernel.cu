@@ -641,18 +641,6 @@ mkgen_step(const __grid_constant__ Params p) {
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-<<<<<<< HEAD
-              const u32 first = split * v338 / 2;
-              const u32 end = (split + 1) * v338 / 2;
-              const u32 v347 = kv_head * 3;
-              const u32 v348 = lane / 4;
-              const bool v349 = v348 < 3;
-              const u32 v351 = v347 + min(v348, 2u);
-              const bf16x2 v356 = v349 ? q_bf16x2[v351 * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v362 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v368 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v374 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 12] : 0x00000000u;
-=======
               const u32 first = split * v336 / 2;
               const u32 end = (split + 1) * v336 / 2;
               const u32 v345 = kv_head * 3;
@@ -663,7 +651,6 @@ mkgen_step(const __grid_constant__ Params p) {
               const bf16x2 v360 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 4] : 0x00000000u;
               const bf16x2 v366 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 8] : 0x00000000u;
               const bf16x2 v372 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 12] : 0x00000000u;
->>>>>>> s3-fp8
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -676,42 +663,6 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-<<<<<<< HEAD
-                const u64 v391 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
-                if (lane < 8) {
-                  tail[lane] = kv[v391 * 8 + (u64)lane];
-                }
-                __syncwarp();
-                const u32 v397 = pos_now % 16;
-                const u32 v403 = min(lane % 8 + lane / 8 / 2 * 8, 0u);
-                const u32 v404 = v403 * 8;
-                const u32 v405 = v397 + v403;
-                const uint4 v411 = ptx::ldmatrix(&tail[v404 + (((lane / 8) & 1u) ^ (v405 & 3u))]);
-                const float4 v415 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v411.x, v411.y, 0.0f, 0.0f,
-                    0.0f, 0.0f);
-                const float4 v419 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v411.z, v411.w, 0.0f, 0.0f,
-                    0.0f, 0.0f);
-                const uint4 v429 = ptx::ldmatrix(&tail[v404 + ((((lane / 8) & 1u) + 2) ^ (v405 & 3u))]);
-                const float4 v433 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v429.x, v429.y, v415.x,
-                    v415.y, v415.z, v415.w);
-                const float4 v437 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v429.z, v429.w, v419.x,
-                    v419.y, v419.z, v419.w);
-                const u32 v442 = lane % 4 * 2;
-                const float v444 = v442 < 1 ? v433.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v447 = v442 + 1 < 1 ? v433.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v450 = v442 + 8 < 1 ? v437.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v453 = v442 + 9 < 1 ? v437.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v458 = fmaxf(fmaxf(fmaxf(fmaxf(m, v444), v447), v450), v453);
-                const float v459 = __shfl_xor_sync(0xffffffffu, v458, 2u);
-                const float v460 = fmaxf(v458, v459);
-                const float v461 = __shfl_xor_sync(0xffffffffu, v460, 1u);
-                const float v462 = fmaxf(v460, v461);
-                const float decay = ptx::exp2(m - v462);
-                const float v469 = ptx::exp2(v444 - v462);
-                const float v472 = ptx::exp2(v447 - v462);
-                const float v475 = ptx::exp2(v450 - v462);
-                const float v478 = ptx::exp2(v453 - v462);
-=======
                 const u64 v389 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
                   tail[lane] = kv[v389 * 8 + (u64)lane];
@@ -747,7 +698,6 @@ mkgen_step(const __grid_constant__ Params p) {
                 const float v468 = ptx::exp2(v443 - v458);
                 const float v471 = ptx::exp2(v446 - v458);
                 const float v474 = ptx::exp2(v449 - v458);
->>>>>>> s3-fp8
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -756,33 +706,6 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-<<<<<<< HEAD
-                m = v462;
-                l = __fmul_rn(l, decay) + v469 + v472 + v475 + v478;
-                const bf16x2 v496 = ptx::pack_bf16(v469, v472);
-                const bf16x2 v497 = ptx::pack_bf16(v475, v478);
-                const u32 v503 = min(lane % 8 + ((lane / 8) & 1u) * 8, 0u);
-                const u32 v505 = 4 + v503 * 8;
-                const u32 v506 = v397 + v503;
-                const uint4 v512 = ptx::ldmatrix_trans(&tail[v505 + ((lane / 8 / 2) ^ (v506 & 3u))]);
-                const float4 v518 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v512.x, v512.y, o, o_2,
-                    0.0f, 0.0f);
-                o = v518.x;
-                o_2 = v518.y;
-                const float4 v524 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v512.z, v512.w, o_3, o_4,
-                    0.0f, 0.0f);
-                o_3 = v524.x;
-                o_4 = v524.y;
-                const uint4 v534 = ptx::ldmatrix_trans(&tail[v505 + ((lane / 8 / 2 + 2) ^ (v506 & 3u))]);
-                const float4 v540 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v534.x, v534.y, o_5, o_6,
-                    0.0f, 0.0f);
-                o_5 = v540.x;
-                o_6 = v540.y;
-                const float4 v546 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v534.z, v534.w, o_7, o_8,
-                    0.0f, 0.0f);
-                o_7 = v546.x;
-                o_8 = v546.y;
-=======
                 m = v458;
                 l = __fmul_rn(l, decay) + v465 + v468 + v471 + v474;
                 const bf16x2 v492 = ptx::pack_bf16(v465, v468);
@@ -809,7 +732,6 @@ mkgen_step(const __grid_constant__ Params p) {
                     0.0f, 0.0f);
                 o_7 = v541.x;
                 o_8 = v541.y;
->>>>>>> s3-fp8
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
@@ -817,44 +739,6 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-<<<<<<< HEAD
-                const u32 v556 = stage * 256;
-                #pragma unroll 1
-                for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  if (i_4 * 16 < tokens_2) {
-                    const u32 v565 = i_4 * 16;
-                    const u32 v567 = v556 + v565 * 8;
-                    const u32 v568 = from + v565;
-                    const u32 v570 = min(tokens_2 - v565, 16u);
-                    const u32 v577 = min(lane % 8 + lane / 8 / 2 * 8, v570 - 1);
-                    const u32 v579 = v567 + v577 * 8;
-                    const u32 v580 = v568 + v577;
-                    const uint4 v586 = ptx::ldmatrix(&ring[v579 + (((lane / 8) & 1u) ^ (v580 & 3u))]);
-                    const float4 v590 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v586.x, v586.y, 0.0f,
-                        0.0f, 0.0f, 0.0f);
-                    const float4 v594 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v586.z, v586.w, 0.0f,
-                        0.0f, 0.0f, 0.0f);
-                    const uint4 v604 = ptx::ldmatrix(&ring[v579 + ((((lane / 8) & 1u) + 2) ^ (v580 & 3u))]);
-                    const float4 v608 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v604.x, v604.y, v590.x,
-                        v590.y, v590.z, v590.w);
-                    const float4 v612 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v604.z, v604.w, v594.x,
-                        v594.y, v594.z, v594.w);
-                    const u32 v617 = lane % 4 * 2;
-                    const float v619 = v617 < v570 ? v608.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v622 = v617 + 1 < v570 ? v608.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v625 = v617 + 8 < v570 ? v612.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v628 = v617 + 9 < v570 ? v612.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v633 = fmaxf(fmaxf(fmaxf(fmaxf(m, v619), v622), v625), v628);
-                    const float v634 = __shfl_xor_sync(0xffffffffu, v633, 2u);
-                    const float v635 = fmaxf(v633, v634);
-                    const float v636 = __shfl_xor_sync(0xffffffffu, v635, 1u);
-                    const float v637 = fmaxf(v635, v636);
-                    const float decay = ptx::exp2(m - v637);
-                    const float v644 = ptx::exp2(v619 - v637);
-                    const float v647 = ptx::exp2(v622 - v637);
-                    const float v650 = ptx::exp2(v625 - v637);
-                    const float v653 = ptx::exp2(v628 - v637);
-=======
                 const u32 v551 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
@@ -892,7 +776,6 @@ mkgen_step(const __grid_constant__ Params p) {
                     const float v640 = ptx::exp2(v615 - v630);
                     const float v643 = ptx::exp2(v618 - v630);
                     const float v646 = ptx::exp2(v621 - v630);
->>>>>>> s3-fp8
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -901,30 +784,6 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-<<<<<<< HEAD
-                    m = v637;
-                    l = __fmul_rn(l, decay) + v644 + v647 + v650 + v653;
-                    const bf16x2 v671 = ptx::pack_bf16(v644, v647);
-                    const bf16x2 v672 = ptx::pack_bf16(v650, v653);
-                    const u32 v680 = min(lane % 8 + ((lane / 8) & 1u) * 8, v570 - 1);
-                    const u32 v682 = v567 + 4 + v680 * 8;
-                    const u32 v683 = v568 + v680;
-                    const uint4 v689 = ptx::ldmatrix_trans(&ring[v682 + ((lane / 8 / 2) ^ (v683 & 3u))]);
-                    const float4 v695 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v689.x, v689.y, o, o_2,
-                        0.0f, 0.0f);
-                    o = v695.x;
-                    o_2 = v695.y;
-                    const float4 v701 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v689.z, v689.w, o_3,
-                        o_4, 0.0f, 0.0f);
-                    o_3 = v701.x;
-                    o_4 = v701.y;
-                    const uint4 v711 = ptx::ldmatrix_trans(&ring[v682 + ((lane / 8 / 2 + 2) ^ (v683 & 3u))]);
-                    const float4 v717 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v711.x, v711.y, o_5,
-                        o_6, 0.0f, 0.0f);
-                    o_5 = v717.x;
-                    o_6 = v717.y;
-                    const float4 v723 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v711.z, v711.w, o_7,
-=======
                     m = v630;
                     l = __fmul_rn(l, decay) + v637 + v640 + v643 + v646;
                     const bf16x2 v664 = ptx::pack_bf16(v637, v640);
@@ -948,7 +807,6 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_5 = v709.x;
                     o_6 = v709.y;
                     const float4 v715 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v703.z, v703.w, o_7,
->>>>>>> s3-fp8
                         o_8, 0.0f, 0.0f);
                     o_7 = v715.x;
                     o_8 = v715.y;
@@ -981,44 +839,6 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-<<<<<<< HEAD
-                const u32 v772 = tid / 32;
-                const u32 v773 = tid % 32;
-                const float v775 = input[v772 + 768];
-                const float v778 = input[v772 + 771];
-                const float v779 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v775), v778);
-                const float v781 = input[v772 + 774];
-                const float v784 = input[v772 + 777];
-                const float v787 = input[v772 + 780];
-                const float v790 = input[v772 + 783];
-                const float v793 = input[v772 + 786];
-                const float v794 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v779, v781), v784), v787), v790), v793);
-                const float v796 = input[v772 + 789];
-                const float v797 = fmaxf(v794, v796);
-                const bool v798 = v797 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v801 = v798 ? 0.0f : ptx::exp2(v775 - v797);
-                const float v809 = v798 ? 0.0f : ptx::exp2(v778 - v797);
-                const float v815 = fmaf(v809, input[v772 + 795], fmaf(v801, input[v772 + 792], 0.0f));
-                const float v818 = v798 ? 0.0f : ptx::exp2(v781 - v797);
-                const float v821 = fmaf(v818, input[tid + 192],
-                    fmaf(v809, input[tid + 96], fmaf(v801, input[tid], 0.0f)));
-                const float v827 = v798 ? 0.0f : ptx::exp2(v784 - v797);
-                const float v833 = fmaf(v827, input[v772 + 801], fmaf(v818, input[v772 + 798], v815));
-                const float v836 = v798 ? 0.0f : ptx::exp2(v787 - v797);
-                const float v845 = v798 ? 0.0f : ptx::exp2(v790 - v797);
-                const float v848 = fmaf(v845, input[tid + 480],
-                    fmaf(v836, input[tid + 384], fmaf(v827, input[tid + 288], v821)));
-                const float v851 = fmaf(v845, input[v772 + 807], fmaf(v836, input[v772 + 804], v833));
-                const float v854 = v798 ? 0.0f : ptx::exp2(v793 - v797);
-                const float v863 = v798 ? 0.0f : ptx::exp2(v796 - v797);
-                const float v869 = fmaf(v863, input[v772 + 813], fmaf(v854, input[v772 + 810], v851));
-                const float v871 = __fmul_rn(fmaf(v863, input[tid + 672], fmaf(v854, input[tid + 576], v848)),
-                    ptx::rcp(v869));
-                const u32 v875 = split * 6 + v347 + v772;
-                part[v875 * 32 + v773] = v798 ? 0.0f : v871;
-                if (v773 == 0) {
-                  lse[v875] = v797 + ptx::log2(v869);
-=======
                 const u32 v764 = tid / 32;
                 const u32 v765 = tid % 32;
                 const float v767 = input[v764 + 768];
@@ -1055,7 +875,6 @@ mkgen_step(const __grid_constant__ Params p) {
                 part[v867 * 32 + v765] = v790 ? 0.0f : v863;
                 if (v765 == 0) {
                   lse[v867] = v789 + ptx::log2(v861);
->>>>>>> s3-fp8
                 }
               }
               ptx::bar_sync<1, 256>();
