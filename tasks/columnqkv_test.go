@@ -50,6 +50,13 @@ func (c qkvColumns) tokens() (words, table []uint32, position, page, slot []int)
 	return words, table, position, page, slot
 }
 
+func (c qkvColumns) frequencies() (inv []float32) {
+	for i := range c.d / 2 {
+		inv = append(inv, float32(math.Pow(500000, -2*float64(i)/float64(c.d))))
+	}
+	return inv
+}
+
 func (c qkvColumns) check(t *testing.T) {
 	l := tasks.KVLayout{Layers: 2, Heads: c.kvHeads, D: c.d, Page: c.page}
 	q := &tasks.QKVColumns{QKV: tasks.QKV{Heads: c.heads, KV: l}, T: c.t}
@@ -58,10 +65,7 @@ func (c qkvColumns) check(t *testing.T) {
 	rng := newRand(uint64(c.d + c.t))
 	y := floats(rng, c.t*rows, 2)
 	before := normals(rng, 2*pages*l.PageBytes()/2, 1)
-	var inv []float32
-	for i := range c.d / 2 {
-		inv = append(inv, float32(math.Pow(500000, -2*float64(i)/float64(c.d))))
-	}
+	inv := c.frequencies()
 	words, table, position, page, slot := c.tokens()
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers})
 	q.InvFreq, q.Q = in[dsl.F32](r, "inv_freq", f32Bytes(inv), len(inv)), out[dsl.BF16](r, "q", c.t*c.heads*c.d)

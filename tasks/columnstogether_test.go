@@ -48,15 +48,28 @@ func (c mlp) reference(w *mlpWeights, id uint32, eps float64) []float64 {
 	return reference.MatVec(w.head, reference.RMSNorm(x, w.gain[c.hidden:], eps))
 }
 
+func (c mlp) pack(t testing.TB, p *pipeline.Plan, w *mlpWeights) []byte {
+	packed := make([]byte, p.PackedBytes)
+	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 0, pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...), c.hidden, tasks.GateUpSource(c.inner))))
+	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 1, pipeline.Permuted(w.down, c.inner, nil)))
+	require.NoError(t, p.Pack(packed[p.LayerBytes:], pipeline.FinalLayer, 0, pipeline.Permuted(w.head, c.hidden, nil)))
+	return packed
+}
+
+// words are the tokens' rows.
+func (w *mlpWeights) words() (words []uint32) {
+	for _, id := range w.ids {
+		words = append(words, append([]uint32{kv.RowToken: id}, make([]uint32, kv.RowWords-1)...)...)
+	}
+	return words
+}
+
 // rig builds the kernel; it leaves logits and chosen tokens.
 func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: 1024, stages: 3, inFlight: 2, batch: c.batch, matrices: []pipeline.Matrix{
 		{Name: "gate_up", Rows: 2 * c.inner, K: c.hidden}, {Name: "down", Rows: c.hidden, K: c.inner}}, final: pipeline.Matrix{Name: "head", Rows: c.vocab, K: c.hidden}})
 	p := r.plan
-	packed := make([]byte, p.PackedBytes)
-	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 0, pipeline.Permuted(append(append([]uint16(nil), w.gate...), w.up...), c.hidden, tasks.GateUpSource(c.inner))))
-	require.NoError(t, p.Pack(packed[:p.LayerBytes], 0, 1, pipeline.Permuted(w.down, c.inner, nil)))
-	require.NoError(t, p.Pack(packed[p.LayerBytes:], pipeline.FinalLayer, 0, pipeline.Permuted(w.head, c.hidden, nil)))
+	packed := c.pack(t, p, w)
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
 	padded, places := c.padded(), tasks.ColumnSumsLen(c.consumers, c.padded())
 	a, inner := tasks.Activations{K: c.hidden, T: c.t}, tasks.Activations{K: c.inner, T: c.t}
@@ -72,11 +85,7 @@ func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
 	best := &tasks.ArgmaxColumns{Vocab: c.vocab, T: c.t, Logits: out[dsl.F32](r, "logits", c.t*c.vocab), Best: out[dsl.F32](r, "best", c.sms*padded),
 		Index: out[dsl.U32](r, "index", c.sms*padded), SharedBest: sums, SharedIndex: dsl.Shared[dsl.U32](r.k, "indices", places), Chosen: dsl.Shared[dsl.U32](r.k, "chosen", c.t)}
 	rows := &tasks.ColumnRows{T: c.t, Words: dsl.Shared[dsl.U32](r.k, "words", c.t*kv.RowWords, dsl.Align(16)), Count: r.scalar("n", uint32(c.n)), Grown: r.k.U32(0)}
-	var words []uint32
-	for _, id := range w.ids {
-		words = append(words, append([]uint32{kv.RowToken: id}, make([]uint32, kv.RowWords-1)...)...)
-	}
-	rowsIn, pages := in[dsl.U32](r, "rows", u32Bytes(words...), len(words)), in[dsl.U32](r, "pages", u32Bytes(0), 1)
+	rowsIn, pages := in[dsl.U32](r, "rows", u32Bytes(w.words()...), c.t*kv.RowWords), in[dsl.U32](r, "pages", u32Bytes(0), 1)
 	chosen, counter := out[dsl.U32](r, "next_token", c.sms*c.t), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(cons *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))

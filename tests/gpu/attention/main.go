@@ -80,7 +80,7 @@ func compileAll(ctx context.Context, f *flags) error {
 	}
 	done := map[string]bool{}
 	for _, j := range f.jobs() {
-		p, err := build(j.c)
+		p, err := build(j.c, nil)
 		if err != nil {
 			return fmt.Errorf("case %s: %w", j.c.Name, err)
 		}
