@@ -127,6 +127,9 @@ func join(_ context.Context, f *flags) error {
 	if err := r.WriteTable(os.Stdout); err != nil {
 		return err
 	}
+	for name, x := range r.Prefixes() {
+		fmt.Printf("%s: the single format takes %.2f times as long\n", name, x)
+	}
 	if f.out == "" {
 		return errors.Join(r.Check(), errors.New("no record is written: no -o"))
 	}
