@@ -17,9 +17,11 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,8 +129,9 @@ func join(_ context.Context, f *flags) error {
 	if err := r.WriteTable(os.Stdout); err != nil {
 		return err
 	}
-	for name, x := range r.Prefixes() {
-		fmt.Printf("%s: the single format takes %.2f times as long\n", name, x)
+	times := r.Prefixes()
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		fmt.Printf("%s: the single format takes %.2f times as long\n", name, times[name])
 	}
 	if f.out == "" {
 		return errors.Join(r.Check(), errors.New("no record is written: no -o"))
