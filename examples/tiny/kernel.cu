@@ -822,59 +822,59 @@ mkgen_step(const __grid_constant__ Params p) {
                 drain_parity = v723 ? drain_parity ^ 1u : drain_parity;
               }
               const u32 v729 = lane / 4;
-              const u32 v730 = lane % 4;
-              const float v732 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v733 = l + v732;
-              const float v734 = __shfl_xor_sync(0xffffffffu, v733, 1u);
+              const u32 v731 = lane % 4 * 2;
+              const float v733 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v734 = l + v733;
+              const float v735 = __shfl_xor_sync(0xffffffffu, v734, 1u);
               if (v729 < 3) {
-                const u32 v738 = warp * 3 + v729;
-                *(float2*)&input[v738 * 32 + v730 * 2] = make_float2(o, o_2);
-                *(float2*)&input[v738 * 32 + v730 * 2 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v738 * 32 + v730 * 2 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v738 * 32 + v730 * 2 + 24] = make_float2(o_7, o_8);
-                if (v730 == 0) {
-                  input[v738 + 768] = m;
-                  input[v738 + 792] = v733 + v734;
+                const u32 v739 = warp * 3 + v729;
+                *(float2*)&input[v739 * 32 + v731] = make_float2(o, o_2);
+                *(float2*)&input[v739 * 32 + v731 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v739 * 32 + v731 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v739 * 32 + v731 + 24] = make_float2(o_7, o_8);
+                if (v731 == 0) {
+                  input[v739 + 768] = m;
+                  input[v739 + 792] = v734 + v735;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v767 = tid / 32;
-                const u32 v768 = tid % 32;
-                const float v770 = input[v767 + 768];
-                const float v773 = input[v767 + 771];
-                const float v774 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v770), v773);
-                const float v776 = input[v767 + 774];
-                const float v779 = input[v767 + 777];
-                const float v782 = input[v767 + 780];
-                const float v785 = input[v767 + 783];
-                const float v788 = input[v767 + 786];
-                const float v789 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v774, v776), v779), v782), v785), v788);
-                const float v791 = input[v767 + 789];
-                const float v792 = fmaxf(v789, v791);
-                const bool v793 = v792 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v796 = v793 ? 0.0f : ptx::exp2(v770 - v792);
-                const float v804 = v793 ? 0.0f : ptx::exp2(v773 - v792);
-                const float v810 = fmaf(v804, input[v767 + 795], fmaf(v796, input[v767 + 792], 0.0f));
-                const float v813 = v793 ? 0.0f : ptx::exp2(v776 - v792);
-                const float v816 = fmaf(v813, input[tid + 192],
-                    fmaf(v804, input[tid + 96], fmaf(v796, input[tid], 0.0f)));
-                const float v822 = v793 ? 0.0f : ptx::exp2(v779 - v792);
-                const float v828 = fmaf(v822, input[v767 + 801], fmaf(v813, input[v767 + 798], v810));
-                const float v831 = v793 ? 0.0f : ptx::exp2(v782 - v792);
-                const float v840 = v793 ? 0.0f : ptx::exp2(v785 - v792);
-                const float v843 = fmaf(v840, input[tid + 480],
-                    fmaf(v831, input[tid + 384], fmaf(v822, input[tid + 288], v816)));
-                const float v846 = fmaf(v840, input[v767 + 807], fmaf(v831, input[v767 + 804], v828));
-                const float v849 = v793 ? 0.0f : ptx::exp2(v788 - v792);
-                const float v858 = v793 ? 0.0f : ptx::exp2(v791 - v792);
-                const float v864 = fmaf(v858, input[v767 + 813], fmaf(v849, input[v767 + 810], v846));
-                const float v866 = __fmul_rn(fmaf(v858, input[tid + 672], fmaf(v849, input[tid + 576], v843)),
-                    ptx::rcp(v864));
-                const u32 v870 = split * 6 + v345 + v767;
-                part[v870 * 32 + v768] = v793 ? 0.0f : v866;
-                if (v768 == 0) {
-                  lse[v870] = v792 + ptx::log2(v864);
+                const u32 v764 = tid / 32;
+                const u32 v765 = tid % 32;
+                const float v767 = input[v764 + 768];
+                const float v770 = input[v764 + 771];
+                const float v771 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v767), v770);
+                const float v773 = input[v764 + 774];
+                const float v776 = input[v764 + 777];
+                const float v779 = input[v764 + 780];
+                const float v782 = input[v764 + 783];
+                const float v785 = input[v764 + 786];
+                const float v786 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v771, v773), v776), v779), v782), v785);
+                const float v788 = input[v764 + 789];
+                const float v789 = fmaxf(v786, v788);
+                const bool v790 = v789 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v793 = v790 ? 0.0f : ptx::exp2(v767 - v789);
+                const float v801 = v790 ? 0.0f : ptx::exp2(v770 - v789);
+                const float v807 = fmaf(v801, input[v764 + 795], fmaf(v793, input[v764 + 792], 0.0f));
+                const float v810 = v790 ? 0.0f : ptx::exp2(v773 - v789);
+                const float v813 = fmaf(v810, input[tid + 192],
+                    fmaf(v801, input[tid + 96], fmaf(v793, input[tid], 0.0f)));
+                const float v819 = v790 ? 0.0f : ptx::exp2(v776 - v789);
+                const float v825 = fmaf(v819, input[v764 + 801], fmaf(v810, input[v764 + 798], v807));
+                const float v828 = v790 ? 0.0f : ptx::exp2(v779 - v789);
+                const float v837 = v790 ? 0.0f : ptx::exp2(v782 - v789);
+                const float v840 = fmaf(v837, input[tid + 480],
+                    fmaf(v828, input[tid + 384], fmaf(v819, input[tid + 288], v813)));
+                const float v843 = fmaf(v837, input[v764 + 807], fmaf(v828, input[v764 + 804], v825));
+                const float v846 = v790 ? 0.0f : ptx::exp2(v785 - v789);
+                const float v855 = v790 ? 0.0f : ptx::exp2(v788 - v789);
+                const float v861 = fmaf(v855, input[v764 + 813], fmaf(v846, input[v764 + 810], v843));
+                const float v863 = __fmul_rn(fmaf(v855, input[tid + 672], fmaf(v846, input[tid + 576], v840)),
+                    ptx::rcp(v861));
+                const u32 v867 = split * 6 + v345 + v764;
+                part[v867 * 32 + v765] = v790 ? 0.0f : v863;
+                if (v765 == 0) {
+                  lse[v867] = v789 + ptx::log2(v861);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -894,15 +894,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v885 = i_3 / 32;
-              const float v886 = lse[v885];
-              const float v890 = lse[v885 + 6];
-              const float v893 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v886), v890);
-              const float v895 = ptx::exp2(v886 - v893);
-              const float v899 = ptx::exp2(v890 - v893);
-              const float v903 = fmaf(v899, part[i_3 + 192], fmaf(v895, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v895 + v899);
-              attn[i_3] = ptx::bf16_of(v903);
+              const u32 v882 = i_3 / 32;
+              const float v883 = lse[v882];
+              const float v887 = lse[v882 + 6];
+              const float v890 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v883), v887);
+              const float v892 = ptx::exp2(v883 - v890);
+              const float v896 = ptx::exp2(v887 - v890);
+              const float v900 = fmaf(v896, part[i_3 + 192], fmaf(v892, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v892 + v896);
+              attn[i_3] = ptx::bf16_of(v900);
             }
           }
           // ---- hand-off after merge ----
@@ -918,20 +918,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v912 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v912.x, v912.y, v912.z, v912.w);
+              const uint4 v909 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v909.x, v909.y, v909.z, v909.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v916 = layer == 0;
-            const u64 v926 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v913 = layer == 0;
+            const u64 v923 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v935 = half_2 * 1024;
-              const u32 v937 = v935 + warp * 128;
+              const u32 v932 = half_2 * 1024;
+              const u32 v934 = v932 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -945,62 +945,62 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v950 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v956 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v964 = ptx::mma_m16n8k16(v956.x, 0x00000000u, v956.y, 0x00000000u, v950.x, v950.y, acc,
+                  const uint4 v947 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v953 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v961 = ptx::mma_m16n8k16(v953.x, 0x00000000u, v953.y, 0x00000000u, v947.x, v947.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v964.x;
-                  acc_2 = v964.y;
-                  acc_3 = v964.z;
-                  acc_4 = v964.w;
-                  const float4 v972 = ptx::mma_m16n8k16(v956.z, 0x00000000u, v956.w, 0x00000000u, v950.z, v950.w, acc_5,
+                  acc = v961.x;
+                  acc_2 = v961.y;
+                  acc_3 = v961.z;
+                  acc_4 = v961.w;
+                  const float4 v969 = ptx::mma_m16n8k16(v953.z, 0x00000000u, v953.w, 0x00000000u, v947.z, v947.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v972.x;
-                  acc_6 = v972.y;
-                  acc_7 = v972.z;
-                  acc_8 = v972.w;
+                  acc_5 = v969.x;
+                  acc_6 = v969.y;
+                  acc_7 = v969.z;
+                  acc_8 = v969.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v979 = drain + 1;
-                const bool v980 = v979 == 23;
-                drain = v980 ? 0u : v979;
-                drain_parity = v980 ? drain_parity ^ 1u : drain_parity;
+                const u32 v976 = drain + 1;
+                const bool v977 = v976 == 23;
+                drain = v977 ? 0u : v976;
+                drain_parity = v977 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v937 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v934 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1000 = tid * 2;
-                  const u32 v1001 = v935 + v1000;
-                  const float2 v1002 = *(const float2*)&partials[v1001];
-                  const float2 v1005 = *(const float2*)&partials[v1001 + 128];
-                  const float2 v1010 = *(const float2*)&partials[v1001 + 256];
-                  const float2 v1015 = *(const float2*)&partials[v1001 + 384];
-                  const float2 v1020 = *(const float2*)&partials[v1001 + 512];
-                  const float2 v1025 = *(const float2*)&partials[v1001 + 640];
-                  const float2 v1030 = *(const float2*)&partials[v1001 + 768];
-                  const float v1032 = v1002.x + v1005.x + v1010.x + v1015.x + v1020.x + v1025.x + v1030.x;
-                  const float v1033 = v1002.y + v1005.y + v1010.y + v1015.y + v1020.y + v1025.y + v1030.y;
-                  const float2 v1035 = *(const float2*)&partials[v1001 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1000;
+                  const u32 v997 = tid * 2;
+                  const u32 v998 = v932 + v997;
+                  const float2 v999 = *(const float2*)&partials[v998];
+                  const float2 v1002 = *(const float2*)&partials[v998 + 128];
+                  const float2 v1007 = *(const float2*)&partials[v998 + 256];
+                  const float2 v1012 = *(const float2*)&partials[v998 + 384];
+                  const float2 v1017 = *(const float2*)&partials[v998 + 512];
+                  const float2 v1022 = *(const float2*)&partials[v998 + 640];
+                  const float2 v1027 = *(const float2*)&partials[v998 + 768];
+                  const float v1029 = v999.x + v1002.x + v1007.x + v1012.x + v1017.x + v1022.x + v1027.x;
+                  const float v1030 = v999.y + v1002.y + v1007.y + v1012.y + v1017.y + v1022.y + v1027.y;
+                  const float2 v1032 = *(const float2*)&partials[v998 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v997;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v916) {
-                    const bf16x2 v1049 = ptx::ld_nc_bf16x2(&weights_bf16x2[v926
+                  if (v913) {
+                    const bf16x2 v1046 = ptx::ld_nc_bf16x2(&weights_bf16x2[v923
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1049);
-                    v_2 = ptx::bf16_hi(v1049);
+                    v = ptx::bf16_lo(v1046);
+                    v_2 = ptx::bf16_hi(v1046);
                   } else {
-                    const float2 v1052 = *(const float2*)&x[row];
-                    v = v1052.x;
-                    v_2 = v1052.y;
+                    const float2 v1049 = *(const float2*)&x[row];
+                    v = v1049.x;
+                    v_2 = v1049.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1032 + v1035.x), v_2 + (v1033 + v1035.y));
+                  *(float2*)&x[row] = make_float2(v + (v1029 + v1032.x), v_2 + (v1030 + v1032.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1020,38 +1020,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1069 = *(const float4*)&x[tid * 4];
-              const uint2 v1075 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1084 = fmaf(v1069.z, v1069.z, fmaf(v1069.y, v1069.y, fmaf(v1069.x, v1069.x, squares)));
-              squares = fmaf(v1069.w, v1069.w, v1084);
-              const bf16x2 v1089 = ptx::pack_bf16(v1069.x * ptx::bf16_lo(v1075.x), v1069.y * ptx::bf16_hi(v1075.x));
-              const bf16x2 v1092 = ptx::pack_bf16(v1069.z * ptx::bf16_lo(v1075.y), v1069.w * ptx::bf16_hi(v1075.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1089, v1092);
+              const float4 v1066 = *(const float4*)&x[tid * 4];
+              const uint2 v1072 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1081 = fmaf(v1066.z, v1066.z, fmaf(v1066.y, v1066.y, fmaf(v1066.x, v1066.x, squares)));
+              squares = fmaf(v1066.w, v1066.w, v1081);
+              const bf16x2 v1086 = ptx::pack_bf16(v1066.x * ptx::bf16_lo(v1072.x), v1066.y * ptx::bf16_hi(v1072.x));
+              const bf16x2 v1089 = ptx::pack_bf16(v1066.z * ptx::bf16_lo(v1072.y), v1066.w * ptx::bf16_hi(v1072.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1086, v1089);
             }
-            const float v1094 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1095 = squares + v1094;
-            const float v1096 = __shfl_xor_sync(0xffffffffu, v1095, 8u);
-            const float v1097 = v1095 + v1096;
-            const float v1098 = __shfl_xor_sync(0xffffffffu, v1097, 4u);
-            const float v1099 = v1097 + v1098;
-            const float v1100 = __shfl_xor_sync(0xffffffffu, v1099, 2u);
-            const float v1101 = v1099 + v1100;
-            const float v1102 = __shfl_xor_sync(0xffffffffu, v1101, 1u);
+            const float v1091 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1092 = squares + v1091;
+            const float v1093 = __shfl_xor_sync(0xffffffffu, v1092, 8u);
+            const float v1094 = v1092 + v1093;
+            const float v1095 = __shfl_xor_sync(0xffffffffu, v1094, 4u);
+            const float v1096 = v1094 + v1095;
+            const float v1097 = __shfl_xor_sync(0xffffffffu, v1096, 2u);
+            const float v1098 = v1096 + v1097;
+            const float v1099 = __shfl_xor_sync(0xffffffffu, v1098, 1u);
             if (lane == 0) {
-              scratch[warp] = v1101 + v1102;
+              scratch[warp] = v1098 + v1099;
             }
             ptx::bar_sync<1, 256>();
-            const float v1117 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1123 = __fmul_rn(v1117 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1123);
+            const float v1114 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1120 = __fmul_rn(v1114 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1120);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1133 = half_2 * 1024;
-              const u32 v1135 = v1133 + warp * 128;
+              const u32 v1130 = half_2 * 1024;
+              const u32 v1132 = v1130 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1065,53 +1065,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1148 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1154 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1162 = ptx::mma_m16n8k16(v1154.x, 0x00000000u, v1154.y, 0x00000000u, v1148.x, v1148.y,
+                  const uint4 v1145 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1151 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1159 = ptx::mma_m16n8k16(v1151.x, 0x00000000u, v1151.y, 0x00000000u, v1145.x, v1145.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1162.x;
-                  acc_2 = v1162.y;
-                  acc_3 = v1162.z;
-                  acc_4 = v1162.w;
-                  const float4 v1170 = ptx::mma_m16n8k16(v1154.z, 0x00000000u, v1154.w, 0x00000000u, v1148.z, v1148.w,
+                  acc = v1159.x;
+                  acc_2 = v1159.y;
+                  acc_3 = v1159.z;
+                  acc_4 = v1159.w;
+                  const float4 v1167 = ptx::mma_m16n8k16(v1151.z, 0x00000000u, v1151.w, 0x00000000u, v1145.z, v1145.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1170.x;
-                  acc_6 = v1170.y;
-                  acc_7 = v1170.z;
-                  acc_8 = v1170.w;
+                  acc_5 = v1167.x;
+                  acc_6 = v1167.y;
+                  acc_7 = v1167.z;
+                  acc_8 = v1167.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1177 = drain + 1;
-                const bool v1178 = v1177 == 23;
-                drain = v1178 ? 0u : v1177;
-                drain_parity = v1178 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1174 = drain + 1;
+                const bool v1175 = v1174 == 23;
+                drain = v1175 ? 0u : v1174;
+                drain_parity = v1175 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1135 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1132 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1198 = tid * 2;
-                  const u32 v1199 = v1133 + v1198;
-                  const float2 v1200 = *(const float2*)&partials[v1199];
-                  const float2 v1203 = *(const float2*)&partials[v1199 + 128];
-                  const float2 v1208 = *(const float2*)&partials[v1199 + 256];
-                  const float2 v1213 = *(const float2*)&partials[v1199 + 384];
-                  const float2 v1218 = *(const float2*)&partials[v1199 + 512];
-                  const float2 v1223 = *(const float2*)&partials[v1199 + 640];
-                  const float2 v1228 = *(const float2*)&partials[v1199 + 768];
-                  const float v1230 = v1200.x + v1203.x + v1208.x + v1213.x + v1218.x + v1223.x + v1228.x;
-                  const float v1231 = v1200.y + v1203.y + v1208.y + v1213.y + v1218.y + v1223.y + v1228.y;
-                  const float2 v1233 = *(const float2*)&partials[v1199 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1198;
-                  const float v1240 = (v1230 + v1233.x) * scale;
-                  const float v1248 = v1240 * ptx::rcp(ptx::exp2(v1240 * -1.442695f) + 1.0f)
-                      * ((v1231 + v1233.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1248);
+                  const u32 v1195 = tid * 2;
+                  const u32 v1196 = v1130 + v1195;
+                  const float2 v1197 = *(const float2*)&partials[v1196];
+                  const float2 v1200 = *(const float2*)&partials[v1196 + 128];
+                  const float2 v1205 = *(const float2*)&partials[v1196 + 256];
+                  const float2 v1210 = *(const float2*)&partials[v1196 + 384];
+                  const float2 v1215 = *(const float2*)&partials[v1196 + 512];
+                  const float2 v1220 = *(const float2*)&partials[v1196 + 640];
+                  const float2 v1225 = *(const float2*)&partials[v1196 + 768];
+                  const float v1227 = v1197.x + v1200.x + v1205.x + v1210.x + v1215.x + v1220.x + v1225.x;
+                  const float v1228 = v1197.y + v1200.y + v1205.y + v1210.y + v1215.y + v1220.y + v1225.y;
+                  const float2 v1230 = *(const float2*)&partials[v1196 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1195;
+                  const float v1237 = (v1227 + v1230.x) * scale;
+                  const float v1245 = v1237 * ptx::rcp(ptx::exp2(v1237 * -1.442695f) + 1.0f)
+                      * ((v1228 + v1230.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1245);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1130,8 +1130,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1259 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1259.x, v1259.y, v1259.z, v1259.w);
+              const uint4 v1256 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1256.x, v1256.y, v1256.z, v1256.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1140,8 +1140,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1271 = half_2 * 1024;
-              const u32 v1273 = v1271 + warp * 128;
+              const u32 v1268 = half_2 * 1024;
+              const u32 v1270 = v1268 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1152,79 +1152,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1276 = (lane & 3u) * 4;
+                const u32 v1273 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1285 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1291 = *(const uint4*)&input_bf16x2[warp * 16 + v1276];
-                const float4 v1299 = ptx::mma_m16n8k16(v1291.x, 0x00000000u, v1291.y, 0x00000000u, v1285.x, v1285.y,
+                const uint4 v1282 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1288 = *(const uint4*)&input_bf16x2[warp * 16 + v1273];
+                const float4 v1296 = ptx::mma_m16n8k16(v1288.x, 0x00000000u, v1288.y, 0x00000000u, v1282.x, v1282.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1299.x;
-                acc_2 = v1299.y;
-                acc_3 = v1299.z;
-                acc_4 = v1299.w;
-                const float4 v1307 = ptx::mma_m16n8k16(v1291.z, 0x00000000u, v1291.w, 0x00000000u, v1285.z, v1285.w,
+                acc = v1296.x;
+                acc_2 = v1296.y;
+                acc_3 = v1296.z;
+                acc_4 = v1296.w;
+                const float4 v1304 = ptx::mma_m16n8k16(v1288.z, 0x00000000u, v1288.w, 0x00000000u, v1282.z, v1282.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1307.x;
-                acc_6 = v1307.y;
-                acc_7 = v1307.z;
-                acc_8 = v1307.w;
+                acc_5 = v1304.x;
+                acc_6 = v1304.y;
+                acc_7 = v1304.z;
+                acc_8 = v1304.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1314 = drain + 1;
-                const bool v1315 = v1314 == 23;
-                drain = v1315 ? 0u : v1314;
-                drain_parity = v1315 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1311 = drain + 1;
+                const bool v1312 = v1311 == 23;
+                drain = v1312 ? 0u : v1311;
+                drain_parity = v1312 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1330 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1337 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1276];
-                  const float4 v1345 = ptx::mma_m16n8k16(v1337.x, 0x00000000u, v1337.y, 0x00000000u, v1330.x, v1330.y,
+                  const uint4 v1327 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1334 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1273];
+                  const float4 v1342 = ptx::mma_m16n8k16(v1334.x, 0x00000000u, v1334.y, 0x00000000u, v1327.x, v1327.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1345.x;
-                  acc_2 = v1345.y;
-                  acc_3 = v1345.z;
-                  acc_4 = v1345.w;
-                  const float4 v1353 = ptx::mma_m16n8k16(v1337.z, 0x00000000u, v1337.w, 0x00000000u, v1330.z, v1330.w,
+                  acc = v1342.x;
+                  acc_2 = v1342.y;
+                  acc_3 = v1342.z;
+                  acc_4 = v1342.w;
+                  const float4 v1350 = ptx::mma_m16n8k16(v1334.z, 0x00000000u, v1334.w, 0x00000000u, v1327.z, v1327.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1353.x;
-                  acc_6 = v1353.y;
-                  acc_7 = v1353.z;
-                  acc_8 = v1353.w;
+                  acc_5 = v1350.x;
+                  acc_6 = v1350.y;
+                  acc_7 = v1350.z;
+                  acc_8 = v1350.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1360 = drain + 1;
-                const bool v1361 = v1360 == 23;
-                drain = v1361 ? 0u : v1360;
-                drain_parity = v1361 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1357 = drain + 1;
+                const bool v1358 = v1357 == 23;
+                drain = v1358 ? 0u : v1357;
+                drain_parity = v1358 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1273 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1270 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1381 = tid * 2;
-                  const u32 v1382 = v1271 + v1381;
-                  const float2 v1383 = *(const float2*)&partials[v1382];
-                  const float2 v1386 = *(const float2*)&partials[v1382 + 128];
-                  const float2 v1391 = *(const float2*)&partials[v1382 + 256];
-                  const float2 v1396 = *(const float2*)&partials[v1382 + 384];
-                  const float2 v1401 = *(const float2*)&partials[v1382 + 512];
-                  const float2 v1406 = *(const float2*)&partials[v1382 + 640];
-                  const float2 v1411 = *(const float2*)&partials[v1382 + 768];
-                  const float v1413 = v1383.x + v1386.x + v1391.x + v1396.x + v1401.x + v1406.x + v1411.x;
-                  const float v1414 = v1383.y + v1386.y + v1391.y + v1396.y + v1401.y + v1406.y + v1411.y;
-                  const float2 v1416 = *(const float2*)&partials[v1382 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1381;
-                  const float2 v1423 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1423.x + (v1413 + v1416.x), v1423.y + (v1414 + v1416.y));
+                  const u32 v1378 = tid * 2;
+                  const u32 v1379 = v1268 + v1378;
+                  const float2 v1380 = *(const float2*)&partials[v1379];
+                  const float2 v1383 = *(const float2*)&partials[v1379 + 128];
+                  const float2 v1388 = *(const float2*)&partials[v1379 + 256];
+                  const float2 v1393 = *(const float2*)&partials[v1379 + 384];
+                  const float2 v1398 = *(const float2*)&partials[v1379 + 512];
+                  const float2 v1403 = *(const float2*)&partials[v1379 + 640];
+                  const float2 v1408 = *(const float2*)&partials[v1379 + 768];
+                  const float v1410 = v1380.x + v1383.x + v1388.x + v1393.x + v1398.x + v1403.x + v1408.x;
+                  const float v1411 = v1380.y + v1383.y + v1388.y + v1393.y + v1398.y + v1403.y + v1408.y;
+                  const float2 v1413 = *(const float2*)&partials[v1379 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1378;
+                  const float2 v1420 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1420.x + (v1410 + v1413.x), v1420.y + (v1411 + v1413.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1247,30 +1247,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1442 = *(const float4*)&x[tid * 4];
-              const uint2 v1448 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1457 = fmaf(v1442.z, v1442.z, fmaf(v1442.y, v1442.y, fmaf(v1442.x, v1442.x, squares)));
-              squares = fmaf(v1442.w, v1442.w, v1457);
-              const bf16x2 v1462 = ptx::pack_bf16(v1442.x * ptx::bf16_lo(v1448.x), v1442.y * ptx::bf16_hi(v1448.x));
-              const bf16x2 v1465 = ptx::pack_bf16(v1442.z * ptx::bf16_lo(v1448.y), v1442.w * ptx::bf16_hi(v1448.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1462, v1465);
+              const float4 v1439 = *(const float4*)&x[tid * 4];
+              const uint2 v1445 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1454 = fmaf(v1439.z, v1439.z, fmaf(v1439.y, v1439.y, fmaf(v1439.x, v1439.x, squares)));
+              squares = fmaf(v1439.w, v1439.w, v1454);
+              const bf16x2 v1459 = ptx::pack_bf16(v1439.x * ptx::bf16_lo(v1445.x), v1439.y * ptx::bf16_hi(v1445.x));
+              const bf16x2 v1462 = ptx::pack_bf16(v1439.z * ptx::bf16_lo(v1445.y), v1439.w * ptx::bf16_hi(v1445.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1459, v1462);
             }
-            const float v1467 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1468 = squares + v1467;
-            const float v1469 = __shfl_xor_sync(0xffffffffu, v1468, 8u);
-            const float v1470 = v1468 + v1469;
-            const float v1471 = __shfl_xor_sync(0xffffffffu, v1470, 4u);
-            const float v1472 = v1470 + v1471;
-            const float v1473 = __shfl_xor_sync(0xffffffffu, v1472, 2u);
-            const float v1474 = v1472 + v1473;
-            const float v1475 = __shfl_xor_sync(0xffffffffu, v1474, 1u);
+            const float v1464 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1465 = squares + v1464;
+            const float v1466 = __shfl_xor_sync(0xffffffffu, v1465, 8u);
+            const float v1467 = v1465 + v1466;
+            const float v1468 = __shfl_xor_sync(0xffffffffu, v1467, 4u);
+            const float v1469 = v1467 + v1468;
+            const float v1470 = __shfl_xor_sync(0xffffffffu, v1469, 2u);
+            const float v1471 = v1469 + v1470;
+            const float v1472 = __shfl_xor_sync(0xffffffffu, v1471, 1u);
             if (lane == 0) {
-              scratch[warp] = v1474 + v1475;
+              scratch[warp] = v1471 + v1472;
             }
             ptx::bar_sync<1, 256>();
-            const float v1490 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1496 = __fmul_rn(v1490 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1496);
+            const float v1487 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1493 = __fmul_rn(v1487 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1493);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1279,8 +1279,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1506 = half_2 * 1024;
-              const u32 v1508 = v1506 + warp * 128;
+              const u32 v1503 = half_2 * 1024;
+              const u32 v1505 = v1503 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1294,88 +1294,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1521 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1527 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1535 = ptx::mma_m16n8k16(v1527.x, 0x00000000u, v1527.y, 0x00000000u, v1521.x, v1521.y,
+                  const uint4 v1518 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1524 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1532 = ptx::mma_m16n8k16(v1524.x, 0x00000000u, v1524.y, 0x00000000u, v1518.x, v1518.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1535.x;
-                  acc_2 = v1535.y;
-                  acc_3 = v1535.z;
-                  acc_4 = v1535.w;
-                  const float4 v1543 = ptx::mma_m16n8k16(v1527.z, 0x00000000u, v1527.w, 0x00000000u, v1521.z, v1521.w,
+                  acc = v1532.x;
+                  acc_2 = v1532.y;
+                  acc_3 = v1532.z;
+                  acc_4 = v1532.w;
+                  const float4 v1540 = ptx::mma_m16n8k16(v1524.z, 0x00000000u, v1524.w, 0x00000000u, v1518.z, v1518.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1543.x;
-                  acc_6 = v1543.y;
-                  acc_7 = v1543.z;
-                  acc_8 = v1543.w;
+                  acc_5 = v1540.x;
+                  acc_6 = v1540.y;
+                  acc_7 = v1540.z;
+                  acc_8 = v1540.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1550 = drain + 1;
-                const bool v1551 = v1550 == 23;
-                drain = v1551 ? 0u : v1550;
-                drain_parity = v1551 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1547 = drain + 1;
+                const bool v1548 = v1547 == 23;
+                drain = v1548 ? 0u : v1547;
+                drain_parity = v1548 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1508 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1505 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1571 = tid * 2;
-                  const u32 v1572 = v1506 + v1571;
-                  const float2 v1573 = *(const float2*)&partials[v1572];
-                  const float2 v1576 = *(const float2*)&partials[v1572 + 128];
-                  const float2 v1581 = *(const float2*)&partials[v1572 + 256];
-                  const float2 v1586 = *(const float2*)&partials[v1572 + 384];
-                  const float2 v1591 = *(const float2*)&partials[v1572 + 512];
-                  const float2 v1596 = *(const float2*)&partials[v1572 + 640];
-                  const float2 v1601 = *(const float2*)&partials[v1572 + 768];
-                  const float v1603 = v1573.x + v1576.x + v1581.x + v1586.x + v1591.x + v1596.x + v1601.x;
-                  const float v1604 = v1573.y + v1576.y + v1581.y + v1586.y + v1591.y + v1596.y + v1601.y;
-                  const float2 v1606 = *(const float2*)&partials[v1572 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1571;
-                  const float v1613 = __fmul_rn(v1603 + v1606.x, scale);
-                  const float v1614 = __fmul_rn(v1604 + v1606.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1613, v1614);
-                  const bool v1621 = v1613 > best_2 || (v1613 == best_2 && row < best_index_2);
-                  best_2 = v1621 ? v1613 : best_2;
-                  best_index_2 = v1621 ? row : best_index_2;
-                  const u32 v1624 = row + 1;
-                  const bool v1631 = v1614 > best_2 || (v1614 == best_2 && v1624 < best_index_2);
-                  best_2 = v1631 ? v1614 : best_2;
-                  best_index_2 = v1631 ? v1624 : best_index_2;
+                  const u32 v1568 = tid * 2;
+                  const u32 v1569 = v1503 + v1568;
+                  const float2 v1570 = *(const float2*)&partials[v1569];
+                  const float2 v1573 = *(const float2*)&partials[v1569 + 128];
+                  const float2 v1578 = *(const float2*)&partials[v1569 + 256];
+                  const float2 v1583 = *(const float2*)&partials[v1569 + 384];
+                  const float2 v1588 = *(const float2*)&partials[v1569 + 512];
+                  const float2 v1593 = *(const float2*)&partials[v1569 + 640];
+                  const float2 v1598 = *(const float2*)&partials[v1569 + 768];
+                  const float v1600 = v1570.x + v1573.x + v1578.x + v1583.x + v1588.x + v1593.x + v1598.x;
+                  const float v1601 = v1570.y + v1573.y + v1578.y + v1583.y + v1588.y + v1593.y + v1598.y;
+                  const float2 v1603 = *(const float2*)&partials[v1569 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1568;
+                  const float v1610 = __fmul_rn(v1600 + v1603.x, scale);
+                  const float v1611 = __fmul_rn(v1601 + v1603.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1610, v1611);
+                  const bool v1618 = v1610 > best_2 || (v1610 == best_2 && row < best_index_2);
+                  best_2 = v1618 ? v1610 : best_2;
+                  best_index_2 = v1618 ? row : best_index_2;
+                  const u32 v1621 = row + 1;
+                  const bool v1628 = v1611 > best_2 || (v1611 == best_2 && v1621 < best_index_2);
+                  best_2 = v1628 ? v1611 : best_2;
+                  best_index_2 = v1628 ? v1621 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1637 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1639 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1646 = v1637 > best_2 || (v1637 == best_2 && v1639 < best_index_2);
-            best_2 = v1646 ? v1637 : best_2;
-            best_index_2 = v1646 ? v1639 : best_index_2;
-            const float v1650 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1652 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1659 = v1650 > best_2 || (v1650 == best_2 && v1652 < best_index_2);
-            best_2 = v1659 ? v1650 : best_2;
-            best_index_2 = v1659 ? v1652 : best_index_2;
-            const float v1663 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1665 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1672 = v1663 > best_2 || (v1663 == best_2 && v1665 < best_index_2);
-            best_2 = v1672 ? v1663 : best_2;
-            best_index_2 = v1672 ? v1665 : best_index_2;
-            const float v1676 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1678 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1685 = v1676 > best_2 || (v1676 == best_2 && v1678 < best_index_2);
-            best_2 = v1685 ? v1676 : best_2;
-            best_index_2 = v1685 ? v1678 : best_index_2;
-            const float v1689 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1691 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1698 = v1689 > best_2 || (v1689 == best_2 && v1691 < best_index_2);
-            best_2 = v1698 ? v1689 : best_2;
-            best_index_2 = v1698 ? v1691 : best_index_2;
+            const float v1634 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1636 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1643 = v1634 > best_2 || (v1634 == best_2 && v1636 < best_index_2);
+            best_2 = v1643 ? v1634 : best_2;
+            best_index_2 = v1643 ? v1636 : best_index_2;
+            const float v1647 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1649 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1656 = v1647 > best_2 || (v1647 == best_2 && v1649 < best_index_2);
+            best_2 = v1656 ? v1647 : best_2;
+            best_index_2 = v1656 ? v1649 : best_index_2;
+            const float v1660 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1662 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1669 = v1660 > best_2 || (v1660 == best_2 && v1662 < best_index_2);
+            best_2 = v1669 ? v1660 : best_2;
+            best_index_2 = v1669 ? v1662 : best_index_2;
+            const float v1673 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1675 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1682 = v1673 > best_2 || (v1673 == best_2 && v1675 < best_index_2);
+            best_2 = v1682 ? v1673 : best_2;
+            best_index_2 = v1682 ? v1675 : best_index_2;
+            const float v1686 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1688 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1695 = v1686 > best_2 || (v1686 == best_2 && v1688 < best_index_2);
+            best_2 = v1695 ? v1686 : best_2;
+            best_index_2 = v1695 ? v1688 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1385,46 +1385,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1705 = scratch[0];
-              const u32 v1706 = scratch_index[0];
-              const bool v1713 = v1705 > best_3 || (v1705 == best_3 && v1706 < best_index_3);
-              best_3 = v1713 ? v1705 : best_3;
-              best_index_3 = v1713 ? v1706 : best_index_3;
-              const float v1716 = scratch[1];
-              const u32 v1717 = scratch_index[1];
-              const bool v1724 = v1716 > best_3 || (v1716 == best_3 && v1717 < best_index_3);
-              best_3 = v1724 ? v1716 : best_3;
-              best_index_3 = v1724 ? v1717 : best_index_3;
-              const float v1727 = scratch[2];
-              const u32 v1728 = scratch_index[2];
-              const bool v1735 = v1727 > best_3 || (v1727 == best_3 && v1728 < best_index_3);
-              best_3 = v1735 ? v1727 : best_3;
-              best_index_3 = v1735 ? v1728 : best_index_3;
-              const float v1738 = scratch[3];
-              const u32 v1739 = scratch_index[3];
-              const bool v1746 = v1738 > best_3 || (v1738 == best_3 && v1739 < best_index_3);
-              best_3 = v1746 ? v1738 : best_3;
-              best_index_3 = v1746 ? v1739 : best_index_3;
-              const float v1749 = scratch[4];
-              const u32 v1750 = scratch_index[4];
-              const bool v1757 = v1749 > best_3 || (v1749 == best_3 && v1750 < best_index_3);
-              best_3 = v1757 ? v1749 : best_3;
-              best_index_3 = v1757 ? v1750 : best_index_3;
-              const float v1760 = scratch[5];
-              const u32 v1761 = scratch_index[5];
-              const bool v1768 = v1760 > best_3 || (v1760 == best_3 && v1761 < best_index_3);
-              best_3 = v1768 ? v1760 : best_3;
-              best_index_3 = v1768 ? v1761 : best_index_3;
-              const float v1771 = scratch[6];
-              const u32 v1772 = scratch_index[6];
-              const bool v1779 = v1771 > best_3 || (v1771 == best_3 && v1772 < best_index_3);
-              best_3 = v1779 ? v1771 : best_3;
-              best_index_3 = v1779 ? v1772 : best_index_3;
-              const float v1782 = scratch[7];
-              const u32 v1783 = scratch_index[7];
-              const bool v1790 = v1782 > best_3 || (v1782 == best_3 && v1783 < best_index_3);
-              best_3 = v1790 ? v1782 : best_3;
-              best_index_3 = v1790 ? v1783 : best_index_3;
+              const float v1702 = scratch[0];
+              const u32 v1703 = scratch_index[0];
+              const bool v1710 = v1702 > best_3 || (v1702 == best_3 && v1703 < best_index_3);
+              best_3 = v1710 ? v1702 : best_3;
+              best_index_3 = v1710 ? v1703 : best_index_3;
+              const float v1713 = scratch[1];
+              const u32 v1714 = scratch_index[1];
+              const bool v1721 = v1713 > best_3 || (v1713 == best_3 && v1714 < best_index_3);
+              best_3 = v1721 ? v1713 : best_3;
+              best_index_3 = v1721 ? v1714 : best_index_3;
+              const float v1724 = scratch[2];
+              const u32 v1725 = scratch_index[2];
+              const bool v1732 = v1724 > best_3 || (v1724 == best_3 && v1725 < best_index_3);
+              best_3 = v1732 ? v1724 : best_3;
+              best_index_3 = v1732 ? v1725 : best_index_3;
+              const float v1735 = scratch[3];
+              const u32 v1736 = scratch_index[3];
+              const bool v1743 = v1735 > best_3 || (v1735 == best_3 && v1736 < best_index_3);
+              best_3 = v1743 ? v1735 : best_3;
+              best_index_3 = v1743 ? v1736 : best_index_3;
+              const float v1746 = scratch[4];
+              const u32 v1747 = scratch_index[4];
+              const bool v1754 = v1746 > best_3 || (v1746 == best_3 && v1747 < best_index_3);
+              best_3 = v1754 ? v1746 : best_3;
+              best_index_3 = v1754 ? v1747 : best_index_3;
+              const float v1757 = scratch[5];
+              const u32 v1758 = scratch_index[5];
+              const bool v1765 = v1757 > best_3 || (v1757 == best_3 && v1758 < best_index_3);
+              best_3 = v1765 ? v1757 : best_3;
+              best_index_3 = v1765 ? v1758 : best_index_3;
+              const float v1768 = scratch[6];
+              const u32 v1769 = scratch_index[6];
+              const bool v1776 = v1768 > best_3 || (v1768 == best_3 && v1769 < best_index_3);
+              best_3 = v1776 ? v1768 : best_3;
+              best_index_3 = v1776 ? v1769 : best_index_3;
+              const float v1779 = scratch[7];
+              const u32 v1780 = scratch_index[7];
+              const bool v1787 = v1779 > best_3 || (v1779 == best_3 && v1780 < best_index_3);
+              best_3 = v1787 ? v1779 : best_3;
+              best_index_3 = v1787 ? v1780 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1445,37 +1445,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1801 = best[lane];
-                const u32 v1802 = best_index[lane];
-                const bool v1809 = v1801 > best_2 || (v1801 == best_2 && v1802 < best_index_2);
-                best_2 = v1809 ? v1801 : best_2;
-                best_index_2 = v1809 ? v1802 : best_index_2;
+                const float v1798 = best[lane];
+                const u32 v1799 = best_index[lane];
+                const bool v1806 = v1798 > best_2 || (v1798 == best_2 && v1799 < best_index_2);
+                best_2 = v1806 ? v1798 : best_2;
+                best_index_2 = v1806 ? v1799 : best_index_2;
               }
-              const float v1813 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1815 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1822 = v1813 > best_2 || (v1813 == best_2 && v1815 < best_index_2);
-              best_2 = v1822 ? v1813 : best_2;
-              best_index_2 = v1822 ? v1815 : best_index_2;
-              const float v1826 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1828 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1835 = v1826 > best_2 || (v1826 == best_2 && v1828 < best_index_2);
-              best_2 = v1835 ? v1826 : best_2;
-              best_index_2 = v1835 ? v1828 : best_index_2;
-              const float v1839 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1841 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1848 = v1839 > best_2 || (v1839 == best_2 && v1841 < best_index_2);
-              best_2 = v1848 ? v1839 : best_2;
-              best_index_2 = v1848 ? v1841 : best_index_2;
-              const float v1852 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1854 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1861 = v1852 > best_2 || (v1852 == best_2 && v1854 < best_index_2);
-              best_2 = v1861 ? v1852 : best_2;
-              best_index_2 = v1861 ? v1854 : best_index_2;
-              const float v1865 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1867 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1874 = v1865 > best_2 || (v1865 == best_2 && v1867 < best_index_2);
-              best_2 = v1874 ? v1865 : best_2;
-              best_index_2 = v1874 ? v1867 : best_index_2;
+              const float v1810 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1812 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1819 = v1810 > best_2 || (v1810 == best_2 && v1812 < best_index_2);
+              best_2 = v1819 ? v1810 : best_2;
+              best_index_2 = v1819 ? v1812 : best_index_2;
+              const float v1823 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1825 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1832 = v1823 > best_2 || (v1823 == best_2 && v1825 < best_index_2);
+              best_2 = v1832 ? v1823 : best_2;
+              best_index_2 = v1832 ? v1825 : best_index_2;
+              const float v1836 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1838 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1845 = v1836 > best_2 || (v1836 == best_2 && v1838 < best_index_2);
+              best_2 = v1845 ? v1836 : best_2;
+              best_index_2 = v1845 ? v1838 : best_index_2;
+              const float v1849 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1851 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1858 = v1849 > best_2 || (v1849 == best_2 && v1851 < best_index_2);
+              best_2 = v1858 ? v1849 : best_2;
+              best_index_2 = v1858 ? v1851 : best_index_2;
+              const float v1862 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1864 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1871 = v1862 > best_2 || (v1862 == best_2 && v1864 < best_index_2);
+              best_2 = v1871 ? v1862 : best_2;
+              best_index_2 = v1871 ? v1864 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1485,8 +1485,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v1886 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1886);
+              const u64 v1883 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1883);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1519,8 +1519,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v1918 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v1918;
+          const u32 v1915 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v1915;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1541,10 +1541,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1941 = drain + 1;
-            const bool v1942 = v1941 == 23;
-            drain = v1942 ? 0u : v1941;
-            drain_parity = v1942 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1938 = drain + 1;
+            const bool v1939 = v1938 == 23;
+            drain = v1939 ? 0u : v1938;
+            drain_parity = v1939 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1553,14 +1553,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v1955 = warp * 4;
-      const u32 v1956 = notes[v1955];
-      if (notes[0] != 0 && v1956 != 0) {
-        const u32 v1965 = (cta * 9 + warp) * 4;
-        records[v1965] = v1956;
-        records[v1965 + 1] = notes[v1955 + 1];
-        records[v1965 + 2] = notes[v1955 + 2];
-        records[v1965 + 3] = notes[v1955 + 3];
+      const u32 v1952 = warp * 4;
+      const u32 v1953 = notes[v1952];
+      if (notes[0] != 0 && v1953 != 0) {
+        const u32 v1962 = (cta * 9 + warp) * 4;
+        records[v1962] = v1953;
+        records[v1962 + 1] = notes[v1952 + 1];
+        records[v1962 + 2] = notes[v1952 + 2];
+        records[v1962 + 3] = notes[v1952 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1593,10 +1593,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2016 = landed + 1;
-              const bool v2017 = v2016 == 23;
-              landed = v2017 ? 0u : v2016;
-              landed_parity = v2017 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2013 = landed + 1;
+              const bool v2014 = v2013 == 23;
+              landed = v2014 ? 0u : v2013;
+              landed_parity = v2014 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1605,10 +1605,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2030 = fill + 1;
-              const bool v2031 = v2030 == 23;
-              fill = v2031 ? 0u : v2030;
-              fill_parity = v2031 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2027 = fill + 1;
+              const bool v2028 = v2027 == 23;
+              fill = v2028 ? 0u : v2027;
+              fill_parity = v2028 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1641,12 +1641,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2077 = (pos_now + 31) / 32;
+            const u32 v2074 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2077 / 2;
-              const u32 end = (split + 1) * v2077 / 2;
+              const u32 first = split * v2074 / 2;
+              const u32 end = (split + 1) * v2074 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
@@ -1654,10 +1654,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2096 = landed + 1;
-                const bool v2097 = v2096 == 23;
-                landed = v2097 ? 0u : v2096;
-                landed_parity = v2097 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2093 = landed + 1;
+                const bool v2094 = v2093 == 23;
+                landed = v2094 ? 0u : v2093;
+                landed_parity = v2094 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1665,16 +1665,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2108 = from + at;
-                  const u32 page = page_table[v2108 / 16];
-                  const u64 v2122 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2108 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2122 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2105 = from + at;
+                  const u32 page = page_table[v2105 / 16];
+                  const u64 v2119 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2105 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2119 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2131 = fill + 1;
-                const bool v2132 = v2131 == 23;
-                fill = v2132 ? 0u : v2131;
-                fill_parity = v2132 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2128 = fill + 1;
+                const bool v2129 = v2128 == 23;
+                fill = v2129 ? 0u : v2128;
+                fill_parity = v2129 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1693,10 +1693,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2163 = landed + 1;
-              const bool v2164 = v2163 == 23;
-              landed = v2164 ? 0u : v2163;
-              landed_parity = v2164 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2160 = landed + 1;
+              const bool v2161 = v2160 == 23;
+              landed = v2161 ? 0u : v2160;
+              landed_parity = v2161 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1705,10 +1705,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2177 = fill + 1;
-              const bool v2178 = v2177 == 23;
-              fill = v2178 ? 0u : v2177;
-              fill_parity = v2178 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2174 = fill + 1;
+              const bool v2175 = v2174 == 23;
+              fill = v2175 ? 0u : v2174;
+              fill_parity = v2175 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1727,10 +1727,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2211 = landed + 1;
-              const bool v2212 = v2211 == 23;
-              landed = v2212 ? 0u : v2211;
-              landed_parity = v2212 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2208 = landed + 1;
+              const bool v2209 = v2208 == 23;
+              landed = v2209 ? 0u : v2208;
+              landed_parity = v2209 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1739,10 +1739,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2225 = fill + 1;
-              const bool v2226 = v2225 == 23;
-              fill = v2226 ? 0u : v2225;
-              fill_parity = v2226 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2222 = fill + 1;
+              const bool v2223 = v2222 == 23;
+              fill = v2223 ? 0u : v2222;
+              fill_parity = v2223 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1761,10 +1761,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2259 = landed + 1;
-              const bool v2260 = v2259 == 23;
-              landed = v2260 ? 0u : v2259;
-              landed_parity = v2260 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2256 = landed + 1;
+              const bool v2257 = v2256 == 23;
+              landed = v2257 ? 0u : v2256;
+              landed_parity = v2257 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1773,18 +1773,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2273 = fill + 1;
-              const bool v2274 = v2273 == 23;
-              fill = v2274 ? 0u : v2273;
-              fill_parity = v2274 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2270 = fill + 1;
+              const bool v2271 = v2270 == 23;
+              fill = v2271 ? 0u : v2270;
+              fill_parity = v2271 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2287 = landed + 1;
-              const bool v2288 = v2287 == 23;
-              landed = v2288 ? 0u : v2287;
-              landed_parity = v2288 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2284 = landed + 1;
+              const bool v2285 = v2284 == 23;
+              landed = v2285 ? 0u : v2284;
+              landed_parity = v2285 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1793,10 +1793,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2301 = fill + 1;
-              const bool v2302 = v2301 == 23;
-              fill = v2302 ? 0u : v2301;
-              fill_parity = v2302 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2298 = fill + 1;
+              const bool v2299 = v2298 == 23;
+              fill = v2299 ? 0u : v2298;
+              fill_parity = v2299 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1819,10 +1819,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2348 = landed + 1;
-            const bool v2349 = v2348 == 23;
-            landed = v2349 ? 0u : v2348;
-            landed_parity = v2349 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2345 = landed + 1;
+            const bool v2346 = v2345 == 23;
+            landed = v2346 ? 0u : v2345;
+            landed_parity = v2346 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1831,24 +1831,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2362 = fill + 1;
-            const bool v2363 = v2362 == 23;
-            fill = v2363 ? 0u : v2362;
-            fill_parity = v2363 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2359 = fill + 1;
+            const bool v2360 = v2359 == 23;
+            fill = v2360 ? 0u : v2359;
+            fill_parity = v2360 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2374 = warp * 4;
-      const u32 v2375 = notes[v2374];
-      if (notes[0] != 0 && v2375 != 0) {
-        const u32 v2384 = (cta * 9 + warp) * 4;
-        records[v2384] = v2375;
-        records[v2384 + 1] = notes[v2374 + 1];
-        records[v2384 + 2] = notes[v2374 + 2];
-        records[v2384 + 3] = notes[v2374 + 3];
+      const u32 v2371 = warp * 4;
+      const u32 v2372 = notes[v2371];
+      if (notes[0] != 0 && v2372 != 0) {
+        const u32 v2381 = (cta * 9 + warp) * 4;
+        records[v2381] = v2372;
+        records[v2381 + 1] = notes[v2371 + 1];
+        records[v2381 + 2] = notes[v2371 + 2];
+        records[v2381 + 3] = notes[v2371 + 3];
       }
     }
   }

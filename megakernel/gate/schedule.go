@@ -5,8 +5,8 @@ type Part struct {
 	Sequence, From, To int
 }
 
-// mostAtOnce is the most sequences of a step.
-const mostAtOnce = 16
+// MostAtOnce is how many sequences are under way at a time at most.
+const MostAtOnce = 16
 
 // Steps cuts sequences of these lengths into steps of up to rows tokens (at least
 // 1), each sequence's tokens in order: steps in which all sequences decode one
@@ -18,7 +18,7 @@ func Steps(lengths []int, rows int) (steps [][]Part) {
 	for n := uint32(0); ; n++ {
 		var active []int
 		for q, length := range lengths {
-			if fed[q] < length && len(active) < mostAtOnce {
+			if fed[q] < length && len(active) < MostAtOnce {
 				active = append(active, q)
 			}
 		}

@@ -64,7 +64,7 @@ type machine struct {
 }
 
 func (m *machine) measure(ctx context.Context, j job, y *bench.Yardstick, f *flags) (record.Case, error) {
-	p, err := build(j.c)
+	p, err := build(j.c, nil)
 	if err != nil {
 		return record.Case{}, err
 	}

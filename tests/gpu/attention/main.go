@@ -17,9 +17,11 @@ import (
 	"flag"
 	"fmt"
 	"log"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -80,7 +82,7 @@ func compileAll(ctx context.Context, f *flags) error {
 	}
 	done := map[string]bool{}
 	for _, j := range f.jobs() {
-		p, err := build(j.c)
+		p, err := build(j.c, nil)
 		if err != nil {
 			return fmt.Errorf("case %s: %w", j.c.Name, err)
 		}
@@ -126,6 +128,10 @@ func join(_ context.Context, f *flags) error {
 	}
 	if err := r.WriteTable(os.Stdout); err != nil {
 		return err
+	}
+	times := r.Prefixes()
+	for _, name := range slices.Sorted(maps.Keys(times)) {
+		fmt.Printf("%s: the single format takes %.2f times as long\n", name, times[name])
 	}
 	if f.out == "" {
 		return errors.Join(r.Check(), errors.New("no record is written: no -o"))

@@ -11,21 +11,20 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel/attend"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 )
 
-// program is an attention-only kernel: a launch does all layers one after another,
-// and that as often as it is told. All its steps are the same: nothing grows.
+// program is an attention-only kernel (package attend): a launch does all layers
+// one after another, and that as often as it is told. All its steps are the same.
 type program struct {
-	IR     *ir.Kernel
-	Limits kv.Limits // but for Pages
-	// Scalars of a launch over a cache of so many pages, with so many query rows.
-	Scalars func(pages, rows, steps int) map[string]uint64
+	IR      *ir.Kernel
+	Limits  kv.Limits
+	Classes []kv.Class
+	Scalars func(pages, steps int) map[string]uint64
 	// Tables are what the variants read, by buffer.
 	Tables map[string][]byte
-	// Names of the buffers.
-	KV, Q, Out, Rows, Entries, Positions, Work, Merge string
 }
 
 // loaded is a program on a machine with a case's inputs.
@@ -44,16 +43,16 @@ const planRuns = 9
 // load plans the case and brings it to the machine.
 func load(ctx context.Context, m bench.Machine, p *program, c *cases.Case, single bool) (l *loaded, err error) {
 	l = &loaded{p: p, c: c}
-	limits := p.Limits
-	limits.Pages, limits.Selection = c.Pages, c.Limits().Selection
-	planner, err := kv.NewPlanner(limits)
+	planner, err := kv.NewPlanner(p.Limits)
 	if err != nil {
 		return nil, err
 	}
+	request := c.Request(single)
+	request.Classes = p.Classes
 	var took []time.Duration
 	for range planRuns {
 		begin := time.Now()
-		if l.plan, err = planner.Plan(c.Request(single)); err != nil {
+		if l.plan, err = planner.Plan(request); err != nil {
 			return nil, err
 		}
 		took = append(took, time.Since(begin))
@@ -77,13 +76,13 @@ func (l *loaded) fill() error {
 	}
 	for _, b := range l.p.IR.Globals() {
 		bytes := max(b.Bytes(), int64(len(content[b.Name])))
-		if b.Name == l.p.KV {
+		if b.Name == attend.BufferCache {
 			bytes = int64(l.c.Layers) * 2 * l.c.LayerElems()
 		}
 		if err := l.dev.Alloc(b.Name, max(4, bytes)); err != nil {
 			return fmt.Errorf("buffer %s of %d bytes: %w", b.Name, bytes, err)
 		}
-		if b.Name == l.p.KV {
+		if b.Name == attend.BufferCache {
 			err = l.fillKV()
 		} else if err = l.dev.Zero(b.Name); err == nil && content[b.Name] != nil {
 			err = l.dev.Write(b.Name, 0, content[b.Name])
@@ -106,10 +105,8 @@ func (l *loaded) contents() (map[string][]byte, error) {
 	merge := make([]uint32, l.plan.Limits.MergeWords(classes))
 	l.plan.EncodeWork(work)
 	l.plan.EncodeMerge(merge)
-	content := map[string][]byte{p.Q: q, p.Rows: words(l.plan.Rows), p.Entries: words(l.plan.Entries), p.Work: words(work), p.Merge: words(merge)}
-	if p.Positions != "" {
-		content[p.Positions] = words(l.plan.Positions)
-	}
+	content := map[string][]byte{attend.BufferQ: q, attend.BufferRows: words(l.plan.Rows), attend.BufferEntries: words(l.plan.Entries),
+		attend.BufferPositions: words(l.plan.Positions), attend.BufferWork: words(work), attend.BufferMerges: words(merge)}
 	for name, data := range p.Tables {
 		content[name] = data
 	}
@@ -128,7 +125,7 @@ func (l *loaded) fillKV() error {
 			if err := l.c.KV(part, i, at/2); err != nil {
 				return err
 			}
-			if err := l.dev.Write(l.p.KV, int64(i)*layer+at, part); err != nil {
+			if err := l.dev.Write(attend.BufferCache, int64(i)*layer+at, part); err != nil {
 				return err
 			}
 		}
@@ -138,7 +135,7 @@ func (l *loaded) fillKV() error {
 
 // run does steps steps and returns what they took by the device's clock.
 func (l *loaded) run(steps int) (time.Duration, error) {
-	if err := l.dev.Start(l.p.Scalars(l.c.Pages, l.c.T(), steps)); err != nil {
+	if err := l.dev.Start(l.p.Scalars(l.c.Pages, steps)); err != nil {
 		return 0, err
 	}
 	if err := l.dev.Wait(); err != nil {
@@ -150,7 +147,7 @@ func (l *loaded) run(steps int) (time.Duration, error) {
 // out is the last layer's output, bf16, [row][head][dimension], as bytes.
 func (l *loaded) out() ([]byte, error) {
 	data := make([]byte, 2*l.c.T()*l.c.Heads*l.c.HeadDim)
-	return data, l.dev.Read(l.p.Out, 0, data)
+	return data, l.dev.Read(attend.BufferOut, 0, data)
 }
 
 // floats are little-endian bf16 as float32.

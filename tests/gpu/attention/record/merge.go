@@ -88,3 +88,17 @@ func (c *Case) judged(v *TorchCase) {
 	}
 	c.PyTorch = &beside
 }
+
+// Prefixes is, for every timed case that was run in the single format too, how many
+// times as long that took.
+func (r *Record) Prefixes() map[string]float64 {
+	times := map[string]float64{}
+	for _, single := range r.Cases {
+		for _, c := range r.Cases {
+			if single.Single && single.Name == c.Name+"-single" && c.Micros > 0 {
+				times[c.Name] = single.Micros / c.Micros
+			}
+		}
+	}
+	return times
+}

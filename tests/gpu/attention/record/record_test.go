@@ -100,3 +100,22 @@ func TestAVerdictWithoutLayersDoesNotPass(t *testing.T) {
 	require.NoError(t, r.Merge(v))
 	require.False(t, r.Cases[1].Gate.Passed)
 }
+
+func TestCommittedRecordsOfAttentionAreValid(t *testing.T) {
+	files, err := filepath.Glob("../../../../bench/results/*/*attention*.json")
+	require.NoError(t, err)
+	for _, path := range files {
+		r, err := Read(path)
+		require.NoError(t, err, path)
+		require.NoError(t, r.Check(), path)
+	}
+}
+
+func TestASharedPrefixIsComparedWithTheSingleFormat(t *testing.T) {
+	r := measured()
+	require.Empty(t, r.Prefixes())
+	single := r.Cases[0]
+	single.Name, single.Single, single.Micros = "a-single", true, 85
+	r.Cases = append(r.Cases, single)
+	require.Equal(t, map[string]float64{"a": 8.5}, r.Prefixes())
+}
