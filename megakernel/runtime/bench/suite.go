@@ -199,7 +199,7 @@ func (s *Suite) variants() []ceiling.Variant {
 
 func (s *Suite) bench(stream *ceiling.Stream) *Bench {
 	facts := s.Machine.Facts()
-	b := &Bench{Config: s.Kernel.Config, PerLaunch: s.PerLaunch, Progress: func(what string) { s.say("%s", what) }}
+	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), PerLaunch: s.PerLaunch, Progress: func(what string) { s.say("%s", what) }}
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}
