@@ -44,8 +44,8 @@ type SessionOptions struct {
 	Epoch uint32   // the barrier counter that the first launch finds
 
 	// KVScales are the scales of an e4m3 cache, [layer][KV head][K, V], positive: an
-	// element stands for itself, at most ±448, times its scale. nil is 1 for all. A
-	// kernel with a bf16 cache has none and does not look.
+	// element stands for itself, at most ±448, times its scale. nil is the weights'
+	// own, where they have some (KVScaler), else 1 for all. A kernel with a bf16 cache has none and does not look.
 	KVScales []float32
 }
 
@@ -69,7 +69,10 @@ func OpenSession(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weigh
 	if err := s.alloc(); err != nil {
 		return nil, err
 	}
-	var err error
+	err := s.scalesOf(w)
+	if err != nil {
+		return nil, err
+	}
 	if s.loaded, err = w.Load(ctx, mk, dev); err != nil {
 		return nil, err
 	}
