@@ -106,6 +106,26 @@ func main() {
 		goRun(t, dir, "run", "."))
 }
 
+// A kernel without batches has the host package it always had.
+func TestHostPackageNamesBatchesWhereThereAreAny(t *testing.T) {
+	packing := func(batch int) string {
+		x := extras()
+		x.Packing[0].Batch = batch
+		files, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", x)
+		require.NoError(t, err)
+		all := ""
+		for _, f := range files {
+			if strings.HasSuffix(f.Name, ".go") {
+				all += string(f.Content)
+			}
+		}
+		return all
+	}
+	require.NotContains(t, packing(0), "Batch")
+	require.Regexp(t, `Batch +int +// tiles whose chunks are interleaved`, packing(14))
+	require.Regexp(t, `Batch: +14,`, packing(14))
+}
+
 func TestLaunchIsTypeCheckedBehindTheCudaTag(t *testing.T) {
 	dir := module(t, emit.Options{}, `//go:build cuda
 

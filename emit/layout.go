@@ -84,10 +84,11 @@ type PackEntry struct {
 	KPadded       int      `json:"k_padded"`
 	ChunkK        int      `json:"chunk_k"` // columns of every chunk of a tile but the last
 	ChunksPerTile int      `json:"chunks_per_tile"`
-	TailK         int      `json:"tail_k"` // columns of a tile's last chunk
-	First         []int    `json:"first"`  // per SM: its first tile
-	Count         []int    `json:"count"`  // per SM: how many tiles
-	Offset        []int64  `json:"offset"` // per SM: its first chunk, from the start of the layer's image
+	TailK         int      `json:"tail_k"`          // columns of a tile's last chunk
+	Batch         int      `json:"batch,omitempty"` // tiles that are interleaved, see Order; 0: none
+	First         []int    `json:"first"`           // per SM: its first tile
+	Count         []int    `json:"count"`           // per SM: how many tiles
+	Offset        []int64  `json:"offset"`          // per SM: its first chunk, from the start of the layer's image
 	Order         string   `json:"order,omitempty"`
 	Sources       []RowRun `json:"sources,omitempty"`
 }

@@ -13,12 +13,9 @@ func (p *Planner) deal(c *ClassPlan) {
 	c.counts, c.Load = resize(c.counts, l.CTAs), resize(c.Load, l.CTAs)
 	clear(c.counts)
 	clear(c.Load)
-	p.heap = p.heap[:l.CTAs]
-	for i := range p.heap {
-		p.heap[i] = uint64(i)
-	}
-	for i := range p.pieces {
-		k := &p.pieces[i]
+	p.idle()
+	for i := range p.order {
+		k := p.longest(i)
 		u := &p.units[p.tiles[k.tile].unit]
 		var w [ItemWords]uint32
 		p.encode(k, &w)
@@ -32,6 +29,30 @@ func (p *Planner) deal(c *ClassPlan) {
 		clear(header)
 		header[0] = uint32(n)
 	}
+}
+
+// idle fills the heap with all CTAs, none of which has work.
+func (p *Planner) idle() {
+	p.heap = p.heap[:p.limits.CTAs]
+	for i := range p.heap {
+		p.heap[i] = uint64(i)
+	}
+}
+
+// spread is the load of the busiest CTA when the pieces are dealt out, were there no
+// limit to a CTA's items.
+func (p *Planner) spread() int {
+	p.idle()
+	most := uint64(0)
+	for i := range p.order {
+		k := p.longest(i)
+		for range p.units[p.tiles[k.tile].unit].heads {
+			p.heap[0] += uint64(k.cost) << ctaBits
+			most = max(most, p.heap[0]>>ctaBits)
+			sink(p.heap)
+		}
+	}
+	return int(most)
 }
 
 // place writes a piece's item of head h to the next CTA.

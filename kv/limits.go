@@ -139,3 +139,31 @@ func (r *Request) check(l *Limits) error {
 	}
 	return nil
 }
+
+// CheckWrites says which page some sequence will write in the launch that another one
+// has too, or nil. The planner does not look: pages have owners where they are handed
+// out. For tests; it allocates.
+func (r *Request) CheckWrites(pageSize int) error {
+	steps, writer := max(1, r.Steps), map[uint32]int{}
+	for i := range r.Sequences {
+		s := &r.Sequences[i]
+		if s.New == 0 {
+			continue
+		}
+		for _, page := range s.Pages[s.Cached/pageSize : s.pages(pageSize, steps)] {
+			if other, ok := writer[page]; ok {
+				return fmt.Errorf("kv: sequence %d writes page %d, and so does sequence %d", i, page, other)
+			}
+			writer[page] = i
+		}
+	}
+	for i := range r.Sequences {
+		s := &r.Sequences[i]
+		for _, page := range s.Pages[:s.Cached/pageSize] {
+			if w, ok := writer[page]; ok && s.New > 0 {
+				return fmt.Errorf("kv: sequence %d reads page %d, which sequence %d writes", i, page, w)
+			}
+		}
+	}
+	return nil
+}

@@ -13,6 +13,7 @@ func planAndCheck(t *testing.T, d draw) {
 	t.Helper()
 	l := randomLimits(d)
 	r := randomRequest(d, &l)
+	require.NoError(t, r.CheckWrites(l.PageSize))
 	p, err := NewPlanner(l)
 	require.NoError(t, err)
 	plan, err := p.Plan(r)
@@ -28,6 +29,87 @@ func TestEveryTokenIsMetExactlyOnce(t *testing.T) {
 	for seed := range uint64(300) {
 		planAndCheck(t, fromSeed(seed))
 	}
+}
+
+func TestAReusedPlannerPlansLikeAFreshOne(t *testing.T) {
+	l := h200()
+	l.Selection, l.PageSize = true, 8
+	used, err := NewPlanner(l)
+	require.NoError(t, err)
+	plans := 0
+	for seed := range uint64(60) {
+		r := randomRequest(fromSeed(seed), &l)
+		fresh, err := NewPlanner(l)
+		require.NoError(t, err)
+		want, wantErr := fresh.Plan(r)
+		got, gotErr := used.Plan(r)
+		require.Equal(t, wantErr, gotErr)
+		if wantErr == nil {
+			require.Equal(t, words(want), words(got), "seed %d", seed)
+			plans++
+		}
+	}
+	require.Greater(t, plans, 30)
+}
+
+// words is all that a plan gives the kernel.
+func words(p *Plan) [][]uint32 {
+	work := make([]uint32, p.Limits.WorkWords(len(p.Classes)))
+	merge := make([]uint32, p.Limits.MergeWords(len(p.Classes)))
+	p.EncodeWork(work)
+	p.EncodeMerge(merge)
+	rows := append([]uint32{}, p.Rows...)
+	return [][]uint32{work, merge, rows, append([]uint32{}, p.Entries...), append([]uint32{}, p.Positions...)}
+}
+
+func TestEncodedWorkIsARecordACTA(t *testing.T) {
+	r := decoding(16, 1000, 20)
+	r.Classes = []Class{{}, {Window: 64}}
+	p := plan(t, h200(), r)
+	l := &p.Limits
+	work := words(p)[0]
+	for class := range p.Classes {
+		for cta := range l.CTAs {
+			record := work[(class*l.CTAs+cta)*(l.ItemsPerCTA+1)*ItemWords:]
+			require.EqualValues(t, p.Classes[class].Count(cta), record[0])
+			for i := range int(record[0]) {
+				require.Equal(t, p.Classes[class].Words(cta, i), record[(i+1)*ItemWords:][:ItemWords])
+			}
+		}
+	}
+}
+
+func TestRowsOfADraftTree(t *testing.T) {
+	r := decoding(16, 100)
+	s := &r.Sequences[0]
+	s.Cached, s.New, s.Grow, s.Parents = 95, 5, false, []int{-1, 0, 0, 2, -1}
+	s.Tokens, s.Masks = []uint32{9, 8, 7, 6, 5}, []uint32{0, 4, 8, 12, 16}
+	r.Sequences = append(decoding(16, 1).Sequences, *s)
+	r.Sequences[0].Pages[0] = 90
+	p := plan(t, h200(), r)
+	want := [][]uint32{
+		{0, 0, 0, 0, 1, 0, 0, 0},
+		{9, 95, 1, 95, 0b00001, 0, 1, 0},
+		{8, 96, 1, 96, 0b00011, 4, 1, 0},
+		{7, 96, 1, 97, 0b00101, 8, 1, 0},
+		{6, 97, 1, 98, 0b01101, 12, 1, 0},
+		{5, 95, 1, 99, 0b10000, 16, 1, 0},
+	}
+	for i, w := range want {
+		require.Equal(t, w, p.Rows[i*RowWords:][:RowWords], "row %d", i)
+	}
+	require.Zero(t, p.Rows[len(want)*RowWords+RowTail], "rows without a sequence attend to nothing")
+}
+
+func TestRowsWithoutASequenceGetItemsOfNothing(t *testing.T) {
+	r := decoding(16, 1, 40)
+	r.FillRows = true
+	p := plan(t, h200(), r)
+	require.Equal(t, 8*(1+2+1), p.Classes[0].Items, "40 tokens are 2 chunks; 14 rows are 1 tile")
+	r.Sequences = nil
+	require.Equal(t, 8, plan(t, h200(), r).Classes[0].Items)
+	r.FillRows = false
+	require.Zero(t, plan(t, h200(), r).Classes[0].Items)
 }
 
 func FuzzPlan(f *testing.F) {

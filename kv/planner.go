@@ -1,6 +1,9 @@
 package kv
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Planner makes plans for one kernel. It keeps its memory from plan to plan: once it
 // has seen the largest request it no longer allocates. Not for concurrent use.
@@ -16,7 +19,8 @@ type Planner struct {
 
 	tiles  []tile
 	pieces []piece
-	states []int32 // of every (row, KV head) its states
+	order  []uint64 // the pieces, longest first
+	states []int32  // of every (row, KV head) its states
 	heap   []uint64
 
 	one  [1]Class
@@ -102,9 +106,15 @@ func (p *Planner) planClass(r *Request, i int, c *ClassPlan) error {
 	return nil
 }
 
-// refusePage finds whose page lies outside of the cache; it is some unit's.
-func (p *Planner) refusePage(page uint32) error {
-	return fmt.Errorf("kv: page %d in a page list, the cache has %d", page, p.limits.Pages)
+// refusePage names a sequence that has a page outside of the cache.
+func (p *Planner) refusePage(r *Request, page uint32) error {
+	for i := range r.Sequences {
+		s := &r.Sequences[i]
+		if s.New > 0 && slices.Contains(s.Pages[:s.pages(p.limits.PageSize, r.Steps)], page) {
+			return fmt.Errorf("kv: sequence %d: page %d, the cache has %d", i, page, p.limits.Pages)
+		}
+	}
+	panic(fmt.Sprintf("BUG: page %d in the page table, but in no sequence", page))
 }
 
 func resize[T any](s []T, n int) []T {

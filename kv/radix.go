@@ -67,15 +67,18 @@ func (x *radix) insert(seqs []Sequence, i int, full int, rows uint32) {
 	}
 }
 
+// common is how many pages a and b have in common from the start on. It compares
+// blocks first: with pages of one token a prefix is thousands of them.
 func common(a, b []uint32) int {
-	n := min(len(a), len(b))
-	b = b[:n]
-	for i, v := range a[:n] {
-		if b[i] != v {
-			return i
-		}
+	const block = 64
+	n, i := min(len(a), len(b)), 0
+	for i+block <= n && *(*[block]uint32)(a[i:]) == *(*[block]uint32)(b[i:]) {
+		i += block
 	}
-	return n
+	for i < n && a[i] == b[i] {
+		i++
+	}
+	return i
 }
 
 // decide finds the cheapest set of inner nodes to split off.

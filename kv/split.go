@@ -1,7 +1,6 @@
 package kv
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 )
@@ -107,24 +106,57 @@ func (p *Planner) rowWord(row uint8, word int) uint32 {
 // cut chooses the chunk limit L_kv, cuts the tiles into pieces and numbers the partial
 // states. When the kernel's limits do not hold so many, it cuts at twice the length.
 func (p *Planner) cut(r *Request, class int, c *ClassPlan) error {
-	limit := max(1, r.PinTokens/p.limits.ChunkTokens)
-	if r.PinTokens == 0 {
-		work := 0
-		for i := range p.tiles {
-			work += p.tiles[i].chunks * p.units[p.tiles[i].unit].heads
+	if r.PinTokens > 0 {
+		limit := r.PinTokens / p.limits.ChunkTokens
+		p.count(r, c, limit)
+		if err := p.checkLimits(r, class, c); err != nil {
+			return err
 		}
-		limit = max(1, ceilDiv(work, p.limits.CTAs))
+		p.makePieces(r, limit)
+		return nil
 	}
+	work := 0
+	for i := range p.tiles {
+		work += p.tiles[i].chunks * p.units[p.tiles[i].unit].heads
+	}
+	limit := max(1, ceilDiv(work, p.limits.CTAs))
 	for {
 		most := p.count(r, c, limit)
 		err := p.checkLimits(r, class, c)
 		if err == nil {
+			p.makePieces(r, limit)
+			p.refine(r, class, c, limit, most)
 			return nil
 		}
-		if most <= 1 || r.PinTokens > 0 {
+		if most <= 1 {
 			return err
 		}
 		limit *= 2
+	}
+}
+
+// refine cuts a chunk or two longer than limit where the busiest CTA then has less to
+// do: at the mean length whole pieces fill every CTA and what remains comes on top.
+func (p *Planner) refine(r *Request, class int, c *ClassPlan, limit, most int) {
+	if most <= 1 {
+		return
+	}
+	best := p.spread()
+	for range 2 {
+		if best <= p.limits.Costs.Item+p.limits.Costs.Token*p.limits.ChunkTokens*(limit+1) {
+			return
+		}
+		p.count(r, c, limit+1)
+		if p.checkLimits(r, class, c) == nil {
+			p.makePieces(r, limit+1)
+			if load := p.spread(); load < best {
+				best, limit = load, limit+1
+				continue
+			}
+		}
+		p.count(r, c, limit)
+		p.makePieces(r, limit)
+		return
 	}
 }
 
@@ -163,7 +195,6 @@ func (p *Planner) count(r *Request, c *ClassPlan, limit int) (most int) {
 	}
 	c.Merge[len(p.states)] = sum
 	c.Partials = int(sum)
-	p.makePieces(r, limit)
 	return most
 }
 
@@ -183,9 +214,19 @@ func (p *Planner) checkLimits(r *Request, class int, c *ClassPlan) error {
 	return nil
 }
 
-// makePieces lists the parts of all tiles, longest first.
+// A word of Planner.order is a piece's cost, upside down, and its index.
+const (
+	costBits  = 40
+	pieceBits = 24
+)
+
+// longest is the i-th piece of those that cost most; equal ones in the order of tiles
+// and parts.
+func (p *Planner) longest(i int) *piece { return &p.pieces[p.order[i]&(1<<pieceBits-1)] }
+
+// makePieces lists the parts of all tiles.
 func (p *Planner) makePieces(r *Request, limit int) {
-	p.pieces = p.pieces[:0]
+	p.pieces, p.order = p.pieces[:0], p.order[:0]
 	costs := &p.limits.Costs
 	for i := range p.tiles {
 		t := &p.tiles[i]
@@ -202,10 +243,9 @@ func (p *Planner) makePieces(r *Request, limit int) {
 				tokens += t.tail
 			}
 			k.cost = costs.Item + costs.Row*t.n + costs.Token*tokens
+			p.order = append(p.order, uint64(1<<costBits-1-min(k.cost, 1<<costBits-1))<<pieceBits|uint64(len(p.pieces)))
 			p.pieces = append(p.pieces, k)
 		}
 	}
-	slices.SortFunc(p.pieces, func(a, b piece) int {
-		return cmp.Or(cmp.Compare(b.cost, a.cost), cmp.Compare(a.tile, b.tile), cmp.Compare(a.part, b.part))
-	})
+	slices.Sort(p.order)
 }

@@ -56,16 +56,16 @@ func (p *Planner) layout(r *Request) error {
 		return limitError(fmt.Sprintf("kv: page table of %d entries, the kernel has room for %d; Limits.Entries of %d would do, or larger pages",
 			n, p.limits.Entries, n))
 	}
-	return p.checkPages()
+	return p.checkPages(r)
 }
 
-func (p *Planner) checkPages() error {
+func (p *Planner) checkPages(r *Request) error {
 	if p.limits.Pages == 0 {
 		return nil
 	}
 	for _, page := range p.plan.Entries {
 		if uint64(page) >= uint64(p.limits.Pages) {
-			return p.refusePage(page)
+			return p.refusePage(r, page)
 		}
 	}
 	return nil

@@ -20,8 +20,8 @@ const (
 	ItemOf       = 6  // N: the item is chunks ⌊a·C/N⌋ … ⌊b·C/N⌋−1 of the C there are; N = 0: min(a, C) … min(b, C)−1
 	ItemPosition = 7  // position in the sequence of the unit's first token
 	ItemRows     = 8  // query rows, 1 to MaxRows
-	ItemRowList  = 9  // two words: their indices, 4 bits each, the first lowest
-	ItemTail     = 11 // new tokens of the step that the item attends to behind its chunks, or 0
+	ItemRowList  = 9  // two words: their indices, 4 bits each, the first lowest; none has a lesser position than the first
+	ItemTail     = 11 // new tokens of the step that it attends to behind its chunks, or 0; of a unit's parts the last has them, of pinned ones the first
 	ItemTailRow  = 12 // row of the first of them; the others follow
 	ItemFlags    = 13 // ItemDirect, or 0
 	ItemPartials = 16 // MaxRows words: the partial state that each row's result becomes
@@ -42,7 +42,7 @@ const (
 	RowPosition = 1 // its position for the rotary embedding, at the launch's first step
 	RowEntries  = 2 // its unit's first entry of the page table
 	RowIndex    = 3 // its index in the unit, at the first step: where its key and value go
-	RowTail     = 4 // bit i: it attends to the i-th new token of its sequence, of this step
+	RowTail     = 4 // bit i: it attends to the i-th new token of its sequence, of this step; 0: the row has no sequence
 	RowMask     = 5 // first word of its bits in the custom mask
 	RowFirst    = 6 // row of its sequence's first new token
 )

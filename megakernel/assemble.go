@@ -22,24 +22,20 @@ type builder struct {
 	inner   *pipeline.Watch  // of those within one
 	leaving dsl.Buf[dsl.U32] // shared memory: whether the launch is given up
 
-	x       dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
-	shared  dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
-	part    tasks.Partials
-	tail    dsl.Buf[dsl.B128]
-	indices dsl.Buf[dsl.U32]
+	indices dsl.Buf[dsl.U32] // shared memory, beside what a search for the largest compares
 
 	decided dsl.MBars        // the producer may learn whether the step runs on
 	heard   dsl.MBars        // it has
 	running dsl.Buf[dsl.U32] // shared memory: whether it does
 
-	layer  []phase // of one layer
-	final  phase   // after the last one
-	argmax *tasks.Argmax
+	layer []phase // of one layer
+	after []phase // after the last one
+
+	flow flow
 
 	// In the consumer warps.
-	token *dsl.Var[dsl.U32] // the step's token
-	cons  *pipeline.Consumer
-	bar   *tasks.GridBarrier
+	cons *pipeline.Consumer
+	bar  *tasks.GridBarrier
 	// In the producer warp.
 	prod   *pipeline.Producer
 	offset *dsl.Var[dsl.U64]
@@ -49,7 +45,14 @@ type builder struct {
 type phase struct {
 	Phase
 	produce, consume func(s tasks.Step)
+
+	// when, unless nil, is whether the phase and its hand-off run, the same in all
+	// CTAs; such a phase has no produce.
+	when func(s tasks.Step) dsl.Pred
 }
+
+// stages are the phases of a step: before the layers, of each, and after them.
+type stages struct{ before, layer, after []phase }
 
 func newBuilder(mk *Kernel) *builder {
 	c, o, p := &mk.Config, &mk.Options, mk.Plan
@@ -61,10 +64,11 @@ func newBuilder(mk *Kernel) *builder {
 	b := &builder{mk: mk, k: k, bufs: mk.declare(k), ring: pipeline.NewRing(k, p, o.Consumers)}
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
-	b.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("input vector (bf16) or attention scratch (f32)"))
-	b.x = dsl.View[dsl.BF16](b.shared)
-	b.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
-	b.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	if mk.Ragged() {
+		b.flow = newRagged(b)
+	} else {
+		b.flow = newSingle(b)
+	}
 	b.decided = dsl.NewMBars(k, regionDecided, 1, at(regionDecided), dsl.Doc("whether the step runs on is decided"))
 	b.heard = dsl.NewMBars(k, regionHeard, 1, at(regionHeard), dsl.Doc("the producer knows whether the step runs on"))
 	b.running = dsl.Shared[dsl.U32](k, regionRunning, 1, at(regionRunning), dsl.Doc("whether it does"))
@@ -87,12 +91,13 @@ func newBuilder(mk *Kernel) *builder {
 // assemble builds the whole body: prologue, then the two roles side by side.
 func (b *builder) assemble() {
 	k, e := b.k, b.env
-	b.layer, b.final = b.layerPhases(), b.finalPhase()
-	for _, p := range append(slices.Clone(b.layer), b.final) {
+	all := b.flow.phases()
+	b.layer, b.after = all.layer, all.after
+	for _, p := range slices.Concat(all.before, all.layer, all.after) {
 		b.mk.Phases = append(b.mk.Phases, p.Phase)
 	}
 	k.Assert(b.bufs.steps.GeC(1), "a launch runs at least one step")
-	k.Assert(b.bufs.known.Gt(b.bufs.pos), "the token at the first position must be known")
+	b.flow.check()
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), func() {
 			b.decided.Init(dsl.At(0), k.U32(1))
@@ -101,6 +106,7 @@ func (b *builder) assemble() {
 		})
 		b.watch.Init(k)
 		b.own.fetch(e, b.bufs.plan)
+		b.flow.prologue()
 		k.Barrier()
 	})
 	k.Roles(
@@ -111,8 +117,34 @@ func (b *builder) assemble() {
 	}
 }
 
-func (b *builder) step(pos, cached, layer dsl.Val[dsl.U32]) tasks.Step {
-	return tasks.Step{Pos: pos, Cached: cached, Pages: b.bufs.pages, Layer: layer, Table: b.bufs.table, Cache: b.bufs.kv, Scales: b.bufs.scales}
+// inLayer is a step in layer l.
+func inLayer(s tasks.Step, l dsl.Val[dsl.U32]) tasks.Step {
+	s.Layer = l.Named("layer")
+	return s
+}
+
+// flow is what differs between kernels of one query row a step and of several.
+type flow interface {
+	phases() stages
+	// check asserts what a launch must be given.
+	check()
+	// prologue copies what stays for the launch; a CTA barrier follows.
+	prologue()
+	// start declares what a role keeps from step to step; it runs at the role's top.
+	start()
+	// step is what both roles know of launch step s, but for the layer.
+	step(s dsl.Val[dsl.U32]) tasks.Step
+	// begin takes the step's tokens, in the consumers.
+	begin(s dsl.Val[dsl.U32], at tasks.Step)
+	// finish runs the final phase where it is wanted, chooses tokens and clears
+	// running when they end the launch, in the consumers.
+	finish(s dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32])
+	// wanted is whether the final phase runs, or nil when it always does.
+	wanted(at tasks.Step) *dsl.Pred
+	// drop drains what the producer fetched ahead for a step that does not run.
+	drop()
+	// done is what the host hears of a finished step.
+	done(s dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32]
 }
 
 // consumers is the arithmetic of every step. A step that may not run tells the
@@ -122,31 +154,28 @@ func (b *builder) consumers() {
 	b.cons = b.ring.Consumer()
 	b.bar = tasks.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
 	b.bar.Watch = b.watch
-	b.token = dsl.NewVar(k.U32(0), "token")
+	b.flow.start()
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
 		k.If(running.Get().NeC(0), func() {
-			pos := bufs.pos.Add(s).Named("pos_now")
-			cached := b.cached(pos)
-			b.begin(s, pos)
+			step := b.flow.step(s)
+			b.watch.Layer(k.U32(0))
+			b.flow.begin(s, step)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 				b.watch.Layer(l)
-				b.consume(b.step(pos, cached, l.Named("layer")), b.layer...)
+				b.consume(inLayer(step, l), b.layer...)
 			}, dsl.Unroll(1))
 			b.watch.Layer(k.U32(b.mk.Config.Layers))
 			stopped := dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
 			running.Set(dsl.Select(stopped, k.U32(0), k.U32(1)))
-			k.If(pos.AddC(1).Ge(bufs.known), func() {
-				b.consume(b.step(pos, cached, k.U32(0)), b.final)
-				b.choose(pos, running)
-			})
+			b.flow.finish(s, step, running)
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
-				bufs.progress.Store(dsl.At(0), pos.AddC(1), dsl.Relaxed(dsl.SysScope))
+				bufs.progress.Store(dsl.At(0), b.flow.done(s, step), dsl.Relaxed(dsl.SysScope))
 			})
 			b.leave(running)
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
-				b.gemv(MatrixQKV).Drop(e, b.cons, b.own.matrix(MatrixQKV))
+				b.flow.drop()
 			})
 		})
 	}, dsl.Unroll(1))
@@ -171,12 +200,10 @@ func (b *builder) leave(running *dsl.Var[dsl.U32]) {
 	k.If(given, func() { running.Set(k.U32(0)) })
 }
 
-// begin takes the step's token and passes the host's wish to stop on: CTA 0
-// reads it, so that all CTAs see the same at the end of the step.
-func (b *builder) begin(s, pos dsl.Val[dsl.U32]) {
+// open lets the producer know that step s runs and passes the host's wish to stop
+// on: CTA 0 reads it, so that all CTAs see the same at the end of the step.
+func (b *builder) open(s dsl.Val[dsl.U32]) {
 	k, e, bufs := b.k, b.env, b.bufs
-	b.watch.Layer(k.U32(0))
-	k.If(pos.Lt(bufs.known), func() { b.token.Set(dsl.Uniform(bufs.tokens.Load(pos), dsl.GPUScope)) })
 	b.tell(s, 1)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
 		bufs.verdict.Store(s.AndC(1), bufs.stop.Load(dsl.At(0), dsl.Relaxed(dsl.SysScope)))
@@ -195,23 +222,6 @@ func (b *builder) tell(s dsl.Val[dsl.U32], running int) {
 	})
 }
 
-// choose takes the token the step chose and ends the launch if it ends the text.
-func (b *builder) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
-	k, e, bufs := b.k, b.env, b.bufs
-	k.Region("choose", func() {
-		chosen := b.argmax.Choose(e)
-		b.token.Set(chosen)
-		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
-			bufs.tokens.Store(pos.AddC(1), chosen)
-			bufs.times.Store(pos.AddC(1), dsl.Cast[dsl.U32](k.GlobalTimer()), dsl.Relaxed(dsl.SysScope))
-			bufs.stream.Store(pos.AddC(1), chosen, dsl.Relaxed(dsl.SysScope))
-		})
-		for i := range MaxEnds {
-			k.If(chosen.Eq(dsl.Uniform(bufs.ends.Load(dsl.At(i)), dsl.GPUScope)), func() { running.Set(k.U32(0)) })
-		}
-	})
-}
-
 // producer streams every step's weights and KV. It fetches the first matrix of
 // a step before it is known whether the step runs; everything behind waits for
 // the consumers' word, which also orders the KV written in earlier steps, by
@@ -222,14 +232,13 @@ func (b *builder) producer() {
 	b.prod, b.offset = b.ring.Producer(), dsl.NewVar(first, "offset")
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
-		pos := bufs.pos.Add(s).Named("pos_now")
-		cached := b.cached(pos)
+		step := b.flow.step(s)
 		k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 			b.watch.Layer(l)
-			step := b.step(pos, cached, l.Named("layer"))
+			at := inLayer(step, l)
 			k.If(running.Get().NeC(0), func() {
 				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
-				b.produce(step, b.layer[0])
+				b.produce(at, b.layer[0])
 				k.If(l.EqC(0), func() {
 					b.doing("waits for the consumers to decide on the step")
 					b.inner.MBar(k, b.decided, dsl.At(0), s.AndC(1), s, "waits for the consumers to decide on launch step %d")
@@ -239,12 +248,16 @@ func (b *builder) producer() {
 					k.FenceProxyAsyncGlobal()
 				})
 			})
-			k.If(running.Get().NeC(0), func() { b.produce(step, b.layer[1:]...) })
+			k.If(running.Get().NeC(0), func() { b.produce(at, b.layer[1:]...) })
 		}, dsl.Unroll(1))
 		b.watch.Layer(k.U32(b.mk.Config.Layers))
-		k.If(running.Get().NeC(0).And(pos.AddC(1).Ge(bufs.known)), func() {
+		runs := running.Get().NeC(0)
+		if wanted := b.flow.wanted(step); wanted != nil {
+			runs = runs.And(*wanted)
+		}
+		k.If(runs, func() {
 			b.offset.Set(b.own.offset(planFinalOffset))
-			b.produce(b.step(pos, cached, k.U32(0)), b.final)
+			b.produce(inLayer(step, k.U32(0)), b.after...)
 		})
 	}, dsl.Unroll(1))
 	b.prod.Finish()
@@ -253,12 +266,19 @@ func (b *builder) producer() {
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
-		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-		b.k.Region(p.Name, func() { p.consume(s) })
-		if p.Handoff != "" {
-			b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-			b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+		run := func() {
+			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+			b.k.Region(p.Name, func() { p.consume(s) })
+			if p.Handoff != "" {
+				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
+				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+			}
 		}
+		if p.when == nil {
+			run()
+			continue
+		}
+		b.k.If(p.when(s), run)
 	}
 }
 

@@ -1,6 +1,7 @@
 package megakernel
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -16,8 +17,9 @@ type buffers struct {
 	gains   dsl.Buf[dsl.BF16]
 	invFreq dsl.Buf[dsl.F32]
 	plan    dsl.Buf[dsl.U32]
-	table   dsl.Buf[dsl.U32]
+	table   dsl.Buf[dsl.U32] // one row a step only
 	kv      dsl.Buf[dsl.B128]
+	work                     // several rows a step only
 	scales  dsl.Buf[dsl.F32] // of kv, absent where it has none
 
 	x          dsl.Buf[dsl.F32]
@@ -45,62 +47,92 @@ type buffers struct {
 
 func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	c, o, ro := &mk.Config, &mk.Options, dsl.ReadOnly()
-	n := func(dims ...int) int64 {
-		p := int64(1)
-		for _, d := range dims {
-			p *= int64(d)
-		}
-		return p
-	}
 	qRows := c.Heads * c.HeadDim
-	return &buffers{
+	b := &buffers{
 		weights: dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, ro, bufDoc("packed matrices, see the layout")),
 		embed:   mk.declareEmbed(k),
-		gains: dsl.Global[dsl.BF16](k, "gains", n(2*c.Layers+1, c.Hidden), ro, dsl.Align(16),
+		gains: dsl.Global[dsl.BF16](k, "gains", product(2*c.Layers+1, c.Hidden), ro, dsl.Align(16),
 			bufDoc("[%d][%d] norm gains: attention and MLP of each layer, then the final one", 2*c.Layers+1, c.Hidden)),
-		invFreq: dsl.Global[dsl.F32](k, "inv_freq", n(c.HeadDim/2), ro, bufDoc("[%d] RoPE, radians a position", c.HeadDim/2)),
-		plan:    dsl.Global[dsl.U32](k, "plan", n(o.SMs, planWords), ro, bufDoc("[%d][%d] what each SM owns", o.SMs, planWords)),
-		table:   dsl.Global[dsl.U32](k, "page_table", 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page)),
-		kv: dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
-			bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV)),
-		scales: mk.declareScales(k),
-
-		x:         dsl.Global[dsl.F32](k, "x", n(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden)),
-		q:         dsl.Global[dsl.BF16](k, "q", n(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim)),
-		part:      dsl.Global[dsl.F32](k, "part", n(o.Splits, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] partial attention outputs", o.Splits, c.Heads, c.HeadDim)),
-		lse:       dsl.Global[dsl.F32](k, "lse", n(o.Splits, c.Heads), bufDoc("[%d][%d] their log-sum-exp, base 2", o.Splits, c.Heads)),
-		attn:      dsl.Global[dsl.BF16](k, "attn", n(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim)),
-		act:       dsl.Global[dsl.BF16](k, "act", n(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate)),
-		logits:    dsl.Global[dsl.F32](k, "logits", n(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab)),
-		best:      dsl.Global[dsl.F32](k, "best", n(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs)),
-		bestIndex: dsl.Global[dsl.U32](k, "best_index", n(o.SMs), bufDoc("[%d] and its row", o.SMs)),
-		tokens:    dsl.Global[dsl.U32](k, "tokens", 0, bufDoc("token at each position; the kernel appends behind the known ones")),
-		ends:      dsl.Global[dsl.U32](k, "ends", MaxEnds, ro, bufDoc("tokens that end the text; unused entries are no token")),
-		stop:      dsl.Global[dsl.U32](k, "stop", 1, dsl.HostWrites(), bufDoc("not 0: the launch ends after the running step")),
-		verdict:   dsl.Global[dsl.U32](k, "verdict", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps")),
-		progress:  dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("out: the position behind the last finished step")),
-		stream:    dsl.Global[dsl.U32](k, "stream", 0, dsl.HostReads(), bufDoc("out: each chosen token at its position, as it comes; as long as tokens")),
-		times:     dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens")),
-		abort:     dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too")),
-		records:   dsl.Global[dsl.U32](k, "records", n(o.SMs, o.Consumers+1, pipeline.RecordWords), bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1, pipeline.RecordWords)),
-		epoch:     dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),
-		barrier:   dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
-
-		pos:   dsl.Scalar[dsl.U32](k, ScalarPos, "position of the first step; the cache holds tokens 0 … pos-1"),
-		steps: dsl.Scalar[dsl.U32](k, ScalarSteps, "steps to run at most, at least 1"),
-		known: dsl.Scalar[dsl.U32](k, ScalarKnown, "tokens known at launch, at least pos+1; behind them the kernel chooses"),
-		pages: dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv"),
+		invFreq: dsl.Global[dsl.F32](k, "inv_freq", product(c.HeadDim/2), ro, bufDoc("[%d] RoPE, radians a position", c.HeadDim/2)),
+		plan:    dsl.Global[dsl.U32](k, "plan", product(o.SMs, planWords), ro, bufDoc("[%d][%d] what each SM owns", o.SMs, planWords)),
 	}
+	if mk.Ragged() {
+		mk.declareWork(k, b)
+	} else {
+		b.table = dsl.Global[dsl.U32](k, "page_table", 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page))
+	}
+	b.kv = dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
+		bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV))
+	b.scales = mk.declareScales(k)
+	if mk.Ragged() {
+		mk.declareRows(k, b)
+	} else {
+		b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
+		b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
+		b.part = dsl.Global[dsl.F32](k, "part", product(o.Splits, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] partial attention outputs", o.Splits, c.Heads, c.HeadDim))
+		b.lse = dsl.Global[dsl.F32](k, "lse", product(o.Splits, c.Heads), bufDoc("[%d][%d] their log-sum-exp, base 2", o.Splits, c.Heads))
+		b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
+		b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
+		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
+		b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs))
+		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))
+		b.tokens = dsl.Global[dsl.U32](k, "tokens", 0, bufDoc("token at each position; the kernel appends behind the known ones"))
+	}
+	mk.declareControl(k, b)
+	return b
+}
+
+// declareControl declares what host and kernel tell each other, and the scalars.
+func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
+	o := &mk.Options
+	progress, stream := "out: the position behind the last finished step", "out: each chosen token at its position, as it comes; as long as tokens"
+	times := "out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens"
+	if mk.Ragged() {
+		progress, stream = "out: steps finished", fmt.Sprintf("out: [steps][%d] each row's chosen token, as it comes", o.Tokens)
+		times = "out: [steps] when that was, nanoseconds of the GPU's clock, low word"
+	}
+	b.ends = dsl.Global[dsl.U32](k, "ends", MaxEnds, dsl.ReadOnly(), bufDoc("tokens that end the text; unused entries are no token"))
+	b.stop = dsl.Global[dsl.U32](k, "stop", 1, dsl.HostWrites(), bufDoc("not 0: the launch ends after the running step"))
+	b.verdict = dsl.Global[dsl.U32](k, "verdict", 2, bufDoc("stop as CTA 0 saw it, for even and odd steps"))
+	b.progress = dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("%s", progress))
+	b.stream = dsl.Global[dsl.U32](k, "stream", 0, dsl.HostReads(), bufDoc("%s", stream))
+	b.times = dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("%s", times))
+	b.abort = dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too"))
+	b.records = dsl.Global[dsl.U32](k, "records", product(o.SMs, o.Consumers+1, pipeline.RecordWords), bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1, pipeline.RecordWords))
+	b.epoch = dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel"))
+	b.barrier = dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32"))
+	if mk.Ragged() {
+		b.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("query rows of every step, 1 to %d", o.Tokens))
+	} else {
+		b.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the first step; the cache holds tokens 0 … pos-1")
+	}
+	b.steps = dsl.Scalar[dsl.U32](k, ScalarSteps, "steps to run at most, at least 1")
+	if !mk.Ragged() {
+		b.known = dsl.Scalar[dsl.U32](k, ScalarKnown, "tokens known at launch, at least pos+1; behind them the kernel chooses")
+	}
+	b.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
+}
+
+// product is the number of elements of an array of these dimensions.
+func product(dims ...int) int64 {
+	p := int64(1)
+	for _, d := range dims {
+		p *= int64(d)
+	}
+	return p
 }
 
 // declareEmbed is the embedding matrix, or nothing where the LM head is the same.
 func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 	c := &mk.Config
-	if !c.TieEmbeddings {
+	if mk.OwnEmbedding() {
 		b = dsl.Global[dsl.BF16](k, BufferEmbed, int64(c.Vocab)*int64(c.Hidden), dsl.ReadOnly(), bufDoc("[%d][%d] token embeddings", c.Vocab, c.Hidden))
 	}
 	return b
 }
+
+// OwnEmbedding is whether there is a buffer of token embeddings.
+func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
 
 // declareScales is what the cache's elements are multiplied by, or nothing where
 // they count as they are.
@@ -122,8 +154,8 @@ const BufferKVScales = "kv_scales"
 func (mk *Kernel) KVScales() []float32 { return slices.Repeat([]float32{1}, mk.KV.ScalesLen()) }
 
 // BufferEmbed is the buffer of the token embeddings, row-major. It does not exist
-// where the LM head is the same matrix (tied embeddings): rows are then read out of
-// the packed head.
+// where the LM head is the same matrix (tied embeddings) and a step has one row:
+// that is then read out of the packed head.
 const BufferEmbed = "embed"
 
 // RecordWords is the length of the buffer "records".

@@ -48,7 +48,7 @@ func (mk *Kernel) needs() []emit.Need {
 	if mk.KV.ScalesLen() > 0 {
 		scales = []emit.Need{{Buffer: BufferKVScales, Fill: table + ", or other positive numbers, the same as long as the cache is used"}}
 	}
-	if !c.TieEmbeddings {
+	if mk.OwnEmbedding() {
 		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16", Tensors: []string{EmbedTensor}}}
 	}
 	return slices.Concat(embed, scales, []emit.Need{

@@ -12,7 +12,7 @@ type Fault string
 // weights or the page table.
 const (
 	NoFault         Fault = ""
-	FaultDropToken  Fault = "drop-token"  // attention leaves out the last cached token
+	FaultDropToken  Fault = "drop-token"  // attention leaves out the token before the query
 	FaultRope       Fault = "rope"        // queries are rotated for the next position
 	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
 
@@ -55,4 +55,25 @@ func (b *builder) cached(pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
 		return pos.MaxC(1).SubC(1)
 	}
 	return pos
+}
+
+// blind is what a ragged kernel's attention does instead of variant v, which may be
+// nil: with FaultDropToken no query sees the token right before it.
+func (b *builder) blind(v *tasks.Variant) *tasks.Variant {
+	if b.mk.Options.Fault != FaultDropToken {
+		return v
+	}
+	w := tasks.Variant{Name: string(FaultDropToken)}
+	if v != nil {
+		w = *v
+	}
+	before := w.Mask
+	w.Mask = func(q *tasks.Query, k *tasks.Key) dsl.Pred {
+		sees := k.Position.AddC(1).Ne(q.Position)
+		if before != nil {
+			sees = sees.And(before(q, k))
+		}
+		return sees
+	}
+	return &w
 }

@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"encoding/json"
+	"fmt"
 	"go/token"
 	"strings"
 
@@ -60,6 +61,7 @@ type LayoutOptions struct {
 	StageBytes int    `json:"stage_bytes"`
 	InFlight   int    `json:"in_flight"`
 	Consumers  int    `json:"consumers"`
+	Tokens     int    `json:"tokens"`
 	KV         string `json:"kv"` // format of the KV cache's elements
 }
 
@@ -85,6 +87,17 @@ func layoutModel(c *models.Config) LayoutModel {
 // elementOrder is emit.PackEntry.Order of every matrix, see package pipeline.
 const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on"
 
+// batchOrder is it of a matrix whose tiles are interleaved in batches.
+const batchOrder = "bf16, little-endian; an SM's tiles lie in batches of %d, the last one shorter; in a batch of n tiles, chunk c of its tile i lies at byte " +
+	"16*(n*c*ChunkK + i*columns of chunk c), the next batch 16*KPadded*n bytes on; element (r, k) of a chunk of 8 rows lies at byte (k/32)*512 + r*64 + (k%%32)*2"
+
+func order(m *pipeline.MatrixPlan) string {
+	if m.Batch == 0 {
+		return elementOrder
+	}
+	return fmt.Sprintf(batchOrder, m.Batch)
+}
+
 // extras is what emit cannot know of the kernel.
 func (mk *Kernel) extras() emit.Extras {
 	x := emit.Extras{Constants: mk.constants(), Tables: mk.tables(), Needs: mk.needs()}
@@ -93,7 +106,7 @@ func (mk *Kernel) extras() emit.Extras {
 		m := mk.matrix(i)
 		e := emit.PackEntry{Matrix: m.Name, Rows: m.Rows, K: m.K, Layers: p.Layers, LayerStride: p.LayerBytes,
 			TileRows: pipeline.TileRows, Tiles: m.Tiles, KPadded: m.KPadded, ChunkK: m.ChunkK, ChunksPerTile: m.ChunksPerTile, TailK: m.TailK,
-			First: m.First, Count: m.Count, Order: elementOrder,
+			Batch: m.Batch, First: m.First, Count: m.Count, Order: order(m),
 			Sources: emit.RowRuns(m.Rows, func(row int) (string, int) { s := mk.Source(i, row); return s.Tensor, s.Row })}
 		layer := 0
 		if i == layerMatrices {
@@ -136,7 +149,7 @@ func (mk *Kernel) constants() []emit.Constant {
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, string(o.KV)}}
+		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV)}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

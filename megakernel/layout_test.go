@@ -64,14 +64,29 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 			for tile >= e.First[sm]+e.Count[sm] {
 				sm++
 			}
-			at := e.Base + int64(layer)*e.LayerStride + e.Offset[sm] + int64(tile-e.First[sm])*int64(e.KPadded*e.TileRows*2)
+			at := e.Base + int64(layer)*e.LayerStride + e.Offset[sm]
 			for k, v := range row {
-				binary.LittleEndian.PutUint16(dst[at+int64(k/32*512+in*64+k%32*2):], v)
+				start, k := chunkByLayout(e, e.Count[sm], tile-e.First[sm], k)
+				binary.LittleEndian.PutUint16(dst[at+int64(start+k/32*512+in*64+k%32*2):], v)
 			}
 			covered++
 		}
 	}
 	require.Equal(t, e.Rows, covered)
+}
+
+// chunkByLayout is where the part of a tile with column k begins in its share of so
+// many tiles, and the column there.
+func chunkByLayout(e emit.PackEntry, tiles, tile, k int) (start, column int) {
+	if e.Batch == 0 {
+		return tile * 16 * e.KPadded, k
+	}
+	batch, i, c := tile/e.Batch, tile%e.Batch, k/e.ChunkK
+	n, columns := min(e.Batch, tiles-batch*e.Batch), e.ChunkK
+	if c == e.ChunksPerTile-1 {
+		columns = e.TailK
+	}
+	return 16*e.KPadded*batch*e.Batch + 16*(n*c*e.ChunkK+i*columns), k % e.ChunkK
 }
 
 func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
@@ -81,8 +96,9 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
 	for _, c := range []models.Config{c, odd} {
 		for _, sms := range []int{1, 4, 7} {
-			mk, err := Build(c, Options{SMs: sms})
+			mk, err := Build(c, Options{SMs: sms, StageBytes: 2048})
 			require.NoError(t, err)
+			interleave(t, mk, sms-1)
 			want := make([]byte, mk.Plan.PackedBytes)
 			for l := range c.Layers {
 				require.NoError(t, mk.PackLayer(want[int64(l)*mk.Plan.LayerBytes:][:mk.Plan.LayerBytes], l, hashed{}))
@@ -130,7 +146,7 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	mk := build(t, "llama3-8b", Options{SMs: 114, Page: 64})
 	l := readLayout(t, mk)
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
-	require.Equal(t, LayoutOptions{114, 64, 14, mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight, 8, "bf16"}, l.Options)
+	require.Equal(t, LayoutOptions{114, 64, 14, mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight, 8, 1, "bf16"}, l.Options)
 	require.Equal(t, mk.Barriers(), l.Barriers)
 	require.Len(t, l.Phases, len(mk.Phases))
 	require.Equal(t, []string{"llama3_8b", "mkgen_step", "sm_90a"}, []string{l.Package, l.Kernel, l.Arch})

@@ -18,8 +18,10 @@ type Kernel struct {
 	Plan    *pipeline.Plan
 	KV      tasks.KVLayout
 	IR      *ir.Kernel
-	Phases  []Phase         // what runs between two hand-offs, in order
-	Sites   []pipeline.Site // the waits that a launch can be given up at; none with NoWatchdog
+	Phases  []Phase          // what runs between two hand-offs, in order
+	classes []*tasks.Variant // of layers, which differ in their attention; nil is plain
+	pattern []int            // the class of layers in turn
+	Sites   []pipeline.Site  // the waits that a launch can be given up at; none with NoWatchdog
 }
 
 // Phase is a part of the step that ends in a hand-off to all SMs.
@@ -73,6 +75,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 		return nil, fmt.Errorf("model %s: %w", c.Name, err)
 	}
 	mk := &Kernel{Config: c, Options: o}
+	mk.classes, mk.pattern = layerClasses([]*tasks.Variant{nil})
 	mk.KV = kvLayout(&c, &o)
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
 		return nil, err
@@ -90,9 +93,11 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 func (mk *Kernel) request() pipeline.Request {
 	c, o := &mk.Config, &mk.Options
 	qRows, kvRows := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
-	widest := max(c.Hidden, qRows, c.Intermediate)
-	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
-	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
+	own, batch, indices := mk.singleRegions, 0, o.Consumers
+	if mk.Ragged() {
+		pad := tasks.ColumnsPadded(o.Tokens)
+		own, batch, indices = mk.raggedRegions, tasks.DefaultBatchTiles(pad), tasks.ColumnSumsLen(o.Consumers, pad)
+	}
 	return pipeline.Request{
 		SMs: o.SMs, Layers: c.Layers,
 		Layer: []pipeline.Matrix{
@@ -105,19 +110,17 @@ func (mk *Kernel) request() pipeline.Request {
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight,
 		SharedLimit:  o.SharedLimit,
 		KVTokenBytes: mk.KV.TokenBytes(),
-		Fixed: []pipeline.Region{
-			{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
-			{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
-			{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
+		BatchTiles:   batch,
+		Fixed: append(own(), []pipeline.Region{
 			{Name: regionDecided, Bytes: 8, Align: 8},
 			{Name: regionHeard, Bytes: 8, Align: 8},
 			{Name: regionRunning, Bytes: 4, Align: 4},
 			{Name: regionOwn, Bytes: 4 * planWords, Align: 16},
 			{Name: regionScratch, Bytes: 4 * o.Consumers, Align: 16},
-			{Name: regionIndex, Bytes: 4 * o.Consumers, Align: 16},
+			{Name: regionIndex, Bytes: 4 * indices, Align: 16},
 			{Name: regionLeaving, Bytes: 4, Align: 4},
 			{Name: regionNotes, Bytes: 4 * pipeline.NoteWords * (o.Consumers + 1), Align: 16},
-		},
+		}...),
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -12,6 +13,7 @@ import (
 // value of a field means: choose.
 type Options struct {
 	SMs        int // CTAs of the grid, one an SM; default 132
+	Tokens     int // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
 	Page       int // tokens a KV page, a power of two; default 16
 	Splits     int // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
 	Stages     int // ring depth; default: as many as fit
@@ -95,11 +97,15 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		}
 	}
 	def(&o.SMs, DefaultSMs)
+	def(&o.Tokens, 1)
 	def(&o.Page, DefaultPage)
 	def(&o.Consumers, defaultConsumers(c))
 	def(&o.SharedLimit, DefaultSharedLimit)
 	if o.SMs < 1 || o.SMs > maxSMs {
 		return o, refuse("SMs", "%d SMs, want 1 to %d", o.SMs, maxSMs)
+	}
+	if o.Tokens < 1 || o.Tokens > kv.MaxRows {
+		return o, refuse("Tokens", "%d tokens a step, want 1 to %d", o.Tokens, kv.MaxRows)
 	}
 	if o.Page < 1 || o.Page > 1024 || o.Page&(o.Page-1) != 0 {
 		return o, refuse("Page", "page size %d, want a power of two from 1 to 1024", o.Page)

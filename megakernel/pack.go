@@ -110,7 +110,14 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 			}
 			rows[r] = v
 		}
-		pipeline.PackRows(dst[n*size:][:size], &rows)
+		if m.Batch == 0 {
+			pipeline.PackRows(dst[n*size:][:size], &rows)
+			continue
+		}
+		for part := range m.ChunksPerTile {
+			at := m.ChunkStart(piece.Tiles, n, part)
+			pipeline.PackColumns(dst[at:][:m.ChunkColumns(part)*pipeline.TileRows*2], &rows, part*m.ChunkK)
+		}
 	}
 	return piece.Tiles * size, nil
 }

@@ -53,13 +53,24 @@ func oddModel(t *testing.T) models.Config {
 	return c
 }
 
+// interleave plans the weights in batches of so many tiles at most; 0 leaves them.
+func interleave(t testing.TB, mk *Kernel, most int) {
+	t.Helper()
+	r := mk.request()
+	r.BatchTiles = most
+	p, err := pipeline.New(r)
+	require.NoError(t, err)
+	mk.Plan = p
+}
+
 func TestBlocksOfAnySizePackTheSameImage(t *testing.T) {
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, c := range []models.Config{tiny, oddModel(t)} {
+	for i, c := range []models.Config{tiny, oddModel(t), tiny, oddModel(t)} {
 		for _, sms := range []int{1, 7} {
 			mk, err := Build(c, Options{SMs: sms})
 			require.NoError(t, err)
+			interleave(t, mk, i/2*(i+1))
 			var want []byte
 			for l := range c.Layers {
 				image := slowly(t, mk, l, mk.Plan.LayerBytes)

@@ -12,15 +12,13 @@ import (
 // TestBlocksCoverTheBufferInTheOrderOfTheChunks compares the blocks' tiles with the
 // plan's chunk list, which the kernel follows.
 func TestBlocksCoverTheBufferInTheOrderOfTheChunks(t *testing.T) {
-	for _, sms := range []int{1, 5, 132} {
-		p, err := pipeline.New(odd(sms))
+	for i, sms := range []int{1, 5, 132, 1, 5, 7, 132} {
+		p, err := pipeline.New(interleaved(sms, i/3*(1+i)))
 		require.NoError(t, err)
-		where := map[[3]int]int64{}
+		where := map[[4]int]int64{}
 		for sm := range sms {
 			for c := range p.Chunks(sm) {
-				if c.Part == 0 {
-					where[[3]int{c.Layer, c.Matrix, c.Tile}] = c.Offset
-				}
+				where[[4]int{c.Layer, c.Matrix, c.Tile, c.Part}] = c.Offset
 			}
 		}
 		for _, most := range []int64{1, 3000, 20000, 1 << 30} {
@@ -31,12 +29,15 @@ func TestBlocksCoverTheBufferInTheOrderOfTheChunks(t *testing.T) {
 				for _, piece := range b.Pieces {
 					m := p.Matrices(piece.Layer)[piece.Matrix]
 					require.Positive(t, piece.Tiles)
-					for tile := piece.Tile; tile < piece.Tile+piece.Tiles; tile++ {
-						require.Equal(t, at, where[[3]int{piece.Layer, piece.Matrix, tile}], "%+v", piece)
-						at += m.TileBytes()
-						seen++
+					for tile := range piece.Tiles {
+						for part := range m.ChunksPerTile {
+							is := where[[4]int{piece.Layer, piece.Matrix, piece.Tile + tile, part}]
+							require.Equal(t, is, at+m.ChunkStart(piece.Tiles, tile, part), "%+v", piece)
+							seen++
+						}
 					}
-					largest = max(largest, m.TileBytes())
+					at += int64(piece.Tiles) * m.TileBytes()
+					largest = max(largest, m.TileBytes()*int64(max(1, m.Batch)))
 				}
 				require.Equal(t, at, b.Offset+b.Bytes)
 				require.LessOrEqual(t, b.Bytes, max(most, largest))
@@ -58,6 +59,31 @@ func TestLayerBlocksCoverOneImage(t *testing.T) {
 		require.Equal(t, bytes, last.Offset+last.Bytes)
 		for _, piece := range last.Pieces {
 			require.Equal(t, layer, piece.Layer)
+		}
+	}
+}
+
+func TestPackColumnsWritesPartsOfPackRows(t *testing.T) {
+	for _, k := range []int{31, 64, 150, 1000} {
+		var rows [pipeline.TileRows][]byte
+		for r := range pipeline.TileRows - 1 {
+			for _, v := range random(k-5*(r%2), uint64(r)) { // shorter ones are padded
+				rows[r] = binary.LittleEndian.AppendUint16(rows[r], v)
+			}
+		}
+		whole := make([]byte, (k+31)/32*512)
+		pipeline.PackRows(whole, &rows)
+		for _, chunk := range []int{32, 96, 1024} {
+			var got []byte
+			for first := 0; 16*first < len(whole); first += chunk {
+				part := make([]byte, min(16*chunk, len(whole)-16*first))
+				for i := range part {
+					part[i] = 0xEE
+				}
+				pipeline.PackColumns(part, &rows, first)
+				got = append(got, part...)
+			}
+			require.Equal(t, whole, got, "%d columns in chunks of %d", k, chunk)
 		}
 	}
 }

@@ -1,7 +1,9 @@
 package pipeline_test
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -11,7 +13,7 @@ import (
 // packed buffer in exactly one chunk of exactly one SM.
 func checkPlan(r pipeline.Request, p *pipeline.Plan) error {
 	for _, check := range []func(pipeline.Request, *pipeline.Plan) error{
-		checkRing, checkShared, checkCuts, checkShares, checkChunks,
+		checkRing, checkShared, checkCuts, checkShares, checkBatches, checkChunks,
 	} {
 		if err := check(r, p); err != nil {
 			return err
@@ -150,23 +152,66 @@ func checkShares(r pipeline.Request, p *pipeline.Plan) error {
 	return nil
 }
 
+// inOrder is the chunks of a share of so many tiles, as tile and part, in the order
+// in which they lie: sorted by batch, part and tile, or by tile and part.
+func inOrder(m *pipeline.MatrixPlan, tiles int) (chunks [][2]int) {
+	for tile := range tiles {
+		for part := range m.ChunksPerTile {
+			chunks = append(chunks, [2]int{tile, part})
+		}
+	}
+	batch := max(1, m.Batch)
+	slices.SortFunc(chunks, func(a, b [2]int) int {
+		return cmp.Or(a[0]/batch-b[0]/batch, a[1]-b[1], a[0]-b[0])
+	})
+	return chunks
+}
+
+// checkBatches: as few as there can be, and the largest share's as even as can be.
+func checkBatches(r pipeline.Request, p *pipeline.Plan) error {
+	for _, ph := range phases(r, p) {
+		for _, m := range ph.got {
+			most := r.BatchTiles
+			switch batches := m.Batches(); {
+			case most == 0 && m.Batch == 0 && batches == 0:
+			case most == 0 || m.Batch < 1 || m.Batch > most:
+				return fmt.Errorf("%s: batches of %d, asked at most %d", m.Name, m.Batch, most)
+			case (batches-1)*most >= m.MaxCount() || batches*m.Batch < m.MaxCount() || batches*(m.Batch-1) >= m.MaxCount():
+				return fmt.Errorf("%s: %d batches of %d of %d tiles", m.Name, batches, m.Batch, m.MaxCount())
+			}
+		}
+	}
+	return nil
+}
+
 // checkChunks walks the SMs' chunks: in order of SMs they must touch without gap or
 // overlap from the phase's first byte to its last, and every matrix's tiles, parts
 // and columns must come up in order, each once.
 func checkChunks(r pipeline.Request, p *pipeline.Plan) error {
 	for _, ph := range phases(r, p) {
 		at := ph.start
-		tile, part, column := make([]int, len(ph.got)), make([]int, len(ph.got)), make([]int, len(ph.got))
+		read := make([]int, len(ph.got))
 		for s := range r.SMs {
 			if p.Start(ph.layer, s) != at || at%128 != 0 {
 				return fmt.Errorf("SM %d starts at %d in layer %d, want %d", s, p.Start(ph.layer, s), ph.layer, at)
 			}
 			matrix, n, bytes := 0, int64(0), int64(0)
+			var order [][2]int
+			for i := range ph.got {
+				order = append(order, inOrder(&ph.got[i], ph.got[i].Count[s])...)
+			}
 			for c := range p.LayerChunks(s, ph.layer) {
 				i := c.Matrix
 				m := &ph.got[i]
-				if c.Offset != at || c.Layer != ph.layer || i < matrix || c.Tile != tile[i] || c.Part != part[i] || c.K != column[i] {
-					return fmt.Errorf("SM %d: %+v, want offset %d, tile %d, part %d, column %d", s, c, at, tile[i], part[i], column[i])
+				if int(n) >= len(order) {
+					return fmt.Errorf("SM %d: %+v is one too many", s, c)
+				}
+				tile, part := m.First[s]+order[n][0], order[n][1]
+				if c.Offset != at || c.Layer != ph.layer || i < matrix || c.Tile != tile || c.Part != part || c.K != part*m.ChunkK {
+					return fmt.Errorf("SM %d: %+v, want offset %d, tile %d, part %d", s, c, at, tile, part)
+				}
+				if at != p.Start(ph.layer, s)+m.Offset[s]+m.ChunkStart(m.Count[s], order[n][0], part) {
+					return fmt.Errorf("SM %d: %+v, ChunkStart says %d", s, c, m.ChunkStart(m.Count[s], order[n][0], part))
 				}
 				if c.Tile < m.First[s] || c.Tile >= m.First[s]+m.Count[s] {
 					return fmt.Errorf("SM %d reads %+v, not its own", s, c)
@@ -178,11 +223,7 @@ func checkChunks(r pipeline.Request, p *pipeline.Plan) error {
 					return fmt.Errorf("SM %d: %+v is the first of %s, Offset says %d", s, c, m.Name, m.Offset[s])
 				}
 				matrix, n, bytes, at = i, n+1, bytes+int64(c.Bytes), at+int64(c.Bytes)
-				part[i]++
-				column[i] += c.Columns
-				if column[i] == m.KPadded {
-					tile[i], part[i], column[i] = tile[i]+1, 0, 0
-				}
+				read[i] += c.Columns
 			}
 			if n != p.ChunkCount(s, ph.layer) || bytes != p.SMBytes(s, ph.layer) {
 				return fmt.Errorf("SM %d: %d chunks of %d B, counted as %d of %d", s, n, bytes, p.ChunkCount(s, ph.layer), p.SMBytes(s, ph.layer))
@@ -192,8 +233,8 @@ func checkChunks(r pipeline.Request, p *pipeline.Plan) error {
 			return fmt.Errorf("layer %d: chunks end at %d, want %d", ph.layer, at, ph.start+ph.length)
 		}
 		for i, m := range ph.got {
-			if tile[i] != m.Tiles || part[i] != 0 {
-				return fmt.Errorf("%s: %d of %d tiles read", m.Name, tile[i], m.Tiles)
+			if read[i] != m.Tiles*m.KPadded {
+				return fmt.Errorf("%s: %d columns of %d tiles of %d read", m.Name, read[i], m.Tiles, m.KPadded)
 			}
 		}
 	}

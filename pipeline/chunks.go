@@ -42,15 +42,31 @@ func (p *Plan) LayerChunks(sm, layer int) iter.Seq[Chunk] {
 		for i := range ms {
 			m := &ms[i]
 			c.Matrix = i
-			for c.Tile = m.First[sm]; c.Tile < m.First[sm]+m.Count[sm]; c.Tile++ {
-				for c.Part = range m.ChunksPerTile {
-					c.K = c.Part * m.ChunkK
-					c.Columns = m.ChunkColumns(c.Part)
-					c.Bytes = c.Columns * TileRows * 2
-					if !yield(c) {
+			for tile, part := range m.order(m.Count[sm]) {
+				c.Tile, c.Part = m.First[sm]+tile, part
+				c.K = c.Part * m.ChunkK
+				c.Columns = m.ChunkColumns(c.Part)
+				c.Bytes = c.Columns * TileRows * 2
+				if !yield(c) {
+					return
+				}
+				c.Offset += int64(c.Bytes)
+			}
+		}
+	}
+}
+
+// order yields the chunks of a share of tiles tiles, as tile and part, in order:
+// batch by batch, in a batch part by part, and of a part tile by tile. Without
+// batches every tile is one.
+func (m *MatrixPlan) order(tiles int) iter.Seq2[int, int] {
+	return func(yield func(tile, part int) bool) {
+		for first := 0; first < tiles; first += max(1, m.Batch) {
+			for part := range m.ChunksPerTile {
+				for tile := first; tile < min(first+max(1, m.Batch), tiles); tile++ {
+					if !yield(tile, part) {
 						return
 					}
-					c.Offset += int64(c.Bytes)
 				}
 			}
 		}

@@ -48,6 +48,9 @@ func describeMatrices(b *strings.Builder, ms []MatrixPlan, evenness []float64) {
 		if m.TailK != m.ChunkK {
 			fmt.Fprintf(b, " (last %d)", m.TailK)
 		}
+		if m.Batch > 0 {
+			fmt.Fprintf(b, " in batches of %d", m.Batch)
+		}
 		fmt.Fprintf(b, ", %d to %d tiles an SM, evenness %.2f %%\n", least, m.MaxCount(), 100*evenness[i])
 	}
 }

@@ -28,6 +28,18 @@
 //
 // Element (r, k) of a tile lies at (k/32)*512 + r*64 + (k%32)*2 from the tile's start.
 //
+// # Batches
+//
+// A kernel for several tokens a step keeps its input in registers, a chunk of columns
+// at a time, and so wants that chunk of several tiles before the next. Then
+// (Request.BatchTiles) an SM's share of a matrix is cut into batches of
+// MatrixPlan.Batch tiles, the last of which may be shorter, and lies in the buffer
+// batch by batch; in a batch chunk by chunk of columns; and of a chunk tile by tile.
+// A chunk is the same bytes in either order, and so are the places of shares:
+//
+//	chunk c of tile i of the n tiles of a batch, from the batch's start:
+//	16 * (n*c*ChunkK + i*columns of chunk c)
+//
 // # Why 8 × 32: the B fragment of mma.m16n8k16
 //
 // In PTX's m16n8k16, lane l with g = l/4 and t = l%4 holds of B (16 × 8, bf16) the

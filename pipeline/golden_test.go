@@ -60,7 +60,7 @@ func request(t *testing.T, d *datadriven.TestData) pipeline.Request {
 	for _, arg := range d.CmdArgs {
 		into := map[string]*int{
 			"sms": &r.SMs, "layers": &r.Layers, "stage-bytes": &r.StageBytes, "stages": &r.Stages,
-			"in-flight": &r.InFlight, "limit": &r.SharedLimit, "kv": &r.KVTokenBytes, "slack": &r.Slack,
+			"in-flight": &r.InFlight, "limit": &r.SharedLimit, "kv": &r.KVTokenBytes, "slack": &r.Slack, "batch": &r.BatchTiles,
 		}[arg.Key]
 		if into != nil && len(arg.Vals) == 1 {
 			*into = number(t, d, arg.Vals[0])

@@ -44,6 +44,7 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 	base := p.Start(layer, 0)
 	return eachTile(m, p.SMs, func() func(sm, tile int) error {
 		buf := make([]uint16, TileRows*m.K)
+		packed := make([]byte, m.TileBytes())
 		return func(sm, tile int) error {
 			var t [TileRows][]uint16
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
@@ -57,8 +58,17 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 				}
 				t[r] = v
 			}
-			at := p.tileStart(m, layer, sm, tile) - base
-			PackTile(dst[at:at+m.TileBytes()], &t)
+			image := dst[p.Start(layer, sm)+m.Offset[sm]-base:]
+			if m.Batch == 0 {
+				PackTile(image[m.ChunkStart(m.Count[sm], tile-m.First[sm], 0):][:m.TileBytes()], &t)
+				return nil
+			}
+			PackTile(packed, &t)
+			for part := range m.ChunksPerTile {
+				at := m.ChunkStart(m.Count[sm], tile-m.First[sm], part)
+				chunk := packed[part*m.ChunkK*TileRows*2:]
+				copy(image[at:], chunk[:m.ChunkColumns(part)*TileRows*2])
+			}
 			return nil
 		}
 	})
@@ -77,11 +87,12 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 	base := p.Start(layer, 0)
 	return eachTile(m, p.SMs, func() func(sm, tile int) error {
 		return func(sm, tile int) error {
-			from := src[p.tileStart(m, layer, sm, tile)-base:]
+			image := src[p.Start(layer, sm)+m.Offset[sm]-base:]
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
 				row := dst[(tile*TileRows+r)*m.K:][:m.K]
 				for k := range row {
-					row[k] = binary.LittleEndian.Uint16(from[tileOffset(r, k):])
+					at := m.ChunkStart(m.Count[sm], tile-m.First[sm], k/m.ChunkK) + int64(tileOffset(r, k%m.ChunkK))
+					row[k] = binary.LittleEndian.Uint16(image[at:])
 				}
 			}
 			return nil
@@ -117,13 +128,8 @@ func packRun(dst *[2 * GroupK]byte, v *[GroupK]uint16) {
 	}
 }
 
-// tileOffset is where element (r, k) of a tile lies, from the tile's start.
+// tileOffset is where element (r, k) of a tile or chunk lies, from its start.
 func tileOffset(r, k int) int { return k/GroupK*GroupBytes + r*GroupK*2 + k%GroupK*2 }
-
-// tileStart is where a tile that sm owns lies in the packed buffer.
-func (p *Plan) tileStart(m *MatrixPlan, layer, sm, tile int) int64 {
-	return p.Start(layer, sm) + m.Offset[sm] + int64(tile-m.First[sm])*m.TileBytes()
-}
 
 // window finds a matrix and checks the length of its layer's image.
 func (p *Plan) window(have, layer, matrix int) (*MatrixPlan, error) {

@@ -25,6 +25,13 @@ func odd(sms int) pipeline.Request {
 	}
 }
 
+// interleaved is odd with batches, of which some shares end in shorter ones.
+func interleaved(sms, most int) pipeline.Request {
+	r := odd(sms)
+	r.BatchTiles = most
+	return r
+}
+
 func random(n int, seed uint64) []uint16 {
 	rng, v := rand.New(rand.NewPCG(seed, 1)), make([]uint16, n)
 	for i := range v {
@@ -47,8 +54,8 @@ func packAll(t testing.TB, p *pipeline.Plan, layer int, length int64) (image []b
 }
 
 func TestPackUnpackRoundTrip(t *testing.T) {
-	for _, sms := range []int{1, 2, 3, 5, 12, 132} {
-		p, err := pipeline.New(odd(sms))
+	for i, sms := range []int{1, 2, 3, 5, 12, 132, 1, 2, 3, 5, 12, 132} {
+		p, err := pipeline.New(interleaved(sms, i/6*(1+i%4)))
 		require.NoError(t, err)
 		for layer, length := range map[int]int64{0: p.LayerBytes, 2: p.LayerBytes, pipeline.FinalLayer: p.FinalBytes} {
 			image, sources := packAll(t, p, layer, length)
@@ -72,7 +79,13 @@ func TestPackUnpackRoundTrip(t *testing.T) {
 // TestPackedElementsLieWhereTheChunksSay reads the image through the chunk list, as the
 // kernel does, knowing only the format of a tile group.
 func TestPackedElementsLieWhereTheChunksSay(t *testing.T) {
-	p, err := pipeline.New(odd(5))
+	for _, most := range []int{0, 1, 2, 7, 64} {
+		packedElementsLieWhereTheChunksSay(t, interleaved(5, most))
+	}
+}
+
+func packedElementsLieWhereTheChunksSay(t *testing.T, r pipeline.Request) {
+	p, err := pipeline.New(r)
 	require.NoError(t, err)
 	const layer = 1
 	image, sources := packAll(t, p, layer, p.LayerBytes)

@@ -36,6 +36,7 @@ type MatrixPlan struct {
 	ChunkK        int     // columns of every chunk of a tile but the last
 	ChunksPerTile int     // ceil(KPadded / ChunkK)
 	TailK         int     // columns of a tile's last chunk, 1 to ChunkK, a multiple of GroupK
+	Batch         int     // row tiles whose chunks are interleaved; 0: one tile after the other
 	First, Count  []int   // per SM: its first tile and how many; in order of SMs, without gaps
 	Offset        []int64 // per SM: its first chunk, from the SM's start in the layer (or final phase)
 }
@@ -52,6 +53,28 @@ func (m *MatrixPlan) ChunkColumns(part int) int {
 		return m.TailK
 	}
 	return m.ChunkK
+}
+
+// ChunkStart is where a chunk lies within an SM's share of the matrix, in bytes from
+// the share's first: part (0 to ChunksPerTile-1) of the tile-th of its tiles tiles.
+// The same holds of a run of tiles out of a share that begins with a batch and ends
+// with one.
+func (m *MatrixPlan) ChunkStart(tiles, tile, part int) int64 {
+	if m.Batch == 0 {
+		return int64(tile)*m.TileBytes() + int64(part)*int64(m.ChunkK)*TileRows*2
+	}
+	first := tile / m.Batch * m.Batch
+	side := int64(min(m.Batch, tiles-first)) // tiles of the batch
+	columns := side*int64(part)*int64(m.ChunkK) + int64(tile-first)*int64(m.ChunkColumns(part))
+	return int64(first)*m.TileBytes() + columns*TileRows*2
+}
+
+// Batches is the largest number of batches of one SM's share; 0 without batches.
+func (m *MatrixPlan) Batches() int {
+	if m.Batch == 0 {
+		return 0
+	}
+	return ceilDiv(m.MaxCount(), m.Batch)
 }
 
 // MaxCount is the largest number of tiles one SM owns.
@@ -84,8 +107,8 @@ func New(r Request) (*Plan, error) {
 	if r.KVTokenBytes > 0 {
 		p.KVTokensPerStage = p.StageBytes / r.KVTokenBytes / KVTokenMultiple * KVTokenMultiple
 	}
-	p.Layer, p.LayerOffset, p.LayerBytes = place(r.Layer, p.StageBytes, r.SMs, r.Slack)
-	p.Final, p.FinalOffset, p.FinalBytes = place(r.Final, p.StageBytes, r.SMs, r.Slack)
+	p.Layer, p.LayerOffset, p.LayerBytes = place(r.Layer, p.StageBytes, &r)
+	p.Final, p.FinalOffset, p.FinalBytes = place(r.Final, p.StageBytes, &r)
 	for s := range p.FinalOffset {
 		p.FinalOffset[s] += int64(r.Layers) * p.LayerBytes
 	}
@@ -98,16 +121,17 @@ func New(r Request) (*Plan, error) {
 
 // place cuts and deals out the matrices of a layer (or of the final phase) and lays
 // the SMs' shares one after another.
-func place(ms []Matrix, stageBytes, sms, slack int) (plans []MatrixPlan, offset []int64, bytes int64) {
+func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, offset []int64, bytes int64) {
 	for _, m := range ms {
 		plans = append(plans, cut(m, stageBytes))
 	}
-	balance(plans, sms, slack)
-	offset = make([]int64, sms)
+	balance(plans, r.SMs, r.Slack)
+	offset = make([]int64, r.SMs)
 	for i := range plans {
-		plans[i].Offset = make([]int64, sms)
+		plans[i].Offset = make([]int64, r.SMs)
+		plans[i].Batch = batch(plans[i].MaxCount(), r.BatchTiles)
 	}
-	for s := range sms {
+	for s := range r.SMs {
 		offset[s] = bytes
 		for i := range plans {
 			m := &plans[i]
@@ -116,6 +140,15 @@ func place(ms []Matrix, stageBytes, sms, slack int) (plans []MatrixPlan, offset 
 		}
 	}
 	return plans, offset, bytes
+}
+
+// batch evens the batches of the largest share, of count tiles: as few as there can
+// be of at most `most` tiles each. 0 stays 0.
+func batch(count, most int) int {
+	if most == 0 {
+		return 0
+	}
+	return ceilDiv(count, ceilDiv(count, most))
 }
 
 // cut cuts a matrix into row tiles and chunks that fit into a stage.

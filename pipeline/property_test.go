@@ -20,6 +20,7 @@ func TestEveryModelAtEverySMCount(t *testing.T) {
 					continue
 				}
 				r := s.request(sms)
+				r.BatchTiles = []int{0, 14, 28}[sms%3]
 				p, err := pipeline.New(r)
 				require.NoError(t, err, "%d SMs", sms)
 				require.NoError(t, checkPlan(r, p), "%d SMs", sms)
@@ -41,6 +42,7 @@ func TestRingSettings(t *testing.T) {
 				for slack := range 3 {
 					r := shapeNamed("tiny").request(sms)
 					r.StageBytes, r.Stages, r.InFlight, r.Slack = stageBytes, ring[0], ring[1], slack
+					r.BatchTiles = (sms + slack) % 4
 					name := fmt.Sprintf("%d SMs, stages of %d B, %v, slack %d", sms, stageBytes, ring, slack)
 					p, err := pipeline.New(r)
 					require.NoError(t, err, name)
@@ -90,6 +92,7 @@ func TestCheckPlanReportsBrokenPlans(t *testing.T) {
 		"stage too small":          func(p *pipeline.Plan) { p.StageBytes /= 2 },
 		"too many in flight":       func(p *pipeline.Plan) { p.InFlight = p.Stages + 1 },
 		"padding not accounted":    func(p *pipeline.Plan) { p.PackedBytes += 512 },
+		"batches not asked for":    func(p *pipeline.Plan) { p.Layer[3].Batch = 2 },
 	} {
 		r := shapeNamed("tiny").request(4)
 		p, err := pipeline.New(r)
@@ -97,6 +100,18 @@ func TestCheckPlanReportsBrokenPlans(t *testing.T) {
 		require.NoError(t, checkPlan(r, p))
 		spoil(p)
 		require.Error(t, checkPlan(r, p), name)
+	}
+}
+
+func TestBatchesAreEven(t *testing.T) {
+	for _, c := range [][3]int{{28, 14, 14}, {29, 14, 10}, {28, 28, 28}, {27, 28, 27}, {122, 14, 14}, {122, 28, 25}, {4, 14, 4}, {1, 1, 1}, {5, 1, 1}, {5, 4, 3}} {
+		p, err := pipeline.New(pipeline.Request{SMs: 3, Layers: 1, SharedLimit: 65536, BatchTiles: c[1],
+			Layer: []pipeline.Matrix{{Name: "w", Rows: 8 * (3*c[0] - 2), K: 64}}})
+		require.NoError(t, err)
+		m := &p.Layer[0]
+		require.Equal(t, c[0], m.MaxCount())
+		require.Equal(t, c[2], m.Batch, "%v", c)
+		require.Equal(t, (c[0]+c[2]-1)/c[2], m.Batches())
 	}
 }
 

@@ -27,6 +27,7 @@ const (
 	maxRegions   = 256
 	maxShared    = 1 << 20
 	maxSlack     = 16
+	maxBatch     = 64
 	maxPacked    = 1 << 44
 )
 
@@ -68,6 +69,11 @@ type Request struct {
 	// stage must hold at least KVTokenMultiple tokens. 0 = no KV goes through the ring.
 	KVTokenBytes int
 
+	// BatchTiles is how many row tiles of an SM's share the kernel multiplies side by
+	// side, chunk of columns by chunk of columns: see MatrixPlan.Batch. 0 = one tile
+	// after the other.
+	BatchTiles int
+
 	// Slack is how many tiles of one matrix an SM's share may lie off the even one
 	// (floor or ceiling of Tiles / SMs) where that lowers the largest load of a
 	// layer. It evens the layer at the cost of the single phases. 0 = even shares.
@@ -90,6 +96,7 @@ func (r *Request) check() error {
 		{"SharedLimit", r.SharedLimit, 1, maxShared},
 		{"number of Fixed regions", len(r.Fixed), 0, maxRegions},
 		{"KVTokenBytes", r.KVTokenBytes, 0, MaxTransactionBytes / KVTokenMultiple},
+		{"BatchTiles", r.BatchTiles, 0, maxBatch},
 		{"Slack", r.Slack, 0, maxSlack},
 	} {
 		if f.v < f.lo || f.v > f.hi {

@@ -116,8 +116,8 @@ func (g *GridBarrier) Sync() {
 // template that refuses its shape says so once and emits no more.
 func firstOf(rules ...rule) string {
 	for _, r := range rules {
-		if !r.ok {
-			return r.text()
+		if p := r.failed(); p != "" {
+			return p
 		}
 	}
 	return ""
@@ -132,7 +132,16 @@ type rule struct {
 
 func need(ok bool, form string, args ...any) rule { return rule{ok, form, args} }
 
-func (r rule) text() string { return fmt.Sprintf(r.form, r.args...) }
+// sound is the rule that a part of the template has no problem.
+func sound(problem string) rule { return need(problem == "", "%s", problem) }
+
+// failed is the rule's text where it does not hold, else nothing.
+func (r rule) failed() string {
+	if r.ok {
+		return ""
+	}
+	return fmt.Sprintf(r.form, r.args...)
+}
 
 // ceilDiv is ⌈a/b⌉ for positive b.
 func ceilDiv(a, b int) int { return (a + b - 1) / b }

@@ -47,45 +47,48 @@ func (t *QKV) problem() string {
 
 // Epilogue finishes rows as they come. scale is RMSNorm's.
 func (t *QKV) Epilogue(e *Env, s Step, scale f32) Epilogue {
-	k, d := e.K, t.KV.D
+	k := e.K
 	if p := cmp.Or(t.problem(), t.KV.stepProblem(s)); p != "" {
 		k.Require(false, "%s", p)
 		return func(u32, f32, f32) {}
 	}
-	st := t.stores(e, s)
+	// The new token's place is looked up once, before the rows arrive.
+	page := s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page")
+	st := t.stores(place{t: t, e: e, s: s, page: page, slot: s.Pos.RemC(t.KV.Page).Named("slot")})
 	return func(row u32, y0, y1 f32) {
-		y0, y1 = y0.Mul(scale), y1.Mul(scale)
-		head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
-		k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
-			pos := s.Pos
-			if t.QueryShift != 0 {
-				pos = dsl.Select(head.LtC(t.Heads), pos.AddC(t.QueryShift), pos)
-			}
-			r0, r1 := t.rotate(e, pos, i, y0, y1)
-			k.IfElse(head.LtC(t.Heads), func() { st.query(head, i, r0, r1) }, func() { st.key(head.SubC(t.Heads), i, r0, r1) })
-		}, func() { st.value(head.SubC(t.Heads+t.KV.Heads), i, y0, y1) })
+		t.finish(e, row, y0.Mul(scale), y1.Mul(scale), s.Pos, st, func(head u32) u32 { return head })
 	}
+}
+
+// finish rotates and stores a pair of rows of a token at pos. query is the row of Q
+// of one of the token's heads.
+func (t *QKV) finish(e *Env, row u32, y0, y1 f32, pos u32, st stores, query func(head u32) u32) {
+	k, d := e.K, t.KV.D
+	head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
+	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
+		if t.QueryShift != 0 {
+			pos = dsl.Select(head.LtC(t.Heads), pos.AddC(t.QueryShift), pos)
+		}
+		r0, r1 := t.rotate(e, pos, i, y0, y1)
+		k.IfElse(head.LtC(t.Heads), func() { st.query(query(head), i, r0, r1) }, func() { st.key(head.SubC(t.Heads), i, r0, r1) })
+	}, func() { st.value(head.SubC(t.Heads+t.KV.Heads), i, y0, y1) })
 }
 
 // stores is where a pair of rows goes.
 type stores interface {
-	query(head, i u32, r0, r1 f32)   // elements i and i + D/2 of a query
+	query(row, i u32, r0, r1 f32)    // elements i and i + D/2 of a row of Q
 	key(kvHead, i u32, r0, r1 f32)   // elements i and i + D/2 of a key
 	value(kvHead, i u32, y0, y1 f32) // elements 2i and 2i + 1 of a value
 }
 
-func (t *QKV) stores(e *Env, s Step) stores {
-	// The new token's place is looked up once, before the rows arrive.
-	page := s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page")
-	slot := s.Pos.RemC(t.KV.Page).Named("slot")
-	p := place{t: t, e: e, s: s, page: page, slot: slot}
+func (t *QKV) stores(p place) stores {
 	if t.KV.e4m3() {
-		return e4m3Stores{p, dsl.View[dsl.BF16x2](t.Q), dsl.View[dsl.E4M3x2](s.Cache)}
+		return e4m3Stores{p, dsl.View[dsl.BF16x2](t.Q), dsl.View[dsl.E4M3x2](p.s.Cache)}
 	}
-	return bf16Stores{p, dsl.View[dsl.BF16](s.Cache), dsl.View[dsl.BF16x2](s.Cache)}
+	return bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
 }
 
-// place is the new token's place in the cache.
+// place is a new token's place in the cache.
 type place struct {
 	t          *QKV
 	e          *Env

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -18,8 +19,10 @@ import (
 type setup struct {
 	sms, consumers          int
 	matrices                []pipeline.Matrix // streamed through the ring
+	final                   pipeline.Matrix   // and one of the final phase, unless it has no name
 	kvToken                 int               // bytes of a token, when KV is
 	stage, stages, inFlight int               // 0: the planner's choice
+	batch                   int               // row tiles that are interleaved at most; 0: none
 }
 
 // rig is a small kernel around one template and the memory it runs on.
@@ -33,7 +36,7 @@ type rig struct {
 	data    map[string][]byte // initial contents of buffers
 	results []string          // buffers the kernel writes, in order of declaration
 	params  map[string]uint64
-	shares  dsl.Buf[dsl.U32] // [SM][matrix]{first, count}, then the SM's offset
+	shares  dsl.Buf[dsl.U32] // [SM][matrix]{first, count}, then the SM's offsets in layer and final phase
 
 	prologue func() // emitted before the CTA barrier that begins the kernel; may be nil
 }
@@ -47,8 +50,12 @@ func newRig(t testing.TB, s setup) *rig {
 		if len(s.matrices) == 0 {
 			s.matrices = []pipeline.Matrix{{Name: "unused", Rows: 8, K: 32}}
 		}
-		p, err := pipeline.New(pipeline.Request{SMs: s.sms, Layers: 1, Layer: s.matrices, KVTokenBytes: s.kvToken,
-			StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, SharedLimit: 131072})
+		var final []pipeline.Matrix
+		if s.final.Name != "" {
+			final = append(final, s.final)
+		}
+		p, err := pipeline.New(pipeline.Request{SMs: s.sms, Layers: 1, Layer: s.matrices, Final: final, KVTokenBytes: s.kvToken,
+			StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, BatchTiles: s.batch, SharedLimit: 131072})
 		require.NoError(t, err)
 		r.plan, r.ring = p, pipeline.NewRing(r.k, p, s.consumers)
 		r.shares = in[dsl.U32](r, "shares", u32Bytes(r.shareTable()...), 0)
@@ -60,17 +67,19 @@ func newRig(t testing.TB, s setup) *rig {
 func (r *rig) shareTable() []uint32 {
 	var out []uint32
 	for sm := range r.plan.SMs {
-		for i := range r.plan.Layer {
-			m := &r.plan.Layer[i]
+		for _, m := range r.matrices() {
 			out = append(out, uint32(m.First[sm]), uint32(m.Count[sm]))
 		}
-		out = append(out, uint32(r.plan.LayerOffset[sm]/16))
+		out = append(out, uint32(r.plan.LayerOffset[sm]/16), uint32(r.plan.FinalOffset[sm]/16))
 	}
 	return out
 }
 
+// matrices are those of the layer, then of the final phase.
+func (r *rig) matrices() []pipeline.MatrixPlan { return slices.Concat(r.plan.Layer, r.plan.Final) }
+
 func (r *rig) word(i int) dsl.Val[dsl.U32] {
-	row := 2*len(r.plan.Layer) + 1
+	row := 2*len(r.matrices()) + 2
 	return dsl.Uniform(r.shares.Load(r.e.CTA.MulC(row).AddC(i)), dsl.CTAScope)
 }
 
@@ -81,7 +90,12 @@ func (r *rig) share(i int) tasks.Share {
 
 // offset is where this CTA's weights begin.
 func (r *rig) offset() *dsl.Var[dsl.U64] {
-	return dsl.NewVar(dsl.Cast[dsl.U64](r.word(2*len(r.plan.Layer))), "offset")
+	return dsl.NewVar(dsl.Cast[dsl.U64](r.word(2*len(r.matrices()))), "offset")
+}
+
+// finalOffset is where its weights of the final phase do.
+func (r *rig) finalOffset() dsl.Val[dsl.U64] {
+	return dsl.Cast[dsl.U64](r.word(2*len(r.matrices()) + 1))
 }
 
 // in declares a buffer with contents of n elements (0: as many as there are

@@ -32,12 +32,14 @@ func TestEmbeddingCopiesTheTokensRowExactly(t *testing.T) {
 // The LM head's plan has padded rows and columns, and SMs that own several tiles or
 // none; a matrix lies before it in the buffer.
 func TestPackedEmbeddingIsTheRowOfTheLMHead(t *testing.T) {
-	for _, c := range []struct{ n, vocab, token, sms int }{
-		{8, 3, 0, 1}, {8, 3, 2, 4}, {60, 43, 42, 1}, {60, 43, 21, 5}, {96, 24, 8, 3}, {352, 17, 16, 2}, {4, 1, 0, 2}, {1056, 33, 31, 3},
+	for _, c := range []struct{ n, vocab, token, sms, batch int }{
+		{8, 3, 0, 1, 0}, {8, 3, 2, 4, 0}, {60, 43, 42, 1, 0}, {60, 43, 21, 5, 0}, {96, 24, 8, 3, 0}, {352, 17, 16, 2, 0}, {4, 1, 0, 2, 0}, {1056, 33, 31, 3, 0},
+		{8, 3, 2, 4, 3}, {60, 43, 42, 1, 4}, {60, 43, 21, 5, 1}, {60, 43, 0, 5, 2}, {96, 24, 8, 3, 5}, {352, 17, 16, 2, 2}, {4, 1, 0, 2, 1},
+		{1056, 33, 31, 3, 2}, {1056, 90, 5, 3, 3}, {1056, 90, 30, 3, 3}, {1056, 90, 60, 3, 3}, {1056, 90, 89, 3, 3}, {1056, 90, 77, 3, 3},
 	} {
 		t.Run(fmt.Sprint(c), func(t *testing.T) {
 			r := newRig(t, setup{sms: c.sms})
-			p, err := pipeline.New(pipeline.Request{SMs: c.sms, Layers: 2, SharedLimit: 65536,
+			p, err := pipeline.New(pipeline.Request{SMs: c.sms, Layers: 2, SharedLimit: 65536, StageBytes: 2048 + 512, BatchTiles: c.batch,
 				Layer: []pipeline.Matrix{{Name: "w", Rows: 20, K: 40}}, Final: []pipeline.Matrix{{Name: "head", Rows: c.vocab, K: c.n}}})
 			require.NoError(t, err)
 			table := normals(newRand(1), c.vocab*c.n, 1)

@@ -16,6 +16,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -65,6 +66,7 @@ type benchFlags struct {
 	seed                      seed
 	contexts                  contexts
 	rounds, tokens, perLaunch count
+	rows                      count
 }
 
 func newBench() *cobra.Command {
@@ -80,10 +82,15 @@ Face transformers (tests/gpu/reference.py writes them) and, when that gate is
 passed, writes a record. Without, the speeds are marked UNGATED and none is
 written.
 
+With --rows a kernel is measured whose steps have so many query rows: each a
+sequence's that decodes, and all of them one sequence's, beside a step of the
+kernel of one row at the same context.
+
 --device sim runs the same on the CPU, for small models: it shows that all of it
 works, and no speed.`,
 		Example: `  mkgen bench --model llama3-8b --random 1 --plot out/8b.svg
   mkgen bench --model llama3.2-1b --reference out/ref-1b
+  mkgen bench --model llama3-8b --rows 8 --contexts 1024 --reference out/8b
   mkgen bench --model tiny --device sim`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
@@ -93,6 +100,7 @@ works, and no speed.`,
 	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&b.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
 	f.Lookup("random").DefValue = ""
+	f.Var(&b.rows, "rows", "query rows of a step, 2 to 16: batches of as many sequences, and as many tokens of one (default: one row)")
 	f.Var(&b.contexts, "contexts", "tokens in the KV cache when a round begins")
 	f.Var(&b.rounds, "rounds", "rounds of each context")
 	f.Var(&b.tokens, "tokens", "tokens of a round")
@@ -102,6 +110,7 @@ works, and no speed.`,
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
 	f.Var(&b.device, "device", "cuda or sim")
 	f.Lookup("tokens-per-launch").DefValue = ""
+	f.Lookup("rows").DefValue = ""
 	return cmd
 }
 
@@ -112,6 +121,9 @@ func (b *benchFlags) executorDefaults(given func(string) bool) {
 	}
 	if !given("contexts") {
 		b.contexts = contexts{16}
+	}
+	if b.rows > 1 && !given("tokens") {
+		b.tokens = 1
 	}
 	if !given("rounds") {
 		b.rounds = 1
@@ -148,6 +160,10 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference"):
 		return usagef("--record goes with --reference: speeds without a gate are no record")
+	case b.rows > kv.MaxRows:
+		return usagef("--rows: %d, want 1 to %d", b.rows, kv.MaxRows)
+	case b.rows > 1 && (given("plot") || given("tokens-per-launch") || given("splits")):
+		return usagef("--plot, --tokens-per-launch and --splits go with one row")
 	case b.device == deviceSim && (given("record") || given("plot")):
 		return usagef("--record and --plot go with a GPU: times of the executor are none of a GPU")
 	case b.device == deviceSim:
@@ -171,9 +187,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	}
 	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
 	if b.checkpoint == "" && b.device == deviceCUDA {
-		s.Made = func(ctx context.Context) (runtime.Weights, error) {
-			return runtime.RandomCompiled(ctx, mk, uint64(b.seed), b.arch, compile.Options{})
-		}
+		s.Made = func(ctx context.Context) (runtime.Weights, error) { return b.made(ctx, mk) }
 	}
 	var beyond []int
 	if s.Method, beyond, err = b.method(cmd, mk.Config); err != nil {
@@ -202,7 +216,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	context.AfterFunc(ctx, stop) // the second signal does what it does to any program
-	o, err := s.Run(ctx)
+	o, err := b.measure(ctx, s)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -210,6 +224,32 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
 	}
 	return b.report(cmd.OutOrStdout(), s, o)
+}
+
+// made makes random weights on the device.
+func (b *benchFlags) made(ctx context.Context, mk *megakernel.Kernel) (runtime.Weights, error) {
+	return runtime.RandomCompiled(ctx, mk, uint64(b.seed), b.arch, compile.Options{})
+}
+
+// measure runs the benchmark: of s's kernel, or of one of several rows beside it, which
+// is then s's.
+func (b *benchFlags) measure(ctx context.Context, s *bench.Suite) (*bench.Outcome, error) {
+	if b.rows < 2 {
+		return s.Run(ctx)
+	}
+	options := b.options()
+	options.Tokens = int(b.rows)
+	mk, err := megakernel.Build(s.Kernel.Config, options)
+	if err != nil {
+		return nil, inFlags(err)
+	}
+	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: mk, OneRow: s.Kernel, Weights: s.Weights, WeightsName: s.WeightsName,
+		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Progress: s.Progress}
+	if s.Made != nil {
+		r.Made = b.made
+	}
+	s.Kernel = mk
+	return r.Run(ctx)
 }
 
 // prepare finds the weights and the reference, and compares the two. A seed that
@@ -270,7 +310,11 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 		}
 	}
 	top := o.Cases[0]
-	fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), batch 1, %s\n", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, s.WeightsName)
+	what, writeTable := "batch 1", bench.WriteTable
+	if mk.Ragged() {
+		what, writeTable = fmt.Sprintf("%d rows a step", mk.Options.Tokens), bench.WriteStepTable
+	}
+	fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, what, s.WeightsName)
 	fmt.Fprintf(w, "%d rounds of %d tokens, %d a launch; p50, p99 and max: %s\n", len(top.Rounds), top.TokensPerRound, top.TokensPerLaunch, top.PerTokenFrom)
 	fmt.Fprintf(w, "Ceiling: bulk copies, best of %s\n", ceilings(o.Cases))
 	if o.Gate != nil {
@@ -279,7 +323,7 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 			float64(g.KLOurs), float64(g.KLReference), g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
 	}
 	fmt.Fprintln(w)
-	if err := bench.WriteTable(w, o.Cases, mark); err != nil {
+	if err := writeTable(w, o.Cases, mark); err != nil {
 		return err
 	}
 	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
@@ -302,13 +346,21 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	}
 	path := b.record
 	if path == "" {
-		path = bench.Path("bench/results", facts.GPU, "decode-"+mk.Config.Name, time.Now())
+		path = bench.Path("bench/results", facts.GPU, b.what()+mk.Config.Name, time.Now())
 	}
 	if err := r.Write(path); err != nil {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nRecord written to %s\n", path)
 	return err
+}
+
+// what is the first part of the record's name.
+func (b *benchFlags) what() string {
+	if b.rows > 1 {
+		return fmt.Sprintf("steps-of-%d-", b.rows)
+	}
+	return "decode-"
 }
 
 // ceilings are the variants that were the fastest, each once.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -123,4 +124,20 @@ func TestRecordsAreDrawnTogether(t *testing.T) {
 	picture, err := os.ReadFile(out)
 	require.NoError(t, err)
 	require.Contains(t, string(picture), "llama3-8b bf16, NVIDIA H200, record")
+}
+
+func TestStepsOfSeveralRowsAreMeasured(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs two kernels on the executor")
+	}
+	code, stdout, stderr := mkgen("bench", "--model", "tiny", "--device", "sim", "--rows", "4", "--contexts", "5")
+	require.Zero(t, code, stderr)
+	require.Contains(t, stdout, "tiny on the executor with 2 SMs")
+	require.Equal(t, 2, strings.Count(stdout, "\n  5 ")+strings.Count(stdout, "\n        5 "), stdout)
+	code, _, stderr = mkgen("bench", "--model", "tiny", "--rows", "17")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "--rows: 17, want 1 to 16")
+	code, _, stderr = mkgen("bench", "--model", "tiny", "--rows", "4", "--splits", "2")
+	require.Equal(t, 2, code)
+	require.Contains(t, stderr, "--plot, --tokens-per-launch and --splits go with one row")
 }

@@ -21,8 +21,9 @@ type File struct {
 type Case struct {
 	Model        string    `json:"model"`
 	DType        string    `json:"dtype"`
-	Batch        int       `json:"batch"`
-	Contexts     []int     `json:"contexts"` // length of each sequence
+	Batch        int       `json:"batch"`            // sequences at a time
+	Tokens       int       `json:"tokens,omitempty"` // query rows of a step at most; absent: 1, of one sequence
+	Contexts     []int     `json:"contexts"`         // length of each sequence
 	Transformers string    `json:"transformers"`
 	WeightsHash  string    `json:"weights_hash"`
 	Identical    bool      `json:"bit_identical"` // the first sequence run twice gave the same logits, bit for bit

@@ -35,24 +35,33 @@ func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name 
 	return r, err
 }
 
-// withoutGain replaces the gains of the middle layer's attention norm by 1.
-func (s *Subject) withoutGain(ctx context.Context, ref *Reference, rules Rules) (r Result, err error) {
-	gains, err := s.Kernel.Gains(s.Weights)
+// withoutGain judges without the middle layer's attention norm.
+func (s *Subject) withoutGain(ctx context.Context, ref *Reference, rules Rules) (Result, error) {
+	return skipGain(s.Kernel, s.Weights, s.Write, func() (Result, error) {
+		r, _, err := s.pass(ctx, ref, rules, nil)
+		return r, err
+	})
+}
+
+// skipGain replaces the gains of the middle layer's attention norm by 1 while run
+// runs.
+func skipGain(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer string, offset int64, src []byte) error, run func() (Result, error)) (r Result, err error) {
+	gains, err := mk.Gains(w)
 	if err != nil {
 		return r, err
 	}
-	c := &s.Kernel.Config
+	c := &mk.Config
 	row := c.Hidden * 2
 	at := c.Layers / 2 * 2 * row
 	ones := make([]byte, 0, row)
 	for range c.Hidden {
 		ones = binary.LittleEndian.AppendUint16(ones, 0x3f80)
 	}
-	if err := s.Write("gains", int64(at), ones); err != nil {
+	if err := write("gains", int64(at), ones); err != nil {
 		return r, err
 	}
-	r, _, err = s.pass(ctx, ref, rules, nil)
-	return r, errors.Join(err, s.Write("gains", int64(at), gains[at:at+row]))
+	r, err = run()
+	return r, errors.Join(err, write("gains", int64(at), gains[at:at+row]))
 }
 
 // withSwappedPages swaps the first and the third page of the table when the

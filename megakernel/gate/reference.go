@@ -93,30 +93,62 @@ func (r *Reference) Tokens(q int) ([]int, error) {
 // EachRow calls f for every scored position of sequence q in order with its rows of o and h, [Vocab] each, which f must not
 // keep. It stops at f's first error and returns it.
 func (r *Reference) EachRow(q int, f func(position int, o, h []float32) error) error {
-	s := r.Sequences[q]
-	var readers [2]io.Reader
-	for i, name := range []string{s.O, s.H} {
-		file, err := os.Open(filepath.Join(r.dir, name))
-		if err != nil {
-			return fmt.Errorf("reference: %w", err)
-		}
-		defer file.Close() // only read
-		readers[i] = bufio.NewReaderSize(file, 1<<20)
+	rows, err := r.rowsOf(q)
+	if err != nil {
+		return err
 	}
-	raw := make([]byte, 4*r.Vocab)
-	rows := [2][]float32{make([]float32, r.Vocab), make([]float32, r.Vocab)}
-	for p := range s.Scored {
-		for i, in := range readers {
-			if _, err := io.ReadFull(in, raw); err != nil {
-				return fmt.Errorf("reference: sequence %d position %d: %w", q, s.First+p, err)
-			}
-			for j := range rows[i] {
-				rows[i][j] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*j:]))
-			}
+	defer rows.close()
+	for p := range r.Sequences[q].Scored {
+		o, h, err := rows.next()
+		if err != nil {
+			return err
 		}
-		if err := f(s.First+p, rows[0], rows[1]); err != nil {
+		if err := f(r.Sequences[q].First+p, o, h); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// rowReader reads the rows of one sequence, one after another.
+type rowReader struct {
+	what  string
+	files []*os.File
+	in    [2]io.Reader
+	raw   []byte
+	rows  [2][]float32
+}
+
+func (r *Reference) rowsOf(q int) (*rowReader, error) {
+	s := r.Sequences[q]
+	rr := &rowReader{what: fmt.Sprintf("sequence %d", q), raw: make([]byte, 4*r.Vocab), rows: [2][]float32{make([]float32, r.Vocab), make([]float32, r.Vocab)}}
+	for i, name := range []string{s.O, s.H} {
+		file, err := os.Open(filepath.Join(r.dir, name))
+		if err != nil {
+			rr.close()
+			return nil, fmt.Errorf("reference: %w", err)
+		}
+		rr.files = append(rr.files, file)
+		rr.in[i] = bufio.NewReaderSize(file, 1<<20)
+	}
+	return rr, nil
+}
+
+// next is the next position's rows of o and h, valid until the next call.
+func (r *rowReader) next() (o, h []float32, err error) {
+	for i, in := range r.in {
+		if _, err := io.ReadFull(in, r.raw); err != nil {
+			return nil, nil, fmt.Errorf("reference: rows of %s: %w", r.what, err)
+		}
+		for j := range r.rows[i] {
+			r.rows[i][j] = math.Float32frombits(binary.LittleEndian.Uint32(r.raw[4*j:]))
+		}
+	}
+	return r.rows[0], r.rows[1], nil
+}
+
+func (r *rowReader) close() {
+	for _, f := range r.files {
+		f.Close() // only read
+	}
 }

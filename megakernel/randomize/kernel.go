@@ -42,7 +42,7 @@ func New(mk *megakernel.Kernel) (*Kernel, error) {
 		k.Region(m.Name, func() { b.matrix(i, m) })
 	}
 	k.Region("gains", func() { b.plain(b.gains, len(s.gains), mk.Config.Hidden, s.firstGain(), gain) })
-	if !mk.Config.TieEmbeddings {
+	if s.embed {
 		embed := b.vector(megakernel.BufferEmbed, mk.Config.Vocab*mk.Config.Hidden)
 		k.Region("embedding", func() { b.plain(embed, 1, mk.Config.Vocab*mk.Config.Hidden, s.embedTensor(), normal) })
 	}
@@ -63,7 +63,7 @@ func (r *Kernel) Tables(seed uint64) ([]Table, error) {
 func (r *Kernel) Bytes() int64 {
 	c := r.shape.config
 	n := r.shape.plan.PackedBytes + int64(len(r.shape.gains))*int64(c.Hidden)*2
-	if !c.TieEmbeddings {
+	if r.shape.embed {
 		n += int64(c.Vocab) * int64(c.Hidden) * 2
 	}
 	return n
@@ -102,14 +102,14 @@ func (b *builder) matrix(i int, m matrix) {
 		image := dsl.Cast[dsl.U64](l).MulC(stride).Add(start).Named("image")
 		first := l.MulC(tensors).AddC(tensor)
 		k.ForStep(k.Tid(), units, 32*warps, func(u u32) {
-			tile, in := u.DivC(m.KPadded), u.RemC(m.KPadded)
+			tile, in, from := place(k, m.MatrixPlan, share[1], u)
 			row := share[0].Add(tile).MulC(pipeline.TileRows).Add(in.RemC(pipeline.GroupK).DivC(4)).Named("row")
-			column := in.DivC(pipeline.GroupK).MulC(pipeline.GroupK).Add(in.RemC(4).MulC(unit)).Named("column")
+			column := from.Add(in.DivC(pipeline.GroupK).MulC(pipeline.GroupK)).Add(in.RemC(4).MulC(unit)).Named("column")
 			out := dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), unit/2, "out")
 			k.If(row.LtC(m.Rows).And(column.LtC(m.K)), func() {
-				from := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
-				element := from.AndC(1<<rowBits - 1).MulC(m.K).Add(column)
-				for j, p := range b.values(first.Add(from.ShrC(rowBits)), element, normal) {
+				source := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
+				element := source.AndC(1<<rowBits - 1).MulC(m.K).Add(column)
+				for j, p := range b.values(first.Add(source.ShrC(rowBits)), element, normal) {
 					out[j].Set(p)
 				}
 			})
@@ -120,6 +120,22 @@ func (b *builder) matrix(i int, m matrix) {
 			b.weights.StoreN(image.Add(dsl.Cast[dsl.U64](u)).MulC(unit/2), v)
 		}, dsl.Unroll(1))
 	}, dsl.Unroll(1))
+}
+
+// place says where unit u of a share of so many tiles lies: in which of them, at
+// which unit of it, or of its chunk that begins with column first. See
+// MatrixPlan.ChunkStart, whose inverse it is.
+func place(k *dsl.Kernel, m *pipeline.MatrixPlan, tiles, u u32) (tile, in, first u32) {
+	if m.Batch == 0 {
+		return u.DivC(m.KPadded), u.RemC(m.KPadded), k.U32(0)
+	}
+	batch := u.DivC(m.Batch * m.KPadded)
+	in = u.RemC(m.Batch * m.KPadded)
+	side := tiles.Sub(batch.MulC(m.Batch)).MinC(m.Batch).Named("side")
+	part := in.Div(side.MulC(m.ChunkK))
+	in = in.Rem(side.MulC(m.ChunkK))
+	columns := dsl.Select(part.EqC(m.ChunksPerTile-1), k.U32(m.TailK), k.U32(m.ChunkK)).Named("columns")
+	return batch.MulC(m.Batch).Add(in.Div(columns)), in.Rem(columns), part.MulC(m.ChunkK)
 }
 
 // plain writes n tensors of so many elements each, one after another; all CTAs

@@ -50,12 +50,13 @@ type shape struct {
 	perLayer []string // names of a layer's tensors, with %d
 	head     string   // and of the LM head's
 	gains    []string
+	embed    bool // the embedding is a buffer of its own
 }
 
 // newShape numbers the tensors: those of the matrices of each layer, the LM head's,
 // the gains, and the embedding.
 func newShape(mk *megakernel.Kernel) *shape {
-	s := &shape{config: &mk.Config, plan: mk.Plan, gains: mk.GainTensors()}
+	s := &shape{config: &mk.Config, plan: mk.Plan, gains: mk.GainTensors(), embed: mk.OwnEmbedding()}
 	index := map[string]uint32{}
 	for i := range mk.Plan.Layer {
 		s.add(mk, i, 0, &mk.Plan.Layer[i], func(tensor string) uint32 {

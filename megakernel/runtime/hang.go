@@ -107,7 +107,7 @@ func firstOfRoles(all []pipeline.Stuck) []pipeline.Stuck {
 
 // recover reads the records of an abandoned launch and puts the buffers back so
 // that the next launch finds a grid barrier that nobody has passed.
-func (s *Session) recover(l *launch) error {
+func (s *runner) recover(l *launch) error {
 	n := megakernel.RecordWords(s.mk)
 	records, err := s.read("records", 0, n)
 	if err != nil {

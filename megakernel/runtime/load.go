@@ -9,16 +9,14 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-func (s *Session) alloc() error {
+// alloc reserves all buffers; sizes has those that the kernel leaves open, in bytes.
+func (s *runner) alloc(sizes map[string]int64) error {
 	for _, b := range s.mk.IR.Globals() {
 		bytes := b.Bytes()
-		switch b.Name {
-		case "kv":
+		if b.Name == "kv" {
 			bytes = int64(s.mk.Config.Layers) * int64(s.pages) * int64(s.mk.KV.PageBytes())
-		case "page_table":
-			bytes = 4 * int64(len(s.table))
-		case "tokens", "stream", "times":
-			bytes = 4 * int64(s.Capacity()+1)
+		} else if n, ok := sizes[b.Name]; ok {
+			bytes = n
 		}
 		if err := s.dev.Alloc(b.Name, bytes); err != nil {
 			return fmt.Errorf("buffer %s of %d bytes: %w", b.Name, bytes, err)
@@ -28,7 +26,7 @@ func (s *Session) alloc() error {
 }
 
 // tables fills the buffers that do not depend on the weights.
-func (s *Session) tables(epoch uint32) error {
+func (s *runner) tables(epoch uint32) error {
 	freq := s.mk.InvFreq()
 	bits := make([]uint32, len(freq))
 	for i, f := range freq {
@@ -42,7 +40,7 @@ func (s *Session) tables(epoch uint32) error {
 	for _, w := range []struct {
 		name string
 		data []byte
-	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"page_table", words(s.table)}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
+	}{{"inv_freq", words(bits)}, {"plan", words(s.mk.PlanTable())}, {"barrier", words([]uint32{epoch})}, {"epoch", words([]uint32{epoch})}, {"stop", words([]uint32{0})},
 		{"abort", make([]byte, 4*pipeline.AbortWords)}, {"records", make([]byte, 4*megakernel.RecordWords(s.mk))}} {
 		if err := s.dev.Write(w.name, 0, w.data); err != nil {
 			return err
@@ -65,7 +63,7 @@ func (f *fromTensors) KVScales() ([]float32, error) {
 
 // scalesOf takes over the scales that come with the weights, where a cache wants
 // some and none are given.
-func (s *Session) scalesOf(w Weights) (err error) {
+func (s *runner) scalesOf(w Weights) (err error) {
 	if t, ok := w.(KVScaler); ok && s.kvScales == nil && s.mk.KV.ScalesLen() > 0 {
 		s.kvScales, err = t.KVScales()
 	}
@@ -73,7 +71,7 @@ func (s *Session) scalesOf(w Weights) (err error) {
 }
 
 // scales writes the KV cache's scales, those given or 1 for all.
-func (s *Session) scales(n int) error {
+func (s *runner) scales(n int) error {
 	given := s.kvScales
 	if given == nil {
 		given = s.mk.KVScales()

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,11 +31,12 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 		for _, sms := range []int{1, 4, 23} {
 			mk, err := megakernel.Build(c, megakernel.Options{SMs: sms})
 			require.NoError(t, err)
+			seed := uint64(sms)<<40 + 7
+			requireRandomInBatches(t, mk, seed)
 			r, err := randomize.New(mk)
 			require.NoError(t, err)
 			sim, err := runtime.NewSim(mk.IR, 1)
 			require.NoError(t, err)
-			seed := uint64(sms)<<40 + 7
 			s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
 			require.NoError(t, err)
 			require.Equal(t, sim.Size("weights")+sim.Size("gains")+sim.Size("embed"), s.Loaded().Bytes)
@@ -50,6 +52,37 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			require.NoError(t, err)
 		}
 	}
+}
+
+// requireRandomInBatches makes and compares the weights as a kernel for several
+// tokens wants them, their tiles interleaved.
+func requireRandomInBatches(t *testing.T, mk *megakernel.Kernel, seed uint64) {
+	t.Helper()
+	p, matrices := mk.Plan, func(plans []pipeline.MatrixPlan) (ms []pipeline.Matrix) {
+		for i := range plans {
+			ms = append(ms, plans[i].Matrix)
+		}
+		return ms
+	}
+	q, err := pipeline.New(pipeline.Request{SMs: p.SMs, Layers: p.Layers, Layer: matrices(p.Layer), Final: matrices(p.Final),
+		StageBytes: 2048, SharedLimit: p.SharedLimit, BatchTiles: 5})
+	require.NoError(t, err)
+	again := *mk
+	again.Plan = q
+	r, err := randomize.New(&again)
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	_, err = runtime.OpenSession(t.Context(), &again, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
+	require.NoError(t, err)
+	requireLoaded(t, &again, synth.NewWeights(seed, reference.ShapeOf(mk.Config).Dims()), func(name string) []byte {
+		if sim.Size(name) == 0 {
+			return nil
+		}
+		data := make([]byte, sim.Size(name))
+		require.NoError(t, sim.Read(name, 0, data))
+		return data
+	})
 }
 
 func TestRandomRefusals(t *testing.T) {

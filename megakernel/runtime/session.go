@@ -2,11 +2,8 @@ package runtime
 
 import (
 	"context"
-	"encoding/binary"
 	"fmt"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
 )
@@ -14,22 +11,9 @@ import (
 // Session is one sequence being decoded by one kernel on one device. Not safe
 // for concurrent use.
 type Session struct {
-	mk    *megakernel.Kernel
-	dev   Device
-	pages int
+	runner
 	table []uint32
 	pos   int
-
-	kvScales []float32 // as in SessionOptions
-
-	loaded LoadStats
-
-	// HangTimeout is how long a launch may make no step before it is given up
-	// with a *HangError; 0 waits for ever. It must be longer than any step.
-	HangTimeout time.Duration
-
-	stopped bool  // stop is not 0
-	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
 
 // NewSession is OpenSession with weights from t and nothing else chosen.
@@ -45,7 +29,8 @@ type SessionOptions struct {
 
 	// KVScales are the scales of an e4m3 cache, [layer][KV head][K, V], positive: an
 	// element stands for itself, at most ±448, times its scale. nil is the weights'
-	// own, where they have some (KVScaler), else 1 for all. A kernel with a bf16 cache has none and does not look.
+	// own, where they have some (KVScaler), else 1 for all. A kernel with a bf16 cache
+	// has none and does not look.
 	KVScales []float32
 }
 
@@ -62,28 +47,19 @@ func OpenSession(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weigh
 	if err := checkTable(table, o.Pages); err != nil {
 		return nil, err
 	}
-	s := &Session{mk: mk, dev: dev, pages: o.Pages, table: slices.Clone(table), kvScales: o.KVScales}
+	if mk.Ragged() {
+		return nil, fmt.Errorf("a kernel of %d query rows a step, want one of 1; others are for OpenRagged", mk.Options.Tokens)
+	}
+	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales}, table: slices.Clone(table)}
 	if o.Pages < 1 || len(table) < 1 {
 		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", o.Pages, len(table))
 	}
-	if err := s.alloc(); err != nil {
+	room := 4 * int64(s.Capacity()+1)
+	if err := s.open(ctx, w, map[string]int64{"page_table": 4 * int64(len(table)), "tokens": room, "stream": room, "times": room}, o.Epoch); err != nil {
 		return nil, err
 	}
-	err := s.scalesOf(w)
-	if err != nil {
-		return nil, err
-	}
-	if s.loaded, err = w.Load(ctx, mk, dev); err != nil {
-		return nil, err
-	}
-	if err := s.tables(o.Epoch); err != nil {
-		return nil, err
-	}
-	return s, s.SetEnds(nil)
+	return s, s.dev.Write("page_table", 0, words(s.table))
 }
-
-// Loaded says how the weights came to the device.
-func (s *Session) Loaded() LoadStats { return s.loaded }
 
 // Capacity is the number of tokens the page table has room for.
 func (s *Session) Capacity() int { return len(s.table) * s.mk.KV.Page }
@@ -200,48 +176,8 @@ type ResultError struct{ Text string }
 
 func (e *ResultError) Error() string { return e.Text }
 
-// SetEnds makes these tokens end a Generate, at most MaxEnds of them.
-func (s *Session) SetEnds(tokens []int) error {
-	if len(tokens) > megakernel.MaxEnds {
-		return fmt.Errorf("%d end tokens, want at most %d", len(tokens), megakernel.MaxEnds)
-	}
-	ends := slices.Repeat([]uint32{noToken}, megakernel.MaxEnds)
-	for i, token := range tokens {
-		ends[i] = uint32(token)
-	}
-	return s.dev.Write("ends", 0, words(ends))
-}
-
-// noToken is above every vocabulary.
-const noToken = 1<<32 - 1
-
-// read reads n words of a buffer from word i on.
-func (s *Session) read(name string, i, n int) ([]uint32, error) {
-	raw := make([]byte, 4*n)
-	if err := s.dev.Read(name, 4*int64(i), raw); err != nil {
-		return nil, err
-	}
-	out := make([]uint32, n)
-	for j := range out {
-		out[j] = binary.LittleEndian.Uint32(raw[4*j:])
-	}
-	return out, nil
-}
-
 // Logits reads the logits of the last step into dst, Vocab long.
-func (s *Session) Logits(dst []float32) error {
-	if len(dst) != s.mk.Config.Vocab {
-		return fmt.Errorf("room for %d logits, want %d", len(dst), s.mk.Config.Vocab)
-	}
-	raw := make([]byte, 4*len(dst))
-	if err := s.dev.Read("logits", 0, raw); err != nil {
-		return err
-	}
-	for i := range dst {
-		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
-	}
-	return nil
-}
+func (s *Session) Logits(dst []float32) error { return s.logits(0, dst) }
 
 // Skip makes the next token's position pos (0 to Capacity) without feeding the
 // tokens before it: their keys and values are whatever the cache holds. It is

@@ -134,7 +134,7 @@ func (l *load) cut() {
 		b := &blocks[i]
 		add(job{"weights", b.Offset, b.Bytes, func(p *megakernel.Packer, dst []byte) error { return p.Pack(dst, b) }})
 	}
-	if !c.TieEmbeddings {
+	if l.mk.OwnEmbedding() {
 		each := max(1, stageBytes/(2*c.Hidden))
 		for first := 0; first < c.Vocab; first += each {
 			add(job{megakernel.BufferEmbed, int64(first) * row, int64(min(each, c.Vocab-first)) * row,

@@ -25,6 +25,15 @@ func Micro() (*megakernel.Kernel, error) {
 	return megakernel.Build(c, megakernel.Options{SMs: 2, Consumers: 2, Page: 4, Splits: 2})
 }
 
+// MicroRagged is Micro with so many query rows a step.
+func MicroRagged(tokens int) (*megakernel.Kernel, error) {
+	c, err := models.Parse(strings.NewReader(microConfig))
+	if err != nil {
+		return nil, err
+	}
+	return megakernel.Build(c, megakernel.Options{SMs: 2, Consumers: 2, Page: 4, Tokens: tokens})
+}
+
 // microConfig is Micro's config.json.
 const microConfig = `{"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_act": "silu", "num_hidden_layers": 1, "hidden_size": 32,
 "intermediate_size": 64, "num_attention_heads": 2, "num_key_value_heads": 1, "head_dim": 16, "vocab_size": 320, "max_position_embeddings": 512,

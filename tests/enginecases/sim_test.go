@@ -20,3 +20,17 @@ func TestOnTheExecutor(t *testing.T) {
 		})
 	}
 }
+
+func TestABatchOnTheExecutor(t *testing.T) {
+	mk, err := MicroRagged(5)
+	require.NoError(t, err)
+	text, err := Bytes()
+	require.NoError(t, err)
+	b := &Bench{Kernel: mk, Text: text, Device: func() (runtime.Device, error) { return runtime.NewSim(mk.IR, 3) }}
+	for _, c := range BatchCases() {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			c.Run(t, b)
+		})
+	}
+}

@@ -106,11 +106,16 @@ func (s script) interrupted(t T, e *engine.Engine, random *rand.Rand) engine.Res
 
 // guard reads the guard page of an engine's cache, layer after layer.
 func (b *Bench) guard(t T, device runtime.Device) []byte {
-	n := b.kvTokens()/b.Kernel.KV.Page + 1
+	n := b.kvTokens() / b.Kernel.KV.Page
+	return b.pageBytes(t, device, n, n+1)
+}
+
+// pageBytes reads a page of a cache of so many, layer after layer.
+func (b *Bench) pageBytes(t T, device runtime.Device, i, pages int) []byte {
 	page := int64(b.Kernel.KV.PageBytes())
 	out := make([]byte, int64(b.Kernel.Config.Layers)*page)
 	for layer := range int64(b.Kernel.Config.Layers) {
-		require.NoError(t, device.Read("kv", (layer*int64(n)+int64(n-1))*page, out[layer*page:(layer+1)*page]))
+		require.NoError(t, device.Read("kv", (layer*int64(pages)+int64(i))*page, out[layer*page:(layer+1)*page]))
 	}
 	return out
 }

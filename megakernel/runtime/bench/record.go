@@ -40,28 +40,36 @@ type Options struct {
 	Splits     int    `json:"splits"`
 	StageBytes int    `json:"stage_bytes"`
 	Stages     int    `json:"stages"`
-	Watchdog   string `json:"watchdog"` // which waits look for a sign to leave
+	Tokens     int    `json:"tokens,omitempty"` // query rows of a step at most; absent: 1
+	Watchdog   string `json:"watchdog"`         // which waits look for a sign to leave
 }
 
 // OptionsOf are those of a kernel whose session has a shuffled page table.
 func OptionsOf(o megakernel.Options, compiler string) Options {
-	kv := ""
+	kv, tokens := "", o.Tokens
 	if o.KV != tasks.KVBF16 {
 		kv = string(o.KV)
 	}
-	return Options{Compiler: compiler, KV: kv, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	if tokens == 1 {
+		tokens = 0
+	}
+	return Options{Tokens: tokens, Compiler: compiler, KV: kv, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 
 // Case is one model at one context. Times are medians over the rounds, in µs,
-// but for the percentiles, which are over single tokens of all rounds.
+// but for the percentiles, which are over single tokens of all rounds. Where a step
+// has several rows, times a token are those of a step over its rows, but for the
+// percentiles, which are of steps: what each sequence waits.
 type Case struct {
 	Model           string           `json:"model"`
 	DType           string           `json:"dtype"`
-	Batch           int              `json:"batch"`
-	Context         int              `json:"context"`      // tokens in the cache when a round begins
-	TokensPerSecond float64          `json:"tok_s"`        // by the host's clock
-	Micros          float64          `json:"us_per_token"` // by the host's clock
+	Batch           int              `json:"batch"`            // sequences
+	Tokens          int              `json:"tokens,omitempty"` // query rows of a step; absent: 1
+	Feed            Shape            `json:"feed,omitempty"`   // what they are
+	Context         int              `json:"context"`          // tokens in the cache when a round begins
+	TokensPerSecond float64          `json:"tok_s"`            // by the host's clock
+	Micros          float64          `json:"us_per_token"`     // by the host's clock
 	P50             float64          `json:"p50_us"`
 	P99             float64          `json:"p99_us"`
 	Max             float64          `json:"max_us"`
@@ -70,8 +78,11 @@ type Case struct {
 	BytesPerToken   float64          `json:"bytes_per_token"` // that must be read, on average over a round
 	GBps            float64          `json:"gb_s"`            // bytes_per_token over device_us_per_token
 	CeilingGBps     float64          `json:"ceiling_gb_s"`
-	Ceiling         ceiling.Measured `json:"ceiling"` // measured right before
-	Share           float64          `json:"share"`   // gb_s over ceiling_gb_s, 0 to 1
+	Ceiling         ceiling.Measured `json:"ceiling"`                      // measured right before
+	Share           float64          `json:"share"`                        // gb_s over ceiling_gb_s, 0 to 1
+	StepMicros      float64          `json:"device_us_per_step,omitempty"` // of several rows
+	OneRowMicros    float64          `json:"one_row_us,omitempty"`         // a step of the kernel of one row, a launch each, in the same run
+	Ratio           float64          `json:"step_ratio,omitempty"`         // device_us_per_step over one_row_us
 	Weights         string           `json:"weights"`
 	Gate            gate.Record      `json:"gate"`
 	TokensPerRound  int              `json:"tokens_per_round"`
@@ -141,6 +152,9 @@ func (c *Case) problems() (all []string) {
 	}
 	rule(c.Model != "" && c.DType != "" && c.PerTokenFrom != "" && c.Weights != "", "model, dtype, weights or per_token_from is empty")
 	rule(c.Batch >= 1 && c.Context >= 0, "batch %d, context %d", c.Batch, c.Context)
+	rows := max(1, c.Tokens)
+	want := map[Shape]int{"": 1, Chunk: 1, Sequences: rows}[c.Feed]
+	rule(c.Batch == want && (rows > 1) == (c.Feed != ""), "batch %d with %d rows a step of %q, want a batch of %d", c.Batch, rows, c.Feed, want)
 	rule(len(c.Rounds) >= LeastRounds, "%d rounds, want at least %d", len(c.Rounds), LeastRounds)
 	rule(c.TokensPerRound >= LeastTokens, "%d tokens a round, want at least %d", c.TokensPerRound, LeastTokens)
 	rule(c.TokensPerLaunch >= 1, "%d tokens a launch", c.TokensPerLaunch)
@@ -165,6 +179,10 @@ func (c *Case) disagreements() (all []string) {
 	for _, r := range c.Rounds {
 		wall, device = append(wall, r.Wall), append(device, r.Device)
 	}
+	ratio := 0.0
+	if c.OneRowMicros > 0 {
+		ratio = c.StepMicros / c.OneRowMicros
+	}
 	for _, f := range []struct {
 		name      string
 		got, want float64
@@ -172,6 +190,7 @@ func (c *Case) disagreements() (all []string) {
 		{"us_per_token", c.Micros, median(wall)}, {"device_us_per_token", c.DeviceMicros, median(device)},
 		{"tok_s", c.TokensPerSecond, 1e6 / c.Micros}, {"gb_s", c.GBps, c.BytesPerToken / c.DeviceMicros / 1e3},
 		{"ceiling_gb_s", c.CeilingGBps, c.Ceiling.GBps}, {"share", c.Share, c.GBps / c.CeilingGBps},
+		{"device_us_per_step", c.StepMicros, c.DeviceMicros * float64(c.Tokens)}, {"step_ratio", c.Ratio, ratio},
 	} {
 		if !(math.Abs(f.got-f.want) <= rounding*math.Abs(f.want)) {
 			all = append(all, fmt.Sprintf("%s is %v, the others make it %v", f.name, f.got, f.want))

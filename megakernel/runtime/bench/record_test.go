@@ -122,6 +122,9 @@ func TestCommittedRecordsAreValid(t *testing.T) {
 		if len(kind.Cases) == 0 {
 			continue // of another kind
 		}
+		if _, attention := kind.Cases[0]["kv_bytes"]; attention {
+			continue // tests/gpu/attention/record looks at those
+		}
 		if _, speeds := kind.Cases[0]["tok_s"]; speeds {
 			_, err = Parse(data)
 			require.NoError(t, err, path)

@@ -10,7 +10,6 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 )
 
 // Suite is everything that one benchmark of one kernel takes: gate, ceiling and
@@ -44,14 +43,6 @@ type Outcome struct {
 	Gate  *gate.Report // nil without a reference
 }
 
-// The launches that are timed of each variant of the ceiling, and the memory left
-// free beside its buffer.
-const (
-	ceilingLaunches = 9
-	leastCeiling    = 4 << 30 // bytes streamed at a time
-	spareMemory     = 1 << 30
-)
-
 // hangTimeout is how long a launch may make no step.
 const hangTimeout = 10 * time.Second
 
@@ -75,12 +66,12 @@ func (s *Suite) Run(ctx context.Context) (o *Outcome, err error) {
 	if err := FillKV(s.loaded, s.kvBytes()); err != nil {
 		return nil, err
 	}
-	stream, release, err := s.stream(ctx)
+	yardstick, err := OpenYardstick(ctx, s.Machine, s.Kernel.Options.SMs, s.Progress)
 	if err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, release()) }()
-	o.Cases, err = s.bench(stream).Run(ctx, s.Method)
+	defer func() { err = errors.Join(err, yardstick.Close()) }()
+	o.Cases, err = s.bench(yardstick).Run(ctx, s.Method)
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
 		if o.Gate != nil {
@@ -135,86 +126,30 @@ func (s *Suite) load(ctx context.Context) (err error) {
 // judge runs the gate on the loaded kernel.
 func (s *Suite) judge(ctx context.Context) (*gate.Report, error) {
 	subject := gate.Subject{Kernel: s.Kernel, Weights: s.Weights, Session: s.session, Table: s.table, Write: s.loaded.Write,
-		Plant:    s.plant,
+		Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {
+			return plant(ctx, s.Kernel, s.loaded, fault)
+		},
 		Progress: func(what string) { s.say("gate: %s", what) }}
 	return subject.Judge(ctx, s.Reference, s.Rules)
 }
 
 // plant builds the same kernel with a fault and runs it instead.
-func (s *Suite) plant(ctx context.Context, fault megakernel.Fault) (restore func(), err error) {
-	options := s.Kernel.Options
+func plant(ctx context.Context, mk *megakernel.Kernel, l Loaded, fault megakernel.Fault) (restore func(), err error) {
+	options := mk.Options
 	options.Fault = fault
-	mk, err := megakernel.Build(s.Kernel.Config, options)
+	broken, err := megakernel.Build(mk.Config, options)
 	if err != nil {
 		return nil, err
 	}
-	return s.loaded.Plant(ctx, mk.IR)
+	return l.Plant(ctx, broken.IR)
 }
 
-// stream fills the ceiling's buffer in what memory is left.
-func (s *Suite) stream(ctx context.Context) (st *ceiling.Stream, release func() error, err error) {
-	f := s.Machine.Facts()
-	sms := f.SMs // all, whatever the kernel uses
-	if f.Executor {
-		sms = s.Kernel.Options.SMs
-	}
-	bytes := int64(sms) * 64 << 10 // on the executor: a chunk each
-	if !f.Executor {
-		free, err := s.Machine.Free()
-		if err != nil {
-			return nil, nil, err
-		}
-		bytes = min(ceiling.MaxBytes, (free-spareMemory)&^15)
-		if least := max(leastCeiling, 32*f.L2); bytes < least {
-			return nil, nil, fmt.Errorf("ceiling: %d bytes of memory are free, a buffer of %d is needed beside %d to spare", free, least, int64(spareMemory))
-		}
-	}
-	s.say("the ceiling: filling %d bytes", bytes)
-	k, err := ceiling.Kernel(sms)
-	if err != nil {
-		return nil, nil, err
-	}
-	dev, err := s.Machine.Load(ctx, k)
-	if err != nil {
-		return nil, nil, err
-	}
-	if st, err = ceiling.Open(dev, sms, bytes); err == nil {
-		for _, v := range s.variants() {
-			err = errors.Join(err, st.Check(v))
-		}
-	}
-	if err != nil {
-		return nil, nil, errors.Join(err, dev.Close())
-	}
-	return st, dev.Close, nil
-}
-
-func (s *Suite) variants() []ceiling.Variant {
-	all := ceiling.Variants()
-	if s.Machine.Facts().Executor {
-		return all[:1] // they are tested elsewhere
-	}
-	return all
-}
-
-func (s *Suite) bench(stream *ceiling.Stream) *Bench {
-	facts := s.Machine.Facts()
-	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), PerLaunch: s.PerLaunch, Progress: func(what string) { s.say("%s", what) }}
+func (s *Suite) bench(y *Yardstick) *Bench {
+	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), PerLaunch: s.PerLaunch, Ceiling: y.Measure, Progress: func(what string) { s.say("%s", what) }}
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}
 	b.Runner = &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
 	b.Each = "from token to token within a launch, by the GPU's clock"
-	launches := ceilingLaunches
-	if facts.Executor {
-		launches = 1
-	}
-	b.Ceiling = func(ctx context.Context) (ceiling.Measured, error) {
-		m, err := stream.Best(ctx, s.variants(), launches)
-		if err == nil {
-			err = Void(facts.GPU, m.GBps)
-		}
-		return m, err
-	}
 	return b
 }

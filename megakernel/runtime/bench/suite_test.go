@@ -19,25 +19,26 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-const (
-	refSequences = 1
-	refLength    = 26 // the second split has tokens from position 16 on
-)
+const refLength = 26 // the second split has tokens from position 16 on
 
 // writeReference writes what tests/gpu/reference.py would of tiny, from the
-// float64 reference: o as it is, h rounded as a framework does.
-func writeReference(t *testing.T, c models.Config, seed uint64) string {
+// float64 reference: o as it is, h rounded as a framework does; sequences of these
+// lengths, by default one of refLength.
+func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) string {
 	t.Helper()
 	dir, shape := t.TempDir(), reference.ShapeOf(c)
 	w := reference.Synthetic(shape, seed)
 	var list []map[string]any
-	for q := range refSequences {
-		tokens := synth.Tokens(seed, q, refLength, c.Vocab)
+	if lengths == nil {
+		lengths = []int{refLength}
+	}
+	for q, length := range lengths {
+		tokens := synth.Tokens(seed, q, length, c.Vocab)
 		var raw []byte
 		for _, id := range tokens {
 			raw = binary.LittleEndian.AppendUint32(raw, uint32(id))
 		}
-		entry := map[string]any{"length": refLength, "first": 0, "scored": refLength}
+		entry := map[string]any{"length": length, "first": 0, "scored": length}
 		write := func(kind string, data []byte) {
 			entry[kind] = fmt.Sprintf("%s.%d", kind, q)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, entry[kind].(string)), data, 0o666))
@@ -124,7 +125,7 @@ func TestASuiteJudgesWithPlantedFaults(t *testing.T) {
 	}
 	require.NoError(t, o.Gate.Err())
 	require.Equal(t, gate.Faults(), o.Gate.Gate.FaultsCaught)
-	require.Equal(t, refSequences*refLength, o.Gate.Gate.Positions)
+	require.Equal(t, refLength, o.Gate.Gate.Positions)
 	require.Equal(t, o.Gate.Gate, o.Cases[0].Gate)
 }
 

@@ -40,3 +40,26 @@ func us(x float64) string {
 	}
 	return fmt.Sprintf("%.1f", x)
 }
+
+// WriteStepTable is WriteTable for cases of steps of several rows.
+func WriteStepTable(w io.Writer, cases []Case, mark string) error {
+	t := table.New("rows", ">context", ">tok/s", ">µs/step", ">× one row", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
+	for i := range cases {
+		c := &cases[i]
+		ratio := ""
+		if c.Ratio > 0 {
+			ratio = fmt.Sprintf("%.3f", c.Ratio)
+		}
+		t.Row(fmt.Sprintf("%d %s", c.Tokens, c.Feed.of()), c.Context, fmt.Sprintf("%.1f", c.TokensPerSecond), us(c.StepMicros), ratio,
+			us(c.P50), us(c.P99), us(c.Max), fmt.Sprintf("%.0f", c.GBps), fmt.Sprintf("%.0f", c.CeilingGBps), fmt.Sprintf("%.1f %%", 100*c.Share), mark)
+	}
+	return t.Write(w, "  ")
+}
+
+// of says whose rows they are.
+func (s Shape) of() string {
+	if s == Chunk {
+		return "of one sequence"
+	}
+	return "sequences"
+}

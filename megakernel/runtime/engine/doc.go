@@ -32,6 +32,17 @@
 // with the same tokens, as the next turn of a conversation does, pays only for
 // the rest; the result is the same, bit for bit, as without. Reset forgets them.
 //
+// # Many requests at a time
+//
+// A Batch answers up to 16 requests at once with a ragged kernel, more wait in
+// their order. Submit may be called from anywhere at any time and returns a Stream;
+// its pieces come as the tokens do, and the end of its context ends it. All requests
+// share one cache: those that begin with the same tokens share pages, pages of ended
+// requests are kept while there is room, and when there is none the newest request
+// gives its pages up and goes on later, unchanged. Package batch says how.
+//
+// # When there is no room
+//
 // A generation that wants more than fits ends with finish reason KVFull and a
 // *FullError; what was generated until then is returned and the cache is intact.
 package engine

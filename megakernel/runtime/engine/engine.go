@@ -48,6 +48,13 @@ type Options struct {
 	// ends with a *runtime.HangError, after which the next one can run; 0 waits for
 	// ever. It must be longer than any step.
 	HangTimeout time.Duration
+	// MaxSequences is how many sequences a Batch runs at a time, at most as many as
+	// the kernel's steps have rows; 0 for so many. An Engine runs one.
+	MaxSequences int
+	// Pin, a multiple of the kernel's ChunkTokens, has a Batch cut the attention of
+	// every sequence at its multiples, so that no result depends on what runs beside
+	// it; 0 cuts to fit the GPU, and reads shared prefixes once.
+	Pin int
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.
 	PageSeed uint64
@@ -57,7 +64,6 @@ type Options struct {
 type Engine struct {
 	o      Options
 	loaded runtime.LoadStats
-	ends   map[int]bool
 	seq    *sequence // of who has entered
 	use              // who that is
 }
@@ -92,15 +98,15 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 func newEngine(o Options, s session) *Engine {
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
-	pool := pages.New(n)
+	return &Engine{o: o, seq: newSequence(s, o.pool(n), page, o.Kernel.Config.MaxPositions)}
+}
+
+// pool is n pages in the order that is wanted.
+func (o *Options) pool(n int) *pages.Pool {
 	if o.PageSeed != 0 {
-		pool = pages.NewShuffled(n, o.PageSeed)
+		return pages.NewShuffled(n, o.PageSeed)
 	}
-	e := &Engine{o: o, seq: newSequence(s, pool, page, o.Kernel.Config.MaxPositions), ends: map[int]bool{}}
-	for _, token := range o.Ends {
-		e.ends[token] = true
-	}
-	return e
+	return pages.New(n)
 }
 
 // complete fills in what was left open and refuses what cannot be.

@@ -5,11 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
-	"github.com/mkgen/mkgen/models/tokenizer"
 )
 
 // Generate answers a request. each (nil for none) is called for every token as it
@@ -23,7 +21,7 @@ import (
 // does not fit, are refused before anything is launched.
 func (e *Engine) Generate(ctx context.Context, r Request, each func(Piece) bool) (Result, error) {
 	start := time.Now()
-	prompt, err := e.encode(&r)
+	prompt, err := e.o.encode(&r)
 	if err != nil {
 		return Result{}, err
 	}
@@ -32,50 +30,43 @@ func (e *Engine) Generate(ctx context.Context, r Request, each func(Piece) bool)
 		return Result{}, err
 	}
 	defer e.leave(e.release)
-	g := &generation{e: e, ctx: ctx, sampling: r.Sampling, prompt: prompt, most: r.MaxTokens, each: each, start: start, stop: stopper{stops: r.Stop}}
-	if e.o.Text != nil {
-		g.decoder = e.o.Text.NewDecoder(true)
-	}
+	g := &generation{e: e, ctx: ctx, prompt: prompt, each: each, answer: e.o.answer(&r, len(prompt), start)}
 	return g.all()
 }
 
 // generation is one request being answered.
 type generation struct {
-	e        *Engine
-	ctx      context.Context
-	sampling sampling.Params
-	prompt   []int
-	most     int // tokens to choose at most, 0 for no limit
-	each     func(Piece) bool
-	start    time.Time
+	answer
+	e      *Engine
+	ctx    context.Context
+	prompt []int
+	each   func(Piece) bool
 
-	decoder  *tokenizer.Decoder // nil without a tokenizer
-	stop     stopper
-	text     strings.Builder
 	logits   []float32
 	seen     int  // tokens of this launch that take was given
 	deaf     bool // each wants no more
 	panicked any  // what each panicked with: it goes on when no launch runs any more
-	res      Result
 }
 
 func (g *generation) all() (Result, error) {
 	q := g.e.seq
 	reused := q.common(g.prompt)
-	g.res.Usage = Usage{Prompt: len(g.prompt), Reused: reused}
+	g.res.Usage.Reused = reused
 	if len(g.prompt) > q.limit {
 		return g.res, g.full()
 	}
 	q.keep(reused)
 	err := g.launches()
-	g.flush()
+	if !g.deaf {
+		if p, ok := g.flush(); ok {
+			g.hand(p)
+		}
+	}
 	q.keep(len(g.prompt) + len(g.res.Tokens))
 	if g.panicked != nil {
 		panic(g.panicked)
 	}
-	g.res.Text = g.text.String()
-	g.res.Usage.Total = time.Since(g.start)
-	return g.res, err
+	return g.result(), err
 }
 
 // launches goes on until there is a reason to end.
@@ -151,25 +142,9 @@ func (g *generation) take(token int) bool {
 	if g.res.Finish != "" || g.ctx.Err() != nil {
 		return false
 	}
-	if len(g.res.Tokens) == 0 {
-		g.res.Usage.First = time.Since(g.start)
-	}
 	g.seen++
-	g.res.Tokens = append(g.res.Tokens, token)
-	text, stopped := "", false
-	end := g.e.ends[token]
-	if g.decoder != nil && !end {
-		text, stopped = g.stop.add(g.decoder.Add(token))
-	}
-	g.hand(Piece{token, text})
-	switch {
-	case end:
-		g.res.Finish = End
-	case stopped:
-		g.res.Finish = Stopped
-	case len(g.res.Tokens) == g.most:
-		g.res.Finish = Length
-	case g.deaf:
+	g.hand(g.add(token))
+	if g.deaf && g.res.Finish == "" {
 		g.res.Finish = Cancelled
 	}
 	return g.res.Finish == "" && g.ctx.Err() == nil
@@ -177,27 +152,12 @@ func (g *generation) take(token int) bool {
 
 // hand hands out a piece.
 func (g *generation) hand(p Piece) {
-	g.text.WriteString(p.Text)
 	if g.each == nil || g.deaf {
 		return
 	}
 	g.deaf = true // should it panic
 	defer func() { g.panicked = recover() }()
 	g.e.outside(func() { g.deaf = !g.each(p) })
-}
-
-// flush hands out what was held back, at the end.
-func (g *generation) flush() {
-	if g.decoder == nil || g.res.Finish == Stopped || g.deaf {
-		return
-	}
-	text, stopped := g.stop.add(g.decoder.Flush())
-	if !stopped {
-		text += g.stop.flush()
-	}
-	if text != "" {
-		g.hand(Piece{NoToken, text})
-	}
 }
 
 // cancelled ends the generation because the context did.
@@ -211,7 +171,5 @@ func (g *generation) cancelled() error {
 
 // full ends the generation because nothing more fits.
 func (g *generation) full() error {
-	g.res.Finish = KVFull
-	q := g.e.seq
-	return &FullError{Prompt: len(g.prompt), Chosen: len(g.res.Tokens), Limit: q.limit, Positions: q.limit == g.e.o.Kernel.Config.MaxPositions}
+	return g.answer.full(g.e.seq.limit, &g.e.o)
 }

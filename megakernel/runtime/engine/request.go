@@ -56,6 +56,10 @@ type Usage struct {
 	Reused int           // of these, tokens that were in the KV cache already
 	First  time.Duration // from the call to the first token; 0 when there is none
 	Total  time.Duration // from the call to the end
+
+	// Preempted is how often the generation had to give its pages up to older ones,
+	// and to feed its tokens again later. Only a Batch does that.
+	Preempted int
 }
 
 // Piece is what a generation hands out at a time.
@@ -88,7 +92,7 @@ func (e *FullError) Error() string {
 }
 
 // encode checks a request and makes its prompt tokens.
-func (e *Engine) encode(r *Request) ([]int, error) {
+func (o *Options) encode(r *Request) ([]int, error) {
 	given := 0
 	for _, there := range []bool{r.Prompt != "", len(r.Messages) > 0, len(r.Tokens) > 0} {
 		if there {
@@ -100,7 +104,7 @@ func (e *Engine) encode(r *Request) ([]int, error) {
 		return nil, errors.New("request: more than one of Prompt, Messages and Tokens is given")
 	case r.MaxTokens < 0:
 		return nil, fmt.Errorf("request: MaxTokens is %d, want at least 0", r.MaxTokens)
-	case e.o.Text == nil && (r.Prompt != "" || len(r.Messages)+len(r.Stop) > 0):
+	case o.Text == nil && (r.Prompt != "" || len(r.Messages)+len(r.Stop) > 0):
 		return nil, errors.New("request: text (Prompt, Messages or Stop) without a tokenizer; want Tokens")
 	}
 	for i, stop := range r.Stop {
@@ -111,12 +115,12 @@ func (e *Engine) encode(r *Request) ([]int, error) {
 	if err := r.Sampling.Check(); err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
-	tokens, err := e.tokens(r)
+	tokens, err := o.tokens(r)
 	if err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
 	for _, token := range tokens {
-		if vocab := e.o.Kernel.Config.Vocab; token < 0 || token >= vocab {
+		if vocab := o.Kernel.Config.Vocab; token < 0 || token >= vocab {
 			return nil, fmt.Errorf("request: token %d, want 0 to %d", token, vocab-1)
 		}
 	}
@@ -127,14 +131,14 @@ func (e *Engine) encode(r *Request) ([]int, error) {
 }
 
 // tokens is the prompt as tokens.
-func (e *Engine) tokens(r *Request) ([]int, error) {
+func (o *Options) tokens(r *Request) ([]int, error) {
 	switch {
-	case len(r.Tokens) > 0 || e.o.Text == nil:
+	case len(r.Tokens) > 0 || o.Text == nil:
 		return r.Tokens, nil
 	case len(r.Messages) == 0:
-		return e.o.Text.Encode(r.Prompt, true)
+		return o.Text.Encode(r.Prompt, true)
 	}
-	template, err := e.o.Text.ChatTemplate("")
+	template, err := o.Text.ChatTemplate("")
 	if err != nil {
 		return nil, err
 	}
@@ -142,5 +146,5 @@ func (e *Engine) tokens(r *Request) ([]int, error) {
 	if err != nil {
 		return nil, err
 	}
-	return e.o.Text.Encode(text, false) // begin-of-text is in it
+	return o.Text.Encode(text, false) // begin-of-text is in it
 }

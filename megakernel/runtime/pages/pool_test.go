@@ -66,6 +66,32 @@ func TestALeakNamesThePages(t *testing.T) {
 	require.EqualError(t, p.Leak(), "3 of 8 KV pages were never given back, the first is page 2")
 }
 
+// A page is free when everybody who holds it has given it back.
+func TestASharedPageIsFreeWhenTheLastHolderGivesIt(t *testing.T) {
+	p := New(4)
+	a, err := p.Take(2)
+	require.NoError(t, err)
+	require.NoError(t, p.Share(a...))
+	require.NoError(t, p.Share(1))
+	require.Equal(t, []int{2, 3, 0, 0}, []int{p.Refs(0), p.Refs(1), p.Refs(2), p.Refs(9)})
+	require.NoError(t, p.Give([]uint32{1, 0, 1}))
+	require.Equal(t, 2, p.Free())
+	require.EqualError(t, p.Give([]uint32{0, 1, 1}), "KV page 1 given back twice")
+	require.Equal(t, []int{1, 1}, []int{p.Refs(0), p.Refs(1)})
+	require.EqualError(t, p.Leak(), "2 of 4 KV pages were never given back, the first is page 0")
+	require.EqualError(t, p.Share(0, 2), "KV page 2 shared, but nobody holds it")
+	require.EqualError(t, p.Share(0, 4), "KV page 4 shared, but nobody holds it")
+	require.Equal(t, 1, p.Refs(0))
+	require.NoError(t, p.Give([]uint32{0, 1}))
+	require.NoError(t, p.Leak())
+	again, err := p.Take(4)
+	require.NoError(t, err)
+	require.Equal(t, []uint32{0, 1, 2, 3}, again)
+	require.NoError(t, p.Share(2))
+	require.NoError(t, p.Give([]uint32{2, 3, 2}), "twice in one call")
+	require.Equal(t, 2, p.Free())
+}
+
 // Whatever is taken and given back: no page has two owners, none is lost.
 func TestNoPageHasTwoOwners(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))

@@ -5,6 +5,10 @@
 // kernel and to kernels with planted faults, and writes a record. The exit code
 // is 1 when the gate is not passed, a fault is missed or a repeated sequence
 // gives other bits; the record is written all the same.
+//
+//	go run ./tests/gpu/kernels -model llama3.2-1b -rows 8 -faults -o out/kernels
+//	scripts/build-cuda build -o out/gate ./tests/gpu/gate
+//	out/gate -model llama3.2-1b -rows 8 -kernels out/kernels -reference DIR -record FILE
 package main
 
 import (
@@ -16,29 +20,31 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
-	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
 
 func main() {
-	model := flag.String("model", "tiny", "registered model")
+	c := choice.Flags()
 	kernels := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	dir := flag.String("reference", "", "what tests/gpu/reference.py wrote")
 	out := flag.String("record", "", "file to write the record to")
 	flag.Parse()
-	if err := run(*model, *kernels, *dir, *out); err != nil {
+	if err := run(c, *kernels, *dir, *out); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(model, kernels, dir, out string) error {
+func run(ch *choice.Choice, kernels, dir, out string) error {
 	ref, err := gate.OpenReference(dir)
 	if err != nil {
 		return err
@@ -48,16 +54,16 @@ func run(model, kernels, dir, out string) error {
 		return err
 	}
 	defer dev.Close()
-	b, err := load(model, kernels, dev, ref)
+	b, err := load(ch, kernels, dev, ref)
 	if err != nil {
 		return err
 	}
 	defer b.gpu.Close()
-	report, err := b.subject.Judge(context.Background(), ref, gate.DefaultRules())
+	report, err := b.Judge(context.Background(), ref, gate.DefaultRules())
 	if err != nil {
 		return err
 	}
-	text, err := json.MarshalIndent(b.file(dev.Facts(), gate.NewCase(b.config.Name, "bf16", ref, report)), "", "  ")
+	text, err := json.MarshalIndent(b.file(dev.Facts(), b.newCase(ref, report)), "", "  ")
 	if err != nil {
 		return err
 	}
@@ -73,26 +79,28 @@ func run(model, kernels, dir, out string) error {
 	return report.Err()
 }
 
-// bench is one model loaded on a GPU.
-type bench struct {
-	config  models.Config
-	kernels string
-	gpu     *runtime.GPU
-	subject gate.Subject
+// subject is a gate.Subject or a gate.RaggedSubject.
+type subject interface {
+	Judge(ctx context.Context, ref *gate.Reference, rules gate.Rules) (*gate.Report, error)
 }
 
-func load(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*bench, error) {
-	c, err := models.Lookup(model)
+// loaded is one model's kernel on a GPU.
+type loaded struct {
+	subject
+	choice  *choice.Choice
+	kernel  *megakernel.Kernel
+	kernels string
+	gpu     *runtime.GPU
+}
+
+func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Reference) (*loaded, error) {
+	mk, err := ch.Build(megakernel.NoFault)
 	if err != nil {
 		return nil, err
 	}
-	b := &bench{config: c, kernels: kernels}
-	weights := synth.NewWeights(ref.Seed, reference.ShapeOf(c).Dims())
-	if err := ref.Matches(c, weights, &ref.Seed); err != nil {
-		return nil, err
-	}
-	mk, err := megakernel.Build(c, megakernel.Options{})
-	if err != nil {
+	b := &loaded{choice: ch, kernel: mk, kernels: kernels}
+	weights := synth.NewWeights(ref.Seed, reference.ShapeOf(mk.Config).Dims())
+	if err := ref.Matches(mk.Config, weights, &ref.Seed); err != nil {
 		return nil, err
 	}
 	code, err := os.ReadFile(b.cubin(megakernel.NoFault))
@@ -102,15 +110,42 @@ func load(model, kernels string, dev *cuda.Device, ref *gate.Reference) (*bench,
 	if b.gpu, err = runtime.NewGPU(mk.IR, dev, code); err != nil {
 		return nil, err
 	}
+	progress := func(what string) { log.Print("judging ", what) }
+	if mk.Ragged() {
+		pages := gate.RaggedPages(ref, mk.KV.Page)
+		s, err := runtime.OpenRagged(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages, Epoch: 0xffff0000})
+		if err != nil {
+			return nil, err
+		}
+		s.HangTimeout = hangTimeout
+		b.subject = &gate.RaggedSubject{Kernel: mk, Weights: weights, Runner: &bench.GateRunner{Session: s, Device: b.gpu, Vocab: mk.Config.Vocab},
+			Rows: mk.Options.Tokens, Pages: pages, Write: b.gpu.Write, Plant: b.plant, Progress: progress}
+		return b, nil
+	}
 	pages := (ref.Longest() + mk.KV.Page - 1) / mk.KV.Page
-	b.subject = gate.Subject{Kernel: mk, Weights: weights, Table: gate.ShuffledTable(pages), Write: b.gpu.Write, Plant: b.plant,
-		Progress: func(what string) { log.Print("judging ", what) }}
-	b.subject.Session, err = runtime.NewSession(mk, b.gpu, weights, pages, slices.Clone(b.subject.Table), 0xffff0000)
-	return b, err
+	table := gate.ShuffledTable(pages)
+	s, err := runtime.NewSession(mk, b.gpu, weights, pages, slices.Clone(table), 0xffff0000)
+	if err != nil {
+		return nil, err
+	}
+	s.HangTimeout = hangTimeout
+	b.subject = &gate.Subject{Kernel: mk, Weights: weights, Session: s, Table: table, Write: b.gpu.Write, Plant: b.plant, Progress: progress}
+	return b, nil
+}
+
+// hangTimeout is how long a launch may make no step.
+const hangTimeout = 20 * time.Second
+
+func (b *loaded) newCase(ref *gate.Reference, report *gate.Report) gate.Case {
+	c := gate.NewCase(b.kernel.Config.Name, "bf16", ref, report)
+	if b.kernel.Ragged() {
+		c.Batch, c.Tokens = min(gate.MostAtOnce, len(ref.Sequences)), b.kernel.Options.Tokens
+	}
+	return c
 }
 
 // plant swaps in the cubin with the fault.
-func (b *bench) plant(_ context.Context, fault megakernel.Fault) (func(), error) {
+func (b *loaded) plant(_ context.Context, fault megakernel.Fault) (func(), error) {
 	code, err := os.ReadFile(b.cubin(fault))
 	if err != nil {
 		return nil, err
@@ -118,18 +153,14 @@ func (b *bench) plant(_ context.Context, fault megakernel.Fault) (func(), error)
 	return b.gpu.Swap(code)
 }
 
-func (b *bench) cubin(fault megakernel.Fault) string {
-	name := b.config.Name
-	if fault != megakernel.NoFault {
-		name += "+" + string(fault)
-	}
-	return filepath.Join(b.kernels, name+".cubin")
+func (b *loaded) cubin(fault megakernel.Fault) string {
+	return filepath.Join(b.kernels, b.choice.Name(fault)+".cubin")
 }
 
-func (b *bench) file(facts cuda.Facts, c gate.Case) gate.File {
-	o := b.subject.Kernel.Options
+func (b *loaded) file(facts cuda.Facts, c gate.Case) gate.File {
+	o := b.kernel.Options
 	return gate.File{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: revision.String(),
-		Options: map[string]any{"sms": o.SMs, "page": o.Page, "splits": o.Splits, "stages": o.Stages,
+		Options: map[string]any{"sms": o.SMs, "tokens": o.Tokens, "page": o.Page, "splits": o.Splits, "stages": o.Stages,
 			"stage_bytes": o.StageBytes, "in_flight": o.InFlight, "consumers": o.Consumers, "pages": "shuffled"},
 		Cases: []gate.Case{c}}
 }

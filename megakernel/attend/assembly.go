@@ -1,0 +1,164 @@
+package attend
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// assembly is one kernel under construction.
+type assembly struct {
+	mk *Kernel
+	k  *dsl.Kernel
+	e  *tasks.Env
+
+	work    *tasks.Work
+	plan    dsl.Buf[dsl.U32]
+	rows    dsl.Buf[dsl.U32]
+	step    tasks.Step
+	steps   dsl.Val[dsl.U32]
+	epoch   dsl.Buf[dsl.U32]
+	barrier dsl.Buf[dsl.U32]
+	attns   []*tasks.Attention
+	merges  []*tasks.Merge
+}
+
+// Names of the shared-memory regions beside the ring.
+const (
+	regionScratch = "attention_scratch"
+	regionTail    = "tail"
+	regionRows    = "first_rows"
+	regionItems   = "items"
+	regionSums    = "scratch"
+)
+
+func newAssembly(mk *Kernel, k *dsl.Kernel) *assembly { return &assembly{mk: mk, k: k} }
+
+// shape is attention of a class, without its buffers.
+func (a *assembly) shape(class int) *tasks.Attention {
+	c := &a.mk.Config
+	return &tasks.Attention{Heads: c.Heads, KV: c.layout(), Tokens: c.Rows, Class: class, Variant: a.mk.variants[class], Work: &tasks.Work{Classes: len(a.mk.variants)}}
+}
+
+func (a *assembly) regions() []pipeline.Region {
+	c := &a.mk.Config
+	scratch := 0
+	for i := range a.mk.variants {
+		scratch = max(scratch, a.shape(i).ScratchLen(c.Consumers))
+	}
+	return []pipeline.Region{
+		{Name: regionScratch, Bytes: 4 * scratch, Align: 16},
+		{Name: regionTail, Bytes: 16 * a.shape(0).TailLen(), Align: 16},
+		{Name: regionRows, Bytes: 4 * c.Rows * kv.RowWords, Align: 16},
+		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(a.mk.variants), c.ItemsPerCTA), Align: 16},
+		{Name: regionSums, Bytes: 4 * c.Consumers, Align: 16},
+	}
+}
+
+// declare declares every buffer but the variants'.
+func (a *assembly) declare() (ring *pipeline.Ring) {
+	c, k, p, ro := &a.mk.Config, a.k, a.mk.Plan, dsl.ReadOnly()
+	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
+	words := func(name string) int { return p.Region(name).Bytes / 4 }
+	limits, n := a.mk.Limits(0), len(a.mk.variants)
+	group := c.Heads / c.KVHeads
+	ring = pipeline.NewRing(k, p, c.Consumers)
+	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Align(16))
+	tail := dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail))
+	first := dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16))
+	items := dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16))
+	a.e = tasks.NewEnv(k, c.SMs, c.Consumers, dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums)))
+
+	q := dsl.Global[dsl.BF16](k, BufferQ, int64(c.Rows*c.Heads*c.HeadDim), ro, dsl.Align(16), dsl.Doc("queries, scaled"))
+	final := tasks.RowMajor(dsl.Global[dsl.BF16](k, BufferOut, int64(c.Rows*c.Heads*c.HeadDim), dsl.Align(16), dsl.Doc("the last layer's outputs")), c.Heads*c.HeadDim)
+	cache := dsl.Global[dsl.B128](k, BufferCache, 0, ro, dsl.Align(128), dsl.Doc("the KV cache"))
+	entries := dsl.Global[dsl.U32](k, BufferEntries, 0, ro, dsl.Doc("page tables of the units of KV"))
+	a.rows = dsl.Global[dsl.U32](k, BufferRows, int64(c.Rows*kv.RowWords), ro, dsl.Align(16), dsl.Doc("the query rows"))
+	a.plan = dsl.Global[dsl.U32](k, BufferWork, int64(limits.WorkWords(n)), ro, dsl.Align(16), dsl.Doc("each CTA's work"))
+	indptr := dsl.Global[dsl.U32](k, BufferMerges, int64(limits.MergeWords(n)), ro, dsl.Doc("which partial states make an output"))
+	part := dsl.Global[dsl.F32](k, "part", int64(c.Partials*group*c.HeadDim), dsl.Align(16), dsl.Doc("partial outputs"))
+	lse := dsl.Global[dsl.F32](k, "lse", int64(c.Partials*group), dsl.Doc("their log-sum-exp, base 2"))
+	a.epoch = dsl.Global[dsl.U32](k, "epoch", 1, dsl.Doc("value of barrier when a launch begins; kept by the kernel"))
+	a.barrier = dsl.Global[dsl.U32](k, "barrier", 1, dsl.Doc("arrivals at the grid barrier"))
+	a.step = tasks.Step{Index: k.U32(0), Pages: dsl.Scalar[dsl.U32](k, "pages", "pages a layer in kv"), Table: entries, Cache: cache}
+	if n := c.layout().ScalesLen(); n > 0 {
+		a.step.Scales = dsl.Global[dsl.F32](k, BufferScales, int64(n), ro, dsl.Doc("what elements of kv are to be multiplied by"))
+	}
+	a.work = &tasks.Work{Classes: n, PerCTA: c.ItemsPerCTA, Items: items, Rows: first, Selection: c.Selection}
+	if c.Selection {
+		a.work.Positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, dsl.Doc("position of each page entry's first token"))
+	}
+	a.steps = dsl.Scalar[dsl.U32](k, "steps", "times all layers are done, at least 1")
+	for i, v := range a.mk.variants {
+		att := a.shape(i)
+		att.PerStage, att.Work, att.Q, att.Out, att.LSE, att.Final, att.Scratch, att.Tail = limits.ChunkTokens, a.work, q, part, lse, final, scratch, tail
+		a.attns = append(a.attns, att)
+		a.merges = append(a.merges, &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: part, LSE: lse, Variant: v,
+			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}})
+	}
+	return ring
+}
+
+func (a *assembly) assemble() {
+	k, ring := a.k, a.declare()
+	e := a.e
+	k.Assert(a.steps.GeC(1), "a launch runs at least one step")
+	k.Region("prologue", func() {
+		k.If(e.Tid.EqC(0), ring.Init)
+		a.work.Fetch(e, a.plan)
+		k.If(e.Tid.LtC(a.mk.Config.Rows*kv.RowWords), func() { a.work.Rows.Store(e.Tid, a.rows.Load(e.Tid)) })
+		k.Barrier()
+	})
+	k.Roles(
+		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+			c := ring.Consumer()
+			bar := tasks.NewGridBarrier(e, a.barrier, dsl.Uniform(a.epoch.Load(dsl.At(0)), dsl.GPUScope))
+			a.eachLayer(func(s tasks.Step, class int) {
+				k.Region("attention", func() { a.attns[class].Consume(e, c, ring, s) })
+				k.Region("hand-off after attention", bar.Sync)
+				k.If(a.merges[class].Table.Any(e), func() {
+					k.Region("merge", func() { a.merges[class].EmitIn(e, s) })
+					k.Region("hand-off after merge", bar.Sync)
+				})
+			})
+			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { a.epoch.Store(dsl.At(0), bar.Epoch()) })
+		}},
+		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {
+			p := ring.Producer()
+			a.eachLayer(func(s tasks.Step, class int) {
+				k.Region("attention", func() { a.attns[class].Produce(e, p, s) })
+			})
+		}})
+}
+
+// eachLayer calls body for the class of every layer of every step.
+func (a *assembly) eachLayer(body func(s tasks.Step, class int)) {
+	k, c := a.k, &a.mk.Config
+	k.For(k.U32(0), a.steps, func(dsl.Val[dsl.U32]) {
+		k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
+			s := a.step
+			s.Layer = l.Named("layer")
+			if len(a.attns) == 1 {
+				body(s, 0)
+				return
+			}
+			for class := range a.attns {
+				k.If(a.ofClass(l, class), func() { k.Region(fmt.Sprintf("class %d", class), func() { body(s, class) }) })
+			}
+		}, dsl.Unroll(1))
+	}, dsl.Unroll(1))
+}
+
+// ofClass is whether a layer is of a class.
+func (a *assembly) ofClass(layer dsl.Val[dsl.U32], class int) dsl.Pred {
+	at, is := layer.RemC(len(a.mk.pattern)), a.k.Bool(false)
+	for i, c := range a.mk.pattern {
+		if c == class {
+			is = is.Or(at.EqC(i))
+		}
+	}
+	return is
+}

@@ -1,0 +1,87 @@
+package attend
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// Config is what a kernel is built for. Zero fields from SMs on choose: the
+// megakernel's defaults.
+type Config struct {
+	Heads, KVHeads int // query heads, a multiple of KVHeads
+	HeadDim        int // a multiple of 16
+	Layers         int
+	Page           int // tokens a page, a power of two
+	Rows           int // query rows at most, 1 to kv.MaxRows
+	KV             tasks.KVType
+	Selection      bool // sequences may select pages
+
+	// Variants makes the variants that the layers take in turn, with the buffers
+	// they read; the same pointer twice is one class of layers. nil: plain attention.
+	Variants func(k *dsl.Kernel) []*tasks.Variant
+
+	SMs, Consumers                int
+	Stages, StageBytes, InFlight  int
+	ItemsPerCTA, Partials, Shared int
+}
+
+// The defaults.
+const (
+	defaultSMs        = 132
+	defaultConsumers  = 8
+	defaultStageBytes = pipeline.DefaultStageBytes
+	defaultShared     = 232448
+)
+
+func (c Config) complete() (Config, error) {
+	def := func(v *int, d int) {
+		if *v == 0 {
+			*v = d
+		}
+	}
+	if c.KV == "" {
+		c.KV = tasks.KVBF16
+	}
+	for _, f := range []struct {
+		name string
+		v    int
+	}{{"Heads", c.Heads}, {"KVHeads", c.KVHeads}, {"HeadDim", c.HeadDim}, {"Layers", c.Layers}, {"Page", c.Page}, {"Rows", c.Rows}} {
+		if f.v < 1 {
+			return c, fmt.Errorf("attend: %s is %d, want at least 1", f.name, f.v)
+		}
+	}
+	if c.Heads%c.KVHeads != 0 || c.Rows > kv.MaxRows {
+		return c, fmt.Errorf("attend: %d query heads of %d KV heads and %d rows, want whole groups and at most %d rows", c.Heads, c.KVHeads, c.Rows, kv.MaxRows)
+	}
+	def(&c.SMs, defaultSMs)
+	def(&c.Consumers, defaultConsumers)
+	def(&c.StageBytes, max(defaultStageBytes, pipeline.KVTokenMultiple*c.layout().TokenBytes()))
+	def(&c.Shared, defaultShared)
+	tile := min(c.Rows, kv.TileRows(c.Heads/c.KVHeads))
+	items := (2*c.Rows-1)*c.KVHeads*((c.Rows+tile-1)/tile) + c.SMs
+	def(&c.ItemsPerCTA, max(8, 2*((items+c.SMs-1)/c.SMs)))
+	def(&c.Partials, 2*max(c.SMs, (2*c.Rows-1)*c.KVHeads)*tile)
+	return c, nil
+}
+
+func (c *Config) layout() tasks.KVLayout {
+	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: c.Page, Type: c.KV}
+}
+
+// plan lays shared memory out: as many stages as fit beside the regions.
+func (c *Config) plan(fixed []pipeline.Region) (*pipeline.Plan, error) {
+	request := pipeline.Request{SMs: c.SMs, Layers: 1, Layer: []pipeline.Matrix{{Name: "none", Rows: pipeline.TileRows, K: pipeline.GroupK}},
+		StageBytes: c.StageBytes, Stages: c.Stages, InFlight: c.InFlight, SharedLimit: c.Shared, Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
+	if c.Stages > 0 {
+		return pipeline.New(request)
+	}
+	for request.Stages = pipeline.MaxStages; ; request.Stages-- {
+		if p, err := pipeline.New(request); err == nil || request.Stages == 1 {
+			return p, err
+		}
+	}
+}

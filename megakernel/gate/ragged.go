@@ -1,0 +1,266 @@
+package gate
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"hash"
+	"slices"
+	"sync"
+
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// RaggedRunner runs steps of several query rows, of any sequences.
+type RaggedRunner interface {
+	// Run runs one step of sequences that bring New tokens each, all of which are
+	// given. It returns the logits of every row, in the order of the sequences and
+	// their tokens, valid until the next Run.
+	Run(ctx context.Context, step []kv.Sequence) (logits [][]float32, err error)
+}
+
+// RaggedSubject is a kernel of several query rows a step, loaded on a device with
+// its weights, to be judged and to be broken on purpose.
+type RaggedSubject struct {
+	Kernel  *megakernel.Kernel
+	Weights megakernel.Tensors
+	Runner  RaggedRunner
+	Rows    int // query rows of a step at most
+	Pages   int // of the cache; all sequences of the reference must fit
+	// Write writes into a buffer of the kernel on the device.
+	Write func(buffer string, offset int64, src []byte) error
+	// Plant makes the runner run the kernel with this fault until restore is called;
+	// restore is called exactly once.
+	Plant func(ctx context.Context, fault megakernel.Fault) (restore func(), err error)
+	// Progress hears what is judged next; nil is allowed.
+	Progress func(what string)
+}
+
+// RaggedPages is how many pages of a size the sequences of a reference take.
+func RaggedPages(ref *Reference, page int) int {
+	n := 0
+	for _, q := range ref.Sequences {
+		n += (q.Length + page - 1) / page
+	}
+	return n
+}
+
+// Judge feeds the reference's sequences in the steps of Steps to the kernel, twice,
+// and then, but for long contexts where the others are enough, with each fault of
+// Faults planted. An error says that no judgement was possible; a kernel that
+// fails is no error.
+func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
+	if want := RaggedPages(ref, s.Kernel.KV.Page); s.Pages < want || len(ref.Sequences) < 2 {
+		return nil, fmt.Errorf("gate: %d sequences that take %d pages, the cache has %d; want at least 2 that fit", len(ref.Sequences), want, s.Pages)
+	}
+	s.progress("the kernel")
+	ours, digest, err := s.pass(ctx, ref, New(rules), false)
+	if err != nil {
+		return nil, err
+	}
+	s.progress("the kernel again")
+	_, again, err := s.pass(ctx, ref, nil, false)
+	if err != nil {
+		return nil, err
+	}
+	r := &Report{Identical: again == digest, Details: []Verdict{verdict("", ours)}}
+	faults := map[string]Result{}
+	for _, name := range Faults() {
+		s.progress(name)
+		if faults[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		r.Details = append(r.Details, verdict(name, faults[name]))
+	}
+	r.Gate = NewRecord(ours, faults)
+	return r, nil
+}
+
+func (s *RaggedSubject) progress(what string) {
+	if s.Progress != nil {
+		s.Progress(what)
+	}
+}
+
+// faulty judges the kernel with one fault planted.
+func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
+	run := func(exchanged bool) (Result, error) {
+		r, _, err := s.pass(ctx, ref, New(rules), exchanged)
+		return r, err
+	}
+	switch name {
+	case NormGainSkipped:
+		return skipGain(s.Kernel, s.Weights, s.Write, func() (Result, error) { return run(false) })
+	case PagesSwapped:
+		return run(true)
+	}
+	fault, ok := inKernel[name]
+	if !ok {
+		panic("BUG: no way to plant " + name)
+	}
+	restore, err := s.Plant(ctx, fault)
+	if err != nil {
+		return r, fmt.Errorf("planting it: %w", err)
+	}
+	defer restore()
+	return run(false)
+}
+
+// raggedPass is one run over all sequences.
+type raggedPass struct {
+	s         *RaggedSubject
+	ref       *Reference
+	gate      *Gate // nil measures nothing
+	exchanged bool  // sequences read each other's first pages
+	digest    hash.Hash
+
+	tokens [][]int
+	pages  [][]uint32
+	rows   []*rowReader
+	fed    []int
+
+	results  [][]Position
+	failures [][]error
+	wg       sync.WaitGroup
+	slots    chan struct{}
+}
+
+// pass judges one run over all sequences; digest is of all logits of all rows.
+func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, g *Gate, exchanged bool) (r Result, digest string, err error) {
+	p := &raggedPass{s: s, ref: ref, gate: g, exchanged: exchanged, digest: sha256.New(), slots: make(chan struct{}, 16)}
+	defer p.close()
+	if err := p.open(); err != nil {
+		return r, "", err
+	}
+	for i, step := range Steps(lengths(ref), s.Rows) {
+		if err = ctx.Err(); err == nil {
+			err = p.step(ctx, step)
+		}
+		if err != nil {
+			err = fmt.Errorf("step %d: %w", i, err)
+			break
+		}
+	}
+	p.wg.Wait()
+	if err := errors.Join(err, errors.Join(slices.Concat(p.failures...)...)); err != nil {
+		return r, "", err
+	}
+	if g == nil {
+		return r, sum(p.digest), nil
+	}
+	for q, results := range p.results {
+		for i, position := range results {
+			g.Put(q, ref.Sequences[q].First+i, position)
+		}
+	}
+	return g.Result(), sum(p.digest), nil
+}
+
+func lengths(ref *Reference) (all []int) {
+	for _, q := range ref.Sequences {
+		all = append(all, q.Length)
+	}
+	return all
+}
+
+// open reads the tokens and deals pages out, in an order in which no page follows
+// its neighbour.
+func (p *raggedPass) open() error {
+	free := ShuffledTable(p.s.Pages)
+	for q, sequence := range p.ref.Sequences {
+		tokens, err := p.ref.Tokens(q)
+		if err != nil {
+			return err
+		}
+		rows, err := p.ref.rowsOf(q)
+		if err != nil {
+			return err
+		}
+		n := (sequence.Length + p.s.Kernel.KV.Page - 1) / p.s.Kernel.KV.Page
+		p.tokens, p.rows, p.pages = append(p.tokens, tokens), append(p.rows, rows), append(p.pages, free[:n])
+		free = free[n:]
+		p.results = append(p.results, make([]Position, sequence.Scored))
+		p.failures = append(p.failures, make([]error, sequence.Scored))
+	}
+	p.fed = make([]int, len(p.tokens))
+	return nil
+}
+
+func (p *raggedPass) close() {
+	for _, r := range p.rows {
+		r.close()
+	}
+}
+
+// step runs one step and hands its rows out to be measured.
+func (p *raggedPass) step(ctx context.Context, parts []Part) error {
+	var step []kv.Sequence
+	rows := 0
+	for _, part := range parts {
+		q := kv.Sequence{Pages: p.pagesOf(part.Sequence), Cached: part.From, New: part.To - part.From}
+		for _, token := range p.tokens[part.Sequence][part.From:part.To] {
+			q.Tokens = append(q.Tokens, uint32(token))
+		}
+		step = append(step, q)
+		rows += q.New
+	}
+	logits, err := p.s.Runner.Run(ctx, step)
+	if err != nil {
+		return err
+	}
+	if len(logits) != rows {
+		return fmt.Errorf("the runner gave the logits of %d rows, want %d", len(logits), rows)
+	}
+	for _, part := range parts {
+		for position := part.From; position < part.To; position++ {
+			if err := p.row(part.Sequence, position, logits[0]); err != nil {
+				return err
+			}
+			logits = logits[1:]
+		}
+		p.fed[part.Sequence] = part.To
+	}
+	return nil
+}
+
+// row notes the logits after a position.
+func (p *raggedPass) row(q, position int, k []float32) error {
+	if err := binary.Write(p.digest, binary.LittleEndian, k); err != nil {
+		return err
+	}
+	i := position - p.ref.Sequences[q].First
+	if i < 0 || p.gate == nil {
+		return nil
+	}
+	o, h, err := p.rows[q].next()
+	if err != nil {
+		return err
+	}
+	o, h, k = slices.Clone(o), slices.Clone(h), slices.Clone(k)
+	p.slots <- struct{}{}
+	p.wg.Go(func() {
+		p.results[q][i], p.failures[q][i] = Measure(o, h, k)
+		<-p.slots
+	})
+	return nil
+}
+
+// pagesOf is a sequence's page list: where first pages are exchanged, with that of
+// the next sequence that has filled one, once its own is full.
+func (p *raggedPass) pagesOf(q int) []uint32 {
+	page := p.s.Kernel.KV.Page
+	if !p.exchanged || p.fed[q] < page {
+		return p.pages[q]
+	}
+	for i := 1; i < len(p.pages); i++ {
+		if other := (q + i) % len(p.pages); p.fed[other] >= page {
+			pages := slices.Clone(p.pages[q])
+			pages[0] = p.pages[other][0]
+			return pages
+		}
+	}
+	return p.pages[q]
+}

@@ -1,0 +1,69 @@
+package gate
+
+// Part is a sequence's part of a step: its tokens From to To−1.
+type Part struct {
+	Sequence, From, To int
+}
+
+// MostAtOnce is how many sequences are under way at a time at most.
+const MostAtOnce = 16
+
+// Steps cuts sequences of these lengths into steps of up to rows tokens (at least
+// 1), each sequence's tokens in order: steps in which all sequences decode one
+// token, steps in which one is fed as many as there is room for beside the others, or
+// some, and steps of chunks of any sizes. At most 16 sequences are under way at a time;
+// when one ends the next begins. The same lengths and rows give the same steps.
+func Steps(lengths []int, rows int) (steps [][]Part) {
+	fed := make([]int, len(lengths))
+	for n := uint32(0); ; n++ {
+		var active []int
+		for q, length := range lengths {
+			if fed[q] < length && len(active) < MostAtOnce {
+				active = append(active, q)
+			}
+		}
+		if len(active) == 0 {
+			return steps
+		}
+		step := cut(active, fed, lengths, rows, n)
+		for _, p := range step {
+			fed[p.Sequence] = p.To
+		}
+		steps = append(steps, step)
+	}
+}
+
+// cut is step n of the active sequences; the first of them is another one in every
+// step.
+func cut(active, fed, lengths []int, rows int, n uint32) (step []Part) {
+	random := scramble(n + 1)
+	kind := random % 4
+	for i := range active {
+		q := active[(int(n)+i)%len(active)]
+		want := 1
+		switch {
+		case kind == 1 && i == 0: // what the others leave, a row each
+			want = max(1, rows-(len(active)-1))
+		case kind == 3 && i == 0:
+			want = 1 + int(random>>8)%rows
+		case kind == 2:
+			random = scramble(random)
+			want = 1 + int(random>>8)%rows
+		}
+		if want = min(want, rows, lengths[q]-fed[q]); want > 0 {
+			step = append(step, Part{q, fed[q], fed[q] + want})
+			rows -= want
+		}
+		if rows == 0 {
+			break
+		}
+	}
+	return step
+}
+
+// scramble is a bijection of words without a visible pattern.
+func scramble(x uint32) uint32 {
+	x = (x ^ x>>16) * 0x85ebca6b
+	x = (x ^ x>>13) * 0xc2b2ae35
+	return x ^ x>>16
+}

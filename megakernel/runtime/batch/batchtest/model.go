@@ -1,0 +1,57 @@
+package batchtest
+
+// Vocab is the fake's vocabulary.
+const Vocab = 50
+
+// cell is what a slot of a page holds: a hash of a token and all before it, as
+// keys and values depend on them.
+type cell uint64
+
+// start is the hash of no token.
+const start cell = 14695981039346656037
+
+func (h cell) then(token int) cell { return (h ^ cell(token+1)) * 1099511628211 }
+
+// choose is what follows tokens of which the cache holds cells.
+func choose(cells []cell) int {
+	h := start
+	for _, c := range cells {
+		h = (h.then(int(c&0xffff)) ^ c>>17).then(7)
+	}
+	return int(h >> 20 % Vocab)
+}
+
+// Follows is what the model says follows tokens.
+func Follows(tokens []int) int {
+	h := start
+	var all []cell
+	for _, t := range tokens {
+		h = h.then(t)
+		all = append(all, h)
+	}
+	return choose(all)
+}
+
+// Pick draws from a row of the fake's logits: the token above the one that argmax
+// would choose, so that a test tells them apart. -1 when they are not the fake's.
+func Pick(logits []float32) int {
+	for i, x := range logits {
+		if x == 1 {
+			return (i + 1) % Vocab
+		}
+	}
+	return -1
+}
+
+// Alone is what n tokens after a prompt are, chosen by argmax or by Pick.
+func Alone(prompt []int, n int, picked bool) []int {
+	all := append([]int(nil), prompt...)
+	for range n {
+		next := Follows(all)
+		if picked {
+			next = (next + 1) % Vocab
+		}
+		all = append(all, next)
+	}
+	return all[len(prompt):]
+}

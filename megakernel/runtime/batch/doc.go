@@ -1,0 +1,31 @@
+// Package batch lets up to 16 sequences share the steps of one ragged kernel, and
+// the pages of its KV cache.
+//
+// A Scheduler is told of jobs with Add and works on them with Step. It knows
+// tokens and pages; text, goroutines and clocks are its caller's. Nothing in it
+// depends on time or chance: the same calls with the same stepper do the same.
+//
+// # A step
+//
+// A step has a fixed number of rows, each for one token of one sequence. Every
+// running sequence has one at least: those that have one token left to feed, and
+// so choose the next one, exactly one; those that still have prompt to feed share
+// the others evenly. When all sequences choose, a launch runs many steps; it ends
+// as soon as one of them has had enough.
+//
+// # Pages
+//
+// A sequence holds the pages of its cached tokens and, before a launch, of those
+// that the launch can reach. Whole pages go to the tree of package prefix at once,
+// so a sequence that begins like another one, running or gone, shares them. While
+// one computes a page, others that need the same one wait for it.
+//
+// When no page is free, pages that only the tree remembers go, the least recently
+// used first. When there are none either, the newest sequence is sent back to the
+// head of the queue: its pages go to the tree, what it has chosen it keeps, and it
+// goes on later as if nothing had been. The oldest never waits, so all end. Only a
+// sequence that alone fills the whole cache is refused, with ErrFull.
+//
+// Jobs start in the order of Add, and only when the cache has room for what
+// they and all that run have to feed; none overtakes another.
+package batch

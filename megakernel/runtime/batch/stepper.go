@@ -1,0 +1,99 @@
+package batch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// MaxSequences is the most sequences that a Scheduler runs at a time.
+const MaxSequences = 16
+
+// Sequence is one sequence's part of a launch.
+type Sequence struct {
+	New    []int    // tokens to feed, at least one: each a row
+	Cached int      // tokens before them, in the cache
+	Pages  []uint32 // in order: of Cached + len(New) + Steps - 1 tokens, all of which may be read; those from Cached on are written
+}
+
+// StepRequest is one launch. Its slices are the stepper's until Run returns.
+type StepRequest struct {
+	Sequences []Sequence // at least one
+	Steps     int        // at most; above 1 only when every sequence feeds one token, and then the one it chose
+	// Each is called after every step, in order, on the caller's goroutine: chosen
+	// has the token that follows the last new one of each sequence, by argmax. When
+	// it returns false the launch is to end soon.
+	Each func(chosen []int) bool
+}
+
+// Stepper runs launches of a ragged kernel.
+type Stepper interface {
+	// Rows is how many tokens a step feeds at most, at least 1.
+	Rows() int
+	// Run runs one launch and returns what it chose, for each step that ran the
+	// token of each sequence: all Steps of them, fewer when a sequence chose one of
+	// the kernel's end tokens, when Each returned false, or when ctx ended, whose
+	// error it may return beside them. Perhaps Each has not seen the last of them.
+	// After any other error nothing is known of the tokens this launch was to cache.
+	Run(ctx context.Context, r StepRequest) (chosen [][]int, err error)
+	// Logits reads those of the last step of the last launch that follow the last
+	// new token of sequence i; dst is a vocabulary long.
+	Logits(i int, dst []float32) error
+}
+
+// Client is who a job is for. It is called by Add, Step and Close, on their
+// goroutine.
+type Client interface {
+	// Want is how many more tokens the client takes at most. It is asked while the
+	// last Take was true, and is at least 1.
+	Want() int
+	// Draws reports whether the tokens come from Pick and not from argmax. It is
+	// always the same.
+	Draws() bool
+	// Pick chooses the token at a position of the sequence. An error ends the job.
+	Pick(logits []float32, position int) (int, error)
+	// Take is given the next token. When it returns false the job ends.
+	Take(token int) bool
+	// Gone reports that the client wants no more, whatever the job does: it then
+	// ends soon.
+	Gone() bool
+	// Leave ends the job; nothing is called after it. err is nil when the client has
+	// had enough (Take, Gone), ErrFull when the cache or the model has no room for
+	// another token, or what failed.
+	Leave(s Stats, err error)
+}
+
+// Stats are what a job took.
+type Stats struct {
+	Reused    int // tokens of the prompt that never were fed: the cache had them
+	Fed       int // rows it had, those computed again too
+	Preempted int // times it lost its pages to an older one
+}
+
+// full is the type of ErrFull.
+type full struct{}
+
+func (full) Error() string { return "batch: no room for another token" }
+
+// ErrFull ends a job that alone has come to the limit of the cache or the model.
+var ErrFull error = full{}
+
+// checked runs a launch and refuses results that cannot be.
+func checked(ctx context.Context, st Stepper, r StepRequest) ([][]int, error) {
+	chosen, err := st.Run(ctx, r)
+	if err != nil && !ended(ctx, err) {
+		return nil, err
+	}
+	if len(chosen) > r.Steps || len(chosen) == 0 && err == nil {
+		return nil, fmt.Errorf("a launch of %d steps ran %d", r.Steps, len(chosen))
+	}
+	for i, tokens := range chosen {
+		if len(tokens) != len(r.Sequences) {
+			return nil, fmt.Errorf("step %d of %d sequences chose %d tokens", i, len(r.Sequences), len(tokens))
+		}
+	}
+	return chosen, err
+}
+
+// ended reports whether err only says that ctx ended.
+func ended(ctx context.Context, err error) bool { return ctx.Err() != nil && errors.Is(err, ctx.Err()) }

@@ -1,0 +1,132 @@
+package bench
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/batch"
+)
+
+// Shape is what the query rows of a step are.
+type Shape string
+
+// The shapes that are measured.
+const (
+	// Sequences is a row for each of as many sequences as there are rows, all at the
+	// same context: they decode, many steps a launch.
+	Sequences Shape = "sequences"
+	// Chunk is all rows of one sequence: part of a prompt, or a draft; a step a
+	// launch, each time the same.
+	Chunk Shape = "chunk"
+)
+
+// RaggedRunner measures steps of several query rows. Not safe for concurrent use.
+type RaggedRunner struct {
+	Session *runtime.Ragged
+	Device  Device   // the session's
+	Pages   []uint32 // of the cache: one for each, in the order in which sequences get them
+	Page    int      // tokens of a page
+}
+
+// Steps runs n steps of a shape, the first with cached tokens of each sequence in
+// the cache, which holds whatever it holds. Each of the round is of steps: of a
+// launch of many from choice to choice by the device's clock, else of the launch.
+// The same call again must choose the same tokens.
+func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (round Round, err error) {
+	if shape == Chunk {
+		return r.chunks(ctx, cached, n)
+	}
+	need := (cached + n + r.Page - 1) / r.Page
+	if rows := r.Session.Rows(); need*rows > len(r.Pages) {
+		return round, fmt.Errorf("%d sequences of %d tokens take %d pages, there are %d", rows, cached+n, need*rows, len(r.Pages))
+	}
+	q := batch.StepRequest{Steps: n}
+	for i := range r.Session.Rows() {
+		q.Sequences = append(q.Sequences, batch.Sequence{New: []int{firstToken + i}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need]})
+	}
+	begin := time.Now()
+	chosen, err := r.Session.Run(ctx, q)
+	if err != nil {
+		return round, err
+	}
+	if len(chosen) != n {
+		return round, fmt.Errorf("a launch ran %d steps, want %d", len(chosen), n)
+	}
+	round.Wall, round.Device = time.Since(begin), r.Device.Elapsed()
+	for _, tokens := range chosen {
+		round.Chosen = append(round.Chosen, tokens...)
+	}
+	stamps, err := r.Session.Times(0, n)
+	if err != nil {
+		return round, err
+	}
+	if round.Each = apart(stamps); n == 1 {
+		round.Each = []time.Duration{round.Device}
+	}
+	return round, nil
+}
+
+// chunks runs the same step of one sequence n times.
+func (r *RaggedRunner) chunks(ctx context.Context, cached, n int) (round Round, err error) {
+	rows := r.Session.Rows()
+	need := (cached + rows + r.Page - 1) / r.Page
+	if need > len(r.Pages) {
+		return round, fmt.Errorf("%d tokens take %d pages, there are %d", cached+rows, need, len(r.Pages))
+	}
+	s := batch.Sequence{Cached: cached, Pages: r.Pages[:need]}
+	for i := range rows {
+		s.New = append(s.New, firstToken+i)
+	}
+	begin := time.Now()
+	for range n {
+		chosen, err := r.Session.Run(ctx, batch.StepRequest{Sequences: []batch.Sequence{s}, Steps: 1})
+		if err != nil {
+			return round, err
+		}
+		round.Chosen = append(round.Chosen, chosen[0]...)
+		round.Device += r.Device.Elapsed()
+		round.Each = append(round.Each, r.Device.Elapsed())
+	}
+	round.Wall = time.Since(begin)
+	return round, nil
+}
+
+// GateRunner is the gate.RaggedRunner of a session on a device, for a vocabulary.
+type GateRunner struct {
+	Session *runtime.Ragged
+	Device  runtime.Device // the session's
+	Vocab   int
+}
+
+// Run runs one step and reads the logits of all its rows.
+func (g *GateRunner) Run(ctx context.Context, step []kv.Sequence) ([][]float32, error) {
+	q, rows := batch.StepRequest{Steps: 1}, 0
+	for _, s := range step {
+		b := batch.Sequence{Cached: s.Cached, Pages: s.Pages}
+		for _, token := range s.Tokens {
+			b.New = append(b.New, int(token))
+		}
+		q.Sequences = append(q.Sequences, b)
+		rows += s.New
+	}
+	if _, err := g.Session.Run(ctx, q); err != nil {
+		return nil, err
+	}
+	raw := make([]byte, 4*rows*g.Vocab)
+	if err := g.Device.Read("logits", 0, raw); err != nil {
+		return nil, err
+	}
+	logits := make([][]float32, rows)
+	for i := range logits {
+		logits[i] = make([]float32, g.Vocab)
+		for j := range logits[i] {
+			logits[i][j] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*(i*g.Vocab+j):]))
+		}
+	}
+	return logits, nil
+}

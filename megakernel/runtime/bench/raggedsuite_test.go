@@ -1,0 +1,69 @@
+package bench_test
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// raggedSuite is a benchmark of tiny with four rows a step.
+func raggedSuite(t *testing.T) *bench.RaggedSuite {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	o := megakernel.Options{SMs: 4, Page: 4, StageBytes: 2048} // so many SMs that KV is split
+	one, err := megakernel.Build(c, o)
+	require.NoError(t, err)
+	o.Tokens = 4
+	mk, err := megakernel.Build(c, o)
+	require.NoError(t, err)
+	return &bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, OneRow: one, Weights: synth.NewWeights(2, reference.ShapeOf(c).Dims()), WeightsName: "random, seed 2"}
+}
+
+func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs two kernels on the executor")
+	}
+	s := raggedSuite(t)
+	s.Method = bench.Method{Contexts: []int{6}, Rounds: 1, Tokens: 2}
+	o, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.Nil(t, o.Gate)
+	require.Len(t, o.Cases, 2)
+	require.Equal(t, []bench.Shape{bench.Sequences, bench.Chunk}, []bench.Shape{o.Cases[0].Feed, o.Cases[1].Feed})
+	for _, c := range o.Cases {
+		require.Positive(t, c.StepMicros)
+		require.Positive(t, c.P99)
+	}
+	require.Positive(t, o.Cases[1].Ratio)
+}
+
+// Steps of rows of two sequences are as good as the reference at every position,
+// and with each planted fault they are not.
+func TestARaggedSuiteJudgesWithPlantedFaults(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs several kernels on the executor")
+	}
+	s := raggedSuite(t)
+	var err error
+	s.Reference, err = gate.OpenReference(writeReference(t, s.Kernel.Config, 2, 26, 9))
+	require.NoError(t, err)
+	s.Rules = small()
+	s.Progress = func(what string) { t.Log(what) }
+	o, err := s.Run(t.Context())
+	require.NoError(t, err)
+	for _, d := range o.Gate.Details {
+		t.Logf("%+v", d)
+	}
+	require.Empty(t, o.Cases)
+	require.True(t, o.Gate.Identical)
+	require.True(t, o.Gate.Details[0].Passed, "%v", o.Gate.Details[0].Reasons)
+	require.Equal(t, 26+9, o.Gate.Gate.Positions)
+	require.Equal(t, gate.Faults(), o.Gate.Gate.FaultsCaught)
+}

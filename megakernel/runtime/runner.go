@@ -1,0 +1,114 @@
+package runtime
+
+import (
+	"context"
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// runner is what sessions of all kernels have in common: a kernel whose buffers lie
+// on a device, and whose launches are followed.
+type runner struct {
+	mk    *megakernel.Kernel
+	dev   Device
+	pages int
+
+	kvScales []float32 // of an e4m3 cache; nil: 1 for all
+	loaded   LoadStats
+
+	// HangTimeout is how long a launch may make no step before it is given up
+	// with a *HangError; 0 waits for ever. It must be longer than any step.
+	HangTimeout time.Duration
+
+	stopped bool  // stop is not 0
+	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
+}
+
+// open allocates every buffer, loads the weights and fills what does not depend on
+// the launch.
+func (s *runner) open(ctx context.Context, w Weights, sizes map[string]int64, epoch uint32) error {
+	if err := s.alloc(sizes); err != nil {
+		return err
+	}
+	err := s.scalesOf(w)
+	if err != nil {
+		return err
+	}
+	if s.loaded, err = w.Load(ctx, s.mk, s.dev); err != nil {
+		return err
+	}
+	if err := s.tables(epoch); err != nil {
+		return err
+	}
+	return s.SetEnds(nil)
+}
+
+// Loaded says how the weights came to the device.
+func (s *runner) Loaded() LoadStats { return s.loaded }
+
+// fail ends the session: a failed launch leaves the grid barrier anywhere.
+func (s *runner) fail(err error) error {
+	s.failed = fmt.Errorf("the session ended with a failed launch: %w", err)
+	return err
+}
+
+// SetEnds makes these tokens end a launch, at most MaxEnds of them.
+func (s *runner) SetEnds(tokens []int) error {
+	if len(tokens) > megakernel.MaxEnds {
+		return fmt.Errorf("%d end tokens, want at most %d", len(tokens), megakernel.MaxEnds)
+	}
+	ends := slices.Repeat([]uint32{noToken}, megakernel.MaxEnds)
+	for i, token := range tokens {
+		ends[i] = uint32(token)
+	}
+	return s.dev.Write("ends", 0, words(ends))
+}
+
+// noToken is above every vocabulary.
+const noToken = 1<<32 - 1
+
+// read reads n words of a buffer from word i on.
+func (s *runner) read(name string, i, n int) ([]uint32, error) {
+	raw := make([]byte, 4*n)
+	if err := s.dev.Read(name, 4*int64(i), raw); err != nil {
+		return nil, err
+	}
+	out := make([]uint32, n)
+	for j := range out {
+		out[j] = binary.LittleEndian.Uint32(raw[4*j:])
+	}
+	return out, nil
+}
+
+// clear makes n words of the stream, from word i on, empty, and says that the launch
+// has come to at.
+func (s *runner) clear(i, n, at int) error {
+	if err := s.dev.Write("stream", 4*int64(i), words(slices.Repeat([]uint32{noToken}, n))); err != nil {
+		return err
+	}
+	if err := s.dev.Write("progress", 0, words([]uint32{uint32(at)})); err != nil || !s.stopped {
+		return err
+	}
+	s.stopped = false
+	return s.dev.Poke("stop", 0, 0)
+}
+
+// logits reads those of row i of the last step.
+func (s *runner) logits(i int, dst []float32) error {
+	if len(dst) != s.mk.Config.Vocab {
+		return fmt.Errorf("room for %d logits, want %d", len(dst), s.mk.Config.Vocab)
+	}
+	raw := make([]byte, 4*len(dst))
+	if err := s.dev.Read("logits", int64(i)*int64(len(raw)), raw); err != nil {
+		return err
+	}
+	for i := range dst {
+		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+	}
+	return nil
+}

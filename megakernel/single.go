@@ -1,0 +1,191 @@
+package megakernel
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// single is the flow of a kernel whose steps have one query row, of one sequence.
+type single struct {
+	*builder
+	argmax *tasks.Argmax
+	token  *dsl.Var[dsl.U32] // the step's token
+
+	x      dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
+	shared dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
+	part   tasks.Partials
+	tail   dsl.Buf[dsl.B128]
+}
+
+func newSingle(b *builder) *single {
+	k, p := b.k, b.mk.Plan
+	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
+	words := func(name string) int { return p.Region(name).Bytes / 4 }
+	f := &single{builder: b}
+	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("input vector (bf16) or attention scratch (f32)"))
+	f.x = dsl.View[dsl.BF16](f.shared)
+	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
+	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	return f
+}
+
+// singleRegions are the regions a kernel of one query row a step has of its own.
+func (mk *Kernel) singleRegions() []pipeline.Region {
+	c, o := &mk.Config, &mk.Options
+	widest := max(c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
+	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
+	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
+	return []pipeline.Region{
+		{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
+		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
+		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
+	}
+}
+
+func (f *single) prologue() {}
+
+// gemv is the template for matrix i of the plan table.
+func (f *single) gemv(i int) *tasks.GEMV {
+	m := f.mk.matrix(i)
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part}
+}
+
+// matrixPhase is a phase that streams matrix i; finish makes its input and its
+// epilogue in the consumer warps.
+func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epilogue, after func()) phase {
+	g := f.gemv(i)
+	p.Matrix = g.Name
+	return phase{Phase: p,
+		produce: func(tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.offset) },
+		consume: func(s tasks.Step) {
+			epilogue := finish(s)
+			g.Consume(f.env, f.cons, f.ring, f.own.matrix(i), epilogue)
+			if after != nil {
+				after()
+			}
+		}}
+}
+
+// first is the residual vector before attention: the token's embedding in the
+// first layer, so that no hand-off is needed to begin a step.
+func (f *single) first(s tasks.Step) tasks.Vector {
+	return tasks.Either(f.env, s.Layer.EqC(0), f.embedding().Row(f.env, f.token.Get()), tasks.FromBuf(f.bufs.x))
+}
+
+// norm stages the normalised residual vector x; which is the norm's row of gains.
+func (f *single) norm(x tasks.Vector, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
+	c := &f.mk.Config
+	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Dst: f.x}
+	return in.Emit(f.env, which)
+}
+
+func (f *single) plain(x dsl.Buf[dsl.BF16], n int) {
+	in := tasks.PlainInput{N: n, X: x, Dst: f.x}
+	in.Emit(f.env)
+}
+
+func (f *single) phases() stages {
+	return stages{layer: f.layerPhases(), after: []phase{f.finalPhase()}}
+}
+
+// layerPhases are the phases of one layer.
+func (f *single) layerPhases() []phase {
+	c, o, bufs, e := &f.mk.Config, &f.mk.Options, f.bufs, f.env
+	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q}
+	att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan),
+		Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: f.shared, Tail: f.tail}
+	merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn}
+	f.plant(qkv, merge)
+	per := func(name string, ops ...string) Phase {
+		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
+	}
+	return []phase{
+		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
+			return qkv.Epilogue(e, s, f.norm(f.first(s), s.Layer.MulC(2)))
+		}, nil),
+		{Phase: per("attention", "attention, split along KV"),
+			produce: func(s tasks.Step) { att.Produce(e, f.prod, s) },
+			consume: func(s tasks.Step) { att.Consume(e, f.cons, f.ring, s) }},
+		{Phase: per("merge", "merge of partial states"),
+			consume: func(tasks.Step) { merge.Emit(e) }},
+		f.matrixPhase(per("o", "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
+			f.plain(bufs.attn, c.Heads*c.HeadDim)
+			return tasks.AddResidual(bufs.x, f.first(s))
+		}, nil),
+		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
+			return tasks.SwiGLU(e, bufs.act, f.norm(tasks.FromBuf(bufs.x), s.Layer.MulC(2).AddC(1)))
+		}, nil),
+		f.matrixPhase(per("down", "down projection", "residual"), MatrixDown, func(tasks.Step) tasks.Epilogue {
+			f.plain(bufs.act, c.Intermediate)
+			return tasks.AddResidual(bufs.x, tasks.FromBuf(bufs.x))
+		}, nil),
+	}
+}
+
+// finalPhase is the phase after the last layer.
+func (f *single) finalPhase() phase {
+	c, bufs, e := &f.mk.Config, f.bufs, f.env
+	f.argmax = &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex, SharedIndex: f.indices}
+	var publish func()
+	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
+	return f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
+		scale := f.norm(tasks.FromBuf(bufs.x), f.k.U32(2*c.Layers))
+		var epilogue tasks.Epilogue
+		epilogue, publish = f.argmax.Start(e, scale)
+		return epilogue
+	}, func() { publish() })
+}
+
+func (f *single) check() {
+	f.k.Assert(f.bufs.known.Gt(f.bufs.pos), "the token at the first position must be known")
+}
+
+func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
+
+func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
+	pos := f.bufs.pos.Add(s).Named("pos_now")
+	return tasks.Step{Pos: pos, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv, Scales: f.bufs.scales}
+}
+
+func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {
+	f.k.If(at.Pos.Lt(f.bufs.known), func() {
+		f.token.Set(dsl.Uniform(f.bufs.tokens.Load(at.Pos), dsl.GPUScope))
+	})
+	f.open(s)
+}
+
+// wanted: logits are of no use before the last token that is known.
+func (f *single) wanted(at tasks.Step) *dsl.Pred {
+	p := at.Pos.AddC(1).Ge(f.bufs.known)
+	return &p
+}
+
+func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
+	f.k.If(*f.wanted(at), func() {
+		f.consume(inLayer(at, f.k.U32(0)), f.after...)
+		f.choose(at.Pos, running)
+	})
+}
+
+func (f *single) done(_ dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }
+
+// choose takes the token the step chose and ends the launch if it ends the text.
+func (f *single) choose(pos dsl.Val[dsl.U32], running *dsl.Var[dsl.U32]) {
+	k, e, bufs := f.k, f.env, f.bufs
+	k.Region("choose", func() {
+		chosen := f.argmax.Choose(e)
+		f.token.Set(chosen)
+		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
+			bufs.tokens.Store(pos.AddC(1), chosen)
+			bufs.times.Store(pos.AddC(1), dsl.Cast[dsl.U32](k.GlobalTimer()), dsl.Relaxed(dsl.SysScope))
+			bufs.stream.Store(pos.AddC(1), chosen, dsl.Relaxed(dsl.SysScope))
+		})
+		for i := range MaxEnds {
+			k.If(chosen.Eq(dsl.Uniform(bufs.ends.Load(dsl.At(i)), dsl.GPUScope)), func() { running.Set(k.U32(0)) })
+		}
+	})
+}
+
+// drop drains the first matrix of a step that does not run.
+func (f *single) drop() { f.gemv(MatrixQKV).Drop(f.env, f.cons, f.own.matrix(MatrixQKV)) }

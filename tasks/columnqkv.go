@@ -1,0 +1,26 @@
+package tasks
+
+import "cmp"
+
+// QKVColumns is QKV of several tokens, each with a position and a page of its own.
+type QKVColumns struct {
+	QKV     // Q is [T][Heads][D]
+	T   int // most tokens of a step
+}
+
+// Epilogue finishes rows as they come. rows must have been loaded.
+func (t *QKVColumns) Epilogue(e *Env, s Step, rows *ColumnRows, scale ColumnScale) ColumnEpilogue {
+	p := cmp.Or(t.problem(), t.KV.stepProblem(s))
+	if want := t.T * t.Heads * t.KV.D; p == "" {
+		p = need(int(t.Q.Len()) >= want, "qkv: Q has %d elements, want %d for %d tokens", t.Q.Len(), want, t.T).failed()
+	}
+	if p != "" {
+		e.K.Require(false, "%s", p)
+		return func(_, _ u32, _, _ f32) {}
+	}
+	return func(row, token u32, y0, y1 f32) {
+		st := t.stores(place{t: &t.QKV, e: e, s: s, page: rows.Page(token), slot: rows.Slot(token, t.KV.Page).Named("slot")})
+		by := scale(token)
+		t.finish(e, row, y0.Mul(by), y1.Mul(by), rows.Position(token), st, func(head u32) u32 { return token.MulC(t.Heads).Add(head) })
+	}
+}

@@ -1,0 +1,202 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// columns is Y = W·X in a kernel of its own, for n of at most t tokens.
+type columns struct {
+	product
+	t, n, batch int
+}
+
+func (c columns) String() string {
+	return fmt.Sprintf("%d of %d tokens, %v, batches of %d", c.n, c.t, c.product, c.batch)
+}
+
+// filled is a buffer's content in fragment order: row t of x for the first tokens,
+// and NaN wherever a template must not look.
+func filled(a tasks.Activations, x [][]uint16) []byte {
+	all := make([]uint16, a.Len())
+	for i := range all {
+		all[i] = 0x7fc1
+	}
+	for t, row := range x {
+		for k, v := range row {
+			all[a.Index(t, k)] = v
+		}
+	}
+	return bf16Bytes(all)
+}
+
+// gemmRig multiplies one matrix (bf16, rows·k) with the rows of x, of which there
+// are n, and stores all rows of the results, as [t][rows padded to 2].
+func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
+	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight, batch: c.batch,
+		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k}}})
+	m := &r.plan.Layer[0]
+	packed := make([]byte, r.plan.PackedBytes)
+	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
+	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
+	a := tasks.Activations{K: c.k, T: c.t}
+	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(a, x), a.Len()),
+		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded()), dsl.Align(16))}}
+	even := (c.rows + 1) / 2 * 2
+	y := out[dsl.F32](r, "y", c.t*even)
+	n := r.scalar("n", uint32(c.n))
+	r.body(func(cons *pipeline.Consumer) {
+		g.Consume(r.e, cons, r.ring, r.share(0), n, nil, func(row, token dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+			y.StoreN(token.MulC(even).Add(row), []dsl.Val[dsl.F32]{y0, y1})
+		})
+	}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.offset()) })
+	return r
+}
+
+// check compares with the float64 product; rows of tokens beyond n are not written.
+func (c columns) check(t *testing.T) {
+	rng := newRand(uint64(c.rows*c.k + c.sms))
+	w := normals(rng, c.rows*c.k, 1)
+	var x [][]uint16
+	for range c.n {
+		x = append(x, normals(rng, c.k, 1))
+	}
+	got := gemmRig(t, c, w, x).run()["y"]
+	even := (c.rows + 1) / 2 * 2
+	for i, v := range x {
+		near(t, reference.MatVec(w, wide(v)), f32s(got)[i*even:][:c.rows], gemvTolerance(w, wide(v)), "token %d of %s", i, c)
+	}
+	for i, bits := range u32s(got)[c.n*even:] {
+		require.EqualValues(t, math.MaxUint32, bits, "element %d of a token beyond the step's", i)
+	}
+}
+
+func TestGEMM(t *testing.T) {
+	for _, c := range []columns{
+		{product{rows: 8, k: 32, sms: 1, consumers: 1}, 2, 2, 1},
+		{product{rows: 8, k: 32, sms: 1, consumers: 1}, 16, 16, 4},
+		{product{rows: 8, k: 40, sms: 1, consumers: 2}, 8, 8, 4},                          // k padded to 64
+		{product{rows: 24, k: 1032, sms: 1, consumers: 3, stage: 2048}, 9, 9, 2},          // padded, in a tail
+		{product{rows: 16, k: 96, sms: 1, consumers: 2}, 3, 2, 2},                         // 3 groups over 2 warps
+		{product{rows: 24, k: 352, sms: 3, consumers: 4}, 9, 9, 14},                       // 11 groups over 4 warps
+		{product{rows: 40, k: 1056, sms: 2, consumers: 8, stage: 2048}, 16, 5, 14},        // 33 groups: 8 chunks of 4 and a tail of 1
+		{product{rows: 40, k: 1056, sms: 3, consumers: 4, stage: 2048 + 512}, 8, 7, 3},    // chunks of 5, tail 3
+		{product{rows: 16, k: 1056, sms: 1, consumers: 2, stage: 512}, 4, 4, 2},           // a group a chunk
+		{product{rows: 16, k: 1056, sms: 1, consumers: 8, stage: 17408}, 16, 16, 8},       // the whole tile in a stage
+		{product{rows: 13, k: 64, sms: 1, consumers: 2}, 8, 1, 4},                         // rows not a multiple of 8, odd
+		{product{rows: 50, k: 64, sms: 3, consumers: 2}, 12, 12, 2},                       // nor over several SMs
+		{product{rows: 16, k: 64, sms: 5, consumers: 2}, 8, 8, 4},                         // 3 SMs without a tile
+		{product{rows: 280, k: 32, sms: 1, consumers: 4}, 8, 8, 14},                       // 35 tiles: 3 batches of 12, 12, 11
+		{product{rows: 280, k: 32, sms: 1, consumers: 8}, 16, 13, 14},                     // rounds of 4 tiles
+		{product{rows: 280, k: 64, sms: 1, consumers: 8, stage: 512}, 8, 3, 28},           // and of 8
+		{product{rows: 72, k: 96, sms: 2, consumers: 1, stage: 1024}, 16, 16, 3},          // two tokens a thread
+		{product{rows: 416, k: 96, sms: 3, consumers: 8, stage: 1024}, 2, 2, 7},           // 17 or 18 tiles an SM
+		{product{rows: 64, k: 96, sms: 1, consumers: 2, stages: 1, inFlight: 1}, 8, 8, 5}, // one stage: no overlap
+		{product{rows: 64, k: 352, sms: 1, consumers: 3, stages: 7, inFlight: 4, stage: 1024}, 16, 9, 3},
+	} {
+		t.Run(c.String(), c.check)
+	}
+}
+
+func TestGEMMOfRandomShapes(t *testing.T) {
+	rng := newRand(2028)
+	cases := 30
+	if testing.Short() {
+		cases = 6
+	}
+	for range cases {
+		c := columns{product: product{rows: 1 + rng.IntN(200), k: 8 * (1 + rng.IntN(60)), sms: 1 + rng.IntN(6), consumers: 1 + rng.IntN(8),
+			stage: 512 + 128*rng.IntN(20), stages: 1 + rng.IntN(6)}, t: 2 + rng.IntN(15), batch: 1 + rng.IntN(16)}
+		c.inFlight, c.n = 1+rng.IntN(c.stages), 1+rng.IntN(c.t)
+		t.Run(c.String(), c.check)
+	}
+}
+
+// What a token gets is the same bits alone and among others, whatever those are.
+func TestGEMMOfOneTokenDoesNotDependOnTheOthers(t *testing.T) {
+	for _, most := range []int{8, 16} {
+		c := columns{product: product{rows: 40, k: 352, sms: 2, consumers: 3, stage: 1024}, t: most, n: most, batch: 2}
+		rng := newRand(11)
+		w := normals(rng, c.rows*c.k, 1)
+		var x [][]uint16
+		for range c.n {
+			x = append(x, normals(rng, c.k, 1))
+		}
+		all := gemmRig(t, c, w, x).run()["y"]
+		for _, n := range []int{1, 2, most - 1} {
+			c.n = n
+			require.Equal(t, all[:4*n*c.rows], gemmRig(t, c, w, x[:n]).run()["y"][:4*n*c.rows], "%d of %d tokens", n, most)
+		}
+		c.n = most
+		last := x[most-1]
+		for i := range most - 1 { // infinities and NaN everywhere else
+			x[i] = normals(rng, c.k, 1e38)
+			x[i][i] = 0x7fc0
+		}
+		got := gemmRig(t, c, w, x).run()["y"]
+		require.Equal(t, all[4*(most-1)*c.rows:], got[4*(most-1)*c.rows:])
+		require.True(t, math.IsNaN(f32s(got)[0]))
+		x[most-1] = last
+	}
+}
+
+// A NaN in one row of the matrix must stay in that row.
+func TestGEMMOfNaN(t *testing.T) {
+	for _, most := range []int{2, 16} {
+		c := columns{product: product{rows: 24, k: 64, sms: 1, consumers: 2}, t: most, n: 2, batch: 3}
+		rng := newRand(3)
+		w, x := normals(rng, c.rows*c.k, 1), [][]uint16{normals(rng, c.k, 1), normals(rng, c.k, 1)}
+		w[13*64+7] = 0x7fc0
+		for i, v := range f32s(gemmRig(t, c, w, x).run()["y"])[:2*24] {
+			require.Equal(t, i%24 == 13, math.IsNaN(v), "row %d", i)
+		}
+	}
+}
+
+func TestGEMMReadsNoUninitialisedInput(t *testing.T) {
+	c := columns{product: product{rows: 8, k: 64, sms: 1, consumers: 2}, t: 8, n: 3, batch: 1}
+	r := gemmRig(t, c, normals(newRand(1), 8*64, 1), nil)
+	delete(r.data, "x")
+	_, err := r.once(r.load(), 0)
+	require.ErrorContains(t, err, "uninitialised")
+}
+
+func TestDroppedChunksOfAGEMMAreDrained(t *testing.T) {
+	r := newRig(t, setup{sms: 2, consumers: 2, stage: 1024, stages: 2, inFlight: 1, batch: 2,
+		matrices: []pipeline.Matrix{{Name: "w", Rows: 72, K: 160}}})
+	a := tasks.Activations{K: 160, T: 4}
+	g := &tasks.GEMM{Name: "w", M: &r.plan.Layer[0], In: a}
+	weights := in[dsl.B128](r, "w", make([]byte, r.plan.PackedBytes), int(r.plan.PackedBytes/16))
+	end := out[dsl.U32](r, "end", 2)
+	r.body(func(cons *pipeline.Consumer) { g.Drop(r.e, cons, r.share(0)) }, func(p *pipeline.Producer) {
+		offset := r.offset()
+		g.Produce(r.e, p, r.share(0), weights, offset)
+		r.k.If(r.e.Lane.EqC(0), func() { end.Store(r.e.CTA, dsl.Cast[dsl.U32](offset.Get())) })
+	})
+	m := &r.plan.Layer[0]
+	require.Equal(t, []uint32{uint32(m.Count[0]) * 160, 9 * 160}, u32s(r.run()["end"]), "what was streamed is what there is")
+}
+
+func TestActivationsAreInFragmentOrder(t *testing.T) {
+	for _, a := range []tasks.Activations{{K: 32, T: 2}, {K: 40, T: 8}, {K: 96, T: 9}, {K: 64, T: 16}} {
+		seen := make([]bool, a.Len())
+		for i := range a.T {
+			for k := range a.K {
+				at := a.Index(i, k)
+				require.False(t, seen[at])
+				seen[at] = true
+				require.Equal(t, k/32, at/(32*a.Padded()))
+				require.Equal(t, i, at/32%a.Padded())
+			}
+		}
+	}
+	require.Equal(t, 8, tasks.Activations{T: 8}.Padded())
+	require.Equal(t, 16, tasks.Activations{T: 9}.Padded())
+}

@@ -1,0 +1,127 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// tilePairs is the number of pairs of rows, times columns, of a tile.
+func tilePairs(padded int) int { return pipeline.TileRows / 2 * padded }
+
+// roundTiles is how many tiles the consumer threads finish at once, a pair of rows
+// of a token each.
+func roundTiles(consumers, padded int) int {
+	return max(1, consumers*dsl.WarpSize/tilePairs(padded))
+}
+
+// ColumnPartialsLen is the length, in f32, of the Partials of GEMMs with so many
+// consumer warps and columns (8 or 16): two halves, used in turn, of what each warp
+// has of as many tiles as the threads finish at once.
+func ColumnPartialsLen(consumers, padded int) int {
+	return 2 * consumers * roundTiles(consumers, padded) * tilePairs(padded) * 2
+}
+
+// meeting is where the warps' parts of a batch are summed, in rounds of some tiles.
+type meeting struct {
+	g        *GEMM
+	e        *Env
+	half     *dsl.Var[dsl.U32] // of Part, for the next round
+	tiles    int               // of a round
+	perWarp  int               // elements of Part a warp has in a half
+	elements int               // of a tile
+}
+
+func (g *GEMM) newMeeting(e *Env) *meeting {
+	m := &meeting{g: g, e: e, half: dsl.NewVar(e.K.U32(0), "half"), tiles: roundTiles(e.Consumers, g.In.Padded())}
+	m.elements = 2 * tilePairs(g.In.Padded())
+	m.perWarp = m.tiles * m.elements
+	return m
+}
+
+// run sums and finishes the tiles of a batch, first being its first row tile. One
+// barrier a round is enough: what a round writes was read two rounds ago, before the
+// barrier in between.
+func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilogue) {
+	k, e := m.e.K, m.e
+	batch := m.g.M.Batch
+	rounds := ceilDiv(batch, m.tiles)
+	k.ForStep(k.U32(0), tiles, m.tiles, func(from u32) {
+		base := m.half.Get().MulC(e.Consumers * m.perWarp).Named("base")
+		mine := base.Add(e.Warp.MulC(m.perWarp))
+		for r := range rounds {
+			write := func() {
+				for t := r * m.tiles; t < min(batch, (r+1)*m.tiles); t++ {
+					m.write(mine.AddC((t-r*m.tiles)*m.elements), acc[t/2], t%2)
+				}
+			}
+			if rounds == 1 {
+				write()
+			} else {
+				k.If(from.EqC(r*m.tiles), write)
+			}
+		}
+		e.Sync()
+		e.EachConsumer(m.tiles*tilePairs(m.g.In.Padded()), func(i u32) {
+			m.g.pair(e, i, first, from, tiles, n, func(row, token u32) {
+				y0, y1 := m.sum(base.Add(i.MulC(2)))
+				epilogue(row, token, y0, y1)
+			})
+		})
+		m.half.Set(m.half.Get().XorC(1))
+	}, dsl.Unroll(1))
+}
+
+// pair calls body where the i-th pair of a round that begins with tile from of a
+// batch of so many tiles is one of the matrix and of the step; first is the batch's
+// first row tile.
+func (g *GEMM) pair(e *Env, i, first, from, tiles, n u32, body func(row, token u32)) {
+	tile := from.Add(i.DivC(tilePairs(g.In.Padded())))
+	token := i.DivC(pipeline.TileRows / 2).RemC(g.In.Padded()).Named("token")
+	e.K.If(tile.Lt(tiles).And(token.Lt(n)), func() {
+		row := first.Add(tile).MulC(pipeline.TileRows).Add(i.RemC(pipeline.TileRows / 2).MulC(2)).Named("row")
+		if g.M.Rows%pipeline.TileRows == 0 {
+			body(row, token)
+		} else { // the last tile is padded
+			e.K.If(row.LtC(g.M.Rows), func() { body(row, token) })
+		}
+	})
+}
+
+// onePair is whether no consumer thread finishes more than one pair of a share.
+func (g *GEMM) onePair(e *Env) bool {
+	return g.M.MaxCount()*tilePairs(g.In.Padded()) <= e.Threads()
+}
+
+// pairOf calls body with the thread's only pair, where it has one.
+func (g *GEMM) pairOf(e *Env, share Share, n u32, body func(row, token u32)) {
+	g.pair(e, e.Tid, share.First, e.K.U32(0), share.Count, n, body)
+}
+
+// write puts a warp's part of a tile, the first or second of a pair, in the order
+// [token][row].
+func (m *meeting) write(at u32, acc tilePair, which int) {
+	e, to := m.e, m.g.Part.Buf
+	if m.g.In.Padded() == 8 { // lane 4g+t has row g of tokens 2t and 2t+1
+		at = at.Add(e.Lane.RemC(4).MulC(2 * pipeline.TileRows)).Add(e.Lane.DivC(4))
+		to.Store(at, acc[0][2*which].Get())
+		to.Store(at.AddC(pipeline.TileRows), acc[0][2*which+1].Get())
+		return
+	}
+	v := acc[which] // lane 4g+t has rows 2t and 2t+1 of tokens g and g+8
+	at = at.Add(e.Lane.MulC(2))
+	to.StoreN(at, []f32{v[0].Get(), v[1].Get()})
+	to.StoreN(at.AddC(8*pipeline.TileRows), []f32{v[2].Get(), v[3].Get()})
+}
+
+// sum adds the consumer warps' parts of a pair in the order of the warps.
+func (m *meeting) sum(at u32) (y0, y1 f32) {
+	for w := range m.e.Consumers {
+		v := m.g.Part.Buf.LoadN(at.AddC(w*m.perWarp), 2)
+		if w == 0 {
+			y0, y1 = v[0], v[1]
+			continue
+		}
+		y0, y1 = y0.Add(v[0]), y1.Add(v[1])
+	}
+	return y0, y1
+}

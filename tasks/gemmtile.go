@@ -1,0 +1,213 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// fragments is the input of a warp's k groups of one chunk of columns, and of the
+// next chunk, which is under way.
+type fragments struct {
+	g         *GEMM
+	e         *Env
+	n         u32
+	now, next [][]*dsl.Var[dsl.BF16x2] // [half·groups + group][4]: 8 tokens of a k group
+}
+
+// groups is how many k groups of a chunk of so many a warp takes at most.
+func groups(e *Env, chunk int) int { return ceilDiv(chunk, e.Consumers) }
+
+func (g *GEMM) newFragments(e *Env, n u32) *fragments {
+	x := &fragments{g: g, e: e, n: n}
+	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
+	for range groups(e, g.M.ChunkK/pipeline.GroupK) * g.In.Padded() / 8 {
+		x.now = append(x.now, dsl.NewArray(zero, 4, "x"))
+		x.next = append(x.next, dsl.NewArray(zero, 4, "x_next"))
+	}
+	return x
+}
+
+// fetch loads chunk c's fragments. Lanes of tokens that the step does not have
+// keep their zeros.
+func (x *fragments) fetch(c u32) {
+	k, e, m := x.e.K, x.e, x.g.M
+	whole, total := m.ChunkK/pipeline.GroupK, m.KPadded/pipeline.GroupK
+	each := len(x.next) * 8 / x.g.In.Padded()
+	for half := range x.g.In.Padded() / 8 {
+		token := e.Lane.DivC(4).AddC(8 * half)
+		k.If(token.Lt(x.n), func() {
+			for i := range each {
+				in := e.Warp.AddC(i * e.Consumers)
+				group := c.MulC(whole).Add(in)
+				load := func() { x.load(x.next[half*each+i], group, half) }
+				switch inside := (i+1)*e.Consumers <= whole; {
+				case inside && m.TailK == m.ChunkK:
+					load()
+				case inside:
+					k.If(group.LtC(total), load)
+				default:
+					k.If(in.LtC(whole).And(group.LtC(total)), load)
+				}
+			}
+		})
+	}
+}
+
+// load reads 8 tokens of a k group: lane l the 8 elements from 8·(l%4) on of token
+// l/4. Elements beyond K, which nobody has written, are zeros.
+func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
+	k, e, in := x.e.K, x.e, x.g.In
+	get := func() {
+		at := group.MulC(in.Padded() * pipeline.GroupK / 2).AddC(half * 8 * pipeline.GroupK / 2).Add(e.Lane.MulC(4))
+		for i, v := range dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 4) {
+			to[i].Set(v)
+		}
+	}
+	if in.K%pipeline.GroupK == 0 {
+		get()
+		return
+	}
+	k.IfElse(group.MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K), get, func() {
+		for _, v := range to {
+			v.Set(dsl.Lit[dsl.BF16x2](k, 0))
+		}
+	})
+}
+
+// advance makes the fetched chunk, c, the one to multiply with and fetches the next:
+// behind the last chunk the first again, for the next batch.
+func (x *fragments) advance(c u32) {
+	k, m := x.e.K, x.g.M
+	for i, four := range x.next {
+		for j, v := range four {
+			x.now[i][j].Set(v.Get())
+		}
+	}
+	if m.ChunksPerTile == 1 {
+		return // every batch multiplies with the same
+	}
+	next := c.AddC(1)
+	if m.Batches() > 1 {
+		x.fetch(dsl.Select(next.EqC(m.ChunksPerTile), k.U32(0), next))
+		return
+	}
+	k.If(next.LtC(m.ChunksPerTile), func() { x.fetch(next) })
+}
+
+// of is what mma h of the warp's i-th k group takes of 8 tokens.
+func (x *fragments) of(half, i, h int) (lo, hi pair) {
+	v := x.now[half*len(x.now)*8/x.g.In.Padded()+i]
+	return v[2*h].Get(), v[2*h+1].Get()
+}
+
+// tilePair is the accumulators of two row tiles: 8 columns are one mma's for both
+// tiles, 16 columns one of each.
+type tilePair [][]*dsl.Var[dsl.F32]
+
+// accumulators are zeros for all tiles of a batch.
+func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
+	out := make([]tilePair, ceilDiv(g.M.Batch, 2))
+	for i := range out {
+		n := 1
+		if g.In.Padded() == 16 {
+			n = min(2, g.M.Batch-2*i)
+		}
+		for range n {
+			out[i] = append(out[i], dsl.NewArray(k.F32(0), 4, "acc"))
+		}
+	}
+	return out
+}
+
+// multiply drains the chunks of tiles first and first+1 of the batch, as far as it
+// has them, and adds their products. Both are multiplied together: the mmas of a
+// tile wait for each other, those of another do not.
+func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32, first, chunk int) {
+	k := e.K
+	drain := func() (w [][]pair) {
+		c.Drain(func(base u32) { w = g.weights(e, r, base, chunk) })
+		return w
+	}
+	k.If(tiles.Gt(k.U32(first)), func() {
+		w := [][][]pair{drain()}
+		if first+1 == g.M.Batch {
+			g.products(e, x, acc, w, chunk)
+			return
+		}
+		k.IfElse(tiles.Gt(k.U32(first+1)), func() { g.products(e, x, acc, append(w, drain()), chunk) },
+			func() { g.products(e, x, acc, w, chunk) })
+	})
+}
+
+// weights loads the warp's k groups of a chunk of so many from the ring. Groups that
+// it does not have are zeros.
+func (g *GEMM) weights(e *Env, r *pipeline.Ring, base u32, chunk int) (w [][]pair) {
+	k := e.K
+	data := dsl.View[dsl.BF16x2](r.Data)
+	for i := range groups(e, chunk) {
+		group := e.Warp.AddC(i * e.Consumers)
+		load := func() []pair {
+			return data.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(e.Lane.MulC(4)), 4)
+		}
+		if (i+1)*e.Consumers <= chunk {
+			w = append(w, load())
+			continue
+		}
+		vars := dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 4, "w")
+		k.If(group.LtC(chunk), func() {
+			for j, v := range load() {
+				vars[j].Set(v)
+			}
+		})
+		var four []pair
+		for _, v := range vars {
+			four = append(four, v.Get())
+		}
+		w = append(w, four)
+	}
+	return w
+}
+
+// products adds the products of one or two tiles' weights with the input, in the
+// order of the k groups. The order of the elements within a group does not matter,
+// as it is the same for both operands: see package pipeline.
+func (g *GEMM) products(e *Env, x *fragments, acc tilePair, w [][][]pair, chunk int) {
+	for i := range groups(e, chunk) {
+		step := func() {
+			for h := range 2 {
+				a0, a2 := x.of(0, i, h)
+				if g.In.Padded() == 8 {
+					g.asRows(e, [2]pair{a0, a2}, acc[0], w, i, h)
+					continue
+				}
+				a1, a3 := x.of(1, i, h)
+				for t := range w {
+					add(acc[t], [4]pair{a0, a1, a2, a3}, [2]pair{w[t][i][2*h], w[t][i][2*h+1]})
+				}
+			}
+		}
+		if (i+1)*e.Consumers <= chunk {
+			step()
+		} else {
+			e.K.If(e.Warp.AddC(i*e.Consumers).LtC(chunk), step)
+		}
+	}
+}
+
+// asRows multiplies with the weights of two tiles as the 16 rows of operand A, and 8
+// tokens as the columns of B.
+func (g *GEMM) asRows(e *Env, x [2]pair, acc []*dsl.Var[dsl.F32], w [][][]pair, i, h int) {
+	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
+	a := [4]pair{w[0][i][2*h], zero, w[0][i][2*h+1], zero}
+	if len(w) == 2 {
+		a[1], a[3] = w[1][i][2*h], w[1][i][2*h+1]
+	}
+	add(acc, a, x)
+}
+
+// add is acc += a·b.
+func add(acc []*dsl.Var[dsl.F32], a [4]pair, b [2]pair) {
+	for i, v := range dsl.MMA(a, b, [4]f32{acc[0].Get(), acc[1].Get(), acc[2].Get(), acc[3].Get()}) {
+		acc[i].Set(v)
+	}
+}

@@ -1,0 +1,283 @@
+package tasks_test
+
+import (
+	"fmt"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// launch is a request of package kv, its plan, and the memory a kernel runs it on.
+type launch struct {
+	limits  kv.Limits
+	request kv.Request
+	plan    *kv.Plan
+	d       int
+	warps   int
+	window  [2]int // of the one class: window and sinks
+
+	layout tasks.KVLayout
+	cache  []uint16
+	q      []uint16
+	rows   [][2]int // of every query row: sequence, and which of its new tokens
+}
+
+func (l *launch) steps() int { return max(l.request.Steps, 1) }
+
+// newLaunch fills the slots of tokens that are in the cache, or new, in some step.
+func newLaunch(t testing.TB, l launch) *launch {
+	if l.window[0] > 0 {
+		l.request.Classes = []kv.Class{{Window: l.window[0], Sinks: l.window[1]}}
+	}
+	if l.limits.Selection {
+		l.request.Classes = []kv.Class{{Select: true}}
+	}
+	planner, err := kv.NewPlanner(l.limits)
+	require.NoError(t, err)
+	l.plan, err = planner.Plan(l.request)
+	require.NoError(t, err)
+	require.NoError(t, l.plan.Check(l.request))
+	l.layout = tasks.KVLayout{Layers: 1, Heads: l.limits.KVHeads, D: l.d, Page: l.limits.PageSize}
+	rng := newRand(uint64(len(l.request.Sequences)))
+	l.cache = make([]uint16, l.limits.Pages*l.layout.PageBytes()/2)
+	for i := range l.cache {
+		l.cache[i] = nanBF16
+	}
+	for n, s := range l.request.Sequences {
+		for i := range s.Cached + l.growth(s, l.steps()-1) + s.New {
+			for h := range l.limits.KVHeads {
+				for v := range 2 {
+					for dim := range l.d {
+						if x := &l.cache[l.at(s, i, h, v, dim)]; *x == nanBF16 {
+							*x = normals(rng, 1, 1)[0]
+						}
+					}
+				}
+			}
+		}
+		for j := range s.New {
+			l.rows = append(l.rows, [2]int{n, j})
+		}
+	}
+	l.q = normals(rng, l.limits.Rows*l.limits.KVHeads*l.limits.Group*l.d, math.Log2E/math.Sqrt(float64(l.d)))
+	return &l
+}
+
+func (l *launch) growth(s kv.Sequence, step int) int {
+	if s.Grow {
+		return step
+	}
+	return 0
+}
+
+func (l *launch) at(s kv.Sequence, i, head, v, dim int) int {
+	page := l.limits.PageSize
+	return l.layout.Index(l.limits.Pages, 0, int(s.Pages[i/page]), head, i%page, v, dim)
+}
+
+// run runs all steps in one launch and returns the output of each.
+func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
+	lim, layout := l.limits, l.layout
+	heads := lim.KVHeads * lim.Group
+	r := newRig(t, setup{sms: lim.CTAs, consumers: l.warps, kvToken: layout.TokenBytes(), stage: max(512, (lim.ChunkTokens*layout.TokenBytes()+127)/128*128), stages: 3})
+	words, merges := make([]uint32, lim.WorkWords(1)), make([]uint32, lim.MergeWords(1))
+	l.plan.EncodeWork(words)
+	l.plan.EncodeMerge(merges)
+	buffer := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
+	work := &tasks.Work{Classes: 1, PerCTA: lim.ItemsPerCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, lim.ItemsPerCTA), dsl.Align(16)),
+		Rows: in[dsl.U32](r, "rows", u32Bytes(l.plan.Rows...), len(l.plan.Rows))}
+	if lim.Selection {
+		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(l.plan.Positions...), 0)
+	}
+	width := heads * l.d
+	attn := out[dsl.BF16](r, "attn", l.steps()*lim.Rows*width)
+	q := in[dsl.BF16](r, "q", bf16Bytes(l.q), len(l.q))
+	part, lse := out[dsl.F32](r, "part", lim.Partials*lim.Group*l.d), out[dsl.F32](r, "lse", lim.Partials*lim.Group)
+	indptr := in[dsl.U32](r, "attn_merge", u32Bytes(merges...), len(merges))
+	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v, Q: q, Out: part, LSE: lse}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(l.warps), dsl.Align(16))
+	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", att.TailLen())
+	att.Final = tasks.RowMajor(attn, width)
+	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.k.U32(lim.Pages), Layer: r.k.U32(0),
+		Table: in[dsl.U32](r, "table", u32Bytes(l.plan.Entries...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(l.cache), 0)}
+	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	r.prologue = func() { work.Fetch(r.e, buffer) }
+	steps := r.scalar("steps", uint32(l.steps()))
+	each := func(body func(s tasks.Step)) {
+		r.k.For(r.k.U32(0), steps, func(i dsl.Val[dsl.U32]) {
+			s := step
+			s.Index = i
+			body(s)
+		}, dsl.Unroll(1))
+	}
+	r.body(func(c *pipeline.Consumer) {
+		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
+		each(func(s tasks.Step) {
+			final := tasks.RowMajor(attn, width)
+			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) {
+				final(row.Add(s.Index.MulC(lim.Rows)), i, lo, hi)
+			}
+			merge := &tasks.Merge{Heads: heads, D: l.d, In: part, LSE: lse, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
+			att.Consume(r.e, c, r.ring, s)
+			r.k.If(merge.Table.Any(r.e), func() {
+				bar.Sync()
+				merge.EmitIn(r.e, s)
+				bar.Sync()
+			})
+		})
+	}, func(p *pipeline.Producer) { each(func(s tasks.Step) { att.Produce(r.e, p, s) }) })
+	flat := wide(bf16s(r.run()["attn"]))
+	var got [][]float64
+	for i := range l.steps() {
+		got = append(got, flat[i*lim.Rows*width:(i+1)*lim.Rows*width])
+	}
+	return got
+}
+
+// ancestors of new token j, itself among them, and its depth.
+func ancestors(s kv.Sequence, j int) (seen []int, depth int) {
+	if s.Parents == nil {
+		for i := range j + 1 {
+			seen = append(seen, i)
+		}
+		return seen, j
+	}
+	for at := j; at >= 0; at = s.Parents[at] {
+		seen = append(seen, at)
+	}
+	return seen, len(seen) - 1
+}
+
+// check compares every step's output of every row with float64.
+func (l *launch) check(t testing.TB, v *tasks.Variant, got [][]float64) {
+	width := l.limits.KVHeads * l.limits.Group * l.d
+	for step := range l.steps() {
+		for row, r := range l.rows {
+			for head := range l.limits.KVHeads * l.limits.Group {
+				want, size := l.want(v, step, row, l.request.Sequences[r[0]], r[1], head)
+				at := row*width + head*l.d
+				near(t, want, got[step][at:at+l.d], scaled(size, 0x1p-7, 1e-6), "step %d, row %d %v, head %d", step, row, r, head)
+			}
+		}
+	}
+}
+
+func (l *launch) want(v *tasks.Variant, step, row int, s kv.Sequence, j, head int) (out, size []float64) {
+	d, h := l.d, head/l.limits.Group
+	cached := s.Cached + l.growth(s, step)
+	seen, depth := ancestors(s, j)
+	q := wide(l.q[(row*l.limits.KVHeads*l.limits.Group+head)*d:][:d])
+	for i := range q {
+		q[i] /= math.Log2E / math.Sqrt(float64(d))
+	}
+	var at []tasks.Place
+	var keys, values, abs [][]float64
+	add := func(i, position int) {
+		vec := func(v int) []float64 {
+			var x []uint16
+			for dim := range d {
+				x = append(x, l.cache[l.at(s, i, h, v, dim)])
+			}
+			return wide(x)
+		}
+		at = append(at, tasks.Place{Head: h, Index: i, Position: position})
+		keys, values = append(keys, vec(0)), append(values, vec(1))
+		abs = append(abs, scaled(values[len(values)-1], 1, 0))
+	}
+	for i := range cached {
+		if page := i / l.limits.PageSize; s.Select == nil || page >= s.Cached/l.limits.PageSize || slices.Contains(s.Select[h], page) {
+			add(i, i)
+		}
+	}
+	for _, i := range seen {
+		_, deep := ancestors(s, i)
+		add(cached+i, cached+deep)
+	}
+	place := tasks.Place{Head: head, Row: row, Position: cached + depth, First: cached}
+	out, _ = v.Attend(place, q, at, keys, values)
+	size, _ = v.Attend(place, q, at, keys, abs)
+	return out, size
+}
+
+// randomLaunch is a batch of sequences, some of which share pages, a draft tree
+// or a launch of several steps.
+func randomLaunch(rng *rand.Rand) launch {
+	page, kvHeads := 1<<rng.IntN(6), 1+rng.IntN(3)
+	l := launch{d: 16 << rng.IntN(3), warps: []int{1, 2, 4, 7, 8}[rng.IntN(5)]}
+	l.limits = kv.Limits{CTAs: 1 + rng.IntN(5), KVHeads: kvHeads, Group: []int{1, 2, 3, 4, 8, 17}[rng.IntN(6)], Rows: 1 + rng.IntN(kv.MaxRows), PageSize: page,
+		ChunkTokens: 16 << rng.IntN(2), ItemsPerCTA: 64, Partials: 256, Pages: 800, Selection: rng.IntN(4) == 0}
+	if l.limits.KVHeads*l.limits.Group*l.d%32 != 0 {
+		l.d = 32
+	}
+	if !l.limits.Selection && rng.IntN(3) == 0 {
+		l.window = [2]int{1 + rng.IntN(60), rng.IntN(2) * rng.IntN(40)}
+	}
+	if rng.IntN(3) == 0 {
+		l.request.Steps = 1 + rng.IntN(5)
+	}
+	free := rng.Perm(l.limits.Pages)
+	var shared []uint32
+	for range 1 + rng.IntN(5) {
+		shared, free = append(shared, uint32(free[0])), free[1:]
+	}
+	for left := l.limits.Rows; left > 0; {
+		s := kv.Sequence{New: 1 + rng.IntN(min(left, 1+rng.IntN(8))), Cached: rng.IntN(90)}
+		if l.request.Steps > 1 {
+			s.New, s.Grow = 1, true
+		}
+		if rng.IntN(2) == 0 && s.Cached >= page { // a prefix of whole pages
+			n := min(len(shared), s.Cached/page)
+			s.Pages = append(s.Pages, shared[:1+rng.IntN(n)]...)
+		}
+		for len(s.Pages)*page < s.Cached+s.New+l.request.Steps {
+			s.Pages, free = append(s.Pages, uint32(free[0])), free[1:]
+		}
+		if rng.IntN(3) == 0 && s.New > 1 {
+			for i := range s.New {
+				s.Parents = append(s.Parents, rng.IntN(i+1)-1)
+			}
+		}
+		if l.limits.Selection && rng.IntN(3) > 0 {
+			for range kvHeads {
+				var pick []int
+				for p := range s.Cached / page {
+					if rng.IntN(2) == 0 {
+						pick = append(pick, p)
+					}
+				}
+				s.Select = append(s.Select, pick)
+			}
+		}
+		left -= s.New
+		l.request.Sequences = append(l.request.Sequences, s)
+		if rng.IntN(5) == 0 {
+			break
+		}
+	}
+	return l
+}
+
+func TestAttentionOfPlannedBatches(t *testing.T) {
+	rng := newRand(11)
+	cases := 60
+	if testing.Short() {
+		cases = 8
+	}
+	for i := range cases {
+		l := newLaunch(t, randomLaunch(rng))
+		var v *tasks.Variant
+		if l.window[0] > 0 {
+			v = tasks.SlidingWindow(l.window[0], l.window[1])
+		}
+		t.Run(fmt.Sprintf("%d: %d sequences, %d steps, window %v, %+v", i, len(l.request.Sequences), l.steps(), l.window, l.limits), func(t *testing.T) {
+			l.check(t, v, l.run(t, v))
+		})
+	}
+}

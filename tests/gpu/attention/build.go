@@ -1,0 +1,82 @@
+package main
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/attend"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
+)
+
+// build is the kernel of a case; change, unless nil, sees its options before.
+func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
+	p := &program{Tables: map[string][]byte{}}
+	config := attend.Config{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Layers: c.Layers, Page: c.Page, Rows: c.T(), Selection: c.Limits().Selection}
+	var refused error
+	config.Variants = func(k *dsl.Kernel) (list []*tasks.Variant) {
+		for _, v := range c.Variants {
+			made, err := variant(k, c, v.Params, p.Tables)
+			if err != nil {
+				refused = fmt.Errorf("variant %s: %w", v.Name, err)
+			}
+			list = append(list, made)
+		}
+		return list
+	}
+	if change != nil {
+		change(&config)
+	}
+	mk, err := attend.Build(config)
+	if err != nil {
+		return nil, err
+	}
+	p.IR, p.Limits, p.Classes, p.Scalars = mk.IR, mk.Limits(c.Pages), mk.Classes(), mk.Scalars
+	return p, refused
+}
+
+// variant declares a variant's buffers, notes their content, and makes it; nil is
+// plain attention. Of what Params can say only one thing can be had at a time, but
+// for a window under a rotation.
+func variant(k *dsl.Kernel, c *cases.Case, p cases.Params, tables map[string][]byte) (*tasks.Variant, error) {
+	floats := func(name string, values []float32) dsl.Buf[dsl.F32] {
+		var bits []uint32
+		for _, x := range values {
+			bits = append(bits, math.Float32bits(x))
+		}
+		tables[name] = words(bits)
+		return dsl.Global[dsl.F32](k, name, int64(len(values)), dsl.ReadOnly(), dsl.Doc("of the variant"))
+	}
+	var made []*tasks.Variant
+	add := func(v *tasks.Variant) { made = append(made, v) }
+	if p.Rope != nil {
+		add(tasks.StreamingRoPE(p.Window, p.Sinks, floats("inv_freq", p.Rope.InvFreq), p.Rope.InvFreq))
+	} else if p.Window > 0 {
+		add(tasks.SlidingWindow(p.Window, p.Sinks))
+	}
+	if p.SoftCap != 0 {
+		add(tasks.SoftCap(p.SoftCap))
+	}
+	if p.ALiBi != nil {
+		add(tasks.ALiBi(floats("slopes", p.ALiBi), p.ALiBi))
+	}
+	if p.Mask {
+		mask := c.Mask()
+		tables["mask"] = words(mask)
+		add(tasks.CustomMask(dsl.Global[dsl.U32](k, "mask", int64(len(mask)), dsl.ReadOnly(), dsl.Doc("bits of the custom mask")), nil))
+	}
+	if p.Sigmoid != nil {
+		add(tasks.Sigmoid(p.Sigmoid.Bias))
+	}
+	if p.HeadScale != nil {
+		add(tasks.HeadScale(floats("head_scale", p.HeadScale), p.HeadScale))
+	}
+	switch len(made) {
+	case 0:
+		return nil, nil
+	case 1:
+		return made[0], nil
+	}
+	return nil, fmt.Errorf("%d things at a time, want one", len(made))
+}

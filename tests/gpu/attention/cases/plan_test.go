@@ -1,0 +1,59 @@
+package cases
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/kv"
+	"github.com/stretchr/testify/require"
+)
+
+// planned is a plan of a case for 132 CTAs.
+func planned(t *testing.T, c *Case, single bool) *kv.Plan {
+	t.Helper()
+	l := c.Limits()
+	l.CTAs, l.ChunkTokens, l.ItemsPerCTA, l.Partials = 132, 64, 64, 1<<16
+	p, err := kv.NewPlanner(l)
+	require.NoError(t, err)
+	plan, err := p.Plan(c.Request(single))
+	require.NoError(t, err)
+	return plan
+}
+
+func TestEveryCaseCanBePlanned(t *testing.T) {
+	for _, c := range append(Speed(), Variants(Llama8B())...) {
+		t.Run(c.Name, func(t *testing.T) {
+			plan := planned(t, c, false)
+			require.Equal(t, c.T(), plan.RowCount)
+			require.Len(t, plan.Classes, len(c.Variants))
+			for i, r := range c.Rows {
+				words := plan.Rows[i*kv.RowWords:]
+				require.Equal(t, []uint32{uint32(r.Position), r.Tail, uint32(r.Mask)},
+					[]uint32{words[kv.RowPosition], words[kv.RowTail], words[kv.RowMask]})
+			}
+		})
+	}
+}
+
+func TestASharedPrefixIsAUnitUnlessSingle(t *testing.T) {
+	c := Shared("x", Llama8B(), 8192, 128, Batch)
+	require.Equal(t, 1, planned(t, c, false).Prefixes)
+	require.Zero(t, planned(t, c, true).Prefixes)
+}
+
+// The pages that the planner reads for a head are those of its block-sparse row.
+func TestSelectedPagesAreTheRowsPages(t *testing.T) {
+	c := Selected("x", Llama8B(), 1000, 7)
+	plan := planned(t, c, false)
+	found := map[int][]uint32{}
+	class := &plan.Classes[0]
+	for cta := range plan.Limits.CTAs {
+		for i := range class.Count(cta) {
+			it := kv.DecodeItem(class.Words(cta, i))
+			require.Equal(t, c.Sequences[0].Cached, it.Cached)
+			found[it.Head] = plan.Entries[it.Entries:][:7]
+		}
+	}
+	for h := range c.KVHeads {
+		require.Equal(t, c.PagesOf(h), found[h])
+	}
+}
