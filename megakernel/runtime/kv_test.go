@@ -2,6 +2,8 @@ package runtime_test
 
 import (
 	"context"
+	"encoding/binary"
+	"errors"
 	"math"
 	"slices"
 	"testing"
@@ -100,4 +102,50 @@ func TestScalesOfTheCacheAreChecked(t *testing.T) {
 	}
 	_, _, err := kvSession(t, tasks.KVBF16, make([]float32, 3)) // has none and does not look
 	require.NoError(t, err)
+}
+
+// withScales are weights that come with scales.
+type withScales struct {
+	megakernel.Tensors
+	scales []float32
+	err    error
+}
+
+func (w withScales) KVScales() ([]float32, error) { return w.scales, w.err }
+
+func TestScalesComeWithTheWeights(t *testing.T) {
+	_, mk, err := kvSession(t, tasks.KVE4M3, nil)
+	require.NoError(t, err)
+	scales := []float32{1, 2, 3, 4, 5, 6, 7, 8}
+	open := func(w withScales, given []float32) ([]byte, error) {
+		w.Tensors = synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims())
+		sim, err := runtime.NewSim(mk.IR, 1)
+		require.NoError(t, err)
+		if _, err := runtime.OpenSession(context.Background(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.SessionOptions{Pages: 1, KVScales: given}); err != nil {
+			return nil, err
+		}
+		raw := make([]byte, 4*len(scales))
+		return raw, sim.Read(megakernel.BufferKVScales, 0, raw)
+	}
+	bytesOf := func(xs []float32) (out []byte) {
+		for _, x := range xs {
+			out = binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		own, given, want []float32
+	}{
+		"their own": {own: scales, want: scales},
+		"given":     {own: scales, given: slices.Repeat([]float32{3}, 8), want: slices.Repeat([]float32{3}, 8)},
+		"none":      {want: slices.Repeat([]float32{1}, 8)},
+	} {
+		got, err := open(withScales{scales: c.own}, c.given)
+		require.NoError(t, err, name)
+		require.Equal(t, bytesOf(c.want), got, name)
+	}
+	_, err = open(withScales{err: errors.New("cannot be read")}, nil)
+	require.EqualError(t, err, "cannot be read")
+	_, err = open(withScales{scales: make([]float32, 8)}, nil)
+	require.EqualError(t, err, "scale 0 of the KV cache is 0, want a positive number")
 }
