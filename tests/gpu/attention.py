@@ -242,22 +242,25 @@ def main():
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--cases", help="names, with commas between; all")
+    parser.add_argument("--cases", help="beginnings of names, with commas between: what FILE has of the others is kept; default all, anew")
     parser.add_argument("--check-only", action="store_true", help="time nothing")
     args = parser.parse_args()
     torch.set_grad_enabled(False)
-    names = args.cases.split(",") if args.cases else sorted(p.parent.name for p in args.dir.glob("*/case.json"))
+    out = args.out or args.dir / "torch.json"
+    names = sorted(p.parent.name for p in args.dir.glob("*/case.json") if p.parent.name.startswith(tuple((args.cases or "").split(","))))
     if not names:
         sys.exit(f"attention: no cases under {args.dir}")
     report = {"torch": torch.__version__, "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else args.device,
               "rules": RULES, "cases": []}
+    if args.cases and out.exists():
+        report["cases"] = [c for c in json.loads(out.read_text())["cases"] if c["name"] not in names]
     for name in names:
         case = Case(args.dir / name, args.device)
         result = {"name": name, "check": check(case)}
         if case.raw.get("time") and not args.check_only:
             result["pytorch"] = attention_timing.measure(case)
         report["cases"].append(result)
-        (args.out or args.dir / "torch.json").write_text(json.dumps(report, indent=1) + "\n")  # as far as it has come
+        out.write_text(json.dumps(report, indent=1) + "\n")  # as far as it has come
         worst = max((v["worst_rms"] for v in result["check"]["layers"]), default=math.nan)
         print(f"attention: {name}: {'passed' if result['check']['passed'] else 'FAILED'}, error {worst:.3g} of what is allowed; "
               f"{attention_timing.summary(result.get('pytorch'))}", file=sys.stderr, flush=True)
