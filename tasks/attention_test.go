@@ -96,14 +96,20 @@ func (s *scene) layout() tasks.KVLayout {
 
 // rig is the kernel: attention, a grid barrier, merge.
 func (s *scene) rig(t testing.TB) *rig {
+	return s.rigOf(t, func(*rig) *tasks.Variant { return nil })
+}
+
+// rigOf is rig of a variant.
+func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	l, heads := s.layout(), s.kvHeads*s.group
 	r := newRig(t, setup{sms: s.sms, consumers: s.consumers, kvToken: l.TokenBytes(), stage: max(512, (s.perStage*l.TokenBytes()+127)/128*128), stages: 3})
-	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage,
+	v := declare(r)
+	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage, Variant: v,
 		Q:   in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
 		Out: out[dsl.F32](r, "part", s.splits*heads*s.d), LSE: out[dsl.F32](r, "lse", s.splits*heads)}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(s.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())
-	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*s.d)}
+	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*s.d), Variant: v}
 	cached, pages := r.scalar("cached", uint32(s.cached)), r.scalar("pages", uint32(s.pages))
 	step := tasks.Step{Pos: cached, Cached: cached, Pages: pages, Layer: r.k.U32(1),
 		Table: in[dsl.U32](r, "table", u32Bytes(s.table...), len(s.table)), Cache: in[dsl.B128](r, "kv", s.cache, 0)}
@@ -115,7 +121,7 @@ func (s *scene) rig(t testing.TB) *rig {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
 		att.Consume(r.e, c, r.ring, step)
 		bar.Sync()
-		merge.Emit(r.e)
+		merge.EmitIn(r.e, step)
 	}, func(p *pipeline.Producer) { att.Produce(r.e, p, step) })
 	return r
 }

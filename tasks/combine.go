@@ -165,8 +165,9 @@ func (st *state) publishSlice(from int) {
 	for h := range st.rows {
 		row := e.Lane.DivC(4).AddC(8 * h)
 		runs, dims := st.t.KV.runs()
+		col := st.t.KV.column(e)
 		for _, r := range runs[from/dims : (from+n)/dims] {
-			at := st.published(e.Warp, row, e.Lane.RemC(4).MulC(r.per).AddC(r.first-from), n)
+			at := st.published(e.Warp, row, col.AddC(r.first-from), n)
 			st.t.Scratch.StoreN(at, st.elements(r, h))
 		}
 	}
@@ -212,10 +213,11 @@ func (st *state) storeOwn() {
 		e.K.If(store, func() {
 			st.store(row.Add(st.it.pass.MulC(t.passRows(e))), func(put put) {
 				runs, _ := t.KV.runs()
+				col := t.KV.column(e)
 				for _, r := range runs {
 					vs := st.elements(r, h)
 					for j := 0; j < len(vs); j += 2 {
-						put(e.Lane.RemC(4).MulC(r.per).AddC(r.first+j), vs[j], vs[j+1])
+						put(col.AddC(r.first+j), vs[j], vs[j+1])
 					}
 				}
 			})
@@ -302,7 +304,7 @@ func (st *state) mergeWarps(i, row u32, maxima, sums int) (out f32, lse func() f
 func (st *state) publish(maxima, sums int) {
 	e, t := st.e, st.t
 	k, group, d := e.K, t.part(), t.KV.D
-	g, col := e.Lane.DivC(4), e.Lane.RemC(4)
+	g, col := e.Lane.DivC(4), t.KV.column(e)
 	for h := range st.rows {
 		row := g.AddC(8 * h)
 		var sum f32
@@ -313,7 +315,7 @@ func (st *state) publish(maxima, sums int) {
 			at := e.Warp.MulC(group).Add(row)
 			runs, _ := t.KV.runs()
 			for _, r := range runs {
-				t.Scratch.StoreN(at.MulC(d).Add(col.MulC(r.per)).AddC(r.first), st.elements(r, h))
+				t.Scratch.StoreN(at.MulC(d).Add(col).AddC(r.first), st.elements(r, h))
 			}
 			if t.sums() {
 				return

@@ -101,21 +101,25 @@ func (l KVLayout) tileDim(tile int, n u32) u32 {
 }
 
 // run is a part of the output that a lane holds of one row: neighbouring
-// dimensions from first plus per times the lane's column (lane mod 4) on, which
-// are elements [tile, j] of its fragments, j 0 or 1.
+// dimensions from first plus column on, which are elements [tile, j] of its
+// fragments, j 0 or 1.
 type run struct {
-	first, per int
-	at         [][2]int
+	first int
+	at    [][2]int
 }
 
-// runs are all of a lane's, of tiles of so many dimensions each.
+// runs are all of a lane's, of so many dimensions over all lanes each.
 func (l KVLayout) runs() (runs []run, dims int) {
+	dims = 8 * l.keySlices()
 	for i := 0; i < l.D/8; i += l.keySlices() {
+		at := [][2]int{{i, 0}, {i, 1}}
 		if l.e4m3() {
-			runs = append(runs, run{8 * i, 4, [][2]int{{i, 0}, {i + 1, 0}, {i, 1}, {i + 1, 1}}})
-		} else {
-			runs = append(runs, run{8 * i, 2, [][2]int{{i, 0}, {i, 1}}})
+			at = [][2]int{{i, 0}, {i + 1, 0}, {i, 1}, {i + 1, 1}}
 		}
+		runs = append(runs, run{8 * i, at})
 	}
-	return runs, 8 * l.keySlices()
+	return runs, dims
 }
+
+// column is how many dimensions a lane's runs begin behind the first lane's.
+func (l KVLayout) column(e *Env) u32 { return e.Lane.RemC(4).MulC(2 * l.keySlices()) }

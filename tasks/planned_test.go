@@ -121,7 +121,9 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
 		each(func(s tasks.Step) {
 			final := tasks.RowMajor(attn, width)
-			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) { final(row.Add(s.Index.MulC(lim.Rows)), i, lo, hi) }
+			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) {
+				final(row.Add(s.Index.MulC(lim.Rows)), i, lo, hi)
+			}
 			merge := &tasks.Merge{Heads: heads, D: l.d, In: part, LSE: lse, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
 			att.Consume(r.e, c, r.ring, s)
 			r.k.If(merge.Table.Any(r.e), func() {

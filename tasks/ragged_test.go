@@ -30,6 +30,7 @@ type ragged struct {
 	prefix                            int // cached tokens that all sequences share, a multiple of the page size
 	index                             int // steps of the launch before this one; every sequence grows by one a step
 	pinned                            bool
+	tails                             bool // every new token's KV is an item's of its own
 	selection                         bool // every other page of the cache is left out
 	scale                             float64
 	variant                           string
@@ -229,11 +230,17 @@ func (b *batch) plan() {
 					x.b = 1 << 30
 				}
 			}
-			if p == b.parts-1 {
+			if p == b.parts-1 && !b.tails {
 				x.tail = tail
 			}
-			x.direct = b.parts == 1 && b.prefix == 0
+			x.direct = b.parts == 1 && b.prefix == 0 && !b.tails
 			add(x)
+			for j := 0; p == b.parts-1 && b.tails && j < tail; j++ {
+				one := x
+				one.a, one.b, one.of, one.tail, one.tailRow = 0, 0, 1, 1, x.tailRow+j
+				one.cached, one.grow = x.cached+j, x.grow // its KV lies that much further
+				add(one)
+			}
 		}
 	}
 	all := make([]int, len(b.rows))
@@ -475,7 +482,8 @@ func raggedCases() []ragged {
 		ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}, {cached: 5, new: 1}}, parts: 2},
 		ragged{seqs: []sequence{{cached: 0, new: 7, parents: tree}}},
 		ragged{seqs: mixed(8, 1, 1, 1), sms: 4, kvHeads: 5, parts: 3}, // 45 items on 4 CTAs
-		ragged{seqs: mixed(8, 1), sms: 5},                             // CTAs without an item
+		ragged{seqs: mixed(8, 3, 2), tails: true}, ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}}, tails: true, group: 3},
+		ragged{seqs: mixed(8, 1), sms: 5}, // CTAs without an item
 		ragged{seqs: mixed(8, 1, 1, 1, 1), parts: 3, pinned: true},
 		ragged{seqs: mixed(8, 2, 1, 3, 1), parts: 5, pinned: true, index: 0, prefix: 40},
 		ragged{seqs: mixed(8, 1, 2), page: 1, perStage: 64}, // more pages a stage than lanes

@@ -77,6 +77,9 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 		file, want string
 		rig        func(t testing.TB) *rig
 	}{
+		{"attention", `KV cache: elements in "fp4", want one of ["bf16" "e4m3"]`, attention(func(_ *rig, a *tasks.Attention) { a.KV.Type = "fp4" })},
+		{"attention", "KV cache: 0 scales, want 4", attention(func(_ *rig, a *tasks.Attention) { a.KV.Type = tasks.KVE4M3 })},
+		{"qkv", "KV cache: 0 scales, want 8", qkv(tasks.KVLayout{Layers: 2, Heads: 2, D: 32, Page: 8, Type: tasks.KVE4M3}, 4, 16)},
 		{"attention", "attention: 5 query heads are no multiple of 2 KV heads", attention(func(_ *rig, a *tasks.Attention) { a.Heads = 5 })},
 		{"attention", "KV cache: 0 KV heads, want at least 1", attention(func(_ *rig, a *tasks.Attention) { a.KV.Heads = 0 })},
 		{"attention", "KV cache: head dimension 24, want a multiple of 16 up to 256", attention(func(_ *rig, a *tasks.Attention) { a.KV.D = 24 })},

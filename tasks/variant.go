@@ -157,9 +157,14 @@ func (v *Variant) outputs(e *Env, s Step, heads int, head, row u32, w *Work) fun
 // key is what hooks see of token tok of a block.
 func (st *state) key(b tokens, tok u32) *Key {
 	it, s, w := st.it, st.step, st.t.Work
+	k := &Key{Env: st.e, Step: s, Head: it.kvHead, First: s.Pos}
+	if w == nil && b.fresh { // the query's own
+		k.Index, k.Position = s.Pos, s.Pos
+		dsl.Optional(tok)
+		return k
+	}
 	tok = tok.Min(b.n.SubC(1))
 	index := b.first.Add(tok)
-	k := &Key{Env: st.e, Step: s, Head: it.kvHead, First: s.Pos}
 	if w == nil {
 		k.Index, k.Position = dsl.Optional(index), dsl.Optional(index)
 		return k

@@ -179,3 +179,63 @@ func TestSelectedPagesOfRaggedAttention(t *testing.T) {
 		}
 	}
 }
+
+// The kernel of one sequence takes the variants, too.
+func TestVariantsOfAttentionOfOneSequence(t *testing.T) {
+	for i, f := range flavours(t) {
+		for j, c := range []attend{
+			{cached: 70, splits: 3, perStage: 32}, {cached: 45, group: 9, page: 16}, {cached: 0}, {cached: 37, group: 17, splits: 2, d: 48}, {cached: 80, splits: 2, consumers: 3, page: 1, kvHeads: 2},
+		} {
+			if !f.plain || testing.Short() && (i+j)%4 != 0 {
+				continue
+			}
+			c = c.withDefaults()
+			t.Run(f.name+" "+c.String(), func(t *testing.T) {
+				s := newScene(c)
+				s.checkVariant(t, f)
+			})
+		}
+	}
+}
+
+// checkVariant compares the merged output alone.
+func (s *scene) checkVariant(t testing.TB, f flavour) {
+	var v *tasks.Variant
+	heads := s.kvHeads * s.group
+	got := s.rigOf(t, func(r *rig) *tasks.Variant {
+		v = f.declare(r, heads, s.d)
+		return v
+	}).run()
+	merged := wide(bf16s(got["attn"]))
+	q := wide(s.q)
+	for i := range q {
+		q[i] *= math.Sqrt(float64(s.d)) / math.Log2E
+	}
+	for head := range heads {
+		h := head / s.group
+		var at []tasks.Place
+		var keys, values, abs [][]float64
+		for i := range s.cached + 1 {
+			at = append(at, tasks.Place{Head: h, Index: i, Position: i})
+			keys, values = append(keys, s.keys[i][h*s.d:(h+1)*s.d]), append(values, s.values[i][h*s.d:(h+1)*s.d])
+			abs = append(abs, scaled(values[i], 1, 0))
+		}
+		place := tasks.Place{Head: head, Heads: heads, Position: s.cached, First: s.cached}
+		want, _ := v.Attend(place, q[head*s.d:(head+1)*s.d], at, keys, values)
+		size, _ := v.Attend(place, q[head*s.d:(head+1)*s.d], at, keys, abs)
+		near(t, want, merged[head*s.d:(head+1)*s.d], scaled(size, (2+f.rounding)*0x1p-8, 1e-6), "head %d", head)
+	}
+}
+
+func TestCombineRefusesWhatDoesNotGoTogether(t *testing.T) {
+	_, err := tasks.Combine(tasks.Sigmoid(0), tasks.SoftCap(1))
+	require.EqualError(t, err, `combine: variant "sigmoid" sums, want it last`)
+	_, err = tasks.Combine(tasks.SlidingWindow(4, 0), tasks.SlidingWindow(5, 0))
+	require.EqualError(t, err, `combine: variant "sliding window" has a window, and one before it has, too`)
+}
+
+func TestALiBiSlopesAreThePapers(t *testing.T) {
+	require.Equal(t, []float32{0.5, 0.25, 0.125, 0.0625, 0.03125, 0.015625, 0.0078125, 0.00390625}, tasks.ALiBiSlopes(8))
+	require.Equal(t, []float32{0.0625, 0.00390625, 0.25}, tasks.ALiBiSlopes(3), "of 2 heads, then every other one of 4")
+	require.Len(t, tasks.ALiBiSlopes(12), 12)
+}

@@ -611,16 +611,14 @@ mkgen_step(const __grid_constant__ Params p) {
                     } else {
                       const u64 v281 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
                       const u64 v285 = (v281 + (u64)slot) * 8 * 8;
-                      kv_bf16[v285 + (u64)(((i_3 / 8) ^ (slot & 3u)) * 8 + i_3 % 8)] = ptx::bf16_of(v261);
+                      kv_bf16[v285 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v261);
                       const u32 v295 = i_3 + 16;
-                      kv_bf16[v285 + (u64)(((v295 / 8) ^ (slot & 3u)) * 8 + v295 % 8)] = ptx::bf16_of(v263);
+                      kv_bf16[v285 + (u64)(((v295 / 8) ^ (slot & 7u)) * 8 + v295 % 8)] = ptx::bf16_of(v263);
                     }
                   } else {
                     const u64 v314 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u32 v319 = i_3 * 2;
-                    const u64 v329 = (v314 + (u64)slot) * 8 * 4
-                        + ((u64)(((v319 / 8) ^ (slot & 3u)) * 8 + v319 % 8) + 32) / 2;
-                    kv_bf16x2[v329] = ptx::pack_bf16(v243, v244);
+                    const u64 v327 = (v314 + (u64)slot) * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v327] = ptx::pack_bf16(v243, v244);
                   }
                 }
               }
@@ -639,20 +637,20 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- attention ----
           {
-            const u32 v338 = (pos_now + 31) / 32;
+            const u32 v336 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v338 / 2;
-              const u32 end = (split + 1) * v338 / 2;
-              const u32 v347 = kv_head * 3;
-              const u32 v348 = lane / 4;
-              const bool v349 = v348 < 3;
-              const u32 v351 = v347 + min(v348, 2u);
-              const bf16x2 v356 = v349 ? q_bf16x2[v351 * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v362 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v368 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v374 = v349 ? q_bf16x2[v351 * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v336 / 2;
+              const u32 end = (split + 1) * v336 / 2;
+              const u32 v345 = kv_head * 3;
+              const u32 v346 = lane / 4;
+              const bool v347 = v346 < 3;
+              const u32 v349 = v345 + min(v346, 2u);
+              const bf16x2 v354 = v347 ? q_bf16x2[v349 * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v360 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v366 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v372 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -665,40 +663,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v391 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v389 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v391 * 8 + (u64)lane];
+                  tail[lane] = kv[v389 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v397 = pos_now % 16;
-                const u32 v403 = min(lane % 8 + lane / 8 / 2 * 8, 0u);
-                const u32 v404 = v403 * 8;
-                const u32 v405 = v397 + v403;
-                const uint4 v411 = ptx::ldmatrix(&tail[v404 + (((lane / 8) & 1u) ^ (v405 & 3u))]);
-                const float4 v415 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v411.x, v411.y, 0.0f, 0.0f,
+                const u32 v395 = pos_now % 16;
+                const u32 v396 = lane / 8;
+                const u32 v401 = min(lane % 8 + v396 / 2 * 8, 0u);
+                const u32 v402 = v401 * 8;
+                const u32 v403 = v395 + v401;
+                const uint4 v408 = ptx::ldmatrix(&tail[v402 + ((v396 & 1u) ^ (v403 & 7u))]);
+                const float4 v412 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v408.x, v408.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v419 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v411.z, v411.w, 0.0f, 0.0f,
+                const float4 v416 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v408.z, v408.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v429 = ptx::ldmatrix(&tail[v404 + ((((lane / 8) & 1u) + 2) ^ (v405 & 3u))]);
-                const float4 v433 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v429.x, v429.y, v415.x,
-                    v415.y, v415.z, v415.w);
-                const float4 v437 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v429.z, v429.w, v419.x,
-                    v419.y, v419.z, v419.w);
-                const u32 v442 = lane % 4 * 2;
-                const float v444 = v442 < 1 ? v433.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v447 = v442 + 1 < 1 ? v433.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v450 = v442 + 8 < 1 ? v437.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v453 = v442 + 9 < 1 ? v437.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v458 = fmaxf(fmaxf(fmaxf(fmaxf(m, v444), v447), v450), v453);
-                const float v459 = __shfl_xor_sync(0xffffffffu, v458, 2u);
-                const float v460 = fmaxf(v458, v459);
-                const float v461 = __shfl_xor_sync(0xffffffffu, v460, 1u);
-                const float v462 = fmaxf(v460, v461);
-                const float decay = ptx::exp2(m - v462);
-                const float v469 = ptx::exp2(v444 - v462);
-                const float v472 = ptx::exp2(v447 - v462);
-                const float v475 = ptx::exp2(v450 - v462);
-                const float v478 = ptx::exp2(v453 - v462);
+                const uint4 v425 = ptx::ldmatrix(&tail[v402 + (((v396 & 1u) + 2) ^ (v403 & 7u))]);
+                const float4 v429 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v425.x, v425.y, v412.x,
+                    v412.y, v412.z, v412.w);
+                const float4 v433 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v425.z, v425.w, v416.x,
+                    v416.y, v416.z, v416.w);
+                const u32 v438 = lane % 4 * 2;
+                const float v440 = v438 < 1 ? v429.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v443 = v438 + 1 < 1 ? v429.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v446 = v438 + 8 < 1 ? v433.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v449 = v438 + 9 < 1 ? v433.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v454 = fmaxf(fmaxf(fmaxf(fmaxf(m, v440), v443), v446), v449);
+                const float v455 = __shfl_xor_sync(0xffffffffu, v454, 2u);
+                const float v456 = fmaxf(v454, v455);
+                const float v457 = __shfl_xor_sync(0xffffffffu, v456, 1u);
+                const float v458 = fmaxf(v456, v457);
+                const float decay = ptx::exp2(m - v458);
+                const float v465 = ptx::exp2(v440 - v458);
+                const float v468 = ptx::exp2(v443 - v458);
+                const float v471 = ptx::exp2(v446 - v458);
+                const float v474 = ptx::exp2(v449 - v458);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -707,31 +706,32 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v462;
-                l = __fmul_rn(l, decay) + v469 + v472 + v475 + v478;
-                const bf16x2 v496 = ptx::pack_bf16(v469, v472);
-                const bf16x2 v497 = ptx::pack_bf16(v475, v478);
-                const u32 v503 = min(lane % 8 + ((lane / 8) & 1u) * 8, 0u);
-                const u32 v505 = 4 + v503 * 8;
-                const u32 v506 = v397 + v503;
-                const uint4 v512 = ptx::ldmatrix_trans(&tail[v505 + ((lane / 8 / 2) ^ (v506 & 3u))]);
-                const float4 v518 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v512.x, v512.y, o, o_2,
+                m = v458;
+                l = __fmul_rn(l, decay) + v465 + v468 + v471 + v474;
+                const bf16x2 v492 = ptx::pack_bf16(v465, v468);
+                const bf16x2 v493 = ptx::pack_bf16(v471, v474);
+                const u32 v494 = lane / 8;
+                const u32 v499 = min(lane % 8 + (v494 & 1u) * 8, 0u);
+                const u32 v500 = v499 * 8;
+                const u32 v501 = v395 + v499;
+                const uint4 v507 = ptx::ldmatrix_trans(&tail[v500 + ((v494 / 2 + 4) ^ (v501 & 7u))]);
+                const float4 v513 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v507.x, v507.y, o, o_2,
                     0.0f, 0.0f);
-                o = v518.x;
-                o_2 = v518.y;
-                const float4 v524 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v512.z, v512.w, o_3, o_4,
+                o = v513.x;
+                o_2 = v513.y;
+                const float4 v519 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v507.z, v507.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v524.x;
-                o_4 = v524.y;
-                const uint4 v534 = ptx::ldmatrix_trans(&tail[v505 + ((lane / 8 / 2 + 2) ^ (v506 & 3u))]);
-                const float4 v540 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v534.x, v534.y, o_5, o_6,
+                o_3 = v519.x;
+                o_4 = v519.y;
+                const uint4 v529 = ptx::ldmatrix_trans(&tail[v500 + ((v494 / 2 + 2 + 4) ^ (v501 & 7u))]);
+                const float4 v535 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v529.x, v529.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v540.x;
-                o_6 = v540.y;
-                const float4 v546 = ptx::mma_m16n8k16(v496, 0x00000000u, v497, 0x00000000u, v534.z, v534.w, o_7, o_8,
+                o_5 = v535.x;
+                o_6 = v535.y;
+                const float4 v541 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v529.z, v529.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v546.x;
-                o_8 = v546.y;
+                o_7 = v541.x;
+                o_8 = v541.y;
               }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
@@ -739,42 +739,43 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 tokens_2 = min(pos_now - from, 32u);
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v556 = stage * 256;
+                const u32 v551 = stage * 256;
                 #pragma unroll 1
                 for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
                   if (i_4 * 16 < tokens_2) {
-                    const u32 v565 = i_4 * 16;
-                    const u32 v567 = v556 + v565 * 8;
-                    const u32 v568 = from + v565;
-                    const u32 v570 = min(tokens_2 - v565, 16u);
-                    const u32 v577 = min(lane % 8 + lane / 8 / 2 * 8, v570 - 1);
-                    const u32 v579 = v567 + v577 * 8;
-                    const u32 v580 = v568 + v577;
-                    const uint4 v586 = ptx::ldmatrix(&ring[v579 + (((lane / 8) & 1u) ^ (v580 & 3u))]);
-                    const float4 v590 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v586.x, v586.y, 0.0f,
+                    const u32 v560 = i_4 * 16;
+                    const u32 v562 = v551 + v560 * 8;
+                    const u32 v563 = from + v560;
+                    const u32 v565 = min(tokens_2 - v560, 16u);
+                    const u32 v566 = lane / 8;
+                    const u32 v572 = min(lane % 8 + v566 / 2 * 8, v565 - 1);
+                    const u32 v574 = v562 + v572 * 8;
+                    const u32 v575 = v563 + v572;
+                    const uint4 v580 = ptx::ldmatrix(&ring[v574 + ((v566 & 1u) ^ (v575 & 7u))]);
+                    const float4 v584 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v580.x, v580.y, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const float4 v594 = ptx::mma_m16n8k16(v356, 0x00000000u, v362, 0x00000000u, v586.z, v586.w, 0.0f,
+                    const float4 v588 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v580.z, v580.w, 0.0f,
                         0.0f, 0.0f, 0.0f);
-                    const uint4 v604 = ptx::ldmatrix(&ring[v579 + ((((lane / 8) & 1u) + 2) ^ (v580 & 3u))]);
-                    const float4 v608 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v604.x, v604.y, v590.x,
-                        v590.y, v590.z, v590.w);
-                    const float4 v612 = ptx::mma_m16n8k16(v368, 0x00000000u, v374, 0x00000000u, v604.z, v604.w, v594.x,
-                        v594.y, v594.z, v594.w);
-                    const u32 v617 = lane % 4 * 2;
-                    const float v619 = v617 < v570 ? v608.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v622 = v617 + 1 < v570 ? v608.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v625 = v617 + 8 < v570 ? v612.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v628 = v617 + 9 < v570 ? v612.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v633 = fmaxf(fmaxf(fmaxf(fmaxf(m, v619), v622), v625), v628);
-                    const float v634 = __shfl_xor_sync(0xffffffffu, v633, 2u);
-                    const float v635 = fmaxf(v633, v634);
-                    const float v636 = __shfl_xor_sync(0xffffffffu, v635, 1u);
-                    const float v637 = fmaxf(v635, v636);
-                    const float decay = ptx::exp2(m - v637);
-                    const float v644 = ptx::exp2(v619 - v637);
-                    const float v647 = ptx::exp2(v622 - v637);
-                    const float v650 = ptx::exp2(v625 - v637);
-                    const float v653 = ptx::exp2(v628 - v637);
+                    const uint4 v597 = ptx::ldmatrix(&ring[v574 + (((v566 & 1u) + 2) ^ (v575 & 7u))]);
+                    const float4 v601 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v597.x, v597.y, v584.x,
+                        v584.y, v584.z, v584.w);
+                    const float4 v605 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v597.z, v597.w, v588.x,
+                        v588.y, v588.z, v588.w);
+                    const u32 v610 = lane % 4 * 2;
+                    const float v612 = v610 < v565 ? v601.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v615 = v610 + 1 < v565 ? v601.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v618 = v610 + 8 < v565 ? v605.x : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v621 = v610 + 9 < v565 ? v605.y : __uint_as_float(0xff800000u) /* -inf */;
+                    const float v626 = fmaxf(fmaxf(fmaxf(fmaxf(m, v612), v615), v618), v621);
+                    const float v627 = __shfl_xor_sync(0xffffffffu, v626, 2u);
+                    const float v628 = fmaxf(v626, v627);
+                    const float v629 = __shfl_xor_sync(0xffffffffu, v628, 1u);
+                    const float v630 = fmaxf(v628, v629);
+                    const float decay = ptx::exp2(m - v630);
+                    const float v637 = ptx::exp2(v612 - v630);
+                    const float v640 = ptx::exp2(v615 - v630);
+                    const float v643 = ptx::exp2(v618 - v630);
+                    const float v646 = ptx::exp2(v621 - v630);
                     o = __fmul_rn(o, decay);
                     o_2 = __fmul_rn(o_2, decay);
                     o_3 = __fmul_rn(o_3, decay);
@@ -783,96 +784,97 @@ mkgen_step(const __grid_constant__ Params p) {
                     o_6 = __fmul_rn(o_6, decay);
                     o_7 = __fmul_rn(o_7, decay);
                     o_8 = __fmul_rn(o_8, decay);
-                    m = v637;
-                    l = __fmul_rn(l, decay) + v644 + v647 + v650 + v653;
-                    const bf16x2 v671 = ptx::pack_bf16(v644, v647);
-                    const bf16x2 v672 = ptx::pack_bf16(v650, v653);
-                    const u32 v680 = min(lane % 8 + ((lane / 8) & 1u) * 8, v570 - 1);
-                    const u32 v682 = v567 + 4 + v680 * 8;
-                    const u32 v683 = v568 + v680;
-                    const uint4 v689 = ptx::ldmatrix_trans(&ring[v682 + ((lane / 8 / 2) ^ (v683 & 3u))]);
-                    const float4 v695 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v689.x, v689.y, o, o_2,
+                    m = v630;
+                    l = __fmul_rn(l, decay) + v637 + v640 + v643 + v646;
+                    const bf16x2 v664 = ptx::pack_bf16(v637, v640);
+                    const bf16x2 v665 = ptx::pack_bf16(v643, v646);
+                    const u32 v666 = lane / 8;
+                    const u32 v672 = min(lane % 8 + (v666 & 1u) * 8, v565 - 1);
+                    const u32 v674 = v562 + v672 * 8;
+                    const u32 v675 = v563 + v672;
+                    const uint4 v681 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 4) ^ (v675 & 7u))]);
+                    const float4 v687 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v681.x, v681.y, o, o_2,
                         0.0f, 0.0f);
-                    o = v695.x;
-                    o_2 = v695.y;
-                    const float4 v701 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v689.z, v689.w, o_3,
+                    o = v687.x;
+                    o_2 = v687.y;
+                    const float4 v693 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v681.z, v681.w, o_3,
                         o_4, 0.0f, 0.0f);
-                    o_3 = v701.x;
-                    o_4 = v701.y;
-                    const uint4 v711 = ptx::ldmatrix_trans(&ring[v682 + ((lane / 8 / 2 + 2) ^ (v683 & 3u))]);
-                    const float4 v717 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v711.x, v711.y, o_5,
+                    o_3 = v693.x;
+                    o_4 = v693.y;
+                    const uint4 v703 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 2 + 4) ^ (v675 & 7u))]);
+                    const float4 v709 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v703.x, v703.y, o_5,
                         o_6, 0.0f, 0.0f);
-                    o_5 = v717.x;
-                    o_6 = v717.y;
-                    const float4 v723 = ptx::mma_m16n8k16(v671, 0x00000000u, v672, 0x00000000u, v711.z, v711.w, o_7,
+                    o_5 = v709.x;
+                    o_6 = v709.y;
+                    const float4 v715 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v703.z, v703.w, o_7,
                         o_8, 0.0f, 0.0f);
-                    o_7 = v723.x;
-                    o_8 = v723.y;
+                    o_7 = v715.x;
+                    o_8 = v715.y;
                   }
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v730 = drain + 1;
-                const bool v731 = v730 == 23;
-                drain = v731 ? 0u : v730;
-                drain_parity = v731 ? drain_parity ^ 1u : drain_parity;
+                const u32 v722 = drain + 1;
+                const bool v723 = v722 == 23;
+                drain = v723 ? 0u : v722;
+                drain_parity = v723 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v737 = lane / 4;
-              const u32 v739 = lane % 4 * 2;
-              const float v741 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v742 = l + v741;
-              const float v743 = __shfl_xor_sync(0xffffffffu, v742, 1u);
-              if (v737 < 3) {
-                const u32 v747 = warp * 3 + v737;
-                *(float2*)&input[v747 * 32 + v739] = make_float2(o, o_2);
-                *(float2*)&input[v747 * 32 + v739 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v747 * 32 + v739 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v747 * 32 + v739 + 24] = make_float2(o_7, o_8);
-                if (v739 == 0) {
-                  input[v747 + 768] = m;
-                  input[v747 + 792] = v742 + v743;
+              const u32 v729 = lane / 4;
+              const u32 v731 = lane % 4 * 2;
+              const float v733 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v734 = l + v733;
+              const float v735 = __shfl_xor_sync(0xffffffffu, v734, 1u);
+              if (v729 < 3) {
+                const u32 v739 = warp * 3 + v729;
+                *(float2*)&input[v739 * 32 + v731] = make_float2(o, o_2);
+                *(float2*)&input[v739 * 32 + v731 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v739 * 32 + v731 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v739 * 32 + v731 + 24] = make_float2(o_7, o_8);
+                if (v731 == 0) {
+                  input[v739 + 768] = m;
+                  input[v739 + 792] = v734 + v735;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v772 = tid / 32;
-                const u32 v773 = tid % 32;
-                const float v775 = input[v772 + 768];
-                const float v778 = input[v772 + 771];
-                const float v779 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v775), v778);
-                const float v781 = input[v772 + 774];
-                const float v784 = input[v772 + 777];
-                const float v787 = input[v772 + 780];
-                const float v790 = input[v772 + 783];
-                const float v793 = input[v772 + 786];
-                const float v794 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v779, v781), v784), v787), v790), v793);
-                const float v796 = input[v772 + 789];
-                const float v797 = fmaxf(v794, v796);
-                const bool v798 = v797 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v801 = v798 ? 0.0f : ptx::exp2(v775 - v797);
-                const float v809 = v798 ? 0.0f : ptx::exp2(v778 - v797);
-                const float v815 = fmaf(v809, input[v772 + 795], fmaf(v801, input[v772 + 792], 0.0f));
-                const float v818 = v798 ? 0.0f : ptx::exp2(v781 - v797);
-                const float v821 = fmaf(v818, input[tid + 192],
-                    fmaf(v809, input[tid + 96], fmaf(v801, input[tid], 0.0f)));
-                const float v827 = v798 ? 0.0f : ptx::exp2(v784 - v797);
-                const float v833 = fmaf(v827, input[v772 + 801], fmaf(v818, input[v772 + 798], v815));
-                const float v836 = v798 ? 0.0f : ptx::exp2(v787 - v797);
-                const float v845 = v798 ? 0.0f : ptx::exp2(v790 - v797);
-                const float v848 = fmaf(v845, input[tid + 480],
-                    fmaf(v836, input[tid + 384], fmaf(v827, input[tid + 288], v821)));
-                const float v851 = fmaf(v845, input[v772 + 807], fmaf(v836, input[v772 + 804], v833));
-                const float v854 = v798 ? 0.0f : ptx::exp2(v793 - v797);
-                const float v863 = v798 ? 0.0f : ptx::exp2(v796 - v797);
-                const float v869 = fmaf(v863, input[v772 + 813], fmaf(v854, input[v772 + 810], v851));
-                const float v871 = __fmul_rn(fmaf(v863, input[tid + 672], fmaf(v854, input[tid + 576], v848)),
-                    ptx::rcp(v869));
-                const u32 v875 = split * 6 + v347 + v772;
-                part[v875 * 32 + v773] = v798 ? 0.0f : v871;
-                if (v773 == 0) {
-                  lse[v875] = v797 + ptx::log2(v869);
+                const u32 v764 = tid / 32;
+                const u32 v765 = tid % 32;
+                const float v767 = input[v764 + 768];
+                const float v770 = input[v764 + 771];
+                const float v771 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v767), v770);
+                const float v773 = input[v764 + 774];
+                const float v776 = input[v764 + 777];
+                const float v779 = input[v764 + 780];
+                const float v782 = input[v764 + 783];
+                const float v785 = input[v764 + 786];
+                const float v786 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v771, v773), v776), v779), v782), v785);
+                const float v788 = input[v764 + 789];
+                const float v789 = fmaxf(v786, v788);
+                const bool v790 = v789 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v793 = v790 ? 0.0f : ptx::exp2(v767 - v789);
+                const float v801 = v790 ? 0.0f : ptx::exp2(v770 - v789);
+                const float v807 = fmaf(v801, input[v764 + 795], fmaf(v793, input[v764 + 792], 0.0f));
+                const float v810 = v790 ? 0.0f : ptx::exp2(v773 - v789);
+                const float v813 = fmaf(v810, input[tid + 192],
+                    fmaf(v801, input[tid + 96], fmaf(v793, input[tid], 0.0f)));
+                const float v819 = v790 ? 0.0f : ptx::exp2(v776 - v789);
+                const float v825 = fmaf(v819, input[v764 + 801], fmaf(v810, input[v764 + 798], v807));
+                const float v828 = v790 ? 0.0f : ptx::exp2(v779 - v789);
+                const float v837 = v790 ? 0.0f : ptx::exp2(v782 - v789);
+                const float v840 = fmaf(v837, input[tid + 480],
+                    fmaf(v828, input[tid + 384], fmaf(v819, input[tid + 288], v813)));
+                const float v843 = fmaf(v837, input[v764 + 807], fmaf(v828, input[v764 + 804], v825));
+                const float v846 = v790 ? 0.0f : ptx::exp2(v785 - v789);
+                const float v855 = v790 ? 0.0f : ptx::exp2(v788 - v789);
+                const float v861 = fmaf(v855, input[v764 + 813], fmaf(v846, input[v764 + 810], v843));
+                const float v863 = __fmul_rn(fmaf(v855, input[tid + 672], fmaf(v846, input[tid + 576], v840)),
+                    ptx::rcp(v861));
+                const u32 v867 = split * 6 + v345 + v764;
+                part[v867 * 32 + v765] = v790 ? 0.0f : v863;
+                if (v765 == 0) {
+                  lse[v867] = v789 + ptx::log2(v861);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -892,15 +894,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v890 = i_3 / 32;
-              const float v891 = lse[v890];
-              const float v895 = lse[v890 + 6];
-              const float v898 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v891), v895);
-              const float v900 = ptx::exp2(v891 - v898);
-              const float v904 = ptx::exp2(v895 - v898);
-              const float v908 = fmaf(v904, part[i_3 + 192], fmaf(v900, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v900 + v904);
-              attn[i_3] = ptx::bf16_of(v908);
+              const u32 v882 = i_3 / 32;
+              const float v883 = lse[v882];
+              const float v887 = lse[v882 + 6];
+              const float v890 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v883), v887);
+              const float v892 = ptx::exp2(v883 - v890);
+              const float v896 = ptx::exp2(v887 - v890);
+              const float v900 = fmaf(v896, part[i_3 + 192], fmaf(v892, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v892 + v896);
+              attn[i_3] = ptx::bf16_of(v900);
             }
           }
           // ---- hand-off after merge ----
@@ -916,20 +918,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v917 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v917.x, v917.y, v917.z, v917.w);
+              const uint4 v909 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v909.x, v909.y, v909.z, v909.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v921 = layer == 0;
-            const u64 v931 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v913 = layer == 0;
+            const u64 v923 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v940 = half_2 * 1024;
-              const u32 v942 = v940 + warp * 128;
+              const u32 v932 = half_2 * 1024;
+              const u32 v934 = v932 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -943,62 +945,62 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v955 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v961 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v969 = ptx::mma_m16n8k16(v961.x, 0x00000000u, v961.y, 0x00000000u, v955.x, v955.y, acc,
+                  const uint4 v947 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v953 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v961 = ptx::mma_m16n8k16(v953.x, 0x00000000u, v953.y, 0x00000000u, v947.x, v947.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v969.x;
-                  acc_2 = v969.y;
-                  acc_3 = v969.z;
-                  acc_4 = v969.w;
-                  const float4 v977 = ptx::mma_m16n8k16(v961.z, 0x00000000u, v961.w, 0x00000000u, v955.z, v955.w, acc_5,
+                  acc = v961.x;
+                  acc_2 = v961.y;
+                  acc_3 = v961.z;
+                  acc_4 = v961.w;
+                  const float4 v969 = ptx::mma_m16n8k16(v953.z, 0x00000000u, v953.w, 0x00000000u, v947.z, v947.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v977.x;
-                  acc_6 = v977.y;
-                  acc_7 = v977.z;
-                  acc_8 = v977.w;
+                  acc_5 = v969.x;
+                  acc_6 = v969.y;
+                  acc_7 = v969.z;
+                  acc_8 = v969.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v984 = drain + 1;
-                const bool v985 = v984 == 23;
-                drain = v985 ? 0u : v984;
-                drain_parity = v985 ? drain_parity ^ 1u : drain_parity;
+                const u32 v976 = drain + 1;
+                const bool v977 = v976 == 23;
+                drain = v977 ? 0u : v976;
+                drain_parity = v977 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v942 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v934 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1005 = tid * 2;
-                  const u32 v1006 = v940 + v1005;
-                  const float2 v1007 = *(const float2*)&partials[v1006];
-                  const float2 v1010 = *(const float2*)&partials[v1006 + 128];
-                  const float2 v1015 = *(const float2*)&partials[v1006 + 256];
-                  const float2 v1020 = *(const float2*)&partials[v1006 + 384];
-                  const float2 v1025 = *(const float2*)&partials[v1006 + 512];
-                  const float2 v1030 = *(const float2*)&partials[v1006 + 640];
-                  const float2 v1035 = *(const float2*)&partials[v1006 + 768];
-                  const float v1037 = v1007.x + v1010.x + v1015.x + v1020.x + v1025.x + v1030.x + v1035.x;
-                  const float v1038 = v1007.y + v1010.y + v1015.y + v1020.y + v1025.y + v1030.y + v1035.y;
-                  const float2 v1040 = *(const float2*)&partials[v1006 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1005;
+                  const u32 v997 = tid * 2;
+                  const u32 v998 = v932 + v997;
+                  const float2 v999 = *(const float2*)&partials[v998];
+                  const float2 v1002 = *(const float2*)&partials[v998 + 128];
+                  const float2 v1007 = *(const float2*)&partials[v998 + 256];
+                  const float2 v1012 = *(const float2*)&partials[v998 + 384];
+                  const float2 v1017 = *(const float2*)&partials[v998 + 512];
+                  const float2 v1022 = *(const float2*)&partials[v998 + 640];
+                  const float2 v1027 = *(const float2*)&partials[v998 + 768];
+                  const float v1029 = v999.x + v1002.x + v1007.x + v1012.x + v1017.x + v1022.x + v1027.x;
+                  const float v1030 = v999.y + v1002.y + v1007.y + v1012.y + v1017.y + v1022.y + v1027.y;
+                  const float2 v1032 = *(const float2*)&partials[v998 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v997;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v921) {
-                    const bf16x2 v1054 = ptx::ld_nc_bf16x2(&weights_bf16x2[v931
+                  if (v913) {
+                    const bf16x2 v1046 = ptx::ld_nc_bf16x2(&weights_bf16x2[v923
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1054);
-                    v_2 = ptx::bf16_hi(v1054);
+                    v = ptx::bf16_lo(v1046);
+                    v_2 = ptx::bf16_hi(v1046);
                   } else {
-                    const float2 v1057 = *(const float2*)&x[row];
-                    v = v1057.x;
-                    v_2 = v1057.y;
+                    const float2 v1049 = *(const float2*)&x[row];
+                    v = v1049.x;
+                    v_2 = v1049.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1037 + v1040.x), v_2 + (v1038 + v1040.y));
+                  *(float2*)&x[row] = make_float2(v + (v1029 + v1032.x), v_2 + (v1030 + v1032.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1018,38 +1020,38 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1074 = *(const float4*)&x[tid * 4];
-              const uint2 v1080 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1089 = fmaf(v1074.z, v1074.z, fmaf(v1074.y, v1074.y, fmaf(v1074.x, v1074.x, squares)));
-              squares = fmaf(v1074.w, v1074.w, v1089);
-              const bf16x2 v1094 = ptx::pack_bf16(v1074.x * ptx::bf16_lo(v1080.x), v1074.y * ptx::bf16_hi(v1080.x));
-              const bf16x2 v1097 = ptx::pack_bf16(v1074.z * ptx::bf16_lo(v1080.y), v1074.w * ptx::bf16_hi(v1080.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1094, v1097);
+              const float4 v1066 = *(const float4*)&x[tid * 4];
+              const uint2 v1072 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1081 = fmaf(v1066.z, v1066.z, fmaf(v1066.y, v1066.y, fmaf(v1066.x, v1066.x, squares)));
+              squares = fmaf(v1066.w, v1066.w, v1081);
+              const bf16x2 v1086 = ptx::pack_bf16(v1066.x * ptx::bf16_lo(v1072.x), v1066.y * ptx::bf16_hi(v1072.x));
+              const bf16x2 v1089 = ptx::pack_bf16(v1066.z * ptx::bf16_lo(v1072.y), v1066.w * ptx::bf16_hi(v1072.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1086, v1089);
             }
-            const float v1099 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1100 = squares + v1099;
-            const float v1101 = __shfl_xor_sync(0xffffffffu, v1100, 8u);
-            const float v1102 = v1100 + v1101;
-            const float v1103 = __shfl_xor_sync(0xffffffffu, v1102, 4u);
-            const float v1104 = v1102 + v1103;
-            const float v1105 = __shfl_xor_sync(0xffffffffu, v1104, 2u);
-            const float v1106 = v1104 + v1105;
-            const float v1107 = __shfl_xor_sync(0xffffffffu, v1106, 1u);
+            const float v1091 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1092 = squares + v1091;
+            const float v1093 = __shfl_xor_sync(0xffffffffu, v1092, 8u);
+            const float v1094 = v1092 + v1093;
+            const float v1095 = __shfl_xor_sync(0xffffffffu, v1094, 4u);
+            const float v1096 = v1094 + v1095;
+            const float v1097 = __shfl_xor_sync(0xffffffffu, v1096, 2u);
+            const float v1098 = v1096 + v1097;
+            const float v1099 = __shfl_xor_sync(0xffffffffu, v1098, 1u);
             if (lane == 0) {
-              scratch[warp] = v1106 + v1107;
+              scratch[warp] = v1098 + v1099;
             }
             ptx::bar_sync<1, 256>();
-            const float v1122 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1128 = __fmul_rn(v1122 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1128);
+            const float v1114 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1120 = __fmul_rn(v1114 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1120);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1138 = half_2 * 1024;
-              const u32 v1140 = v1138 + warp * 128;
+              const u32 v1130 = half_2 * 1024;
+              const u32 v1132 = v1130 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1063,53 +1065,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1153 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1159 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1167 = ptx::mma_m16n8k16(v1159.x, 0x00000000u, v1159.y, 0x00000000u, v1153.x, v1153.y,
+                  const uint4 v1145 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1151 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1159 = ptx::mma_m16n8k16(v1151.x, 0x00000000u, v1151.y, 0x00000000u, v1145.x, v1145.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1167.x;
-                  acc_2 = v1167.y;
-                  acc_3 = v1167.z;
-                  acc_4 = v1167.w;
-                  const float4 v1175 = ptx::mma_m16n8k16(v1159.z, 0x00000000u, v1159.w, 0x00000000u, v1153.z, v1153.w,
+                  acc = v1159.x;
+                  acc_2 = v1159.y;
+                  acc_3 = v1159.z;
+                  acc_4 = v1159.w;
+                  const float4 v1167 = ptx::mma_m16n8k16(v1151.z, 0x00000000u, v1151.w, 0x00000000u, v1145.z, v1145.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1175.x;
-                  acc_6 = v1175.y;
-                  acc_7 = v1175.z;
-                  acc_8 = v1175.w;
+                  acc_5 = v1167.x;
+                  acc_6 = v1167.y;
+                  acc_7 = v1167.z;
+                  acc_8 = v1167.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1182 = drain + 1;
-                const bool v1183 = v1182 == 23;
-                drain = v1183 ? 0u : v1182;
-                drain_parity = v1183 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1174 = drain + 1;
+                const bool v1175 = v1174 == 23;
+                drain = v1175 ? 0u : v1174;
+                drain_parity = v1175 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1140 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1132 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1203 = tid * 2;
-                  const u32 v1204 = v1138 + v1203;
-                  const float2 v1205 = *(const float2*)&partials[v1204];
-                  const float2 v1208 = *(const float2*)&partials[v1204 + 128];
-                  const float2 v1213 = *(const float2*)&partials[v1204 + 256];
-                  const float2 v1218 = *(const float2*)&partials[v1204 + 384];
-                  const float2 v1223 = *(const float2*)&partials[v1204 + 512];
-                  const float2 v1228 = *(const float2*)&partials[v1204 + 640];
-                  const float2 v1233 = *(const float2*)&partials[v1204 + 768];
-                  const float v1235 = v1205.x + v1208.x + v1213.x + v1218.x + v1223.x + v1228.x + v1233.x;
-                  const float v1236 = v1205.y + v1208.y + v1213.y + v1218.y + v1223.y + v1228.y + v1233.y;
-                  const float2 v1238 = *(const float2*)&partials[v1204 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1203;
-                  const float v1245 = (v1235 + v1238.x) * scale;
-                  const float v1253 = v1245 * ptx::rcp(ptx::exp2(v1245 * -1.442695f) + 1.0f)
-                      * ((v1236 + v1238.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1253);
+                  const u32 v1195 = tid * 2;
+                  const u32 v1196 = v1130 + v1195;
+                  const float2 v1197 = *(const float2*)&partials[v1196];
+                  const float2 v1200 = *(const float2*)&partials[v1196 + 128];
+                  const float2 v1205 = *(const float2*)&partials[v1196 + 256];
+                  const float2 v1210 = *(const float2*)&partials[v1196 + 384];
+                  const float2 v1215 = *(const float2*)&partials[v1196 + 512];
+                  const float2 v1220 = *(const float2*)&partials[v1196 + 640];
+                  const float2 v1225 = *(const float2*)&partials[v1196 + 768];
+                  const float v1227 = v1197.x + v1200.x + v1205.x + v1210.x + v1215.x + v1220.x + v1225.x;
+                  const float v1228 = v1197.y + v1200.y + v1205.y + v1210.y + v1215.y + v1220.y + v1225.y;
+                  const float2 v1230 = *(const float2*)&partials[v1196 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1195;
+                  const float v1237 = (v1227 + v1230.x) * scale;
+                  const float v1245 = v1237 * ptx::rcp(ptx::exp2(v1237 * -1.442695f) + 1.0f)
+                      * ((v1228 + v1230.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1245);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1128,8 +1130,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1264 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1264.x, v1264.y, v1264.z, v1264.w);
+              const uint4 v1256 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1256.x, v1256.y, v1256.z, v1256.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1138,8 +1140,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1276 = half_2 * 1024;
-              const u32 v1278 = v1276 + warp * 128;
+              const u32 v1268 = half_2 * 1024;
+              const u32 v1270 = v1268 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1150,79 +1152,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1281 = (lane & 3u) * 4;
+                const u32 v1273 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1290 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1296 = *(const uint4*)&input_bf16x2[warp * 16 + v1281];
-                const float4 v1304 = ptx::mma_m16n8k16(v1296.x, 0x00000000u, v1296.y, 0x00000000u, v1290.x, v1290.y,
+                const uint4 v1282 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1288 = *(const uint4*)&input_bf16x2[warp * 16 + v1273];
+                const float4 v1296 = ptx::mma_m16n8k16(v1288.x, 0x00000000u, v1288.y, 0x00000000u, v1282.x, v1282.y,
                     acc, acc_2, acc_3, acc_4);
-                acc = v1304.x;
-                acc_2 = v1304.y;
-                acc_3 = v1304.z;
-                acc_4 = v1304.w;
-                const float4 v1312 = ptx::mma_m16n8k16(v1296.z, 0x00000000u, v1296.w, 0x00000000u, v1290.z, v1290.w,
+                acc = v1296.x;
+                acc_2 = v1296.y;
+                acc_3 = v1296.z;
+                acc_4 = v1296.w;
+                const float4 v1304 = ptx::mma_m16n8k16(v1288.z, 0x00000000u, v1288.w, 0x00000000u, v1282.z, v1282.w,
                     acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1312.x;
-                acc_6 = v1312.y;
-                acc_7 = v1312.z;
-                acc_8 = v1312.w;
+                acc_5 = v1304.x;
+                acc_6 = v1304.y;
+                acc_7 = v1304.z;
+                acc_8 = v1304.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1319 = drain + 1;
-                const bool v1320 = v1319 == 23;
-                drain = v1320 ? 0u : v1319;
-                drain_parity = v1320 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1311 = drain + 1;
+                const bool v1312 = v1311 == 23;
+                drain = v1312 ? 0u : v1311;
+                drain_parity = v1312 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1335 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1342 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1281];
-                  const float4 v1350 = ptx::mma_m16n8k16(v1342.x, 0x00000000u, v1342.y, 0x00000000u, v1335.x, v1335.y,
+                  const uint4 v1327 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1334 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1273];
+                  const float4 v1342 = ptx::mma_m16n8k16(v1334.x, 0x00000000u, v1334.y, 0x00000000u, v1327.x, v1327.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1350.x;
-                  acc_2 = v1350.y;
-                  acc_3 = v1350.z;
-                  acc_4 = v1350.w;
-                  const float4 v1358 = ptx::mma_m16n8k16(v1342.z, 0x00000000u, v1342.w, 0x00000000u, v1335.z, v1335.w,
+                  acc = v1342.x;
+                  acc_2 = v1342.y;
+                  acc_3 = v1342.z;
+                  acc_4 = v1342.w;
+                  const float4 v1350 = ptx::mma_m16n8k16(v1334.z, 0x00000000u, v1334.w, 0x00000000u, v1327.z, v1327.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1358.x;
-                  acc_6 = v1358.y;
-                  acc_7 = v1358.z;
-                  acc_8 = v1358.w;
+                  acc_5 = v1350.x;
+                  acc_6 = v1350.y;
+                  acc_7 = v1350.z;
+                  acc_8 = v1350.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1365 = drain + 1;
-                const bool v1366 = v1365 == 23;
-                drain = v1366 ? 0u : v1365;
-                drain_parity = v1366 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1357 = drain + 1;
+                const bool v1358 = v1357 == 23;
+                drain = v1358 ? 0u : v1357;
+                drain_parity = v1358 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1278 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1270 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1386 = tid * 2;
-                  const u32 v1387 = v1276 + v1386;
-                  const float2 v1388 = *(const float2*)&partials[v1387];
-                  const float2 v1391 = *(const float2*)&partials[v1387 + 128];
-                  const float2 v1396 = *(const float2*)&partials[v1387 + 256];
-                  const float2 v1401 = *(const float2*)&partials[v1387 + 384];
-                  const float2 v1406 = *(const float2*)&partials[v1387 + 512];
-                  const float2 v1411 = *(const float2*)&partials[v1387 + 640];
-                  const float2 v1416 = *(const float2*)&partials[v1387 + 768];
-                  const float v1418 = v1388.x + v1391.x + v1396.x + v1401.x + v1406.x + v1411.x + v1416.x;
-                  const float v1419 = v1388.y + v1391.y + v1396.y + v1401.y + v1406.y + v1411.y + v1416.y;
-                  const float2 v1421 = *(const float2*)&partials[v1387 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1386;
-                  const float2 v1428 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1428.x + (v1418 + v1421.x), v1428.y + (v1419 + v1421.y));
+                  const u32 v1378 = tid * 2;
+                  const u32 v1379 = v1268 + v1378;
+                  const float2 v1380 = *(const float2*)&partials[v1379];
+                  const float2 v1383 = *(const float2*)&partials[v1379 + 128];
+                  const float2 v1388 = *(const float2*)&partials[v1379 + 256];
+                  const float2 v1393 = *(const float2*)&partials[v1379 + 384];
+                  const float2 v1398 = *(const float2*)&partials[v1379 + 512];
+                  const float2 v1403 = *(const float2*)&partials[v1379 + 640];
+                  const float2 v1408 = *(const float2*)&partials[v1379 + 768];
+                  const float v1410 = v1380.x + v1383.x + v1388.x + v1393.x + v1398.x + v1403.x + v1408.x;
+                  const float v1411 = v1380.y + v1383.y + v1388.y + v1393.y + v1398.y + v1403.y + v1408.y;
+                  const float2 v1413 = *(const float2*)&partials[v1379 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1378;
+                  const float2 v1420 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1420.x + (v1410 + v1413.x), v1420.y + (v1411 + v1413.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1245,30 +1247,30 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             float squares = 0.0f;
             if (tid < 24) {
-              const float4 v1447 = *(const float4*)&x[tid * 4];
-              const uint2 v1453 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1462 = fmaf(v1447.z, v1447.z, fmaf(v1447.y, v1447.y, fmaf(v1447.x, v1447.x, squares)));
-              squares = fmaf(v1447.w, v1447.w, v1462);
-              const bf16x2 v1467 = ptx::pack_bf16(v1447.x * ptx::bf16_lo(v1453.x), v1447.y * ptx::bf16_hi(v1453.x));
-              const bf16x2 v1470 = ptx::pack_bf16(v1447.z * ptx::bf16_lo(v1453.y), v1447.w * ptx::bf16_hi(v1453.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1467, v1470);
+              const float4 v1439 = *(const float4*)&x[tid * 4];
+              const uint2 v1445 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1454 = fmaf(v1439.z, v1439.z, fmaf(v1439.y, v1439.y, fmaf(v1439.x, v1439.x, squares)));
+              squares = fmaf(v1439.w, v1439.w, v1454);
+              const bf16x2 v1459 = ptx::pack_bf16(v1439.x * ptx::bf16_lo(v1445.x), v1439.y * ptx::bf16_hi(v1445.x));
+              const bf16x2 v1462 = ptx::pack_bf16(v1439.z * ptx::bf16_lo(v1445.y), v1439.w * ptx::bf16_hi(v1445.y));
+              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1459, v1462);
             }
-            const float v1472 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1473 = squares + v1472;
-            const float v1474 = __shfl_xor_sync(0xffffffffu, v1473, 8u);
-            const float v1475 = v1473 + v1474;
-            const float v1476 = __shfl_xor_sync(0xffffffffu, v1475, 4u);
-            const float v1477 = v1475 + v1476;
-            const float v1478 = __shfl_xor_sync(0xffffffffu, v1477, 2u);
-            const float v1479 = v1477 + v1478;
-            const float v1480 = __shfl_xor_sync(0xffffffffu, v1479, 1u);
+            const float v1464 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1465 = squares + v1464;
+            const float v1466 = __shfl_xor_sync(0xffffffffu, v1465, 8u);
+            const float v1467 = v1465 + v1466;
+            const float v1468 = __shfl_xor_sync(0xffffffffu, v1467, 4u);
+            const float v1469 = v1467 + v1468;
+            const float v1470 = __shfl_xor_sync(0xffffffffu, v1469, 2u);
+            const float v1471 = v1469 + v1470;
+            const float v1472 = __shfl_xor_sync(0xffffffffu, v1471, 1u);
             if (lane == 0) {
-              scratch[warp] = v1479 + v1480;
+              scratch[warp] = v1471 + v1472;
             }
             ptx::bar_sync<1, 256>();
-            const float v1495 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1501 = __fmul_rn(v1495 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1501);
+            const float v1487 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1493 = __fmul_rn(v1487 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1493);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1277,8 +1279,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1511 = half_2 * 1024;
-              const u32 v1513 = v1511 + warp * 128;
+              const u32 v1503 = half_2 * 1024;
+              const u32 v1505 = v1503 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1292,88 +1294,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1526 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1532 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1540 = ptx::mma_m16n8k16(v1532.x, 0x00000000u, v1532.y, 0x00000000u, v1526.x, v1526.y,
+                  const uint4 v1518 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1524 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1532 = ptx::mma_m16n8k16(v1524.x, 0x00000000u, v1524.y, 0x00000000u, v1518.x, v1518.y,
                       acc, acc_2, acc_3, acc_4);
-                  acc = v1540.x;
-                  acc_2 = v1540.y;
-                  acc_3 = v1540.z;
-                  acc_4 = v1540.w;
-                  const float4 v1548 = ptx::mma_m16n8k16(v1532.z, 0x00000000u, v1532.w, 0x00000000u, v1526.z, v1526.w,
+                  acc = v1532.x;
+                  acc_2 = v1532.y;
+                  acc_3 = v1532.z;
+                  acc_4 = v1532.w;
+                  const float4 v1540 = ptx::mma_m16n8k16(v1524.z, 0x00000000u, v1524.w, 0x00000000u, v1518.z, v1518.w,
                       acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1548.x;
-                  acc_6 = v1548.y;
-                  acc_7 = v1548.z;
-                  acc_8 = v1548.w;
+                  acc_5 = v1540.x;
+                  acc_6 = v1540.y;
+                  acc_7 = v1540.z;
+                  acc_8 = v1540.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1555 = drain + 1;
-                const bool v1556 = v1555 == 23;
-                drain = v1556 ? 0u : v1555;
-                drain_parity = v1556 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1547 = drain + 1;
+                const bool v1548 = v1547 == 23;
+                drain = v1548 ? 0u : v1547;
+                drain_parity = v1548 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1513 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1505 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1576 = tid * 2;
-                  const u32 v1577 = v1511 + v1576;
-                  const float2 v1578 = *(const float2*)&partials[v1577];
-                  const float2 v1581 = *(const float2*)&partials[v1577 + 128];
-                  const float2 v1586 = *(const float2*)&partials[v1577 + 256];
-                  const float2 v1591 = *(const float2*)&partials[v1577 + 384];
-                  const float2 v1596 = *(const float2*)&partials[v1577 + 512];
-                  const float2 v1601 = *(const float2*)&partials[v1577 + 640];
-                  const float2 v1606 = *(const float2*)&partials[v1577 + 768];
-                  const float v1608 = v1578.x + v1581.x + v1586.x + v1591.x + v1596.x + v1601.x + v1606.x;
-                  const float v1609 = v1578.y + v1581.y + v1586.y + v1591.y + v1596.y + v1601.y + v1606.y;
-                  const float2 v1611 = *(const float2*)&partials[v1577 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1576;
-                  const float v1618 = __fmul_rn(v1608 + v1611.x, scale);
-                  const float v1619 = __fmul_rn(v1609 + v1611.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1618, v1619);
-                  const bool v1626 = v1618 > best_2 || (v1618 == best_2 && row < best_index_2);
-                  best_2 = v1626 ? v1618 : best_2;
-                  best_index_2 = v1626 ? row : best_index_2;
-                  const u32 v1629 = row + 1;
-                  const bool v1636 = v1619 > best_2 || (v1619 == best_2 && v1629 < best_index_2);
-                  best_2 = v1636 ? v1619 : best_2;
-                  best_index_2 = v1636 ? v1629 : best_index_2;
+                  const u32 v1568 = tid * 2;
+                  const u32 v1569 = v1503 + v1568;
+                  const float2 v1570 = *(const float2*)&partials[v1569];
+                  const float2 v1573 = *(const float2*)&partials[v1569 + 128];
+                  const float2 v1578 = *(const float2*)&partials[v1569 + 256];
+                  const float2 v1583 = *(const float2*)&partials[v1569 + 384];
+                  const float2 v1588 = *(const float2*)&partials[v1569 + 512];
+                  const float2 v1593 = *(const float2*)&partials[v1569 + 640];
+                  const float2 v1598 = *(const float2*)&partials[v1569 + 768];
+                  const float v1600 = v1570.x + v1573.x + v1578.x + v1583.x + v1588.x + v1593.x + v1598.x;
+                  const float v1601 = v1570.y + v1573.y + v1578.y + v1583.y + v1588.y + v1593.y + v1598.y;
+                  const float2 v1603 = *(const float2*)&partials[v1569 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1568;
+                  const float v1610 = __fmul_rn(v1600 + v1603.x, scale);
+                  const float v1611 = __fmul_rn(v1601 + v1603.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1610, v1611);
+                  const bool v1618 = v1610 > best_2 || (v1610 == best_2 && row < best_index_2);
+                  best_2 = v1618 ? v1610 : best_2;
+                  best_index_2 = v1618 ? row : best_index_2;
+                  const u32 v1621 = row + 1;
+                  const bool v1628 = v1611 > best_2 || (v1611 == best_2 && v1621 < best_index_2);
+                  best_2 = v1628 ? v1611 : best_2;
+                  best_index_2 = v1628 ? v1621 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1642 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1644 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1651 = v1642 > best_2 || (v1642 == best_2 && v1644 < best_index_2);
-            best_2 = v1651 ? v1642 : best_2;
-            best_index_2 = v1651 ? v1644 : best_index_2;
-            const float v1655 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1657 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1664 = v1655 > best_2 || (v1655 == best_2 && v1657 < best_index_2);
-            best_2 = v1664 ? v1655 : best_2;
-            best_index_2 = v1664 ? v1657 : best_index_2;
-            const float v1668 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1670 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1677 = v1668 > best_2 || (v1668 == best_2 && v1670 < best_index_2);
-            best_2 = v1677 ? v1668 : best_2;
-            best_index_2 = v1677 ? v1670 : best_index_2;
-            const float v1681 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1683 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1690 = v1681 > best_2 || (v1681 == best_2 && v1683 < best_index_2);
-            best_2 = v1690 ? v1681 : best_2;
-            best_index_2 = v1690 ? v1683 : best_index_2;
-            const float v1694 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1696 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1703 = v1694 > best_2 || (v1694 == best_2 && v1696 < best_index_2);
-            best_2 = v1703 ? v1694 : best_2;
-            best_index_2 = v1703 ? v1696 : best_index_2;
+            const float v1634 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1636 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1643 = v1634 > best_2 || (v1634 == best_2 && v1636 < best_index_2);
+            best_2 = v1643 ? v1634 : best_2;
+            best_index_2 = v1643 ? v1636 : best_index_2;
+            const float v1647 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1649 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1656 = v1647 > best_2 || (v1647 == best_2 && v1649 < best_index_2);
+            best_2 = v1656 ? v1647 : best_2;
+            best_index_2 = v1656 ? v1649 : best_index_2;
+            const float v1660 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1662 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1669 = v1660 > best_2 || (v1660 == best_2 && v1662 < best_index_2);
+            best_2 = v1669 ? v1660 : best_2;
+            best_index_2 = v1669 ? v1662 : best_index_2;
+            const float v1673 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1675 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1682 = v1673 > best_2 || (v1673 == best_2 && v1675 < best_index_2);
+            best_2 = v1682 ? v1673 : best_2;
+            best_index_2 = v1682 ? v1675 : best_index_2;
+            const float v1686 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1688 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1695 = v1686 > best_2 || (v1686 == best_2 && v1688 < best_index_2);
+            best_2 = v1695 ? v1686 : best_2;
+            best_index_2 = v1695 ? v1688 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1383,46 +1385,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1710 = scratch[0];
-              const u32 v1711 = scratch_index[0];
-              const bool v1718 = v1710 > best_3 || (v1710 == best_3 && v1711 < best_index_3);
-              best_3 = v1718 ? v1710 : best_3;
-              best_index_3 = v1718 ? v1711 : best_index_3;
-              const float v1721 = scratch[1];
-              const u32 v1722 = scratch_index[1];
-              const bool v1729 = v1721 > best_3 || (v1721 == best_3 && v1722 < best_index_3);
-              best_3 = v1729 ? v1721 : best_3;
-              best_index_3 = v1729 ? v1722 : best_index_3;
-              const float v1732 = scratch[2];
-              const u32 v1733 = scratch_index[2];
-              const bool v1740 = v1732 > best_3 || (v1732 == best_3 && v1733 < best_index_3);
-              best_3 = v1740 ? v1732 : best_3;
-              best_index_3 = v1740 ? v1733 : best_index_3;
-              const float v1743 = scratch[3];
-              const u32 v1744 = scratch_index[3];
-              const bool v1751 = v1743 > best_3 || (v1743 == best_3 && v1744 < best_index_3);
-              best_3 = v1751 ? v1743 : best_3;
-              best_index_3 = v1751 ? v1744 : best_index_3;
-              const float v1754 = scratch[4];
-              const u32 v1755 = scratch_index[4];
-              const bool v1762 = v1754 > best_3 || (v1754 == best_3 && v1755 < best_index_3);
-              best_3 = v1762 ? v1754 : best_3;
-              best_index_3 = v1762 ? v1755 : best_index_3;
-              const float v1765 = scratch[5];
-              const u32 v1766 = scratch_index[5];
-              const bool v1773 = v1765 > best_3 || (v1765 == best_3 && v1766 < best_index_3);
-              best_3 = v1773 ? v1765 : best_3;
-              best_index_3 = v1773 ? v1766 : best_index_3;
-              const float v1776 = scratch[6];
-              const u32 v1777 = scratch_index[6];
-              const bool v1784 = v1776 > best_3 || (v1776 == best_3 && v1777 < best_index_3);
-              best_3 = v1784 ? v1776 : best_3;
-              best_index_3 = v1784 ? v1777 : best_index_3;
-              const float v1787 = scratch[7];
-              const u32 v1788 = scratch_index[7];
-              const bool v1795 = v1787 > best_3 || (v1787 == best_3 && v1788 < best_index_3);
-              best_3 = v1795 ? v1787 : best_3;
-              best_index_3 = v1795 ? v1788 : best_index_3;
+              const float v1702 = scratch[0];
+              const u32 v1703 = scratch_index[0];
+              const bool v1710 = v1702 > best_3 || (v1702 == best_3 && v1703 < best_index_3);
+              best_3 = v1710 ? v1702 : best_3;
+              best_index_3 = v1710 ? v1703 : best_index_3;
+              const float v1713 = scratch[1];
+              const u32 v1714 = scratch_index[1];
+              const bool v1721 = v1713 > best_3 || (v1713 == best_3 && v1714 < best_index_3);
+              best_3 = v1721 ? v1713 : best_3;
+              best_index_3 = v1721 ? v1714 : best_index_3;
+              const float v1724 = scratch[2];
+              const u32 v1725 = scratch_index[2];
+              const bool v1732 = v1724 > best_3 || (v1724 == best_3 && v1725 < best_index_3);
+              best_3 = v1732 ? v1724 : best_3;
+              best_index_3 = v1732 ? v1725 : best_index_3;
+              const float v1735 = scratch[3];
+              const u32 v1736 = scratch_index[3];
+              const bool v1743 = v1735 > best_3 || (v1735 == best_3 && v1736 < best_index_3);
+              best_3 = v1743 ? v1735 : best_3;
+              best_index_3 = v1743 ? v1736 : best_index_3;
+              const float v1746 = scratch[4];
+              const u32 v1747 = scratch_index[4];
+              const bool v1754 = v1746 > best_3 || (v1746 == best_3 && v1747 < best_index_3);
+              best_3 = v1754 ? v1746 : best_3;
+              best_index_3 = v1754 ? v1747 : best_index_3;
+              const float v1757 = scratch[5];
+              const u32 v1758 = scratch_index[5];
+              const bool v1765 = v1757 > best_3 || (v1757 == best_3 && v1758 < best_index_3);
+              best_3 = v1765 ? v1757 : best_3;
+              best_index_3 = v1765 ? v1758 : best_index_3;
+              const float v1768 = scratch[6];
+              const u32 v1769 = scratch_index[6];
+              const bool v1776 = v1768 > best_3 || (v1768 == best_3 && v1769 < best_index_3);
+              best_3 = v1776 ? v1768 : best_3;
+              best_index_3 = v1776 ? v1769 : best_index_3;
+              const float v1779 = scratch[7];
+              const u32 v1780 = scratch_index[7];
+              const bool v1787 = v1779 > best_3 || (v1779 == best_3 && v1780 < best_index_3);
+              best_3 = v1787 ? v1779 : best_3;
+              best_index_3 = v1787 ? v1780 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1443,37 +1445,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1806 = best[lane];
-                const u32 v1807 = best_index[lane];
-                const bool v1814 = v1806 > best_2 || (v1806 == best_2 && v1807 < best_index_2);
-                best_2 = v1814 ? v1806 : best_2;
-                best_index_2 = v1814 ? v1807 : best_index_2;
+                const float v1798 = best[lane];
+                const u32 v1799 = best_index[lane];
+                const bool v1806 = v1798 > best_2 || (v1798 == best_2 && v1799 < best_index_2);
+                best_2 = v1806 ? v1798 : best_2;
+                best_index_2 = v1806 ? v1799 : best_index_2;
               }
-              const float v1818 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1820 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1827 = v1818 > best_2 || (v1818 == best_2 && v1820 < best_index_2);
-              best_2 = v1827 ? v1818 : best_2;
-              best_index_2 = v1827 ? v1820 : best_index_2;
-              const float v1831 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1833 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1840 = v1831 > best_2 || (v1831 == best_2 && v1833 < best_index_2);
-              best_2 = v1840 ? v1831 : best_2;
-              best_index_2 = v1840 ? v1833 : best_index_2;
-              const float v1844 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1846 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1853 = v1844 > best_2 || (v1844 == best_2 && v1846 < best_index_2);
-              best_2 = v1853 ? v1844 : best_2;
-              best_index_2 = v1853 ? v1846 : best_index_2;
-              const float v1857 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1859 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1866 = v1857 > best_2 || (v1857 == best_2 && v1859 < best_index_2);
-              best_2 = v1866 ? v1857 : best_2;
-              best_index_2 = v1866 ? v1859 : best_index_2;
-              const float v1870 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1872 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1879 = v1870 > best_2 || (v1870 == best_2 && v1872 < best_index_2);
-              best_2 = v1879 ? v1870 : best_2;
-              best_index_2 = v1879 ? v1872 : best_index_2;
+              const float v1810 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1812 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1819 = v1810 > best_2 || (v1810 == best_2 && v1812 < best_index_2);
+              best_2 = v1819 ? v1810 : best_2;
+              best_index_2 = v1819 ? v1812 : best_index_2;
+              const float v1823 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1825 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1832 = v1823 > best_2 || (v1823 == best_2 && v1825 < best_index_2);
+              best_2 = v1832 ? v1823 : best_2;
+              best_index_2 = v1832 ? v1825 : best_index_2;
+              const float v1836 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1838 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1845 = v1836 > best_2 || (v1836 == best_2 && v1838 < best_index_2);
+              best_2 = v1845 ? v1836 : best_2;
+              best_index_2 = v1845 ? v1838 : best_index_2;
+              const float v1849 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1851 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1858 = v1849 > best_2 || (v1849 == best_2 && v1851 < best_index_2);
+              best_2 = v1858 ? v1849 : best_2;
+              best_index_2 = v1858 ? v1851 : best_index_2;
+              const float v1862 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1864 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1871 = v1862 > best_2 || (v1862 == best_2 && v1864 < best_index_2);
+              best_2 = v1871 ? v1862 : best_2;
+              best_index_2 = v1871 ? v1864 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1483,8 +1485,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v1891 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1891);
+              const u64 v1883 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1883);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1517,8 +1519,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v1923 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v1923;
+          const u32 v1915 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v1915;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1539,10 +1541,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1946 = drain + 1;
-            const bool v1947 = v1946 == 23;
-            drain = v1947 ? 0u : v1946;
-            drain_parity = v1947 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1938 = drain + 1;
+            const bool v1939 = v1938 == 23;
+            drain = v1939 ? 0u : v1938;
+            drain_parity = v1939 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1551,14 +1553,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v1960 = warp * 4;
-      const u32 v1961 = notes[v1960];
-      if (notes[0] != 0 && v1961 != 0) {
-        const u32 v1970 = (cta * 9 + warp) * 4;
-        records[v1970] = v1961;
-        records[v1970 + 1] = notes[v1960 + 1];
-        records[v1970 + 2] = notes[v1960 + 2];
-        records[v1970 + 3] = notes[v1960 + 3];
+      const u32 v1952 = warp * 4;
+      const u32 v1953 = notes[v1952];
+      if (notes[0] != 0 && v1953 != 0) {
+        const u32 v1962 = (cta * 9 + warp) * 4;
+        records[v1962] = v1953;
+        records[v1962 + 1] = notes[v1952 + 1];
+        records[v1962 + 2] = notes[v1952 + 2];
+        records[v1962 + 3] = notes[v1952 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1591,10 +1593,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2021 = landed + 1;
-              const bool v2022 = v2021 == 23;
-              landed = v2022 ? 0u : v2021;
-              landed_parity = v2022 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2013 = landed + 1;
+              const bool v2014 = v2013 == 23;
+              landed = v2014 ? 0u : v2013;
+              landed_parity = v2014 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1603,10 +1605,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2035 = fill + 1;
-              const bool v2036 = v2035 == 23;
-              fill = v2036 ? 0u : v2035;
-              fill_parity = v2036 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2027 = fill + 1;
+              const bool v2028 = v2027 == 23;
+              fill = v2028 ? 0u : v2027;
+              fill_parity = v2028 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1639,12 +1641,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2082 = (pos_now + 31) / 32;
+            const u32 v2074 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2082 / 2;
-              const u32 end = (split + 1) * v2082 / 2;
+              const u32 first = split * v2074 / 2;
+              const u32 end = (split + 1) * v2074 / 2;
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
@@ -1652,10 +1654,10 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2101 = landed + 1;
-                const bool v2102 = v2101 == 23;
-                landed = v2102 ? 0u : v2101;
-                landed_parity = v2102 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2093 = landed + 1;
+                const bool v2094 = v2093 == 23;
+                landed = v2094 ? 0u : v2093;
+                landed_parity = v2094 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1663,16 +1665,16 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2113 = from + at;
-                  const u32 page = page_table[v2113 / 16];
-                  const u64 v2127 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2113 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2127 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u32 v2105 = from + at;
+                  const u32 page = page_table[v2105 / 16];
+                  const u64 v2119 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2105 % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2119 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2136 = fill + 1;
-                const bool v2137 = v2136 == 23;
-                fill = v2137 ? 0u : v2136;
-                fill_parity = v2137 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2128 = fill + 1;
+                const bool v2129 = v2128 == 23;
+                fill = v2129 ? 0u : v2128;
+                fill_parity = v2129 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1691,10 +1693,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2168 = landed + 1;
-              const bool v2169 = v2168 == 23;
-              landed = v2169 ? 0u : v2168;
-              landed_parity = v2169 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2160 = landed + 1;
+              const bool v2161 = v2160 == 23;
+              landed = v2161 ? 0u : v2160;
+              landed_parity = v2161 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1703,10 +1705,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2182 = fill + 1;
-              const bool v2183 = v2182 == 23;
-              fill = v2183 ? 0u : v2182;
-              fill_parity = v2183 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2174 = fill + 1;
+              const bool v2175 = v2174 == 23;
+              fill = v2175 ? 0u : v2174;
+              fill_parity = v2175 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1725,10 +1727,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2216 = landed + 1;
-              const bool v2217 = v2216 == 23;
-              landed = v2217 ? 0u : v2216;
-              landed_parity = v2217 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2208 = landed + 1;
+              const bool v2209 = v2208 == 23;
+              landed = v2209 ? 0u : v2208;
+              landed_parity = v2209 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1737,10 +1739,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2230 = fill + 1;
-              const bool v2231 = v2230 == 23;
-              fill = v2231 ? 0u : v2230;
-              fill_parity = v2231 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2222 = fill + 1;
+              const bool v2223 = v2222 == 23;
+              fill = v2223 ? 0u : v2222;
+              fill_parity = v2223 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1759,10 +1761,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2264 = landed + 1;
-              const bool v2265 = v2264 == 23;
-              landed = v2265 ? 0u : v2264;
-              landed_parity = v2265 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2256 = landed + 1;
+              const bool v2257 = v2256 == 23;
+              landed = v2257 ? 0u : v2256;
+              landed_parity = v2257 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1771,18 +1773,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2278 = fill + 1;
-              const bool v2279 = v2278 == 23;
-              fill = v2279 ? 0u : v2278;
-              fill_parity = v2279 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2270 = fill + 1;
+              const bool v2271 = v2270 == 23;
+              fill = v2271 ? 0u : v2270;
+              fill_parity = v2271 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2292 = landed + 1;
-              const bool v2293 = v2292 == 23;
-              landed = v2293 ? 0u : v2292;
-              landed_parity = v2293 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2284 = landed + 1;
+              const bool v2285 = v2284 == 23;
+              landed = v2285 ? 0u : v2284;
+              landed_parity = v2285 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1791,10 +1793,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2306 = fill + 1;
-              const bool v2307 = v2306 == 23;
-              fill = v2307 ? 0u : v2306;
-              fill_parity = v2307 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2298 = fill + 1;
+              const bool v2299 = v2298 == 23;
+              fill = v2299 ? 0u : v2298;
+              fill_parity = v2299 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1817,10 +1819,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2353 = landed + 1;
-            const bool v2354 = v2353 == 23;
-            landed = v2354 ? 0u : v2353;
-            landed_parity = v2354 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2345 = landed + 1;
+            const bool v2346 = v2345 == 23;
+            landed = v2346 ? 0u : v2345;
+            landed_parity = v2346 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1829,24 +1831,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2367 = fill + 1;
-            const bool v2368 = v2367 == 23;
-            fill = v2368 ? 0u : v2367;
-            fill_parity = v2368 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2359 = fill + 1;
+            const bool v2360 = v2359 == 23;
+            fill = v2360 ? 0u : v2359;
+            fill_parity = v2360 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2379 = warp * 4;
-      const u32 v2380 = notes[v2379];
-      if (notes[0] != 0 && v2380 != 0) {
-        const u32 v2389 = (cta * 9 + warp) * 4;
-        records[v2389] = v2380;
-        records[v2389 + 1] = notes[v2379 + 1];
-        records[v2389 + 2] = notes[v2379 + 2];
-        records[v2389 + 3] = notes[v2379 + 3];
+      const u32 v2371 = warp * 4;
+      const u32 v2372 = notes[v2371];
+      if (notes[0] != 0 && v2372 != 0) {
+        const u32 v2381 = (cta * 9 + warp) * 4;
+        records[v2381] = v2372;
+        records[v2381 + 1] = notes[v2371 + 1];
+        records[v2381 + 2] = notes[v2371 + 2];
+        records[v2381 + 3] = notes[v2371 + 3];
       }
     }
   }

@@ -143,3 +143,11 @@ func combine(r rounder, tops, sums []float64, outs [][]float64) (out []float64, 
 
 // bf16 is reference.RoundBF16 of what the kernel has in float32.
 func bf16(x float64) float64 { return reference.RoundBF16(nearest(x)) }
+
+// f16 is rounding to binary16 of weights of tokens in an e4m3 cache's products,
+// which are scaled so that those below 2⁻²⁹ only lose digits to its subnormals.
+func f16(x float64) float64 {
+	f, exp := math.Frexp(nearest(x))
+	step := math.Ldexp(1, max(exp, -28)-11)
+	return math.RoundToEven(math.Ldexp(f, exp)/step) * step
+}

@@ -51,13 +51,13 @@ func newCache(s reference.Shape, tokens int, seed uint64) cache {
 	return c
 }
 
-// rounded is rows in bf16.
-func rounded(rows [][][]float64) [][][]float64 {
+// rounded is rows in a format.
+func rounded(rows [][][]float64, f format) [][][]float64 {
 	out := make([][][]float64, len(rows))
 	for l, layer := range rows {
 		for _, row := range layer {
 			row = slices.Clone(row)
-			roundAll(row, reference.RoundBF16)
+			roundAll(row, f.round)
 			out[l] = append(out[l], row)
 		}
 	}
@@ -66,32 +66,31 @@ func rounded(rows [][][]float64) [][][]float64 {
 
 // run is one context of one model.
 type run struct {
-	shape         reference.Shape
-	weights       reference.Weights
-	tokens        []int
-	plain, stored cache // as computed, and in bf16
+	shape   reference.Shape
+	weights reference.Weights
+	tokens  []int
+	caches  map[format]cache
 }
 
 // newRun is positions steps from a context on, which is their mean nearly: the
 // cache holds context tokens before the first.
 func newRun(s reference.Shape, w reference.Weights, context, positions int, seed uint64) *run {
 	c := newCache(s, context, seed)
-	return &run{s, w, synth.Tokens(seed, context, positions, s.Vocab), c, cache{rounded(c.keys), rounded(c.values)}}
+	caches := map[format]cache{}
+	for _, f := range formats {
+		caches[f] = cache{rounded(c.keys, f), rounded(c.values, f)}
+	}
+	return &run{s, w, synth.Tokens(seed, context, positions, s.Vocab), caches}
 }
 
 // logits are those of every position, [position][vocab].
-func (r *run) logits(h reference.Hooks, roundKeys, roundValues bool) [][]float64 {
+// keys and values are the formats of the cache that it begins with.
+func (r *run) logits(h reference.Hooks, keysIn, valuesIn format) [][]float64 {
 	m, err := reference.NewModel(r.shape, r.weights, h)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	keys, values := r.plain.keys, r.plain.values
-	if roundKeys {
-		keys = r.stored.keys
-	}
-	if roundValues {
-		values = r.stored.values
-	}
+	keys, values := r.caches[keysIn].keys, r.caches[valuesIn].values
 	for l := range r.shape.Layers {
 		for t := range keys[l] {
 			m.Append(l, keys[l][t], values[l][t])
@@ -106,14 +105,14 @@ func (r *run) logits(h reference.Hooks, roundKeys, roundValues bool) [][]float64
 
 // measure compares variants with float64, workers at a time.
 func (r *run) measure(vs []variant, workers int) []result {
-	want := r.logits(reference.Hooks{Product: product}, false, false)
+	want := r.logits(reference.Hooks{Product: product}, inFloat64, inFloat64)
 	out := make([]result, len(vs))
 	var wg sync.WaitGroup
 	slots := make(chan struct{}, workers)
 	for i, v := range vs {
 		slots <- struct{}{}
 		wg.Go(func() {
-			out[i] = compare(want, r.logits(v.hooks(r.shape), v.roundsKeys(), v.roundsValues()))
+			out[i] = compare(want, r.logits(v.hooks(r.shape), v.keys(), v.values()))
 			out[i].Group, out[i].Name = v.Group, v.Name
 			<-slots
 		})

@@ -106,14 +106,14 @@ func TestVariantsRoundWhatTheyName(t *testing.T) {
 	require.NoError(t, err)
 	s := reference.ShapeOf(list[1].config)
 	r := newRun(s, reference.Synthetic(s, seed), 40, 3, seed)
-	exactly := r.logits(reference.Hooks{}, false, false)
-	none := compare(exactly, r.logits(variant{splits: 1}.hooks(s), false, false))
+	exactly := r.logits(reference.Hooks{}, inFloat64, inFloat64)
+	none := compare(exactly, r.logits(variant{splits: 1}.hooks(s), inFloat64, inFloat64))
 	require.Less(t, none.RelRMS, 1e-13)
 	require.Less(t, none.KL, 1e-20)
 
-	asKernel := r.logits(reference.AsKernel(s), true, true)
+	asKernel := r.logits(reference.AsKernel(s), inBF16, inBF16)
 	all := variant{on: only(inQKV, query, key, value, inO, inGateUp, inDown, inHead), splits: 1}
-	same := compare(asKernel, r.logits(all.hooks(s), true, true))
+	same := compare(asKernel, r.logits(all.hooks(s), inBF16, inBF16))
 	require.Less(t, same.RelRMS, 1e-6)
 	require.Greater(t, compare(exactly, asKernel).RelRMS, 1e-4)
 }

@@ -17,7 +17,7 @@ func (r *record) tables() map[string]string {
 	out := map[string]string{}
 	for i, m := range r.Models {
 		key := []string{"half", "tiny"}[i]
-		for _, g := range []string{groupAlone, groupWhole, groupBut, groupHF} {
+		for _, g := range []string{groupAlone, groupWhole, groupBut, groupHF, groupE4M3} {
 			out[key+" "+g] = m.table(g)
 		}
 	}
@@ -30,7 +30,7 @@ func (r *record) tables() map[string]string {
 
 // table is the variants of a group: relative rms and KL at every context, then
 // the share of the margin used at the middle one and all flips. Roundings alone,
-// the framework's too, also get their share of the whole kernel's squared error at
+// the framework's and a cache's in e4m3 too, also get their share of the whole kernel's squared error at
 // the middle context; for the kernel's own, a last row says what the shares add up to.
 func (m *modelRecord) table(group string) string {
 	head := []string{""}
@@ -42,7 +42,7 @@ func (m *modelRecord) table(group string) string {
 	}
 	middle := m.Contexts[len(m.Contexts)/2]
 	head = append(head, fmt.Sprintf("margin used at %d", middle.Context), fmt.Sprintf("flips of %d", m.Positions*len(m.Contexts)))
-	shared := group == groupAlone || group == groupHF
+	shared := group == groupAlone || group == groupHF || group == groupE4M3
 	if shared {
 		head = append(head, fmt.Sprintf("share at %d", middle.Context))
 	}

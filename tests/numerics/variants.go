@@ -42,14 +42,10 @@ type variant struct {
 	Group, Name string
 	on          map[rounding]bool
 	splits      int
+	// keysIn and valuesIn, where set, are the formats of the cache.
+	keysIn, valuesIn format
 	// framework, where set, makes the hooks in place of the above.
 	framework func(reference.Shape) reference.Hooks
-}
-
-// roundsKeys and roundsValues say whether the cache holds bf16.
-func (v variant) roundsKeys() bool { return v.on[key] || v.Group == groupHF && v.Name == frameworkAll }
-func (v variant) roundsValues() bool {
-	return v.on[value] || v.Group == groupHF && v.Name == frameworkAll
 }
 
 // Groups of variants.
@@ -58,6 +54,7 @@ const (
 	groupWhole  = "kernel"
 	groupBut    = "all but"
 	groupHF     = "framework"
+	groupE4M3   = "e4m3"
 	usualSplits = 16 // what mkgen chooses for Llama-3.2-1B on 132 SMs
 )
 
@@ -91,7 +88,7 @@ func variants() []variant {
 		delete(on, r)
 		vs = append(vs, variant{Group: groupBut, Name: string(r), on: on, splits: usualSplits})
 	}
-	return append(vs, frameworkVariants()...)
+	return append(append(vs, frameworkVariants()...), e4m3Variants()...)
 }
 
 // frameworkVariants are what a framework that stores every operation's result in
@@ -151,6 +148,9 @@ func (v variant) hooks(s reference.Shape) reference.Hooks {
 		}
 		if v.on[weights] {
 			a.weights = bf16
+			if v.keysIn != "" {
+				a.weights = f16
+			}
 		}
 		h.Attend = func(_ int, q []float64, keys, values [][]float64) []float64 {
 			return a.run(q, keys, values, s.Heads, s.KVHeads)
@@ -165,6 +165,10 @@ func (v variant) at(s reference.Shape) func(int, reference.Point, []float64) {
 	asKernel := reference.AsKernel(s).At
 	return func(layer int, p reference.Point, x []float64) {
 		r, stored := points[p]
+		if f := map[reference.Point]format{reference.Key: v.keysIn, reference.Value: v.valuesIn}[p]; f != "" {
+			roundAll(x, f.round)
+			return
+		}
 		if v.on[vectors] && !stored && p != reference.Normalised {
 			roundAll(x, nearest)
 		}

@@ -71,3 +71,58 @@ func generate() error {
 	fmt.Println("after Close:", err)
 	return nil
 }
+
+// Two requests at a time on a ragged kernel, the second one cut short by its reader.
+func ExampleBatch() {
+	if err := together(); err != nil {
+		fmt.Println(err)
+	}
+	// Output:
+	// the first: 6 tokens, length
+	// the second: cancelled
+}
+
+func together() error {
+	c, err := models.Lookup("tiny")
+	if err != nil {
+		return err
+	}
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 4})
+	if err != nil {
+		return err
+	}
+	device, err := runtime.NewSim(mk.IR, 1)
+	if err != nil {
+		return err
+	}
+	weights := synth.NewWeights(1, synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
+		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings})
+	b, err := engine.NewBatch(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 128, TokensPerLaunch: 4})
+	if err != nil {
+		return err
+	}
+	defer b.Close()
+
+	first, err := b.Submit(context.Background(), engine.Request{Tokens: []int{11, 22, 33}, MaxTokens: 6})
+	if err != nil {
+		return err
+	}
+	second, err := b.Submit(context.Background(), engine.Request{Tokens: []int{11, 22, 44}, MaxTokens: 100})
+	if err != nil {
+		return err
+	}
+	second.Next() // its first token is enough
+	second.Cancel()
+	tokens := 0
+	for range first.Pieces() {
+		tokens++
+	}
+	result, err := first.Wait()
+	if err != nil {
+		return err
+	}
+	fmt.Printf("the first: %d tokens, %s\n", tokens, result.Finish)
+	result, _ = second.Wait() // the error is the context's
+	fmt.Printf("the second: %s\n", result.Finish)
+	return b.Close()
+}

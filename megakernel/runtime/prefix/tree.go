@@ -126,12 +126,13 @@ func (n *node) child(tokens []int, page int) *node {
 }
 
 // split returns a node of the first m pages of n. Cursors at the end of n stay
-// at the end of n, which then is the rest.
+// at the end of n, which then is the rest. Both share memory: the upper one grows
+// only when the other is gone.
 func (n *node) split(m, page int) *node {
 	if m == len(n.pages) {
 		return n
 	}
-	upper := &node{parent: n.parent, children: []*node{n}, tokens: n.tokens[: m*page : m*page], pages: n.pages[:m:m], used: n.used}
+	upper := &node{parent: n.parent, children: []*node{n}, tokens: n.tokens[:m*page], pages: n.pages[:m], used: n.used}
 	n.parent.children[slices.Index(n.parent.children, n)] = upper
 	n.parent, n.tokens, n.pages = upper, n.tokens[m*page:], n.pages[m:]
 	return upper
