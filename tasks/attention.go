@@ -47,6 +47,7 @@ type Attention struct {
 
 	Scratch dsl.Buf[dsl.F32]  // shared memory, ScratchLen
 	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new tokens' K and V
+	Queries dsl.Buf[dsl.B128] // shared memory, QueriesLen: an item's queries; with Work only
 }
 
 // blockTokens is the number of tokens of one block: k of the second product. It
@@ -93,6 +94,15 @@ func (t *Attention) ScratchLen(consumers int) int {
 // TailLen is the length of Tail in 16-byte elements.
 func (t *Attention) TailLen() int { return t.tokens() * t.KV.TokenUnits() }
 
+// QueriesLen is the length of Queries in 16-byte elements.
+func (t *Attention) QueriesLen(consumers int) int {
+	return t.tiles(consumers) * t.tileRows() * t.queryUnits()
+}
+
+// queryUnits is the distance of two rows of Queries in 16-byte elements: one more
+// than a row has, so that 8 rows fall into different banks.
+func (t *Attention) queryUnits() int { return t.KV.D/8 + 1 }
+
 // problem says what the template cannot do, or nothing.
 func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	l := t.KV
@@ -120,7 +130,8 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	}
 	return firstOf(
 		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
-		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()))
+		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()),
+		need(t.Work == nil || int(t.Queries.Len()) >= t.QueriesLen(e.Consumers), "attention: Queries has %d elements, want %d", t.Queries.Len(), t.QueriesLen(e.Consumers)))
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
@@ -158,7 +169,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	t.eachItem(e, s, func(it *item) {
-		it.fetchNew(s)
+		it.fetch(s)
 		st := newState(t, e, s, it)
 		st.ownToken()
 		k.For(it.first, it.end, func(i u32) {
@@ -174,6 +185,6 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		}, dsl.Unroll(1))
 		st.newTokens()
 		st.combine()
-		st.settle()
 	})
+	t.settle(e, s)
 }

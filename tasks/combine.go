@@ -109,7 +109,7 @@ func (st *state) share() {
 			o[2*h].Set(o[2*h].Get().Mul(share))
 			o[2*h+1].Set(o[2*h+1].Get().Mul(share))
 		}
-		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid), func() {
+		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid()), func() {
 			st.storeLSE(st.e.Lane.DivC(4).AddC(8*h).Add(st.deal.tile.MulC(blockTokens)), st.lse(base, total.Get()))
 		})
 	}
@@ -213,7 +213,7 @@ func (st *state) storeOwn() {
 	e, t := st.e, st.t
 	for h, r := range st.row {
 		row := e.Lane.DivC(4).AddC(8 * h).Add(st.deal.tile.MulC(blockTokens))
-		store := r.valid
+		store := r.valid()
 		if t.idle(e.Consumers) {
 			store = store.And(st.deal.lane.EqC(0))
 		}
