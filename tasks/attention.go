@@ -169,7 +169,10 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	t.eachItem(e, s, func(it *item) {
-		it.fetch(s)
+		if t.Work != nil {
+			it.fetchQueries()
+			it.fetchNew(s)
+		}
 		st := newState(t, e, s, it)
 		st.ownToken()
 		k.For(it.first, it.end, func(i u32) {

@@ -74,9 +74,6 @@ func (t *Attention) queries(e *Env, it *item) (first, n u32) {
 // with Work those of another, and their results are not used.
 func (st *state) loadQueries() {
 	e, t, d := st.e, st.t, st.t.KV.D
-	if t.Work != nil {
-		t.Work.Fresh.Wait()
-	}
 	q := dsl.View[dsl.BF16x2](t.Q)
 	if t.Work != nil {
 		q = dsl.View[dsl.BF16x2](t.Queries)

@@ -36,33 +36,35 @@ func (t *Attention) fetchTail(e *Env, s Step, head u32) {
 	k.SyncWarp()
 }
 
-// fetch starts copies of the item's queries to Queries, and of the K and V of its
-// new tokens, which lie behind the unit's cached ones, to Tail: a lane of warp 0 a
-// row. Other SMs have written them through the generic proxy before the hand-off,
-// and warps of this one have read what the item before had; the fence orders the
-// copies after both.
-func (it *item) fetch(s Step) {
+// fetchQueries copies the item's queries to Queries, in all consumer warps.
+func (it *item) fetchQueries() {
 	e, t := it.e, it.t
-	if t.Work == nil {
-		return
-	}
+	units := t.KV.D / 8
+	q := dsl.View[dsl.B128](t.Q)
+	e.K.ForStep(e.Tid, t.rowsNow(e, it).MulC(units), e.Threads(), func(i u32) {
+		row, unit := i.DivC(units), i.RemC(units)
+		token, head := it.fused(row.Add(it.pass.MulC(t.passRows(e))))
+		t.Queries.Store(row.MulC(t.queryUnits()).Add(unit), q.Load(token.MulC(t.Heads).Add(head).MulC(units).Add(unit)))
+	}, dsl.Unroll(4))
+	e.Sync()
+}
+
+// fetchNew starts copies of the K and V of the item's new tokens, which lie behind
+// the unit's cached ones, to Tail: a lane of the last warp a token. Other SMs have
+// written them through the generic proxy before the hand-off, and warps of this one
+// read the tokens of the item before; the fence orders the copies after both.
+func (it *item) fetchNew(s Step) {
+	e, t := it.e, it.t
 	k, l := e.K, t.KV
-	k.If(e.Warp.EqC(0), func() {
-		n, rows := it.word(kv.ItemTail).Named("new_tokens"), t.rowsNow(e, it)
-		tok := it.cached.Add(e.Lane.Min(n.MaxC(1).SubC(1)))
+	n := it.word(kv.ItemTail).Named("new_tokens")
+	k.If(n.NeC(0).And(e.Warp.EqC(e.Consumers-1)), func() {
+		tok := it.cached.Add(e.Lane.Min(n.SubC(1)))
+		page := s.Table.Load(it.entry(tok)).Named("page")
+		row := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
 		k.FenceProxyAsync()
-		k.If(e.Lane.EqC(0), func() {
-			t.Work.Fresh.Expect(rows.MulC(2 * l.D).Add(n.MulC(l.TokenBytes())))
-		})
+		k.If(e.Lane.EqC(0), func() { t.Work.Fresh.Expect(n.MulC(l.TokenBytes())) })
 		k.SyncWarp()
-		q := dsl.View[dsl.B128](t.Q)
-		k.ForStep(e.Lane, rows, dsl.WarpSize, func(row u32) {
-			token, head := it.fused(row.Add(it.pass.MulC(t.passRows(e))))
-			t.Work.Fresh.Copy(t.Queries, row.MulC(t.queryUnits()), q, token.MulC(t.Heads).Add(head).MulC(l.D/8), k.U32(2*l.D))
-		}, dsl.Unroll(1))
 		k.If(e.Lane.Lt(n), func() {
-			page := s.Table.Load(it.entry(tok)).Named("page")
-			row := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
 			t.Work.Fresh.Copy(t.Tail, e.Lane.MulC(l.TokenUnits()), s.Cache, row, k.U32(l.TokenBytes()))
 		})
 	})
@@ -77,6 +79,7 @@ func (st *state) newTokens() {
 	}
 	n := it.word(kv.ItemTail)
 	k.If(n.NeC(0), func() {
+		t.Work.Fresh.Wait()
 		k.If(st.deal.lane.Eq(st.deal.lanes.SubC(1)), func() {
 			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, fresh: true})
 		})
