@@ -169,25 +169,54 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	t.eachItem(e, s, func(it *item) {
-		if t.Work != nil {
-			it.fetchQueries()
-			it.fetchNew(s)
+		if t.Work == nil {
+			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
+			st.combineSplit()
+			return
 		}
-		st := newState(t, e, s, it)
-		st.ownToken()
-		k.For(it.first, it.end, func(i u32) {
-			chunk := it.chunk(i)
-			from := chunk.MulC(t.PerStage).Named("from")
-			n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
-			c.Drain(func(base u32) {
-				st.eachBlock(chunk, n, func(b u32) {
-					tok := b.MulC(blockTokens)
-					st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(blockTokens)})
-				})
-			})
-		}, dsl.Unroll(1))
-		st.newTokens()
-		st.combine()
+		it.fetchQueries()
+		it.fetchNew(s)
+		few := func() {
+			st := t.stream(e, c, r, s, it, 1, min(2, t.PerStage/blockTokens))
+			st.combineFew()
+		}
+		many := func() {
+			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows, 1)
+			st.combineMany()
+		}
+		switch {
+		case !t.few(e.Consumers):
+			many()
+		case t.tileRows() == fewRows:
+			few()
+		default:
+			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
+		}
 	})
 	t.settle(e, s)
+}
+
+// stream adds an item's tokens to the states of the warps, of which each lane holds
+// rows (1 or 2) rows. A block is span times 16 tokens: fewer rows leave registers for
+// more tokens, which share a maximum and what it changes.
+func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows, span int) *state {
+	st := newState(t, e, s, it, rows)
+	st.ownToken()
+	size := span * blockTokens
+	e.K.For(it.first, it.end, func(i u32) {
+		chunk := it.chunk(i)
+		from := chunk.MulC(t.PerStage).Named("from")
+		n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
+		c.Drain(func(base u32) {
+			st.eachBlock(chunk, n, size, func(b u32) {
+				tok := b.MulC(size)
+				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(size), span: span})
+			})
+		})
+	}, dsl.Unroll(1))
+	st.newTokens()
+	if t.KV.e4m3() && !t.hooksValues() {
+		st.valueScale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")
+	}
+	return st
 }

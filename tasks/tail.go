@@ -15,7 +15,7 @@ func (st *state) ownToken() {
 	own := e.Warp.EqC(e.Consumers - 1).And(st.it.split.EqC(t.Splits - 1))
 	e.K.If(own, func() {
 		t.fetchTail(e, st.step, st.it.kvHead)
-		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), fresh: true})
+		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), span: 1, fresh: true})
 	})
 }
 
@@ -80,8 +80,12 @@ func (st *state) newTokens() {
 	n := it.word(kv.ItemTail)
 	k.If(n.NeC(0), func() {
 		t.Work.Fresh.Wait()
-		k.If(st.deal.lane.Eq(st.deal.lanes.SubC(1)), func() {
-			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, fresh: true})
+		next := st.turn.Get().EqC(0) // this lane has waited longest
+		if t.idle(st.e.Consumers) {
+			next = next.And(st.deal.lane.Lt(st.deal.lanes))
+		}
+		k.If(next, func() {
+			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, span: 1, fresh: true})
 		})
 	})
 }
