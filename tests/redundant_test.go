@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -31,7 +32,13 @@ var (
 	gone  = []mutate.Class{mutate.Remove, mutate.Earlier, mutate.Later}
 )
 
-var redundant = []redundancy{
+// table is reasons for survivors.
+type table []redundancy
+
+// key tells a reason from others of its table.
+func (r *redundancy) key() string { return fmt.Sprint(*r) }
+
+var redundant = table{
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing"},
 	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit"},
 	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy"},
@@ -53,11 +60,14 @@ var redundant = []redundancy{
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "passes a store to global memory, which the barrier does not guard"},
 }
 
+// raggedRedundant is what ragged kernels have beside those.
+var raggedRedundant = table{}
+
 // explain finds the reason why m may survive; nil for none.
-func explain(t *testing.T, m mutate.Mutation) *redundancy {
+func (reasons table) explain(t *testing.T, m mutate.Mutation) *redundancy {
 	t.Helper()
-	for i := range redundant {
-		r := &redundant[i]
+	for i := range reasons {
+		r := &reasons[i]
 		what := string(m.Class) + " " + r.what
 		if m.Name != what && !strings.HasPrefix(m.Name, what+": ") || !slices.Contains(r.classes, m.Class) || r.regions != nil && !slices.Contains(r.regions, m.Region) {
 			continue
