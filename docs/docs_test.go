@@ -65,15 +65,26 @@ func TestSnippetsOfWritingATaskAreTheExamplesCode(t *testing.T) {
 	}
 }
 
-// The example is a module of its own, as a second author's would be: built and
-// tested offline, without a workspace, with its go.mod and go.sum as they are.
-func TestExampleTaskBuildsAndRunsFromItsOwnModule(t *testing.T) {
-	for _, args := range [][]string{{"vet", "./..."}, {"test", "-count=1", "./..."}} {
-		cmd := exec.Command("go", args...)
-		cmd.Dir = "example-task"
-		cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off")
-		text, err := cmd.CombinedOutput()
-		require.NoError(t, err, "go %v in docs/example-task; if it asks for modules, run go mod tidy there:\n%s", args, text)
+func TestSnippetsOfWritingAVariantAreTheExamplesCode(t *testing.T) {
+	code := sources(t, "example-variant/*.go")
+	for _, b := range blocks(t, "writing-a-variant.md") {
+		if b.language != "go" || !strings.Contains(code, b.text) {
+			t.Errorf("writing-a-variant.md:%d: this %s is not in example-variant:\n%s", b.line, b.language, b.text)
+		}
+	}
+}
+
+// The examples are modules of their own, as a second author's would be: built and
+// tested offline, without a workspace, with their go.mod and go.sum as they are.
+func TestExamplesBuildAndRunFromTheirOwnModules(t *testing.T) {
+	for _, dir := range []string{"example-task", "example-variant"} {
+		for _, args := range [][]string{{"vet", "./..."}, {"test", "-count=1", "./..."}} {
+			cmd := exec.Command("go", args...)
+			cmd.Dir = dir
+			cmd.Env = append(os.Environ(), "GOFLAGS=-mod=readonly", "GOPROXY=off", "GOWORK=off")
+			text, err := cmd.CombinedOutput()
+			require.NoError(t, err, "go %v in docs/%s; if it asks for modules, run go mod tidy there:\n%s", args, dir, text)
+		}
 	}
 }
 

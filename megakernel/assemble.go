@@ -102,6 +102,7 @@ func (b *builder) assemble() {
 		k.If(e.Tid.EqC(0), func() {
 			b.decided.Init(dsl.At(0), k.U32(1))
 			b.heard.Init(dsl.At(0), k.U32(1))
+			b.flow.init()
 			b.ring.Init()
 		})
 		b.watch.Init(k)
@@ -128,6 +129,8 @@ type flow interface {
 	phases() stages
 	// check asserts what a launch must be given.
 	check()
+	// init initialises mbarriers, in one thread, before the ring's.
+	init()
 	// prologue copies what stays for the launch; a CTA barrier follows.
 	prologue()
 	// start declares what a role keeps from step to step; it runs at the role's top.

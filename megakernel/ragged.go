@@ -9,12 +9,15 @@ import (
 
 // Names of a ragged kernel's shared-memory regions.
 const (
-	regionRows   = "first_rows"
-	regionPages  = "row_pages"
-	regionItems  = "items"
-	regionScales = "scales"
-	regionSums   = "sums"
-	regionChosen = "chosen"
+	regionRows    = "first_rows"
+	regionPages   = "row_pages"
+	regionItems   = "items"
+	regionScales  = "scales"
+	regionSums    = "sums"
+	regionChosen  = "chosen"
+	regionFresh   = "fresh"
+	regionFound   = "found"
+	regionQueries = "queries"
 )
 
 // ragged is the flow of a kernel whose steps have several query rows, each a
@@ -31,6 +34,7 @@ type ragged struct {
 	sums    dsl.Buf[dsl.F32]
 	scratch dsl.Buf[dsl.F32]
 	tail    dsl.Buf[dsl.B128]
+	queries dsl.Buf[dsl.B128]
 	chosen  dsl.Buf[dsl.U32] // each row's token
 
 	argmax *tasks.ArgmaxColumns
@@ -46,11 +50,15 @@ func newRagged(b *builder) *ragged {
 	f.scratch = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("attention scratch"))
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the step's own K and V"))
+	f.queries = dsl.Shared[dsl.B128](k, regionQueries, words(regionQueries)/4, at(regionQueries), dsl.Doc("an item's queries"))
 	f.first = dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16), dsl.Doc("the query rows, as they are in the launch's first step"))
 	f.rows = &tasks.ColumnRows{T: o.Tokens, Count: b.bufs.count,
 		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16), dsl.Doc("the query rows, and the page of each"))}
 	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first,
 		Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
+	f.work.Fresh = pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
+	f.work.Arrived = &tasks.Arrivals{Count: b.bufs.arrived,
+		Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("rows whose partial states are complete, and where these are"))}
 	f.scales = dsl.Shared[dsl.F32](k, regionScales, words(regionScales), at(regionScales), dsl.Doc("RMSNorm's scale of each row, and sums of the warps"))
 	f.sums = dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums), dsl.Doc("what the threads have of each row"))
 	f.chosen = dsl.Shared[dsl.U32](k, regionChosen, words(regionChosen), at(regionChosen), dsl.Doc("each row's token"))
@@ -65,9 +73,12 @@ func (mk *Kernel) raggedRegions() []pipeline.Region {
 		{Name: regionInput, Bytes: 4 * att.ScratchLen(o.Consumers), Align: 16},
 		{Name: regionPartials, Bytes: 4 * tasks.ColumnPartialsLen(o.Consumers, pad), Align: 16},
 		{Name: regionTail, Bytes: 16 * att.TailLen(), Align: 16},
+		{Name: regionQueries, Bytes: 16 * att.QueriesLen(o.Consumers), Align: 16},
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},
+		{Name: regionFresh, Bytes: pipeline.LandingBytes, Align: 8},
+		{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16},
 		{Name: regionScales, Bytes: 4 * tasks.ScaleColumnsLen(o.Consumers, pad), Align: 16},
 		{Name: regionSums, Bytes: 4 * tasks.ColumnSumsLen(o.Consumers, pad), Align: 16},
 		{Name: regionChosen, Bytes: 4 * o.Tokens, Align: 16},
@@ -98,7 +109,9 @@ func (f *ragged) prologue() {
 	f.k.If(e.Tid.LtC(f.mk.Options.Tokens*kv.RowWords), func() { f.first.Store(e.Tid, f.bufs.rows.Load(e.Tid)) })
 }
 
-func (f *ragged) start() {}
+func (f *ragged) start() { f.work.Start() }
+
+func (f *ragged) init() { f.work.Init() }
 
 func (f *ragged) step(s dsl.Val[dsl.U32]) tasks.Step {
 	return tasks.Step{Index: s, Pages: f.bufs.pages, Table: f.bufs.entries, Cache: f.bufs.kv, Scales: f.bufs.scales}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // DefaultBytesPerSecond is the bandwidth for which a summary predicts times
@@ -56,8 +57,12 @@ func (mk *Kernel) reportModel(r *report) {
 	r.text("%s parameters of %s%s, %s, hidden %d, intermediate %d, %d query and %s of %d, vocabulary %d, %s.",
 		FormatCount(c.ParamCount()), c.DType, tied,
 		plural(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural(c.KVHeads, "KV head"), c.HeadDim, c.Vocab, plural(c.MaxPositions, "position"))
-	r.text("%s of %d threads (%s and a producer warp), KV cache in pages of %s and %s.",
-		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), plural(o.Page, "token"), plural(o.Splits, "split"))
+	kv := ""
+	if o.KV != tasks.KVBF16 {
+		kv = " of " + string(o.KV)
+	}
+	r.text("%s of %d threads (%s and a producer warp), KV cache%s in pages of %s and %s.",
+		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), kv, plural(o.Page, "token"), plural(o.Splits, "split"))
 	if left := threadRegisters(o.Consumers); left < ampleRegisters {
 		r.text("%d consumer warps leave a thread %d registers: nvcc may spill some, the more the wider the heads. Compile with -Xptxas -v and look for spill stores.",
 			o.Consumers, left)

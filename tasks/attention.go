@@ -39,11 +39,15 @@ type Attention struct {
 
 	// Final takes the output of direct items; with Work only.
 	Final Output
+	// Merge merges a row's partial states where the last of them arrives; with
+	// Work.Arrived only.
+	Merge *Merge
 	// Variant is what is not plain causal attention; nil is that.
 	Variant *Variant
 
 	Scratch dsl.Buf[dsl.F32]  // shared memory, ScratchLen
 	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new tokens' K and V
+	Queries dsl.Buf[dsl.B128] // shared memory, QueriesLen: an item's queries; with Work only
 }
 
 // blockTokens is the number of tokens of one block: k of the second product. It
@@ -80,11 +84,24 @@ func (t *Attention) ScratchLen(consumers int) int {
 	if t.Work == nil {
 		return consumers * t.part() * (t.KV.D + 2)
 	}
-	return consumers * t.tileRows() * (t.slice(consumers) + 2)
+	n := consumers * t.tileRows() * (t.slice(consumers) + 2)
+	if t.few(consumers) {
+		n = max(n, consumers*fewRows*(t.KV.D+2))
+	}
+	return n
 }
 
 // TailLen is the length of Tail in 16-byte elements.
 func (t *Attention) TailLen() int { return t.tokens() * t.KV.TokenUnits() }
+
+// QueriesLen is the length of Queries in 16-byte elements.
+func (t *Attention) QueriesLen(consumers int) int {
+	return t.tiles(consumers) * t.tileRows() * t.queryUnits()
+}
+
+// queryUnits is the distance of two rows of Queries in 16-byte elements: one more
+// than a row has, so that 8 rows fall into different banks.
+func (t *Attention) queryUnits() int { return t.KV.D/8 + 1 }
 
 // problem says what the template cannot do, or nothing.
 func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
@@ -113,7 +130,8 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	}
 	return firstOf(
 		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
-		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()))
+		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()),
+		need(t.Work == nil || int(t.Queries.Len()) >= t.QueriesLen(e.Consumers), "attention: Queries has %d elements, want %d", t.Queries.Len(), t.QueriesLen(e.Consumers)))
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
@@ -151,8 +169,12 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	t.eachItem(e, s, func(it *item) {
+		if t.Work != nil {
+			it.fetchQueries()
+			it.fetchNew(s)
+		}
 		st := newState(t, e, s, it)
-		st.tail()
+		st.ownToken()
 		k.For(it.first, it.end, func(i u32) {
 			chunk := it.chunk(i)
 			from := chunk.MulC(t.PerStage).Named("from")
@@ -164,6 +186,8 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 				})
 			})
 		}, dsl.Unroll(1))
+		st.newTokens()
 		st.combine()
 	})
+	t.settle(e, s)
 }

@@ -93,6 +93,10 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	buffer := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
 	work := &tasks.Work{Classes: 1, PerCTA: lim.ItemsPerCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, lim.ItemsPerCTA), dsl.Align(16)),
 		Rows: in[dsl.U32](r, "rows", u32Bytes(l.plan.Rows...), len(l.plan.Rows))}
+	r.work = work
+	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
+	work.Arrived = &tasks.Arrivals{Count: inOut[dsl.U32](r, "arrived", u32Bytes(make([]uint32, lim.Rows*lim.KVHeads)...), lim.Rows*lim.KVHeads),
+		Found: dsl.Shared[dsl.U32](r.k, "found", tasks.ArrivalsLen)}
 	if lim.Selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(l.plan.Positions...), 0)
 	}
@@ -104,6 +108,7 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v, Q: q, Out: part, LSE: lse}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(l.warps), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", att.TailLen())
+	att.Queries = dsl.Shared[dsl.B128](r.k, "queries", att.QueriesLen(l.warps))
 	att.Final = tasks.RowMajor(attn, width)
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.k.U32(lim.Pages), Layer: r.k.U32(0),
 		Table: in[dsl.U32](r, "table", u32Bytes(l.plan.Entries...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(l.cache), 0)}
@@ -124,11 +129,11 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) {
 				final(row.Add(s.Index.MulC(lim.Rows)), i, lo, hi)
 			}
-			merge := &tasks.Merge{Heads: heads, D: l.d, In: part, LSE: lse, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
+			att.Merge = &tasks.Merge{Heads: heads, D: l.d, In: part, LSE: lse, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
 			att.Consume(r.e, c, r.ring, s)
-			r.k.If(merge.Table.Any(r.e), func() {
-				bar.Sync()
-				merge.EmitIn(r.e, s)
+			bar.Sync()
+			r.k.If(att.Phase(), func() {
+				att.Merge.EmitIn(r.e, s)
 				bar.Sync()
 			})
 		})

@@ -70,6 +70,7 @@ func (c ragged) withDefaults() ragged {
 // token is one cached or new token of a sequence.
 type token struct {
 	index, position int
+	page, slot      int       // where it lies
 	k, v            []float64 // [kvHeads·d]
 }
 
@@ -95,6 +96,7 @@ type batch struct {
 	q       []uint16 // in order of the dimensions
 	items   []item
 	indptr  []uint32
+	spoil   func(r *rig, a *tasks.Attention) // to be refused; may be nil
 }
 
 // item is a work item before it is in words.
@@ -145,7 +147,7 @@ func newBatch(c ragged) *batch {
 	b.cache = bytes.Repeat([]byte{0xff}, l.Layers*b.pages*l.PageBytes())
 	b.scales = scales(l)
 	write := func(page uint32, slot int) token {
-		t := token{k: wide(normals(rng, c.kvHeads*c.d, c.scale)), v: wide(normals(rng, c.kvHeads*c.d, 1))}
+		t := token{page: int(page), slot: slot, k: wide(normals(rng, c.kvHeads*c.d, c.scale)), v: wide(normals(rng, c.kvHeads*c.d, 1))}
 		for v, xs := range [][]float64{t.k, t.v} {
 			for i, x := range xs {
 				at := l.Index(b.pages, 1, int(page), i/c.d, slot, v, i%c.d)
@@ -208,103 +210,6 @@ func (b *batch) base(seq int) int {
 	return b.prefix + n
 }
 
-// plan makes the items: every unit of every KV head cut into parts.
-func (b *batch) plan() {
-	type state struct{ item, row int }
-	of := map[[2]int][]state{} // (row, head): in order of the KV
-	add := func(it item) {
-		for i, r := range it.rows {
-			of[[2]int{r, it.head}] = append(of[[2]int{r, it.head}], state{len(b.items), i})
-		}
-		it.partials = make([]int, len(it.rows))
-		b.items = append(b.items, it)
-	}
-	unit := func(it item, tail int) {
-		chunks := (it.cached + b.index*it.grow + b.perStage - 1) / b.perStage
-		for p := range b.parts {
-			x := it
-			x.a, x.b, x.of = p, p+1, b.parts
-			if b.pinned {
-				x.a, x.b, x.of = p*chunks/b.parts, (p+1)*chunks/b.parts, 0
-				if p == b.parts-1 {
-					x.b = 1 << 30
-				}
-			}
-			if p == b.parts-1 && !b.tails {
-				x.tail = tail
-			}
-			x.direct = b.parts == 1 && b.prefix == 0 && !b.tails
-			add(x)
-			for j := 0; p == b.parts-1 && b.tails && j < tail; j++ {
-				one := x
-				one.a, one.b, one.of, one.tail, one.tailRow = 0, 0, 1, 1, x.tailRow+j
-				one.cached, one.grow = x.cached+j, x.grow // its KV lies that much further
-				add(one)
-			}
-		}
-	}
-	all := make([]int, len(b.rows))
-	for i := range all {
-		all[i] = i
-	}
-	for head := range b.kvHeads {
-		if b.prefix > 0 {
-			unit(item{head: head, cached: b.prefix, rows: all}, 0)
-		}
-		first := 0
-		for n, s := range b.seqs {
-			it := item{head: head, entries: b.start[n], cached: s.cached, grow: 1, position: b.prefix, rows: all[first : first+s.new], tailRow: first}
-			unit(it, s.new)
-			first += s.new
-		}
-	}
-	b.indptr = make([]uint32, tasks.MergeWords(b.tokens, b.kvHeads))
-	next := 0
-	for i := range b.tokens * b.kvHeads {
-		b.indptr[i] = uint32(next)
-		for _, s := range of[[2]int{i / b.kvHeads, i % b.kvHeads}] {
-			if !b.items[s.item].direct {
-				b.items[s.item].partials[s.row] = next
-				next++
-			}
-		}
-	}
-	b.indptr[b.tokens*b.kvHeads] = uint32(next)
-}
-
-// words is the plan buffer: the items dealt to the CTAs in turn.
-func (b *batch) words() (perCTA int, words []uint32) {
-	perCTA = max(1, (len(b.items)+b.sms-1)/b.sms)
-	words = make([]uint32, b.sms*(perCTA+1)*kv.ItemWords)
-	for i, it := range b.items {
-		cta := words[i%b.sms*(perCTA+1)*kv.ItemWords:]
-		cta[0]++
-		w := cta[int(cta[0])*kv.ItemWords:]
-		for at, v := range map[int]int{kv.ItemHead: it.head, kv.ItemEntries: it.entries, kv.ItemCached: it.cached, kv.ItemGrow: it.grow, kv.ItemFirst: it.a, kv.ItemEnd: it.b,
-			kv.ItemOf: it.of, kv.ItemPosition: it.position, kv.ItemRows: len(it.rows), kv.ItemTail: it.tail, kv.ItemTailRow: it.tailRow} {
-			w[at] = uint32(v)
-		}
-		if it.direct {
-			w[kv.ItemFlags] = kv.ItemDirect
-		}
-		for j, r := range it.rows {
-			w[kv.ItemRowList+j/8] |= uint32(r) << (4 * (j % 8))
-			w[kv.ItemPartials+j] = uint32(it.partials[j])
-		}
-	}
-	return perCTA, words
-}
-
-func (b *batch) rowWords() []uint32 {
-	words := make([]uint32, b.tokens*kv.RowWords)
-	for t, r := range b.rows {
-		w := words[t*kv.RowWords:]
-		w[kv.RowPosition], w[kv.RowTail], w[kv.RowFirst] = uint32(r.position-b.index), r.tail, uint32(r.first)
-		w[kv.RowMask] = uint32(3 + t*maskWords)
-	}
-	return words
-}
-
 // rig is the kernel: attention, a grid barrier, merge where there is anything to.
 func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.Variant) *rig {
 	l, heads := b.layout(), b.kvHeads*b.group
@@ -317,6 +222,8 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	plan := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
 	work := &tasks.Work{Classes: 1, PerCTA: perCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, perCTA), dsl.Align(16)),
 		Rows: in[dsl.U32](r, "rows", u32Bytes(b.rowWords()...), b.tokens*kv.RowWords)}
+	r.work = work
+	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
 	if b.selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(b.places...), len(b.places))
 	}
@@ -324,7 +231,11 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
 		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), Out: out[dsl.F32](r, "part", partials*b.group*b.d), LSE: out[dsl.F32](r, "lse", partials*b.group)}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(b.consumers), dsl.Align(16))
+	att.Queries = dsl.Shared[dsl.B128](r.k, "queries", att.QueriesLen(b.consumers))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", att.TailLen())
+	if b.spoil != nil {
+		b.spoil(r, att)
+	}
 	merge := &tasks.Merge{Heads: heads, D: b.d, In: att.Out, LSE: att.LSE, Variant: v, Table: &tasks.MergeTable{Tokens: b.tokens, KVHeads: b.kvHeads,
 		Indptr: in[dsl.U32](r, "attn_merge", u32Bytes(b.indptr...), len(b.indptr)), Work: work, Final: final}}
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.scalar("pages", uint32(b.pages)), Layer: r.k.U32(1), Index: r.scalar("index", uint32(b.index)),
@@ -425,78 +336,3 @@ func (b *batch) checkLSE(t testing.TB, v *tasks.Variant, got map[string][]byte, 
 }
 
 const maskWords = 12
-
-func (c ragged) run(t *testing.T) {
-	c = c.withDefaults()
-	for _, c.kv = range tasks.KVTypes() {
-		t.Run(c.String(), func(t *testing.T) {
-			b := newBatch(c)
-			b.check(t, nil, b.rig(t, nil, nil).run(), 0)
-		})
-	}
-}
-
-func TestRaggedAttentionOfOneSequence(t *testing.T) {
-	for _, n := range []int{0, 1, 7, 8, 9, 15, 16, 17, 33, 64, 65, 100} {
-		ragged{seqs: []sequence{{cached: n, new: 1}}, perStage: 32}.run(t)
-		ragged{seqs: []sequence{{cached: n, new: 3}}, parts: 2}.run(t)
-	}
-}
-
-// mixed is sequences of all lengths about a page, of n new tokens in all.
-func mixed(page int, news ...int) []sequence {
-	lengths := []int{0, page + 1, 1, 3*page + 5, page - 1, page, 70}
-	var out []sequence
-	for i, n := range news {
-		out = append(out, sequence{cached: lengths[i%len(lengths)], new: n})
-	}
-	return out
-}
-
-func raggedCases() []ragged {
-	var cs []ragged
-	for _, page := range []int{1, 8, 16, 32, 128} {
-		cs = append(cs, ragged{page: page, seqs: mixed(page, 1, 1, 1, 1), sms: 4, kvHeads: 2},
-			ragged{page: page, seqs: mixed(page, 1, 4, 2, 1), sms: 3, parts: 3, perStage: 32},
-			ragged{page: page, seqs: mixed(page, 1, 2), sms: 2, prefix: 2 * page, perStage: 32})
-	}
-	for n := 1; n <= 16; n++ { // T rows of one sequence, and of T sequences
-		ones := make([]int, n)
-		for i := range ones {
-			ones[i] = 1
-		}
-		cs = append(cs, ragged{seqs: []sequence{{cached: 40, new: n}}, group: 4, consumers: 4, parts: 2},
-			ragged{seqs: mixed(8, ones...), group: 3, sms: 4, consumers: 2, prefix: 16})
-	}
-	for _, group := range []int{1, 2, 3, 4, 8, 16, 17, 32} { // up to 8 tiles at once, and several passes
-		for _, consumers := range []int{1, 2, 4, 7, 8} {
-			cs = append(cs, ragged{group: group, consumers: consumers, seqs: []sequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {cached: 33, new: 4}}, perStage: 64, page: 16, tokens: 16, parts: 1 + group%2})
-		}
-	}
-	for _, d := range []int{16, 48, 64, 80, 128, 256} {
-		cs = append(cs, ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4},
-			ragged{d: d, seqs: mixed(8, 1, 5), group: 5, consumers: 4, prefix: 24, parts: 2})
-	}
-	tree := []int{-1, 0, 0, 1, 1, 2, 5}
-	return append(cs,
-		ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}, {cached: 5, new: 1}}, parts: 2},
-		ragged{seqs: []sequence{{cached: 0, new: 7, parents: tree}}},
-		ragged{seqs: mixed(8, 1, 1, 1), sms: 4, kvHeads: 5, parts: 3}, // 45 items on 4 CTAs
-		ragged{seqs: mixed(8, 3, 2), tails: true}, ragged{seqs: []sequence{{cached: 21, new: 7, parents: tree}}, tails: true, group: 3},
-		ragged{seqs: mixed(8, 1), sms: 5}, // CTAs without an item
-		ragged{seqs: mixed(8, 1, 1, 1, 1), parts: 3, pinned: true},
-		ragged{seqs: mixed(8, 2, 1, 3, 1), parts: 5, pinned: true, index: 0, prefix: 40},
-		ragged{seqs: mixed(8, 1, 2), page: 1, perStage: 64}, // more pages a stage than lanes
-		ragged{seqs: mixed(8, 1, 2), tokens: 16}, ragged{seqs: mixed(8, 1, 2), tokens: 8, group: 8},
-		ragged{seqs: mixed(8, 3, 2), scale: 4, parts: 2}, ragged{seqs: mixed(8, 3, 2), scale: 30, parts: 2},
-		ragged{seqs: mixed(8, 1, 1, 1, 1), index: 1}, ragged{seqs: mixed(8, 1, 1, 1, 1), index: 20, parts: 3, sms: 3},
-		ragged{seqs: mixed(16, 1, 1), index: 5, prefix: 16, page: 16, parts: 2, pinned: true})
-}
-
-func TestRaggedAttention(t *testing.T) {
-	for i, c := range raggedCases() {
-		if !testing.Short() || i%4 == 0 {
-			c.run(t)
-		}
-	}
-}

@@ -70,17 +70,26 @@ func (t *Attention) queries(e *Env, it *item) (first, n u32) {
 	return first, n
 }
 
-// loadQueries loads the A fragments; rows that the item does not have are 0.
+// loadQueries loads the A fragments; rows that the item does not have are 0, or
+// with Work those of another, and their results are not used.
 func (st *state) loadQueries() {
-	e, d := st.e, st.t.KV.D
-	q := dsl.View[dsl.BF16x2](st.t.Q)
+	e, t, d := st.e, st.t, st.t.KV.D
+	q := dsl.View[dsl.BF16x2](t.Q)
+	if t.Work != nil {
+		q = dsl.View[dsl.BF16x2](t.Queries)
+	}
+	load := func(row queryRow, pair u32) pair {
+		if t.Work != nil {
+			return q.Load(row.local.MulC(4 * t.queryUnits()).Add(pair))
+		}
+		return dsl.Select(row.valid(), q.Load(row.at.MulC(d/2).Add(pair)), dsl.Lit[dsl.BF16x2](e.K, 0))
+	}
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
 	for dim := 0; dim < d; dim += 16 {
 		a := [4]pair{zero, zero, zero, zero}
 		for half := range 2 {
 			for h, row := range st.row {
-				at := row.at.MulC(d / 2).Add(st.t.KV.queryPair(e.Lane.RemC(4), dim/16, half))
-				a[2*half+h] = dsl.Select(row.valid, q.Load(at), zero)
+				a[2*half+h] = load(row, st.t.KV.queryPair(e.Lane.RemC(4), dim/16, half))
 			}
 		}
 		st.q = append(st.q, a)

@@ -26,7 +26,8 @@ type Case struct {
 	Contexts     []int     `json:"contexts"`         // length of each sequence
 	Transformers string    `json:"transformers"`
 	WeightsHash  string    `json:"weights_hash"`
-	Identical    bool      `json:"bit_identical"` // the first sequence run twice gave the same logits, bit for bit
+	Identical    bool      `json:"bit_identical"`                 // the first sequence run twice gave the same logits, bit for bit
+	Alone        *bool     `json:"bit_identical_alone,omitempty"` // each sequence alone gave the same bits as among the others
 	Gate         Record    `json:"gate"`
 	Details      []Verdict `json:"details"`
 }
@@ -35,6 +36,10 @@ type Case struct {
 func NewCase(model, dtype string, ref *Reference, r *Report) Case {
 	c := Case{Model: model, DType: dtype, Batch: 1, Transformers: ref.Transformers, WeightsHash: ref.WeightsHash,
 		Identical: r.Identical, Gate: r.Gate, Details: r.Details}
+	if r.Depends != nil {
+		alone := len(r.Depends) == 0
+		c.Alone = &alone
+	}
 	for _, q := range ref.Sequences {
 		c.Contexts = append(c.Contexts, q.Length)
 	}

@@ -59,6 +59,7 @@ type Verdict struct {
 type Report struct {
 	Gate      Record    // passed or not, and why
 	Identical bool      // the first sequence run twice gave the same logits, bit for bit
+	Depends   []int     // sequences that gave other bits alone; nil where that was not looked at
 	Details   []Verdict // the kernel as it is, then each fault of Faults
 }
 
@@ -68,6 +69,8 @@ func (r *Report) Err() error {
 	switch {
 	case !r.Identical:
 		return errors.New("the first sequence run twice gave different logits")
+	case len(r.Depends) > 0:
+		return fmt.Errorf("sequences %v gave other logits alone than among others", r.Depends)
 	case !r.Gate.Passed:
 		return fmt.Errorf("the gate is not passed: %s", strings.Join(r.Gate.Reasons, "; "))
 	}

@@ -30,6 +30,9 @@ type RaggedSubject struct {
 	Runner  RaggedRunner
 	Rows    int // query rows of a step at most
 	Pages   int // of the cache; all sequences of the reference must fit
+	// Pinned says that results may not depend on what else is in a step: then every
+	// short sequence is run alone too, in the same parts, and must give the same bits.
+	Pinned bool
 	// Write writes into a buffer of the kernel on the device.
 	Write func(buffer string, offset int64, src []byte) error
 	// Plant makes the runner run the kernel with this fault until restore is called;
@@ -57,16 +60,22 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 		return nil, fmt.Errorf("gate: %d sequences that take %d pages, the cache has %d; want at least 2 that fit", len(ref.Sequences), want, s.Pages)
 	}
 	s.progress("the kernel")
-	ours, digest, err := s.pass(ctx, ref, New(rules), false)
+	steps := Steps(lengths(ref), s.Rows)
+	ours, digests, err := s.pass(ctx, ref, steps, New(rules), false)
 	if err != nil {
 		return nil, err
 	}
 	s.progress("the kernel again")
-	_, again, err := s.pass(ctx, ref, nil, false)
+	_, again, err := s.pass(ctx, ref, steps, nil, false)
 	if err != nil {
 		return nil, err
 	}
-	r := &Report{Identical: again == digest, Details: []Verdict{verdict("", ours)}}
+	r := &Report{Identical: slices.Equal(again, digests), Details: []Verdict{verdict("", ours)}}
+	if s.Pinned {
+		if r.Depends, err = s.dependent(ctx, ref, steps, digests); err != nil {
+			return nil, err
+		}
+	}
 	faults := map[string]Result{}
 	for _, name := range Faults() {
 		s.progress(name)
@@ -85,10 +94,39 @@ func (s *RaggedSubject) progress(what string) {
 	}
 }
 
+// mostAlone is the longest sequence that is run alone.
+const mostAlone = 1024
+
+// dependent lists the sequences that give other bits alone, in the parts that they
+// have in the steps, than among the others.
+func (s *RaggedSubject) dependent(ctx context.Context, ref *Reference, steps [][]Part, digests []string) ([]int, error) {
+	differ := []int{}
+	for q, sequence := range ref.Sequences {
+		if sequence.Length > mostAlone {
+			continue
+		}
+		s.progress(fmt.Sprintf("sequence %d alone", q))
+		var own [][]Part
+		for _, step := range steps {
+			if i := slices.IndexFunc(step, func(p Part) bool { return p.Sequence == q }); i >= 0 {
+				own = append(own, step[i:i+1])
+			}
+		}
+		_, alone, err := s.pass(ctx, ref, own, nil, false)
+		if err != nil {
+			return nil, err
+		}
+		if alone[q] != digests[q] {
+			differ = append(differ, q)
+		}
+	}
+	return differ, nil
+}
+
 // faulty judges the kernel with one fault planted.
 func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
 	run := func(exchanged bool) (Result, error) {
-		r, _, err := s.pass(ctx, ref, New(rules), exchanged)
+		r, _, err := s.pass(ctx, ref, Steps(lengths(ref), s.Rows), New(rules), exchanged)
 		return r, err
 	}
 	switch name {
@@ -113,9 +151,9 @@ func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules,
 type raggedPass struct {
 	s         *RaggedSubject
 	ref       *Reference
-	gate      *Gate // nil measures nothing
-	exchanged bool  // sequences read each other's first pages
-	digest    hash.Hash
+	gate      *Gate       // nil measures nothing
+	exchanged bool        // sequences read each other's first pages
+	digests   []hash.Hash // of the logits of each sequence's rows
 
 	tokens [][]int
 	pages  [][]uint32
@@ -128,14 +166,15 @@ type raggedPass struct {
 	slots    chan struct{}
 }
 
-// pass judges one run over all sequences; digest is of all logits of all rows.
-func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, g *Gate, exchanged bool) (r Result, digest string, err error) {
-	p := &raggedPass{s: s, ref: ref, gate: g, exchanged: exchanged, digest: sha256.New(), slots: make(chan struct{}, 16)}
+// pass runs the steps, and judges them unless g is nil: then they need not be all.
+// digests are of the logits of each sequence's rows.
+func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate, exchanged bool) (r Result, digests []string, err error) {
+	p := &raggedPass{s: s, ref: ref, gate: g, exchanged: exchanged, slots: make(chan struct{}, 16)}
 	defer p.close()
 	if err := p.open(); err != nil {
-		return r, "", err
+		return r, nil, err
 	}
-	for i, step := range Steps(lengths(ref), s.Rows) {
+	for i, step := range steps {
 		if err = ctx.Err(); err == nil {
 			err = p.step(ctx, step)
 		}
@@ -146,17 +185,20 @@ func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, g *Gate, excha
 	}
 	p.wg.Wait()
 	if err := errors.Join(err, errors.Join(slices.Concat(p.failures...)...)); err != nil {
-		return r, "", err
+		return r, nil, err
+	}
+	for _, h := range p.digests {
+		digests = append(digests, sum(h))
 	}
 	if g == nil {
-		return r, sum(p.digest), nil
+		return r, digests, nil
 	}
 	for q, results := range p.results {
 		for i, position := range results {
 			g.Put(q, ref.Sequences[q].First+i, position)
 		}
 	}
-	return g.Result(), sum(p.digest), nil
+	return g.Result(), digests, nil
 }
 
 func lengths(ref *Reference) (all []int) {
@@ -182,6 +224,7 @@ func (p *raggedPass) open() error {
 		n := (sequence.Length + p.s.Kernel.KV.Page - 1) / p.s.Kernel.KV.Page
 		p.tokens, p.rows, p.pages = append(p.tokens, tokens), append(p.rows, rows), append(p.pages, free[:n])
 		free = free[n:]
+		p.digests = append(p.digests, sha256.New())
 		p.results = append(p.results, make([]Position, sequence.Scored))
 		p.failures = append(p.failures, make([]error, sequence.Scored))
 	}
@@ -228,7 +271,7 @@ func (p *raggedPass) step(ctx context.Context, parts []Part) error {
 
 // row notes the logits after a position.
 func (p *raggedPass) row(q, position int, k []float32) error {
-	if err := binary.Write(p.digest, binary.LittleEndian, k); err != nil {
+	if err := binary.Write(p.digests[q], binary.LittleEndian, k); err != nil {
 		return err
 	}
 	i := position - p.ref.Sequences[q].First

@@ -69,6 +69,7 @@ type paged struct {
 	fault               megakernel.Fault
 	gains               []byte
 	flaky, blind, short bool
+	mixes               bool // other rows change a row's logits
 	runs                int
 	most                int // rows of a step
 }
@@ -100,6 +101,9 @@ func (p *paged) Run(_ context.Context, step []kv.Sequence) (logits [][]float32, 
 			row := logitsOf(text)
 			if !p.blind && (p.fault != "" || slices.Equal(p.gains, []byte{0x80, 0x3f, 0x80, 0x3f})) {
 				row[len(text)%vocab] += 30
+			}
+			if p.mixes {
+				row[0] += float32(len(step)) * 1e-6
 			}
 			if p.flaky {
 				row[0] += float32(p.runs) * 1e-6
@@ -225,4 +229,21 @@ func TestWhatKeepsFromJudgingRaggedStepsIsAnError(t *testing.T) {
 	subject.Plant = func(context.Context, megakernel.Fault) (func(), error) { return nil, errors.New("none") }
 	_, err = subject.Judge(t.Context(), ref, raggedRules())
 	require.EqualError(t, err, "kv_token_dropped: planting it: none")
+}
+
+func TestPinnedResultsDoNotDependOnOtherSequences(t *testing.T) {
+	subject, p, ref := raggedSubject(t, 8)
+	subject.Pinned = true
+	report, err := subject.Judge(t.Context(), ref, raggedRules())
+	require.NoError(t, err)
+	require.Equal(t, []int{}, report.Depends)
+	require.NoError(t, report.Err())
+	require.True(t, *NewCase("m", "bf16", ref, report).Alone)
+	p.mixes = true
+	report, err = subject.Judge(t.Context(), ref, raggedRules())
+	require.NoError(t, err)
+	require.True(t, report.Identical)
+	require.Equal(t, []int{0, 1, 2}, report.Depends)
+	require.EqualError(t, report.Err(), "sequences [0 1 2] gave other logits alone than among others")
+	require.False(t, *NewCase("m", "bf16", ref, report).Alone)
 }

@@ -46,7 +46,31 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
+	if s.mk.Ragged() {
+		return s.dev.Zero(megakernel.BufferArrived)
+	}
 	return nil
+}
+
+// KVScaler is what weights are that come with scales for a float8 KV cache, such
+// as those from a checkpoint that has them: [layer][KV head][K, V], or nil.
+type KVScaler interface{ KVScales() ([]float32, error) }
+
+// KVScales are those of the tensors, if they have any.
+func (f *fromTensors) KVScales() ([]float32, error) {
+	if t, ok := f.t.(KVScaler); ok {
+		return t.KVScales()
+	}
+	return nil, nil
+}
+
+// scalesOf takes over the scales that come with the weights, where a cache wants
+// some and none are given.
+func (s *runner) scalesOf(w Weights) (err error) {
+	if t, ok := w.(KVScaler); ok && s.kvScales == nil && s.mk.KV.ScalesLen() > 0 {
+		s.kvScales, err = t.KVScales()
+	}
+	return err
 }
 
 // scales writes the KV cache's scales, those given or 1 for all.

@@ -35,7 +35,7 @@ type RaggedOptions struct {
 	Guard   uint32 // page that page table entries without a use name
 	Epoch   uint32 // the barrier counter that the first launch finds
 
-	// KVScales are the scales of an e4m3 cache, [Layers][KVHeads][K, V]; nil means 1.
+	// KVScales are the scales of an e4m3 cache, as in SessionOptions.
 	KVScales []float32
 
 	// Pin, a multiple of the kernel's ChunkTokens, cuts every sequence's KV at its multiples:

@@ -35,7 +35,10 @@ func (s *runner) open(ctx context.Context, w Weights, sizes map[string]int64, ep
 	if err := s.alloc(sizes); err != nil {
 		return err
 	}
-	var err error
+	err := s.scalesOf(w)
+	if err != nil {
+		return err
+	}
 	if s.loaded, err = w.Load(ctx, s.mk, s.dev); err != nil {
 		return err
 	}

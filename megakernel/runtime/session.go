@@ -28,8 +28,9 @@ type SessionOptions struct {
 	Epoch uint32   // the barrier counter that the first launch finds
 
 	// KVScales are the scales of an e4m3 cache, [layer][KV head][K, V], positive: an
-	// element stands for itself, at most ±448, times its scale. nil is 1 for all. A
-	// kernel with a bf16 cache has none and does not look.
+	// element stands for itself, at most ±448, times its scale. nil is the weights'
+	// own, where they have some (KVScaler), else 1 for all. A kernel with a bf16 cache
+	// has none and does not look.
 	KVScales []float32
 }
 

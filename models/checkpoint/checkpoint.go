@@ -15,6 +15,7 @@ type Checkpoint struct {
 	ends    []int              // the tokens that end a text
 	order   []string           // the tensors that the configuration needs
 	tensors map[string]*tensor // those, and lm_head.weight as the embedding where it is tied
+	scales  []*tensor          // of a float8 KV cache, of each layer K's and V's; empty without
 	files   []*file
 	f16     *f16Table // nil without a tensor in F16
 

@@ -29,10 +29,12 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 			t.fit(w, &p)
 		}
 	}
+	scales := kvScalesOf(c.config)
+	c.matchScales(found, &p)
 	for _, name := range inOrder {
 		if name == headName && c.config.TieEmbeddings {
 			found[name].fit(wanted{headName, need[0].shape}, &p)
-		} else if c.tensors[name] == nil && !ignored[name] {
+		} else if c.tensors[name] == nil && !ignored[name] && !scales[name] {
 			p.add(extra(found[name]))
 		}
 	}

@@ -33,6 +33,14 @@ import synth  # noqa: E402
 RULES = {"element": 1.01 * 2.0**-7, "rms": 1.25 * 2.0**-8, "keys_element": 6.0, "keys_rms": 2.0}
 
 
+def fill_e4m3(tensor, seed, name):
+    """Random signs and mantissas, exponents from -2 to 1: package cases has the formula."""
+    flat = tensor.view(-1)
+    for start in range(0, flat.numel(), synth.SLICE):
+        r = synth.counter(seed, name, start, min(synth.SLICE, flat.numel() - start), tensor.device)
+        flat[start : start + len(r)] = ((r & 0x87) | ((r >> 8 & 3) + 5) << 3).to(torch.uint8)
+
+
 class Case:
     """case.json and the files beside it, on a device."""
 
@@ -46,8 +54,9 @@ class Case:
         self.variants = [v.get("params") or {} for v in c["variants"]]  # layer l has number l modulo how many there are
         self.per_head = c.get("per_head", False)
         self.rows = sum(new for _, new in self.sequences)
-        if c["kv_dtype"] != "bf16":
-            raise ValueError(f"kv_dtype {c['kv_dtype']!r}, only bf16 is known")
+        if c["kv_dtype"] not in ("bf16", "e4m3"):
+            raise ValueError(f"kv_dtype {c['kv_dtype']!r}, want bf16 or e4m3")
+        self.e4m3 = c["kv_dtype"] == "e4m3"
         lists = len(self.sequences) * (self.kv_heads if self.per_head else 1)
         if len(c["indptr"]) != lists + 1 or len(c["last_page_len"]) != lists or c["indptr"][-1] != len(c["indices"]):
             raise ValueError("indptr, indices and last_page_len do not fit the sequences")
@@ -68,15 +77,17 @@ class Case:
         return self.file(out["file"], dtype, (self.rows, self.heads, self.dim)).double()
 
     def layer(self, layer):
-        """One layer of the cache, [page][KV head][slot][K, V][unit][8], kept until another is asked for."""
-        shape = (self.pages, self.kv_heads, self.page, 2, self.dim // 8, 8)
+        """One layer of the cache, [page][KV head][slot][unit of 16 bytes][element], kept until another is asked for."""
+        each, dtype = (16, torch.uint8) if self.e4m3 else (8, torch.bfloat16)
+        shape = (self.pages, self.kv_heads, self.page, 2 * self.dim // each, each)
         if self._kv[0] != layer:
             self._kv = (None, None)
             if "kv" in self.raw["files"]:
-                kv = self.file(self.raw["files"]["kv"], torch.bfloat16, (self.layers, *shape))[layer]
+                kv = self.file(self.raw["files"]["kv"], dtype, (self.layers, *shape))[layer]
             else:
-                kv = torch.empty(shape, dtype=torch.bfloat16, device=self.device)
-                synth.fill(kv, self.raw["seed"], f"kv.{layer}", synth.normal(self.raw["kv_std"]))
+                kv = torch.empty(shape, dtype=dtype, device=self.device)
+                fill = fill_e4m3 if self.e4m3 else lambda *a: synth.fill(*a, synth.normal(self.raw["kv_std"]))
+                fill(kv, self.raw["seed"], f"kv.{layer}")
             self._kv = (layer, kv)
         return self._kv[1]
 
@@ -84,21 +95,30 @@ class Case:
         return sum(self.sequences[s])
 
     def dense(self, layer, s):
-        """K and V of sequence s, [KV head][token][D] each: the pages in order, without the permutation of units (tasks/kv.go)."""
+        """K and V of sequence s, [KV head][token][D] each: the pages in order, without the permutation of units, and in e4m3 of keys,
+        and times the scales (tasks/kv.go)."""
         kv, n = self.layer(layer), self.tokens(s)
-        m = 1
-        while m < 8 and (self.dim // 8) % (2 * m) == 0 and 2 * m <= self.page:
+        units, m = kv.shape[3], 1
+        while m < 8 and units % (2 * m) == 0:
             m *= 2
-        slot = torch.arange(self.page, device=self.device)
-        unit = torch.arange(self.dim // 8, device=self.device) ^ (slot & (m - 1))[:, None]
+        every = 8 // m
+        m = max(1, min(m, self.page // every))
+        slot = torch.arange(self.page, device=self.device)[:, None]
+        unit = torch.arange(units, device=self.device) ^ (slot // every % m)
         def tokens_of(pages, heads):
-            x = kv[pages][:, heads]  # [pages][heads][slot][2][unit][8]
-            x = x[:, :, slot[:, None], :, unit]  # [slot][unit][pages][heads][2][8]
-            return x.permute(4, 3, 2, 0, 1, 5).reshape(2, x.shape[3], -1, self.dim)[:, :, :n]
+            x = kv[pages][:, heads][:, :, slot, unit]  # [page][head][slot][unit][element]
+            return x.reshape(len(pages), -1, self.page, 2, self.dim).permute(3, 1, 0, 2, 4).reshape(2, x.shape[1], -1, self.dim)[:, :, :n]
         if self.per_head:
-            parts = [tokens_of(self.row(s * self.kv_heads + h, n), slice(h, h + 1)) for h in range(self.kv_heads)]
-            return torch.cat(parts, 1)
-        return tokens_of(self.row(s, n), slice(None))
+            both = torch.cat([tokens_of(self.row(s * self.kv_heads + h, n), slice(h, h + 1)) for h in range(self.kv_heads)], 1)
+        else:
+            both = tokens_of(self.row(s, n), slice(None))
+        if not self.e4m3:
+            return both
+        d = torch.arange(self.dim, device=self.device)
+        both = both.view(torch.float8_e4m3fn).float()
+        both = torch.stack([both[0][..., d % (self.dim // 2) * 2 + d // (self.dim // 2)], both[1]])
+        scales = torch.tensor(self.raw["kv_scales"], dtype=torch.float64, device=self.device).view(self.layers, self.kv_heads, 2)[layer]
+        return both.double() * scales.T[:, :, None, None]
 
     def row(self, r, n):
         """Pages of block-sparse row r, which must hold n tokens."""
@@ -222,22 +242,25 @@ def main():
     parser.add_argument("dir", type=pathlib.Path)
     parser.add_argument("--out", type=pathlib.Path)
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--cases", help="names, with commas between; all")
+    parser.add_argument("--cases", help="beginnings of names, with commas between: what FILE has of the others is kept; default all, anew")
     parser.add_argument("--check-only", action="store_true", help="time nothing")
     args = parser.parse_args()
     torch.set_grad_enabled(False)
-    names = args.cases.split(",") if args.cases else sorted(p.parent.name for p in args.dir.glob("*/case.json"))
+    out = args.out or args.dir / "torch.json"
+    names = sorted(p.parent.name for p in args.dir.glob("*/case.json") if p.parent.name.startswith(tuple((args.cases or "").split(","))))
     if not names:
         sys.exit(f"attention: no cases under {args.dir}")
     report = {"torch": torch.__version__, "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else args.device,
               "rules": RULES, "cases": []}
+    if args.cases and out.exists():
+        report["cases"] = [c for c in json.loads(out.read_text())["cases"] if c["name"] not in names]
     for name in names:
         case = Case(args.dir / name, args.device)
         result = {"name": name, "check": check(case)}
         if case.raw.get("time") and not args.check_only:
             result["pytorch"] = attention_timing.measure(case)
         report["cases"].append(result)
-        (args.out or args.dir / "torch.json").write_text(json.dumps(report, indent=1) + "\n")  # as far as it has come
+        out.write_text(json.dumps(report, indent=1) + "\n")  # as far as it has come
         worst = max((v["worst_rms"] for v in result["check"]["layers"]), default=math.nan)
         print(f"attention: {name}: {'passed' if result['check']['passed'] else 'FAILED'}, error {worst:.3g} of what is allowed; "
               f"{attention_timing.summary(result.get('pytorch'))}", file=sys.stderr, flush=True)

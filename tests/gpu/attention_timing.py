@@ -22,8 +22,8 @@ class Inputs:
     """Dense tensors of a timed case: q [B][heads][1][D], k and v [B][KV heads][longest][D] for each layer."""
 
     def __init__(self, case):
-        if any(new != 1 for _, new in case.sequences) or any(case.variants):
-            raise ValueError("only decoding steps of one token a sequence, causal, are timed")
+        if any(new != 1 for _, new in case.sequences) or any(case.variants) or case.e4m3:
+            raise ValueError("only decoding steps of one token a sequence, causal, in bf16, are timed")
         lens = [case.tokens(s) for s in range(len(case.sequences))]
         self.device, self.scale, self.batch, self.longest = case.device, case.scale, len(lens), max(lens)
         self.heads, self.kv_heads, self.dim = case.heads, case.kv_heads, case.dim

@@ -7,7 +7,13 @@ import "github.com/mkgen/mkgen/models"
 // KV cache and every other one more than the one before: all matrices and gains
 // and one row of embeddings once, and the keys and values of the cached tokens
 // once. The token that a step appends itself is not read.
-func BytesPerToken(c models.Config, context, tokens int) float64 {
+//
+// kvBytes is the size of a cached token over all layers, megakernel.Kernel.KVBytes
+// of 1; 0 is that of a cache in the type of the weights.
+func BytesPerToken(c models.Config, kvBytes int64, context, tokens int) float64 {
+	if kvBytes == 0 {
+		kvBytes = c.KVBytesPerToken()
+	}
 	cached := float64(context) + float64(tokens-1)/2
-	return float64(c.WeightBytes()) + cached*float64(c.KVBytesPerToken())
+	return float64(c.WeightBytes()) + cached*float64(kvBytes)
 }

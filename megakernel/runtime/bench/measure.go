@@ -66,7 +66,9 @@ func (m Method) Positions() int {
 // Bench is a loaded kernel with its yardstick.
 type Bench struct {
 	Config models.Config
-	Runner Runner
+	// KVBytes is the size of a cached token, as in BytesPerToken.
+	KVBytes int64
+	Runner  Runner
 	// Each says in a few words what the times of single tokens are.
 	Each string
 	// PerLaunch is how many tokens a launch of Runner chooses.
@@ -110,7 +112,7 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 	}
 	c := Case{Model: b.Config.Name, DType: dtypeName(b.Config.DType), Batch: 1, Context: cached,
 		TokensPerRound: m.Tokens, TokensPerLaunch: b.PerLaunch, PerTokenFrom: b.Each,
-		BytesPerToken: BytesPerToken(b.Config, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds}
+		BytesPerToken: BytesPerToken(b.Config, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds}
 	c.complete(each)
 	return c, nil
 }

@@ -21,8 +21,10 @@ type stepRunner interface {
 // RaggedBench is a loaded kernel of several query rows with its yardstick.
 type RaggedBench struct {
 	Config models.Config
-	Runner stepRunner
-	Rows   int // query rows of a step
+	// KVBytes is the size of a cached token, as in BytesPerToken.
+	KVBytes int64
+	Runner  stepRunner
+	Rows    int // query rows of a step
 	// OneRow has, for a context, what a step of the kernel of one row takes there, in
 	// µs of the device, a launch each; without it there are no ratios.
 	OneRow map[int]float64
@@ -36,13 +38,13 @@ type RaggedBench struct {
 // 1): all matrices and gains once, a row of embeddings for every query row, and the
 // cached keys and values of every sequence once. All rows are of one sequence
 // (Chunk), the same in every step, or each of its own (Sequences), one token longer
-// with every step.
-func BytesPerStep(c models.Config, shape Shape, rows, context, steps int) float64 {
+// with every step. kvBytes is as in BytesPerToken.
+func BytesPerStep(c models.Config, kvBytes int64, shape Shape, rows, context, steps int) float64 {
 	more := float64(rows-1) * 2 * float64(c.Hidden)
 	if shape == Chunk {
-		return BytesPerToken(c, context, 1) + more
+		return BytesPerToken(c, kvBytes, context, 1) + more
 	}
-	one := BytesPerToken(c, context, steps)
+	one := BytesPerToken(c, kvBytes, context, steps)
 	return float64(c.WeightBytes()) + float64(rows)*(one-float64(c.WeightBytes())) + more
 }
 
@@ -86,7 +88,7 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 	rows := float64(b.Rows)
 	c := Case{Model: b.Config.Name, DType: dtypeName(b.Config.DType), Batch: 1, Tokens: b.Rows, Feed: shape, Context: cached,
 		TokensPerRound: n * b.Rows, TokensPerLaunch: b.Rows, PerTokenFrom: "of steps, each a launch, between events",
-		BytesPerToken: BytesPerStep(b.Config, shape, b.Rows, cached, n) / rows, Ceiling: top, CeilingGBps: top.GBps}
+		BytesPerToken: BytesPerStep(b.Config, b.KVBytes, shape, b.Rows, cached, n) / rows, Ceiling: top, CeilingGBps: top.GBps}
 	if shape == Sequences {
 		c.Batch, c.TokensPerLaunch, c.PerTokenFrom = b.Rows, n*b.Rows, "from step to step within a launch, by the GPU's clock"
 	}

@@ -1,11 +1,13 @@
 package bench_test
 
 import (
+	"context"
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
@@ -42,6 +44,31 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 		require.Positive(t, c.P99)
 	}
 	require.Positive(t, o.Cases[1].Ratio)
+}
+
+// With its KV cut at fixed places the real kernel gives a sequence the same bits
+// whatever else is in its steps.
+func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a kernel on the executor")
+	}
+	s := raggedSuite(t)
+	ref, err := gate.OpenReference(writeReference(t, s.Kernel.Config, 2, 26, 9))
+	require.NoError(t, err)
+	pages := gate.RaggedPages(ref, s.Kernel.KV.Page)
+	sim, err := runtime.NewSim(s.Kernel.IR, 1)
+	require.NoError(t, err)
+	session, err := runtime.OpenRagged(t.Context(), s.Kernel, sim, runtime.FromTensors(s.Weights, runtime.LoadOptions{}),
+		runtime.RaggedOptions{Pages: pages, Pin: s.Kernel.ChunkTokens()})
+	require.NoError(t, err)
+	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: 4, Pages: pages, Pinned: true, Write: sim.Write,
+		Runner: &bench.GateRunner{Session: session, Device: sim, Vocab: s.Kernel.Config.Vocab},
+		Plant:  func(context.Context, megakernel.Fault) (func(), error) { return func() {}, nil }}
+	report, err := subject.Judge(t.Context(), ref, small())
+	require.NoError(t, err)
+	require.True(t, report.Identical)
+	require.Empty(t, report.Depends)
+	require.True(t, report.Details[0].Passed, "%v", report.Details[0].Reasons)
 }
 
 // Steps of rows of two sequences are as good as the reference at every position,

@@ -32,6 +32,7 @@ type Options struct {
 	Compiler   string `json:"compiler"` // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
 	InFlight   int    `json:"in_flight"`
+	KV         string `json:"kv,omitempty"` // format of the KV cache where it is not that of the weights
 	Page       int    `json:"page"`
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
@@ -44,11 +45,14 @@ type Options struct {
 
 // OptionsOf are those of a kernel whose session has a shuffled page table.
 func OptionsOf(o megakernel.Options, compiler string) Options {
-	tokens := o.Tokens
+	kv, tokens := "", o.Tokens
+	if o.KV != "bf16" {
+		kv = string(o.KV)
+	}
 	if tokens == 1 {
 		tokens = 0
 	}
-	return Options{Tokens: tokens, Compiler: compiler, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{Tokens: tokens, Compiler: compiler, KV: kv, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

@@ -145,7 +145,7 @@ func plant(ctx context.Context, mk *megakernel.Kernel, l Loaded, fault megakerne
 }
 
 func (s *Suite) bench(y *Yardstick) *Bench {
-	b := &Bench{Config: s.Kernel.Config, PerLaunch: s.PerLaunch, Ceiling: y.Measure, Progress: func(what string) { s.say("%s", what) }}
+	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), PerLaunch: s.PerLaunch, Ceiling: y.Measure, Progress: func(what string) { s.say("%s", what) }}
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}

@@ -32,6 +32,9 @@ func smallJobs() (all []job) {
 	again := *shared
 	again.Name = "shared-single"
 	all = []job{{c: cases.Decode("decode", s, []int{1, 60, 17}), timed: true}, {c: shared}, {c: &again, single: true}, {c: cases.Selected("selected", s, 75, 6)}}
+	wide := s
+	wide.HeadDim = 64
+	all = append(all, job{c: cases.Decode("e4m3-wide", wide, []int{3, 50}).E4M3()})
 	s.Page = 1
 	all = append(all, job{c: cases.Decode("page-1", s, []int{5, 40})})
 	s.Page = 4

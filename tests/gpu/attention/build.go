@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/megakernel/attend"
@@ -13,7 +12,7 @@ import (
 // build is the kernel of a case; change, unless nil, sees its options before.
 func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
 	p := &program{Tables: map[string][]byte{}}
-	config := attend.Config{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Layers: c.Layers, Page: c.Page, Rows: c.T(), Selection: c.Limits().Selection}
+	config := attend.Config{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Layers: c.Layers, Page: c.Page, Rows: c.T(), KV: tasks.KVType(c.KVType), Selection: c.Limits().Selection}
 	var refused error
 	config.Variants = func(k *dsl.Kernel) (list []*tasks.Variant) {
 		for _, v := range c.Variants {
@@ -41,11 +40,7 @@ func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
 // for a window under a rotation.
 func variant(k *dsl.Kernel, c *cases.Case, p cases.Params, tables map[string][]byte) (*tasks.Variant, error) {
 	floats := func(name string, values []float32) dsl.Buf[dsl.F32] {
-		var bits []uint32
-		for _, x := range values {
-			bits = append(bits, math.Float32bits(x))
-		}
-		tables[name] = words(bits)
+		tables[name] = floatWords(values)
 		return dsl.Global[dsl.F32](k, name, int64(len(values)), dsl.ReadOnly(), dsl.Doc("of the variant"))
 	}
 	var made []*tasks.Variant

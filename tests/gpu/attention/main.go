@@ -25,6 +25,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/tests/gpu/attention/record"
 )
@@ -75,39 +78,49 @@ const measurements = "run.json"
 // arch is what the kernels are compiled for.
 const arch = "sm_90a"
 
-// compileAll writes the cubin of every kernel that the cases need.
+// compileAll writes the cubin of every kernel that the cases need, and of the
+// ceiling's for a whole GPU.
 func compileAll(ctx context.Context, f *flags) error {
 	if err := os.MkdirAll(f.kernels, 0o777); err != nil {
 		return err
 	}
+	top, err := ceiling.Kernel(megakernel.DefaultSMs)
+	if err != nil {
+		return err
+	}
 	done := map[string]bool{}
+	if err := compileOne(ctx, f, "the ceiling", top, done); err != nil {
+		return err
+	}
 	for _, j := range f.jobs() {
 		p, err := build(j.c, nil)
+		if err == nil {
+			err = compileOne(ctx, f, j.c.Name, p.IR, done)
+		}
 		if err != nil {
 			return fmt.Errorf("case %s: %w", j.c.Name, err)
 		}
-		src, err := compile.SourceOfKernel(p.IR.Name, p.IR, arch)
-		if err != nil {
-			return err
-		}
-		path := filepath.Join(f.kernels, cubin(src))
-		if done[path] {
-			continue
-		}
-		done[path] = true
-		r, err := compile.Kernel(ctx, src, compile.Options{})
-		if err != nil {
-			return err
-		}
-		if err := r.WriteFile(path); err != nil {
-			return err
-		}
-		if err := os.WriteFile(filepath.Join(f.kernels, compilerFile), []byte(r.Compiler), 0o666); err != nil {
-			return err
-		}
-		fmt.Printf("%s, first for %s: %d registers, %d + %d bytes spilled, %v\n", filepath.Base(path), j.c.Name, r.Registers, r.SpillStores, r.SpillLoads, r.Took.Round(time.Millisecond))
 	}
 	return nil
+}
+
+// compileOne writes the cubin of k, unless it is done.
+func compileOne(ctx context.Context, f *flags, what string, k *ir.Kernel, done map[string]bool) error {
+	src, err := compile.SourceOfKernel(k.Name, k, arch)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(f.kernels, cubin(src))
+	if done[path] {
+		return nil
+	}
+	done[path] = true
+	r, err := compile.Kernel(ctx, src, compile.Options{})
+	if err != nil {
+		return err
+	}
+	fmt.Printf("%s, first for %s: %d registers, %d + %d bytes spilled, %v\n", filepath.Base(path), what, r.Registers, r.SpillStores, r.SpillLoads, r.Took.Round(time.Millisecond))
+	return errors.Join(r.WriteFile(path), os.WriteFile(filepath.Join(f.kernels, compilerFile), []byte(r.Compiler), 0o666))
 }
 
 // join joins what run and attention.py left and writes the record.

@@ -77,7 +77,7 @@ func (l *loaded) fill() error {
 	for _, b := range l.p.IR.Globals() {
 		bytes := max(b.Bytes(), int64(len(content[b.Name])))
 		if b.Name == attend.BufferCache {
-			bytes = int64(l.c.Layers) * 2 * l.c.LayerElems()
+			bytes = int64(l.c.Layers) * l.c.LayerBytes()
 		}
 		if err := l.dev.Alloc(b.Name, max(4, bytes)); err != nil {
 			return fmt.Errorf("buffer %s of %d bytes: %w", b.Name, bytes, err)
@@ -105,7 +105,7 @@ func (l *loaded) contents() (map[string][]byte, error) {
 	merge := make([]uint32, l.plan.Limits.MergeWords(classes))
 	l.plan.EncodeWork(work)
 	l.plan.EncodeMerge(merge)
-	content := map[string][]byte{attend.BufferQ: q, attend.BufferRows: words(l.plan.Rows), attend.BufferEntries: words(l.plan.Entries),
+	content := map[string][]byte{attend.BufferQ: ordered(l.c, q), attend.BufferScales: floatWords(l.c.Scales()), attend.BufferRows: words(l.plan.Rows), attend.BufferEntries: words(l.plan.Entries),
 		attend.BufferPositions: words(l.plan.Positions), attend.BufferWork: words(work), attend.BufferMerges: words(merge)}
 	for name, data := range p.Tables {
 		content[name] = data
@@ -113,16 +113,34 @@ func (l *loaded) contents() (map[string][]byte, error) {
 	return content, nil
 }
 
+// ordered is q in the order of the cache's keys.
+func ordered(c *cases.Case, q []byte) []byte {
+	out, layout := make([]byte, len(q)), c.Layout()
+	for i := range len(q) / 2 {
+		head, d := i/c.HeadDim, i%c.HeadDim
+		copy(out[2*(head*c.HeadDim+layout.KeyOrder(d)):][:2], q[2*i:])
+	}
+	return out
+}
+
+func floatWords(values []float32) []byte {
+	var out []byte
+	for _, x := range values {
+		out = binary.LittleEndian.AppendUint32(out, math.Float32bits(x))
+	}
+	return out
+}
+
 // kvBlock is how many bytes of the cache are made at a time.
 const kvBlock = 64 << 20
 
 func (l *loaded) fillKV() error {
-	layer := 2 * l.c.LayerElems()
+	layer := l.c.LayerBytes()
 	block := make([]byte, min(kvBlock, layer))
 	for i := range l.c.Layers {
 		for at := int64(0); at < layer; at += int64(len(block)) {
 			part := block[:min(int64(len(block)), layer-at)]
-			if err := l.c.KV(part, i, at/2); err != nil {
+			if err := l.c.KV(part, i, at); err != nil {
 				return err
 			}
 			if err := l.dev.Write(attend.BufferCache, int64(i)*layer+at, part); err != nil {

@@ -38,13 +38,14 @@ func main() {
 	kernels := flag.String("kernels", "out/kernels", "what tests/gpu/kernels wrote")
 	dir := flag.String("reference", "", "what tests/gpu/reference.py wrote")
 	out := flag.String("record", "", "file to write the record to")
+	pin := flag.Int("pin", 0, "with -rows, cut every sequence's KV at multiples of so many tokens, and compare sequences alone and among others")
 	flag.Parse()
-	if err := run(c, *kernels, *dir, *out); err != nil {
+	if err := run(c, *kernels, *dir, *out, *pin); err != nil {
 		log.Fatal(err)
 	}
 }
 
-func run(ch *choice.Choice, kernels, dir, out string) error {
+func run(ch *choice.Choice, kernels, dir, out string, pin int) error {
 	ref, err := gate.OpenReference(dir)
 	if err != nil {
 		return err
@@ -54,7 +55,7 @@ func run(ch *choice.Choice, kernels, dir, out string) error {
 		return err
 	}
 	defer dev.Close()
-	b, err := load(ch, kernels, dev, ref)
+	b, err := load(ch, kernels, dev, ref, pin)
 	if err != nil {
 		return err
 	}
@@ -91,14 +92,15 @@ type loaded struct {
 	kernel  *megakernel.Kernel
 	kernels string
 	gpu     *runtime.GPU
+	pin     int
 }
 
-func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Reference) (*loaded, error) {
+func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Reference, pin int) (*loaded, error) {
 	mk, err := ch.Build(megakernel.NoFault)
 	if err != nil {
 		return nil, err
 	}
-	b := &loaded{choice: ch, kernel: mk, kernels: kernels}
+	b := &loaded{choice: ch, kernel: mk, kernels: kernels, pin: pin}
 	weights := synth.NewWeights(ref.Seed, reference.ShapeOf(mk.Config).Dims())
 	if err := ref.Matches(mk.Config, weights, &ref.Seed); err != nil {
 		return nil, err
@@ -113,13 +115,13 @@ func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Referen
 	progress := func(what string) { log.Print("judging ", what) }
 	if mk.Ragged() {
 		pages := gate.RaggedPages(ref, mk.KV.Page)
-		s, err := runtime.OpenRagged(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages, Epoch: 0xffff0000})
+		s, err := runtime.OpenRagged(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages, Pin: pin, Epoch: 0xffff0000})
 		if err != nil {
 			return nil, err
 		}
 		s.HangTimeout = hangTimeout
 		b.subject = &gate.RaggedSubject{Kernel: mk, Weights: weights, Runner: &bench.GateRunner{Session: s, Device: b.gpu, Vocab: mk.Config.Vocab},
-			Rows: mk.Options.Tokens, Pages: pages, Write: b.gpu.Write, Plant: b.plant, Progress: progress}
+			Rows: mk.Options.Tokens, Pages: pages, Pinned: pin > 0, Write: b.gpu.Write, Plant: b.plant, Progress: progress}
 		return b, nil
 	}
 	pages := (ref.Longest() + mk.KV.Page - 1) / mk.KV.Page
@@ -160,7 +162,7 @@ func (b *loaded) cubin(fault megakernel.Fault) string {
 func (b *loaded) file(facts cuda.Facts, c gate.Case) gate.File {
 	o := b.kernel.Options
 	return gate.File{GPU: facts.Name, Driver: cuda.DriverRelease(), CUDA: fmt.Sprintf("%d.%d", facts.Driver/1000, facts.Driver%1000/10), Commit: revision.String(),
-		Options: map[string]any{"sms": o.SMs, "tokens": o.Tokens, "page": o.Page, "splits": o.Splits, "stages": o.Stages,
+		Options: map[string]any{"sms": o.SMs, "tokens": o.Tokens, "pin": b.pin, "page": o.Page, "splits": o.Splits, "stages": o.Stages,
 			"stage_bytes": o.StageBytes, "in_flight": o.InFlight, "consumers": o.Consumers, "pages": "shuffled"},
 		Cases: []gate.Case{c}}
 }

@@ -23,8 +23,10 @@ type Case struct {
 
 	// ScoreScale times the product of query and key is the logit (base e).
 	ScoreScale float64 `json:"score_scale"`
-	KVStd      float64 `json:"kv_std"`
-	QStd       float64 `json:"q_std"`
+	KVStd      float64 `json:"kv_std"` // of bf16
+	// KVScales are what e4m3 elements are multiplied by, [layer][KV head][K, V].
+	KVScales []float32 `json:"kv_scales,omitempty"`
+	QStd     float64   `json:"q_std"`
 	// KeyRounding is how far, relatively, elements of keys and queries are rounded
 	// after a transform at read time; 0 where they are used as they lie.
 	KeyRounding float64 `json:"key_rounding,omitempty"`
@@ -135,6 +137,26 @@ func Of(name string, s Shape) *Case {
 		Variants: []Variant{{Name: "causal"}}, Files: Files{Q: "q.bf16"}, OutType: "f32", Outs: []Out{}}
 }
 
+// E4M3 stores keys and values in float8.
+func (c *Case) E4M3() *Case {
+	c.KVType = string(tasks.KVE4M3)
+	return c
+}
+
+// Scales are those of e4m3, [layer][KV head][K, V], all around different, from 0.5 to
+// below 1; none in bf16.
+func (c *Case) Scales() (all []float32) {
+	if c.ElementBytes() != 1 {
+		return nil
+	}
+	for l := range c.Layers {
+		for h := range 2 * c.KVHeads {
+			all = append(all, 0.5+float32((5*l+3*h)%8)/16)
+		}
+	}
+	return all
+}
+
 // Unscaled leaves the queries as a model has them: the kernel scales them.
 func (c *Case) Unscaled() *Case {
 	c.QStd, c.ScoreScale = spread, 1/math.Sqrt(float64(c.HeadDim))
@@ -143,7 +165,7 @@ func (c *Case) Unscaled() *Case {
 
 // Layout is that of the cache.
 func (c *Case) Layout() tasks.KVLayout {
-	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: c.Page}
+	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: c.Page, Type: tasks.KVType(c.KVType)}
 }
 
 // T is the number of query rows.
@@ -155,8 +177,11 @@ func (c *Case) T() int {
 	return n
 }
 
-// LayerElems is the number of elements of a layer of the cache.
-func (c *Case) LayerElems() int64 { return int64(c.Pages) * int64(c.Layout().PageBytes()) / 2 }
+// LayerBytes is the size of a layer of the cache.
+func (c *Case) LayerBytes() int64 { return int64(c.Pages) * int64(c.Layout().PageBytes()) }
+
+// ElementBytes is the size of an element of the cache.
+func (c *Case) ElementBytes() int64 { return int64(c.Layout().TokenBytes() / (2 * c.HeadDim)) }
 
 // TokenBytes is what the keys and values of one token take in one layer.
 func (c *Case) TokenBytes() int64 { return int64(c.KVHeads * c.Layout().TokenBytes()) }

@@ -37,10 +37,44 @@ func (c *Case) fill(dst []byte, name string, std float64, start, elems int64) er
 	return errors.Join(failed...)
 }
 
-// KV writes a layer of the cache, bf16 in the cache's own order, from element start
-// on over the whole of dst (of an even length).
-func (c *Case) KV(dst []byte, layer int, start int64) error {
-	return c.fill(dst, fmt.Sprintf("kv.%d", layer), c.KVStd, start, c.LayerElems())
+// KV writes a layer of the cache, in its own order, from byte at on (of a whole
+// element) over the whole of dst.
+func (c *Case) KV(dst []byte, layer int, at int64) error {
+	name := fmt.Sprintf("kv.%d", layer)
+	if c.ElementBytes() == 1 {
+		c.fillE4M3(dst, name, at)
+		return nil
+	}
+	return c.fill(dst, name, c.KVStd, at/2, c.LayerBytes()/2)
+}
+
+// fillE4M3 writes random e4m3 numbers: of the generator's word r for an element, sign
+// and mantissa are bits 7 and 0 to 2, and the exponent's field is 5 plus bits 8 and 9:
+// magnitudes from 1/4 to 15/4.
+func (c *Case) fillE4M3(dst []byte, name string, at int64) {
+	const block = 1 << 20
+	k0, k1 := synth.Key(c.Seed, name)
+	var wg sync.WaitGroup
+	slots := make(chan struct{}, runtime.GOMAXPROCS(0))
+	for from := 0; from < len(dst); from += block {
+		slots <- struct{}{}
+		wg.Go(func() {
+			part := dst[from:min(from+block, len(dst))]
+			for j := range part {
+				r := fmix(fmix((uint32(at)+uint32(from+j))^k0) + k1)
+				part[j] = byte(r&0x87 | ((r>>8&3)+5)<<3)
+			}
+			<-slots
+		})
+	}
+	wg.Wait()
+}
+
+// fmix is murmur3's finaliser, as in package synth.
+func fmix(x uint32) uint32 {
+	x = (x ^ x>>16) * 0x85ebca6b
+	x = (x ^ x>>13) * 0xc2b2ae35
+	return x ^ x>>16
 }
 
 // Q returns the queries, bf16, [row][head][dimension].
@@ -93,6 +127,7 @@ func (c *Case) Write(dir string) error {
 			return err
 		}
 	}
+	c.KVScales = c.Scales()
 	text, err := json.Marshal(c)
 	if err != nil {
 		return err

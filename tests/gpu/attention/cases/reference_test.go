@@ -19,7 +19,7 @@ type wrong struct {
 // every element of the cache found by tasks.KVLayout.Index.
 func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 	t.Helper()
-	kv := make([]byte, 2*c.LayerElems())
+	kv := make([]byte, c.LayerBytes())
 	require.NoError(t, c.KV(kv, layer, 0))
 	q, err := c.Q()
 	require.NoError(t, err)
@@ -45,6 +45,9 @@ func outputs(t *testing.T, c *Case, layer int, w wrong) []float32 {
 					at := layout.Index(c.Pages, 0, int(pages[token/c.Page]), kvHead, slot, v, d)
 					if w.swapped {
 						at = layout.Index(c.Pages, 0, int(pages[token/c.Page]), kvHead, 0, v, d) + slot*2*c.HeadDim
+					}
+					if c.ElementBytes() == 1 {
+						return e4m3(kv[at]) * float64(c.Scales()[(layer*c.KVHeads+kvHead)*2+v])
 					}
 					return bf16(kv, at)
 				}
@@ -167,6 +170,15 @@ func attend(c *Case, p Params, q []float64, head int, at place, sees func(int) b
 // bf16 is element i of little-endian bf16.
 func bf16(data []byte, i int) float64 {
 	return float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(data[2*i:])) << 16))
+}
+
+// e4m3 is a normal number of that format.
+func e4m3(b byte) float64 {
+	x := math.Ldexp(1+float64(b&7)/8, int(b>>3&15)-7)
+	if b > 127 {
+		return -x
+	}
+	return x
 }
 
 // round is to the nearest bf16.

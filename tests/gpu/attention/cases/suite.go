@@ -29,6 +29,10 @@ func Speed() []*Case {
 		all = append(all, Decode(fmt.Sprintf("page-%d", page), s, Constant(1024, Batch)).streamed())
 	}
 	s.Page = 16
+	for _, n := range []int{1024, 131072} {
+		lengths := Constant(n, max(1, Batch*1024/n))
+		all = append(all, Decode(fmt.Sprintf("e4m3-%d", n), s, lengths).E4M3().streamed())
+	}
 	for _, budget := range []int{64, 128, 256, 512} {
 		c := Selected(fmt.Sprintf("budget-%d", budget), s, 32768, budget).streamed()
 		c.Layers = min(c.Layers, mostLayers)
@@ -65,6 +69,10 @@ func Variants(s Shape) []*Case {
 			c.Variants[0].Params, c.KeyRounding = Params{Window: 100, Sinks: 4, Rope: frequencies(c.HeadDim)}, bf16Rounding
 		}),
 		with("head-scale", func(c *Case) { c.Variants[0].Params.HeadScale, c.KeyRounding = scales(c.Heads), bf16Rounding }),
+		with("e4m3", func(c *Case) { c.E4M3() }),
+		with("e4m3-streaming", func(c *Case) {
+			c.E4M3().Variants[0].Params, c.KeyRounding = Params{Window: 100, Sinks: 4, Rope: frequencies(c.HeadDim)}, bf16Rounding
+		}),
 		with("alternating-window", func(c *Case) { c.alternate("window", Params{Window: 100}) }),
 		with("alternating-full", func(c *Case) {
 			c.alternate("window", Params{Window: 100})

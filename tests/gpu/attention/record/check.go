@@ -3,6 +3,7 @@ package record
 import (
 	"math"
 	"slices"
+	"strings"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
@@ -32,6 +33,7 @@ func median(v []float64) float64 {
 func (r *Record) Check() error {
 	var p problems
 	p.rule(r.GPU != "" && r.Driver != "" && r.CUDA != "" && r.Commit != "" && r.Options.Compiler != "", "gpu, driver, cuda, commit or compiler is empty")
+	p.rule(r.Commit != "unknown" && !strings.HasSuffix(r.Commit, "+modified"), "commit %s: a record names the commit it is of", r.Commit)
 	p.rule(r.Options.SMs > 0 && r.Options.Heads > 0 && r.Options.KVHeads > 0 && r.Options.HeadDim > 0, "options: %+v", r.Options)
 	p.rule(r.PyTorch.Version != "", "there is no PyTorch beside it")
 	p.rule(len(r.Cases) > 0, "there are no cases")

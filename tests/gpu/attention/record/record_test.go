@@ -73,6 +73,7 @@ func TestNoRecordIsWrittenWhenSomethingIsWrong(t *testing.T) {
 		}, "the measurement is void"},
 		"torch":  {func(r *Record) { r.PyTorch.Version = "" }, "there is no PyTorch beside it"},
 		"commit": {func(r *Record) { r.Commit = "" }, "commit or compiler is empty"},
+		"tree":   {func(r *Record) { r.Commit += "+modified" }, "a record names the commit it is of"},
 		"cases":  {func(r *Record) { r.Cases = nil }, "there are no cases"},
 	} {
 		t.Run(name, func(t *testing.T) {
