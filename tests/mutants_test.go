@@ -27,6 +27,7 @@ var (
 
 const (
 	mutantSeeds = 8 // schedules that a mutant must survive to count as a survivor
+	knownSeeds  = 2 // of a ragged kernel's that a table explains
 	sampleSeeds = 3 // the same without -mutants=all
 	sampleEvery = 6 // and every sixth mutant is run
 )
@@ -124,14 +125,14 @@ type outcome struct {
 	Place  string // line of the instruction that showed it
 }
 
-// try runs a mutant until something shows.
-func (s *subject) try(ctx context.Context, m mutant) (outcome, error) {
+// try runs a mutant under so many schedules, until something shows.
+func (s *subject) try(ctx context.Context, m mutant, seeds uint64) (outcome, error) {
 	o := outcome{mutant: m}
 	k, err := mutate.Apply(s.ir, m.Mutation)
 	if err != nil {
 		return o, err
 	}
-	for o.Seed = 1; o.Seed <= s.seeds; o.Seed++ {
+	for o.Seed = 1; o.Seed <= seeds; o.Seed++ {
 		if o.Report, o.Place, err = s.run(ctx, k, o.Seed); err != nil {
 			return o, fmt.Errorf("%s: %w", m, err)
 		}
@@ -142,16 +143,23 @@ func (s *subject) try(ctx context.Context, m mutant) (outcome, error) {
 	return o, nil
 }
 
-// tryAll runs mutants, two at a time, and keeps their order.
-func (s *subject) tryAll(t *testing.T, ms []mutant) []outcome {
+// tryAll runs mutants, two at a time, and keeps their order. Those that known
+// explains are run under fewer schedules.
+func (s *subject) tryAll(t *testing.T, ms []mutant, known table) []outcome {
 	t.Helper()
+	seeds := make([]uint64, len(ms))
+	for i, m := range ms {
+		if seeds[i] = s.seeds; known.explain(t, m.Mutation) != nil {
+			seeds[i] = min(s.seeds, knownSeeds)
+		}
+	}
 	out, errs := make([]outcome, len(ms)), make([]error, len(ms))
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range 2 {
 		wg.Go(func() {
 			for i := range next {
-				out[i], errs[i] = s.try(t.Context(), ms[i])
+				out[i], errs[i] = s.try(t.Context(), ms[i], seeds[i])
 			}
 		})
 	}
@@ -183,7 +191,7 @@ func sample(t *testing.T, k *ir.Kernel, every int) (chosen []mutant) {
 func TestMutantsOfTinyAreReported(t *testing.T) {
 	start := time.Now()
 	first := newSubject(t, 3, 3, 160, 2)
-	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery))
+	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery), nil)
 	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, nil)                           // some SMs have no rows of the LM head
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, redundant)                   // some have none at all, and a launch runs two steps
 	newHanging(t, megakernel.WatchGrid, 3, 3, 160).tryAgain(t, outcomes, redundant) // the launch is given up
@@ -247,7 +255,7 @@ func (s *subject) tryAgain(t *testing.T, outcomes []outcome, but table) {
 			at, ms = append(at, i), append(ms, m)
 		}
 	}
-	for i, o := range s.tryAll(t, ms) {
+	for i, o := range s.tryAll(t, ms, nil) {
 		if o.Report != "" {
 			outcomes[at[i]] = o
 		}

@@ -83,33 +83,37 @@ func (x *text) feed(n, ran int) batch.Sequence {
 
 // mixedPlay is a play of launches of all kinds.
 func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
+	t.Helper()
 	p, x := newPlay(t, mk, 32, 70, 33, 3, 0, 48)
-	add := func(l playLaunch) { p.launches = append(p.launches, l) }
+	add := func(l playLaunch, seqs ...batch.Sequence) {
+		l.seqs = seqs
+		p.launches = append(p.launches, l)
+	}
 	rows := mk.Options.Tokens
-	add(playLaunch{steps: 1, seqs: []batch.Sequence{x[0].feed(1, 1), x[3].feed(rows-3, 1), x[2].feed(2, 1)}})             // chunks of prompts beside a token
-	add(playLaunch{steps: 3, seqs: []batch.Sequence{x[0].feed(1, 3), x[1].feed(1, 3), x[2].feed(1, 3), x[4].feed(1, 3)}}) // a prefix of three of them
-	add(playLaunch{steps: 1, seqs: []batch.Sequence{x[0].feed(rows, 1)}})                                                 // one sequence
-	add(playLaunch{steps: 1, seqs: []batch.Sequence{x[2].feed(1, 1), x[3].feed(2, 1)}})                                   // nothing to merge
-	add(playLaunch{steps: 4, seqs: []batch.Sequence{x[1].feed(1, 1), x[3].feed(1, 1)}, stop: true})                       // ends after its first step
-	add(playLaunch{steps: 4, seqs: []batch.Sequence{x[0].feed(1, 1), x[2].feed(1, 1)}, end: true})                        // after its second, or what chooses that token
-	add(playLaunch{steps: 3, seqs: []batch.Sequence{x[0].feed(1, 0), x[1].feed(1, 0), x[4].feed(1, 0)}, givenUp: true})   // in the middle of one
-	add(playLaunch{steps: 2, seqs: []batch.Sequence{x[3].feed(1, 2), x[4].feed(1, 2)}})
+	add(playLaunch{steps: 1}, x[0].feed(1, 1), x[3].feed(rows-3, 1), x[2].feed(2, 1)) // chunks of prompts beside a token
+	add(playLaunch{steps: 2}, x[0].feed(1, 2))                                        // a row whose states one SM merges
+	add(playLaunch{steps: 1}, x[0].feed(rows, 1))                                     // rows that a phase merges
+	add(playLaunch{steps: 2}, x[0].feed(1, 2), x[1].feed(1, 2), x[4].feed(1, 2))      // a prefix of all
+	add(playLaunch{steps: 4, stop: true}, x[1].feed(1, 1), x[3].feed(1, 1))           // the host ends it after its first step
+	add(playLaunch{steps: 4, end: true}, x[0].feed(1, 1), x[2].feed(1, 1))            // what it chooses in its second step ends it
+	add(playLaunch{steps: 2, givenUp: true}, x[0].feed(1, 0), x[2].feed(1, 0))
+	add(playLaunch{steps: 1}, x[0].feed(1, 1), x[2].feed(1, 1))
 	return p
 }
 
 // Every synchronisation of a ragged kernel, removed, weakened, miscounted or moved,
-// is reported, but for those that redundant and raggedRedundant explain.
+// is reported, but for those that ringRedundant and raggedRedundant explain.
 func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	start := time.Now()
-	reasons := slices.Concat(redundant, raggedRedundant)
-	subject := func(vocab int, o megakernel.Options) *subject {
+	reasons := slices.Concat(ringRedundant, raggedRedundant)
+	subject := func(kvHeads, vocab int, o megakernel.Options) *subject {
 		o.Page, o.Stages, o.InFlight = 4, 3, 2
-		return mixedPlay(t, raggedShape(t, vocab, o)).subject(t)
+		return mixedPlay(t, raggedShape(t, kvHeads, vocab, o)).subject(t)
 	}
-	first := subject(160, megakernel.Options{SMs: 3, Tokens: 8, Consumers: 3, StageBytes: 1024})
-	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery))
-	subject(16, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, nil)      // some SMs have no rows of the LM head
-	subject(16, megakernel.Options{SMs: 44, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons) // some have none at all
+	first := subject(1, 96, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024})
+	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery), reasons)
+	subject(2, 24, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, reasons)  // some SMs have no rows of the LM head
+	subject(1, 24, megakernel.Options{SMs: 44, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons) // some have none at all
 	newRaggedHanging(t, megakernel.Options{SMs: 3, Tokens: 8, Page: 4, Consumers: 3, Stages: 3, InFlight: 2, StageBytes: 1024}).tryAgain(t, outcomes, reasons)
 	judge(t, "mutants of a ragged kernel on the executor", outcomes, reasons, raggedRedundant, start)
 }

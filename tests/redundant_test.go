@@ -38,7 +38,8 @@ type table []redundancy
 // key tells a reason from others of its table.
 func (r *redundancy) key() string { return fmt.Sprint(*r) }
 
-var redundant = table{
+// ringRedundant is what all kernels have: the ring and the loop over steps.
+var ringRedundant = table{
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing"},
 	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit"},
 	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy"},
@@ -47,20 +48,26 @@ var redundant = table{
 	{"mbar.arrive @empty", moved[1:], "r.empty.Arrive(stage)", "", nil, "releases the stage later than it could"},
 	{"syncwarp", moved[:1], "k.SyncWarp()", "c.Drain(", nil, "passes a load of the input vector, which is not in the stage"},
 	{"fence.mbarrier_init", gone[:2], "k.FenceMBarInit()", "", nil, "the proxy fence before each copy covers the initialisation"},
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
-	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
-	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"wait.mbar @full", moved[1:], "r.watch.MBar(k, r.full, stage", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"fence.proxy.async", moved[:1], "k.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies"},
 	{"wait.mbar @decided", moved[:1], "b.inner.MBar(k, b.decided", "", nil, "passes a note of what the producer does, which only a launch given up shows"},
 	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could"},
+}
+
+// redundant is all that kernels of one query row have.
+var redundant = append(slices.Clone(ringRedundant), singleRedundant...)
+
+var singleRedundant = table{
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
+	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
+	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "passes a store to global memory, which the barrier does not guard"},
 }
 
-// raggedRedundant is what ragged kernels have beside those.
+// raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{}
 
 // explain finds the reason why m may survive; nil for none.
