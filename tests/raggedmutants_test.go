@@ -106,14 +106,19 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
-	subject := func(kvHeads, vocab int, o megakernel.Options) *subject {
+	subject := func(kvHeads, intermediate, vocab, pin int, o megakernel.Options) *subject {
 		o.Page, o.Stages, o.InFlight = 4, 3, 2
-		return mixedPlay(t, raggedShape(t, kvHeads, vocab, o)).subject(t)
+		p := mixedPlay(t, raggedShape(t, kvHeads, intermediate, vocab, o))
+		p.pin = pin
+		return p.subject(t)
 	}
-	first := subject(1, 96, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024})
-	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery), reasons)
-	subject(2, 24, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, reasons)  // some SMs have no rows of the LM head
-	subject(1, 24, megakernel.Options{SMs: 44, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons) // some have none at all
+	first := subject(1, 120, 96, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024})
+	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), reasons)
+	subject(2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, reasons) // some SMs have no rows of the LM head
+	subject(1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons)  // some have none at all
+	for _, p := range attentionPlays(t, 1) {
+		p.subject(t).tryAgain(t, outcomes, reasons)
+	}
 	newRaggedHanging(t, megakernel.Options{SMs: 3, Tokens: 8, Page: 4, Consumers: 3, Stages: 3, InFlight: 2, StageBytes: 1024}).tryAgain(t, outcomes, reasons)
 	judge(t, "mutants of a ragged kernel on the executor", outcomes, reasons, raggedRedundant, start)
 }

@@ -21,11 +21,11 @@ import (
 
 // raggedShape is a ragged kernel with all that makes its code take every turn in a
 // few milliseconds: tiny with smaller matrices and fewer heads.
-func raggedShape(t *testing.T, kvHeads, vocab int, o megakernel.Options) *megakernel.Kernel {
+func raggedShape(t *testing.T, kvHeads, intermediate, vocab int, o megakernel.Options) *megakernel.Kernel {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab, c.BOS, c.EOS = 3*kvHeads, kvHeads, 16, 120, vocab, models.NoToken, nil
+	c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab, c.BOS, c.EOS = 3*kvHeads, kvHeads, 16, intermediate, vocab, models.NoToken, nil
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	return mk
@@ -40,6 +40,7 @@ type play struct {
 	cached   map[uint32][]byte // the pages filled at first, all layers: what the cache holds of each
 	launches []playLaunch
 	epoch    uint32
+	pin      int // see runtime.RaggedOptions
 }
 
 // playLaunch is one launch.
@@ -118,7 +119,7 @@ func (p *play) run(ctx context.Context, k *ir.Kernel, seed uint64, ends [][]int)
 
 // open is a session whose cache is filled.
 func (p *play) open(ctx context.Context, sim *runtime.Sim) (*runtime.Ragged, error) {
-	s, err := runtime.OpenRagged(ctx, p.mk, sim, p.weights, runtime.RaggedOptions{Pages: p.pages, Steps: 4, Epoch: p.epoch, Guard: uint32(p.pages - 1)})
+	s, err := runtime.OpenRagged(ctx, p.mk, sim, p.weights, runtime.RaggedOptions{Pages: p.pages, Steps: 4, Epoch: p.epoch, Pin: p.pin, Guard: uint32(p.pages - 1)})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ type redundancy struct {
 	what    string         // the mutated instruction, as mutations name it
 	classes []mutate.Class // mutated how
 	line    string         // the template's line contains this
-	caller  string         // the line it was called from contains this
+	caller  string         // the line it was called from, behind its place, contains this
 	regions []string       // in these regions; nil: in any
 	why     string
 }
@@ -68,7 +68,22 @@ var singleRedundant = table{
 }
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.
-var raggedRedundant = table{}
+var raggedRedundant = table{
+	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which without windows only consumer warps read, behind a barrier of theirs"},
+	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off"},
+	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue"},
+	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies"},
+	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected"},
+	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected"},
+	{"atom.add @arrived", moved[:1], "AtomicAdd", "t.settle(e, s)", nil, "passes stores of what other warps read behind the barrier that follows"},
+	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settle(e, s)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
+}
+
+// attentionRedundant is what attention-only kernels have beside those.
+var attentionRedundant = table{
+	{"fence.proxy.async", []mutate.Class{mutate.Weaken}, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "the host has written the new tokens"},
+	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"hand-off after merge"}, "the next layer's items begin with a barrier"},
+}
 
 // explain finds the reason why m may survive; nil for none.
 func (reasons table) explain(t *testing.T, m mutate.Mutation) *redundancy {
@@ -79,7 +94,7 @@ func (reasons table) explain(t *testing.T, m mutate.Mutation) *redundancy {
 		if m.Name != what && !strings.HasPrefix(m.Name, what+": ") || !slices.Contains(r.classes, m.Class) || r.regions != nil && !slices.Contains(r.regions, m.Region) {
 			continue
 		}
-		if strings.Contains(sourceLine(t, m.Pos.Line), r.line) && strings.Contains(sourceLine(t, m.Pos.Caller), r.caller) {
+		if strings.Contains(sourceLine(t, m.Pos.Line), r.line) && strings.Contains(m.Pos.Caller+": "+sourceLine(t, m.Pos.Caller), r.caller) {
 			return r
 		}
 	}
@@ -95,7 +110,14 @@ func sourceLine(t *testing.T, place string) string {
 	}
 	n, err := strconv.Atoi(number)
 	require.NoError(t, err)
-	f, err := os.Open(filepath.Join("..", filepath.FromSlash(file)))
+	var found []string
+	for _, above := range []string{"", "*"} { // a place names a file and its directory only
+		more, err := filepath.Glob(filepath.Join("..", above, filepath.FromSlash(file)))
+		require.NoError(t, err)
+		found = append(found, more...)
+	}
+	require.Len(t, found, 1, place)
+	f, err := os.Open(found[0])
 	require.NoError(t, err)
 	defer f.Close()
 	lines := bufio.NewScanner(f)
