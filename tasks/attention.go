@@ -46,8 +46,7 @@ type Attention struct {
 	Variant *Variant
 
 	Scratch dsl.Buf[dsl.F32]  // shared memory, ScratchLen
-	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new tokens' K and V
-	Queries dsl.Buf[dsl.B128] // shared memory, QueriesLen: an item's queries; with Work only
+	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new token's K and V; without Work only
 }
 
 // blockTokens is the number of tokens of one block: k of the second product. It
@@ -88,18 +87,29 @@ func (t *Attention) ScratchLen(consumers int) int {
 	if t.few(consumers) {
 		n = max(n, consumers*fewRows*(t.KV.D+2))
 	}
-	return n
+	return max(n, 4*(t.queriesLen(consumers)+t.tailLen()))
 }
 
 // TailLen is the length of Tail in 16-byte elements.
-func (t *Attention) TailLen() int { return t.tokens() * t.KV.TokenUnits() }
+func (t *Attention) TailLen() int { return t.KV.TokenUnits() }
 
-// QueriesLen is the length of Queries in 16-byte elements.
-func (t *Attention) QueriesLen(consumers int) int {
+// With Work an item's queries, and behind them its new tokens' K and V, lie in
+// Scratch until the warps' states meet there; lengths in 16-byte elements.
+func (t *Attention) queriesLen(consumers int) int {
 	return t.tiles(consumers) * t.tileRows() * t.queryUnits()
 }
 
-// queryUnits is the distance of two rows of Queries in 16-byte elements: one more
+func (t *Attention) tailLen() int { return t.tokens() * t.KV.TokenUnits() }
+
+// fresh is where the new tokens' K and V lie: the buffer, and the first element.
+func (t *Attention) fresh(e *Env) (dsl.Buf[dsl.B128], u32) {
+	if t.Work == nil {
+		return t.Tail, e.K.U32(0)
+	}
+	return dsl.View[dsl.B128](t.Scratch), e.K.U32(t.queriesLen(e.Consumers))
+}
+
+// queryUnits is the distance of two rows of queries in 16-byte elements: one more
 // than a row has, so that 8 rows fall into different banks.
 func (t *Attention) queryUnits() int { return t.KV.D/8 + 1 }
 
@@ -130,30 +140,45 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	}
 	return firstOf(
 		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
-		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()),
-		need(t.Work == nil || int(t.Queries.Len()) >= t.QueriesLen(e.Consumers), "attention: Queries has %d elements, want %d", t.Queries.Len(), t.QueriesLen(e.Consumers)))
+		need(t.Work != nil || int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()))
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
-// tokens, copied page by page, a lane a page.
+// tokens, copied page by page, a lane a page. A chunk's pages are looked up while
+// the one before it waits for its stage.
 func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 	k, l := e.K, t.KV
-	if t.problem(e, p.Ring()) != "" {
+	if t.problem(e, p.Ring()) != "" || l.stepProblem(s) != "" {
 		return // Consume reports it
 	}
 	run := min(l.Page, t.PerStage) // tokens of one copy at most
+	rounds := ceilDiv(t.PerStage, run*dsl.WarpSize)
 	t.eachItem(e, s, func(it *item) {
+		at := func(round int) u32 { return e.Lane.AddC(round * dsl.WarpSize).MulC(run) }
+		look := func(c u32, round int) u32 {
+			tok := it.chunk(c).MulC(t.PerStage).Add(at(round)).Min(it.cached.SubC(1))
+			return s.Table.Load(it.entry(tok))
+		}
+		pages := dsl.NewArray(k.U32(0), rounds, "page")
+		k.If(it.first.Lt(it.end), func() {
+			for round, page := range pages {
+				page.Set(look(it.first, round))
+			}
+		})
 		k.For(it.first, it.end, func(c u32) {
 			from := it.chunk(c).MulC(t.PerStage).Named("from")
 			n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
+			var now []u32
+			for round, page := range pages {
+				now = append(now, page.Get())
+				page.Set(look(c.AddC(1).Min(it.end.SubC(1)), round))
+			}
 			p.Fill(n.MulC(l.TokenBytes()), func(base u32) {
-				for f := 0; f*run < t.PerStage; f += dsl.WarpSize {
-					at := e.Lane.AddC(f).MulC(run).Named("at")
-					k.If(at.Lt(n), func() {
-						tok := from.Add(at)
-						page := s.Table.Load(it.entry(tok)).Named("page")
-						src := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
-						p.Copy(base.Add(at.MulC(l.TokenUnits())), s.Cache, src, n.Sub(at).MinC(run).MulC(l.TokenBytes()))
+				for round, page := range now {
+					first := at(round).Named("at")
+					k.If(first.Lt(n), func() {
+						src := l.rowBase(s.Layer, s.Pages, page, it.kvHead, from.Add(first).RemC(l.Page))
+						p.Copy(base.Add(first.MulC(l.TokenUnits())), s.Cache, src, n.Sub(first).MinC(run).MulC(l.TokenBytes()))
 					})
 				}
 			})
@@ -169,25 +194,52 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	t.eachItem(e, s, func(it *item) {
-		if t.Work != nil {
-			it.fetchQueries()
-			it.fetchNew(s)
+		if t.Work == nil {
+			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows))
+			st.combineSplit()
+			return
 		}
-		st := newState(t, e, s, it)
-		st.ownToken()
-		k.For(it.first, it.end, func(i u32) {
-			chunk := it.chunk(i)
-			from := chunk.MulC(t.PerStage).Named("from")
-			n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
-			c.Drain(func(base u32) {
-				st.eachBlock(chunk, n, func(b u32) {
-					tok := b.MulC(blockTokens)
-					st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(blockTokens)})
-				})
-			})
-		}, dsl.Unroll(1))
-		st.newTokens()
-		st.combine()
+		it.fetchQueries()
+		it.fetchNew(s)
+		few := func() {
+			st := t.stream(e, c, r, s, it, 1)
+			st.combineFew()
+		}
+		many := func() {
+			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows)
+			st.combineMany()
+		}
+		switch {
+		case !t.few(e.Consumers):
+			many()
+		case t.tileRows() == fewRows:
+			few()
+		default:
+			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
+		}
 	})
 	t.settle(e, s)
+}
+
+// stream adds an item's tokens to the states of the warps, of which each lane holds
+// rows (1 or 2) rows.
+func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows int) *state {
+	st := newState(t, e, s, it, rows)
+	st.ownToken()
+	e.K.For(it.first, it.end, func(i u32) {
+		chunk := it.chunk(i)
+		from := chunk.MulC(t.PerStage).Named("from")
+		n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
+		c.Drain(func(base u32) {
+			st.eachBlock(chunk, n, func(b u32) {
+				tok := b.MulC(blockTokens)
+				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(blockTokens)})
+			})
+		})
+	}, dsl.Unroll(1))
+	st.newTokens()
+	if t.KV.e4m3() && !t.hooksValues() {
+		st.valueScale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")
+	}
+	return st
 }

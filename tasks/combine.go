@@ -21,35 +21,11 @@ func (t *Attention) slice(consumers int) int {
 	}
 }
 
-// combine merges the warps' states in shared memory, in the order of the warps,
-// and writes the item's result.
-func (st *state) combine() {
-	if t := st.t; t.KV.e4m3() && !t.hooksValues() {
-		st.valueScale = t.KV.scale(st.step, st.it.kvHead, 1).Named("v_scale")
-	}
-	if st.t.Work == nil {
-		st.combineSplit()
-		return
-	}
-	st.combineItem()
-}
-
-// combineItem merges the lanes' states of an item.
-func (st *state) combineItem() {
-	switch t := st.t; {
-	case !t.few(st.e.Consumers):
-		st.combineMany()
-	case t.tileRows() == fewRows:
-		st.combineFew()
-	default:
-		st.e.K.IfElse(st.deal.rows.LtC(fewRows+1), st.combineFew, st.combineMany)
-	}
-}
-
 // combineMany weighs each lane's output by its share of the row's sum, and adds
 // them, a slice of D at a time.
 func (st *state) combineMany() {
 	e, t := st.e, st.t
+	e.Sync() // the queries and the new tokens, which lie in Scratch, have been read
 	st.share()
 	slices := func() {
 		for from := 0; from < t.KV.D; from += t.slice(e.Consumers) {

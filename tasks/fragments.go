@@ -76,13 +76,12 @@ func (st *state) valueFragments(at spot, first int) [][2]pair {
 	return out
 }
 
-// scores is Q·Kᵀ: the C fragments of tokens 0–7 and 8–15.
-func (st *state) scores(b tokens) [2][4]f32 {
+// scores is Q·Kᵀ: the C fragments of the block's tokens, 8 by 8.
+func (st *state) scores(b tokens) [][4]f32 {
 	zero := st.e.K.F32(0)
-	s := [2][4]f32{{zero, zero, zero, zero}, {zero, zero, zero, zero}}
-	at := st.keySpot(b)
-	st.eachKeyFragment(b, at, func(i int, f [2][2]pair) {
-		for nt := range s {
+	s := [][4]f32{{zero, zero, zero, zero}, {zero, zero, zero, zero}}
+	st.eachKeyFragment(b, func(i int, f [2][2]pair) {
+		for nt := range f {
 			s[nt] = st.t.KV.product(st.q[i], f[nt], s[nt])
 		}
 	})
@@ -98,21 +97,24 @@ func (st *state) scores(b tokens) [2][4]f32 {
 
 // weigh adds P·V to the output.
 func (st *state) weigh(b tokens, p [4]pair) {
-	at := st.valueSpot(b)
-	value, tile := st.valueTransform(b), 0
+	at, value, tile := st.valueSpot(b), st.valueTransform(b), 0
 	for u := 0; u < st.t.KV.keyUnits(); u += 2 {
 		for _, v := range st.valueFragments(at, u) {
-			v = value(tile, v)
-			o, zero := st.o[tile], st.e.K.F32(0)
-			c := [4]f32{zero, zero, zero, zero} // rows not in use stay 0
-			for x := range o {
-				c[x] = o[x].Get()
-			}
-			d := st.t.KV.product(p, v, c)
-			for x := range o {
-				o[x].Set(d[x])
-			}
+			st.addProduct(tile, p, value(tile, v))
 			tile++
 		}
+	}
+}
+
+// addProduct adds the product of weights and a tile of values to the output.
+func (st *state) addProduct(tile int, a [4]pair, v [2]pair) {
+	o, zero := st.o[tile], st.e.K.F32(0)
+	c := [4]f32{zero, zero, zero, zero} // rows not in use stay 0
+	for x := range o {
+		c[x] = o[x].Get()
+	}
+	d := st.t.KV.product(a, v, c)
+	for x := range o {
+		o[x].Set(d[x])
 	}
 }

@@ -49,14 +49,14 @@ type sight struct {
 	b     tokens
 	masks bool // whether a row may see none of them
 
-	col  u32     // of this lane's first token
-	bits []u32   // with Work, of new tokens: per row, bit i: token i is seen
-	keys [4]*Key // of this lane's tokens, where hooks ask
+	col  u32    // of this lane's first token
+	bits []u32  // with Work, of new tokens: per row, bit i: token i is seen
+	keys []*Key // of this lane's tokens, where hooks ask
 }
 
 func (st *state) sight(b tokens) *sight {
 	v := st.t.Variant
-	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil}
+	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4)}
 	if b.fresh && st.t.Work != nil {
 		s.bits, s.masks = st.tailBits(), true
 	}
@@ -137,8 +137,8 @@ func transformPair(dim u32, lo, hi *pair, hook func(dim u32, lo, hi f32) (f32, f
 // eachKeyFragment calls use for every 16 dimensions of a block's keys, after the
 // variant's Key hook. That wants dimensions D/2 apart together: so fragments
 // come in pairs then.
-func (st *state) eachKeyFragment(b tokens, at spot, use func(i int, f [2][2]pair)) {
-	v, l, d := st.t.Variant, st.t.KV, st.t.KV.D
+func (st *state) eachKeyFragment(b tokens, use func(i int, f [2][2]pair)) {
+	v, l, d, at := st.t.Variant, st.t.KV, st.t.KV.D, st.keySpot(b)
 	var keys [2]*Key
 	if st.t.hooksKeys() {
 		for nt := range keys {

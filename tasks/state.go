@@ -29,9 +29,9 @@ type state struct {
 	turn                 *dsl.Var[dsl.U32] // with Work: blocks until this warp's next
 }
 
-func newState(t *Attention, e *Env, s Step, it *item) *state {
+func newState(t *Attention, e *Env, s Step, it *item, rows int) *state {
 	k := e.K
-	st := &state{t: t, e: e, it: it, step: s, deal: t.deal(e, it), rows: ceilDiv(min(t.rowsMax(), blockTokens), 8)}
+	st := &state{t: t, e: e, it: it, step: s, deal: t.deal(e, it), rows: rows}
 	if t.Work == nil {
 		st.query, st.heads = t.queries(e, it)
 	}
@@ -76,7 +76,7 @@ func (st *state) loadQueries() {
 	e, t, d := st.e, st.t, st.t.KV.D
 	q := dsl.View[dsl.BF16x2](t.Q)
 	if t.Work != nil {
-		q = dsl.View[dsl.BF16x2](t.Queries)
+		q = dsl.View[dsl.BF16x2](t.Scratch)
 	}
 	load := func(row queryRow, pair u32) pair {
 		if t.Work != nil {
@@ -124,7 +124,7 @@ func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
 		}, dsl.Unroll(1))
 		return
 	}
-	k.For(k.U32(0), n.AddC(blockTokens-1).DivC(blockTokens), func(b u32) {
+	each := func(b u32) {
 		turn := st.turn.Get()
 		mine := turn.EqC(0)
 		if st.t.idle(e.Consumers) {
@@ -132,22 +132,27 @@ func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
 		}
 		k.If(mine, func() { body(b) })
 		st.turn.Set(dsl.Select(turn.EqC(0), st.deal.lanes, turn).SubC(1))
-	}, dsl.Unroll(1))
+	}
+	if blocks == 1 {
+		each(k.U32(0))
+		return
+	}
+	k.For(k.U32(0), n.AddC(blockTokens-1).DivC(blockTokens), each, dsl.Unroll(1))
 }
 
 // block adds tokens to the state.
 func (st *state) block(b tokens) {
 	s := st.scores(b)
 	see := st.sight(b)
-	p := make([][4]f32, 2)
+	p := make([][4]f32, len(s))
 	for h := range st.rows {
-		for nt := range 2 {
+		for nt := range s {
 			for j := range 2 {
 				s[nt][2*h+j] = see.logit(h, nt, j, s[nt][2*h+j])
 			}
 		}
 		if st.t.sums() {
-			for nt := range 2 {
+			for nt := range s {
 				copy(p[nt][2*h:2*h+2], s[nt][2*h:2*h+2])
 			}
 		} else {
@@ -160,9 +165,9 @@ func (st *state) block(b tokens) {
 // softmax turns row h's scores into weights relative to the running maximum, and
 // what the state holds to the new one. masks is whether there may be no visible
 // token yet, a maximum of −inf: the weights are 0 then.
-func (st *state) softmax(h int, s [2][4]f32, p [][4]f32, masks bool) {
+func (st *state) softmax(h int, s, p [][4]f32, masks bool) {
 	top := st.m[h].Get()
-	for nt := range 2 {
+	for nt := range s {
 		for j := range 2 {
 			top = top.Max(s[nt][2*h+j])
 		}
@@ -178,7 +183,7 @@ func (st *state) softmax(h int, s [2][4]f32, p [][4]f32, masks bool) {
 	}
 	decay := dsl.Exp2(st.m[h].Get().Sub(base)).Named("decay")
 	sum := st.l[h].Get().Mul(decay)
-	for nt := range 2 {
+	for nt := range s {
 		for j := range 2 {
 			p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(weigh))
 			sum = sum.Add(p[nt][2*h+j])
