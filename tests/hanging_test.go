@@ -53,7 +53,7 @@ func newHanging(t *testing.T, watchdog megakernel.Watchdog, sms, consumers, voca
 func newRaggedHanging(t *testing.T, o megakernel.Options) *hanging {
 	t.Helper()
 	o.Fault = megakernel.FaultLostArrival
-	mk := raggedShape(t, 1, 120, 96, o)
+	mk := raggedShape(t, 3, 1, 120, 96, o)
 	p, x := newPlay(t, mk, 16, 40, 5)
 	h := &hanging{ir: mk.IR, seeds: 2 * mutantSeeds, launch: func(ctx context.Context, sim *runtime.Sim) error {
 		s, err := p.open(ctx, sim)

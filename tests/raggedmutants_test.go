@@ -108,7 +108,7 @@ func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
 	subject := func(kvHeads, intermediate, vocab, pin int, o megakernel.Options) *subject {
 		o.Page, o.Stages, o.InFlight = 4, 3, 2
-		p := mixedPlay(t, raggedShape(t, kvHeads, intermediate, vocab, o))
+		p := mixedPlay(t, raggedShape(t, 3*kvHeads, kvHeads, intermediate, vocab, o))
 		p.pin = pin
 		return p.subject(t)
 	}

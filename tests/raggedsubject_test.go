@@ -21,11 +21,11 @@ import (
 
 // raggedShape is a ragged kernel with all that makes its code take every turn in a
 // few milliseconds: tiny with smaller matrices and fewer heads.
-func raggedShape(t *testing.T, kvHeads, intermediate, vocab int, o megakernel.Options) *megakernel.Kernel {
+func raggedShape(t *testing.T, heads, kvHeads, intermediate, vocab int, o megakernel.Options) *megakernel.Kernel {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab, c.BOS, c.EOS = 3*kvHeads, kvHeads, 16, intermediate, vocab, models.NoToken, nil
+	c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab, c.BOS, c.EOS = heads, kvHeads, 16, intermediate, vocab, models.NoToken, nil
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	return mk
