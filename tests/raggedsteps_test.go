@@ -158,11 +158,24 @@ func (w *raggedWorld) open(t *testing.T, seed uint64) (*runtime.Ragged, *runtime
 	return s, sim
 }
 
+// plan is the work of the case's first launch.
+func (w *raggedWorld) plan(t *testing.T) *kv.Plan {
+	t.Helper()
+	planner, err := kv.NewPlanner(w.mk.Limits(w.total))
+	require.NoError(t, err)
+	q := kv.Request{Steps: w.c.steps, PinTokens: w.c.pin, Classes: w.mk.Classes()}
+	for i, s := range w.c.seqs {
+		q.Sequences = append(q.Sequences, kv.Sequence{Pages: w.pages[i], Cached: s.cached, New: s.new, Grow: w.c.steps > 1})
+	}
+	p, err := planner.Plan(q)
+	require.NoError(t, err)
+	return p
+}
+
 // launched is what a run of a case gave.
 type launched struct {
 	chosen [][]int     // [step][sequence]
 	logits [][]float64 // of each row, after the last step
-	plan   *kv.Plan
 }
 
 // run runs all steps, in one launch or one each.
@@ -293,6 +306,55 @@ func TestRaggedStepsOfOddGroups(t *testing.T) {
 	for _, group := range []int{1, 3, 5, 17} {
 		for _, consumers := range []int{1, 3, 8} {
 			raggedCase{group: group, consumers: consumers, sms: 3, seqs: []raggedSequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {new: 4}}}.compare(t, 1)
+		}
+	}
+}
+
+// Four CTAs with many more items than CTAs.
+func TestRaggedStepsOfMoreItemsThanSMs(t *testing.T) {
+	c := raggedCase{kvHeads: 2, rows: 16}
+	for i := range 16 {
+		c.seqs = append(c.seqs, raggedSequence{cached: 11 * i % 67, new: 1})
+	}
+	c.compare(t, 1, 2)
+	require.Greater(t, newRaggedWorld(t, c.complete()).plan(t).Classes[0].Items, 4*4)
+	c.pin = 16
+	c.compare(t, 3)
+}
+
+// Prefixes that several sequences have, on two levels.
+func TestRaggedStepsOfSharedPrefixes(t *testing.T) {
+	c := raggedCase{sms: 3, consumers: 3, group: 3, rows: 10, seqs: []raggedSequence{
+		{cached: 130, new: 1}, {cached: 121, new: 2, shared: 96}, {cached: 99, new: 1, shared: 96}, {cached: 70, new: 1, shared: 48}, {cached: 48, new: 3, shared: 48}, {cached: 7, new: 1}}}
+	require.GreaterOrEqual(t, newRaggedWorld(t, c.complete()).plan(t).Prefixes, 2)
+	c.compare(t, 1, 2, 3)
+	c.page = 16
+	c.compare(t, 4)
+	for i, s := range c.seqs {
+		c.seqs[i].new = min(s.new, 1)
+	}
+	c.steps = 3
+	c.compare(t, 5)
+}
+
+// Sequences that grow over the steps of a launch, past pages and chunks, are what a
+// launch for each step makes of them: to the bit where both cut their KV alike.
+func TestRaggedStepsInOneLaunchAreThoseOfManyLaunches(t *testing.T) {
+	c := raggedCase{sms: 3, kvHeads: 2, rows: 5, steps: 9, seqs: []raggedSequence{{cached: 28, new: 1}, {new: 1}, {cached: 43, new: 1}, {cached: 3, new: 1}, {cached: 12, new: 1}}}
+	for _, c.pin = range []int{16, 0} {
+		c.single = false
+		w := newRaggedWorld(t, c.complete())
+		together := w.run(t, 1)
+		w.check(t, together)
+		w.c.single = true
+		apart := w.run(t, 2)
+		if c.pin != 0 {
+			require.Equal(t, together, apart)
+		} else {
+			require.Equal(t, together.chosen, apart.chosen)
+			for i := range apart.logits {
+				requireClose(t, apart.logits[i], together.logits[i], raggedTolerance, fmt.Sprint(c))
+			}
 		}
 	}
 }
