@@ -61,6 +61,7 @@ func newAttentionPlay(t *testing.T, c attend.Config, launches ...attentionLaunch
 func (p *attentionPlay) plan(t *testing.T, q kv.Request) {
 	t.Helper()
 	limits := p.mk.Limits(p.pages)
+	limits.Costs = smallCosts
 	planner, err := kv.NewPlanner(limits)
 	require.NoError(t, err)
 	plan, err := planner.Plan(q)

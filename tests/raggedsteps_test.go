@@ -143,7 +143,7 @@ func (w *raggedWorld) open(t *testing.T, seed uint64) (*runtime.Ragged, *runtime
 	t.Helper()
 	sim, err := runtime.NewSim(w.mk.IR, seed)
 	require.NoError(t, err)
-	s, err := runtime.OpenRagged(t.Context(), w.mk, sim, syntheticWeights(w.mk), runtime.RaggedOptions{Pages: w.total, Steps: w.c.steps, Pin: w.c.pin, Guard: uint32(w.total - 1)})
+	s, err := runtime.OpenRagged(t.Context(), w.mk, sim, syntheticWeights(w.mk), runtime.RaggedOptions{Pages: w.total, Steps: w.c.steps, Pin: w.c.pin, Costs: smallCosts, Guard: uint32(w.total - 1)})
 	require.NoError(t, err)
 	l := w.mk.KV
 	for i, tokens := range w.cache {
@@ -161,7 +161,9 @@ func (w *raggedWorld) open(t *testing.T, seed uint64) (*runtime.Ragged, *runtime
 // plan is the work of the case's first launch.
 func (w *raggedWorld) plan(t *testing.T) *kv.Plan {
 	t.Helper()
-	planner, err := kv.NewPlanner(w.mk.Limits(w.total))
+	limits := w.mk.Limits(w.total)
+	limits.Costs = smallCosts
+	planner, err := kv.NewPlanner(limits)
 	require.NoError(t, err)
 	q := kv.Request{Steps: w.c.steps, PinTokens: w.c.pin, Classes: w.mk.Classes()}
 	for i, s := range w.c.seqs {

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -30,6 +31,9 @@ func raggedShape(t *testing.T, heads, kvHeads, intermediate, vocab int, o megake
 	require.NoError(t, err)
 	return mk
 }
+
+// smallCosts make the planner split and share what is short.
+var smallCosts = kv.Costs{Item: 16, Row: 1, Token: 1, State: 4}
 
 // play is what a ragged kernel is put through: launches on one session, whose
 // sequences begin with random tokens in the cache.
@@ -119,7 +123,7 @@ func (p *play) run(ctx context.Context, k *ir.Kernel, seed uint64, ends [][]int)
 
 // open is a session whose cache is filled.
 func (p *play) open(ctx context.Context, sim *runtime.Sim) (*runtime.Ragged, error) {
-	s, err := runtime.OpenRagged(ctx, p.mk, sim, p.weights, runtime.RaggedOptions{Pages: p.pages, Steps: 4, Epoch: p.epoch, Pin: p.pin, Guard: uint32(p.pages - 1)})
+	s, err := runtime.OpenRagged(ctx, p.mk, sim, p.weights, runtime.RaggedOptions{Pages: p.pages, Steps: 4, Epoch: p.epoch, Pin: p.pin, Costs: smallCosts, Guard: uint32(p.pages - 1)})
 	if err != nil {
 		return nil, err
 	}
