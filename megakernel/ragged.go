@@ -99,7 +99,7 @@ func (f *ragged) check() {
 func (f *ragged) prologue() {
 	e := f.env
 	f.work.Fetch(e, f.bufs.items)
-	f.k.If(e.Tid.LtC(f.mk.Options.Tokens*kv.RowWords), func() { f.first.Store(e.Tid, f.bufs.rows.Load(e.Tid)) })
+	f.work.FetchRows(e, f.bufs.rows, f.mk.Options.Tokens)
 }
 
 func (f *ragged) start() { f.work.Start() }

@@ -49,6 +49,18 @@ func (w *Work) Fetch(e *Env, plan dsl.Buf[dsl.U32]) {
 	}
 }
 
+// FetchRows copies the query rows of a kernel of so many tokens a step at most to
+// Rows, in shared memory; all warps of the CTA run it, and a CTA barrier must follow.
+func (w *Work) FetchRows(e *Env, rows dsl.Buf[dsl.U32], tokens int) {
+	k, n := e.K, tokens*kv.RowWords
+	store := func(i u32) { w.Rows.Store(i, rows.Load(i)) }
+	if n <= k.Warps()*dsl.WarpSize {
+		k.If(e.Tid.LtC(n), func() { store(e.Tid) })
+		return
+	}
+	k.ForStep(e.Tid, k.U32(n), k.Warps()*dsl.WarpSize, store)
+}
+
 func (w *Work) problem(class int) string {
 	return firstOf(
 		need(w.PerCTA >= 1, "attention: %d items a CTA, want at least 1", w.PerCTA),

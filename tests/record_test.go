@@ -55,14 +55,14 @@ type survivor struct {
 	Why    string `json:"why"`
 }
 
-func writeMutants(t *testing.T, outcomes []outcome, took time.Duration) {
+func writeMutants(t *testing.T, what string, outcomes []outcome, reasons table, took time.Duration) {
 	t.Helper()
-	r := mutantsRecord{What: "mutants of the tiny kernel on the executor", Host: thisHost(), Seconds: took.Round(time.Second / 10).Seconds(),
+	r := mutantsRecord{What: what, Host: thisHost(), Seconds: took.Round(time.Second / 10).Seconds(),
 		Mutants: len(outcomes), Seeds: mutantSeeds, ByClass: map[string]int{}, ByReport: map[string]int{}, BySeed: map[uint64]int{}}
 	for _, o := range outcomes {
 		r.ByClass[string(o.Class)]++
 		if o.Report == "" {
-			r.Survivors = append(r.Survivors, survivor{o.String(), explain(t, o.Mutation).why})
+			r.Survivors = append(r.Survivors, survivor{o.String(), reasons.explain(t, o.Mutation).why})
 			continue
 		}
 		r.Reported++

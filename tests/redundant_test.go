@@ -2,6 +2,7 @@ package tests
 
 import (
 	"bufio"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,7 @@ type redundancy struct {
 	what    string         // the mutated instruction, as mutations name it
 	classes []mutate.Class // mutated how
 	line    string         // the template's line contains this
-	caller  string         // the line it was called from contains this
+	caller  string         // the line it was called from, behind its place, contains this
 	regions []string       // in these regions; nil: in any
 	why     string
 }
@@ -31,7 +32,14 @@ var (
 	gone  = []mutate.Class{mutate.Remove, mutate.Earlier, mutate.Later}
 )
 
-var redundant = []redundancy{
+// table is reasons for survivors.
+type table []redundancy
+
+// key tells a reason from others of its table.
+func (r *redundancy) key() string { return fmt.Sprint(*r) }
+
+// ringRedundant is what all kernels have: the ring and the loop over steps.
+var ringRedundant = table{
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing"},
 	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit"},
 	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy"},
@@ -40,29 +48,53 @@ var redundant = []redundancy{
 	{"mbar.arrive @empty", moved[1:], "r.empty.Arrive(stage)", "", nil, "releases the stage later than it could"},
 	{"syncwarp", moved[:1], "k.SyncWarp()", "c.Drain(", nil, "passes a load of the input vector, which is not in the stage"},
 	{"fence.mbarrier_init", gone[:2], "k.FenceMBarInit()", "", nil, "the proxy fence before each copy covers the initialisation"},
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
-	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
-	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"wait.mbar @full", moved[1:], "r.watch.MBar(k, r.full, stage", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"fence.proxy.async", moved[:1], "k.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies"},
 	{"wait.mbar @decided", moved[:1], "b.inner.MBar(k, b.decided", "", nil, "passes a note of what the producer does, which only a launch given up shows"},
 	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could"},
+}
+
+// redundant is all that kernels of one query row have.
+var redundant = append(slices.Clone(ringRedundant), singleRedundant...)
+
+var singleRedundant = table{
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
+	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
+	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "passes a store to global memory, which the barrier does not guard"},
 }
 
+// raggedRedundant is what ragged kernels have beside ringRedundant.
+var raggedRedundant = table{
+	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which without windows only consumer warps read, behind a barrier of theirs"},
+	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off"},
+	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue"},
+	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies"},
+	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected"},
+	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected"},
+	{"atom.add @arrived", moved[:1], "AtomicAdd", "t.settle(e, s)", nil, "passes stores of what other warps read behind the barrier that follows"},
+	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settle(e, s)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
+}
+
+// attentionRedundant is what attention-only kernels have beside those.
+var attentionRedundant = table{
+	{"fence.proxy.async", []mutate.Class{mutate.Weaken}, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "the host has written the new tokens"},
+	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"hand-off after merge"}, "the next layer's items begin with a barrier"},
+}
+
 // explain finds the reason why m may survive; nil for none.
-func explain(t *testing.T, m mutate.Mutation) *redundancy {
+func (reasons table) explain(t *testing.T, m mutate.Mutation) *redundancy {
 	t.Helper()
-	for i := range redundant {
-		r := &redundant[i]
+	for i := range reasons {
+		r := &reasons[i]
 		what := string(m.Class) + " " + r.what
 		if m.Name != what && !strings.HasPrefix(m.Name, what+": ") || !slices.Contains(r.classes, m.Class) || r.regions != nil && !slices.Contains(r.regions, m.Region) {
 			continue
 		}
-		if strings.Contains(sourceLine(t, m.Pos.Line), r.line) && strings.Contains(sourceLine(t, m.Pos.Caller), r.caller) {
+		if strings.Contains(sourceLine(t, m.Pos.Line), r.line) && strings.Contains(m.Pos.Caller+": "+sourceLine(t, m.Pos.Caller), r.caller) {
 			return r
 		}
 	}
@@ -78,7 +110,14 @@ func sourceLine(t *testing.T, place string) string {
 	}
 	n, err := strconv.Atoi(number)
 	require.NoError(t, err)
-	f, err := os.Open(filepath.Join("..", filepath.FromSlash(file)))
+	var found []string
+	for _, above := range []string{"", "*"} { // a place names a file and its directory only
+		more, err := filepath.Glob(filepath.Join("..", above, filepath.FromSlash(file)))
+		require.NoError(t, err)
+		found = append(found, more...)
+	}
+	require.Len(t, found, 1, place)
+	f, err := os.Open(found[0])
 	require.NoError(t, err)
 	defer f.Close()
 	lines := bufio.NewScanner(f)

@@ -116,7 +116,7 @@ func (a *assembly) assemble() {
 			ring.Init()
 		})
 		a.work.Fetch(e, a.plan)
-		k.If(e.Tid.LtC(a.mk.Config.Rows*kv.RowWords), func() { a.work.Rows.Store(e.Tid, a.rows.Load(e.Tid)) })
+		a.work.FetchRows(e, a.rows, a.mk.Config.Rows)
 		k.Barrier()
 	})
 	k.Roles(

@@ -43,6 +43,9 @@ type RaggedOptions struct {
 	// likes, and shares prefixes.
 	Pin    int
 	Single bool // no prefix is read once for several sequences
+
+	// Costs weigh attention work for the planner; zero: kv.DefaultCosts.
+	Costs kv.Costs
 }
 
 // OpenRagged allocates and fills every buffer of a ragged kernel. When ctx ends it
@@ -60,7 +63,7 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 		o.Entries = mk.Options.Tokens * min(o.Pages, (mk.Config.MaxPositions+mk.KV.Page-1)/mk.KV.Page)
 	}
 	limits := mk.Limits(o.Pages)
-	limits.Entries = o.Entries
+	limits.Entries, limits.Costs = o.Entries, o.Costs
 	planner, err := kv.NewPlanner(limits)
 	if err != nil {
 		return nil, err

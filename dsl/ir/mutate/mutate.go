@@ -9,6 +9,7 @@ package mutate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -142,6 +143,10 @@ func (l *lister) possible(m Mutation) bool {
 	if m.Class != Earlier && m.Class != Later {
 		return true
 	}
-	_, err := Apply(l.k, m)
-	return err == nil
+	e, n := &edit{k: l.k}, 0
+	e.find(l.k.Body, m.instr, &n)
+	for i, p := range e.trail { // a move changes the order in one of these blocks
+		e.trail[i].block = &ir.Block{Stmts: slices.Clone(p.block.Stmts)}
+	}
+	return m.edit(e) == nil
 }

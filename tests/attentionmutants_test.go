@@ -1,0 +1,52 @@
+package tests
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/megakernel/attend"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// attentionPlays are attention-only kernels of one class of layers, or of two, and
+// plans that make their code take all its turns between them. What the last layer
+// does shows in the output, so the last layer is of either class in some.
+func attentionPlays(t *testing.T, classes int) (all []*attentionPlay) {
+	t.Helper()
+	add := func(change func(c *attend.Config), launches ...attentionLaunch) {
+		c := attend.Config{Heads: 5, KVHeads: 1, HeadDim: 16, Layers: 3, Page: 4, Rows: 16, SMs: 2, Consumers: 3, StageBytes: 1024, Stages: 3, InFlight: 2, ItemsPerCTA: 40, Partials: 256}
+		if classes == 2 {
+			c.Variants = func(*dsl.Kernel) []*tasks.Variant { return []*tasks.Variant{tasks.SlidingWindow(40, 4), nil} }
+		}
+		change(&c)
+		all = append(all, newAttentionPlay(t, c, launches...))
+	}
+	one, two := attentionLaunch{seqs: [][2]int{{130, 1}}}, attentionLaunch{seqs: [][2]int{{130, 2}}} // split, and merged by who is last
+	several := attentionLaunch{seqs: [][2]int{{90, 1}, {0, 6}, {5, 1}, {40, 3}}}                     // not split
+	pinned := attentionLaunch{seqs: several.seqs, pin: 32}                                           // split, and merged in a phase
+	many := attentionLaunch{seqs: slices.Repeat([][2]int{{33, 1}}, 16), pin: 16}                     // more items than a warp looks at once
+	add(func(*attend.Config) {}, one, many, several, pinned)
+	add(func(c *attend.Config) { c.Heads, c.Layers = 17, 2 }, one, several)                               // rows of one token on several warps
+	add(func(c *attend.Config) { c.Consumers, c.HeadDim, c.StageBytes = 11, 48, 3072 }, one, two, pinned) // outputs in slices
+	return all
+}
+
+// Every synchronisation of attention-only kernels, broken, is reported, but for
+// what ringRedundant, raggedRedundant and attentionRedundant explain.
+func TestMutantsOfAttentionAreReported(t *testing.T) {
+	start := time.Now()
+	reasons := slices.Concat(ringRedundant, raggedRedundant, attentionRedundant)
+	var outcomes []outcome
+	for classes := 1; classes <= 2; classes++ {
+		plays := attentionPlays(t, classes)
+		first := plays[0].subject(t)
+		found := first.tryAll(t, sample(t, first.ir, attentionEvery), reasons)
+		for _, p := range plays[1:] {
+			p.subject(t).tryAgain(t, found, reasons)
+		}
+		outcomes = append(outcomes, found...)
+	}
+	judge(t, "mutants of attention-only kernels on the executor", outcomes, reasons, attentionRedundant, start)
+}

@@ -1,0 +1,124 @@
+package tests
+
+import (
+	"encoding/binary"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime/batch"
+)
+
+// text is a sequence of a play.
+type text struct {
+	pages  []uint32
+	length int // tokens in the cache
+}
+
+// newPlay makes a play whose texts begin with so many random tokens in the cache,
+// all that are long enough with the same prefix, a multiple of the page size; each
+// has room for 24 more.
+func newPlay(t *testing.T, mk *megakernel.Kernel, prefix int, lengths ...int) (*play, []*text) {
+	t.Helper()
+	p := &play{mk: mk, weights: syntheticWeights(mk), cached: map[uint32][]byte{}, epoch: -uint32(3 * mk.Barriers() * mk.Options.SMs / 2)}
+	page, need := mk.KV.Page, prefix/mk.KV.Page
+	for _, n := range lengths {
+		need += (n+24)/page + 1
+	}
+	p.pages = need + 2
+	rng := rand.New(rand.NewPCG(7, 7))
+	free := rng.Perm(p.pages - 1) // nobody has the last one
+	var shared []uint32
+	take := func() uint32 {
+		page := uint32(free[0])
+		free = free[1:]
+		return page
+	}
+	for range prefix / page {
+		shared = append(shared, take())
+	}
+	var texts []*text
+	for _, n := range lengths {
+		x := &text{length: n}
+		if n >= prefix {
+			x.pages = append(x.pages, shared...)
+		}
+		for len(x.pages)*page < n+24 {
+			x.pages = append(x.pages, take())
+		}
+		for _, used := range x.pages[:(n+page-1)/page] {
+			if p.cached[used] == nil {
+				p.cached[used] = randomPage(rng, mk)
+			}
+		}
+		texts = append(texts, x)
+	}
+	return p, texts
+}
+
+// randomPage is a page of all layers.
+func randomPage(rng *rand.Rand, mk *megakernel.Kernel) []byte {
+	var out []byte
+	for range mk.Config.Layers * mk.KV.PageBytes() / 2 {
+		out = binary.LittleEndian.AppendUint16(out, reference.ToBF16(rng.NormFloat64()))
+	}
+	return out
+}
+
+// feed is the sequence with n new tokens in a launch that will run so many steps to
+// their end, and leave as many tokens in the cache.
+func (x *text) feed(n, ran int) batch.Sequence {
+	s := batch.Sequence{Pages: x.pages, Cached: x.length}
+	for i := range n {
+		s.New = append(s.New, (7*x.length+3*i)%16)
+	}
+	if ran > 0 {
+		x.length += n + ran - 1
+	}
+	return s
+}
+
+// mixedPlay is a play of launches of all kinds.
+func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
+	t.Helper()
+	p, x := newPlay(t, mk, 32, 70, 33, 3, 0, 48)
+	add := func(l playLaunch, seqs ...batch.Sequence) {
+		l.seqs = seqs
+		p.launches = append(p.launches, l)
+	}
+	rows := mk.Options.Tokens
+	add(playLaunch{steps: 1}, x[0].feed(1, 1), x[3].feed(rows-3, 1), x[2].feed(2, 1)) // chunks of prompts beside a token
+	add(playLaunch{steps: 2}, x[0].feed(1, 2))                                        // a row whose states one SM merges
+	add(playLaunch{steps: 1}, x[0].feed(rows, 1))                                     // rows that a phase merges
+	add(playLaunch{steps: 2}, x[0].feed(1, 2), x[1].feed(1, 2), x[4].feed(1, 2))      // a prefix of all
+	add(playLaunch{steps: 4, stop: true}, x[1].feed(1, 1), x[3].feed(1, 1))           // the host ends it after its first step
+	add(playLaunch{steps: 4, end: true}, x[0].feed(1, 1), x[2].feed(1, 1))            // what it chooses in its second step ends it
+	add(playLaunch{steps: 2, givenUp: true}, x[0].feed(1, 0), x[2].feed(1, 0))
+	add(playLaunch{steps: 1}, x[0].feed(1, 1), x[2].feed(1, 1))
+	return p
+}
+
+// Every synchronisation of a ragged kernel, removed, weakened, miscounted or moved,
+// is reported, but for those that ringRedundant and raggedRedundant explain.
+func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
+	start := time.Now()
+	reasons := slices.Concat(ringRedundant, raggedRedundant)
+	subject := func(kvHeads, intermediate, vocab, pin int, o megakernel.Options) *subject {
+		o.Page, o.Stages, o.InFlight = 4, 3, 2
+		p := mixedPlay(t, raggedShape(t, 3*kvHeads, kvHeads, intermediate, vocab, o))
+		p.pin = pin
+		return p.subject(t)
+	}
+	first := subject(1, 120, 96, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024})
+	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), reasons)
+	subject(2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, reasons) // some SMs have no rows of the LM head
+	subject(1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons)  // some have none at all
+	for _, p := range attentionPlays(t, 1) {
+		p.subject(t).tryAgain(t, outcomes, reasons)
+	}
+	newRaggedHanging(t, megakernel.Options{SMs: 3, Tokens: 8, Page: 4, Consumers: 3, Stages: 3, InFlight: 2, StageBytes: 1024}).tryAgain(t, outcomes, reasons)
+	judge(t, "mutants of a ragged kernel on the executor", outcomes, reasons, raggedRedundant, start)
+}
