@@ -61,7 +61,9 @@ func newBuilder(mk *Kernel) *builder {
 			c.Name, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab),
 		fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %d copies in flight; KV pages of %d tokens, %d KV splits.",
 			o.SMs, p.Stages, p.StageBytes, p.InFlight, o.Page, o.Splits)}})
-	b := &builder{mk: mk, k: k, bufs: mk.declare(k), ring: pipeline.NewRing(k, p, o.Consumers)}
+	bufs := mk.declare(k)
+	mk.instantiate(bufs)
+	b := &builder{mk: mk, k: k, bufs: bufs, ring: pipeline.NewRing(k, p, o.Consumers)}
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	if mk.Ragged() {

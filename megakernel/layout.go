@@ -63,6 +63,9 @@ type LayoutOptions struct {
 	Consumers  int    `json:"consumers"`
 	Tokens     int    `json:"tokens"`
 	KV         string `json:"kv"` // format of the KV cache's elements
+
+	Attention string `json:"attention,omitempty"` // as Options.Attention; absent: plain
+	Selection bool   `json:"selection,omitempty"`
 }
 
 // LayoutPhase is a Phase with how often it runs in a step.
@@ -149,7 +152,7 @@ func (mk *Kernel) constants() []emit.Constant {
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV)}}
+		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV), o.Attention, o.Selection}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

@@ -21,6 +21,6 @@ func (t *QKVColumns) Epilogue(e *Env, s Step, rows *ColumnRows, scale ColumnScal
 	return func(row, token u32, y0, y1 f32) {
 		st := t.stores(place{t: &t.QKV, e: e, s: s, page: rows.Page(token), slot: rows.Slot(token, t.KV.Page).Named("slot")})
 		by := scale(token)
-		t.finish(e, row, y0.Mul(by), y1.Mul(by), rows.Position(token), st, func(head u32) u32 { return token.MulC(t.Heads).Add(head) })
+		t.finish(e, s, row, y0.Mul(by), y1.Mul(by), rows.Position(token), st, func(head u32) u32 { return token.MulC(t.Heads).Add(head) })
 	}
 }

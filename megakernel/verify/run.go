@@ -60,7 +60,7 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 	if slices.IsSorted(x.table) {
 		slices.Reverse(x.table)
 	}
-	o := runtime.SessionOptions{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales}
+	o := runtime.SessionOptions{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads}
 	if x.s, err = runtime.OpenSession(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
 		return nil, err
 	}
