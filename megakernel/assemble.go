@@ -45,10 +45,6 @@ type builder struct {
 type phase struct {
 	Phase
 	produce, consume func(s tasks.Step)
-
-	// when, unless nil, is whether the phase and its hand-off run, the same in all
-	// CTAs; such a phase has no produce.
-	when func(s tasks.Step) dsl.Pred
 }
 
 // stages are the phases of a step: before the layers, of each, and after them.
@@ -112,6 +108,7 @@ func (b *builder) assemble() {
 		k.If(e.Tid.EqC(0), func() {
 			b.decided.Init(dsl.At(0), k.U32(1))
 			b.heard.Init(dsl.At(0), k.U32(1))
+			b.flow.init()
 			b.ring.Init()
 		})
 		b.watch.Init(k)
@@ -138,6 +135,8 @@ type flow interface {
 	phases() stages
 	// check asserts what a launch must be given.
 	check()
+	// init initialises mbarriers, in one thread, before the ring's.
+	init()
 	// prologue copies what stays for the launch; a CTA barrier follows.
 	prologue()
 	// start declares what a role keeps from step to step; it runs at the role's top.
@@ -276,19 +275,12 @@ func (b *builder) producer() {
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
-		run := func() {
-			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-			b.k.Region(p.Name, func() { p.consume(s) })
-			if p.Handoff != "" {
-				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
-			}
+		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+		b.k.Region(p.Name, func() { p.consume(s) })
+		if p.Handoff != "" {
+			b.bar.Lost = b.lost(FaultLostArrival, p.Name)
+			b.k.Region("hand-off after "+p.Name, b.bar.Sync)
 		}
-		if p.when == nil {
-			run()
-			continue
-		}
-		b.k.If(p.when(s), run)
 	}
 }
 

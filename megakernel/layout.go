@@ -145,6 +145,15 @@ func (mk *Kernel) constants() []emit.Constant {
 		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers of a step; epoch grows by barriers times grid"},
 		{Name: "packed_bytes", Value: mk.Plan.PackedBytes, Doc: "bytes of the buffer weights"},
 	}
+	if mk.Ragged() {
+		l := mk.Limits(0)
+		list = append(list,
+			emit.Constant{Name: "rows", Value: int64(l.Rows), Doc: "query rows of a step at most"},
+			emit.Constant{Name: "chunk_tokens", Value: int64(l.ChunkTokens), Doc: "tokens of a KV head that a stage holds"},
+			emit.Constant{Name: "items_per_cta", Value: int64(l.ItemsPerCTA), Doc: "work items of an SM and class at most"},
+			emit.Constant{Name: "partials", Value: int64(l.Partials), Doc: "partial states at most"},
+			emit.Constant{Name: "classes", Value: int64(len(mk.specs)), Doc: "kinds of layers, each with work of its own"})
+	}
 	return list
 }
 

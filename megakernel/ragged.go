@@ -15,6 +15,8 @@ const (
 	regionScales = "scales"
 	regionSums   = "sums"
 	regionChosen = "chosen"
+	regionFresh  = "fresh"
+	regionFound  = "found"
 )
 
 // ragged is the flow of a kernel whose steps have several query rows, each a
@@ -51,6 +53,9 @@ func newRagged(b *builder) *ragged {
 		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16), dsl.Doc("the query rows, and the page of each"))}
 	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first, Selection: o.Selection, Positions: b.bufs.positions,
 		Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
+	f.work.Fresh = pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
+	f.work.Arrived = &tasks.Arrivals{Count: b.bufs.arrived,
+		Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("rows whose partial states are complete, and where these are"))}
 	f.scales = dsl.Shared[dsl.F32](k, regionScales, words(regionScales), at(regionScales), dsl.Doc("RMSNorm's scale of each row, and sums of the warps"))
 	f.sums = dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums), dsl.Doc("what the threads have of each row"))
 	f.chosen = dsl.Shared[dsl.U32](k, regionChosen, words(regionChosen), at(regionChosen), dsl.Doc("each row's token"))
@@ -68,6 +73,8 @@ func (mk *Kernel) raggedRegions() []pipeline.Region {
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},
+		{Name: regionFresh, Bytes: pipeline.LandingBytes, Align: 8},
+		{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16},
 		{Name: regionScales, Bytes: 4 * tasks.ScaleColumnsLen(o.Consumers, pad), Align: 16},
 		{Name: regionSums, Bytes: 4 * tasks.ColumnSumsLen(o.Consumers, pad), Align: 16},
 		{Name: regionChosen, Bytes: 4 * o.Tokens, Align: 16},
@@ -98,7 +105,9 @@ func (f *ragged) prologue() {
 	f.k.If(e.Tid.LtC(f.mk.Options.Tokens*kv.RowWords), func() { f.first.Store(e.Tid, f.bufs.rows.Load(e.Tid)) })
 }
 
-func (f *ragged) start() {}
+func (f *ragged) start() { f.work.Start() }
+
+func (f *ragged) init() { f.work.Init() }
 
 func (f *ragged) step(s dsl.Val[dsl.U32]) tasks.Step {
 	return tasks.Step{Index: s, Pages: f.bufs.pages, Table: f.bufs.entries, Cache: f.bufs.kv, Scales: f.bufs.scales}

@@ -20,6 +20,7 @@ type work struct {
 	items     dsl.Buf[dsl.U32] // each CTA's attention work
 	merges    dsl.Buf[dsl.U32] // which partial states make an output
 
+	arrived dsl.Buf[dsl.U32]  // partial states written, of each row and KV head
 	input   dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
 	squares dsl.Buf[dsl.F32]  // each SM's part of their sums of squares
 
@@ -35,6 +36,7 @@ const (
 	BufferEntries = "kv_indices"
 	BufferWork    = "attn_plan"
 	BufferMerges  = "attn_merge"
+	BufferArrived = "arrived"
 
 	BufferPositions = "kv_positions" // with Options.Selection only
 )
@@ -79,6 +81,7 @@ func (mk *Kernel) declareRows(k *dsl.Kernel, b *buffers) {
 	b.q = dsl.Global[dsl.BF16](k, "q", product(o.Tokens, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] rotated, scaled queries", o.Tokens, c.Heads, c.HeadDim))
 	b.part = dsl.Global[dsl.F32](k, "part", product(l.Partials, group, c.HeadDim), dsl.Align(16), bufDoc("[%d][%d][%d] partial attention outputs", l.Partials, group, c.HeadDim))
 	b.lse = dsl.Global[dsl.F32](k, "lse", product(l.Partials, group), bufDoc("[%d][%d] their log-sum-exp, base 2", l.Partials, group))
+	b.arrived = dsl.Global[dsl.U32](k, BufferArrived, product(o.Tokens, c.KVHeads), bufDoc("[%d][%d] partial states written, of each row and KV head; 0 between the phases", o.Tokens, c.KVHeads))
 	b.attn = mk.fragments(k, "attn", qRows, "attention outputs")
 	b.act = mk.fragments(k, "act", c.Intermediate, "silu(gate)·up")
 	b.logits = dsl.Global[dsl.F32](k, "logits", product(o.Tokens, c.Vocab), dsl.Align(16), bufDoc("[%d][%d] out", o.Tokens, c.Vocab))

@@ -45,6 +45,8 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 
 func (f *single) prologue() {}
 
+func (f *single) init() {}
+
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)

@@ -39,6 +39,9 @@ type Attention struct {
 
 	// Final takes the output of direct items; with Work only.
 	Final Output
+	// Merge merges a row's partial states where the last of them arrives; with
+	// Work.Arrived only.
+	Merge *Merge
 	// Variant is what is not plain causal attention; nil is that.
 	Variant *Variant
 
@@ -80,7 +83,11 @@ func (t *Attention) ScratchLen(consumers int) int {
 	if t.Work == nil {
 		return consumers * t.part() * (t.KV.D + 2)
 	}
-	return consumers * t.tileRows() * (t.slice(consumers) + 2)
+	n := consumers * t.tileRows() * (t.slice(consumers) + 2)
+	if t.few(consumers) {
+		n = max(n, consumers*fewRows*(t.KV.D+2))
+	}
+	return n
 }
 
 // TailLen is the length of Tail in 16-byte elements.
@@ -151,8 +158,9 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	t.eachItem(e, s, func(it *item) {
+		it.fetchNew(s)
 		st := newState(t, e, s, it)
-		st.tail()
+		st.ownToken()
 		k.For(it.first, it.end, func(i u32) {
 			chunk := it.chunk(i)
 			from := chunk.MulC(t.PerStage).Named("from")
@@ -164,6 +172,8 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 				})
 			})
 		}, dsl.Unroll(1))
+		st.newTokens()
 		st.combine()
+		st.settle()
 	})
 }

@@ -34,9 +34,21 @@ func (st *state) combine() {
 	st.combineItem()
 }
 
-// combineItem weighs each lane's output by its share of the row's sum, and adds
-// them, a slice of D at a time.
+// combineItem merges the lanes' states of an item.
 func (st *state) combineItem() {
+	switch t := st.t; {
+	case !t.few(st.e.Consumers):
+		st.combineMany()
+	case t.tileRows() == fewRows:
+		st.combineFew()
+	default:
+		st.e.K.IfElse(st.deal.rows.LtC(fewRows+1), st.combineFew, st.combineMany)
+	}
+}
+
+// combineMany weighs each lane's output by its share of the row's sum, and adds
+// them, a slice of D at a time.
+func (st *state) combineMany() {
 	e, t := st.e, st.t
 	st.share()
 	slices := func() {
@@ -98,7 +110,7 @@ func (st *state) share() {
 			o[2*h+1].Set(o[2*h+1].Get().Mul(share))
 		}
 		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid), func() {
-			st.storeLSE(h, st.lse(base, total.Get()))
+			st.storeLSE(st.e.Lane.DivC(4).AddC(8*h).Add(st.deal.tile.MulC(blockTokens)), st.lse(base, total.Get()))
 		})
 	}
 }
@@ -129,13 +141,9 @@ func (st *state) lse(top, sum f32) f32 {
 	return lse
 }
 
-// storeLSE writes the log-sum-exp of a row of this lane, unless it is final.
-func (st *state) storeLSE(h int, lse f32) {
-	k, t, it := st.e.K, st.t, st.it
-	k.If(it.direct().Not(), func() {
-		n := st.e.Lane.DivC(4).AddC(8 * h).Add(st.deal.tile.MulC(blockTokens)).Add(it.pass.MulC(t.passRows(st.e)))
-		t.LSE.Store(it.partial(n), lse)
-	})
+// storeLSE writes the log-sum-exp of a row of this pass, unless the item is direct.
+func (st *state) storeLSE(row u32, lse f32) {
+	st.e.K.If(st.it.direct().Not(), func() { st.t.LSE.Store(st.it.partial(row.Add(st.passRow())), lse) })
 }
 
 func (it *item) direct() dsl.Pred { return it.word(kv.ItemFlags).AndC(kv.ItemDirect).NeC(0) }
@@ -146,15 +154,14 @@ func (it *item) partial(n u32) u32 {
 	return it.words(n.DivC(group).AddC(kv.ItemPartials)).MulC(group).Add(n.RemC(group))
 }
 
-// published is where row and dimension (of a slice of n) of a warp's tile lie in
-// Scratch; blocks of 8 are permuted, so that the rows of a fragment fall into
+// published is where row (of rows) and dimension (of a slice of n) of a warp's tile
+// lie in Scratch; blocks of 8 are permuted, so that the rows of a fragment fall into
 // different banks.
-func (st *state) published(warp, row, dim u32, n int) u32 {
+func (st *state) published(warp, row, dim u32, rows, n int) u32 {
 	m := 1
 	for m < 8 && n/8%(2*m) == 0 {
 		m *= 2
 	}
-	rows := st.t.tileRows()
 	at := warp.MulC(rows).Add(row).MulC(n).Add(dim.Xor(row.AndC(m - 1).MulC(8)))
 	return at.AddC(2 * st.e.Consumers * rows)
 }
@@ -167,7 +174,7 @@ func (st *state) publishSlice(from int) {
 		runs, dims := st.t.KV.runs()
 		col := st.t.KV.column(e)
 		for _, r := range runs[from/dims : (from+n)/dims] {
-			at := st.published(e.Warp, row, col.AddC(r.first-from), n)
+			at := st.published(e.Warp, row, col.AddC(r.first-from), st.t.tileRows(), n)
 			st.t.Scratch.StoreN(at, st.elements(r, h))
 		}
 	}
@@ -190,12 +197,12 @@ func (st *state) addSlice(from int) {
 		tile, in := row.DivC(blockTokens), row.RemC(blockTokens)
 		sum := dsl.NewArray(k.F32(0), 2, "sum")
 		k.For(k.U32(0), st.deal.lanes, func(w u32) {
-			v := t.Scratch.LoadN(st.published(w.Mul(st.deal.tiles).Add(tile), in, dim, n), 2)
+			v := t.Scratch.LoadN(st.published(w.Mul(st.deal.tiles).Add(tile), in, dim, t.tileRows(), n), 2)
 			for j := range v {
 				sum[j].Set(sum[j].Get().Add(v[j]))
 			}
 		}, dsl.Unroll(8))
-		st.store(row.Add(st.it.pass.MulC(t.passRows(e))), func(put put) {
+		st.store(row.Add(st.passRow()), func(put put) {
 			put(dim.AddC(from), sum[0].Get(), sum[1].Get())
 		})
 	})
@@ -211,7 +218,7 @@ func (st *state) storeOwn() {
 			store = store.And(st.deal.lane.EqC(0))
 		}
 		e.K.If(store, func() {
-			st.store(row.Add(st.it.pass.MulC(t.passRows(e))), func(put put) {
+			st.store(row.Add(st.passRow()), func(put put) {
 				runs, _ := t.KV.runs()
 				col := t.KV.column(e)
 				for _, r := range runs {

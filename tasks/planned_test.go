@@ -93,6 +93,10 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	buffer := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
 	work := &tasks.Work{Classes: 1, PerCTA: lim.ItemsPerCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, lim.ItemsPerCTA), dsl.Align(16)),
 		Rows: in[dsl.U32](r, "rows", u32Bytes(l.plan.Rows...), len(l.plan.Rows))}
+	r.work = work
+	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
+	work.Arrived = &tasks.Arrivals{Count: inOut[dsl.U32](r, "arrived", u32Bytes(make([]uint32, lim.Rows*lim.KVHeads)...), lim.Rows*lim.KVHeads),
+		Found: dsl.Shared[dsl.U32](r.k, "found", tasks.ArrivalsLen)}
 	if lim.Selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(l.plan.Positions...), 0)
 	}
@@ -124,13 +128,9 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) {
 				final(row.Add(s.Index.MulC(lim.Rows)), i, lo, hi)
 			}
-			merge := &tasks.Merge{Heads: heads, D: l.d, In: part, LSE: lse, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
+			att.Merge = &tasks.Merge{Heads: heads, D: l.d, In: part, LSE: lse, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
 			att.Consume(r.e, c, r.ring, s)
-			r.k.If(merge.Table.Any(r.e), func() {
-				bar.Sync()
-				merge.EmitIn(r.e, s)
-				bar.Sync()
-			})
+			bar.Sync()
 		})
 	}, func(p *pipeline.Producer) { each(func(s tasks.Step) { att.Produce(r.e, p, s) }) })
 	flat := wide(bf16s(r.run()["attn"]))

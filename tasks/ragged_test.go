@@ -222,6 +222,8 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	plan := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
 	work := &tasks.Work{Classes: 1, PerCTA: perCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, perCTA), dsl.Align(16)),
 		Rows: in[dsl.U32](r, "rows", u32Bytes(b.rowWords()...), b.tokens*kv.RowWords)}
+	r.work = work
+	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
 	if b.selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(b.places...), len(b.places))
 	}

@@ -38,7 +38,8 @@ type rig struct {
 	params  map[string]uint64
 	shares  dsl.Buf[dsl.U32] // [SM][matrix]{first, count}, then the SM's offsets in layer and final phase
 
-	prologue func() // emitted before the CTA barrier that begins the kernel; may be nil
+	work     *tasks.Work // a plan's, where there is one
+	prologue func()      // emitted before the CTA barrier that begins the kernel; may be nil
 }
 
 func newRig(t testing.TB, s setup) *rig {
@@ -129,7 +130,12 @@ func (r *rig) scalar(name string, v uint32) dsl.Val[dsl.U32] {
 func (r *rig) body(consume func(c *pipeline.Consumer), produce func(p *pipeline.Producer)) {
 	k, e := r.k, r.e
 	if r.ring != nil {
-		k.If(e.Tid.EqC(0), r.ring.Init)
+		k.If(e.Tid.EqC(0), func() {
+			if r.work != nil {
+				r.work.Init()
+			}
+			r.ring.Init()
+		})
 		if r.prologue != nil {
 			r.prologue()
 		}
@@ -140,7 +146,11 @@ func (r *rig) body(consume func(c *pipeline.Consumer), produce func(p *pipeline.
 			consume(nil)
 			return
 		}
-		consume(r.ring.Consumer())
+		c := r.ring.Consumer()
+		if r.work != nil {
+			r.work.Start()
+		}
+		consume(c)
 	}}}
 	if produce != nil {
 		roles = append(roles, dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {

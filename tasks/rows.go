@@ -21,6 +21,9 @@ func (t *Attention) tiles(consumers int) int {
 // passRows is the number of rows of an item that are worked on at once at most.
 func (t *Attention) passRows(e *Env) int { return t.tiles(e.Consumers) * blockTokens }
 
+// passes is the number of passes over an item at most.
+func (t *Attention) passes(e *Env) int { return ceilDiv(t.rowsMax(), t.passRows(e)) }
+
 // tileRows is the number of rows of a tile that are ever in use, 8 or 16.
 func (t *Attention) tileRows() int { return 8 * ceilDiv(min(t.rowsMax(), blockTokens), 8) }
 

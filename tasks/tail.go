@@ -5,26 +5,17 @@ import (
 	"github.com/mkgen/mkgen/kv"
 )
 
-// tail adds the new tokens of this step to the state of the warps whose they
-// are: without Work the last warp of the last split, else the last lane's.
-func (st *state) tail() {
-	e, t, it := st.e, st.t, st.it
-	k := e.K
-	if t.Work == nil {
-		own := e.Warp.EqC(e.Consumers - 1).And(it.split.EqC(t.Splits - 1))
-		k.If(own, func() {
-			t.fetchTail(e, st.step, it.kvHead)
-			st.block(tokens{buf: t.Tail, base: k.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: k.U32(1), fresh: true})
-		})
+// ownToken adds the step's one new token, without Work, to the state of the last
+// warp of the last split.
+func (st *state) ownToken() {
+	e, t := st.e, st.t
+	if t.Work != nil {
 		return
 	}
-	n := it.word(kv.ItemTail).Named("new_tokens")
-	k.If(n.NeC(0), func() {
-		st.fetchNew(n)
-		e.Sync()
-		k.If(st.deal.lane.Eq(st.deal.lanes.SubC(1)), func() {
-			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, fresh: true})
-		})
+	own := e.Warp.EqC(e.Consumers - 1).And(st.it.split.EqC(t.Splits - 1))
+	e.K.If(own, func() {
+		t.fetchTail(e, st.step, st.it.kvHead)
+		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), fresh: true})
 	})
 }
 
@@ -45,16 +36,43 @@ func (t *Attention) fetchTail(e *Env, s Step, head u32) {
 	k.SyncWarp()
 }
 
-// fetchNew copies the K and V of the item's n new tokens, which lie behind the
-// unit's cached ones, to Tail, in all consumer warps.
-func (st *state) fetchNew(n u32) {
-	e, t, it, s := st.e, st.t, st.it, st.step
-	l, units := t.KV, t.KV.TokenUnits()
-	e.K.ForStep(e.Tid, n.MulC(units), e.Threads(), func(i u32) {
-		tok := it.cached.Add(i.DivC(units))
+// fetchNew starts copies of the K and V of the item's new tokens, which lie behind
+// the unit's cached ones, to Tail: a lane of warp 0 a token. Other SMs have written
+// them through the generic proxy before the hand-off, and warps of this one read
+// the tokens of the item before; the fence orders the copies after both.
+func (it *item) fetchNew(s Step) {
+	e, t := it.e, it.t
+	if t.Work == nil {
+		return
+	}
+	k, l := e.K, t.KV
+	n := it.word(kv.ItemTail).Named("new_tokens")
+	k.If(n.NeC(0).And(e.Warp.EqC(0)), func() {
+		tok := it.cached.Add(e.Lane.Min(n.SubC(1)))
 		page := s.Table.Load(it.entry(tok)).Named("page")
 		row := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
-		t.Tail.Store(i, s.Cache.Load(row.Add(dsl.Cast[dsl.U64](i.RemC(units)))))
+		k.FenceProxyAsync()
+		k.If(e.Lane.EqC(0), func() { t.Work.Fresh.Expect(n.MulC(l.TokenBytes())) })
+		k.SyncWarp()
+		k.If(e.Lane.Lt(n), func() {
+			t.Work.Fresh.Copy(t.Tail, e.Lane.MulC(l.TokenUnits()), s.Cache, row, k.U32(l.TokenBytes()))
+		})
+	})
+}
+
+// newTokens adds the step's new tokens, with Work, to the state of the last lane's
+// warps.
+func (st *state) newTokens() {
+	t, it, k := st.t, st.it, st.e.K
+	if t.Work == nil {
+		return
+	}
+	n := it.word(kv.ItemTail)
+	k.If(n.NeC(0), func() {
+		t.Work.Fresh.Wait()
+		k.If(st.deal.lane.Eq(st.deal.lanes.SubC(1)), func() {
+			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, fresh: true})
+		})
 	})
 }
 

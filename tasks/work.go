@@ -3,6 +3,7 @@ package tasks
 import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Work is where a CTA finds the items that a plan (package kv) gave it, and the
@@ -18,7 +19,17 @@ type Work struct {
 	// parallel to the page table, the position of each entry's first token.
 	Selection bool
 	Positions dsl.Buf[dsl.U32]
+
+	Fresh   *pipeline.Landing // of the step's new tokens, which the ring does not carry
+	Arrived *Arrivals         // nil: partial states are merged in a phase of their own
 }
+
+// Init initialises what the items' copies complete on. One thread of the CTA runs
+// it, before Ring.Init.
+func (w *Work) Init() { w.Fresh.Init() }
+
+// Start declares what a consumer warp keeps; it runs at the top of the role.
+func (w *Work) Start() { w.Fresh.Start() }
 
 // WorkWords is the number of words of a CTA's items: for each class a header,
 // whose first word is their number, and perCTA items. The plan buffer is
@@ -61,8 +72,9 @@ type item struct {
 	part  func() u32 // which of the group's parts
 
 	// With Work.
-	at   u32 // the first of its words
-	pass u32 // which of its passes over its rows, each of up to passRows
+	at     u32 // the first of its words
+	pass   u32 // which of its passes over its rows, each of up to passRows
+	passes u32 // where an item may have several: how many it has
 }
 
 // word is word i of a plan's item.
@@ -118,14 +130,13 @@ func (t *Attention) eachPlanned(e *Env, s Step, body func(it *item)) {
 		it.kvHead = it.word(kv.ItemHead).Named("kv_head")
 		it.cached = it.word(kv.ItemCached).Add(it.word(kv.ItemGrow).Mul(s.Index)).Named("cached")
 		it.span(s)
-		passes := ceilDiv(t.rowsMax(), t.passRows(e))
-		if passes == 1 {
+		if t.passes(e) == 1 {
 			body(it)
 			return
 		}
 		n := it.word(kv.ItemRows).MulC(t.Group()).AddC(t.passRows(e) - 1).DivC(t.passRows(e))
 		k.For(k.U32(0), n, func(pass u32) {
-			it.pass = pass
+			it.pass, it.passes = pass, n
 			body(it)
 		}, dsl.Unroll(1))
 	}, dsl.Unroll(1))

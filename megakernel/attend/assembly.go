@@ -23,7 +23,6 @@ type assembly struct {
 	epoch   dsl.Buf[dsl.U32]
 	barrier dsl.Buf[dsl.U32]
 	attns   []*tasks.Attention
-	merges  []*tasks.Merge
 }
 
 // Names of the shared-memory regions beside the ring.
@@ -33,6 +32,8 @@ const (
 	regionRows    = "first_rows"
 	regionItems   = "items"
 	regionSums    = "scratch"
+	regionFresh   = "fresh"
+	regionFound   = "found"
 )
 
 func newAssembly(mk *Kernel, k *dsl.Kernel) *assembly { return &assembly{mk: mk, k: k} }
@@ -54,6 +55,8 @@ func (a *assembly) regions() []pipeline.Region {
 		{Name: regionTail, Bytes: 16 * a.shape(0).TailLen(), Align: 16},
 		{Name: regionRows, Bytes: 4 * c.Rows * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(a.mk.variants), c.ItemsPerCTA), Align: 16},
+		{Name: regionFresh, Bytes: pipeline.LandingBytes, Align: 8},
+		{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16},
 		{Name: regionSums, Bytes: 4 * c.Consumers, Align: 16},
 	}
 }
@@ -70,6 +73,8 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	tail := dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail))
 	first := dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16))
 	items := dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16))
+	fresh := pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
+	found := dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Align(16))
 	a.e = tasks.NewEnv(k, c.SMs, c.Consumers, dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums)))
 
 	q := dsl.Global[dsl.BF16](k, BufferQ, int64(c.Rows*c.Heads*c.HeadDim), ro, dsl.Align(16), dsl.Doc("queries, scaled"))
@@ -81,13 +86,15 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	indptr := dsl.Global[dsl.U32](k, BufferMerges, int64(limits.MergeWords(n)), ro, dsl.Doc("which partial states make an output"))
 	part := dsl.Global[dsl.F32](k, "part", int64(c.Partials*group*c.HeadDim), dsl.Align(16), dsl.Doc("partial outputs"))
 	lse := dsl.Global[dsl.F32](k, "lse", int64(c.Partials*group), dsl.Doc("their log-sum-exp, base 2"))
+	arrived := dsl.Global[dsl.U32](k, "arrived", int64(c.Rows*c.KVHeads), dsl.Doc("partial states written, of each row and KV head; 0 between the layers"))
 	a.epoch = dsl.Global[dsl.U32](k, "epoch", 1, dsl.Doc("value of barrier when a launch begins; kept by the kernel"))
 	a.barrier = dsl.Global[dsl.U32](k, "barrier", 1, dsl.Doc("arrivals at the grid barrier"))
 	a.step = tasks.Step{Index: k.U32(0), Pages: dsl.Scalar[dsl.U32](k, "pages", "pages a layer in kv"), Table: entries, Cache: cache}
 	if n := c.layout().ScalesLen(); n > 0 {
 		a.step.Scales = dsl.Global[dsl.F32](k, BufferScales, int64(n), ro, dsl.Doc("what elements of kv are to be multiplied by"))
 	}
-	a.work = &tasks.Work{Classes: n, PerCTA: c.ItemsPerCTA, Items: items, Rows: first, Selection: c.Selection}
+	a.work = &tasks.Work{Classes: n, PerCTA: c.ItemsPerCTA, Items: items, Rows: first, Selection: c.Selection,
+		Fresh: fresh, Arrived: &tasks.Arrivals{Count: arrived, Found: found}}
 	if c.Selection {
 		a.work.Positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, dsl.Doc("position of each page entry's first token"))
 	}
@@ -95,9 +102,9 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	for i, v := range a.mk.variants {
 		att := a.shape(i)
 		att.PerStage, att.Work, att.Q, att.Out, att.LSE, att.Final, att.Scratch, att.Tail = limits.ChunkTokens, a.work, q, part, lse, final, scratch, tail
+		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: part, LSE: lse, Variant: v,
+			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}}
 		a.attns = append(a.attns, att)
-		a.merges = append(a.merges, &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: part, LSE: lse, Variant: v,
-			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}})
 	}
 	return ring
 }
@@ -107,7 +114,10 @@ func (a *assembly) assemble() {
 	e := a.e
 	k.Assert(a.steps.GeC(1), "a launch runs at least one step")
 	k.Region("prologue", func() {
-		k.If(e.Tid.EqC(0), ring.Init)
+		k.If(e.Tid.EqC(0), func() {
+			a.work.Init()
+			ring.Init()
+		})
 		a.work.Fetch(e, a.plan)
 		k.If(e.Tid.LtC(a.mk.Config.Rows*kv.RowWords), func() { a.work.Rows.Store(e.Tid, a.rows.Load(e.Tid)) })
 		k.Barrier()
@@ -115,14 +125,11 @@ func (a *assembly) assemble() {
 	k.Roles(
 		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
 			c := ring.Consumer()
+			a.work.Start()
 			bar := tasks.NewGridBarrier(e, a.barrier, dsl.Uniform(a.epoch.Load(dsl.At(0)), dsl.GPUScope))
 			a.eachLayer(func(s tasks.Step, class int) {
 				k.Region("attention", func() { a.attns[class].Consume(e, c, ring, s) })
 				k.Region("hand-off after attention", bar.Sync)
-				k.If(a.merges[class].Table.Any(e), func() {
-					k.Region("merge", func() { a.merges[class].EmitIn(e, s) })
-					k.Region("hand-off after merge", bar.Sync)
-				})
 			})
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { a.epoch.Store(dsl.At(0), bar.Epoch()) })
 		}},

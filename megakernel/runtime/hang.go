@@ -113,7 +113,11 @@ func (s *runner) recover(l *launch) error {
 	if err != nil {
 		return s.fail(err)
 	}
-	for _, name := range []string{"records", "barrier", "epoch"} {
+	names := []string{"records", "barrier", "epoch"}
+	if s.mk.Ragged() {
+		names = append(names, megakernel.BufferArrived)
+	}
+	for _, name := range names {
 		if err := s.dev.Zero(name); err != nil {
 			return s.fail(err)
 		}

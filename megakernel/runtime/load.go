@@ -49,6 +49,9 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
+	if s.mk.Ragged() {
+		return s.dev.Zero(megakernel.BufferArrived)
+	}
 	return nil
 }
 
