@@ -199,3 +199,22 @@ func attentionText(classes []attentionSpec, pattern []int) string {
 	}
 	return strings.Join(words, "/")
 }
+
+// ShrinkWindows is a spelling of Options.Attention, which must be sound, with windows
+// of about most tokens at most, so that they hide something in small checks: the
+// first has most, the next 3 more and so on, so that kinds of layers stay as many.
+func ShrinkWindows(attention string, most int) string {
+	specs, pattern, err := parseAttention(attention, math.MaxInt)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	for _, s := range specs {
+		for i, t := range s {
+			if t.name == termWindow || t.name == termStreaming {
+				s[i].value = min(t.value, float64(most))
+				most += 3
+			}
+		}
+	}
+	return attentionText(specs, pattern)
+}

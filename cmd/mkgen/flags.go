@@ -141,6 +141,9 @@ func (c *choice) flags(cmd *cobra.Command) {
 	}
 }
 
+// pinUsage is what --pin-split does.
+const pinUsage = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's, and share no prefix: results are the same bits whatever else a step holds"
+
 // load finds the model's configuration and checks the architecture.
 func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
 	if err := c.checkArch(); err != nil {

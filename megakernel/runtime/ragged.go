@@ -20,6 +20,7 @@ type Ragged struct {
 	seqs    []kv.Sequence // memory of the last request
 	last    []int         // the last row of each sequence of the last launch; -1 for none
 	count   int           // its rows
+	planned *kv.Plan
 
 	used int // page table entries of the last launch
 
@@ -116,6 +117,9 @@ func (r *Ragged) mirrors(limits kv.Limits) error {
 
 // Rows is how many tokens a step takes at most.
 func (r *Ragged) Rows() int { return r.mk.Options.Tokens }
+
+// Plan is that of the last launch, valid until the next; nil before the first.
+func (r *Ragged) Plan() *kv.Plan { return r.planned }
 
 // ChunkTokens is what RaggedOptions.Pin and kv.Request.PinTokens are multiples of.
 func (r *Ragged) ChunkTokens() int { return r.mk.ChunkTokens() }

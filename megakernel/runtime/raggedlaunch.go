@@ -164,7 +164,7 @@ func (r *Ragged) plan(q kv.Request) (*kv.Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	r.last, r.count = r.last[:0], 0
+	r.last, r.count, r.planned = r.last[:0], 0, p
 	for i := range q.Sequences {
 		last := -1
 		if n := q.Sequences[i].New; n > 0 {

@@ -122,19 +122,25 @@ func cachedTokens(mk *megakernel.Kernel) int {
 // keys and values, in numbers that the cache has.
 func (t *Trial) fill(s reference.Shape) {
 	rng := rand.New(rand.NewPCG(weightSeed, 0x6b76))
-	vector := func(layer, which int, sd float64) []float64 {
-		v := make([]float64, s.KVHeads*s.HeadDim)
-		for i := range v {
-			v[i] = t.value(layer, i/s.HeadDim, which, t.bits(layer, i/s.HeadDim, which, sd*rng.NormFloat64()))
-		}
-		return v
-	}
 	t.cache = make([][]kvToken, s.Layers)
 	for l := range t.cache {
 		for range t.context {
-			t.cache[l] = append(t.cache[l], kvToken{vector(l, 0, 1.85), vector(l, 1, 1)})
+			t.cache[l] = append(t.cache[l], t.random(rng, l))
 		}
 	}
+}
+
+// random is a token's keys and values in a layer.
+func (t *Trial) random(rng *rand.Rand, layer int) kvToken {
+	vector := func(which int, sd float64) []float64 {
+		v := make([]float64, t.mk.KV.Heads*t.mk.KV.D)
+		for i := range v {
+			head := i / t.mk.KV.D
+			v[i] = t.value(layer, head, which, t.bits(layer, head, which, sd*rng.NormFloat64()))
+		}
+		return v
+	}
+	return kvToken{vector(0, 1.85), vector(1, 1)}
 }
 
 // bits is x as the cache stores it: K (which = 0) or V of a head.
