@@ -13,6 +13,7 @@ func (p *Planner) deal(c *ClassPlan) {
 	c.counts, c.Load = resize(c.counts, l.CTAs), resize(c.Load, l.CTAs)
 	clear(c.counts)
 	clear(c.Load)
+	c.Phase = false
 	p.idle()
 	for i := range p.order {
 		k := p.longest(i)
@@ -27,7 +28,10 @@ func (p *Planner) deal(c *ClassPlan) {
 	for cta, n := range c.counts {
 		header := c.words[cta*l.recordWords():][:ItemWords]
 		clear(header)
-		header[0] = uint32(n)
+		header[HeaderItems] = uint32(n)
+		if c.Phase {
+			header[HeaderPhase] = 1
+		}
 	}
 }
 
@@ -71,6 +75,7 @@ func (p *Planner) place(c *ClassPlan, k *piece, u *unit, w *[ItemWords]uint32, h
 		}
 		dst[ItemPartials+i] = from + state
 	}
+	c.Phase = c.Phase || t.n > SettleRows
 }
 
 // next is the place of the next item, one of that cost: the words of the CTA with the

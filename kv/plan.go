@@ -21,6 +21,7 @@ type ClassPlan struct {
 	Class
 	Items    int      // work items of all CTAs
 	Partials int      // partial states in use
+	Phase    bool     // they are merged in a phase of their own: see HeaderPhase
 	Merge    []uint32 // of (row t, KV head h) the states Merge[t·KVHeads+h] to Merge[t·KVHeads+h+1]−1
 	Load     []int    // of every CTA the cost of its items, in units of Costs, in the last step
 	counts   []int    // of every CTA its items

@@ -27,6 +27,16 @@ const (
 	ItemPartials = 16 // MaxRows words: the partial state that each row's result becomes
 )
 
+// A CTA's record of work begins with a header of ItemWords words.
+const (
+	HeaderItems = 0 // items that follow
+	HeaderPhase = 1 // 1: partial states are merged in a phase of their own; 0: where the last of a row arrives
+)
+
+// SettleRows is the most rows of an item whose partial states are merged where the
+// last of a row arrives: one SM does all of a row, and while it does, others wait.
+const SettleRows = 2
+
 // ItemDirect is the flag of an item that is all of its rows' work: its result is
 // the output and no partial state.
 const ItemDirect = 1

@@ -45,6 +45,10 @@ type builder struct {
 type phase struct {
 	Phase
 	produce, consume func(s tasks.Step)
+
+	// when, unless nil, is whether the phase and its hand-off run, the same in all
+	// CTAs; such a phase has no produce.
+	when func(s tasks.Step) dsl.Pred
 }
 
 // stages are the phases of a step: before the layers, of each, and after them.
@@ -275,12 +279,19 @@ func (b *builder) producer() {
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
-		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-		b.k.Region(p.Name, func() { p.consume(s) })
-		if p.Handoff != "" {
-			b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-			b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+		run := func() {
+			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+			b.k.Region(p.Name, func() { p.consume(s) })
+			if p.Handoff != "" {
+				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
+				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+			}
 		}
+		if p.when == nil {
+			run()
+			continue
+		}
+		b.k.If(p.when(s), run)
 	}
 }
 

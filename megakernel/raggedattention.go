@@ -1,27 +1,38 @@
 package megakernel
 
 import (
+	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/tasks"
 )
 
-// attentionPhase is attention, for every class of layers, with the merge of its
-// partial states.
-func (f *ragged) attentionPhase(per func(name string, ops ...string) Phase, qkv *tasks.QKV) phase {
+// attentionPhases are attention, for every class of layers, and a merge of partial
+// states for plans that do not leave it to the SM that writes the last of a row.
+func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv *tasks.QKV) []phase {
 	c, o, bufs := &f.mk.Config, &f.mk.Options, f.bufs
 	out := tasks.FragmentOrder(bufs.attn, tasks.ColumnsPadded(o.Tokens))
 	var atts []*tasks.Attention
 	for class, variant := range f.mk.classes {
 		att, work := f.mk.attention(class), f.workOf(class)
-		att.Work, att.Q, att.Out, att.LSE, att.Final, att.Scratch, att.Tail = work, bufs.q, bufs.part, bufs.lse, out, f.scratch, f.tail
+		att.Work, att.Q, att.Out, att.LSE, att.Final = work, bufs.q, bufs.part, bufs.lse, out
+		att.Scratch, att.Tail, att.Queries = f.scratch, f.tail, f.queries
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: bufs.part, LSE: bufs.lse, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work, Final: out}}
 		f.plant(qkv, att.Merge)
 		att.Variant = f.blind(att.Variant)
 		atts = append(atts, att)
 	}
-	return phase{Phase: per("attention", "attention, as planned", "merge of partial states"),
-		produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(f.env, f.prod, s) }) },
-		consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(f.env, f.cons, f.ring, s) }) }}
+	return []phase{
+		{Phase: per("attention", "attention, as planned", "merge of partial states"),
+			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(f.env, f.prod, s) }) },
+			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(f.env, f.cons, f.ring, s) }) }},
+		{Phase: per("merge", "merge of partial states, where that has a phase"),
+			when: func(s tasks.Step) dsl.Pred {
+				any := dsl.NewVar(f.k.U32(0), "phase")
+				f.eachClass(s, func(i int) { any.Set(dsl.Select(atts[i].Phase(), f.k.U32(1), f.k.U32(0))) })
+				return dsl.Uniform(any.Get(), dsl.GPUScope).NeC(0)
+			},
+			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Merge.EmitIn(f.env, s) }) }},
+	}
 }
 
 // workOf is where a class's items are: only in classes that select do page entries

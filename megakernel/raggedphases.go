@@ -79,7 +79,8 @@ func (f *ragged) layerPhases() []phase {
 			return finisher{epilogue: qkv.Epilogue(e, s, f.rows, scale)}
 		})
 	})}
-	return append(list, f.attentionPhase(per, &qkv.QKV),
+	list = append(list, f.attentionPhases(per, &qkv.QKV)...)
+	return append(list,
 		f.matrixPhase(per("o", "output projection", "residual", "RMSNorm's gains"), MatrixO, func(s tasks.Step) finisher {
 			return f.residual(s.Layer.MulC(2).AddC(1))
 		}),

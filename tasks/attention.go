@@ -47,6 +47,7 @@ type Attention struct {
 
 	Scratch dsl.Buf[dsl.F32]  // shared memory, ScratchLen
 	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new tokens' K and V
+	Queries dsl.Buf[dsl.B128] // shared memory, QueriesLen: an item's queries; with Work only
 }
 
 // blockTokens is the number of tokens of one block: k of the second product. It
@@ -93,6 +94,15 @@ func (t *Attention) ScratchLen(consumers int) int {
 // TailLen is the length of Tail in 16-byte elements.
 func (t *Attention) TailLen() int { return t.tokens() * t.KV.TokenUnits() }
 
+// QueriesLen is the length of Queries in 16-byte elements.
+func (t *Attention) QueriesLen(consumers int) int {
+	return t.tiles(consumers) * t.tileRows() * t.queryUnits()
+}
+
+// queryUnits is the distance of two rows of Queries in 16-byte elements: one more
+// than a row has, so that 8 rows fall into different banks.
+func (t *Attention) queryUnits() int { return t.KV.D/8 + 1 }
+
 // problem says what the template cannot do, or nothing.
 func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	l := t.KV
@@ -120,7 +130,8 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	}
 	return firstOf(
 		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
-		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()))
+		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()),
+		need(t.Work == nil || int(t.Queries.Len()) >= t.QueriesLen(e.Consumers), "attention: Queries has %d elements, want %d", t.Queries.Len(), t.QueriesLen(e.Consumers)))
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
@@ -158,22 +169,54 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		return
 	}
 	t.eachItem(e, s, func(it *item) {
+		if t.Work == nil {
+			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
+			st.combineSplit()
+			return
+		}
+		it.fetchQueries()
 		it.fetchNew(s)
-		st := newState(t, e, s, it)
-		st.ownToken()
-		k.For(it.first, it.end, func(i u32) {
-			chunk := it.chunk(i)
-			from := chunk.MulC(t.PerStage).Named("from")
-			n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
-			c.Drain(func(base u32) {
-				st.eachBlock(chunk, n, func(b u32) {
-					tok := b.MulC(blockTokens)
-					st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(blockTokens)})
-				})
-			})
-		}, dsl.Unroll(1))
-		st.newTokens()
-		st.combine()
-		st.settle()
+		few := func() {
+			st := t.stream(e, c, r, s, it, 1, min(2, t.PerStage/blockTokens))
+			st.combineFew()
+		}
+		many := func() {
+			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows, 1)
+			st.combineMany()
+		}
+		switch {
+		case !t.few(e.Consumers):
+			many()
+		case t.tileRows() == fewRows:
+			few()
+		default:
+			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
+		}
 	})
+	t.settle(e, s)
+}
+
+// stream adds an item's tokens to the states of the warps, of which each lane holds
+// rows (1 or 2) rows. A block is span times 16 tokens: fewer rows leave registers for
+// more tokens, which share a maximum and what it changes.
+func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows, span int) *state {
+	st := newState(t, e, s, it, rows)
+	st.ownToken()
+	size := span * blockTokens
+	e.K.For(it.first, it.end, func(i u32) {
+		chunk := it.chunk(i)
+		from := chunk.MulC(t.PerStage).Named("from")
+		n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
+		c.Drain(func(base u32) {
+			st.eachBlock(chunk, n, size, func(b u32) {
+				tok := b.MulC(size)
+				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(size), span: span})
+			})
+		})
+	}, dsl.Unroll(1))
+	st.newTokens()
+	if t.KV.e4m3() && !t.hooksValues() {
+		st.valueScale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")
+	}
+	return st
 }

@@ -21,31 +21,6 @@ func (t *Attention) slice(consumers int) int {
 	}
 }
 
-// combine merges the warps' states in shared memory, in the order of the warps,
-// and writes the item's result.
-func (st *state) combine() {
-	if t := st.t; t.KV.e4m3() && !t.hooksValues() {
-		st.valueScale = t.KV.scale(st.step, st.it.kvHead, 1).Named("v_scale")
-	}
-	if st.t.Work == nil {
-		st.combineSplit()
-		return
-	}
-	st.combineItem()
-}
-
-// combineItem merges the lanes' states of an item.
-func (st *state) combineItem() {
-	switch t := st.t; {
-	case !t.few(st.e.Consumers):
-		st.combineMany()
-	case t.tileRows() == fewRows:
-		st.combineFew()
-	default:
-		st.e.K.IfElse(st.deal.rows.LtC(fewRows+1), st.combineFew, st.combineMany)
-	}
-}
-
 // combineMany weighs each lane's output by its share of the row's sum, and adds
 // them, a slice of D at a time.
 func (st *state) combineMany() {
@@ -109,7 +84,7 @@ func (st *state) share() {
 			o[2*h].Set(o[2*h].Get().Mul(share))
 			o[2*h+1].Set(o[2*h+1].Get().Mul(share))
 		}
-		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid), func() {
+		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid()), func() {
 			st.storeLSE(st.e.Lane.DivC(4).AddC(8*h).Add(st.deal.tile.MulC(blockTokens)), st.lse(base, total.Get()))
 		})
 	}
@@ -213,7 +188,7 @@ func (st *state) storeOwn() {
 	e, t := st.e, st.t
 	for h, r := range st.row {
 		row := e.Lane.DivC(4).AddC(8 * h).Add(st.deal.tile.MulC(blockTokens))
-		store := r.valid
+		store := r.valid()
 		if t.idle(e.Consumers) {
 			store = store.And(st.deal.lane.EqC(0))
 		}

@@ -38,6 +38,11 @@ type deal struct {
 	fixed int // lanes, where that is a constant, or 0
 }
 
+// rowsNow is the number of rows of this pass of an item.
+func (t *Attention) rowsNow(e *Env, it *item) u32 {
+	return it.word(kv.ItemRows).MulC(t.Group()).Sub(it.pass.MulC(t.passRows(e))).MinC(t.passRows(e)).Named("rows")
+}
+
 // deal deals the warps to an item. With at most 16 rows an item every warp is a lane.
 func (t *Attention) deal(e *Env, it *item) deal {
 	k := e.K
@@ -45,7 +50,7 @@ func (t *Attention) deal(e *Env, it *item) deal {
 	if t.Work == nil {
 		return d
 	}
-	d.rows = it.word(kv.ItemRows).MulC(t.Group()).Sub(it.pass.MulC(t.passRows(e))).MinC(t.passRows(e)).Named("rows")
+	d.rows = t.rowsNow(e, it)
 	most := t.tiles(e.Consumers)
 	if most == 1 {
 		return d
@@ -68,10 +73,11 @@ func (t *Attention) idle(consumers int) bool {
 
 // queryRow is a row of a lane's fragments: a query head of a query token.
 type queryRow struct {
-	valid dsl.Pred // whether the item has it
-	at    u32      // [token][head]: the row of Q
-	query *Query   // for the variant's hooks; nil without
-	token u32      // index of the query token; with Work only
+	valid func() dsl.Pred // whether the item has it
+	at    u32             // without Work: [token][head], the row of Q
+	local u32             // with Work: the row of Queries
+	query *Query          // for the variant's hooks; nil without
+	token func() u32      // index of the query token; with Work only
 }
 
 // queryRow is the lane's row h, 0 or 1, of a tile: row lane/4 + 8h.
@@ -79,17 +85,20 @@ func (st *state) queryRow(h int) queryRow {
 	e, t, it := st.e, st.t, st.it
 	row := e.Lane.DivC(4).AddC(8 * h)
 	if t.Work == nil {
-		r := queryRow{valid: row.Lt(st.heads), at: st.query.Add(row.Min(st.heads.SubC(1)))}
+		valid := row.Lt(st.heads)
+		r := queryRow{valid: func() dsl.Pred { return valid }, at: st.query.Add(row.Min(st.heads.SubC(1)))}
 		r.query = t.query(e, st.step, r.at, e.K.U32(0))
 		return r
 	}
 	row = st.deal.tile.MulC(blockTokens).Add(row)
-	r := queryRow{valid: row.Lt(st.deal.rows)}
-	n := row.Min(st.deal.rows.SubC(1)).Add(it.pass.MulC(t.passRows(e)))
-	var head u32
-	r.token, head = it.fused(n)
-	r.at = r.token.MulC(t.Heads).Add(head)
-	r.query = t.query(e, st.step, head, r.token)
+	r := queryRow{local: row.Min(st.deal.rows.SubC(1))}
+	r.valid = func() dsl.Pred { return row.Lt(st.deal.rows) }
+	n := func() u32 { return r.local.Add(it.pass.MulC(t.passRows(e))) }
+	r.token = func() u32 { return it.row(n().DivC(t.Group())) }
+	if t.asksForQueries() {
+		token, head := it.fused(n())
+		r.query = t.query(e, st.step, head, token)
+	}
 	return r
 }
 

@@ -14,69 +14,89 @@ type Arrivals struct {
 	Found dsl.Buf[dsl.U32] // shared memory, ArrivalsLen words
 }
 
-// ArrivalsLen is the length of Arrivals.Found: which of an item's rows are complete,
+// ArrivalsLen is the length of Arrivals.Found: which rows of some items are complete,
 // and the range of the partial states of each.
-const ArrivalsLen = 1 + 2*kv.MaxRows
+const ArrivalsLen = 1 + 2*dsl.WarpSize
 
-// settle counts an item's partial states and merges the rows that are now complete.
+// itemsAtOnce is how many items' rows a warp counts at once, a lane a row.
+const itemsAtOnce = dsl.WarpSize / kv.SettleRows
+
+// Phase is whether the class's partial states are merged in a phase of their own.
+func (t *Attention) Phase() dsl.Pred {
+	head := t.Class * (t.Work.PerCTA + 1) * kv.ItemWords
+	return dsl.Uniform(t.Work.Items.Load(dsl.At(head+kv.HeaderPhase)), dsl.GPUScope).NeC(0)
+}
+
+// settle counts the partial states of all of this CTA's items, after the last of
+// them, and merges the rows that are now complete, unless there is a phase for it.
 // The barrier at the end of combine, the atomic's release and its acquire order the
 // states that other SMs wrote before the loads here.
-func (st *state) settle() {
-	e, t, it := st.e, st.t, st.it
-	if t.Merge == nil {
+func (t *Attention) settle(e *Env, s Step) {
+	if t.Merge == nil || t.Work == nil || t.Work.Arrived == nil {
 		return
 	}
-	k := e.K
-	ends := it.direct().Not()
-	if t.passes(e) > 1 {
-		ends = ends.And(it.pass.AddC(1).Eq(it.passes))
-	}
-	k.If(ends, func() {
-		n, found := it.word(kv.ItemRows), t.Work.Arrived.Found
-		k.If(e.Warp.EqC(0), func() { st.arrive(n) })
-		e.Sync()
-		complete := dsl.Uniform(found.Load(dsl.At(0)), dsl.CTAScope).Named("complete")
-		k.If(complete.NeC(0), func() {
-			k.For(k.U32(0), n, func(i u32) {
-				k.If(complete.Shr(i).AndC(1).NeC(0), func() { st.mergeRow(i) })
-			}, dsl.Unroll(1))
-		})
+	k, w := e.K, t.Work
+	head := t.Class * (w.PerCTA + 1) * kv.ItemWords
+	count := dsl.Uniform(w.Items.Load(dsl.At(head)), dsl.CTAScope)
+	k.If(t.Phase().Not(), func() {
+		k.ForStep(k.U32(0), count, itemsAtOnce, func(from u32) {
+			k.If(e.Warp.EqC(0), func() { t.arrive(e, from, count) })
+			e.Sync()
+			complete := dsl.Uniform(w.Arrived.Found.Load(dsl.At(0)), dsl.CTAScope).Named("complete")
+			k.If(complete.NeC(0), func() {
+				k.For(k.U32(0), k.U32(dsl.WarpSize), func(i u32) {
+					k.If(complete.Shr(i).AndC(1).NeC(0), func() { t.mergeRow(e, s, from, i) })
+				}, dsl.Unroll(1))
+			})
+			k.If(from.AddC(itemsAtOnce).Lt(count), e.Sync) // the next items' rows overwrite Found
+		}, dsl.Unroll(1))
 	})
 }
 
-// arrive counts the item's n rows, a lane each, and says which are complete.
-func (st *state) arrive(n u32) {
-	e, t, it := st.e, st.t, st.it
+// settled is lane i's row of some items: row i mod SettleRows of the item i /
+// SettleRows behind item from.
+func (t *Attention) settled(e *Env, from, i u32) (it *item, row u32) {
+	it = &item{t: t, e: e}
+	it.at = from.Add(i.DivC(kv.SettleRows)).AddC(1).MulC(kv.ItemWords).AddC(t.Class * (t.Work.PerCTA + 1) * kv.ItemWords)
+	return it, i.RemC(kv.SettleRows)
+}
+
+// arrive counts rows of items from on, a lane each, and says which are complete.
+func (t *Attention) arrive(e *Env, from, count u32) {
 	k, a, table := e.K, t.Work.Arrived, t.Merge.Table
 	last := dsl.NewVar(k.U32(0), "last")
-	k.If(e.Lane.Lt(n), func() {
-		at := it.row(e.Lane).MulC(t.KV.Heads).Add(it.kvHead).Named("row_head")
-		first, end := table.word(at), table.word(at.AddC(1))
-		a.Found.Store(e.Lane.MulC(2).AddC(1), first)
-		a.Found.Store(e.Lane.MulC(2).AddC(2), end)
-		before := dsl.AtomicAdd(a.Count, at, k.U32(1), dsl.AcqRel(dsl.GPUScope))
-		k.If(before.AddC(1).Eq(end.Sub(first)), func() {
-			last.Set(k.U32(1))
-			a.Count.Store(at, k.U32(0), dsl.Relaxed(dsl.GPUScope)) // for the next layer, behind a hand-off
+	it, row := t.settled(e, from, e.Lane)
+	k.If(from.Add(e.Lane.DivC(kv.SettleRows)).Lt(count), func() {
+		split := it.words(k.U32(kv.ItemFlags)).AndC(kv.ItemDirect).EqC(0)
+		k.If(split.And(row.Lt(it.words(k.U32(kv.ItemRows)))), func() {
+			at := it.row(row).MulC(t.KV.Heads).Add(it.words(k.U32(kv.ItemHead))).Named("row_head")
+			first, end := table.word(at), table.word(at.AddC(1))
+			a.Found.Store(e.Lane.MulC(2).AddC(1), first)
+			a.Found.Store(e.Lane.MulC(2).AddC(2), end)
+			before := dsl.AtomicAdd(a.Count, at, k.U32(1), dsl.AcqRel(dsl.GPUScope))
+			k.If(before.AddC(1).Eq(end.Sub(first)), func() {
+				last.Set(k.U32(1))
+				a.Count.Store(at, k.U32(0), dsl.Relaxed(dsl.GPUScope)) // for the next layer, behind a hand-off
+			})
 		})
 	})
 	complete := dsl.Ballot(last.Get().NeC(0))
 	k.If(e.Lane.EqC(0), func() { a.Found.Store(dsl.At(0), complete) })
 }
 
-// mergeRow merges the partial states of the item's i-th query row, all heads of the
-// group, two elements a thread at a time.
-func (st *state) mergeRow(i u32) {
-	e, t, it := st.e, st.t, st.it
+// mergeRow merges the partial states of a complete row, all heads of the group, two
+// elements a thread at a time.
+func (t *Attention) mergeRow(e *Env, s Step, from, i u32) {
 	k, group, d := e.K, t.Group(), t.KV.D
 	found := t.Work.Arrived.Found
 	first, end := found.Load(i.MulC(2).AddC(1)).Named("first"), found.Load(i.MulC(2).AddC(2)).Named("end")
-	token := it.row(i)
+	it, row := t.settled(e, from, i)
+	token, head := it.row(row), it.words(k.U32(kv.ItemHead))
 	k.ForStep(e.Tid, k.U32(group*d/2), e.Threads(), func(x u32) {
-		head, dim := x.DivC(d/2), x.RemC(d/2).MulC(2)
-		lo, hi := t.Merge.states(e, first, end, head, dim, group)
-		of := it.kvHead.MulC(group).Add(head)
-		lo, hi = t.Variant.outputs(e, st.step, t.Heads, of, token, t.Work)(dim, lo, hi)
+		n, dim := x.DivC(d/2), x.RemC(d/2).MulC(2)
+		lo, hi := t.Merge.states(e, first, end, n, dim, group)
+		of := head.MulC(group).Add(n)
+		lo, hi = t.Variant.outputs(e, s, t.Heads, of, token, t.Work)(dim, lo, hi)
 		t.Final(token, of.MulC(d).Add(dim), lo, hi)
 	})
 }

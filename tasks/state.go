@@ -29,9 +29,9 @@ type state struct {
 	turn                 *dsl.Var[dsl.U32] // with Work: blocks until this warp's next
 }
 
-func newState(t *Attention, e *Env, s Step, it *item) *state {
+func newState(t *Attention, e *Env, s Step, it *item, rows int) *state {
 	k := e.K
-	st := &state{t: t, e: e, it: it, step: s, deal: t.deal(e, it), rows: ceilDiv(min(t.rowsMax(), blockTokens), 8)}
+	st := &state{t: t, e: e, it: it, step: s, deal: t.deal(e, it), rows: rows}
 	if t.Work == nil {
 		st.query, st.heads = t.queries(e, it)
 	}
@@ -70,17 +70,26 @@ func (t *Attention) queries(e *Env, it *item) (first, n u32) {
 	return first, n
 }
 
-// loadQueries loads the A fragments; rows that the item does not have are 0.
+// loadQueries loads the A fragments; rows that the item does not have are 0, or
+// with Work those of another, and their results are not used.
 func (st *state) loadQueries() {
-	e, d := st.e, st.t.KV.D
-	q := dsl.View[dsl.BF16x2](st.t.Q)
+	e, t, d := st.e, st.t, st.t.KV.D
+	q := dsl.View[dsl.BF16x2](t.Q)
+	if t.Work != nil {
+		q = dsl.View[dsl.BF16x2](t.Queries)
+	}
+	load := func(row queryRow, pair u32) pair {
+		if t.Work != nil {
+			return q.Load(row.local.MulC(4 * t.queryUnits()).Add(pair))
+		}
+		return dsl.Select(row.valid(), q.Load(row.at.MulC(d/2).Add(pair)), dsl.Lit[dsl.BF16x2](e.K, 0))
+	}
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
 	for dim := 0; dim < d; dim += 16 {
 		a := [4]pair{zero, zero, zero, zero}
 		for half := range 2 {
 			for h, row := range st.row {
-				at := row.at.MulC(d / 2).Add(st.t.KV.queryPair(e.Lane.RemC(4), dim/16, half))
-				a[2*half+h] = dsl.Select(row.valid, q.Load(at), zero)
+				a[2*half+h] = load(row, st.t.KV.queryPair(e.Lane.RemC(4), dim/16, half))
 			}
 		}
 		st.q = append(st.q, a)
@@ -95,27 +104,28 @@ func (st *state) loadQueries() {
 	}
 }
 
-// tokens is up to 16 tokens of KV in shared memory.
+// tokens is up to 16 or 32 tokens of KV in shared memory.
 type tokens struct {
 	buf   dsl.Buf[dsl.B128]
 	base  u32  // the first one's first 16-byte element; a token has TokenUnits
 	first u32  // its index in the unit, modulo the page size at least: it fixes the permutation of its units
-	n     u32  // how many, 1 to 16
+	n     u32  // how many, 1 to 16·span
+	span  int  // 1 or 2
 	fresh bool // new tokens of this step
 }
 
-// eachBlock calls body for this warp's blocks of a chunk of n tokens.
-func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
+// eachBlock calls body for this warp's blocks, of size tokens, of a chunk of n tokens.
+func (st *state) eachBlock(chunk, n u32, size int, body func(b u32)) {
 	e, k := st.e, st.e.K
-	blocks := st.t.PerStage / blockTokens
+	blocks := st.t.PerStage / size
 	if st.turn == nil {
 		mine := e.Warp.AddC(e.Consumers).Sub(chunk.MulC(blocks).RemC(e.Consumers)).RemC(e.Consumers)
 		k.ForStep(mine, k.U32(blocks), e.Consumers, func(b u32) {
-			k.If(b.MulC(blockTokens).Lt(n), func() { body(b) })
+			k.If(b.MulC(size).Lt(n), func() { body(b) })
 		}, dsl.Unroll(1))
 		return
 	}
-	k.For(k.U32(0), n.AddC(blockTokens-1).DivC(blockTokens), func(b u32) {
+	each := func(b u32) {
 		turn := st.turn.Get()
 		mine := turn.EqC(0)
 		if st.t.idle(e.Consumers) {
@@ -123,37 +133,42 @@ func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
 		}
 		k.If(mine, func() { body(b) })
 		st.turn.Set(dsl.Select(turn.EqC(0), st.deal.lanes, turn).SubC(1))
-	}, dsl.Unroll(1))
+	}
+	if blocks == 1 {
+		each(k.U32(0))
+		return
+	}
+	k.For(k.U32(0), n.AddC(size-1).DivC(size), each, dsl.Unroll(1))
 }
 
 // block adds tokens to the state.
 func (st *state) block(b tokens) {
 	s := st.scores(b)
 	see := st.sight(b)
-	p := make([][4]f32, 2)
+	p := make([][4]f32, len(s))
 	for h := range st.rows {
-		for nt := range 2 {
+		for nt := range s {
 			for j := range 2 {
 				s[nt][2*h+j] = see.logit(h, nt, j, s[nt][2*h+j])
 			}
 		}
 		if st.t.sums() {
-			for nt := range 2 {
+			for nt := range s {
 				copy(p[nt][2*h:2*h+2], s[nt][2*h:2*h+2])
 			}
 		} else {
 			st.softmax(h, s, p, see.masks)
 		}
 	}
-	st.weigh(b, st.weights(p))
+	st.weigh(b, p)
 }
 
 // softmax turns row h's scores into weights relative to the running maximum, and
 // what the state holds to the new one. masks is whether there may be no visible
 // token yet, a maximum of −inf: the weights are 0 then.
-func (st *state) softmax(h int, s [2][4]f32, p [][4]f32, masks bool) {
+func (st *state) softmax(h int, s, p [][4]f32, masks bool) {
 	top := st.m[h].Get()
-	for nt := range 2 {
+	for nt := range s {
 		for j := range 2 {
 			top = top.Max(s[nt][2*h+j])
 		}
@@ -169,7 +184,7 @@ func (st *state) softmax(h int, s [2][4]f32, p [][4]f32, masks bool) {
 	}
 	decay := dsl.Exp2(st.m[h].Get().Sub(base)).Named("decay")
 	sum := st.l[h].Get().Mul(decay)
-	for nt := range 2 {
+	for nt := range s {
 		for j := range 2 {
 			p[nt][2*h+j] = dsl.Exp2(s[nt][2*h+j].Sub(weigh))
 			sum = sum.Add(p[nt][2*h+j])
@@ -189,13 +204,14 @@ func finite(e *Env, x f32) f32 {
 }
 
 // weights packs the probabilities as the A fragment of the second product: its
-// columns are the tokens, so the C fragment of the first is it already.
-func (st *state) weights(p [][4]f32) [4]pair {
+// columns are the tokens, so the C fragment of the first is it already. sub is which
+// 16 tokens of the block.
+func (st *state) weights(p [][4]f32, sub int) [4]pair {
 	zero := dsl.Lit[dsl.BF16x2](st.e.K, 0)
 	a := [4]pair{zero, zero, zero, zero}
 	for nt := range 2 {
 		for h := range st.rows {
-			a[2*nt+h] = st.t.KV.pack(p[nt][2*h], p[nt][2*h+1])
+			a[2*nt+h] = st.t.KV.pack(p[2*sub+nt][2*h], p[2*sub+nt][2*h+1])
 		}
 	}
 	return a

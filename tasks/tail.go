@@ -15,7 +15,7 @@ func (st *state) ownToken() {
 	own := e.Warp.EqC(e.Consumers - 1).And(st.it.split.EqC(t.Splits - 1))
 	e.K.If(own, func() {
 		t.fetchTail(e, st.step, st.it.kvHead)
-		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), fresh: true})
+		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), span: 1, fresh: true})
 	})
 }
 
@@ -36,18 +36,28 @@ func (t *Attention) fetchTail(e *Env, s Step, head u32) {
 	k.SyncWarp()
 }
 
+// fetchQueries copies the item's queries to Queries, in all consumer warps.
+func (it *item) fetchQueries() {
+	e, t := it.e, it.t
+	units := t.KV.D / 8
+	q := dsl.View[dsl.B128](t.Q)
+	e.K.ForStep(e.Tid, t.rowsNow(e, it).MulC(units), e.Threads(), func(i u32) {
+		row, unit := i.DivC(units), i.RemC(units)
+		token, head := it.fused(row.Add(it.pass.MulC(t.passRows(e))))
+		t.Queries.Store(row.MulC(t.queryUnits()).Add(unit), q.Load(token.MulC(t.Heads).Add(head).MulC(units).Add(unit)))
+	}, dsl.Unroll(4))
+	e.Sync()
+}
+
 // fetchNew starts copies of the K and V of the item's new tokens, which lie behind
-// the unit's cached ones, to Tail: a lane of warp 0 a token. Other SMs have written
-// them through the generic proxy before the hand-off, and warps of this one read
-// the tokens of the item before; the fence orders the copies after both.
+// the unit's cached ones, to Tail: a lane of the last warp a token. Other SMs have
+// written them through the generic proxy before the hand-off, and warps of this one
+// read the tokens of the item before; the fence orders the copies after both.
 func (it *item) fetchNew(s Step) {
 	e, t := it.e, it.t
-	if t.Work == nil {
-		return
-	}
 	k, l := e.K, t.KV
 	n := it.word(kv.ItemTail).Named("new_tokens")
-	k.If(n.NeC(0).And(e.Warp.EqC(0)), func() {
+	k.If(n.NeC(0).And(e.Warp.EqC(e.Consumers-1)), func() {
 		tok := it.cached.Add(e.Lane.Min(n.SubC(1)))
 		page := s.Table.Load(it.entry(tok)).Named("page")
 		row := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
@@ -70,8 +80,12 @@ func (st *state) newTokens() {
 	n := it.word(kv.ItemTail)
 	k.If(n.NeC(0), func() {
 		t.Work.Fresh.Wait()
-		k.If(st.deal.lane.Eq(st.deal.lanes.SubC(1)), func() {
-			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, fresh: true})
+		next := st.turn.Get().EqC(0) // this lane has waited longest
+		if t.idle(st.e.Consumers) {
+			next = next.And(st.deal.lane.Lt(st.deal.lanes))
+		}
+		k.If(next, func() {
+			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, span: 1, fresh: true})
 		})
 	})
 }
@@ -82,7 +96,8 @@ func (st *state) tailBits() []u32 {
 	var bits []u32
 	w, first := st.t.Work, st.it.word(kv.ItemTailRow)
 	for _, r := range st.row {
-		word := func(i int) u32 { return w.Rows.Load(r.token.MulC(kv.RowWords).AddC(i)) }
+		token := r.token()
+		word := func(i int) u32 { return w.Rows.Load(token.MulC(kv.RowWords).AddC(i)) }
 		bits = append(bits, word(kv.RowTail).Shr(first.Sub(word(kv.RowFirst))))
 	}
 	return bits

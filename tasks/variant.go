@@ -134,12 +134,17 @@ func (q *Query) prepare(v *Variant) {
 	}
 }
 
-func (t *Attention) query(e *Env, s Step, head, row u32) *Query {
+// asksForQueries is whether a hook of the variant that runs before the output does.
+func (t *Attention) asksForQueries() bool {
 	v := t.Variant
-	if v == nil || v.Query == nil && v.Logits == nil && v.Mask == nil {
+	return v != nil && (v.Query != nil || v.Logits != nil || v.Mask != nil)
+}
+
+func (t *Attention) query(e *Env, s Step, head, row u32) *Query {
+	if !t.asksForQueries() {
 		return nil
 	}
-	return v.query(e, s, t.Heads, head, row, t.Work)
+	return t.Variant.query(e, s, t.Heads, head, row, t.Work)
 }
 
 // outputs is the Output hook for a query row.

@@ -72,9 +72,8 @@ type item struct {
 	part  func() u32 // which of the group's parts
 
 	// With Work.
-	at     u32 // the first of its words
-	pass   u32 // which of its passes over its rows, each of up to passRows
-	passes u32 // where an item may have several: how many it has
+	at   u32 // the first of its words
+	pass u32 // which of its passes over its rows, each of up to passRows
 }
 
 // word is word i of a plan's item.
@@ -136,7 +135,7 @@ func (t *Attention) eachPlanned(e *Env, s Step, body func(it *item)) {
 		}
 		n := it.word(kv.ItemRows).MulC(t.Group()).AddC(t.passRows(e) - 1).DivC(t.passRows(e))
 		k.For(k.U32(0), n, func(pass u32) {
-			it.pass, it.passes = pass, n
+			it.pass = pass
 			body(it)
 		}, dsl.Unroll(1))
 	}, dsl.Unroll(1))

@@ -15,7 +15,6 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
-	"github.com/mkgen/mkgen/tasks"
 )
 
 // Record is a file of bench/results. Bytes and GB are decimal: 10⁹.
@@ -47,7 +46,7 @@ type Options struct {
 // OptionsOf are those of a kernel whose session has a shuffled page table.
 func OptionsOf(o megakernel.Options, compiler string) Options {
 	kv, tokens := "", o.Tokens
-	if o.KV != tasks.KVBF16 {
+	if o.KV != "bf16" {
 		kv = string(o.KV)
 	}
 	if tokens == 1 {
