@@ -51,7 +51,7 @@ func (t *Trial) read(layer, cached int) int {
 // step: those with chunks, and the last, which has the query's own.
 func (t *Trial) splits() int {
 	n, of := 0, t.mk.Options.Splits
-	chunks := t.visible(t.mk.Config.Layers-1, t.context).C
+	chunks := t.visible(t.mk.Config.Layers-1, cachedTokens(t.mk)).C
 	for s := range of {
 		if s == of-1 || (s+1)*chunks/of > s*chunks/of {
 			n++

@@ -21,7 +21,7 @@ func TestRaggedStepsAreWhatTheReferenceSays(t *testing.T) {
 		{Options: megakernel.Options{Tokens: 4}},
 		{Options: megakernel.Options{Tokens: 5, Attention: "window=20+sinks=3/causal", Selection: true}},
 		{Options: megakernel.Options{Tokens: 3, Attention: "streaming=24+sinks=2/alibi+softcap=2", Page: 8}},
-		{Options: megakernel.Options{Tokens: 2, Page: 1}},
+		{Options: megakernel.Options{Tokens: 2, Page: 1, Attention: "streaming=20"}},
 		{Options: megakernel.Options{Tokens: 8, Attention: "mask/sigmoid=-3", Page: 32}},
 		{Options: megakernel.Options{Tokens: 6, KV: tasks.KVE4M3, Attention: "head-scale/window=30"}},
 		{Options: megakernel.Options{Tokens: 4, Consumers: 3, Watchdog: megakernel.WatchAll}, Pin: 32},

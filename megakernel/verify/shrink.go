@@ -81,6 +81,12 @@ func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk 
 	size("head dimension", func(k *megakernel.Kernel) int { return k.Config.HeadDim })
 	if o := real.Options; o.Attention != "" {
 		text("attention", func(k *megakernel.Kernel) string { return k.Options.Attention })
+		size("kinds of attention", func(k *megakernel.Kernel) int { return len(k.Classes()) })
+		for i, c := range real.Classes() {
+			if c.Window > 0 {
+				size(fmt.Sprintf("window of kind %d", i+1), func(k *megakernel.Kernel) int { return k.Classes()[i].Window })
+			}
+		}
 	}
 	size("query rows of a step", func(k *megakernel.Kernel) int { return k.Options.Tokens })
 	size("query heads a KV head", func(k *megakernel.Kernel) int { return k.Config.Heads / k.Config.KVHeads })
