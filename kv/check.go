@@ -147,10 +147,25 @@ func (k *checker) checkStep() error {
 	return nil
 }
 
+// checkStates checks where an item says that the states of its i-th row are.
+func (k *checker) checkStates(w []uint32, it *Item, i int) error {
+	if i >= SettleRows {
+		return nil
+	}
+	want := uint32(0)
+	if at := it.Rows[i]*k.Limits.KVHeads + it.Head; !it.Direct {
+		want = (k.Classes[k.class].Merge[at+1]-k.Classes[k.class].Merge[at])<<StateBits | k.Classes[k.class].Merge[at]
+	}
+	if got := w[ItemStates+i]; got != want {
+		return fmt.Errorf("row %d: states %#x, want %#x", it.Rows[i], got, want)
+	}
+	return nil
+}
+
 // checkItem checks an item by itself and adds it to what its rows attend to.
 func (k *checker) checkItem(w []uint32) error {
 	it, l := DecodeItem(w), &k.Limits
-	if n := int(w[ItemRows]); it.Head >= l.KVHeads || n < 1 || n > l.tile() || w[ItemFlags] > 1 || it.Grow > 1 || w[14] != 0 || w[15] != 0 {
+	if n := int(w[ItemRows]); it.Head >= l.KVHeads || n < 1 || n > l.tile() || w[ItemFlags] > 1 || it.Grow > 1 {
 		return fmt.Errorf("KV head %d, %d rows, flags %d, grows by %d", it.Head, n, w[ItemFlags], it.Grow)
 	}
 	mask := uint32(0)
@@ -169,6 +184,9 @@ func (k *checker) checkItem(w []uint32) error {
 		c := &k.cover[t*l.KVHeads+it.Head]
 		if !it.Direct {
 			st.partial = it.Partials[i]
+		}
+		if err := k.checkStates(w, &it, i); err != nil {
+			return err
 		}
 		if t < len(k.rows) {
 			if n := &k.rows[t]; n.s != checked {

@@ -74,6 +74,9 @@ func (p *Planner) place(c *ClassPlan, k *piece, u *unit, w *[ItemWords]uint32, h
 			return
 		}
 		dst[ItemPartials+i] = from + state
+		if i < SettleRows {
+			dst[ItemStates+i] = (to-from)<<StateBits | from
+		}
 	}
 	c.Phase = c.Phase || t.n > SettleRows
 }

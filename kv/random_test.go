@@ -31,7 +31,7 @@ func randomLimits(d draw) Limits {
 	l := Limits{
 		CTAs: 1 + d(132), KVHeads: pick(d, 1, 2, 8), Group: pick(d, 1, 4, 8, 24, 200), Rows: 1 + d(MaxRows),
 		PageSize: pick(d, 1, 8, 16, 32, 64, 128, 1024), ChunkTokens: pick(d, 16, 32, 64, 48),
-		ItemsPerCTA: 160, Partials: 1 << 20, Selection: d(3) == 0,
+		ItemsPerCTA: 160, Partials: 1 << StateBits, Selection: d(3) == 0,
 	}
 	if d(3) == 0 {
 		l.ItemsPerCTA, l.Partials = 1+d(20), d(400)

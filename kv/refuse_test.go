@@ -127,6 +127,7 @@ func TestTooManyChunksForAFractionAreRefused(t *testing.T) {
 func TestCheckNoticesFaults(t *testing.T) {
 	l := h200()
 	l.CTAs, l.KVHeads, l.Selection = 5, 2, true
+	l.Costs = Costs{Item: 16, Row: 2, Token: 1, State: 8} // short prefixes pay
 	r := sharing(16, 3, 6, 2)
 	r.Sequences = append(r.Sequences, Sequence{Cached: 75, New: 3, Parents: []int{-1, 0, 0}, Pages: []uint32{80, 81, 82, 83, 84}})
 	r.Classes = []Class{{}, {Window: 48, Sinks: 3}, {Select: true}}

@@ -54,6 +54,7 @@ func TestASharedPrefixIsReadOnce(t *testing.T) {
 
 func TestPrefixesOfPrefixes(t *testing.T) {
 	l := h200()
+	l.Costs = Costs{Item: 16, Row: 2, Token: 1, State: 8} // short prefixes pay
 	r := sharing(16, 8, 128, 64)
 	for i := range 4 { // the first four share 40 pages more, two of them another 10
 		copy(r.Sequences[i].Pages[128:168], r.Sequences[0].Pages[128:168])

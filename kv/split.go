@@ -135,29 +135,37 @@ func (p *Planner) cut(r *Request, class int, c *ClassPlan) error {
 	}
 }
 
-// refine cuts a chunk or two longer than limit where the busiest CTA then has less to
-// do: at the mean length whole pieces fill every CTA and what remains comes on top.
+// longer are the chunk limits that refine tries, in sixteenths of the mean length
+// more than that, beside one chunk more.
+var longer = [...]int{0, 1, 2, 3, 4, 6, 8, 12, 16}
+
+// refine cuts longer pieces than limit where the busiest CTA then has less to do: at
+// the mean length whole pieces fill every CTA and what remains comes on top, and every
+// item costs something beside its tokens.
 func (p *Planner) refine(r *Request, class int, c *ClassPlan, limit, most int) {
 	if most <= 1 {
 		return
 	}
-	best := p.spread()
-	for range 2 {
-		if best <= p.limits.Costs.Item+p.limits.Costs.Token*p.limits.ChunkTokens*(limit+1) {
-			return
+	best, at, last := p.spread(), limit, limit
+	for _, part := range longer {
+		try := max(last+1, limit+limit*part/16)
+		if best <= p.limits.Costs.Item+p.limits.Costs.Token*p.limits.ChunkTokens*limit {
+			break
 		}
-		p.count(r, c, limit+1)
+		last = try
+		most := p.count(r, c, try)
 		if p.checkLimits(r, class, c) == nil {
-			p.makePieces(r, limit+1)
+			p.makePieces(r, try)
 			if load := p.spread(); load < best {
-				best, limit = load, limit+1
-				continue
+				best, at = load, try
 			}
 		}
-		p.count(r, c, limit)
-		p.makePieces(r, limit)
-		return
+		if most <= 1 {
+			break
+		}
 	}
+	p.count(r, c, at)
+	p.makePieces(r, at)
 }
 
 // count cuts all tiles into parts of so many chunks, fills c.Merge and counts items and

@@ -24,6 +24,7 @@ const (
 	ItemTail     = 11 // new tokens of the step that it attends to behind its chunks, or 0; of a unit's parts the last has them, of pinned ones the first
 	ItemTailRow  = 12 // row of the first of them; the others follow
 	ItemFlags    = 13 // ItemDirect, or 0
+	ItemStates   = 14 // two words: of rows 0 and 1 the first partial state of all items' and, times 2¹⁸, how many there are
 	ItemPartials = 16 // MaxRows words: the partial state that each row's result becomes
 )
 
@@ -36,6 +37,9 @@ const (
 // SettleRows is the most rows of an item whose partial states are merged where the
 // last of a row arrives: one SM does all of a row, and while it does, others wait.
 const SettleRows = 2
+
+// StateBits is how many bits of a word of ItemStates say where the states begin.
+const StateBits = 18
 
 // ItemDirect is the flag of an item that is all of its rows' work: its result is
 // the output and no partial state.

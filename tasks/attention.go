@@ -135,25 +135,41 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
-// tokens, copied page by page, a lane a page.
+// tokens, copied page by page, a lane a page. A chunk's pages are looked up while
+// the one before it waits for its stage.
 func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 	k, l := e.K, t.KV
-	if t.problem(e, p.Ring()) != "" {
+	if t.problem(e, p.Ring()) != "" || l.stepProblem(s) != "" {
 		return // Consume reports it
 	}
 	run := min(l.Page, t.PerStage) // tokens of one copy at most
+	rounds := ceilDiv(t.PerStage, run*dsl.WarpSize)
 	t.eachItem(e, s, func(it *item) {
+		at := func(round int) u32 { return e.Lane.AddC(round * dsl.WarpSize).MulC(run) }
+		look := func(c u32, round int) u32 {
+			tok := it.chunk(c).MulC(t.PerStage).Add(at(round)).Min(it.cached.SubC(1))
+			return s.Table.Load(it.entry(tok))
+		}
+		pages := dsl.NewArray(k.U32(0), rounds, "page")
+		k.If(it.first.Lt(it.end), func() {
+			for round, page := range pages {
+				page.Set(look(it.first, round))
+			}
+		})
 		k.For(it.first, it.end, func(c u32) {
 			from := it.chunk(c).MulC(t.PerStage).Named("from")
 			n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
+			var now []u32
+			for round, page := range pages {
+				now = append(now, page.Get())
+				page.Set(look(c.AddC(1).Min(it.end.SubC(1)), round))
+			}
 			p.Fill(n.MulC(l.TokenBytes()), func(base u32) {
-				for f := 0; f*run < t.PerStage; f += dsl.WarpSize {
-					at := e.Lane.AddC(f).MulC(run).Named("at")
-					k.If(at.Lt(n), func() {
-						tok := from.Add(at)
-						page := s.Table.Load(it.entry(tok)).Named("page")
-						src := l.rowBase(s.Layer, s.Pages, page, it.kvHead, tok.RemC(l.Page))
-						p.Copy(base.Add(at.MulC(l.TokenUnits())), s.Cache, src, n.Sub(at).MinC(run).MulC(l.TokenBytes()))
+				for round, page := range now {
+					first := at(round).Named("at")
+					k.If(first.Lt(n), func() {
+						src := l.rowBase(s.Layer, s.Pages, page, it.kvHead, from.Add(first).RemC(l.Page))
+						p.Copy(base.Add(first.MulC(l.TokenUnits())), s.Cache, src, n.Sub(first).MinC(run).MulC(l.TokenBytes()))
 					})
 				}
 			})

@@ -14,9 +14,8 @@ type Arrivals struct {
 	Found dsl.Buf[dsl.U32] // shared memory, ArrivalsLen words
 }
 
-// ArrivalsLen is the length of Arrivals.Found: which rows of some items are complete,
-// and the range of the partial states of each.
-const ArrivalsLen = 1 + 2*dsl.WarpSize
+// ArrivalsLen is the length of Arrivals.Found: which rows of some items are complete.
+const ArrivalsLen = 1
 
 // itemsAtOnce is how many items' rows a warp counts at once, a lane a row.
 const itemsAtOnce = dsl.WarpSize / kv.SettleRows
@@ -61,20 +60,20 @@ func (t *Attention) settled(e *Env, from, i u32) (it *item, row u32) {
 	return it, i.RemC(kv.SettleRows)
 }
 
+// states says which partial states make row i's output.
+func (it *item) states(i u32) u32 { return it.words(i.AddC(kv.ItemStates)) }
+
 // arrive counts rows of items from on, a lane each, and says which are complete.
 func (t *Attention) arrive(e *Env, from, count u32) {
-	k, a, table := e.K, t.Work.Arrived, t.Merge.Table
+	k, a := e.K, t.Work.Arrived
 	last := dsl.NewVar(k.U32(0), "last")
 	it, row := t.settled(e, from, e.Lane)
 	k.If(from.Add(e.Lane.DivC(kv.SettleRows)).Lt(count), func() {
 		split := it.words(k.U32(kv.ItemFlags)).AndC(kv.ItemDirect).EqC(0)
 		k.If(split.And(row.Lt(it.words(k.U32(kv.ItemRows)))), func() {
 			at := it.row(row).MulC(t.KV.Heads).Add(it.words(k.U32(kv.ItemHead))).Named("row_head")
-			first, end := table.word(at), table.word(at.AddC(1))
-			a.Found.Store(e.Lane.MulC(2).AddC(1), first)
-			a.Found.Store(e.Lane.MulC(2).AddC(2), end)
 			before := dsl.AtomicAdd(a.Count, at, k.U32(1), dsl.AcqRel(dsl.GPUScope))
-			k.If(before.AddC(1).Eq(end.Sub(first)), func() {
+			k.If(before.AddC(1).Eq(it.states(row).ShrC(kv.StateBits)), func() {
 				last.Set(k.U32(1))
 				a.Count.Store(at, k.U32(0), dsl.Relaxed(dsl.GPUScope)) // for the next layer, behind a hand-off
 			})
@@ -88,9 +87,10 @@ func (t *Attention) arrive(e *Env, from, count u32) {
 // elements a thread at a time.
 func (t *Attention) mergeRow(e *Env, s Step, from, i u32) {
 	k, group, d := e.K, t.Group(), t.KV.D
-	found := t.Work.Arrived.Found
-	first, end := found.Load(i.MulC(2).AddC(1)).Named("first"), found.Load(i.MulC(2).AddC(2)).Named("end")
 	it, row := t.settled(e, from, i)
+	states := it.states(row)
+	first := states.AndC(1<<kv.StateBits - 1).Named("first")
+	end := first.Add(states.ShrC(kv.StateBits)).Named("end")
 	token, head := it.row(row), it.words(k.U32(kv.ItemHead))
 	k.ForStep(e.Tid, k.U32(group*d/2), e.Threads(), func(x u32) {
 		n, dim := x.DivC(d/2), x.RemC(d/2).MulC(2)
