@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
@@ -24,9 +25,11 @@ type raggedTrial struct {
 }
 
 // longest is how many tokens the longest sequence has in the cache at first: several
-// chunks, and pages that others share.
+// chunks, and a prefix that others share, long enough for the planner to make a unit of it.
 func longest(mk *megakernel.Kernel) int {
-	return max(4*mk.ChunkTokens(), 2*mk.KV.Page) + 3
+	costs := kv.DefaultCosts(mk.Config.Heads / mk.Config.KVHeads)
+	prefix := 3*costs.Item/2 + 4*costs.State
+	return max(4*mk.ChunkTokens(), 2*mk.KV.Page, prefix) + mk.KV.Page + 3
 }
 
 func newRaggedTrial(mk *megakernel.Kernel, random, pin int) *raggedTrial {
@@ -47,12 +50,18 @@ func checkRagged(ctx context.Context, q Request, real, small *megakernel.Kernel,
 		return nil, &PinError{q.Pin, chunk}
 	}
 	t := newRaggedTrial(small, q.Steps, q.Pin)
+	if q.Pin > 0 {
+		t.pin = max(q.Pin, t.pinnable())
+	}
 	k, err := edit(small.IR)
 	if err != nil {
 		return nil, err
 	}
 	report := &Report{Model: real.Config.Name, Launches: true}
 	report.Equal, report.Shrunk = compare(real, small, t.most())
+	if t.pin > q.Pin {
+		report.Shrunk = append(report.Shrunk, Size{"tokens of a pinned part", q.Pin, t.pin})
+	}
 	runs := make([]*raggedRun, q.Seeds+1) // the last is the first again, under another schedule
 	errs := make([]error, len(runs))
 	next := make(chan int)

@@ -74,7 +74,7 @@ func (x *scene) shapes() (list []func() shape) {
 			return all()
 		})
 	}
-	kinds := []func() shape{x.grow, x.tree, x.share, x.pinned, x.mixed}
+	kinds := []func() shape{x.grow, x.tree, x.share, x.pinned, x.pinnedFew, x.mixed}
 	list = append(list, kinds...)
 	for range x.t.random {
 		list = append(list, kinds[x.rng.IntN(len(kinds))])
@@ -111,17 +111,23 @@ func (x *scene) grow() shape {
 // share is the sequences that share pages, each a token.
 func (x *scene) share() shape {
 	var parts []part
-	for _, s := range x.texts[len(x.texts)-min(3, x.t.mk.Options.Tokens):] {
+	for _, s := range x.texts[len(x.texts)-3:][:min(3, x.t.mk.Options.Tokens)] {
 		parts = append(parts, part{sequence: s, new: 1})
 	}
 	return shape{name: "sharing", parts: parts}
 }
 
-// pinned is a launch whose parts are a chunk each, so that there are several.
+// pinned is a launch whose parts have so many tokens that long sequences have several.
 func (x *scene) pinned() shape {
 	s := x.mixed()
-	s.name, s.pin = "pinned", max(x.t.pin, x.r.ChunkTokens())
+	s.name, s.pin = "pinned", max(x.t.pin, x.t.pinnable())
 	return s
+}
+
+// pinnedFew is pinned with a row for each sequence: their partial states are merged
+// where the last arrives.
+func (x *scene) pinnedFew() shape {
+	return shape{name: "pinned, a row each", parts: x.some(min(3, x.t.mk.Options.Tokens)), pin: max(x.t.pin, x.t.pinnable())}
 }
 
 // tree is a draft tree, and what else there is room for.

@@ -72,8 +72,15 @@ const (
 	maxGrowth     = 3             // steps of a launch at most
 	sequences     = 8             // of a scenario, see populate
 	inTurn        = sequences / 2 // launches in which all come in turn
-	fixedLaunches = inTurn + 5    // those that are not drawn at random, see shapes
+	fixedLaunches = inTurn + 6    // those that are not drawn at random, see shapes
 )
+
+// pinnable is at least so many tokens of a pinned part that the kernel has room for all
+// parts: a sequence has three at most.
+func (t *raggedTrial) pinnable() int {
+	chunk := t.mk.ChunkTokens()
+	return (t.most()/3/chunk + 1) * chunk
+}
 
 // most is how many tokens a sequence may come to.
 func (t *raggedTrial) most() int { return positions(t.mk, t.random) }
