@@ -9,15 +9,14 @@ import (
 
 // Names of a ragged kernel's shared-memory regions.
 const (
-	regionRows    = "first_rows"
-	regionPages   = "row_pages"
-	regionItems   = "items"
-	regionScales  = "scales"
-	regionSums    = "sums"
-	regionChosen  = "chosen"
-	regionFresh   = "fresh"
-	regionFound   = "found"
-	regionQueries = "queries"
+	regionRows   = "first_rows"
+	regionPages  = "row_pages"
+	regionItems  = "items"
+	regionScales = "scales"
+	regionSums   = "sums"
+	regionChosen = "chosen"
+	regionFresh  = "fresh"
+	regionFound  = "found"
 )
 
 // ragged is the flow of a kernel whose steps have several query rows, each a
@@ -33,8 +32,6 @@ type ragged struct {
 	scales  dsl.Buf[dsl.F32]
 	sums    dsl.Buf[dsl.F32]
 	scratch dsl.Buf[dsl.F32]
-	tail    dsl.Buf[dsl.B128]
-	queries dsl.Buf[dsl.B128]
 	chosen  dsl.Buf[dsl.U32] // each row's token
 
 	argmax *tasks.ArgmaxColumns
@@ -49,8 +46,6 @@ func newRagged(b *builder) *ragged {
 	f := &ragged{builder: b}
 	f.scratch = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("attention scratch"))
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
-	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the step's own K and V"))
-	f.queries = dsl.Shared[dsl.B128](k, regionQueries, words(regionQueries)/4, at(regionQueries), dsl.Doc("an item's queries"))
 	f.first = dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16), dsl.Doc("the query rows, as they are in the launch's first step"))
 	f.rows = &tasks.ColumnRows{T: o.Tokens, Count: b.bufs.count,
 		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16), dsl.Doc("the query rows, and the page of each"))}
@@ -72,8 +67,6 @@ func (mk *Kernel) raggedRegions() []pipeline.Region {
 	return []pipeline.Region{
 		{Name: regionInput, Bytes: 4 * att.ScratchLen(o.Consumers), Align: 16},
 		{Name: regionPartials, Bytes: 4 * tasks.ColumnPartialsLen(o.Consumers, pad), Align: 16},
-		{Name: regionTail, Bytes: 16 * att.TailLen(), Align: 16},
-		{Name: regionQueries, Bytes: 16 * att.QueriesLen(o.Consumers), Align: 16},
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},

@@ -14,7 +14,7 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 	for class, variant := range f.mk.classes {
 		att, work := f.mk.attention(class), f.workOf(class)
 		att.Work, att.Q, att.Out, att.LSE, att.Final = work, bufs.q, bufs.part, bufs.lse, out
-		att.Scratch, att.Tail, att.Queries = f.scratch, f.tail, f.queries
+		att.Scratch = f.scratch
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: bufs.part, LSE: bufs.lse, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work, Final: out}}
 		f.plant(qkv, att.Merge)

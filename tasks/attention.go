@@ -46,8 +46,7 @@ type Attention struct {
 	Variant *Variant
 
 	Scratch dsl.Buf[dsl.F32]  // shared memory, ScratchLen
-	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new tokens' K and V
-	Queries dsl.Buf[dsl.B128] // shared memory, QueriesLen: an item's queries; with Work only
+	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new token's K and V; without Work only
 }
 
 // blockTokens is the number of tokens of one block: k of the second product. It
@@ -88,18 +87,29 @@ func (t *Attention) ScratchLen(consumers int) int {
 	if t.few(consumers) {
 		n = max(n, consumers*fewRows*(t.KV.D+2))
 	}
-	return n
+	return max(n, 4*(t.queriesLen(consumers)+t.tailLen()))
 }
 
 // TailLen is the length of Tail in 16-byte elements.
-func (t *Attention) TailLen() int { return t.tokens() * t.KV.TokenUnits() }
+func (t *Attention) TailLen() int { return t.KV.TokenUnits() }
 
-// QueriesLen is the length of Queries in 16-byte elements.
-func (t *Attention) QueriesLen(consumers int) int {
+// With Work an item's queries, and behind them its new tokens' K and V, lie in
+// Scratch until the warps' states meet there; lengths in 16-byte elements.
+func (t *Attention) queriesLen(consumers int) int {
 	return t.tiles(consumers) * t.tileRows() * t.queryUnits()
 }
 
-// queryUnits is the distance of two rows of Queries in 16-byte elements: one more
+func (t *Attention) tailLen() int { return t.tokens() * t.KV.TokenUnits() }
+
+// fresh is where the new tokens' K and V lie: the buffer, and the first element.
+func (t *Attention) fresh(e *Env) (dsl.Buf[dsl.B128], u32) {
+	if t.Work == nil {
+		return t.Tail, e.K.U32(0)
+	}
+	return dsl.View[dsl.B128](t.Scratch), e.K.U32(t.queriesLen(e.Consumers))
+}
+
+// queryUnits is the distance of two rows of queries in 16-byte elements: one more
 // than a row has, so that 8 rows fall into different banks.
 func (t *Attention) queryUnits() int { return t.KV.D/8 + 1 }
 
@@ -130,8 +140,7 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 	}
 	return firstOf(
 		need(int(t.Scratch.Len()) >= t.ScratchLen(e.Consumers), "attention: Scratch has %d elements, want %d for %d consumer warps", t.Scratch.Len(), t.ScratchLen(e.Consumers), e.Consumers),
-		need(int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()),
-		need(t.Work == nil || int(t.Queries.Len()) >= t.QueriesLen(e.Consumers), "attention: Queries has %d elements, want %d", t.Queries.Len(), t.QueriesLen(e.Consumers)))
+		need(t.Work != nil || int(t.Tail.Len()) >= t.TailLen(), "attention: Tail has %d elements, want %d", t.Tail.Len(), t.TailLen()))
 }
 
 // Produce streams the cached tokens of this CTA's items. A chunk is PerStage
@@ -186,18 +195,18 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	}
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
-			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
+			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows))
 			st.combineSplit()
 			return
 		}
 		it.fetchQueries()
 		it.fetchNew(s)
 		few := func() {
-			st := t.stream(e, c, r, s, it, 1, min(2, t.PerStage/blockTokens))
+			st := t.stream(e, c, r, s, it, 1)
 			st.combineFew()
 		}
 		many := func() {
-			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows, 1)
+			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows)
 			st.combineMany()
 		}
 		switch {
@@ -213,20 +222,18 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 }
 
 // stream adds an item's tokens to the states of the warps, of which each lane holds
-// rows (1 or 2) rows. A block is span times 16 tokens: fewer rows leave registers for
-// more tokens, which share a maximum and what it changes.
-func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows, span int) *state {
+// rows (1 or 2) rows.
+func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows int) *state {
 	st := newState(t, e, s, it, rows)
 	st.ownToken()
-	size := span * blockTokens
 	e.K.For(it.first, it.end, func(i u32) {
 		chunk := it.chunk(i)
 		from := chunk.MulC(t.PerStage).Named("from")
 		n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
 		c.Drain(func(base u32) {
-			st.eachBlock(chunk, n, size, func(b u32) {
-				tok := b.MulC(size)
-				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(size), span: span})
+			st.eachBlock(chunk, n, func(b u32) {
+				tok := b.MulC(blockTokens)
+				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(blockTokens)})
 			})
 		})
 	}, dsl.Unroll(1))

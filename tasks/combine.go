@@ -25,6 +25,7 @@ func (t *Attention) slice(consumers int) int {
 // them, a slice of D at a time.
 func (st *state) combineMany() {
 	e, t := st.e, st.t
+	e.Sync() // the queries and the new tokens, which lie in Scratch, have been read
 	st.share()
 	slices := func() {
 		for from := 0; from < t.KV.D; from += t.slice(e.Consumers) {

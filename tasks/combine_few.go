@@ -18,6 +18,7 @@ func (t *Attention) few(consumers int) bool { return 4*consumers*fewRows*t.KV.D 
 func (st *state) combineFew() {
 	e, t, k := st.e, st.t, st.e.K
 	d, sums := t.KV.D, e.Consumers*fewRows
+	e.Sync() // the queries and the new tokens, which lie in Scratch, have been read
 	st.publishFew(sums)
 	e.Sync()
 	k.ForStep(e.Tid, st.deal.rows.MulC(d/2), e.Threads(), func(i u32) {

@@ -19,15 +19,15 @@ func (st *state) spot(b tokens, matrix, tok u32) spot {
 }
 
 // keySpot and valueSpot are where this lane reads its rows of keyFragments and
-// valueFragments of the sub-th 16 tokens of a block.
-func (st *state) keySpot(b tokens, sub int) spot {
+// valueFragments.
+func (st *state) keySpot(b tokens) spot {
 	matrix := st.e.Lane.DivC(8)
-	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.DivC(2).MulC(8)).AddC(sub*blockTokens))
+	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.DivC(2).MulC(8)))
 }
 
-func (st *state) valueSpot(b tokens, sub int) spot {
+func (st *state) valueSpot(b tokens) spot {
 	matrix := st.e.Lane.DivC(8)
-	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)).AddC(sub*blockTokens))
+	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)))
 }
 
 // keyFragments are K as the B operand of Q·Kᵀ, for keySlices slices of 16
@@ -79,17 +79,12 @@ func (st *state) valueFragments(at spot, first int) [][2]pair {
 // scores is Q·Kᵀ: the C fragments of the block's tokens, 8 by 8.
 func (st *state) scores(b tokens) [][4]f32 {
 	zero := st.e.K.F32(0)
-	var s [][4]f32
-	for range 2 * b.span {
-		s = append(s, [4]f32{zero, zero, zero, zero})
-	}
-	for sub := range b.span {
-		st.eachKeyFragment(b, sub, func(i int, f [2][2]pair) {
-			for nt := range f {
-				s[2*sub+nt] = st.t.KV.product(st.q[i], f[nt], s[2*sub+nt])
-			}
-		})
-	}
+	s := [][4]f32{{zero, zero, zero, zero}, {zero, zero, zero, zero}}
+	st.eachKeyFragment(b, func(i int, f [2][2]pair) {
+		for nt := range f {
+			s[nt] = st.t.KV.product(st.q[i], f[nt], s[nt])
+		}
+	})
 	if st.t.KV.e4m3() && !st.t.hooksKeys() {
 		for nt := range s {
 			for x := range 2 * st.rows {
@@ -101,15 +96,12 @@ func (st *state) scores(b tokens) [][4]f32 {
 }
 
 // weigh adds P·V to the output.
-func (st *state) weigh(b tokens, p [][4]f32) {
-	for sub := range b.span {
-		at, a := st.valueSpot(b, sub), st.weights(p, sub)
-		value, tile := st.valueTransform(b, sub), 0
-		for u := 0; u < st.t.KV.keyUnits(); u += 2 {
-			for _, v := range st.valueFragments(at, u) {
-				st.addProduct(tile, a, value(tile, v))
-				tile++
-			}
+func (st *state) weigh(b tokens, p [4]pair) {
+	at, value, tile := st.valueSpot(b), st.valueTransform(b), 0
+	for u := 0; u < st.t.KV.keyUnits(); u += 2 {
+		for _, v := range st.valueFragments(at, u) {
+			st.addProduct(tile, p, value(tile, v))
+			tile++
 		}
 	}
 }

@@ -56,7 +56,7 @@ type sight struct {
 
 func (st *state) sight(b tokens) *sight {
 	v := st.t.Variant
-	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4*b.span)}
+	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4)}
 	if b.fresh && st.t.Work != nil {
 		s.bits, s.masks = st.tailBits(), true
 	}
@@ -134,15 +134,15 @@ func transformPair(dim u32, lo, hi *pair, hook func(dim u32, lo, hi f32) (f32, f
 	*lo, *hi = dsl.Pack[dsl.BF16x2](l[0], l[1]), dsl.Pack[dsl.BF16x2](h[0], h[1])
 }
 
-// eachKeyFragment calls use for every 16 dimensions of the keys of the sub-th 16
-// tokens of a block, after the variant's Key hook. That wants dimensions D/2 apart
-// together: so fragments come in pairs then.
-func (st *state) eachKeyFragment(b tokens, sub int, use func(i int, f [2][2]pair)) {
-	v, l, d, at := st.t.Variant, st.t.KV, st.t.KV.D, st.keySpot(b, sub)
+// eachKeyFragment calls use for every 16 dimensions of a block's keys, after the
+// variant's Key hook. That wants dimensions D/2 apart together: so fragments
+// come in pairs then.
+func (st *state) eachKeyFragment(b tokens, use func(i int, f [2][2]pair)) {
+	v, l, d, at := st.t.Variant, st.t.KV, st.t.KV.D, st.keySpot(b)
 	var keys [2]*Key
 	if st.t.hooksKeys() {
 		for nt := range keys {
-			keys[nt] = st.key(b, st.e.Lane.DivC(4).AddC(8*nt+blockTokens*sub))
+			keys[nt] = st.key(b, st.e.Lane.DivC(4).AddC(8*nt))
 		}
 	}
 	if l.e4m3() || !st.t.hooksKeys() {
@@ -187,9 +187,8 @@ func (st *state) transformPartners(i int, keys [2]*Key, f *[2][2]pair) {
 	}
 }
 
-// valueTransform is the variant's Value hook on a tile of the fragments of the sub-th
-// 16 tokens of a block.
-func (st *state) valueTransform(b tokens, sub int) func(tile int, f [2]pair) [2]pair {
+// valueTransform is the variant's Value hook on a tile of a block's fragments.
+func (st *state) valueTransform(b tokens) func(tile int, f [2]pair) [2]pair {
 	v, l := st.t.Variant, st.t.KV
 	if !st.t.hooksValues() {
 		return func(_ int, f [2]pair) [2]pair { return f }
@@ -197,7 +196,7 @@ func (st *state) valueTransform(b tokens, sub int) func(tile int, f [2]pair) [2]
 	col := st.e.Lane.RemC(4).MulC(2)
 	var keys [4]*Key
 	for i := range keys {
-		keys[i] = st.key(b, col.AddC(8*(i/2)+i%2+blockTokens*sub))
+		keys[i] = st.key(b, col.AddC(8*(i/2)+i%2))
 	}
 	return func(tile int, f [2]pair) [2]pair {
 		dim := dsl.Optional(l.tileDim(tile, st.e.Lane.DivC(4)))

@@ -107,8 +107,6 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	indptr := in[dsl.U32](r, "attn_merge", u32Bytes(merges...), len(merges))
 	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v, Q: q, Out: part, LSE: lse}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(l.warps), dsl.Align(16))
-	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", att.TailLen())
-	att.Queries = dsl.Shared[dsl.B128](r.k, "queries", att.QueriesLen(l.warps))
 	att.Final = tasks.RowMajor(attn, width)
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.k.U32(lim.Pages), Layer: r.k.U32(0),
 		Table: in[dsl.U32](r, "table", u32Bytes(l.plan.Entries...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(l.cache), 0)}

@@ -231,8 +231,6 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
 		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), Out: out[dsl.F32](r, "part", partials*b.group*b.d), LSE: out[dsl.F32](r, "lse", partials*b.group)}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(b.consumers), dsl.Align(16))
-	att.Queries = dsl.Shared[dsl.B128](r.k, "queries", att.QueriesLen(b.consumers))
-	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", att.TailLen())
 	if b.spoil != nil {
 		b.spoil(r, att)
 	}

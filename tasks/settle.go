@@ -43,7 +43,7 @@ func (t *Attention) settle(e *Env, s Step) {
 			e.Sync()
 			complete := dsl.Uniform(w.Arrived.Found.Load(dsl.At(0)), dsl.CTAScope).Named("complete")
 			k.If(complete.NeC(0), func() {
-				k.For(k.U32(0), k.U32(dsl.WarpSize), func(i u32) {
+				k.For(k.U32(0), count.Sub(from).MulC(kv.SettleRows).MinC(dsl.WarpSize), func(i u32) {
 					k.If(complete.Shr(i).AndC(1).NeC(0), func() { t.mergeRow(e, s, from, i) })
 				}, dsl.Unroll(1))
 			})

@@ -76,7 +76,7 @@ func (st *state) loadQueries() {
 	e, t, d := st.e, st.t, st.t.KV.D
 	q := dsl.View[dsl.BF16x2](t.Q)
 	if t.Work != nil {
-		q = dsl.View[dsl.BF16x2](t.Queries)
+		q = dsl.View[dsl.BF16x2](t.Scratch)
 	}
 	load := func(row queryRow, pair u32) pair {
 		if t.Work != nil {
@@ -104,24 +104,23 @@ func (st *state) loadQueries() {
 	}
 }
 
-// tokens is up to 16 or 32 tokens of KV in shared memory.
+// tokens is up to 16 tokens of KV in shared memory.
 type tokens struct {
 	buf   dsl.Buf[dsl.B128]
 	base  u32  // the first one's first 16-byte element; a token has TokenUnits
 	first u32  // its index in the unit, modulo the page size at least: it fixes the permutation of its units
-	n     u32  // how many, 1 to 16·span
-	span  int  // 1 or 2
+	n     u32  // how many, 1 to 16
 	fresh bool // new tokens of this step
 }
 
-// eachBlock calls body for this warp's blocks, of size tokens, of a chunk of n tokens.
-func (st *state) eachBlock(chunk, n u32, size int, body func(b u32)) {
+// eachBlock calls body for this warp's blocks of a chunk of n tokens.
+func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
 	e, k := st.e, st.e.K
-	blocks := st.t.PerStage / size
+	blocks := st.t.PerStage / blockTokens
 	if st.turn == nil {
 		mine := e.Warp.AddC(e.Consumers).Sub(chunk.MulC(blocks).RemC(e.Consumers)).RemC(e.Consumers)
 		k.ForStep(mine, k.U32(blocks), e.Consumers, func(b u32) {
-			k.If(b.MulC(size).Lt(n), func() { body(b) })
+			k.If(b.MulC(blockTokens).Lt(n), func() { body(b) })
 		}, dsl.Unroll(1))
 		return
 	}
@@ -138,7 +137,7 @@ func (st *state) eachBlock(chunk, n u32, size int, body func(b u32)) {
 		each(k.U32(0))
 		return
 	}
-	k.For(k.U32(0), n.AddC(size-1).DivC(size), each, dsl.Unroll(1))
+	k.For(k.U32(0), n.AddC(blockTokens-1).DivC(blockTokens), each, dsl.Unroll(1))
 }
 
 // block adds tokens to the state.
@@ -160,7 +159,7 @@ func (st *state) block(b tokens) {
 			st.softmax(h, s, p, see.masks)
 		}
 	}
-	st.weigh(b, p)
+	st.weigh(b, st.weights(p))
 }
 
 // softmax turns row h's scores into weights relative to the running maximum, and
@@ -204,14 +203,13 @@ func finite(e *Env, x f32) f32 {
 }
 
 // weights packs the probabilities as the A fragment of the second product: its
-// columns are the tokens, so the C fragment of the first is it already. sub is which
-// 16 tokens of the block.
-func (st *state) weights(p [][4]f32, sub int) [4]pair {
+// columns are the tokens, so the C fragment of the first is it already.
+func (st *state) weights(p [][4]f32) [4]pair {
 	zero := dsl.Lit[dsl.BF16x2](st.e.K, 0)
 	a := [4]pair{zero, zero, zero, zero}
 	for nt := range 2 {
 		for h := range st.rows {
-			a[2*nt+h] = st.t.KV.pack(p[2*sub+nt][2*h], p[2*sub+nt][2*h+1])
+			a[2*nt+h] = st.t.KV.pack(p[nt][2*h], p[nt][2*h+1])
 		}
 	}
 	return a

@@ -15,7 +15,7 @@ func (st *state) ownToken() {
 	own := e.Warp.EqC(e.Consumers - 1).And(st.it.split.EqC(t.Splits - 1))
 	e.K.If(own, func() {
 		t.fetchTail(e, st.step, st.it.kvHead)
-		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), span: 1, fresh: true})
+		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), fresh: true})
 	})
 }
 
@@ -36,23 +36,23 @@ func (t *Attention) fetchTail(e *Env, s Step, head u32) {
 	k.SyncWarp()
 }
 
-// fetchQueries copies the item's queries to Queries, in all consumer warps.
+// fetchQueries copies the item's queries to Scratch, in all consumer warps.
 func (it *item) fetchQueries() {
 	e, t := it.e, it.t
-	units := t.KV.D / 8
+	units, to := t.KV.D/8, dsl.View[dsl.B128](t.Scratch)
 	q := dsl.View[dsl.B128](t.Q)
 	e.K.ForStep(e.Tid, t.rowsNow(e, it).MulC(units), e.Threads(), func(i u32) {
 		row, unit := i.DivC(units), i.RemC(units)
 		token, head := it.fused(row.Add(it.pass.MulC(t.passRows(e))))
-		t.Queries.Store(row.MulC(t.queryUnits()).Add(unit), q.Load(token.MulC(t.Heads).Add(head).MulC(units).Add(unit)))
+		to.Store(row.MulC(t.queryUnits()).Add(unit), q.Load(token.MulC(t.Heads).Add(head).MulC(units).Add(unit)))
 	}, dsl.Unroll(4))
 	e.Sync()
 }
 
 // fetchNew starts copies of the K and V of the item's new tokens, which lie behind
-// the unit's cached ones, to Tail: a lane of the last warp a token. Other SMs have
+// the unit's cached ones, to Scratch: a lane of the last warp a token. Other SMs have
 // written them through the generic proxy before the hand-off, and warps of this one
-// read the tokens of the item before; the fence orders the copies after both.
+// read what was there before; the fence orders the copies after both.
 func (it *item) fetchNew(s Step) {
 	e, t := it.e, it.t
 	k, l := e.K, t.KV
@@ -65,7 +65,8 @@ func (it *item) fetchNew(s Step) {
 		k.If(e.Lane.EqC(0), func() { t.Work.Fresh.Expect(n.MulC(l.TokenBytes())) })
 		k.SyncWarp()
 		k.If(e.Lane.Lt(n), func() {
-			t.Work.Fresh.Copy(t.Tail, e.Lane.MulC(l.TokenUnits()), s.Cache, row, k.U32(l.TokenBytes()))
+			to, first := t.fresh(e)
+			t.Work.Fresh.Copy(to, e.Lane.MulC(l.TokenUnits()).Add(first), s.Cache, row, k.U32(l.TokenBytes()))
 		})
 	})
 }
@@ -85,7 +86,8 @@ func (st *state) newTokens() {
 			next = next.And(st.deal.lane.Lt(st.deal.lanes))
 		}
 		k.If(next, func() {
-			st.block(tokens{buf: t.Tail, base: k.U32(0), first: it.cached, n: n, span: 1, fresh: true})
+			buf, base := t.fresh(st.e)
+			st.block(tokens{buf: buf, base: base, first: it.cached, n: n, fresh: true})
 		})
 	})
 }

@@ -28,13 +28,11 @@ type assembly struct {
 // Names of the shared-memory regions beside the ring.
 const (
 	regionScratch = "attention_scratch"
-	regionTail    = "tail"
 	regionRows    = "first_rows"
 	regionItems   = "items"
 	regionSums    = "scratch"
 	regionFresh   = "fresh"
 	regionFound   = "found"
-	regionQueries = "queries"
 )
 
 func newAssembly(mk *Kernel, k *dsl.Kernel) *assembly { return &assembly{mk: mk, k: k} }
@@ -53,8 +51,6 @@ func (a *assembly) regions() []pipeline.Region {
 	}
 	return []pipeline.Region{
 		{Name: regionScratch, Bytes: 4 * scratch, Align: 16},
-		{Name: regionTail, Bytes: 16 * a.shape(0).TailLen(), Align: 16},
-		{Name: regionQueries, Bytes: 16 * a.shape(0).QueriesLen(c.Consumers), Align: 16},
 		{Name: regionRows, Bytes: 4 * c.Rows * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(a.mk.variants), c.ItemsPerCTA), Align: 16},
 		{Name: regionFresh, Bytes: pipeline.LandingBytes, Align: 8},
@@ -72,8 +68,6 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	group := c.Heads / c.KVHeads
 	ring = pipeline.NewRing(k, p, c.Consumers)
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Align(16))
-	tail := dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail))
-	queries := dsl.Shared[dsl.B128](k, regionQueries, words(regionQueries)/4, at(regionQueries))
 	first := dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16))
 	items := dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16))
 	fresh := pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
@@ -104,7 +98,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	a.steps = dsl.Scalar[dsl.U32](k, "steps", "times all layers are done, at least 1")
 	for i, v := range a.mk.variants {
 		att := a.shape(i)
-		att.PerStage, att.Work, att.Q, att.Out, att.LSE, att.Final, att.Scratch, att.Tail, att.Queries = limits.ChunkTokens, a.work, q, part, lse, final, scratch, tail, queries
+		att.PerStage, att.Work, att.Q, att.Out, att.LSE, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, part, lse, final, scratch
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: part, LSE: lse, Variant: v,
 			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}}
 		a.attns = append(a.attns, att)

@@ -47,7 +47,7 @@ var (
 	inputStore    = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), x.LoadN("}
 	residualStore = place{"tasks/epilogue.go", "x.StoreN(row, []f32{"}
 	normLoad      = place{"tasks/vector.go", "return x.LoadN(at, n)"}
-	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add(at"}
+	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add("}
 	cacheStore    = place{"tasks/qkv.go", ""}
 )
 
