@@ -105,7 +105,7 @@ func TestRowsWithoutASequenceGetItemsOfNothing(t *testing.T) {
 	r := decoding(16, 1, 40)
 	r.FillRows = true
 	p := plan(t, h200(), r)
-	require.Equal(t, 8*(1+2+1), p.Classes[0].Items, "40 tokens are 2 chunks; 14 rows are 1 tile")
+	require.Equal(t, 8*(1+1+1), p.Classes[0].Items, "40 tokens are not worth cutting; 14 rows are 1 tile")
 	r.Sequences = nil
 	require.Equal(t, 8, plan(t, h200(), r).Classes[0].Items)
 	r.FillRows = false

@@ -251,6 +251,9 @@ func (p *Planner) makePieces(r *Request, limit int) {
 				tokens += t.tail
 			}
 			k.cost = costs.Item + costs.Row*t.n + costs.Token*tokens
+			if t.parts > 1 {
+				k.cost += costs.Part
+			}
 			p.order = append(p.order, uint64(1<<costBits-1-min(k.cost, 1<<costBits-1))<<pieceBits|uint64(len(p.pieces)))
 			p.pieces = append(p.pieces, k)
 		}

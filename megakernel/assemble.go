@@ -56,12 +56,22 @@ type stages struct{ before, layer, after []phase }
 
 func newBuilder(mk *Kernel) *builder {
 	c, o, p := &mk.Config, &mk.Options, mk.Plan
-	k := dsl.New("mkgen_step", dsl.Options{Warps: o.Consumers + 1, Grid: o.SMs, SharedLimit: o.SharedLimit, Doc: []string{
+	doc := []string{
 		fmt.Sprintf("One decode step of %s: %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d, vocabulary %d.",
 			c.Name, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab),
 		fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %d copies in flight; KV pages of %d tokens, %d KV splits.",
-			o.SMs, p.Stages, p.StageBytes, p.InFlight, o.Page, o.Splits)}})
-	b := &builder{mk: mk, k: k, bufs: mk.declare(k), ring: pipeline.NewRing(k, p, o.Consumers)}
+			o.SMs, p.Stages, p.StageBytes, p.InFlight, o.Page, o.Splits)}
+	if mk.Ragged() {
+		doc[1] = fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %d copies in flight; KV pages of %d tokens, up to %d query rows a step.",
+			o.SMs, p.Stages, p.StageBytes, p.InFlight, o.Page, o.Tokens)
+	}
+	if o.Attention != "" {
+		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")
+	}
+	k := dsl.New("mkgen_step", dsl.Options{Warps: o.Consumers + 1, Grid: o.SMs, SharedLimit: o.SharedLimit, Doc: doc})
+	bufs := mk.declare(k)
+	mk.instantiate(bufs)
+	b := &builder{mk: mk, k: k, bufs: bufs, ring: pipeline.NewRing(k, p, o.Consumers)}
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	if mk.Ragged() {

@@ -20,6 +20,7 @@ type buffers struct {
 	table   dsl.Buf[dsl.U32] // one row a step only
 	kv      dsl.Buf[dsl.B128]
 	work                     // several rows a step only
+	hooked                   // attention that is not plain only
 	scales  dsl.Buf[dsl.F32] // of kv, absent where it has none
 
 	x          dsl.Buf[dsl.F32]
@@ -64,6 +65,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	b.kv = dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
 		bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV))
 	b.scales = mk.declareScales(k)
+	mk.declareHooked(k, b)
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {

@@ -10,18 +10,22 @@ import (
 
 // tables are the buffers whose content depends on the kernel alone.
 func (mk *Kernel) tables() []emit.Table {
-	var freq emit.Words
-	for _, f := range mk.InvFreq() {
-		freq = append(freq, math.Float32bits(f))
+	floats := func(values []float32) (w emit.Words) {
+		for _, f := range values {
+			w = append(w, math.Float32bits(f))
+		}
+		return w
 	}
-	tables := []emit.Table{{Name: "inv_freq", Type: "f32", Words: freq}, {Name: "plan", Type: "u32", Words: mk.PlanTable()},
+	tables := []emit.Table{{Name: "inv_freq", Type: "f32", Words: floats(mk.InvFreq())}, {Name: "plan", Type: "u32", Words: mk.PlanTable()},
 		{Name: "ends", Type: "u32", Words: slices.Repeat(emit.Words{noToken}, MaxEnds)}}
 	if mk.KV.ScalesLen() > 0 {
-		var scales emit.Words
-		for _, s := range mk.KVScales() {
-			scales = append(scales, math.Float32bits(s))
-		}
-		tables = append(tables, emit.Table{Name: BufferKVScales, Type: "f32", Words: scales})
+		tables = append(tables, emit.Table{Name: BufferKVScales, Type: "f32", Words: floats(mk.KVScales())})
+	}
+	if mk.HasHeadScales() {
+		tables = append(tables, emit.Table{Name: BufferHeadScales, Type: "f32", Words: floats(mk.HeadScales())})
+	}
+	if slopes := mk.Slopes(); slopes != nil {
+		tables = append(tables, emit.Table{Name: BufferSlopes, Type: "f32", Words: floats(slopes)})
 	}
 	return tables
 }
@@ -41,33 +45,83 @@ func (mk *Kernel) gainTensors() []string {
 // needs are how big the buffers are that the host sizes, and what it writes
 // into which.
 func (mk *Kernel) needs() []emit.Need {
-	c, page := &mk.Config, mk.Options.Page
+	c := &mk.Config
 	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", tensorAttnNorm, tensorMLPNorm, tensorNorm)
-	const table = "the table of that name"
-	var embed, scales []emit.Need
-	if mk.KV.ScalesLen() > 0 {
-		scales = []emit.Need{{Buffer: BufferKVScales, Fill: table + ", or other positive numbers, the same as long as the cache is used"}}
-	}
+	var embed []emit.Need
 	if mk.OwnEmbedding() {
 		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16", Tensors: []string{EmbedTensor}}}
 	}
-	return slices.Concat(embed, scales, []emit.Need{
+	launch := mk.needsOfSequence
+	if mk.Ragged() {
+		launch = mk.needsOfRows
+	}
+	return slices.Concat(embed, mk.needsOfVariants(), []emit.Need{
 		{Buffer: "weights", Fill: "the matrices as the packing table says, and zero where it names no element"},
 		{Buffer: "gains", Fill: norms, Tensors: mk.gainTensors()},
-		{Buffer: "inv_freq", Fill: table},
-		{Buffer: "plan", Fill: table},
-		{Buffer: "page_table", PageBytes: 4, Size: fmt.Sprintf("4 bytes for each %d tokens of context", page),
-			Fill: fmt.Sprintf("word i is the page, below the parameter pages, of tokens %d·i to %d·i+%d; no page twice", page, page, page-1)},
+		{Buffer: "inv_freq", Fill: fillTable},
+		{Buffer: "plan", Fill: fillTable},
 		{Buffer: "kv", PageBytes: int64(c.Layers) * int64(mk.KV.PageBytes()), Size: fmt.Sprintf("%d bytes a page: %d layers × %d", c.Layers*mk.KV.PageBytes(), c.Layers, mk.KV.PageBytes())},
-		{Buffer: "tokens", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "4 bytes for each token of context, and 4 for the one chosen behind it",
-			Fill: "word i is the token at position i, for the positions from pos on and below known; before every launch"},
-		{Buffer: "ends", Fill: fmt.Sprintf("%s, or up to %d tokens that end the text and 0xffffffff in every other word", table, MaxEnds)},
+	}, launch(), []emit.Need{
+		{Buffer: "ends", Fill: fmt.Sprintf("%s, or up to %d tokens that end the text and 0xffffffff in every other word", fillTable, MaxEnds)},
 		{Buffer: "stop", Fill: "0; another value while the kernel runs ends the launch after the running step, and 0 must be back before the next launch"},
-		{Buffer: "stream", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
-		{Buffer: "times", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word"},
 		{Buffer: "abort", Fill: "0; if the kernel hangs, 1 in the first word makes every wait end and every CTA leave, and 1 in the second those that still wait for copies; then write it, records, epoch and barrier again"},
 		{Buffer: "records", Fill: "0"},
 		{Buffer: "epoch", Fill: "the same number as barrier, 0 say; the kernel keeps both from launch to launch, after a failed one write them again"},
 		{Buffer: "barrier", Fill: "the same number as epoch"},
 	})
+}
+
+// fillTable is what a need says of a buffer whose content is a table.
+const fillTable = "the table of that name"
+
+// needsOfSequence are of a launch of one sequence.
+func (mk *Kernel) needsOfSequence() []emit.Need {
+	page := mk.Options.Page
+	return []emit.Need{
+		{Buffer: "page_table", PageBytes: 4, Size: fmt.Sprintf("4 bytes for each %d tokens of context", page),
+			Fill: fmt.Sprintf("word i is the page, below the parameter pages, of tokens %d·i to %d·i+%d; no page twice", page, page, page-1)},
+		{Buffer: "tokens", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "4 bytes for each token of context, and 4 for the one chosen behind it",
+			Fill: "word i is the token at position i, for the positions from pos on and below known; before every launch"},
+		{Buffer: "stream", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing, or 0xffffffff to see tokens come while the kernel runs: word i is then the token chosen for position i"},
+		{Buffer: "times", PageBytes: 4 * int64(page), MoreBytes: 4, Size: "as tokens", Fill: "nothing; word i is when the token for position i was chosen, nanoseconds of the GPU's clock, low word"},
+	}
+}
+
+// needsOfRows are of a launch of several rows a step. Their work is a plan's (package
+// kv); a buffer whose size has no bytes a page is as long as the longest launch.
+func (mk *Kernel) needsOfRows() []emit.Need {
+	t := mk.Options.Tokens
+	const plan = "what kv.Plan says, before every launch: "
+	list := []emit.Need{
+		{Buffer: BufferRows, Fill: plan + "Rows"},
+		{Buffer: BufferEntries, Size: "4 bytes an entry of all page tables of a launch", Fill: plan + "Entries; a page of the cache in words behind them"},
+		{Buffer: BufferWork, Fill: plan + "EncodeWork"},
+		{Buffer: BufferMerges, Fill: plan + "EncodeMerge"},
+		{Buffer: BufferArrived, Fill: "0, and again after a launch that was given up"},
+		{Buffer: "stream", Size: fmt.Sprintf("%d bytes a step of a launch", 4*t),
+			Fill: fmt.Sprintf("nothing, or 0xffffffff to see tokens come while the kernel runs: word %d·s + r is then what step s chose for row r", t)},
+		{Buffer: "times", Size: "4 bytes a step of a launch", Fill: "nothing; word s is when step s chose its tokens, nanoseconds of the GPU's clock, low word"},
+	}
+	if mk.Options.Selection {
+		list = append(list, emit.Need{Buffer: BufferPositions, Size: "as " + BufferEntries, Fill: plan + "Positions"})
+	}
+	return list
+}
+
+// needsOfVariants are of the cache's format and of attention that is not plain.
+func (mk *Kernel) needsOfVariants() (list []emit.Need) {
+	if mk.KV.ScalesLen() > 0 {
+		list = append(list, emit.Need{Buffer: BufferKVScales, Fill: fillTable + ", or other positive numbers, the same as long as the cache is used"})
+	}
+	if mk.HasHeadScales() {
+		list = append(list, emit.Need{Buffer: BufferHeadScales, Fill: fillTable + ", or other finite numbers"})
+	}
+	if mk.has(termALiBi) {
+		list = append(list, emit.Need{Buffer: BufferSlopes, Fill: fillTable})
+	}
+	if mk.HasMask() {
+		list = append(list, emit.Need{Buffer: BufferMask, Size: "4 bytes for each 32 tokens of a row's sequence, of every row, or as rows share",
+			Fill: "a row's bits from the word on that its word RowMask names: bit i%32 of word i/32 is 1 where it sees the i-th token of its sequence"})
+	}
+	return list
 }

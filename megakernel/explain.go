@@ -144,11 +144,26 @@ func (mk *Kernel) reportKV(r *report) {
 	if l.ScalesLen() > 0 {
 		r.text("A scale for the keys and one for the values of each layer and KV head: an element stands for itself times its scale, at most 448 times.")
 	}
+	if mk.Ragged() {
+		mk.reportPlanned(r)
+		return
+	}
 	r.text("Attention is %s, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
 		plural(items, "item"), plural(o.Splits, "split"), plural(o.SMs, "SM"), ceilDiv(items, o.SMs), plural(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
 	if t.Parts() > 1 {
 		r.text("A KV head's %d query heads are %d items, each of which reads the KV for itself.", t.Group(), t.Parts())
 	}
+}
+
+// reportPlanned is what a plan may have.
+func (mk *Kernel) reportPlanned(r *report) {
+	limits := mk.Limits(0)
+	classes := ""
+	if n := len(mk.specs); n > 1 {
+		classes = fmt.Sprintf(" for each of %d kinds of layers", n)
+	}
+	r.text("Attention is what a plan says: up to %s an SM and %s%s. An item reads chunks of %d tokens.",
+		plural(limits.ItemsPerCTA, "item"), plural(limits.Partials, "partial state"), classes, mk.ChunkTokens())
 }
 
 func (mk *Kernel) reportParams(r *report) {

@@ -63,6 +63,9 @@ type LayoutOptions struct {
 	Consumers  int    `json:"consumers"`
 	Tokens     int    `json:"tokens"`
 	KV         string `json:"kv"` // format of the KV cache's elements
+
+	Attention string `json:"attention,omitempty"` // as Options.Attention; absent: plain
+	Selection bool   `json:"selection,omitempty"`
 }
 
 // LayoutPhase is a Phase with how often it runs in a step.
@@ -142,6 +145,15 @@ func (mk *Kernel) constants() []emit.Constant {
 		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers of a step; epoch grows by barriers times grid"},
 		{Name: "packed_bytes", Value: mk.Plan.PackedBytes, Doc: "bytes of the buffer weights"},
 	}
+	if mk.Ragged() {
+		l := mk.Limits(0)
+		list = append(list,
+			emit.Constant{Name: "rows", Value: int64(l.Rows), Doc: "query rows of a step at most"},
+			emit.Constant{Name: "chunk_tokens", Value: int64(l.ChunkTokens), Doc: "tokens of a KV head that a stage holds"},
+			emit.Constant{Name: "items_per_cta", Value: int64(l.ItemsPerCTA), Doc: "work items of an SM and class at most"},
+			emit.Constant{Name: "partials", Value: int64(l.Partials), Doc: "partial states at most"},
+			emit.Constant{Name: "classes", Value: int64(len(mk.specs)), Doc: "kinds of layers, each with work of its own"})
+	}
 	return list
 }
 
@@ -149,7 +161,7 @@ func (mk *Kernel) constants() []emit.Constant {
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV)}}
+		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV), o.Attention, o.Selection}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

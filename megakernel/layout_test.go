@@ -146,7 +146,8 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	mk := build(t, "llama3-8b", Options{SMs: 114, Page: 64})
 	l := readLayout(t, mk)
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
-	require.Equal(t, LayoutOptions{114, 64, 14, mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight, 8, 1, "bf16"}, l.Options)
+	require.Equal(t, LayoutOptions{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes, InFlight: mk.Plan.InFlight,
+		Consumers: 8, Tokens: 1, KV: "bf16"}, l.Options)
 	require.Equal(t, mk.Barriers(), l.Barriers)
 	require.Len(t, l.Phases, len(mk.Phases))
 	require.Equal(t, []string{"llama3_8b", "mkgen_step", "sm_90a"}, []string{l.Package, l.Kernel, l.Arch})

@@ -19,7 +19,8 @@ type Kernel struct {
 	KV      tasks.KVLayout
 	IR      *ir.Kernel
 	Phases  []Phase          // what runs between two hand-offs, in order
-	classes []*tasks.Variant // of layers, which differ in their attention; nil is plain
+	specs   []attentionSpec  // classes of layers, which differ in their attention
+	classes []*tasks.Variant // theirs, with the kernel's buffers; nil is plain
 	pattern []int            // the class of layers in turn
 	Sites   []pipeline.Site  // the waits that a launch can be given up at; none with NoWatchdog
 }
@@ -75,7 +76,10 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 		return nil, fmt.Errorf("model %s: %w", c.Name, err)
 	}
 	mk := &Kernel{Config: c, Options: o}
-	mk.classes, mk.pattern = layerClasses([]*tasks.Variant{nil})
+	if mk.specs, mk.pattern, err = parseAttention(o.Attention, c.Layers); err != nil {
+		panic("BUG: " + err.Error())
+	}
+	mk.classes = make([]*tasks.Variant, len(mk.specs))
 	mk.KV = kvLayout(&c, &o)
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
 		return nil, err

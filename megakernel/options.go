@@ -25,6 +25,18 @@ type Options struct {
 	// room and the time to read, and adds an error, see docs/numerics.md.
 	KV tasks.KVType
 
+	// Attention is the layers' attention; empty is plain causal attention. Terms with +
+	// between them make one: window=N (the last N tokens), with sinks=N (and the first
+	// N), streaming=N (such a window whose keys are rotated as they are read, by their
+	// place in it), softcap=X, alibi, sigmoid=X (no softmax; X is added to logits),
+	// head-scale (a factor for each query head, BufferHeadScales), mask (the host's bits,
+	// BufferMask; with several rows only), causal (none of these). Several with / between
+	// them are taken by the layers in turn: "window=1024/causal".
+	Attention string
+	// Selection is whether sequences may select, for each KV head, the pages that they
+	// attend to, in the layers without a window; with several rows only.
+	Selection bool
+
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.
 	SharedLimit int
@@ -119,6 +131,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(tasks.KVTypes(), o.KV) {
 		return o, refuse("KV", "a KV cache in %q, want bf16 or e4m3", string(o.KV))
 	}
+	if err := o.completeAttention(c); err != nil {
+		return o, err
+	}
 	if o.Watchdog == "" {
 		o.Watchdog = WatchGrid
 	}
@@ -133,6 +148,25 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
 	return o, nil
+}
+
+// completeAttention brings Attention into its one form, and refuses what cannot be.
+func (o *Options) completeAttention(c *models.Config) error {
+	specs, pattern, err := parseAttention(o.Attention, c.Layers)
+	if err != nil {
+		return refuse("Attention", "%s", err)
+	}
+	o.Attention = attentionText(specs, pattern)
+	if o.Tokens > 1 {
+		return nil
+	}
+	if slices.ContainsFunc(specs, func(s attentionSpec) bool { return s.has(termMask) }) {
+		return refuse("Attention", "mask in %q, but steps of one row, which have none; want several", o.Attention)
+	}
+	if o.Selection {
+		return refuse("Selection", "selected pages, but steps of one row, which have none; want several")
+	}
+	return nil
 }
 
 // maxSplits bounds the partial states one merge reads at once.

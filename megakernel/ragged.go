@@ -49,7 +49,7 @@ func newRagged(b *builder) *ragged {
 	f.first = dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16), dsl.Doc("the query rows, as they are in the launch's first step"))
 	f.rows = &tasks.ColumnRows{T: o.Tokens, Count: b.bufs.count,
 		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16), dsl.Doc("the query rows, and the page of each"))}
-	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first,
+	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first, Selection: o.Selection, Positions: b.bufs.positions,
 		Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
 	f.work.Fresh = pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
 	f.work.Arrived = &tasks.Arrivals{Count: b.bufs.arrived,

@@ -15,8 +15,10 @@ func (mk *Kernel) Ragged() bool { return mk.Options.Tokens > 1 }
 type work struct {
 	rows    dsl.Buf[dsl.U32] // the query rows, see package kv
 	entries dsl.Buf[dsl.U32] // the units' page tables
-	items   dsl.Buf[dsl.U32] // each CTA's attention work
-	merges  dsl.Buf[dsl.U32] // which partial states make an output
+	// positions of the entries' first tokens, where sequences may select pages
+	positions dsl.Buf[dsl.U32]
+	items     dsl.Buf[dsl.U32] // each CTA's attention work
+	merges    dsl.Buf[dsl.U32] // which partial states make an output
 
 	arrived dsl.Buf[dsl.U32]  // partial states written, of each row and KV head
 	input   dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
@@ -35,6 +37,8 @@ const (
 	BufferWork    = "attn_plan"
 	BufferMerges  = "attn_merge"
 	BufferArrived = "arrived"
+
+	BufferPositions = "kv_positions" // with Options.Selection only
 )
 
 // Limits are what the work of a step must fit into, for a cache of so many pages
@@ -51,7 +55,7 @@ func (mk *Kernel) Limits(pages int) kv.Limits {
 		chunk = mk.ChunkTokens()
 	}
 	return kv.Limits{CTAs: o.SMs, KVHeads: c.KVHeads, Group: group, Rows: o.Tokens, PageSize: o.Page, ChunkTokens: chunk,
-		ItemsPerCTA: max(8, 2*items), Partials: 2 * max(o.SMs, (2*o.Tokens-1)*c.KVHeads) * min(o.Tokens, kv.TileRows(group)), Pages: pages}
+		ItemsPerCTA: max(8, 2*items), Partials: 2 * max(o.SMs, (2*o.Tokens-1)*c.KVHeads) * min(o.Tokens, kv.TileRows(group)), Pages: pages, Selection: o.Selection}
 }
 
 func (mk *Kernel) declareWork(k *dsl.Kernel, b *buffers) {
@@ -59,6 +63,9 @@ func (mk *Kernel) declareWork(k *dsl.Kernel, b *buffers) {
 	classes := len(mk.classes)
 	b.rows = dsl.Global[dsl.U32](k, BufferRows, product(o.Tokens, kv.RowWords), ro, dsl.Align(16), bufDoc("[%d][%d] the query rows", o.Tokens, kv.RowWords))
 	b.entries = dsl.Global[dsl.U32](k, BufferEntries, 0, ro, bufDoc("page tables of the units of KV, one after another"))
+	if o.Selection {
+		b.positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, bufDoc("the position of each entry's first token"))
+	}
 	b.items = dsl.Global[dsl.U32](k, BufferWork, int64(l.WorkWords(classes)), ro, dsl.Align(16),
 		bufDoc("[%d][%d][%d][%d] attention work: for each class of layers and each SM how many items, and these", classes, o.SMs, l.ItemsPerCTA+1, kv.ItemWords))
 	b.merges = dsl.Global[dsl.U32](k, BufferMerges, int64(l.MergeWords(classes)), ro,

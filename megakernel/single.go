@@ -94,11 +94,16 @@ func (f *single) phases() stages {
 // layerPhases are the phases of one layer.
 func (f *single) layerPhases() []phase {
 	c, o, bufs, e := &f.mk.Config, &f.mk.Options, f.bufs, f.env
-	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q}
-	att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan),
-		Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: f.shared, Tail: f.tail}
-	merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn}
-	f.plant(qkv, merge)
+	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q, RotateFor: f.rotatedFor()}
+	var atts []*tasks.Attention
+	var merges []*tasks.Merge
+	for _, v := range f.mk.classes {
+		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
+			Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: f.shared, Tail: f.tail}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn, Variant: v}
+		f.plant(qkv, merge)
+		atts, merges = append(atts, att), append(merges, merge)
+	}
 	per := func(name string, ops ...string) Phase {
 		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
 	}
@@ -107,10 +112,10 @@ func (f *single) layerPhases() []phase {
 			return qkv.Epilogue(e, s, f.norm(f.first(s), s.Layer.MulC(2)))
 		}, nil),
 		{Phase: per("attention", "attention, split along KV"),
-			produce: func(s tasks.Step) { att.Produce(e, f.prod, s) },
-			consume: func(s tasks.Step) { att.Consume(e, f.cons, f.ring, s) }},
+			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
+			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
 		{Phase: per("merge", "merge of partial states"),
-			consume: func(tasks.Step) { merge.Emit(e) }},
+			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per("o", "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
 			f.plain(bufs.attn, c.Heads*c.HeadDim)
 			return tasks.AddResidual(bufs.x, f.first(s))

@@ -57,15 +57,36 @@ func (mk *Kernel) reportModel(r *report) {
 	r.text("%s parameters of %s%s, %s, hidden %d, intermediate %d, %d query and %s of %d, vocabulary %d, %s.",
 		FormatCount(c.ParamCount()), c.DType, tied,
 		plural(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural(c.KVHeads, "KV head"), c.HeadDim, c.Vocab, plural(c.MaxPositions, "position"))
-	kv := ""
+	kv, split := "", " and "+plural(o.Splits, "split")
+	if mk.Ragged() {
+		split = ""
+	}
 	if o.KV != tasks.KVBF16 {
 		kv = " of " + string(o.KV)
 	}
-	r.text("%s of %d threads (%s and a producer warp), KV cache%s in pages of %s and %s.",
-		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), kv, plural(o.Page, "token"), plural(o.Splits, "split"))
+	r.text("%s of %d threads (%s and a producer warp), KV cache%s in pages of %s%s.",
+		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), kv, plural(o.Page, "token"), split)
+	if mk.Ragged() {
+		r.text("A step has up to %d query rows, each a token of any sequence.", o.Tokens)
+	}
+	mk.reportAttention(r)
 	if left := threadRegisters(o.Consumers); left < ampleRegisters {
 		r.text("%d consumer warps leave a thread %d registers: nvcc may spill some, the more the wider the heads. Compile with -Xptxas -v and look for spill stores.",
 			o.Consumers, left)
+	}
+}
+
+// reportAttention says what is not plain about attention.
+func (mk *Kernel) reportAttention(r *report) {
+	o := &mk.Options
+	switch {
+	case o.Attention != "" && len(mk.pattern) > 1:
+		r.text("Attention, the layers in turn: %s.", strings.ReplaceAll(o.Attention, "/", " / "))
+	case o.Attention != "":
+		r.text("Attention: %s.", o.Attention)
+	}
+	if o.Selection {
+		r.text("Sequences may select, for each KV head, the pages that they attend to.")
 	}
 }
 

@@ -31,7 +31,7 @@ func (m *MergeTable) Any(e *Env) dsl.Pred {
 }
 
 // statesAtOnce is how many states a thread has loads in flight for.
-const statesAtOnce = 16
+const statesAtOnce = 24
 
 // emitTable merges two elements a lane.
 func (t *Merge) emitTable(e *Env, s Step) {

@@ -21,6 +21,9 @@ type QKV struct {
 	// QueryShift is added to the position queries are rotated for; it is 0 but
 	// where a fault is planted.
 	QueryShift int
+	// RotateFor is the position that queries and keys are rotated for in a step's
+	// layer, where that is not always their own; at 0 they stay as they are.
+	RotateFor func(s Step, pos u32) u32
 }
 
 // Rows is the number of rows of the fused matrix.
@@ -56,16 +59,19 @@ func (t *QKV) Epilogue(e *Env, s Step, scale f32) Epilogue {
 	page := s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page")
 	st := t.stores(place{t: t, e: e, s: s, page: page, slot: s.Pos.RemC(t.KV.Page).Named("slot")})
 	return func(row u32, y0, y1 f32) {
-		t.finish(e, row, y0.Mul(scale), y1.Mul(scale), s.Pos, st, func(head u32) u32 { return head })
+		t.finish(e, s, row, y0.Mul(scale), y1.Mul(scale), s.Pos, st, func(head u32) u32 { return head })
 	}
 }
 
 // finish rotates and stores a pair of rows of a token at pos. query is the row of Q
 // of one of the token's heads.
-func (t *QKV) finish(e *Env, row u32, y0, y1 f32, pos u32, st stores, query func(head u32) u32) {
+func (t *QKV) finish(e *Env, s Step, row u32, y0, y1 f32, pos u32, st stores, query func(head u32) u32) {
 	k, d := e.K, t.KV.D
 	head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
 	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
+		if t.RotateFor != nil {
+			pos = t.RotateFor(s, pos)
+		}
 		if t.QueryShift != 0 {
 			pos = dsl.Select(head.LtC(t.Heads), pos.AddC(t.QueryShift), pos)
 		}

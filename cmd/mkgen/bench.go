@@ -66,7 +66,6 @@ type benchFlags struct {
 	seed                      seed
 	contexts                  contexts
 	rounds, tokens, perLaunch count
-	rows                      count
 }
 
 func newBench() *cobra.Command {
@@ -100,7 +99,6 @@ works, and no speed.`,
 	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&b.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
 	f.Lookup("random").DefValue = ""
-	f.Var(&b.rows, "rows", "query rows of a step, 2 to 16: batches of as many sequences, and as many tokens of one (default: one row)")
 	f.Var(&b.contexts, "contexts", "tokens in the KV cache when a round begins")
 	f.Var(&b.rounds, "rounds", "rounds of each context")
 	f.Var(&b.tokens, "tokens", "tokens of a round")
@@ -110,7 +108,6 @@ works, and no speed.`,
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
 	f.Var(&b.device, "device", "cuda or sim")
 	f.Lookup("tokens-per-launch").DefValue = ""
-	f.Lookup("rows").DefValue = ""
 	return cmd
 }
 
@@ -162,6 +159,8 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		return usagef("--record goes with --reference: speeds without a gate are no record")
 	case b.rows > kv.MaxRows:
 		return usagef("--rows: %d, want 1 to %d", b.rows, kv.MaxRows)
+	case b.attention != "" && given("reference"):
+		return usagef("--attention and --reference exclude each other: the reference is of plain attention")
 	case b.rows > 1 && (given("plot") || given("tokens-per-launch") || given("splits")):
 		return usagef("--plot, --tokens-per-launch and --splits go with one row")
 	case b.device == deviceSim && (given("record") || given("plot")):
@@ -181,9 +180,17 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 			return err
 		}
 	}
-	mk, err := b.build(cmd)
+	config, err := b.load(cmd)
 	if err != nil {
 		return err
+	}
+	one := b.options()
+	if one.Tokens > 1 { // beside a kernel of several rows one of one row is measured
+		one.Tokens, one.Selection = 1, false
+	}
+	mk, err := megakernel.Build(config, one)
+	if err != nil {
+		return inFlags(err)
 	}
 	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
 	if b.checkpoint == "" && b.device == deviceCUDA {
@@ -238,7 +245,6 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite) (*bench.Outcom
 		return s.Run(ctx)
 	}
 	options := b.options()
-	options.Tokens = int(b.rows)
 	mk, err := megakernel.Build(s.Kernel.Config, options)
 	if err != nil {
 		return nil, inFlags(err)

@@ -111,6 +111,9 @@ type choice struct {
 	stages, stageBytes  count
 	inFlight, consumers count
 	watchdog, kv        string
+	rows                count
+	attention           string
+	selection           bool
 }
 
 // flags adds the flags of a choice to a command.
@@ -129,11 +132,17 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
+	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
+	f.Var(&c.rows, "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
+	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
-	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers"} {
+	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
 }
+
+// pinUsage is what --pin-split does.
+const pinUsage = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's, and share no prefix: results are the same bits whatever else a step holds"
 
 // load finds the model's configuration and checks the architecture.
 func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
@@ -184,7 +193,8 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
-		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv"}[refused.Option]
+		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -201,5 +211,6 @@ func inFlags(err error) error {
 
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv)}
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
+		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection}
 }

@@ -40,6 +40,8 @@ type runFlags struct {
 	topK        count
 	stop        []string
 	verbose     bool
+	prompts     string
+	pin         count
 }
 
 // The executor pretends to have so many SMs and consumer warps where nothing is
@@ -64,8 +66,13 @@ line break), or with --chat answers it. Standard output gets the generated text
 and nothing else. Weights come from a Hugging Face checkpoint directory, from
 the program itself for the models that are bundled with it, or from a random
 generator; a model without a tokenizer takes and prints token ids. Ctrl-C ends
-the generation; a second one ends the program at once.`,
+the generation; a second one ends the program at once.
+
+With --prompts every line of a file is continued or answered, as many at a time
+as a step has rows (--rows), and printed in the file's order as "[1] text". With
+--rows and one prompt that many of its tokens are fed at a time.`,
 		Example: `  mkgen run --model tiny "Once upon a time"
+  mkgen run --model tiny --prompts prompts.txt --rows 8
   mkgen run --checkpoint path/to/Llama-3.2-1B-Instruct --chat --device cuda`,
 		RunE: func(cmd *cobra.Command, args []string) error { return r.run(cmd, args) },
 	}
@@ -75,9 +82,11 @@ the generation; a second one ends the program at once.`,
 	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
 	f.BoolVar(&r.chat, "chat", false, "use the chat template; without a prompt, a conversation on the terminal")
 	f.StringVar(&r.system, "system", "", "`text` of the system message, with --chat")
+	f.StringVar(&r.prompts, "prompts", "", "`file` of prompts, one a line but for empty ones, instead of one prompt; - for standard input")
+	f.Var(&r.pin, "pin-split", pinUsage)
 	f.Var(&r.maxTokens, "max-tokens", "tokens to generate at most")
 	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
-	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for (default %d, or what the model can)", engine.DefaultKVTokens))
+	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
 	f.Var(&r.temperature, "temperature", "0 takes the most probable token, more draws (default 0)")
 	f.Var(&r.topK, "top-k", "draw from this many of the most probable tokens")
 	f.Var(&r.topP, "top-p", "draw from the fewest that together are this probable")
@@ -89,7 +98,7 @@ the generation; a second one ends the program at once.`,
 	f.BoolVar(&r.fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
 	f.BoolVarP(&r.verbose, "verbose", "v", false, "print figures to standard error")
 	f.Lookup("watchdog").Usage += " (default all)"
-	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random"} {
+	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random", "pin-split"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
 	return cmd
@@ -109,6 +118,10 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	if err != nil {
 		return err
 	}
+	lines, err := r.lines(cmd)
+	if err != nil {
+		return err
+	}
 	ctx, stop := interruptible(cmd.Context())
 	defer stop()
 	s, err := r.open(ctx, cmd)
@@ -116,7 +129,9 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 		return interrupted(ctx, err)
 	}
 	s.out, s.err = streaming(cmd.OutOrStdout()), cmd.ErrOrStderr()
-	if asks {
+	if r.prompts != "" {
+		err = s.together(ctx, lines)
+	} else if asks {
 		stop() // while nothing is generated Ctrl-C ends the program
 		err = s.converse(cmd.Context(), cmd.InOrStdin())
 	} else {
@@ -132,6 +147,10 @@ func (r *runFlags) prompt(cmd *cobra.Command, args []string) (prompt string, ask
 		return "", false, err
 	}
 	switch {
+	case r.prompts != "":
+		return "", false, r.refusePrompts(cmd, args)
+	case r.pin > 0 && r.rows < 2:
+		return "", false, usagef("--pin-split goes with --rows: a kernel of one row cuts every sequence alike")
 	case len(args) > 1:
 		return "", false, usagef("%s takes one prompt, found %d arguments; put it in quotes", cmd.CommandPath(), len(args))
 	case r.system != "" && !r.chat:
@@ -191,12 +210,15 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err != nil {
 		return nil, inFlags(err)
 	}
+	if chunk := mk.ChunkTokens(); int(r.pin)%chunk != 0 {
+		return nil, usagef("--pin-split: %d tokens, want a multiple of the %d of a stage", r.pin, chunk)
+	}
 	device, err := openDevice(ctx, mk, deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
 		compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }})
 	if err != nil {
 		return nil, err
 	}
-	e, err := r.load(ctx, cmd.ErrOrStderr(), w, engine.Options{Kernel: mk, Device: device, Text: w.text, KVTokens: min(int(r.kvTokens), w.config.MaxPositions),
+	e, err := r.load(ctx, cmd.ErrOrStderr(), w, engine.Options{Kernel: mk, Device: device, Text: w.text, KVTokens: r.room(mk), Pin: int(r.pin),
 		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)})
 	if err != nil {
 		return nil, errors.Join(err, device.Close())
@@ -204,7 +226,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	return &speaker{Engine: e, flags: r, text: w.text != nil}, nil
+	return &speaker{generator: e, flags: r, text: w.text != nil}, nil
 }
 
 // compiler is how kernels are compiled.
@@ -214,23 +236,23 @@ func (r *runFlags) compiler() compile.Options {
 
 // load makes the engine of weights and all else; random weights of a GPU are made
 // there. What takes time is shown.
-func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engine.Options) (_ *engine.Engine, err error) {
+func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engine.Options) (_ generator, err error) {
 	if w.random && r.device == deviceCUDA {
 		o.Weights, err = runtime.RandomCompiled(ctx, o.Kernel, uint64(r.random), r.arch, r.compiler())
 		if err != nil {
 			return nil, err
 		}
-		return engine.New(ctx, o)
+		return newGenerator(ctx, o)
 	}
 	load := runtime.LoadOptions{Check: r.check}
 	if !r.verbose && r.device == deviceSim {
 		o.Weights = runtime.FromTensors(w.tensors, load)
-		return engine.New(ctx, o)
+		return newGenerator(ctx, o)
 	}
 	bar := progress.Start(stderr, "loading weights")
 	load.Progress = bar.Set
 	o.Weights = runtime.FromTensors(w.tensors, load)
-	e, err := engine.New(ctx, o)
+	e, err := newGenerator(ctx, o)
 	if err != nil {
 		bar.End(-1)
 		return nil, err

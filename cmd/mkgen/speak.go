@@ -18,7 +18,7 @@ import (
 
 // speaker is an engine whose text is printed as it comes.
 type speaker struct {
-	*engine.Engine
+	generator
 	flags    *runFlags
 	text     bool // there is a tokenizer
 	out, err io.Writer
@@ -26,19 +26,11 @@ type speaker struct {
 
 // once answers one prompt.
 func (s *speaker) once(ctx context.Context, prompt string) error {
-	r := s.request()
-	switch {
-	case s.flags.chat:
-		r.Messages = append(s.system(), tokenizer.Message{Role: "user", Content: prompt})
-	case s.text:
-		r.Prompt = prompt
-	default:
-		var err error
-		if r.Tokens, err = tokenIDs(prompt); err != nil {
-			return err
-		}
+	r, err := s.requestOf(prompt)
+	if err != nil {
+		return err
 	}
-	_, err := s.answer(ctx, r)
+	_, err = s.answer(ctx, r)
 	return interrupted(ctx, err)
 }
 

@@ -14,6 +14,7 @@ import (
 func newVerify(check verify.Checker) *cobra.Command {
 	var c choice
 	seeds, steps := count(4), count(3)
+	var pin count
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
@@ -31,10 +32,14 @@ anything is found.`,
 				return errors.New("verify: this build has no executor")
 			}
 			start := time.Now()
-			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.options(), Seeds: int(seeds), Steps: int(steps)})
+			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.options(), Seeds: int(seeds), Steps: int(steps), Pin: int(pin)})
 			var few *verify.StepsError
 			if errors.As(err, &few) {
 				return usagef("--steps: %s", strings.TrimPrefix(few.Error(), "verify: "))
+			}
+			var pinned *verify.PinError
+			if errors.As(err, &pinned) {
+				return usagef("--pin-split: %s", strings.TrimPrefix(pinned.Error(), "verify: "))
 			} else if err != nil {
 				return inFlags(err)
 			}
@@ -49,6 +54,8 @@ anything is found.`,
 	}
 	c.flags(cmd)
 	cmd.Flags().Var(&seeds, "seeds", "schedules to try")
-	cmd.Flags().Var(&steps, "steps", "decode steps under each")
+	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
+	cmd.Flags().Var(&pin, "pin-split", pinUsage)
+	cmd.Flags().Lookup("pin-split").DefValue = ""
 	return cmd
 }

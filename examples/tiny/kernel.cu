@@ -1647,17 +1647,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 split = i_2 / 2;
               const u32 first = split * v2074 / 2;
               const u32 end = (split + 1) * v2074 / 2;
+              u32 page = 0;
+              if (first < end) {
+                page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
+              }
               #pragma unroll 1
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
+                const u32 v2095 = page;
+                const u32 v2105 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v2105;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2093 = landed + 1;
-                const bool v2094 = v2093 == 23;
-                landed = v2094 ? 0u : v2093;
-                landed_parity = v2094 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2112 = landed + 1;
+                const bool v2113 = v2112 == 23;
+                landed = v2113 ? 0u : v2112;
+                landed_parity = v2113 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1665,16 +1672,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u32 v2105 = from + at;
-                  const u32 page = page_table[v2105 / 16];
-                  const u64 v2119 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(v2105 % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2119 * 8], min(tokens_2 - at, 16u) * 128,
+                  const u64 v2136 = (((u64)layer * (u64)pages + (u64)v2095) * 2 + (u64)kv_head) * 16
+                      + (u64)((from + at) % 16);
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2136 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2128 = fill + 1;
-                const bool v2129 = v2128 == 23;
-                fill = v2129 ? 0u : v2128;
-                fill_parity = v2129 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2145 = fill + 1;
+                const bool v2146 = v2145 == 23;
+                fill = v2146 ? 0u : v2145;
+                fill_parity = v2146 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1693,10 +1699,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2160 = landed + 1;
-              const bool v2161 = v2160 == 23;
-              landed = v2161 ? 0u : v2160;
-              landed_parity = v2161 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2177 = landed + 1;
+              const bool v2178 = v2177 == 23;
+              landed = v2178 ? 0u : v2177;
+              landed_parity = v2178 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1705,10 +1711,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2174 = fill + 1;
-              const bool v2175 = v2174 == 23;
-              fill = v2175 ? 0u : v2174;
-              fill_parity = v2175 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2191 = fill + 1;
+              const bool v2192 = v2191 == 23;
+              fill = v2192 ? 0u : v2191;
+              fill_parity = v2192 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1727,10 +1733,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2208 = landed + 1;
-              const bool v2209 = v2208 == 23;
-              landed = v2209 ? 0u : v2208;
-              landed_parity = v2209 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2225 = landed + 1;
+              const bool v2226 = v2225 == 23;
+              landed = v2226 ? 0u : v2225;
+              landed_parity = v2226 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1739,10 +1745,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2222 = fill + 1;
-              const bool v2223 = v2222 == 23;
-              fill = v2223 ? 0u : v2222;
-              fill_parity = v2223 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2239 = fill + 1;
+              const bool v2240 = v2239 == 23;
+              fill = v2240 ? 0u : v2239;
+              fill_parity = v2240 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1761,10 +1767,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2256 = landed + 1;
-              const bool v2257 = v2256 == 23;
-              landed = v2257 ? 0u : v2256;
-              landed_parity = v2257 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2273 = landed + 1;
+              const bool v2274 = v2273 == 23;
+              landed = v2274 ? 0u : v2273;
+              landed_parity = v2274 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1773,18 +1779,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2270 = fill + 1;
-              const bool v2271 = v2270 == 23;
-              fill = v2271 ? 0u : v2270;
-              fill_parity = v2271 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2287 = fill + 1;
+              const bool v2288 = v2287 == 23;
+              fill = v2288 ? 0u : v2287;
+              fill_parity = v2288 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2284 = landed + 1;
-              const bool v2285 = v2284 == 23;
-              landed = v2285 ? 0u : v2284;
-              landed_parity = v2285 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2301 = landed + 1;
+              const bool v2302 = v2301 == 23;
+              landed = v2302 ? 0u : v2301;
+              landed_parity = v2302 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1793,10 +1799,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2298 = fill + 1;
-              const bool v2299 = v2298 == 23;
-              fill = v2299 ? 0u : v2298;
-              fill_parity = v2299 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2315 = fill + 1;
+              const bool v2316 = v2315 == 23;
+              fill = v2316 ? 0u : v2315;
+              fill_parity = v2316 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1819,10 +1825,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2345 = landed + 1;
-            const bool v2346 = v2345 == 23;
-            landed = v2346 ? 0u : v2345;
-            landed_parity = v2346 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2362 = landed + 1;
+            const bool v2363 = v2362 == 23;
+            landed = v2363 ? 0u : v2362;
+            landed_parity = v2363 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1831,24 +1837,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2359 = fill + 1;
-            const bool v2360 = v2359 == 23;
-            fill = v2360 ? 0u : v2359;
-            fill_parity = v2360 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2376 = fill + 1;
+            const bool v2377 = v2376 == 23;
+            fill = v2377 ? 0u : v2376;
+            fill_parity = v2377 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2371 = warp * 4;
-      const u32 v2372 = notes[v2371];
-      if (notes[0] != 0 && v2372 != 0) {
-        const u32 v2381 = (cta * 9 + warp) * 4;
-        records[v2381] = v2372;
-        records[v2381 + 1] = notes[v2371 + 1];
-        records[v2381 + 2] = notes[v2371 + 2];
-        records[v2381 + 3] = notes[v2371 + 3];
+      const u32 v2388 = warp * 4;
+      const u32 v2389 = notes[v2388];
+      if (notes[0] != 0 && v2389 != 0) {
+        const u32 v2398 = (cta * 9 + warp) * 4;
+        records[v2398] = v2389;
+        records[v2398 + 1] = notes[v2388 + 1];
+        records[v2398 + 2] = notes[v2388 + 2];
+        records[v2398 + 3] = notes[v2388 + 3];
       }
     }
   }

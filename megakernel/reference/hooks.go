@@ -33,6 +33,8 @@ type Hooks struct {
 	Product func(w []uint16, x []float64) []float64
 	// Rotate replaces Rope for queries and keys.
 	Rotate func(x []float64, pos int) []float64
+	// Unrotated is whether a layer's queries and keys stay as they are, because Attend rotates them.
+	Unrotated func(layer int) bool
 	// Attend replaces Attention over the layer's cache, this token's key and value included; it returns [heads*headDim].
 	Attend func(layer int, q []float64, keys, values [][]float64) []float64
 }

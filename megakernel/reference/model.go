@@ -1,6 +1,9 @@
 package reference
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Shape is a Llama-family configuration as far as the mathematics needs it.
 type Shape struct {
@@ -78,6 +81,16 @@ func (s Shape) headTensor() string {
 // Reset empties the KV cache: the next Step is at position 0.
 func (m *Model) Reset() {
 	m.keys, m.values = make([][][]float64, m.shape.Layers), make([][][]float64, m.shape.Layers)
+}
+
+// Clone returns a Model of the first n tokens of the cache, at most Len, which goes its own way from there. The two share the
+// hooks: those that keep something between points want their Steps one after another.
+func (m *Model) Clone(n int) *Model {
+	c := &Model{shape: m.shape, weights: m.weights, hooks: m.hooks}
+	for l := range m.keys {
+		c.keys, c.values = append(c.keys, slices.Clone(m.keys[l][:n])), append(c.values, slices.Clone(m.values[l][:n]))
+	}
+	return c
 }
 
 // Len returns the number of tokens in the cache, which is the position of the next Step.

@@ -17,8 +17,8 @@ func (m *Model) Step(token int) []float64 {
 func (m *Model) attention(l int, x []float64) []float64 {
 	pos := len(m.keys[l])
 	n := m.at(l, AttnNorm, m.norm(l, layerTensor(l, "input_layernorm"), x))
-	q := m.at(l, Query, m.rotate(m.matVec(l, "self_attn.q_proj", n), pos))
-	k := m.at(l, Key, m.rotate(m.matVec(l, "self_attn.k_proj", n), pos))
+	q := m.at(l, Query, m.rotate(l, m.matVec(l, "self_attn.q_proj", n), pos))
+	k := m.at(l, Key, m.rotate(l, m.matVec(l, "self_attn.k_proj", n), pos))
 	v := m.at(l, Value, m.matVec(l, "self_attn.v_proj", n))
 	m.keys[l], m.values[l] = append(m.keys[l], k), append(m.values[l], v)
 
@@ -41,7 +41,10 @@ func (m *Model) mlp(l int, x []float64) []float64 {
 	return m.at(l, MLPResidual, add(x, m.at(l, MLPProj, m.matVec(l, "mlp.down_proj", act))))
 }
 
-func (m *Model) rotate(x []float64, pos int) []float64 {
+func (m *Model) rotate(l int, x []float64, pos int) []float64 {
+	if m.hooks.Unrotated != nil && m.hooks.Unrotated(l) {
+		return x
+	}
 	if m.hooks.Rotate != nil {
 		return m.hooks.Rotate(x, pos)
 	}

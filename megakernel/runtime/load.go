@@ -37,6 +37,9 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
+	if err := s.variants(); err != nil {
+		return err
+	}
 	for _, w := range []struct {
 		name string
 		data []byte
@@ -50,6 +53,42 @@ func (s *runner) tables(epoch uint32) error {
 		return s.dev.Zero(megakernel.BufferArrived)
 	}
 	return nil
+}
+
+// variants fills what attention reads that is not plain.
+func (s *runner) variants() error {
+	if slopes := s.mk.Slopes(); slopes != nil {
+		if err := s.floats(megakernel.BufferSlopes, slopes); err != nil {
+			return err
+		}
+	}
+	if !s.mk.HasHeadScales() {
+		if s.headScales != nil {
+			return fmt.Errorf("%d head scales of a kernel that has none; its attention would need head-scale", len(s.headScales))
+		}
+		return nil
+	}
+	scales := s.headScales
+	if scales == nil {
+		scales = s.mk.HeadScales()
+	}
+	if len(scales) != s.mk.Config.Heads {
+		return fmt.Errorf("%d head scales, want %d: one a query head", len(scales), s.mk.Config.Heads)
+	}
+	for i, x := range scales {
+		if math.IsNaN(float64(x)) || math.IsInf(float64(x), 0) {
+			return fmt.Errorf("head scale %d is %g, want a finite number", i, x)
+		}
+	}
+	return s.floats(megakernel.BufferHeadScales, scales)
+}
+
+func (s *runner) floats(name string, values []float32) error {
+	bits := make([]uint32, len(values))
+	for i, x := range values {
+		bits[i] = math.Float32bits(x)
+	}
+	return s.dev.Write(name, 0, words(bits))
 }
 
 // KVScaler is what weights are that come with scales for a float8 KV cache, such

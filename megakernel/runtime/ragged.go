@@ -8,7 +8,6 @@ import (
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 )
 
 // Ragged is one ragged kernel on one device: each step has rows for tokens of any
@@ -19,12 +18,14 @@ type Ragged struct {
 	o       RaggedOptions
 	planner *kv.Planner
 	seqs    []kv.Sequence // memory of the last request
-	last    []int         // the last row of each sequence of the last launch
+	last    []int         // the last row of each sequence of the last launch; -1 for none
+	count   int           // its rows
+	planned *kv.Plan
 
 	used int // page table entries of the last launch
 
 	// what the device has
-	rows, entries, items, merges mirror
+	rows, entries, positions, items, merges mirror
 }
 
 // RaggedOptions are what a ragged session needs beside kernel, device and weights.
@@ -46,6 +47,12 @@ type RaggedOptions struct {
 
 	// Costs weigh attention work for the planner; zero: kv.DefaultCosts.
 	Costs kv.Costs
+	// HeadScales are the factors of query heads, where the kernel's attention has them
+	// (megakernel.BufferHeadScales); nil means 1.
+	HeadScales []float32
+	// MaskWords is how many words of mask bits there are, where the kernel's attention
+	// has a mask; 0 for what full sequences need, a row each.
+	MaskWords int
 }
 
 // OpenRagged allocates and fills every buffer of a ragged kernel. When ctx ends it
@@ -62,36 +69,62 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 	if o.Entries == 0 {
 		o.Entries = mk.Options.Tokens * min(o.Pages, (mk.Config.MaxPositions+mk.KV.Page-1)/mk.KV.Page)
 	}
+	if !mk.HasMask() {
+		o.MaskWords = 0
+	} else if o.MaskWords == 0 {
+		o.MaskWords = mk.Options.Tokens * ((mk.Config.MaxPositions + 31) / 32)
+	}
+	if o.MaskWords < 0 {
+		return nil, fmt.Errorf("%d words of mask bits, want at least 0", o.MaskWords)
+	}
 	limits := mk.Limits(o.Pages)
 	limits.Entries, limits.Costs = o.Entries, o.Costs
 	planner, err := kv.NewPlanner(limits)
 	if err != nil {
 		return nil, err
 	}
-	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales}, o: o, planner: planner}
+	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales}, o: o, planner: planner}
 	steps := 4 * int64(o.Steps)
-	if err := r.open(ctx, w, map[string]int64{megakernel.BufferEntries: 4 * int64(o.Entries), "stream": steps * int64(mk.Options.Tokens), "times": steps}, o.Epoch); err != nil {
+	sizes := map[string]int64{megakernel.BufferEntries: 4 * int64(o.Entries), megakernel.BufferPositions: 4 * int64(o.Entries), megakernel.BufferMask: 4 * int64(o.MaskWords),
+		"stream": steps * int64(mk.Options.Tokens), "times": steps}
+	if err := r.open(ctx, w, sizes, o.Epoch); err != nil {
 		return nil, err
 	}
-	for _, m := range []struct {
-		m     *mirror
-		name  string
-		words int
-	}{{&r.rows, megakernel.BufferRows, limits.Rows * kv.RowWords}, {&r.entries, megakernel.BufferEntries, o.Entries},
-		{&r.items, megakernel.BufferWork, limits.WorkWords(len(mk.Classes()))}, {&r.merges, megakernel.BufferMerges, limits.MergeWords(len(mk.Classes()))}} {
-		*m.m = newMirror(m.name, m.words)
-		if m.m == &r.entries {
-			m.m.want = slices.Repeat([]uint32{o.Guard}, m.words)
-		}
-		if err := m.m.all(dev); err != nil {
-			return nil, err
+	return r, r.mirrors(limits)
+}
+
+// mirrors writes what a launch's work is written over.
+func (r *Ragged) mirrors(limits kv.Limits) error {
+	classes := len(r.mk.Classes())
+	r.rows = newMirror(megakernel.BufferRows, limits.Rows*kv.RowWords)
+	r.entries = newMirror(megakernel.BufferEntries, r.o.Entries)
+	r.entries.want = slices.Repeat([]uint32{r.o.Guard}, r.o.Entries)
+	r.items = newMirror(megakernel.BufferWork, limits.WorkWords(classes))
+	r.merges = newMirror(megakernel.BufferMerges, limits.MergeWords(classes))
+	all := []*mirror{&r.rows, &r.entries, &r.items, &r.merges}
+	if r.mk.Options.Selection {
+		r.positions = newMirror(megakernel.BufferPositions, r.o.Entries)
+		all = append(all, &r.positions)
+	}
+	for _, m := range all {
+		if err := m.all(r.dev); err != nil {
+			return err
 		}
 	}
-	return r, nil
+	if r.o.MaskWords > 0 {
+		return r.SetMask(0, slices.Repeat([]uint32{1<<32 - 1}, r.o.MaskWords))
+	}
+	return nil
 }
 
 // Rows is how many tokens a step takes at most.
 func (r *Ragged) Rows() int { return r.mk.Options.Tokens }
+
+// Plan is that of the last launch, valid until the next; nil before the first.
+func (r *Ragged) Plan() *kv.Plan { return r.planned }
+
+// ChunkTokens is what RaggedOptions.Pin and kv.Request.PinTokens are multiples of.
+func (r *Ragged) ChunkTokens() int { return r.mk.ChunkTokens() }
 
 // Times are when the steps of the last launch from from on chose their tokens, n of
 // them: nanoseconds of the device's clock, modulo 2³².
@@ -103,88 +136,31 @@ func (r *Ragged) Logits(i int, dst []float32) error {
 	if i < 0 || i >= len(r.last) {
 		return fmt.Errorf("logits of sequence %d, the last launch had %d", i, len(r.last))
 	}
+	if r.last[i] < 0 {
+		return fmt.Errorf("logits of sequence %d, which had no new token", i)
+	}
 	return r.logits(r.last[i], dst)
 }
 
-// Run runs one launch; see batch.Stepper. After a *HangError the session can go on,
-// the tokens of the launch are lost; after any other error but the context's no
-// launch can follow.
-func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
-	if err := r.check(q); err != nil {
-		return nil, err
+// RowLogits is Logits of a row: the new tokens of the sequences one after another.
+func (r *Ragged) RowLogits(row int, dst []float32) error {
+	if row < 0 || row >= r.count {
+		return fmt.Errorf("logits of row %d, the last launch had %d", row, r.count)
 	}
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	plan, err := r.plan(q)
-	if err != nil {
-		return nil, err
-	}
-	width := r.Rows()
-	if err := errors.Join(r.upload(plan), r.clear(0, q.Steps*width, 0)); err != nil {
-		return nil, err
-	}
-	var chosen []int
-	each := func(int) bool { return q.Each == nil || q.Each(chosen) }
-	l := &launch{s: &r.runner, ctx: ctx, end: q.Steps, each: each, come: func(step int) (come bool, err error) {
-		chosen, err = r.peek(step)
-		return chosen != nil, err
-	}}
-	if err := l.run(map[string]uint64{megakernel.ScalarRows: uint64(plan.RowCount), megakernel.ScalarSteps: uint64(q.Steps), megakernel.ScalarPages: uint64(r.pages)}); err != nil {
-		return nil, err
-	}
-	all, err := r.result(q.Steps)
-	if err != nil {
-		return nil, err
-	}
-	for i := l.next; i < len(all) && !l.stopping; i++ {
-		chosen = all[i]
-		l.stopping = !each(i)
-	}
-	return all, ctx.Err()
+	return r.logits(row, dst)
 }
 
-// check refuses a launch that cannot be, but for what the planner looks at.
-func (r *Ragged) check(q batch.StepRequest) error {
-	if r.failed != nil {
-		return r.failed
+// SetMask writes words of the mask bits, from word from on: where the kernel's
+// attention has a mask, row t of a launch sees the i-th token of its sequence where bit
+// i%32 of word Masks[t] + i/32 is 1 (kv.Sequence.Masks). All are 1 at first.
+func (r *Ragged) SetMask(from int, bits []uint32) error {
+	if !r.mk.HasMask() {
+		return errors.New("mask bits for a kernel whose attention has no mask")
 	}
-	if len(q.Sequences) < 1 || q.Steps < 1 || q.Steps > r.o.Steps {
-		return fmt.Errorf("%d sequences and %d steps, want at least 1 and 1 to %d", len(q.Sequences), q.Steps, r.o.Steps)
+	if from < 0 || from+len(bits) > r.o.MaskWords {
+		return fmt.Errorf("mask words %d to %d, want 0 to %d", from, from+len(bits)-1, r.o.MaskWords-1)
 	}
-	for i, s := range q.Sequences {
-		if len(s.New) < 1 {
-			return fmt.Errorf("sequence %d: no token to feed", i)
-		}
-		for _, token := range s.New {
-			if token < 0 || token >= r.mk.Config.Vocab {
-				return fmt.Errorf("sequence %d: token %d, want 0 to %d", i, token, r.mk.Config.Vocab-1)
-			}
-		}
-		if end, limit := s.Cached+len(s.New)+q.Steps-1, r.mk.Config.MaxPositions; end > limit {
-			return fmt.Errorf("sequence %d: position %d, the model was made for %d", i, end-1, limit)
-		}
-	}
-	return nil
-}
-
-// plan plans the attention work of a launch and says which row is a sequence's last.
-func (r *Ragged) plan(q batch.StepRequest) (*kv.Plan, error) {
-	for len(r.seqs) < len(q.Sequences) {
-		r.seqs = append(r.seqs, kv.Sequence{})
-	}
-	r.last = r.last[:0]
-	row := 0
-	for i, s := range q.Sequences {
-		tokens := r.seqs[i].Tokens[:0]
-		for _, token := range s.New {
-			tokens = append(tokens, uint32(token))
-		}
-		r.seqs[i] = kv.Sequence{Pages: s.Pages, Cached: s.Cached, New: len(tokens), Tokens: tokens, Grow: q.Steps > 1}
-		row += len(tokens)
-		r.last = append(r.last, row-1)
-	}
-	return r.planner.Plan(kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps, Classes: r.mk.Classes(), PinTokens: r.o.Pin, Single: r.o.Single})
+	return r.dev.Write(megakernel.BufferMask, 4*int64(from), words(bits))
 }
 
 // upload writes what the device does not have yet.
@@ -199,13 +175,14 @@ func (r *Ragged) upload(p *kv.Plan) error {
 		}
 		r.used = n
 	})
-	return errors.Join(r.items.changed(r.dev), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev))
+	r.positions.encode(func(dst []uint32) { copy(dst, p.Positions) })
+	return errors.Join(r.items.changed(r.dev), r.merges.changed(r.dev), r.rows.changed(r.dev), r.entries.changed(r.dev), r.positions.changed(r.dev))
 }
 
-// peek is what a step chose for each sequence, or nil when it has not yet.
+// peek is what a step chose for each row, or nil when it has not yet.
 func (r *Ragged) peek(step int) ([]int, error) {
-	chosen := make([]int, 0, len(r.last))
-	for _, row := range r.last {
+	chosen := make([]int, 0, r.count)
+	for row := range r.count {
 		token, err := r.dev.Peek("stream", step*r.Rows()+row)
 		if err != nil || token == noToken {
 			return nil, err
@@ -231,7 +208,7 @@ func (r *Ragged) result(steps int) ([][]int, error) {
 			return nil, err
 		}
 		if chosen == nil || slices.Max(chosen) >= r.mk.Config.Vocab {
-			return nil, &ResultError{fmt.Sprintf("step %d of %d that ran chose %v for %d sequences, want tokens below %d", step, ran, chosen, len(r.last), r.mk.Config.Vocab)}
+			return nil, &ResultError{fmt.Sprintf("step %d of %d that ran chose %v for %d rows, want tokens below %d", step, ran, chosen, r.count, r.mk.Config.Vocab)}
 		}
 		all = append(all, chosen)
 	}

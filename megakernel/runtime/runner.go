@@ -21,6 +21,8 @@ type runner struct {
 	kvScales []float32 // of an e4m3 cache; nil: 1 for all
 	loaded   LoadStats
 
+	headScales []float32 // of attention with them; nil: 1 for all
+
 	// HangTimeout is how long a launch may make no step before it is given up
 	// with a *HangError; 0 waits for ever. It must be longer than any step.
 	HangTimeout time.Duration

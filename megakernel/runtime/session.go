@@ -32,6 +32,9 @@ type SessionOptions struct {
 	// own, where they have some (KVScaler), else 1 for all. A kernel with a bf16 cache
 	// has none and does not look.
 	KVScales []float32
+	// HeadScales are the factors of query heads, where the kernel's attention has them
+	// (megakernel.BufferHeadScales); nil means 1.
+	HeadScales []float32
 }
 
 // OpenSession allocates and fills every buffer of the kernel. When ctx ends it
@@ -50,7 +53,7 @@ func OpenSession(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weigh
 	if mk.Ragged() {
 		return nil, fmt.Errorf("a kernel of %d query rows a step, want one of 1; others are for OpenRagged", mk.Options.Tokens)
 	}
-	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales}, table: slices.Clone(table)}
+	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales}, table: slices.Clone(table)}
 	if o.Pages < 1 || len(table) < 1 {
 		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", o.Pages, len(table))
 	}

@@ -47,7 +47,7 @@ var (
 	inputStore    = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), x.LoadN("}
 	residualStore = place{"tasks/epilogue.go", "x.StoreN(row, []f32{"}
 	normLoad      = place{"tasks/vector.go", "return x.LoadN(at, n)"}
-	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add(at"}
+	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add("}
 	cacheStore    = place{"tasks/qkv.go", ""}
 )
 
@@ -162,12 +162,14 @@ func noHandoff(name string) func(*ir.Kernel) (*ir.Kernel, error) {
 }
 
 // nextPage looks a page of the cache up one entry too far in the table.
-func nextPage(k *ir.Kernel) (*ir.Kernel, error) {
+func nextPage(k *ir.Kernel) (*ir.Kernel, error) { return nextPageIn(k, "page_table") }
+
+func nextPageIn(k *ir.Kernel, table string) (*ir.Kernel, error) {
 	return region(k, "attention", func(r *ir.Region) {
 		eachBlock(r.Body, func(b *ir.Block) {
 			for i, s := range b.Stmts {
 				in, ok := s.(*ir.Instr)
-				if !ok || in.Op != ir.OpLd || in.Mem[0].Buf.Name != "page_table" {
+				if !ok || in.Op != ir.OpLd || in.Mem[0].Buf.Name != table {
 					continue
 				}
 				v := &ir.Value{ID: k.NumValues, Type: ir.U32}

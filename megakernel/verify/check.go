@@ -41,6 +41,9 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	case r.Steps < minSteps:
 		return nil, &StepsError{r.Steps}
 	}
+	if r.Pin != 0 && r.Options.Tokens < 2 {
+		return nil, &PinError{Pin: r.Pin}
+	}
 	real, err := megakernel.Build(r.Config, r.Options)
 	if err != nil {
 		return nil, err
@@ -48,6 +51,9 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	small, err := fit(real, r.Options, r.Steps)
 	if err != nil {
 		return nil, fmt.Errorf("verify: the kernel with shrunk sizes: %w", err)
+	}
+	if real.Ragged() {
+		return checkRagged(ctx, r, real, small, edit)
 	}
 	t, err := NewTrial(small, r.Steps)
 	if err != nil {
@@ -59,7 +65,7 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 		return nil, err
 	}
 	report := &Report{Model: real.Config.Name, Steps: r.Steps}
-	report.Equal, report.Shrunk = compare(real, small, t)
+	report.Equal, report.Shrunk = compare(real, small, t.context+t.steps)
 	runs, err := t.seeds(ctx, k, r.Seeds)
 	if err != nil {
 		return nil, err
@@ -68,12 +74,15 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	return report, nil
 }
 
+// workers is how many schedules run at a time.
+func workers() int { return runtime.GOMAXPROCS(0) }
+
 // seeds runs k under seeds 1 … n, as many at a time as there are cores.
 func (t *Trial) seeds(ctx context.Context, k *ir.Kernel, n int) ([]*Run, error) {
 	runs, errs := make([]*Run, n), make([]error, n)
 	next := make(chan int)
 	var wg sync.WaitGroup
-	for range min(n, runtime.GOMAXPROCS(0)) {
+	for range min(n, workers()) {
 		wg.Go(func() {
 			for i := range next {
 				runs[i], errs[i] = t.Run(ctx, k, uint64(i+1))

@@ -48,12 +48,20 @@ func fit(real *megakernel.Kernel, asked megakernel.Options, steps int) (*megaker
 		if err != nil {
 			return nil, err
 		}
-		if n := cachedTokens(small) + steps; n > c.MaxPositions {
+		if n := positions(small, steps); n > c.MaxPositions {
 			c.MaxPositions = n // only the session asks for it
 		} else if !adjust(&c, &o, small, real, asked) {
 			return small, nil
 		}
 	}
+}
+
+// positions are how many a check of so many steps asks for.
+func positions(small *megakernel.Kernel, steps int) int {
+	if small.Ragged() {
+		return longest(small) + (fixedLaunches+steps)*(small.Options.Tokens+maxGrowth)
+	}
+	return cachedTokens(small) + steps
 }
 
 // adjust makes one size better suited; false when small is good or nothing helps.
@@ -109,7 +117,7 @@ func copies(mk *megakernel.Kernel) int {
 	fewest := math.MaxInt
 	for sm := range mk.Options.SMs {
 		kv := 0
-		for item := sm; item < mk.KV.Heads*mk.Options.Splits; item += mk.Options.SMs {
+		for item := sm; !mk.Ragged() && item < mk.KV.Heads*mk.Options.Splits; item += mk.Options.SMs {
 			split := item / mk.KV.Heads
 			kv += (split+1)*cached/mk.Options.Splits - split*cached/mk.Options.Splits
 		}

@@ -114,23 +114,25 @@ func (t *Trial) compareCache(r *Run, which string) Comparison {
 	c := Comparison{What: "keys and values ÷ rms, " + which, Tolerance: cacheTolerance(t.mk.Config.Layers)}
 	for l := range t.fresh {
 		for i, want := range t.fresh[l] {
-			got := r.fresh[l][i]
-			for v, p := range []struct {
-				name      string
-				got, want []float64
-			}{{"key", got.k, want.k}, {"value", got.v, want.v}} {
-				unit := max(1, rms(p.want))
-				for j, w := range p.want {
-					step := t.step(l, j, v, w)
-					w += min(max(p.got[j]-w, -step), step)
-					c.see(p.got[j]/unit, w/unit, func() string {
-						return fmt.Sprintf("layer %d, position %d, %s element %d", l, t.context+i, p.name, j)
-					})
-				}
-			}
+			t.compareToken(&c, l, r.fresh[l][i], want, func() string { return fmt.Sprintf("layer %d, position %d", l, t.context+i) })
 		}
 	}
 	return c
+}
+
+// compareToken compares the keys and values of a token.
+func (t *Trial) compareToken(c *Comparison, layer int, got, want kvToken, where func() string) {
+	for v, p := range []struct {
+		name      string
+		got, want []float64
+	}{{"key", got.k, want.k}, {"value", got.v, want.v}} {
+		unit := max(1, rms(p.want))
+		for j, w := range p.want {
+			step := t.step(layer, j, v, w)
+			w += min(max(p.got[j]-w, -step), step)
+			c.see(p.got[j]/unit, w/unit, func() string { return fmt.Sprintf("%s, %s element %d", where(), p.name, j) })
+		}
+	}
 }
 
 // see compares one value; a NaN counts as worse than any number.

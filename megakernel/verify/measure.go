@@ -165,7 +165,7 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 		atLeast("layers that stored KV", least(func(m *measured) int { return m.layers }), min(2, real.Config.Layers), "layers"),
 		because(atLeast("the ring went round", least(func(m *measured) int { return m.turns }), t.wish.turns, "times a launch"), t.wish.turnsWhy),
 		because(atLeast("matrices shared unevenly", least(func(m *measured) int { return len(m.uneven) }), t.wish.uneven, "matrices"), t.wish.unevenWhy),
-		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }), min(2, real.Options.Splits), "splits"),
+		atLeast("KV splits with tokens", least(func(m *measured) int { return m.splits }), min(2, real.Options.Splits, t.splits()), "splits"),
 		shuffled(runs),
 		atLeast("KV pages that got new tokens", least(func(m *measured) int { return m.pages }), 2, "pages a layer"),
 		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.Bytes(), "bytes"),

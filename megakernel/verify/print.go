@@ -45,7 +45,11 @@ func (r *Report) writeRun(b *bytes.Buffer) {
 	if r.Instructions > 0 {
 		instructions = fmt.Sprintf(", %d instructions of a warp in all", r.Instructions)
 	}
-	fmt.Fprintf(b, "\nRan %d schedules (seeds %s), %d steps each%s\n", len(r.Seeds), seeds(r.Seeds), r.Steps, instructions)
+	unit := "steps"
+	if r.Launches {
+		unit = "launches"
+	}
+	fmt.Fprintf(b, "\nRan %d schedules (seeds %s), %d %s each%s\n", len(r.Seeds), seeds(r.Seeds), r.Steps, unit, instructions)
 	t := table.New("against the reference", ">values", ">largest error", ">tolerance", "", "where")
 	for i := range r.Values {
 		c := &r.Values[i]

@@ -21,7 +21,8 @@ type Request struct {
 	Config  models.Config      // the real model; the check shrinks it
 	Options megakernel.Options // as for megakernel.Build
 	Seeds   int                // schedules to try, at least 1
-	Steps   int                // decode steps under each, at least 2
+	Steps   int                // decode steps under each, at least 2; of several rows, random launches after those that must be
+	Pin     int                // of several rows: parts end at multiples of so many tokens, themselves a multiple of the real kernel's ChunkTokens; 0: anywhere
 }
 
 // Checker runs a check. What is wrong with the kernel is in the report; the
@@ -35,7 +36,8 @@ type Report struct {
 	Conditions   []Condition // what the shrunk kernel must still exercise
 	Shrunk       []Size
 	Seeds        []uint64 // schedules tried
-	Steps        int      // decode steps under each
+	Steps        int      // decode steps under each, or launches
+	Launches     bool     // Steps are launches, of a kernel of several rows a step
 	Instructions int64    // warp instructions executed in all; 0 when not counted
 	Values       []Comparison
 	Findings     []Finding

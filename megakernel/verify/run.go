@@ -60,7 +60,7 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 	if slices.IsSorted(x.table) {
 		slices.Reverse(x.table)
 	}
-	o := runtime.SessionOptions{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales}
+	o := runtime.SessionOptions{Pages: x.pages, Table: x.table, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads}
 	if x.s, err = runtime.OpenSession(context.Background(), t.mk, sim, runtime.FromTensors(t.weights, runtime.LoadOptions{}), o); err != nil {
 		return nil, err
 	}
@@ -74,51 +74,18 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 	return x, x.s.Skip(t.context)
 }
 
-// at is the byte at which the keys and values of a token of one head begin.
-func (x *session) at(layer, token, head int) int64 {
-	kv := x.t.mk.KV
-	slot := token % kv.Page
-	return int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), head, slot, 0, 0)/(2*kv.D)) * int64(kv.TokenBytes())
-}
-
 // write puts a token into the cache.
-func (x *session) write(layer, token int, t kvToken) error {
-	kv := x.t.mk.KV
-	raw := make([]byte, kv.TokenBytes())
-	for h := range kv.Heads {
-		base := x.at(layer, token, h)
-		for d := range kv.D {
-			for v, values := range [][]float64{t.k, t.v} {
-				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d)*x.t.elementBytes()) - base
-				copy(raw[at:], x.t.bits(layer, h, v, values[h*kv.D+d]))
-			}
-		}
-		if err := x.sim.Write("kv", base, raw); err != nil {
-			return err
-		}
-	}
-	return nil
+func (x *session) write(layer, token int, kv kvToken) error {
+	return x.t.write(x.sim, x.place(layer, token), kv)
 }
 
 // read takes a token out of the cache.
 func (x *session) read(layer, token int) (kvToken, error) {
-	kv := x.t.mk.KV
-	n := kv.Heads * kv.D
-	t := kvToken{make([]float64, n), make([]float64, n)}
-	raw := make([]byte, kv.TokenBytes())
-	for h := range kv.Heads {
-		base := x.at(layer, token, h)
-		if err := x.sim.Read("kv", base, raw); err != nil {
-			return t, err
-		}
-		for d := range kv.D {
-			for v, values := range [][]float64{t.k, t.v} {
-				at := int64(kv.Index(x.pages, layer, int(x.table[token/kv.Page]), h, token%kv.Page, v, d)*x.t.elementBytes()) - base
-				values[h*kv.D+d] = x.t.value(layer, h, v, raw[at:])
-			}
-		}
-	}
-	return t, nil
+	return x.t.readToken(x.sim, x.place(layer, token))
+}
+
+func (x *session) place(layer, token int) slot {
+	return slot{pages: x.pages, layer: layer, page: int(x.table[token/x.t.mk.KV.Page]), slot: token % x.t.mk.KV.Page}
 }
 
 // Run runs the trial's kernel, or k, a variant of it, under one schedule. The

@@ -34,7 +34,8 @@ func shrink(mk *megakernel.Kernel) (models.Config, megakernel.Options) {
 	}
 	columns := o.StageBytes / pipeline.GroupBytes * pipeline.GroupK
 	group := c.Heads / c.KVHeads
-	c.Layers = min(c.Layers, smallLayers)
+	c.Layers = min(c.Layers, max(smallLayers, 1+strings.Count(o.Attention, "/"))) // of every kind
+	o.Attention = megakernel.ShrinkWindows(o.Attention, mk.ChunkTokens()+7)
 	c.Hidden = atMost(c.Hidden, smallHidden, pipeline.GroupK)
 	c.Intermediate = atMost(c.Intermediate, columns+3*pipeline.GroupK, pipeline.GroupK)
 	c.Vocab = atMost(c.Vocab, smallVocab, pipeline.TileRows)
@@ -56,7 +57,7 @@ func atMost(n, small, m int) int {
 }
 
 // compare lists what the two kernels share and which sizes differ.
-func compare(real, small *megakernel.Kernel, t *Trial) (equal []Fact, shrunk []Size) {
+func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk []Size) {
 	size := func(name string, of func(*megakernel.Kernel) int) {
 		if a, b := of(real), of(small); a == b {
 			equal = append(equal, Fact{name, fmt.Sprint(a)})
@@ -78,15 +79,27 @@ func compare(real, small *megakernel.Kernel, t *Trial) (equal []Fact, shrunk []S
 	size("stage bytes", func(k *megakernel.Kernel) int { return k.Options.StageBytes })
 	size("copies in flight", func(k *megakernel.Kernel) int { return k.Options.InFlight })
 	size("head dimension", func(k *megakernel.Kernel) int { return k.Config.HeadDim })
+	if o := real.Options; o.Attention != "" {
+		text("attention", func(k *megakernel.Kernel) string { return k.Options.Attention })
+		size("kinds of attention", func(k *megakernel.Kernel) int { return len(k.Classes()) })
+		for i, c := range real.Classes() {
+			if c.Window > 0 {
+				size(fmt.Sprintf("window of kind %d", i+1), func(k *megakernel.Kernel) int { return k.Classes()[i].Window })
+			}
+		}
+	}
+	size("query rows of a step", func(k *megakernel.Kernel) int { return k.Options.Tokens })
 	size("query heads a KV head", func(k *megakernel.Kernel) int { return k.Config.Heads / k.Config.KVHeads })
 	size("SMs", func(k *megakernel.Kernel) int { return k.Options.SMs })
-	size("KV splits", func(k *megakernel.Kernel) int { return k.Options.Splits })
+	if !real.Ragged() {
+		size("KV splits", func(k *megakernel.Kernel) int { return k.Options.Splits })
+	}
 	size("layers", func(k *megakernel.Kernel) int { return k.Config.Layers })
 	size("hidden size", func(k *megakernel.Kernel) int { return k.Config.Hidden })
 	size("intermediate size", func(k *megakernel.Kernel) int { return k.Config.Intermediate })
 	size("KV heads", func(k *megakernel.Kernel) int { return k.Config.KVHeads })
 	size("vocabulary", func(k *megakernel.Kernel) int { return k.Config.Vocab })
-	shrunk = append(shrunk, Size{"context", real.Config.MaxPositions, t.context + t.steps})
+	shrunk = append(shrunk, Size{"context", real.Config.MaxPositions, context})
 	return equal, shrunk
 }
 

@@ -21,6 +21,7 @@ type Trial struct {
 	tokens  []int
 	cache   [][]kvToken // [layer][token], the first context ones
 	scales  []float32   // of an e4m3 cache
+	heads   []float32   // factors of query heads, where attention has them
 	want    [][]float64 // logits after each step
 	fresh   [][]kvToken // [layer][step]: what the steps must append
 	scale   float64     // how large logits are
@@ -42,11 +43,14 @@ var kvScales = [...]float32{0.125, 0.0625, 0.03125, 0.1, 0.25}
 func (t *Trial) Context() int { return t.context }
 
 // Bytes is what the steps together must read through the ring: every weight
-// once and every cached token once for each item of its KV head, each step.
+// once and every cached token, of the chunks that a window leaves, once for each
+// item of its KV head, each step.
 func (t *Trial) Bytes() int64 {
 	n := int64(t.steps) * t.mk.Plan.PackedBytes
 	for i := range t.steps {
-		n += int64(t.mk.Config.Layers*t.mk.AttentionItems()*(t.context+i)) * int64(t.mk.KV.TokenBytes())
+		for layer := range t.mk.Config.Layers {
+			n += int64(t.mk.AttentionItems()*t.read(layer, t.context+i)) * int64(t.mk.KV.TokenBytes())
+		}
 	}
 	return n
 }
@@ -60,6 +64,7 @@ func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
 	}
+	t.heads = headScales(mk)
 	t.fill(shape)
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
 	t.epoch = -(arrivals + arrivals/2) // passes 2³² amid the second step
@@ -67,6 +72,7 @@ func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 	if t.scales != nil {
 		hooks = reference.WithE4M3Cache(hooks, shape, t.scales)
 	}
+	hooks = withAttention(hooks, mk, t)
 	ref, err := reference.NewModel(shape, reference.Synthetic(shape, weightSeed), hooks)
 	if err != nil {
 		return nil, err
@@ -116,19 +122,25 @@ func cachedTokens(mk *megakernel.Kernel) int {
 // keys and values, in numbers that the cache has.
 func (t *Trial) fill(s reference.Shape) {
 	rng := rand.New(rand.NewPCG(weightSeed, 0x6b76))
-	vector := func(layer, which int, sd float64) []float64 {
-		v := make([]float64, s.KVHeads*s.HeadDim)
-		for i := range v {
-			v[i] = t.value(layer, i/s.HeadDim, which, t.bits(layer, i/s.HeadDim, which, sd*rng.NormFloat64()))
-		}
-		return v
-	}
 	t.cache = make([][]kvToken, s.Layers)
 	for l := range t.cache {
 		for range t.context {
-			t.cache[l] = append(t.cache[l], kvToken{vector(l, 0, 1.85), vector(l, 1, 1)})
+			t.cache[l] = append(t.cache[l], t.random(rng, l))
 		}
 	}
+}
+
+// random is a token's keys and values in a layer.
+func (t *Trial) random(rng *rand.Rand, layer int) kvToken {
+	vector := func(which int, sd float64) []float64 {
+		v := make([]float64, t.mk.KV.Heads*t.mk.KV.D)
+		for i := range v {
+			head := i / t.mk.KV.D
+			v[i] = t.value(layer, head, which, t.bits(layer, head, which, sd*rng.NormFloat64()))
+		}
+		return v
+	}
+	return kvToken{vector(0, 1.85), vector(1, 1)}
 }
 
 // bits is x as the cache stores it: K (which = 0) or V of a head.

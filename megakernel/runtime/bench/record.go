@@ -29,7 +29,8 @@ type Record struct {
 
 // Options are how the kernel was made.
 type Options struct {
-	Compiler   string `json:"compiler"` // "nvcc 13.0.88"
+	Attention  string `json:"attention,omitempty"` // where it is not plain, as megakernel.Options has it
+	Compiler   string `json:"compiler"`            // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
 	InFlight   int    `json:"in_flight"`
 	KV         string `json:"kv,omitempty"` // format of the KV cache where it is not that of the weights
@@ -37,6 +38,7 @@ type Options struct {
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
 	Splits     int    `json:"splits"`
+	Selection  bool   `json:"selection,omitempty"` // pages may be selected
 	StageBytes int    `json:"stage_bytes"`
 	Stages     int    `json:"stages"`
 	Tokens     int    `json:"tokens,omitempty"` // query rows of a step at most; absent: 1
@@ -52,7 +54,7 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if tokens == 1 {
 		tokens = 0
 	}
-	return Options{Tokens: tokens, Compiler: compiler, KV: kv, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

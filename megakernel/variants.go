@@ -1,0 +1,184 @@
+package megakernel
+
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// Names of the buffers of attention that is not plain. Each is there only where some
+// layer's needs it.
+const (
+	BufferSlopes     = "alibi_slopes" // [Heads] f32: the table of that name
+	BufferHeadScales = "head_scales"  // [Heads] f32: a query head's factor, the same in all layers
+	BufferMask       = "mask_bits"    // u32, as many as the host likes: see tasks.CustomMask
+)
+
+// hooked is what variants read.
+type hooked struct {
+	slopes, headScales dsl.Buf[dsl.F32]
+	mask               dsl.Buf[dsl.U32]
+}
+
+// has is whether some layer's attention has a term.
+func (mk *Kernel) has(term string) bool {
+	return slices.ContainsFunc(mk.specs, func(s attentionSpec) bool { return s.has(term) })
+}
+
+func (mk *Kernel) declareHooked(k *dsl.Kernel, b *buffers) {
+	heads, ro := int64(mk.Config.Heads), dsl.ReadOnly()
+	if mk.has(termALiBi) {
+		b.slopes = dsl.Global[dsl.F32](k, BufferSlopes, heads, ro, bufDoc("[%d] ALiBi, of each query head", heads))
+	}
+	if mk.has(termHeadScale) {
+		b.headScales = dsl.Global[dsl.F32](k, BufferHeadScales, heads, ro, bufDoc("[%d] factor of each head's queries", heads))
+	}
+	if mk.has(termMask) {
+		b.mask = dsl.Global[dsl.U32](k, BufferMask, 0, ro, bufDoc("bit i%%32 of a row's word i/32: it sees the i-th token of its sequence"))
+	}
+}
+
+// instantiate makes the classes' variants of the kernel's buffers.
+func (mk *Kernel) instantiate(b *buffers) {
+	for i, s := range mk.specs {
+		mk.classes[i] = mk.variant(s, b, Tables{})
+	}
+}
+
+// Tables are what a host chose to put into the buffers of attention's variants.
+type Tables struct {
+	HeadScales []float32                 // BufferHeadScales; nil for the kernel's own, 1 for all
+	Visible    func(row, index int) bool // what BufferMask says: whether a token row sees the key at a place in its sequence
+}
+
+// LayerAttention is the attention of a layer, to compute with in float64 (Attend);
+// nil is plain attention. Its hooks that emit code belong to the kernel.
+func (mk *Kernel) LayerAttention(layer int, t Tables) *tasks.Variant {
+	return mk.variant(mk.specs[mk.pattern[layer%len(mk.pattern)]], &buffers{}, t)
+}
+
+// Unrotated is whether a layer's keys are cached without their rotary embedding,
+// which they then get as they are read.
+func (mk *Kernel) Unrotated(layer int) bool {
+	return mk.specs[mk.pattern[layer%len(mk.pattern)]].has(termStreaming)
+}
+
+// variant makes what a class's terms say; nil for plain attention.
+func (mk *Kernel) variant(s attentionSpec, b *buffers, t Tables) *tasks.Variant {
+	var parts []*tasks.Variant
+	add := func(v *tasks.Variant) { parts = append(parts, v) }
+	window, sinks := s.window()
+	for _, term := range s {
+		switch term.name {
+		case termHeadScale:
+			if t.HeadScales == nil {
+				t.HeadScales = mk.HeadScales()
+			}
+			add(tasks.HeadScale(b.headScales, t.HeadScales))
+		case termStreaming:
+			add(tasks.StreamingRoPE(window, sinks, b.invFreq, mk.InvFreq()))
+		case termWindow:
+			add(tasks.SlidingWindow(window, sinks))
+		case termSinks: // the window's
+		case termMask:
+			add(tasks.CustomMask(b.mask, t.Visible))
+		case termSoftCap:
+			add(tasks.SoftCap(term.value))
+		case termALiBi:
+			add(tasks.ALiBi(b.slopes, tasks.ALiBiSlopes(mk.Config.Heads)))
+		case termSigmoid:
+			add(tasks.Sigmoid(term.value))
+		default:
+			panic("BUG: term " + term.name)
+		}
+	}
+	switch len(parts) {
+	case 0:
+		return nil
+	case 1:
+		return parts[0]
+	}
+	v, err := tasks.Combine(parts...)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	return v
+}
+
+// HeadScales are the factors of query heads that a kernel with them has unless it is
+// given others: 1 for all.
+func (mk *Kernel) HeadScales() []float32 { return slices.Repeat([]float32{1}, mk.Config.Heads) }
+
+// HasHeadScales is whether queries have a factor for each head.
+func (mk *Kernel) HasHeadScales() bool { return mk.has(termHeadScale) }
+
+// HasMask is whether there is a buffer of mask bits, which the host fills.
+func (mk *Kernel) HasMask() bool { return mk.has(termMask) }
+
+// Slopes are the contents of BufferSlopes; nothing where there is none.
+func (mk *Kernel) Slopes() []float32 {
+	if !mk.has(termALiBi) {
+		return nil
+	}
+	return tasks.ALiBiSlopes(mk.Config.Heads)
+}
+
+// Classes is what a planner of attention work is told of the classes of layers.
+func (mk *Kernel) Classes() []kv.Class {
+	out := make([]kv.Class, len(mk.specs))
+	for i, s := range mk.specs {
+		window, sinks := s.window()
+		out[i] = kv.Class{Window: window, Sinks: sinks, Select: mk.Options.Selection && window == 0}
+	}
+	return out
+}
+
+// eachClass calls body for the class of the step's layer: for all of them, each
+// where the layer is of that class.
+func (b *builder) eachClass(s tasks.Step, body func(class int)) {
+	if len(b.mk.classes) == 1 {
+		body(0)
+		return
+	}
+	for class, spec := range b.mk.specs {
+		b.k.If(b.mk.ofClass(b.k, s.Layer, class), func() {
+			b.k.Region("layers of "+spec.String(), func() { body(class) })
+		})
+	}
+}
+
+// ofClass is whether a layer is of a class: layers take the variants in turn.
+func (mk *Kernel) ofClass(k *dsl.Kernel, layer dsl.Val[dsl.U32], class int) dsl.Pred {
+	at := layer.RemC(len(mk.pattern))
+	is := k.Bool(false)
+	for i, c := range mk.pattern {
+		if c == class {
+			is = is.Or(at.EqC(i))
+		}
+	}
+	return is
+}
+
+// rotatedFor is the position that a layer's queries and keys are rotated for before
+// keys are cached: nil where that is always their own. Turned by nothing they stay as
+// they are, bit by bit.
+func (b *builder) rotatedFor() func(s tasks.Step, pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+	if !b.mk.has(termStreaming) {
+		return nil
+	}
+	return func(s tasks.Step, pos dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+		zero := b.k.U32(0)
+		for class, spec := range b.mk.specs {
+			switch {
+			case !spec.has(termStreaming):
+			case len(b.mk.specs) == 1:
+				return zero
+			default:
+				pos = dsl.Select(b.mk.ofClass(b.k, s.Layer, class), zero, pos)
+			}
+		}
+		return pos
+	}
+}

@@ -1,0 +1,93 @@
+package verify
+
+import (
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// headScales are factors of query heads that are none of them the same, where a
+// kernel's attention has some.
+func headScales(mk *megakernel.Kernel) (scales []float32) {
+	if !mk.HasHeadScales() {
+		return nil
+	}
+	for h := range mk.Config.Heads {
+		scales = append(scales, 0.5+float32(h)/float32(mk.Config.Heads))
+	}
+	return scales
+}
+
+// withAttention makes the reference's attention what the kernel's layers have. Of a
+// sequence that decodes a token a step the query is the first new one.
+func withAttention(h reference.Hooks, mk *megakernel.Kernel, t *Trial) reference.Hooks {
+	if mk.Options.Attention == "" {
+		return h
+	}
+	h.Unrotated = mk.Unrotated
+	h.Attend = func(layer int, q []float64, keys, values [][]float64) []float64 {
+		at := tasks.Place{Position: len(keys) - 1, First: len(keys) - 1}
+		return attend(mk, mk.LayerAttention(layer, megakernel.Tables{HeadScales: t.heads}), at, q, places(len(keys)), keys, values, nil)
+	}
+	return h
+}
+
+// visible is what a layer's window leaves of the chunks of so many cached tokens.
+func (t *Trial) visible(layer, cached int) kv.Visible {
+	class := kv.Class{}
+	if v := t.mk.LayerAttention(layer, megakernel.Tables{}); v != nil {
+		class.Window, class.Sinks = v.Window, v.Sinks
+	}
+	return class.Visible(t.mk.ChunkTokens(), cached, 0, cached)
+}
+
+// read is how many of so many cached tokens a layer reads of a KV head.
+func (t *Trial) read(layer, cached int) int {
+	return cached - t.visible(layer, cached).Skip*t.mk.ChunkTokens()
+}
+
+// splits is how many parts of the cache have tokens in the last layer, in the first
+// step: those with chunks, and the last, which has the query's own.
+func (t *Trial) splits() int {
+	n, of := 0, t.mk.Options.Splits
+	chunks := t.visible(t.mk.Config.Layers-1, cachedTokens(t.mk)).C
+	for s := range of {
+		if s == of-1 || (s+1)*chunks/of > s*chunks/of {
+			n++
+		}
+	}
+	return n
+}
+
+// places are those of the tokens of a sequence.
+func places(n int) []tasks.Place {
+	out := make([]tasks.Place, n)
+	for i := range out {
+		out[i] = tasks.Place{Index: i, Position: i}
+	}
+	return out
+}
+
+// attend is the attention of all heads of a query, nil being plain attention. at is the
+// query's place and keysAt those of the keys, but for the heads; sees, unless nil, is
+// whether a KV head reads the page of a key at all.
+func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64, keysAt []tasks.Place, keys, values [][]float64, sees func(head int, k tasks.Place) bool) []float64 {
+	c, d := &mk.Config, mk.Config.HeadDim
+	at.Heads = c.Heads
+	out := make([]float64, 0, len(q))
+	for h := range c.Heads {
+		head := h / (c.Heads / c.KVHeads)
+		var places []tasks.Place
+		var ks, vs [][]float64
+		for i, place := range keysAt {
+			if place.Head = head; sees == nil || sees(head, place) {
+				places, ks, vs = append(places, place), append(ks, keys[i][head*d:(head+1)*d]), append(vs, values[i][head*d:(head+1)*d])
+			}
+		}
+		at.Head = h
+		one, _ := v.Attend(at, q[h*d:(h+1)*d], places, ks, vs)
+		out = append(out, one...)
+	}
+	return out
+}

@@ -1,0 +1,76 @@
+package verify
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// attentions are spellings of Options.Attention that together have every term.
+func attentions() []string {
+	return []string{"window=32/causal", "window=20+sinks=3", "softcap=1.5", "alibi", "sigmoid=-3", "head-scale", "streaming=40+sinks=4/causal",
+		"streaming=24", "window=30+softcap=2+alibi/head-scale+sigmoid=-2"}
+}
+
+func TestAttentionOfLayersIsWhatItsSpellingMeans(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for i, attention := range attentions() {
+		t.Run(attention, func(t *testing.T) {
+			r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Attention: attention}, Seeds: 1, Steps: 2})
+			require.NoError(t, err)
+			require.NoError(t, r.Err())
+		})
+		if testing.Short() && i > 2 {
+			return
+		}
+	}
+}
+
+// A wide window is plain attention, and the check tells one attention from another.
+func TestAnotherAttentionThanTheReferencesIsReported(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for _, attention := range attentions() {
+		mk, err := megakernel.Build(c, megakernel.Options{Attention: attention, SMs: 2})
+		require.NoError(t, err)
+		trial, err := NewTrial(mk, 2)
+		require.NoError(t, err)
+		plain, err := megakernel.Build(c, megakernel.Options{SMs: 2})
+		require.NoError(t, err)
+		other, err := NewTrial(plain, 2)
+		require.NoError(t, err)
+		diff := Comparison{Tolerance: logitTolerance * trial.scale}
+		for i := range trial.want {
+			for j := range trial.want[i] {
+				diff.see(trial.want[i][j], other.want[i][j], func() string { return "" })
+			}
+		}
+		require.False(t, diff.OK(), "%s is off by %g from plain attention", attention, diff.MaxError)
+	}
+}
+
+func TestAttentionOfWideAndOddHeads(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for headDim, o := range map[int]megakernel.Options{48: {Attention: "streaming=24+sinks=2"}, 80: {Attention: "streaming=40/head-scale+window=16", KV: tasks.KVE4M3}} {
+		c.HeadDim = headDim
+		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
+		require.NoError(t, err)
+		require.NoError(t, r.Err(), "head dimension %d", headDim)
+	}
+}
+
+// Windows that leave one chunk or none, and one that leaves all.
+func TestWindowsOfEverySize(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for _, attention := range []string{"window=1", "window=16+sinks=1", "window=1000+sinks=5", "streaming=1000"} {
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Attention: attention}, Seeds: 1, Steps: 2})
+		require.NoError(t, err)
+		require.NoError(t, r.Err(), attention)
+	}
+}

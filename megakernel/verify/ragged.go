@@ -1,0 +1,161 @@
+package verify
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"sync"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/synth"
+)
+
+// raggedTrial is what every schedule runs of a kernel whose steps have several rows:
+// a scenario of its own of sequences that share pages, decode, are fed in pieces and as
+// draft trees, drawn by the seed. Of Trial it has what does not depend on sequences.
+// It is read-only once made.
+type raggedTrial struct {
+	*Trial
+	weightsOf reference.Weights
+	random    int // launches drawn at random behind those that must be
+	pin       int
+}
+
+// longest is how many tokens the longest sequence has in the cache at first: several
+// chunks, and a prefix that others share, long enough for the planner to make a unit of it.
+func longest(mk *megakernel.Kernel) int {
+	costs := kv.DefaultCosts(mk.Config.Heads / mk.Config.KVHeads)
+	prefix := 3*costs.Item/2 + 4*costs.State
+	return max(4*mk.ChunkTokens(), 2*mk.KV.Page, prefix) + mk.KV.Page + 3
+}
+
+func newRaggedTrial(mk *megakernel.Kernel, random, pin int) *raggedTrial {
+	shape := reference.ShapeOf(mk.Config)
+	t := &raggedTrial{Trial: &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), heads: headScales(mk), wish: within(mk)},
+		weightsOf: reference.Synthetic(shape, weightSeed), random: random, pin: pin}
+	for i := range mk.KV.ScalesLen() {
+		t.scales = append(t.scales, kvScales[i%len(kvScales)])
+	}
+	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
+	t.epoch = -(2*arrivals + arrivals/2) // passes 2³² amid the third step
+	return t
+}
+
+// checkRagged is check of a kernel of several rows a step.
+func checkRagged(ctx context.Context, q Request, real, small *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
+	if chunk := real.ChunkTokens(); q.Pin < 0 || q.Pin%chunk != 0 {
+		return nil, &PinError{q.Pin, chunk}
+	}
+	t := newRaggedTrial(small, q.Steps, q.Pin)
+	if q.Pin > 0 {
+		t.pin = max(q.Pin, t.pinnable())
+	}
+	k, err := edit(small.IR)
+	if err != nil {
+		return nil, err
+	}
+	report := &Report{Model: real.Config.Name, Launches: true}
+	report.Equal, report.Shrunk = compare(real, small, t.most())
+	if t.pin > q.Pin {
+		report.Shrunk = append(report.Shrunk, Size{"tokens of a pinned part", q.Pin, t.pin})
+	}
+	runs := make([]*raggedRun, q.Seeds+1) // the last is the first again, under another schedule
+	errs := make([]error, len(runs))
+	next := make(chan int)
+	var wg sync.WaitGroup
+	for range min(len(runs), workers()) {
+		wg.Go(func() {
+			for i := range next {
+				runs[i], errs[i] = t.run(ctx, k, uint64(i%q.Seeds+1), uint64(i+1))
+			}
+		})
+	}
+	for i := range runs {
+		next <- i
+	}
+	close(next)
+	wg.Wait()
+	for _, err := range errs {
+		if err != nil {
+			return nil, err
+		}
+	}
+	t.judgeRagged(report, runs, real)
+	return report, nil
+}
+
+// PinError is a Request whose Pin is no multiple of the kernel's chunks, or of a kernel
+// of one row a step, whose Chunk is 0.
+type PinError struct{ Pin, Chunk int }
+
+func (e *PinError) Error() string {
+	if e.Chunk == 0 {
+		return "verify: parts pinned of a kernel of one row a step, which has the same parts anyway"
+	}
+	return fmt.Sprintf("verify: parts pinned at multiples of %d tokens, want a multiple of the %d of a stage", e.Pin, e.Chunk)
+}
+
+// judgeRagged turns the runs into the report.
+func (t *raggedTrial) judgeRagged(report *Report, runs []*raggedRun, real *megakernel.Kernel) {
+	var whole []*raggedRun
+	for i, r := range runs {
+		if i < len(runs)-1 {
+			report.Seeds = append(report.Seeds, r.seed)
+		}
+		report.Steps = max(report.Steps, r.launches)
+		report.Instructions += r.ran.instructions
+		for _, f := range r.Findings {
+			report.add(f)
+		}
+		if len(r.Findings) == 0 {
+			whole = append(whole, r)
+		}
+	}
+	if len(whole) < len(runs) {
+		return
+	}
+	report.Conditions = t.raggedConditions(whole, real)
+	for _, r := range whole[:len(whole)-1] {
+		report.Values = append(report.Values, t.raggedLogits(r), r.fresh)
+	}
+}
+
+// raggedLogits compares every row's.
+func (t *raggedTrial) raggedLogits(r *raggedRun) Comparison {
+	all := make([][]float64, len(r.rows))
+	for i := range r.rows {
+		all[i] = r.rows[i].want
+	}
+	scale := max(rms(all...), reference.ShapeOf(t.mk.Config).Dims().LogitSD())
+	c := Comparison{What: fmt.Sprintf("logits, seed %d", r.seed), Tolerance: logitTolerance * scale}
+	if t.scales != nil {
+		c.Tolerance *= 2 // of so many rows some have several keys that are a code off
+	}
+	for _, row := range r.rows {
+		for j, w := range row.want {
+			c.see(float64(row.got[j]), w, func() string { return fmt.Sprintf("token %d of %s", j, row.where) })
+		}
+	}
+	for _, g := range r.guesses {
+		c.see(g.short, 0, func() string { return "the token chosen at " + g.where })
+	}
+	return c
+}
+
+// sameRows names the first difference between two runs' logits, bit by bit; "" for none.
+func sameRows(a, b *raggedRun) string {
+	if len(a.rows) != len(b.rows) {
+		return "how many rows ran"
+	}
+	for i, row := range a.rows {
+		for j, x := range row.got {
+			if math.Float32bits(x) != math.Float32bits(b.rows[i].got[j]) {
+				return fmt.Sprintf("logit %d of %s", j, row.where)
+			}
+		}
+	}
+	return ""
+}
