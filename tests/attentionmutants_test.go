@@ -28,8 +28,9 @@ func attentionPlays(t *testing.T, classes int) (all []*attentionPlay) {
 	pinned := attentionLaunch{seqs: several.seqs, pin: 32}                                           // split, and merged in a phase
 	many := attentionLaunch{seqs: slices.Repeat([][2]int{{33, 1}}, 16), pin: 16}                     // more items than a warp looks at once
 	add(func(*attend.Config) {}, one, many, several, pinned)
-	add(func(c *attend.Config) { c.Heads, c.Layers = 17, 2 }, one, several)                               // rows of one token on several warps
-	add(func(c *attend.Config) { c.Consumers, c.HeadDim, c.StageBytes = 11, 48, 3072 }, one, two, pinned) // outputs in slices
+	add(func(c *attend.Config) { c.Heads, c.Layers = 17, 2 }, one, several)                                                   // rows of one token on several warps
+	add(func(c *attend.Config) { c.Consumers, c.HeadDim, c.StageBytes = 11, 48, 3072 }, one, two, pinned)                     // outputs in slices
+	add(func(c *attend.Config) { c.Heads, c.Rows, c.Consumers = 2, 8, 8 }, attentionLaunch{seqs: [][2]int{{20, 6}, {40, 1}}}) // new tokens lie where maxima meet
 	return all
 }
 

@@ -21,7 +21,7 @@ import (
 
 var (
 	mutants = flag.String("mutants", "some", "`which` mutants of the tiny kernel to run: some or all")
-	record  = flag.String("record", "", "with -mutants=all or -real, write the record to this `file`")
+	record  = flag.String("record", "", "with -mutants=all, -ragged or -real, write the record to this `file`")
 )
 
 const (

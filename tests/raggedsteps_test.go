@@ -223,16 +223,23 @@ func (w *raggedWorld) run(t *testing.T, seed uint64) *launched {
 }
 
 // check compares a run with float64, which is fed the tokens that the kernel chose.
-// In a launch of several steps every sequence has one row.
-func (w *raggedWorld) check(t *testing.T, got *launched) {
+// In a launch of several steps every sequence has one row. worst is the largest
+// difference of a logit, relative to their root mean square.
+func (w *raggedWorld) check(t *testing.T, got *launched) (worst float64) {
 	t.Helper()
 	row := 0
+	close := func(want, have []float64, where string) {
+		requireClose(t, want, have, raggedTolerance, where)
+		for i, x := range want {
+			worst = max(worst, math.Abs(x-have[i])/rms(want))
+		}
+	}
 	for i, m := range w.models {
 		var want []float64
 		for j, token := range w.tokens[i] {
 			want = m.Step(token)
 			if w.c.steps == 1 {
-				requireClose(t, want, got.logits[row], raggedTolerance, fmt.Sprintf("%s, sequence %d, token %d", w.c, i, j))
+				close(want, got.logits[row], fmt.Sprintf("%s, sequence %d, token %d", w.c, i, j))
 			}
 			row++
 		}
@@ -240,12 +247,22 @@ func (w *raggedWorld) check(t *testing.T, got *launched) {
 			where := fmt.Sprintf("%s, sequence %d, step %d", w.c, i, step)
 			requireNearBest(t, want, got.chosen[step][i], where)
 			if step == w.c.steps-1 {
-				requireClose(t, want, got.logits[row-1], raggedTolerance, where)
+				close(want, got.logits[row-1], where)
 			} else {
 				want = m.Step(got.chosen[step][i])
 			}
 		}
 	}
+	return worst
+}
+
+// rms is the root mean square.
+func rms(xs []float64) float64 {
+	sum := 0.0
+	for _, x := range xs {
+		sum += x * x
+	}
+	return math.Sqrt(sum / float64(len(xs)))
 }
 
 // raggedTolerance is that of logits: the shape is smaller than tiny's.
@@ -254,12 +271,7 @@ const raggedTolerance = referenceTolerance
 // requireNearBest wants a chosen token whose logit is the best within the tolerance.
 func requireNearBest(t *testing.T, want []float64, token int, where string) {
 	t.Helper()
-	sum := 0.0
-	for _, x := range want {
-		sum += x * x
-	}
-	allowed := 2 * raggedTolerance * math.Sqrt(sum/float64(len(want)))
-	require.GreaterOrEqual(t, want[token], slices.Max(want)-allowed, where)
+	require.GreaterOrEqual(t, want[token], slices.Max(want)-2*raggedTolerance*rms(want), where)
 }
 
 // compare runs a case under schedules and compares all with float64, and each other

@@ -16,18 +16,33 @@ import (
 
 var updateStats = flag.Bool("update-stats", false, "rewrite testdata/stats.txt")
 
-// TestKernelStatistics freezes what every registered model's kernel is made of.
-// A change shows in review as a change of these figures.
+// TestKernelStatistics freezes what every registered model's kernel is made of, and
+// some with several query rows a step. A change shows in review as a change of these
+// figures.
 func TestKernelStatistics(t *testing.T) {
-	var b strings.Builder
+	type kernel struct {
+		model string
+		rows  int
+	}
+	var all []kernel
 	for _, c := range models.All() {
-		mk, err := megakernel.Build(c, megakernel.Options{})
+		all = append(all, kernel{c.Name, 1})
+	}
+	var b strings.Builder
+	for _, k := range append(all, kernel{"llama3-8b", 8}, kernel{"llama3-8b", 16}, kernel{"llama3.2-1b", 8}) {
+		c, err := models.Lookup(k.model)
+		require.NoError(t, err)
+		mk, err := megakernel.Build(c, megakernel.Options{Tokens: k.rows})
 		require.NoError(t, err)
 		target, err := emit.TargetFor("sm_90a")
 		require.NoError(t, err)
 		src, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
 		require.NoError(t, err)
-		fmt.Fprintf(&b, "# %s on %d SMs\n", c.Name, mk.Options.SMs)
+		fmt.Fprintf(&b, "# %s on %d SMs", c.Name, mk.Options.SMs)
+		if k.rows > 1 {
+			fmt.Fprintf(&b, ", %d rows", k.rows)
+		}
+		b.WriteByte('\n')
 		fmt.Fprintf(&b, "lines %d\n", strings.Count(string(src.Text), "\n"))
 		fmt.Fprintf(&b, "barriers a step %d\n", mk.Barriers())
 		least, most := chunks(mk)

@@ -26,6 +26,7 @@ func main() {
 	faults := flag.Bool("faults", false, "also the kernels with planted faults")
 	random := flag.Bool("random", false, "also the kernel that makes random weights, as MODEL+random.cubin")
 	hang := flag.Bool("hang", false, "also the kernel that hangs")
+	source := flag.Bool("source", false, "write sources only")
 	flag.Parse()
 	kinds := []megakernel.Fault{megakernel.NoFault}
 	if *faults {
@@ -35,29 +36,29 @@ func main() {
 		kinds = append(kinds, megakernel.Hangs()...)
 	}
 	for _, f := range kinds {
-		if err := build(c, f, *dir, *random && f == megakernel.NoFault); err != nil {
+		if err := build(c, f, *dir, *source, *random && f == megakernel.NoFault); err != nil {
 			log.Fatal(err)
 		}
 	}
 }
 
-func build(c *choice.Choice, fault megakernel.Fault, dir string, random bool) error {
+func build(c *choice.Choice, fault megakernel.Fault, dir string, source, random bool) error {
 	mk, err := c.Build(fault)
 	if err != nil {
 		return err
 	}
-	if err := cubin(mk.IR, c.Name(fault), dir); err != nil || !random {
+	if err := cubin(mk.IR, c.Name(fault), dir, source); err != nil || !random {
 		return err
 	}
 	r, err := randomize.New(mk)
 	if err != nil {
 		return err
 	}
-	return cubin(r.IR, c.Name(fault)+"+random", dir)
+	return cubin(r.IR, c.Name(fault)+"+random", dir, source)
 }
 
-// cubin writes name.cu and name.cubin.
-func cubin(k *ir.Kernel, name, dir string) error {
+// cubin writes name.cu and, unless only sources are wanted, name.cubin.
+func cubin(k *ir.Kernel, name, dir string, source bool) error {
 	src, err := compile.SourceOfKernel(name, k, "sm_90a")
 	if err != nil {
 		return err
@@ -65,7 +66,7 @@ func cubin(k *ir.Kernel, name, dir string) error {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	if err := os.WriteFile(filepath.Join(dir, name+".cu"), src.Text, 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, name+".cu"), src.Text, 0o644); err != nil || source {
 		return err
 	}
 	r, err := compile.Kernel(context.Background(), src, compile.Options{})
