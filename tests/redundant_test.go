@@ -77,7 +77,6 @@ var raggedRedundant = table{
 	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected"},
 	{"wait.mbar @empty", moved[:1], "r.watch.MBar(k, r.empty, stage", "p.Fill(n.MulC(l.TokenBytes())", nil, "passes loads of the page table, which nobody writes"},
 	{"bar.sync", moved[:1], "NamedBarrier", "Lt(count), e.Sync)", nil, "passes a merge, which reads nothing of what the barrier guards"},
-	{"atom.add @arrived", moved[:1], "AtomicAdd", "t.settle(e, s)", nil, "passes stores of what other warps read behind the barrier that follows"},
 	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settle(e, s)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
 }
 
