@@ -44,6 +44,10 @@ func DefaultCosts(group int) Costs {
 	return Costs{Item: 60, Part: 200, Row: max(1, group/2), Token: 1, State: 2 * group}
 }
 
+// EagerCosts make the planner cut and share wherever tokens alone speak for it: for
+// checks, in which merges and prefixes are to occur in short sequences, too.
+func EagerCosts() Costs { return Costs{Item: 16, Row: 1, Token: 1, State: 4} }
+
 // WorkWords is the size of the buffer "attn_plan" in words.
 func (l *Limits) WorkWords(classes int) int {
 	return classes * l.CTAs * l.recordWords()

@@ -33,7 +33,7 @@ func raggedShape(t *testing.T, heads, kvHeads, intermediate, vocab int, o megake
 }
 
 // smallCosts make the planner split and share what is short.
-var smallCosts = kv.Costs{Item: 16, Row: 1, Token: 1, State: 4}
+var smallCosts = kv.EagerCosts()
 
 // play is what a ragged kernel is put through: launches on one session, whose
 // sequences begin with random tokens in the cache.

@@ -93,6 +93,19 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 	return r, r.mirrors(limits)
 }
 
+// SetCosts makes the planner weigh attention work anew from the next launch on; zero:
+// kv.DefaultCosts.
+func (r *Ragged) SetCosts(c kv.Costs) error {
+	limits := r.mk.Limits(r.pages)
+	limits.Entries, limits.Costs = r.o.Entries, c
+	planner, err := kv.NewPlanner(limits)
+	if err != nil {
+		return err
+	}
+	r.planner = planner
+	return nil
+}
+
 // mirrors writes what a launch's work is written over.
 func (r *Ragged) mirrors(limits kv.Limits) error {
 	classes := len(r.mk.Classes())

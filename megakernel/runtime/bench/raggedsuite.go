@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -145,8 +146,12 @@ func (s *RaggedSuite) load(ctx context.Context) (err error) {
 	return nil
 }
 
-// judge runs the gate on the loaded kernel.
-func (s *RaggedSuite) judge(ctx context.Context) (*gate.Report, error) {
+// judge runs the gate on the loaded kernel, with plans that cut short sequences, too.
+func (s *RaggedSuite) judge(ctx context.Context) (report *gate.Report, err error) {
+	if err := s.session.SetCosts(kv.EagerCosts()); err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.session.SetCosts(kv.Costs{})) }()
 	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: s.Kernel.Options.Tokens, Pages: len(s.table), Write: s.loaded.Write,
 		Runner: &GateRunner{Session: s.session, Device: s.loaded, Vocab: s.Kernel.Config.Vocab},
 		Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {

@@ -23,6 +23,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -115,7 +116,7 @@ func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Referen
 	progress := func(what string) { log.Print("judging ", what) }
 	if mk.Ragged() {
 		pages := gate.RaggedPages(ref, mk.KV.Page)
-		s, err := runtime.OpenRagged(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages, Pin: pin, Epoch: 0xffff0000})
+		s, err := runtime.OpenRagged(context.Background(), mk, b.gpu, runtime.FromTensors(weights, runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages, Pin: pin, Costs: kv.EagerCosts(), Epoch: 0xffff0000})
 		if err != nil {
 			return nil, err
 		}
