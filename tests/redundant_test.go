@@ -69,7 +69,7 @@ var singleRedundant = table{
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{
-	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which without windows only consumer warps read, behind a barrier of theirs"},
+	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer"},
 	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off"},
 	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue"},
 	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies"},
