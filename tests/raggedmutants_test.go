@@ -2,8 +2,10 @@ package tests
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -101,24 +103,55 @@ func mixedPlay(t *testing.T, mk *megakernel.Kernel) *play {
 	return p
 }
 
+// playSubject is a mixed play of a kernel with some sizes changed.
+func playSubject(t *testing.T, kvHeads, intermediate, vocab, pin int, o megakernel.Options) *subject {
+	t.Helper()
+	o.Page, o.Stages, o.InFlight = 4, 3, 2
+	p := mixedPlay(t, raggedShape(t, 3*kvHeads, kvHeads, intermediate, vocab, o))
+	p.pin = pin
+	return p.subject(t)
+}
+
 // Every synchronisation of a ragged kernel, removed, weakened, miscounted or moved,
 // is reported, but for those that ringRedundant and raggedRedundant explain.
 func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
-	subject := func(kvHeads, intermediate, vocab, pin int, o megakernel.Options) *subject {
-		o.Page, o.Stages, o.InFlight = 4, 3, 2
-		p := mixedPlay(t, raggedShape(t, 3*kvHeads, kvHeads, intermediate, vocab, o))
-		p.pin = pin
-		return p.subject(t)
-	}
-	first := subject(1, 120, 96, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024})
+	o := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024}
+	first := playSubject(t, 1, 120, 96, 0, o)
 	outcomes := first.tryAll(t, sample(t, first.ir, raggedEvery), reasons)
-	subject(2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, reasons) // some SMs have no rows of the LM head
-	subject(1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons)  // some have none at all
+	playSubject(t, 2, 120, 24, 32, megakernel.Options{SMs: 4, Tokens: 6, Consumers: 4, StageBytes: 2048}).tryAgain(t, outcomes, reasons) // some SMs have no rows of the LM head
+	playSubject(t, 1, 16, 24, 0, megakernel.Options{SMs: 50, Tokens: 5, Consumers: 1, StageBytes: 1024}).tryAgain(t, outcomes, reasons)  // some have none at all
 	for _, p := range attentionPlays(t, 1) {
 		p.subject(t).tryAgain(t, outcomes, reasons)
 	}
-	newRaggedHanging(t, megakernel.Options{SMs: 3, Tokens: 8, Page: 4, Consumers: 3, Stages: 3, InFlight: 2, StageBytes: 1024}).tryAgain(t, outcomes, reasons)
+	o.Stages, o.InFlight, o.Page = 3, 2, 4
+	newRaggedHanging(t, o).tryAgain(t, outcomes, reasons)
 	judge(t, "mutants of a ragged kernel on the executor", outcomes, reasons, raggedRedundant, start)
+}
+
+// The same of what a kernel has twice whose layers take turns with a window.
+func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
+	start := time.Now()
+	reasons := slices.Concat(ringRedundant, raggedRedundant)
+	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Attention: "window=40+sinks=4/causal"})
+	var chosen []mutant
+	seen := map[string]int{}
+	for i, m := range mutantsOf(first.ir) {
+		if strings.HasPrefix(m.Region, "layers of ") { // which attention-only kernels call attention
+			name := strings.Replace(m.String(), m.Region, "attention", 1)
+			m.id = fmt.Sprint(name, " #", seen[name])
+			seen[name]++
+		} else if !strings.Contains(m.Region, "merge") && m.Region != "prologue" {
+			continue
+		}
+		if *mutants == "all" || i%attentionEvery == 0 {
+			chosen = append(chosen, m)
+		}
+	}
+	outcomes := first.tryAll(t, chosen, reasons)
+	for _, p := range attentionPlays(t, 2) {
+		p.subject(t).tryAgain(t, outcomes, reasons)
+	}
+	judge(t, "mutants of a ragged kernel of two classes on the executor", outcomes, reasons, nil, start)
 }

@@ -69,7 +69,7 @@ var singleRedundant = table{
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{
-	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which without windows only consumer warps read, behind a barrier of theirs"},
+	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer"},
 	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off"},
 	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue"},
 	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies"},
@@ -77,7 +77,6 @@ var raggedRedundant = table{
 	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected"},
 	{"wait.mbar @empty", moved[:1], "r.watch.MBar(k, r.empty, stage", "p.Fill(n.MulC(l.TokenBytes())", nil, "passes loads of the page table, which nobody writes"},
 	{"bar.sync", moved[:1], "NamedBarrier", "Lt(count), e.Sync)", nil, "passes a merge, which reads nothing of what the barrier guards"},
-	{"atom.add @arrived", moved[:1], "AtomicAdd", "t.settle(e, s)", nil, "passes stores of what other warps read behind the barrier that follows"},
 	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settle(e, s)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
 }
 
