@@ -138,27 +138,8 @@ func (mk *Kernel) Classes() []kv.Class {
 // eachClass calls body for the class of the step's layer: for all of them, each
 // where the layer is of that class.
 func (b *builder) eachClass(s tasks.Step, body func(class int)) {
-	if len(b.mk.classes) == 1 {
-		body(0)
-		return
-	}
-	for class, spec := range b.mk.specs {
-		b.k.If(b.mk.ofClass(b.k, s.Layer, class), func() {
-			b.k.Region("layers of "+spec.String(), func() { body(class) })
-		})
-	}
-}
-
-// ofClass is whether a layer is of a class: layers take the variants in turn.
-func (mk *Kernel) ofClass(k *dsl.Kernel, layer dsl.Val[dsl.U32], class int) dsl.Pred {
-	at := layer.RemC(len(mk.pattern))
-	is := k.Bool(false)
-	for i, c := range mk.pattern {
-		if c == class {
-			is = is.Or(at.EqC(i))
-		}
-	}
-	return is
+	name := func(class int) string { return "layers of " + b.mk.specs[class].String() }
+	tasks.Turns(b.mk.pattern).Each(b.k, s.Layer, name, body)
 }
 
 // rotatedFor is the position that a layer's queries and keys are rotated for before
@@ -176,7 +157,7 @@ func (b *builder) rotatedFor() func(s tasks.Step, pos dsl.Val[dsl.U32]) dsl.Val[
 			case len(b.mk.specs) == 1:
 				return zero
 			default:
-				pos = dsl.Select(b.mk.ofClass(b.k, s.Layer, class), zero, pos)
+				pos = dsl.Select(tasks.Turns(b.mk.pattern).Is(b.k, s.Layer, class), zero, pos)
 			}
 		}
 		return pos

@@ -149,24 +149,8 @@ func (a *assembly) eachLayer(body func(s tasks.Step, class int)) {
 		k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 			s := a.step
 			s.Layer = l.Named("layer")
-			if len(a.attns) == 1 {
-				body(s, 0)
-				return
-			}
-			for class := range a.attns {
-				k.If(a.ofClass(l, class), func() { k.Region(fmt.Sprintf("class %d", class), func() { body(s, class) }) })
-			}
+			name := func(class int) string { return fmt.Sprintf("layers of class %d", class) }
+			tasks.Turns(a.mk.pattern).Each(k, l, name, func(class int) { body(s, class) })
 		}, dsl.Unroll(1))
 	}, dsl.Unroll(1))
-}
-
-// ofClass is whether a layer is of a class.
-func (a *assembly) ofClass(layer dsl.Val[dsl.U32], class int) dsl.Pred {
-	at, is := layer.RemC(len(a.mk.pattern)), a.k.Bool(false)
-	for i, c := range a.mk.pattern {
-		if c == class {
-			is = is.Or(at.EqC(i))
-		}
-	}
-	return is
 }

@@ -57,7 +57,6 @@ func (k *Kernel) Classes() []kv.Class {
 		c := kv.Class{Select: k.Config.Selection}
 		if v != nil {
 			c.Window, c.Sinks = v.Window, v.Sinks
-			c.Select = c.Select && v.Window == 0
 		}
 		list = append(list, c)
 	}
@@ -87,6 +86,11 @@ func Build(c Config) (*Kernel, error) {
 	}
 	if len(out.pattern) == 0 {
 		return nil, errors.New("attend: no variants, want one at least; nil is plain attention")
+	}
+	for _, v := range out.variants {
+		if c.Selection && v != nil && v.Window > 0 {
+			return nil, fmt.Errorf("attend: variant %q has a window; with Selection want none", v.Name)
+		}
 	}
 	a := newAssembly(out, k)
 	if out.Plan, err = c.plan(a.regions()); err != nil {
