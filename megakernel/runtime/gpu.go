@@ -26,6 +26,7 @@ type GPU struct {
 	begin  *cuda.Event
 	end    *cuda.Event
 
+	ahead   ahead
 	modules []*cuda.Module // fn's, and those swapped in
 
 	// Last is the device time of the last launch.
@@ -191,6 +192,7 @@ func (g *GPU) Start(scalars map[string]uint64) error {
 	if err := g.end.Record(g.stream); err != nil {
 		return err
 	}
+	g.ahead.begun()
 	done := make(chan struct{})
 	g.done = done
 	go func() {
@@ -208,6 +210,7 @@ func (g *GPU) Done() <-chan struct{} { return g.done }
 // Wait waits for the kernel that was started last.
 func (g *GPU) Wait() error {
 	<-g.done
+	g.ahead.ended()
 	return g.err
 }
 
@@ -269,6 +272,10 @@ func (g *GPU) Close() error {
 	}
 	for _, h := range g.host {
 		errs = append(errs, h.Free())
+	}
+	if h := g.ahead.host; h != nil {
+		errs = append(errs, g.stream.Sync(), h.Free())
+		g.ahead = ahead{}
 	}
 	errs = append(errs, g.begin.Close(), g.end.Close(), g.stream.Close())
 	for _, m := range g.modules {

@@ -3,6 +3,7 @@
 package runtime_test
 
 import (
+	"bytes"
 	"os"
 	"testing"
 
@@ -45,5 +46,31 @@ func TestABufferThatDoesNotFitLeavesTheGPUInOrder(t *testing.T) {
 func TestClosingAfterAFailedAllocation(t *testing.T) {
 	gpu := fakeGPU(t)
 	require.Error(t, gpu.Alloc("x", 1<<40))
+	require.NoError(t, gpu.Close())
+}
+
+func TestWhatIsWrittenAheadIsThereWhenTheLaunchHasBegun(t *testing.T) {
+	gpu := fakeGPU(t)
+	const n = 5 << 20 // more than is under way at once
+	require.NoError(t, gpu.Alloc("x", n+3))
+	require.ErrorContains(t, gpu.WriteAhead("y", 0, []byte{1}), `no buffer "y"`)
+	src, got := make([]byte, n), make([]byte, n)
+	for round := range 3 {
+		for i := range src {
+			src[i] = byte(i>>12 + i + round)
+		}
+		require.NoError(t, gpu.WriteAhead("x", 3, src[:7]))
+		require.NoError(t, gpu.WriteAhead("x", 10, src[7:]))
+		want := bytes.Clone(src)
+		clear(src) // may be used again at once
+		require.NoError(t, gpu.Start(nil))
+		require.NoError(t, gpu.WriteAhead("x", 0, []byte{9})) // for the next
+		require.NoError(t, gpu.Wait())
+		require.NoError(t, gpu.Read("x", 3, got))
+		require.True(t, bytes.Equal(want, got), "round %d", round)
+		copy(src, want)
+	}
+	require.Error(t, gpu.WriteAhead("x", n, []byte{1, 2, 3, 4}))
+	require.NoError(t, gpu.Close())
 	require.NoError(t, gpu.Close())
 }

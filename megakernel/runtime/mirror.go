@@ -32,5 +32,15 @@ func (m *mirror) changed(dev Device) error {
 		return nil
 	}
 	copy(m.has[from:to], m.want[from:to])
-	return dev.Write(m.name, 4*int64(from), words(m.has[from:to]))
+	raw := words(m.has[from:to])
+	if d, ok := dev.(aheadWriter); ok {
+		return d.WriteAhead(m.name, 4*int64(from), raw)
+	}
+	return dev.Write(m.name, 4*int64(from), raw)
+}
+
+// aheadWriter is a device that copies while the host goes on: what is written so is
+// there when the next launch begins.
+type aheadWriter interface {
+	WriteAhead(name string, offset int64, src []byte) error
 }
