@@ -66,6 +66,7 @@ func relative(want, got [][]float64) float64 {
 // way; and from the bf16 cache's no further than docs/numerics.md lets expect,
 // there 0.17 of the logits in the root mean square.
 func TestDecodingWithAnE4M3Cache(t *testing.T) {
+	ofValues(t)
 	tokens := synth.Tokens(3, 0, 24, 320)
 	plain, mk, err := kvSession(t, tasks.KVBF16, nil)
 	require.NoError(t, err)
@@ -154,6 +155,7 @@ func TestScalesComeWithTheWeights(t *testing.T) {
 // A prompt fed in pieces of several tokens, beside another sequence, reads what it
 // wrote: its logits are the reference's with such a cache.
 func TestRowsOfSeveralTokensWithAnE4M3Cache(t *testing.T) {
+	ofValues(t)
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	shape := reference.ShapeOf(c)

@@ -50,9 +50,19 @@ func run(t *testing.T, r *runtime.Ragged, steps int, qs ...batch.Sequence) [][]i
 	return got
 }
 
+// ofValues skips with -short what tests the executor's values alone: CI's race
+// detector sees one goroutine there, and takes minutes for it.
+func ofValues(t *testing.T) {
+	t.Helper()
+	if testing.Short() {
+		t.Skip("values of long runs on the executor, with -short")
+	}
+}
+
 // A sequence fed in pieces beside another one chooses what it chooses alone, a
 // token a step.
 func TestRowsOfTwoSequencesChooseWhatEachChoosesAlone(t *testing.T) {
+	ofValues(t)
 	prompts := [][]int{{5, 6, 7, 8, 9, 10, 11}, {40, 41}}
 	want := chosenAlone(t, 6, prompts...)
 	r, _ := raggedOnSim(t, 4, runtime.RaggedOptions{Steps: 8})
@@ -82,6 +92,7 @@ func TestRowsOfTwoSequencesChooseWhatEachChoosesAlone(t *testing.T) {
 // Sequences whose page lists begin alike read the same pages. The prefix has a
 // chunk, so the planner makes a unit of it unless it must not.
 func TestSequencesOnSharedPagesChooseWhatTheyChooseAlone(t *testing.T) {
+	ofValues(t)
 	var prompt []int
 	shared := []uint32{4, 2, 10, 0, 7, 6, 9, 5}
 	for i := range 4 * len(shared) {

@@ -80,6 +80,7 @@ func counted(n int) (tokens []uint32) {
 // A draft tree beside another sequence: every token's logits are those of its branch
 // fed alone.
 func TestADraftTreesLogitsAreThoseOfItsBranches(t *testing.T) {
+	ofValues(t)
 	prompt := counted(9)
 	tree, parents := []uint32{50, 60, 61, 70, 71, 80}, []int{-1, 0, 0, 1, 1, 2}
 	for _, o := range []megakernel.Options{{Tokens: 8}, {Tokens: 8, Attention: "window=6+sinks=2/alibi"}} {
@@ -131,6 +132,7 @@ func TestASelectionOfAllPagesIsNoSelection(t *testing.T) {
 
 // Bits that hide what a window hides are a window; without any all is seen.
 func TestMaskBitsHideTokens(t *testing.T) {
+	ofValues(t)
 	prompt := counted(19)
 	masked := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "mask"}, runtime.RaggedOptions{Pages: 12, MaskWords: 9})
 	window := raggedWith(t, megakernel.Options{Tokens: 4, Attention: "window=5"}, runtime.RaggedOptions{Pages: 12})
@@ -158,6 +160,7 @@ func TestMaskBitsHideTokens(t *testing.T) {
 // With pinned parts a decoding sequence's logits are the same bits whatever else the
 // batch holds, and wherever its row is.
 func TestPinnedPartsMakeLogitsTheSameInEveryBatch(t *testing.T) {
+	ofValues(t)
 	prompt := counted(70)
 	for _, attention := range []string{"", "window=40+sinks=3/causal"} {
 		r := raggedWith(t, megakernel.Options{Tokens: 8, Attention: attention}, runtime.RaggedOptions{Pages: 80})
