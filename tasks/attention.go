@@ -49,9 +49,15 @@ type Attention struct {
 	Tail    dsl.Buf[dsl.B128] // shared memory, TailLen: the new token's K and V; without Work only
 }
 
-// blockTokens is the number of tokens of one block: k of the second product. It
-// is also the number of rows of a tile, the rows of A.
+// blockTokens is the number of tokens of a slice of a block: k of the second
+// product. It is also the number of rows of a tile, the rows of A.
 const blockTokens = 16
+
+// manySlices is the number of slices of a block where several warps work on it, each
+// for rows of its own: what a warp waits for (products, shuffles, exponentials, one
+// after another) it waits for once a block. With few rows the warps have time, and a
+// block that one of them takes is better short: its stage is drained sooner.
+const manySlices = 2
 
 // Group is the number of query heads a KV head serves.
 func (t *Attention) Group() int { return t.Heads / t.KV.Heads }
@@ -195,18 +201,18 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	}
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
-			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows))
+			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
 			st.combineSplit()
 			return
 		}
 		it.fetchQueries()
 		it.fetchNew(s)
 		few := func() {
-			st := t.stream(e, c, r, s, it, 1)
+			st := t.stream(e, c, r, s, it, 1, 1)
 			st.combineFew()
 		}
 		many := func() {
-			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows)
+			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows, min(manySlices, t.PerStage/blockTokens))
 			st.combineMany()
 		}
 		switch {
@@ -222,9 +228,9 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 }
 
 // stream adds an item's tokens to the states of the warps, of which each lane holds
-// rows (1 or 2) rows.
-func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows int) *state {
-	st := newState(t, e, s, it, rows)
+// rows (1 or 2) rows, in blocks of wide slices of tokens.
+func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows, wide int) *state {
+	st := newState(t, e, s, it, rows, wide)
 	st.ownToken()
 	e.K.For(it.first, it.end, func(i u32) {
 		chunk := it.chunk(i)
@@ -232,8 +238,8 @@ func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Ste
 		n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
 		c.Drain(func(base u32) {
 			st.eachBlock(chunk, n, func(b u32) {
-				tok := b.MulC(blockTokens)
-				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), n: n.Sub(tok).MinC(blockTokens)})
+				tok := b.MulC(wide * blockTokens)
+				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: wide, n: n.Sub(tok).MinC(wide * blockTokens)})
 			})
 		})
 	}, dsl.Unroll(1))

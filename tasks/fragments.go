@@ -18,16 +18,24 @@ func (st *state) spot(b tokens, matrix, tok u32) spot {
 	return spot{b.buf, b.base.Add(tok.MulC(st.t.KV.TokenUnits())), dsl.Optional(b.first.Add(tok)), dsl.Optional(matrix)}
 }
 
-// keySpot and valueSpot are where this lane reads its rows of keyFragments and
-// valueFragments.
-func (st *state) keySpot(b tokens) spot {
+// keySpots and valueSpots are where this lane reads its rows of keyFragments and
+// valueFragments, for each slice of a block.
+func (st *state) keySpots(b tokens) []spot {
 	matrix := st.e.Lane.DivC(8)
-	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.DivC(2).MulC(8)))
+	return st.spots(b, matrix, st.e.Lane.RemC(8).Add(matrix.DivC(2).MulC(8)))
 }
 
-func (st *state) valueSpot(b tokens) spot {
+func (st *state) valueSpots(b tokens) []spot {
 	matrix := st.e.Lane.DivC(8)
-	return st.spot(b, matrix, st.e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)))
+	return st.spots(b, matrix, st.e.Lane.RemC(8).Add(matrix.AndC(1).MulC(8)))
+}
+
+// spots are the spots of token tok of each slice.
+func (st *state) spots(b tokens, matrix, tok u32) (at []spot) {
+	for slice := range b.slices {
+		at = append(at, st.spot(b, matrix, tok.AddC(slice*blockTokens)))
+	}
+	return at
 }
 
 // keyFragments are K as the B operand of Q·Kᵀ, for keySlices slices of 16
@@ -79,10 +87,13 @@ func (st *state) valueFragments(at spot, first int) [][2]pair {
 // scores is Q·Kᵀ: the C fragments of the block's tokens, 8 by 8.
 func (st *state) scores(b tokens) [][4]f32 {
 	zero := st.e.K.F32(0)
-	s := [][4]f32{{zero, zero, zero, zero}, {zero, zero, zero, zero}}
-	st.eachKeyFragment(b, func(i int, f [2][2]pair) {
+	s := make([][4]f32, 2*b.slices)
+	for nt := range s {
+		s[nt] = [4]f32{zero, zero, zero, zero}
+	}
+	st.eachKeyFragment(b, func(slice, i int, f [2][2]pair) {
 		for nt := range f {
-			s[nt] = st.t.KV.product(st.q[i], f[nt], s[nt])
+			s[2*slice+nt] = st.t.KV.product(st.q[i], f[nt], s[2*slice+nt])
 		}
 	})
 	if st.t.KV.e4m3() && !st.t.hooksKeys() {
@@ -96,13 +107,18 @@ func (st *state) scores(b tokens) [][4]f32 {
 }
 
 // weigh adds P·V to the output.
-func (st *state) weigh(b tokens, p [4]pair) {
-	at, value, tile := st.valueSpot(b), st.valueTransform(b), 0
+func (st *state) weigh(b tokens, p [][4]pair) {
+	at, value, tile := st.valueSpots(b), st.valueTransform(b), 0
 	for u := 0; u < st.t.KV.keyUnits(); u += 2 {
-		for _, v := range st.valueFragments(at, u) {
-			st.addProduct(tile, p, value(tile, v))
-			tile++
+		n := 0
+		for slice := range at {
+			f := st.valueFragments(at[slice], u)
+			for i, v := range f {
+				st.addProduct(tile+i, p[slice], value(slice, tile+i, v))
+			}
+			n = len(f)
 		}
+		tile += n
 	}
 }
 

@@ -56,7 +56,7 @@ type sight struct {
 
 func (st *state) sight(b tokens) *sight {
 	v := st.t.Variant
-	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4)}
+	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4*b.slices)}
 	if b.fresh && st.t.Work != nil {
 		s.bits, s.masks = st.tailBits(), true
 	}
@@ -134,28 +134,40 @@ func transformPair(dim u32, lo, hi *pair, hook func(dim u32, lo, hi f32) (f32, f
 	*lo, *hi = dsl.Pack[dsl.BF16x2](l[0], l[1]), dsl.Pack[dsl.BF16x2](h[0], h[1])
 }
 
-// eachKeyFragment calls use for every 16 dimensions of a block's keys, after the
-// variant's Key hook. That wants dimensions D/2 apart together: so fragments
-// come in pairs then.
-func (st *state) eachKeyFragment(b tokens, use func(i int, f [2][2]pair)) {
-	v, l, d, at := st.t.Variant, st.t.KV, st.t.KV.D, st.keySpot(b)
-	var keys [2]*Key
+// eachKeyFragment calls use for every 16 dimensions of each slice of a block's keys,
+// after the variant's Key hook.
+func (st *state) eachKeyFragment(b tokens, use func(slice, i int, f [2][2]pair)) {
+	l, d, at := st.t.KV, st.t.KV.D, st.keySpots(b)
+	keys := make([][2]*Key, len(at))
 	if st.t.hooksKeys() {
-		for nt := range keys {
-			keys[nt] = st.key(b, st.e.Lane.DivC(4).AddC(8*nt))
+		for slice := range keys {
+			for nt := range keys[slice] {
+				keys[slice][nt] = st.key(b, st.e.Lane.DivC(4).AddC(slice*blockTokens+8*nt))
+			}
 		}
 	}
-	if l.e4m3() || !st.t.hooksKeys() {
-		for i := 0; i < d/16; i += l.keySlices() {
-			for j, f := range st.keyFragments(at, i) {
-				if st.t.hooksKeys() {
-					st.transformPartners(i+j, keys, &f)
-				}
-				use(i+j, f)
-			}
+	if !l.e4m3() && st.t.hooksKeys() {
+		for slice := range at {
+			st.eachHookedKey(at[slice], keys[slice], func(i int, f [2][2]pair) { use(slice, i, f) })
 		}
 		return
 	}
+	for i := 0; i < d/16; i += l.keySlices() {
+		for slice := range at {
+			for j, f := range st.keyFragments(at[slice], i) {
+				if st.t.hooksKeys() {
+					st.transformPartners(i+j, keys[slice], &f)
+				}
+				use(slice, i+j, f)
+			}
+		}
+	}
+}
+
+// eachHookedKey is eachKeyFragment of a slice of bf16 keys with a Key hook. That
+// wants dimensions D/2 apart together: so fragments come in pairs.
+func (st *state) eachHookedKey(at spot, keys [2]*Key, use func(i int, f [2][2]pair)) {
+	v, d := st.t.Variant, st.t.KV.D
 	f, done := make([]*[2][2]pair, d/16), make([]int, d/16)
 	for b := range d / 16 {
 		for _, block := range []int{b, b + d/16} {
@@ -187,18 +199,19 @@ func (st *state) transformPartners(i int, keys [2]*Key, f *[2][2]pair) {
 	}
 }
 
-// valueTransform is the variant's Value hook on a tile of a block's fragments.
-func (st *state) valueTransform(b tokens) func(tile int, f [2]pair) [2]pair {
+// valueTransform is the variant's Value hook on a tile of a slice's fragments.
+func (st *state) valueTransform(b tokens) func(slice, tile int, f [2]pair) [2]pair {
 	v, l := st.t.Variant, st.t.KV
 	if !st.t.hooksValues() {
-		return func(_ int, f [2]pair) [2]pair { return f }
+		return func(_, _ int, f [2]pair) [2]pair { return f }
 	}
 	col := st.e.Lane.RemC(4).MulC(2)
-	var keys [4]*Key
-	for i := range keys {
-		keys[i] = st.key(b, col.AddC(8*(i/2)+i%2))
+	all := make([]*Key, 4*b.slices)
+	for i := range all {
+		all[i] = st.key(b, col.AddC(8*(i/2)+i%2))
 	}
-	return func(tile int, f [2]pair) [2]pair {
+	return func(slice, tile int, f [2]pair) [2]pair {
+		keys := all[4*slice:]
 		dim := dsl.Optional(l.tileDim(tile, st.e.Lane.DivC(4)))
 		for r := range f {
 			lo, hi := l.unpack(f[r])

@@ -19,6 +19,7 @@ type state struct {
 	query, heads u32 // without Work: first query head, and how many
 
 	rows int                   // 1 or 2 rows a lane in use
+	wide int                   // 16-token slices of a block of cached tokens
 	row  []queryRow            // those
 	q    [][4]pair             // A fragments of the queries, one each 16 dimensions
 	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
@@ -29,9 +30,9 @@ type state struct {
 	turn                 *dsl.Var[dsl.U32] // with Work: blocks until this warp's next
 }
 
-func newState(t *Attention, e *Env, s Step, it *item, rows int) *state {
+func newState(t *Attention, e *Env, s Step, it *item, rows, wide int) *state {
 	k := e.K
-	st := &state{t: t, e: e, it: it, step: s, deal: t.deal(e, it), rows: rows}
+	st := &state{t: t, e: e, it: it, step: s, deal: t.deal(e, it), rows: rows, wide: wide}
 	if t.Work == nil {
 		st.query, st.heads = t.queries(e, it)
 	}
@@ -104,23 +105,25 @@ func (st *state) loadQueries() {
 	}
 }
 
-// tokens is up to 16 tokens of KV in shared memory.
+// tokens is a block: slices of 16 tokens of KV in shared memory.
 type tokens struct {
-	buf   dsl.Buf[dsl.B128]
-	base  u32  // the first one's first 16-byte element; a token has TokenUnits
-	first u32  // its index in the unit, modulo the page size at least: it fixes the permutation of its units
-	n     u32  // how many, 1 to 16
-	fresh bool // new tokens of this step
+	buf    dsl.Buf[dsl.B128]
+	base   u32  // the first one's first 16-byte element; a token has TokenUnits
+	first  u32  // its index in the unit, modulo the page size at least: it fixes the permutation of its units
+	slices int  // of 16 tokens
+	n      u32  // how many tokens there are, 1 to 16·slices
+	fresh  bool // new tokens of this step
 }
 
 // eachBlock calls body for this warp's blocks of a chunk of n tokens.
 func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
 	e, k := st.e, st.e.K
-	blocks := st.t.PerStage / blockTokens
+	size := st.wide * blockTokens
+	blocks := st.t.PerStage / size
 	if st.turn == nil {
 		mine := e.Warp.AddC(e.Consumers).Sub(chunk.MulC(blocks).RemC(e.Consumers)).RemC(e.Consumers)
 		k.ForStep(mine, k.U32(blocks), e.Consumers, func(b u32) {
-			k.If(b.MulC(blockTokens).Lt(n), func() { body(b) })
+			k.If(b.MulC(size).Lt(n), func() { body(b) })
 		}, dsl.Unroll(1))
 		return
 	}
@@ -137,7 +140,7 @@ func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
 		each(k.U32(0))
 		return
 	}
-	k.For(k.U32(0), n.AddC(blockTokens-1).DivC(blockTokens), each, dsl.Unroll(1))
+	k.For(k.U32(0), n.AddC(size-1).DivC(size), each, dsl.Unroll(1))
 }
 
 // block adds tokens to the state.
@@ -202,15 +205,19 @@ func finite(e *Env, x f32) f32 {
 	return dsl.Select(x.Eq(e.K.F32(math.Inf(-1))), e.K.F32(0), x)
 }
 
-// weights packs the probabilities as the A fragment of the second product: its
-// columns are the tokens, so the C fragment of the first is it already.
-func (st *state) weights(p [][4]f32) [4]pair {
+// weights packs the probabilities as the A fragments of the second product, one a
+// slice: its columns are the tokens, so the C fragments of the first are it already.
+func (st *state) weights(p [][4]f32) [][4]pair {
 	zero := dsl.Lit[dsl.BF16x2](st.e.K, 0)
-	a := [4]pair{zero, zero, zero, zero}
-	for nt := range 2 {
-		for h := range st.rows {
-			a[2*nt+h] = st.t.KV.pack(p[nt][2*h], p[nt][2*h+1])
+	all := make([][4]pair, len(p)/2)
+	for slice := range all {
+		a := [4]pair{zero, zero, zero, zero}
+		for nt := range 2 {
+			for h := range st.rows {
+				a[2*nt+h] = st.t.KV.pack(p[2*slice+nt][2*h], p[2*slice+nt][2*h+1])
+			}
 		}
+		all[slice] = a
 	}
-	return a
+	return all
 }

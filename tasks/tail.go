@@ -15,7 +15,7 @@ func (st *state) ownToken() {
 	own := e.Warp.EqC(e.Consumers - 1).And(st.it.split.EqC(t.Splits - 1))
 	e.K.If(own, func() {
 		t.fetchTail(e, st.step, st.it.kvHead)
-		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), n: e.K.U32(1), fresh: true})
+		st.block(tokens{buf: t.Tail, base: e.K.U32(0), first: st.step.Pos.RemC(t.KV.Page), slices: 1, n: e.K.U32(1), fresh: true})
 	})
 }
 
@@ -87,7 +87,7 @@ func (st *state) newTokens() {
 		}
 		k.If(next, func() {
 			buf, base := t.fresh(st.e)
-			st.block(tokens{buf: buf, base: base, first: it.cached, n: n, fresh: true})
+			st.block(tokens{buf: buf, base: base, first: it.cached, slices: 1, n: n, fresh: true})
 		})
 	})
 }
