@@ -76,6 +76,9 @@ func (m MBars) Init(i Index, count Val[U32]) { m.op(ir.OpMBarInit, i, count.v) }
 // Arrive counts one arrival, releasing the thread's past at CTA scope.
 func (m MBars) Arrive(i Index) { m.op(ir.OpMBarArrive, i) }
 
+// ArriveN counts n arrivals at once, 1 to what the phase still takes.
+func (m MBars) ArriveN(i Index, n Val[U32]) { m.op(ir.OpMBarArriveN, i, n.v) }
+
 // ArriveExpect adds bytes to what the phase waits for, then arrives.
 func (m MBars) ArriveExpect(i Index, bytes Val[U32]) { m.op(ir.OpMBarExpect, i, bytes.v) }
 

@@ -123,6 +123,7 @@ func bulk(k *dsl.Kernel) {
 	k.FenceProxyAsyncShared()
 	k.FenceProxyAsyncGlobal()
 	bar.Arrive(dsl.At(1))
+	bar.ArriveN(dsl.At(0), k.U32(3))
 }
 
 func barriers(k *dsl.Kernel) {

@@ -125,6 +125,7 @@ func synchroOps(t *[256]row) {
 	t[ir.OpFenceMBar] = row{expr: helperCall("fence_mbarrier_init")}
 	t[ir.OpMBarInit] = row{expr: mbarrier("mbar_init")}
 	t[ir.OpMBarArrive] = row{expr: mbarrier("mbar_arrive")}
+	t[ir.OpMBarArriveN] = row{expr: mbarrier("mbar_arrive_n")}
 	t[ir.OpMBarExpect] = row{expr: mbarrier("mbar_arrive_expect")}
 	t[ir.OpWaitMBar] = row{expr: spellWaitMBar}
 	t[ir.OpWaitMem] = row{expr: spellWaitMem}

@@ -30,6 +30,12 @@ DEVICE void mbar_init(u64* bar, u32 count) {
 DEVICE void mbar_arrive(u64* bar) {
   asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" : : "r"(shared_address(bar)) : "memory");
 }`},
+	{"mbar_arrive_n", 1, "shared_address", `
+// So many arrivals at once.
+DEVICE void mbar_arrive_n(u64* bar, u32 arrivals) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;"
+               : : "r"(shared_address(bar)), "r"(arrivals) : "memory");
+}`},
 	{"mbar_arrive_expect", 1, "shared_address", `
 // Makes the phase wait for bytes more, then arrives.
 DEVICE void mbar_arrive_expect(u64* bar, u32 bytes) {

@@ -5,7 +5,8 @@ import "github.com/mkgen/mkgen/dsl"
 // Ring is the device code of the shared-memory ring: Stages slots that one
 // producer warp fills with bulk copies and the consumer warps drain, in order.
 // Each stage has two mbarriers: full (a copy has landed; one arrival plus the
-// copy's bytes) and empty (drained; one arrival a consumer warp). What a stage
+// copy's bytes) and empty (drained; one arrival a consumer warp, of whom one may
+// arrive for others). What a stage
 // holds is nobody's business here: weights and KV of any op share the ring.
 //
 // Crossing proxies: completion on full makes the copied bytes visible to the
@@ -22,6 +23,7 @@ type Ring struct {
 	inFlight, consumers int
 	full, empty         dsl.MBars
 	watch               *Watch
+	trace               *Trace
 }
 
 // NewRing declares the ring's shared memory as the plan's first three regions
@@ -39,6 +41,9 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 
 // Watched makes the ring's waits end when the launch is given up.
 func (r *Ring) Watched(w *Watch) { r.watch = w }
+
+// Traced makes the ring's waits spans of a trace.
+func (r *Ring) Traced(t *Trace) { r.trace = t }
 
 // StageBytes is the size of one stage.
 func (r *Ring) StageBytes() int { return r.stageBytes }
@@ -70,6 +75,12 @@ func (c cursor) advance() {
 	wrap := next.EqC(c.stages)
 	c.stage.Set(dsl.Select(wrap, c.k.U32(0), next))
 	c.parity.Set(dsl.Select(wrap, c.parity.Get().XorC(1), c.parity.Get()))
+}
+
+// ahead is the stage n on, and its parity.
+func (c cursor) ahead(n dsl.Val[dsl.U32]) (stage, parity dsl.Val[dsl.U32]) {
+	at := c.stage.Get().Add(n)
+	return at.RemC(c.stages), c.parity.Get().Xor(at.DivC(c.stages).AndC(1))
 }
 
 // Producer is the producer warp's position in the ring.
@@ -115,10 +126,12 @@ func (p *Producer) Ring() *Ring { return p.r }
 func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
 	r, k := p.r, p.r.k
 	stage := p.next.stage.Get().Named("stage")
-	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
+	r.trace.Span(r.k, TraceWait, "waits for a stage", stage, func() {
+		r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
+	})
 	if r.limits() {
 		last := p.last.stage.Get()
-		r.watch.landed(k, r.full, last, p.last.parity.Get(), last)
+		r.trace.Span(r.k, TraceWait, "waits for a copy in flight", last, func() { r.watch.landed(k, r.full, last, p.last.parity.Get(), last) })
 		p.last.advance()
 	}
 	k.FenceProxyAsyncShared()
@@ -168,15 +181,64 @@ func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
 func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
-	r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "waits for a chunk in stage %d of the ring")
+	c.wait(stage, c.next.parity.Get())
 	use(stage)
 	k.SyncWarp()
-	releases := k.Lane().EqC(0)
-	if c.Lost != 0 {
-		releases = releases.And(k.CTA().EqC(c.Lost - 1).And(k.Warp().EqC(0)).Not())
-	}
-	k.If(releases, func() { r.empty.Arrive(stage) })
+	k.If(c.releases(), func() { r.empty.Arrive(stage) })
 	c.next.advance()
+}
+
+func (c *Consumer) wait(stage, parity dsl.Val[dsl.U32]) {
+	c.r.k.Helper()
+	c.r.trace.Span(c.r.k, TraceWait, "waits for a chunk", stage, func() {
+		c.r.k.Helper()
+		c.r.watch.MBar(c.r.k, c.r.full, stage, parity, stage, "waits for a chunk in stage %d of the ring")
+	})
+}
+
+// releases is whether this lane is the one that releases its warp's stages.
+func (c *Consumer) releases() dsl.Pred {
+	k := c.r.k
+	if c.Lost == 0 {
+		return k.Lane().EqC(0)
+	}
+	return k.Lane().EqC(0).And(k.CTA().EqC(c.Lost - 1).And(k.Warp().EqC(0)).Not())
+}
+
+// Take is for consumer warps that share chunks out among themselves, each chunk to
+// some of them. It waits for chunk n from here to be filled, without moving on, and
+// calls use with the stage's first 16-byte element in Data. Where release holds the
+// warp then gives the stage back, for so many warps, itself among them: over all
+// warps that must come to every consumer warp once a chunk. Its arguments are the same
+// in all lanes.
+//
+// A wait tells by a parity only which of two laps has landed. So chunk n must be at
+// most Reach behind the last chunk that this warp has taken, or behind here if all
+// consumer warps have met since the chunk before; and no warp may wait for a chunk
+// that it does not take, for the ring does not wait for that warp there.
+func (c *Consumer) Take(n dsl.Val[dsl.U32], use func(base dsl.Val[dsl.U32]), release dsl.Pred, warps dsl.Val[dsl.U32]) {
+	r, k := c.r, c.r.k
+	stage, parity := c.next.ahead(n)
+	stage = stage.Named("stage")
+	c.wait(stage, parity)
+	use(stage.MulC(r.stageBytes / 16))
+	k.If(release, func() {
+		k.SyncWarp()
+		k.If(c.releases(), func() { r.empty.ArriveN(stage, warps) })
+	})
+}
+
+// Reach is how far a warp may go from one chunk that it takes to the next: copies land
+// in any order, but with a chunk all those that are InFlight before it have landed, and
+// a lap before the next one must have.
+func (c *Consumer) Reach() int { return c.r.stages - c.r.inFlight }
+
+// Pass moves on by n chunks that have been taken. All consumer warps must meet before
+// the next wait.
+func (c *Consumer) Pass(n dsl.Val[dsl.U32]) {
+	stage, parity := c.next.ahead(n)
+	c.next.stage.Set(stage)
+	c.next.parity.Set(parity)
 }
 
 // Region is the shared-memory region of that name; asking for one that the plan

@@ -232,17 +232,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows, wide int) *state {
 	st := newState(t, e, s, it, rows, wide)
 	st.ownToken()
-	e.K.For(it.first, it.end, func(i u32) {
-		chunk := it.chunk(i)
-		from := chunk.MulC(t.PerStage).Named("from")
-		n := it.cached.Sub(from).MinC(t.PerStage).Named("tokens")
-		c.Drain(func(base u32) {
-			st.eachBlock(chunk, n, func(b u32) {
-				tok := b.MulC(wide * blockTokens)
-				st.block(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: wide, n: n.Sub(tok).MinC(wide * blockTokens)})
-			})
-		})
-	}, dsl.Unroll(1))
+	st.eachBlock(c, r, st.block)
 	st.newTokens()
 	if t.KV.e4m3() && !t.hooksValues() {
 		st.valueScale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")

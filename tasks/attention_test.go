@@ -102,7 +102,7 @@ func (s *scene) rig(t testing.TB) *rig {
 // rigOf is rig of a variant.
 func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	l, heads := s.layout(), s.kvHeads*s.group
-	r := newRig(t, setup{sms: s.sms, consumers: s.consumers, kvToken: l.TokenBytes(), stage: max(512, (s.perStage*l.TokenBytes()+127)/128*128), stages: 3})
+	r := newRig(t, kvSetup(s.sms, s.consumers, l, s.perStage, s.cached+s.group+s.splits))
 	v := declare(r)
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage, Variant: v,
 		Q:   in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),

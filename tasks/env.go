@@ -28,6 +28,15 @@ type Env struct {
 
 	// Scratch holds one f32 a consumer warp, for sums over the CTA.
 	Scratch dsl.Buf[dsl.F32]
+
+	// Trace, unless nil, notes the parts of the consumers' phases.
+	Trace *pipeline.Trace
+}
+
+// Part is a part of a phase, for a trace.
+func (e *Env) Part(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
 }
 
 // consumerBarrier is the named barrier of the consumer warps.
@@ -100,16 +109,18 @@ func (g *GridBarrier) Sync() {
 	e := g.e
 	g.target.Set(g.target.Get().AddC(e.Grid))
 	e.Sync()
-	e.K.If(e.Tid.EqC(0), func() {
-		arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
-		if g.Lost == 0 {
-			arrive()
-		} else {
-			e.K.If(e.CTA.NeC(g.Lost-1), arrive)
-		}
-		g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
+		e.K.If(e.Tid.EqC(0), func() {
+			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
+			if g.Lost == 0 {
+				arrive()
+			} else {
+				e.K.If(e.CTA.NeC(g.Lost-1), arrive)
+			}
+			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+		})
+		e.Sync()
 	})
-	e.Sync()
 }
 
 // firstOf is the text of the first rule that does not hold, or nothing. A

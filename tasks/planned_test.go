@@ -86,7 +86,7 @@ func (l *launch) at(s kv.Sequence, i, head, v, dim int) int {
 func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	lim, layout := l.limits, l.layout
 	heads := lim.KVHeads * lim.Group
-	r := newRig(t, setup{sms: lim.CTAs, consumers: l.warps, kvToken: layout.TokenBytes(), stage: max(512, (lim.ChunkTokens*layout.TokenBytes()+127)/128*128), stages: 3})
+	r := newRig(t, kvSetup(lim.CTAs, l.warps, layout, lim.ChunkTokens, 1))
 	words, merges := make([]uint32, lim.WorkWords(1)), make([]uint32, lim.MergeWords(1))
 	l.plan.EncodeWork(words)
 	l.plan.EncodeMerge(merges)

@@ -213,7 +213,7 @@ func (b *batch) base(seq int) int {
 // rig is the kernel: attention, a grid barrier, merge where there is anything to.
 func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.Variant) *rig {
 	l, heads := b.layout(), b.kvHeads*b.group
-	r := newRig(t, setup{sms: b.sms, consumers: b.consumers, kvToken: l.TokenBytes(), stage: max(512, (b.perStage*l.TokenBytes()+127)/128*128), stages: 3})
+	r := newRig(t, kvSetup(b.sms, b.consumers, l, b.perStage, b.group+b.parts+len(b.seqs)+b.seqs[0].cached))
 	if declare != nil {
 		v = declare(r)
 	}

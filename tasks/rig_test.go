@@ -25,6 +25,16 @@ type setup struct {
 	batch                   int               // row tiles that are interleaved at most; 0: none
 }
 
+// kvSetup is a kernel with a ring of stages of perStage tokens: three of them, or, but
+// for every third n, as many as let a warp pass over the chunks that are others'.
+func kvSetup(sms, consumers int, l tasks.KVLayout, perStage, n int) setup {
+	s := setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(), stage: max(512, (perStage*l.TokenBytes()+127)/128*128), stages: 3}
+	if stages := (32*consumers+perStage-1)/perStage + 2; n%3 != 0 && stages <= pipeline.MaxStages && stages*s.stage <= 120<<10 {
+		s.stages, s.inFlight = stages, 2
+	}
+	return s
+}
+
 // rig is a small kernel around one template and the memory it runs on.
 type rig struct {
 	t    testing.TB

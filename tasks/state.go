@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // state is one warp's running softmax for a tile of rows, in the fragments of
@@ -22,12 +23,13 @@ type state struct {
 	wide int                   // 16-token slices of a block of cached tokens
 	row  []queryRow            // those
 	q    [][4]pair             // A fragments of the queries, one each 16 dimensions
-	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
+	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions; of rows not in use they hold anything
 	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum (2^shift times it)
 
 	// valueScale is not there before combine, unless values have a hook.
 	keyScale, valueScale f32               // of an e4m3 cache
-	turn                 *dsl.Var[dsl.U32] // with Work: blocks until this warp's next
+	next                 *dsl.Var[dsl.U32] // this warp's next block
+	blocks               u32               // of the item
 }
 
 func newState(t *Attention, e *Env, s Step, it *item, rows, wide int) *state {
@@ -47,14 +49,11 @@ func newState(t *Attention, e *Env, s Step, it *item, rows, wide int) *state {
 	}
 	st.loadQueries()
 	for range t.KV.D / 8 {
-		st.o = append(st.o, dsl.NewArray(k.F32(0), 2*st.rows, "o"))
+		st.o = append(st.o, dsl.NewArray(k.F32(0), 4, "o"))
 	}
 	if !t.sums() {
 		st.m = dsl.NewArray(k.F32(math.Inf(-1)), st.rows, "m")
 		st.l = dsl.NewArray(k.F32(0), st.rows, "l")
-	}
-	if t.Work != nil {
-		st.turn = dsl.NewVar(st.deal.lane, "turn")
 	}
 	return st
 }
@@ -115,32 +114,60 @@ type tokens struct {
 	fresh  bool // new tokens of this step
 }
 
-// eachBlock calls body for this warp's blocks of a chunk of n tokens.
-func (st *state) eachBlock(chunk, n u32, body func(b u32)) {
-	e, k := st.e, st.e.K
+// eachBlock calls body for this warp's blocks of the item's cached tokens: block g
+// falls to lane g mod lanes.
+func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b tokens)) {
+	e, k, t, it, d := st.e, st.e.K, st.t, st.it, st.deal
 	size := st.wide * blockTokens
-	blocks := st.t.PerStage / size
-	if st.turn == nil {
-		mine := e.Warp.AddC(e.Consumers).Sub(chunk.MulC(blocks).RemC(e.Consumers)).RemC(e.Consumers)
-		k.ForStep(mine, k.U32(blocks), e.Consumers, func(b u32) {
-			k.If(b.MulC(size).Lt(n), func() { body(b) })
-		}, dsl.Unroll(1))
+	per := t.PerStage / size // blocks of a whole chunk
+	chunks := it.end.Sub(it.first).Named("chunks")
+	st.blocks = chunks
+	if per > 1 {
+		last := it.cached.Sub(it.chunk(it.end.SubC(1)).MulC(t.PerStage)).MinC(t.PerStage).AddC(size - 1).DivC(size)
+		st.blocks = dsl.Select(chunks.EqC(0), chunks, chunks.SubC(1).MulC(per).Add(last))
+	}
+	st.blocks = st.blocks.Named("blocks")
+	st.next = dsl.NewVar(d.lane, "block")
+	block := func(n, b, base u32) { // block b of chunk n
+		from, tok := it.chunk(it.first.Add(n)).MulC(t.PerStage).Named("from"), b.MulC(size)
+		left := it.cached.Sub(from).MinC(t.PerStage).Sub(tok)
+		body(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: st.wide, n: left.MinC(size)})
+		st.next.Set(st.next.Get().Add(d.lanes))
+	}
+	if ceilDiv(e.Consumers*size, t.PerStage) > c.Reach() {
+		st.eachChunk(c, chunks, per, block)
 		return
 	}
-	each := func(b u32) {
-		turn := st.turn.Get()
-		mine := turn.EqC(0)
-		if st.t.idle(e.Consumers) {
-			mine = mine.And(st.deal.lane.Lt(st.deal.lanes))
-		}
-		k.If(mine, func() { body(b) })
-		st.turn.Set(dsl.Select(turn.EqC(0), st.deal.lanes, turn).SubC(1))
+	turns := st.blocks.Add(d.lanes.SubC(1)).Sub(d.lane).Div(d.lanes)
+	if t.idle(e.Consumers) {
+		turns = dsl.Select(d.lane.Lt(d.lanes), turns, k.U32(0))
 	}
-	if blocks == 1 {
-		each(k.U32(0))
-		return
-	}
-	k.For(k.U32(0), n.AddC(size-1).DivC(size), each, dsl.Unroll(1))
+	k.For(k.U32(0), turns, func(u32) {
+		g := st.next.Get()
+		n, b := g.DivC(per), g.RemC(per)
+		of := st.blocks.Sub(n.MulC(per)).MinC(per) // blocks of the chunk
+		takers := d.tiles.Mul(d.lanes.Min(of))
+		others := dsl.Select(b.AddC(1).Eq(of).And(d.tile.EqC(0)), k.U32(e.Consumers).Sub(takers), k.U32(0))
+		c.Take(n, func(base u32) { block(n, b, base) }, b.Add(d.lanes).Ge(of), others.AddC(1))
+	}, dsl.Unroll(1))
+	c.Pass(chunks)
+}
+
+// eachChunk is eachBlock where a warp's chunks lie too far apart for the ring: it waits
+// for all of them.
+func (st *state) eachChunk(c *pipeline.Consumer, chunks u32, per int, block func(n, b, base u32)) {
+	k := st.e.K
+	k.For(k.U32(0), chunks, func(n u32) {
+		c.Drain(func(base u32) {
+			k.For(k.U32(0), k.U32(per), func(b u32) {
+				mine := st.next.Get().Eq(n.MulC(per).Add(b)).And(st.next.Get().Lt(st.blocks))
+				if st.t.idle(st.e.Consumers) {
+					mine = mine.And(st.deal.lane.Lt(st.deal.lanes))
+				}
+				k.If(mine, func() { block(n, b, base) })
+			}, dsl.Unroll(1))
+		})
+	}, dsl.Unroll(1))
 }
 
 // block adds tokens to the state.

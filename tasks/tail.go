@@ -81,7 +81,7 @@ func (st *state) newTokens() {
 	n := it.word(kv.ItemTail)
 	k.If(n.NeC(0), func() {
 		t.Work.Fresh.Wait()
-		next := st.turn.Get().EqC(0) // this lane has waited longest
+		next := st.next.Get().Eq(st.blocks) // this lane has waited longest
 		if t.idle(st.e.Consumers) {
 			next = next.And(st.deal.lane.Lt(st.deal.lanes))
 		}

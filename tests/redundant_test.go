@@ -49,7 +49,7 @@ var ringRedundant = table{
 	{"mbar.arrive @empty", moved[1:], "r.empty.Arrive(stage)", "", nil, "releases the stage later than it could"},
 	{"syncwarp", moved[:1], "k.SyncWarp()", "c.Drain(", nil, "passes a load of the input vector, which is not in the stage"},
 	{"fence.mbarrier_init", gone[:2], "k.FenceMBarInit()", "", nil, "the proxy fence before each copy covers the initialisation"},
-	{"wait.mbar @full", moved[1:], "r.watch.MBar(k, r.full, stage", "c.Skip()", nil, "nothing is read from a dropped stage"},
+	{"wait.mbar @full", moved[1:], "c.wait(stage, c.next.parity", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage"},
 	{"fence.proxy.async", moved[:1], "k.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies"},

@@ -183,7 +183,22 @@ var faults = []faulty{
 			bar.ArriveExpect(dsl.At(0), k.U32(16))
 			bar.Arrive(dsl.At(0))
 		})
-	}, interp.ArrivalOverflow, "has had all 1 arrivals of phase 0 (16 bytes are outstanding)", 2},
+	}, interp.ArrivalOverflow, "has had 1 of the 1 arrivals of phase 0 (16 bytes are outstanding), 1 more are too many", 2},
+	{"more arrivals at once than are left", 1, 1, func(k *dsl.Kernel) {
+		bar := dsl.NewMBars(k, "bar", 1)
+		k.If(k.Lane().EqC(0), func() {
+			bar.Init(dsl.At(0), k.U32(3))
+			bar.Arrive(dsl.At(0))
+			bar.ArriveN(dsl.At(0), k.U32(3))
+		})
+	}, interp.ArrivalOverflow, "has had 1 of the 3 arrivals of phase 0 (0 bytes are outstanding), 3 more are too many", 2},
+	{"no arrival", 1, 1, func(k *dsl.Kernel) {
+		bar := dsl.NewMBars(k, "bar", 1)
+		k.If(k.Lane().EqC(0), func() {
+			bar.Init(dsl.At(0), k.U32(3))
+			bar.ArriveN(dsl.At(0), k.Lane())
+		})
+	}, interp.MBarrierMisuse, "arrives 0 times on mbarrier 0 of @bar, want 1 to", 1},
 	{"phase left in the middle", 1, 1, func(k *dsl.Kernel) {
 		bar := dsl.NewMBars(k, "bar", 1)
 		k.If(k.Lane().EqC(0), func() {

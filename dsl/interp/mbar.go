@@ -99,13 +99,16 @@ func stepMBarInit(m *machine, w *warp, in *inst) {
 	}
 }
 
-func stepMBarArrive(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, nil) }
+func stepMBarArrive(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, nil, nil) }
 
-func stepMBarExpect(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, m.in(w, in.a[0])) }
+func stepMBarArriveN(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, m.in(w, in.a[0]), nil) }
 
-// arriveLanes arrives once for every active lane, after raising the expected
-// transaction bytes by tx. All 32 lanes arriving on one mbarrier release as one.
-func (m *machine) arriveLanes(w *warp, in *inst, tx *row) {
+func stepMBarExpect(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, nil, m.in(w, in.a[0])) }
+
+// arriveLanes arrives for every active lane, once or, if n is given, n times, after
+// raising the expected transaction bytes by tx. All 32 lanes arriving on one mbarrier
+// release as one.
+func (m *machine) arriveLanes(w *warp, in *inst, n, tx *row) {
 	together := w.mask == fullMask && m.sameMBar(w, in)
 	var st stamp
 	if together && m.o.races() {
@@ -119,11 +122,15 @@ func (m *machine) arriveLanes(w *warp, in *inst, tx *row) {
 		if b == nil || !m.ready(w, in, b, l, false) {
 			return
 		}
-		if !m.mayArrive(w, in, b, l) {
+		times := int64(1)
+		if n != nil {
+			times = int64(n[l])
+		}
+		if !m.mayArrive(w, in, b, l, times) {
 			if m.fault != nil {
 				return
 			}
-			b.pending++ // the launch is void
+			times = min(max(times, 0), b.pending) // the launch is void
 		}
 		if tx != nil {
 			if b.tx += int64(tx[l]); b.tx > maxCount {
@@ -137,7 +144,7 @@ func (m *machine) arriveLanes(w *warp, in *inst, tx *row) {
 			}
 			b.acc = b.acc.join(st)
 		}
-		b.pending--
+		b.pending -= times
 		b.lastIn, b.lastW = in, w
 		m.advance(w.cta, b, comp)
 	}
@@ -163,9 +170,13 @@ func (m *machine) sameMBar(w *warp, in *inst) bool {
 // mayArrive checks PTX's rule for phases: before an arrive-on operation in a
 // phase, a wait must have seen the phase before complete. It must happen before
 // the arrival, or another schedule would break the rule.
-func (m *machine) mayArrive(w *warp, in *inst, b *mbar, l int) bool {
-	if b.pending == 0 {
-		m.fail(w, in, l, ArrivalOverflow, "mbarrier %d of %s has had all %d arrivals of phase %d (%d bytes are outstanding), this is one more", b.index, b.buf, b.count, b.phase, b.tx).
+func (m *machine) mayArrive(w *warp, in *inst, b *mbar, l int, times int64) bool {
+	if times < 1 || times > maxCount {
+		m.fail(w, in, l, MBarrierMisuse, "arrives %d times on mbarrier %d of %s, want 1 to %d", times, b.index, b.buf, maxCount).at(b.buf, int64(b.index))
+		return false
+	}
+	if times > b.pending {
+		m.fail(w, in, l, ArrivalOverflow, "mbarrier %d of %s has had %d of the %d arrivals of phase %d (%d bytes are outstanding), %d more are too many", b.index, b.buf, b.count-b.pending, b.count, b.phase, b.tx, times).
 			at(b.buf, int64(b.index)).side("latest arrival before", b.lastW, 0, b.lastIn)
 		return false
 	}

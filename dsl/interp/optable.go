@@ -115,19 +115,20 @@ func memoryRows() map[ir.Op]binder {
 
 func syncRows() map[ir.Op]binder {
 	return map[ir.Op]binder{
-		ir.OpBarCTA:     fixedStep(stepBarCTA),
-		ir.OpBarSync:    fixedStep(stepBarSync),
-		ir.OpBarArrive:  fixedStep(stepBarArrive),
-		ir.OpSyncWarp:   fixedStep(stepSyncWarp),
-		ir.OpFence:      fixedStep(stepFence),
-		ir.OpFenceProxy: fixedStep(stepFenceProxy),
-		ir.OpFenceMBar:  fixedStep(stepFenceMBar),
-		ir.OpMBarInit:   fixedStep(stepMBarInit),
-		ir.OpMBarArrive: fixedStep(stepMBarArrive),
-		ir.OpMBarExpect: fixedStep(stepMBarExpect),
-		ir.OpWaitMBar:   fixedStep(stepWaitMBar),
-		ir.OpWaitMem:    fixedStep(stepWaitMem),
-		ir.OpNanosleep:  fixedStep(func(*machine, *warp, *inst) {}),
+		ir.OpBarCTA:      fixedStep(stepBarCTA),
+		ir.OpBarSync:     fixedStep(stepBarSync),
+		ir.OpBarArrive:   fixedStep(stepBarArrive),
+		ir.OpSyncWarp:    fixedStep(stepSyncWarp),
+		ir.OpFence:       fixedStep(stepFence),
+		ir.OpFenceProxy:  fixedStep(stepFenceProxy),
+		ir.OpFenceMBar:   fixedStep(stepFenceMBar),
+		ir.OpMBarInit:    fixedStep(stepMBarInit),
+		ir.OpMBarArrive:  fixedStep(stepMBarArrive),
+		ir.OpMBarArriveN: fixedStep(stepMBarArriveN),
+		ir.OpMBarExpect:  fixedStep(stepMBarExpect),
+		ir.OpWaitMBar:    fixedStep(stepWaitMBar),
+		ir.OpWaitMem:     fixedStep(stepWaitMem),
+		ir.OpNanosleep:   fixedStep(func(*machine, *warp, *inst) {}),
 	}
 }
 

@@ -155,9 +155,10 @@ func mbarrierNeverInitialised(k kern) {
 	full.Wait(dsl.At(1), k.U32(0))
 }
 
-func mbarrierLiterals(k kern) { // three mistakes
+func mbarrierLiterals(k kern) { // four mistakes
 	full := dsl.NewMBars(k, "full", 1)
 	full.Init(nil, k.U32(0))
+	full.ArriveN(nil, k.U32(0))
 	full.ArriveExpect(nil, k.U32(1<<20))
 	full.Wait(nil, k.U32(2))
 }

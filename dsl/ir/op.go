@@ -84,19 +84,20 @@ const (
 	OpBulkG2S  // bulk.g2s @dst[v0], @src[v1], @bar[v2], v3   v3 bytes; completes on the mbarrier
 
 	// Synchronisation.
-	OpBarCTA     // bar.cta                   all threads of the CTA
-	OpBarSync    // bar.sync id=1 n=256       n threads, this one waits
-	OpBarArrive  // bar.arrive id=1 n=256     n threads, this one does not wait
-	OpSyncWarp   // syncwarp                  all 32 lanes
-	OpFence      // fence.acq_rel.gpu         orders strong operations around it
-	OpFenceProxy // fence.proxy.async         generic proxy ↔ async proxy; Imm says which space
-	OpFenceMBar  // fence.mbarrier_init       makes mbarrier.init visible to the async proxy and the cluster
-	OpMBarInit   // mbar.init @bar[v0], v1    v1 arrivals a phase
-	OpMBarArrive // mbar.arrive @bar[v0]      release, cta
-	OpMBarExpect // mbar.expect @bar[v0], v1  arrive and expect v1 more bytes
-	OpWaitMBar   // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
-	OpWaitMem    // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
-	OpNanosleep  // nanosleep v0              at most about v0 ns
+	OpBarCTA      // bar.cta                   all threads of the CTA
+	OpBarSync     // bar.sync id=1 n=256       n threads, this one waits
+	OpBarArrive   // bar.arrive id=1 n=256     n threads, this one does not wait
+	OpSyncWarp    // syncwarp                  all 32 lanes
+	OpFence       // fence.acq_rel.gpu         orders strong operations around it
+	OpFenceProxy  // fence.proxy.async         generic proxy ↔ async proxy; Imm says which space
+	OpFenceMBar   // fence.mbarrier_init       makes mbarrier.init visible to the async proxy and the cluster
+	OpMBarInit    // mbar.init @bar[v0], v1    v1 arrivals a phase
+	OpMBarArrive  // mbar.arrive @bar[v0]      release, cta
+	OpMBarArriveN // mbar.arrive.n @bar[v0], v1   v1 arrivals at once
+	OpMBarExpect  // mbar.expect @bar[v0], v1  arrive and expect v1 more bytes
+	OpWaitMBar    // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
+	OpWaitMem     // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
+	OpNanosleep   // nanosleep v0              at most about v0 ns
 
 	// Warp collectives: all 32 lanes must be active.
 	OpShflIdx  // v2:f32 = shfl.idx v0, v1     value of lane v1 % 32

@@ -165,6 +165,7 @@ func (e *everything) sync() {
 			e.full.ArriveExpect(dsl.At(0), k32(k, 512))
 			dsl.BulkCopy(e.tile, dsl.At(0), e.in, nil, k32(k, 128), e.full, dsl.At(0), dsl.CacheHint(ir.EvictFirst))
 			e.full.Arrive(dsl.At(1))
+			e.full.ArriveN(dsl.At(1), k32(k, 2))
 		})
 		k.NamedArrive(1, 3)
 	}

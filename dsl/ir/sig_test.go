@@ -3,6 +3,7 @@ package ir_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ var changes = []struct {
 			return false
 		}
 		in.Mem[0].Buf = buf(k, "full", false)
-		if in.Op == ir.OpMBarInit || in.Op == ir.OpMBarArrive || in.Op == ir.OpMBarExpect || in.Op == ir.OpWaitMBar {
+		if slices.Contains([]ir.Op{ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar}, in.Op) {
 			in.Mem[0].Buf = buf(k, "tile", false)
 		}
 		return true

@@ -47,7 +47,7 @@ var refusals = []struct {
 	{"a role beyond the CTA", 1, func(k kern) { roleBeyondCTA(k) }},
 	{"roles that overlap", 1, func(k kern) { overlappingRoles(k) }},
 	{"mbarriers nothing initialises", 1, func(k kern) { mbarrierNeverInitialised(k) }},
-	{"mbarrier constants", 3, func(k kern) { mbarrierLiterals(k) }},
+	{"mbarrier constants", 4, func(k kern) { mbarrierLiterals(k) }},
 	{"bulk copies", 6, func(k kern) { bulkCopies(k) }},
 	{"stores to read-only memory", 2, func(k kern) { storeToReadOnly(k) }},
 	{"constant indices out of bounds", 4, func(k kern) { indexOutOfBounds(k) }},

@@ -21,6 +21,10 @@ func (v *verifier) literal(in *Instr) {
 		if n, ok := last(); ok && (n <= 0 || n >= 1<<20) {
 			bad("counts %d arrivals a phase, want 1 to 2^20-1", n)
 		}
+	case OpMBarArriveN:
+		if n, ok := last(); ok && (n <= 0 || n >= 1<<20) {
+			bad("arrives %d times, want 1 to 2^20-1", n)
+		}
 	case OpMBarExpect:
 		if n, ok := last(); ok && (n < 0 || n >= 1<<20) {
 			bad("expects %d bytes, want fewer than 2^20", n)

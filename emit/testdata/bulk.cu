@@ -84,6 +84,12 @@ __device__ __forceinline__ void mbar_arrive_expect(u64* bar, u32 bytes) {
                : : "r"(shared_address(bar)), "r"(bytes) : "memory");
 }
 
+// So many arrivals at once.
+__device__ __forceinline__ void mbar_arrive_n(u64* bar, u32 arrivals) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;"
+               : : "r"(shared_address(bar)), "r"(arrivals) : "memory");
+}
+
 // Sets up an mbarrier that count arrivals complete.
 __device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
@@ -148,4 +154,5 @@ bulk(const Params* __restrict__ p) {
   ptx::fence_proxy_async_shared();
   ptx::fence_proxy_async_global();
   ptx::mbar_arrive(&landed[1]);
+  ptx::mbar_arrive_n(landed, 3);
 }

@@ -40,7 +40,7 @@ func (p place) line(t *testing.T) string {
 
 var (
 	ringCopy      = place{"pipeline/ring.go", "dsl.BulkCopy(p.r.Data"}
-	ringFullWait  = place{"pipeline/ring.go", "r.watch.MBar(k, r.full, stage"}
+	ringFullWait  = place{"pipeline/ring.go", "c.wait(stage, c.next.parity"}
 	weightCopy    = place{"tasks/gemv.go", "p.Copy(base, w, offset"}
 	weightLoad    = place{"tasks/gemv.go", "w := weights.LoadN("}
 	inputLoad     = place{"tasks/gemv.go", "multiply(k, acc, x.LoadN("}

@@ -16,7 +16,7 @@ func bulkCopy(r *rows) {
 	k.If(k.Tid().EqC(0), func() {
 		bar.Init(dsl.At(0), k.U32(1))
 		bar.Init(dsl.At(1), k.U32(1))
-		gate.Init(dsl.At(0), k.U32(rowThreads/rowGrid))
+		gate.Init(dsl.At(0), k.U32(2*rowThreads/rowGrid))
 		k.FenceMBarInit()
 	})
 	k.Barrier()
@@ -38,6 +38,7 @@ func bulkCopy(r *rows) {
 	// The stage is written again by the async proxy: every reader fences, then arrives.
 	k.FenceProxyAsyncShared()
 	gate.Arrive(dsl.At(0))
+	gate.ArriveN(dsl.At(0), k.U32(1))
 	k.If(k.Tid().EqC(0), func() {
 		gate.Wait(dsl.At(0), k.U32(0))
 		copies(64)
@@ -46,6 +47,7 @@ func bulkCopy(r *rows) {
 	bar.Wait(dsl.At(1), k.U32(1))
 	read(1)
 	r.put(ir.OpMBarArrive, "gate passed", k.U32(1))
+	r.put(ir.OpMBarArriveN, "gate passed", k.U32(1))
 	r.put(ir.OpMBarExpect, "bytes came", k.U32(1))
 	r.put(ir.OpMBarInit, "done", k.U32(1))
 	r.put(ir.OpFenceMBar, "done", k.U32(1))

@@ -21,7 +21,7 @@ func named(c Class, in *ir.Instr, what string, f func(e *edit) error) Mutation {
 func removable(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpBarCTA, ir.OpBarSync, ir.OpBarArrive, ir.OpSyncWarp, ir.OpFence, ir.OpFenceProxy, ir.OpFenceMBar,
-		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem:
+		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem:
 		return true
 	}
 	return handOff(in)
@@ -94,7 +94,7 @@ func miscounts(in *ir.Instr) []Mutation {
 		out = append(out, named(c, in, what, func(e *edit) error { e.shift(delta); return nil }))
 	}
 	switch in.Op {
-	case ir.OpMBarInit:
+	case ir.OpMBarInit, ir.OpMBarArriveN:
 		arg(Count, 1, "one arrival more")
 		if v := in.Args[0]; !v.Const || v.Bits > 1 {
 			arg(Count, -1, "one arrival less")
