@@ -18,8 +18,9 @@ type builder struct {
 	env  *tasks.Env
 	own  shares
 
-	watch   *pipeline.Watch  // of the waits for other SMs
-	inner   *pipeline.Watch  // of those within one
+	watch   *pipeline.Watch // of the waits for other SMs
+	inner   *pipeline.Watch // of those within one
+	trace   *pipeline.Trace
 	leaving dsl.Buf[dsl.U32] // shared memory: whether the launch is given up
 
 	indices dsl.Buf[dsl.U32] // shared memory, beside what a search for the largest compares
@@ -95,6 +96,10 @@ func newBuilder(mk *Kernel) *builder {
 		b.inner = b.watch
 		b.ring.Watched(b.watch)
 	}
+	if o.Trace > 0 {
+		b.trace = pipeline.NewTrace(k, b.bufs.spans, b.bufs.heads, o.Trace)
+		b.ring.Traced(b.trace)
+	}
 	return b
 }
 
@@ -125,6 +130,9 @@ func (b *builder) assemble() {
 		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: b.producer})
 	if b.watch != nil {
 		b.mk.Sites = b.watch.Sites
+	}
+	if b.trace != nil {
+		b.mk.Traced = b.trace.Sites
 	}
 }
 
@@ -167,18 +175,20 @@ func (b *builder) consumers() {
 	b.cons = b.ring.Consumer()
 	b.bar = tasks.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
 	b.bar.Watch = b.watch
+	e.Trace = b.trace
+	b.trace.Start(0, 0)
 	b.flow.start()
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
 		k.If(running.Get().NeC(0), func() {
 			step := b.flow.step(s)
-			b.watch.Layer(k.U32(0))
+			b.at(s, k.U32(0))
 			b.flow.begin(s, step)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
-				b.watch.Layer(l)
+				b.at(s, l)
 				b.consume(inLayer(step, l), b.layer...)
 			}, dsl.Unroll(1))
-			b.watch.Layer(k.U32(b.mk.Config.Layers))
+			b.at(s, k.U32(b.mk.Config.Layers))
 			stopped := dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
 			running.Set(dsl.Select(stopped, k.U32(0), k.U32(1)))
 			b.flow.finish(s, step, running)
@@ -193,7 +203,14 @@ func (b *builder) consumers() {
 		})
 	}, dsl.Unroll(1))
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { bufs.epoch.Store(dsl.At(0), b.bar.Epoch()) })
+	b.trace.Finish()
 	b.watch.Publish(k)
+}
+
+// at says where in the launch what follows lies.
+func (b *builder) at(step, layer dsl.Val[dsl.U32]) {
+	b.watch.Layer(layer)
+	b.trace.At(step, layer)
 }
 
 // leave ends a launch that the host has given up, at the end of a step: all
@@ -243,11 +260,12 @@ func (b *builder) producer() {
 	k, bufs := b.k, b.bufs
 	first := b.own.offset(planLayerOffset).Named("layer_offset")
 	b.prod, b.offset = b.ring.Producer(), dsl.NewVar(first, "offset")
+	b.trace.Start(1, b.env.Consumers)
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
 		step := b.flow.step(s)
 		k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
-			b.watch.Layer(l)
+			b.at(s, l)
 			at := inLayer(step, l)
 			k.If(running.Get().NeC(0), func() {
 				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
@@ -263,7 +281,7 @@ func (b *builder) producer() {
 			})
 			k.If(running.Get().NeC(0), func() { b.produce(at, b.layer[1:]...) })
 		}, dsl.Unroll(1))
-		b.watch.Layer(k.U32(b.mk.Config.Layers))
+		b.at(s, k.U32(b.mk.Config.Layers))
 		runs := running.Get().NeC(0)
 		if wanted := b.flow.wanted(step); wanted != nil {
 			runs = runs.And(*wanted)
@@ -274,6 +292,7 @@ func (b *builder) producer() {
 		})
 	}, dsl.Unroll(1))
 	b.prod.Finish()
+	b.trace.Finish()
 	b.watch.Publish(k)
 }
 
@@ -281,7 +300,9 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		run := func() {
 			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-			b.k.Region(p.Name, func() { p.consume(s) })
+			b.k.Region(p.Name, func() {
+				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
+			})
 			if p.Handoff != "" {
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
@@ -300,7 +321,7 @@ func (b *builder) produce(s tasks.Step, phases ...phase) {
 		if p.produce != nil {
 			b.k.Region(p.Name, func() {
 				b.doing("fills the ring: waits for a stage to be drained, or copies")
-				p.produce(s)
+				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.produce(s) })
 			})
 		}
 	}

@@ -18,11 +18,12 @@ type Kernel struct {
 	Plan    *pipeline.Plan
 	KV      tasks.KVLayout
 	IR      *ir.Kernel
-	Phases  []Phase          // what runs between two hand-offs, in order
-	specs   []attentionSpec  // classes of layers, which differ in their attention
-	classes []*tasks.Variant // theirs, with the kernel's buffers; nil is plain
-	pattern []int            // the class of layers in turn
-	Sites   []pipeline.Site  // the waits that a launch can be given up at; none with NoWatchdog
+	Phases  []Phase              // what runs between two hand-offs, in order
+	specs   []attentionSpec      // classes of layers, which differ in their attention
+	classes []*tasks.Variant     // theirs, with the kernel's buffers; nil is plain
+	pattern []int                // the class of layers in turn
+	Sites   []pipeline.Site      // the waits that a launch can be given up at; none with NoWatchdog
+	Traced  []pipeline.TraceSite // what spans of a trace are of; none without Options.Trace
 }
 
 // Phase is a part of the step that ends in a hand-off to all SMs.

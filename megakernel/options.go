@@ -44,6 +44,10 @@ type Options struct {
 	// Watchdog is which waits the host can make the kernel give up.
 	Watchdog Watchdog
 
+	// Trace is how many spans a role of a CTA can note of what it does, and when, in a
+	// launch; 0, the default, generates a kernel that notes nothing.
+	Trace int
+
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
 }
@@ -140,6 +144,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
 		return o, refuse("Watchdog", "found %q, want grid, all or none", string(o.Watchdog))
 	}
+	if o.Trace < 0 || o.Trace > maxTrace {
+		return o, refuse("Trace", "%d spans a role, want 0 to %d", o.Trace, maxTrace)
+	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
@@ -168,6 +175,9 @@ func (o *Options) completeAttention(c *models.Config) error {
 	}
 	return nil
 }
+
+// maxTrace keeps the words of a trace of maxSMs SMs countable in 32 bits.
+const maxTrace = 1 << 18
 
 // maxSplits bounds the partial states one merge reads at once.
 const maxSplits = 128

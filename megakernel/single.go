@@ -79,12 +79,14 @@ func (f *single) first(s tasks.Step) tasks.Vector {
 func (f *single) norm(x tasks.Vector, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
 	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Dst: f.x}
-	return in.Emit(f.env, which)
+	var scale dsl.Val[dsl.F32]
+	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
+	return scale
 }
 
 func (f *single) plain(x dsl.Buf[dsl.BF16], n int) {
 	in := tasks.PlainInput{N: n, X: x, Dst: f.x}
-	in.Emit(f.env)
+	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 
 func (f *single) phases() stages {

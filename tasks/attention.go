@@ -202,18 +202,20 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
-			st.combineSplit()
+			e.Part("states meet", st.combineSplit)
 			return
 		}
-		it.fetchQueries()
-		it.fetchNew(s)
+		e.Part("queries", func() {
+			it.fetchQueries()
+			it.fetchNew(s)
+		})
 		few := func() {
 			st := t.stream(e, c, r, s, it, 1, 1)
-			st.combineFew()
+			e.Part("states meet", st.combineFew)
 		}
 		many := func() {
 			st := t.stream(e, c, r, s, it, t.tileRows()/fewRows, min(manySlices, t.PerStage/blockTokens))
-			st.combineMany()
+			e.Part("states meet", st.combineMany)
 		}
 		switch {
 		case !t.few(e.Consumers):
@@ -224,7 +226,9 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
 		}
 	})
-	t.settle(e, s)
+	if t.settles() {
+		e.Part("arrivals and merge", func() { t.settle(e, s) })
+	}
 }
 
 // stream adds an item's tokens to the states of the warps, of which each lane holds

@@ -102,7 +102,7 @@ func (st *state) scaled(x f32) f32 {
 // scaleValues puts the scale of values on the output.
 func (st *state) scaleValues() {
 	for _, o := range st.o {
-		for _, x := range o[:2*st.rows] {
+		for _, x := range o {
 			x.Set(st.scaled(x.Get()))
 		}
 	}

@@ -124,7 +124,8 @@ func (st *state) weigh(b tokens, p [][4]pair) {
 
 // addProduct adds the product of weights and a tile of values to the output.
 func (st *state) addProduct(tile int, a [4]pair, v [2]pair) {
-	o, c := st.o[tile], [4]f32{}
+	o, zero := st.o[tile], st.e.K.F32(0)
+	c := [4]f32{zero, zero, zero, zero} // rows not in use stay 0
 	for x := range o {
 		c[x] = o[x].Get()
 	}

@@ -14,7 +14,7 @@ import (
 type GEMV struct {
 	Name string
 	M    *pipeline.MatrixPlan
-	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero
+	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero, in the order of InputPair
 	Part Partials
 }
 
@@ -134,8 +134,7 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 // products of rows 2l and 2l+1.
 func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring) []f32 {
 	k := e.K
-	const chains = 2 // independent accumulators, so that one mma need not wait for the last
-	acc := make([][]*dsl.Var[dsl.F32], chains)
+	acc := make([][]*dsl.Var[dsl.F32], 2) // of the two mma of a k group
 	for i := range acc {
 		acc[i] = dsl.NewArray(k.F32(0), 4, "acc")
 	}
@@ -149,7 +148,7 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring) []f32 {
 				step := func() {
 					w := weights.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(e.Lane.MulC(4)), 4)
 					at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(pipeline.GroupK / 2)).Add(quarter)
-					multiply(k, acc, x.LoadN(at, 4), w)
+					multiply(acc, x.LoadN(at, 4), w)
 				}
 				if (i+1)*e.Consumers <= groups {
 					step()
@@ -159,24 +158,32 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring) []f32 {
 			}
 		})
 	})
-	return []f32{acc[0][0].Get().Add(acc[1][0].Get()), acc[0][1].Get().Add(acc[1][1].Get())}
+	return []f32{acc[0][0].Get().Add(acc[1][2].Get()), acc[0][1].Get().Add(acc[1][3].Get())}
 }
 
 // multiply adds a k group's products: lane l holds 8 consecutive elements of
-// row l/4, and the same 8 elements of x, so the first mma takes elements 0 to 3
-// of each lane and the second 4 to 7; the order within k is the same for both
-// operands, hence does not matter. Every token row of A is the same vector.
-func multiply(k *dsl.Kernel, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
-	zero := dsl.Lit[dsl.BF16x2](k, 0)
-	for h := range 2 {
-		a := [4]pair{x[2*h], zero, x[2*h+1], zero}
-		b := [2]pair{w[2*h], w[2*h+1]}
-		v := acc[h%len(acc)]
-		d := dsl.MMA(a, b, [4]f32{v[0].Get(), v[1].Get(), v[2].Get(), v[3].Get()})
+// row l/4, and the same 8 elements of x, whose four pairs lie as InputPair says: so
+// A's rows 0 to 7 are elements 0 to 3 of each lane, and its rows 8 to 15 elements 4 to
+// 7. The first mma multiplies by elements 0 to 3 of the weights, and its rows 0 to 7
+// count; the second by elements 4 to 7, and its rows 8 to 15 count. Every row of a
+// half is the same vector.
+func multiply(acc [][]*dsl.Var[dsl.F32], x, w []pair) {
+	a := [4]pair(x)
+	for h, v := range acc {
+		d := dsl.MMA(a, [2]pair(w[2*h:]), [4]f32{v[0].Get(), v[1].Get(), v[2].Get(), v[3].Get()})
 		for i := range d {
 			v[i].Set(d[i])
 		}
 	}
+}
+
+// InputPair is where pair i of a GEMV's input vector (elements 2i and 2i + 1) lies in
+// shared memory: of the four pairs of 16 bytes the middle two have changed places.
+func InputPair(i int) int { return i&^3 + i&1*2 + i>>1&1 }
+
+// inputPair is InputPair on the device.
+func inputPair(i u32) u32 {
+	return i.AndC(0xfffffffc).Or(i.AndC(1).ShlC(1)).Or(i.ShrC(1).AndC(1))
 }
 
 // sum adds the consumer warps' parts of two rows in the order of the warps.

@@ -38,6 +38,25 @@ type deal struct {
 	fixed int // lanes, where that is a constant, or 0
 }
 
+// takes is whether block g falls to this warp's lane.
+func (d deal) takes(g u32) dsl.Pred {
+	if d.fixed > 0 {
+		return g.RemC(d.fixed).Eq(d.lane)
+	}
+	return g.Rem(d.lanes).Eq(d.lane)
+}
+
+// each calls body for those of n blocks that fall to this warp's lane.
+func (d deal) each(k *dsl.Kernel, n u32, body func(g u32)) {
+	if d.fixed > 0 {
+		k.ForStep(d.lane, n, d.fixed, body, dsl.Unroll(1))
+		return
+	}
+	turns := n.Add(d.lanes.SubC(1)).Sub(d.lane).Div(d.lanes)
+	turns = dsl.Select(d.lane.Lt(d.lanes), turns, k.U32(0))
+	k.For(k.U32(0), turns, func(i u32) { body(i.Mul(d.lanes).Add(d.lane)) }, dsl.Unroll(1))
+}
+
 // rowsNow is the number of rows of this pass of an item.
 func (t *Attention) rowsNow(e *Env, it *item) u32 {
 	return it.word(kv.ItemRows).MulC(t.Group()).Sub(it.pass.MulC(t.passRows(e))).MinC(t.passRows(e)).Named("rows")

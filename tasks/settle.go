@@ -26,14 +26,16 @@ func (t *Attention) Phase() dsl.Pred {
 	return dsl.Uniform(t.Work.Items.Load(dsl.At(head+kv.HeaderPhase)), dsl.GPUScope).NeC(0)
 }
 
+// settles is whether partial states may be merged where the last of them arrives.
+func (t *Attention) settles() bool {
+	return t.Merge != nil && t.Work != nil && t.Work.Arrived != nil
+}
+
 // settle counts the partial states of all of this CTA's items, after the last of
 // them, and merges the rows that are now complete, unless there is a phase for it.
 // The barrier at the end of combine, the atomic's release and its acquire order the
 // states that other SMs wrote before the loads here.
 func (t *Attention) settle(e *Env, s Step) {
-	if t.Merge == nil || t.Work == nil || t.Work.Arrived == nil {
-		return
-	}
 	k, w := e.K, t.Work
 	head := t.Class * (w.PerCTA + 1) * kv.ItemWords
 	count := dsl.Uniform(w.Items.Load(dsl.At(head)), dsl.CTAScope)

@@ -23,13 +23,12 @@ type state struct {
 	wide int                   // 16-token slices of a block of cached tokens
 	row  []queryRow            // those
 	q    [][4]pair             // A fragments of the queries, one each 16 dimensions
-	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions; of rows not in use they hold anything
+	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
 	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum (2^shift times it)
 
 	// valueScale is not there before combine, unless values have a hook.
-	keyScale, valueScale f32               // of an e4m3 cache
-	next                 *dsl.Var[dsl.U32] // this warp's next block
-	blocks               u32               // of the item
+	keyScale, valueScale f32 // of an e4m3 cache
+	blocks               u32 // of the item
 }
 
 func newState(t *Attention, e *Env, s Step, it *item, rows, wide int) *state {
@@ -49,7 +48,7 @@ func newState(t *Attention, e *Env, s Step, it *item, rows, wide int) *state {
 	}
 	st.loadQueries()
 	for range t.KV.D / 8 {
-		st.o = append(st.o, dsl.NewArray(k.F32(0), 4, "o"))
+		st.o = append(st.o, dsl.NewArray(k.F32(0), 2*st.rows, "o"))
 	}
 	if !t.sums() {
 		st.m = dsl.NewArray(k.F32(math.Inf(-1)), st.rows, "m")
@@ -127,29 +126,22 @@ func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b t
 		st.blocks = dsl.Select(chunks.EqC(0), chunks, chunks.SubC(1).MulC(per).Add(last))
 	}
 	st.blocks = st.blocks.Named("blocks")
-	st.next = dsl.NewVar(d.lane, "block")
 	block := func(n, b, base u32) { // block b of chunk n
 		from, tok := it.chunk(it.first.Add(n)).MulC(t.PerStage).Named("from"), b.MulC(size)
 		left := it.cached.Sub(from).MinC(t.PerStage).Sub(tok)
 		body(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: st.wide, n: left.MinC(size)})
-		st.next.Set(st.next.Get().Add(d.lanes))
 	}
 	if ceilDiv(e.Consumers*size, t.PerStage) > c.Reach() {
 		st.eachChunk(c, chunks, per, block)
 		return
 	}
-	turns := st.blocks.Add(d.lanes.SubC(1)).Sub(d.lane).Div(d.lanes)
-	if t.idle(e.Consumers) {
-		turns = dsl.Select(d.lane.Lt(d.lanes), turns, k.U32(0))
-	}
-	k.For(k.U32(0), turns, func(u32) {
-		g := st.next.Get()
+	d.each(k, st.blocks, func(g u32) {
 		n, b := g.DivC(per), g.RemC(per)
 		of := st.blocks.Sub(n.MulC(per)).MinC(per) // blocks of the chunk
 		takers := d.tiles.Mul(d.lanes.Min(of))
 		others := dsl.Select(b.AddC(1).Eq(of).And(d.tile.EqC(0)), k.U32(e.Consumers).Sub(takers), k.U32(0))
 		c.Take(n, func(base u32) { block(n, b, base) }, b.Add(d.lanes).Ge(of), others.AddC(1))
-	}, dsl.Unroll(1))
+	})
 	c.Pass(chunks)
 }
 
@@ -160,11 +152,8 @@ func (st *state) eachChunk(c *pipeline.Consumer, chunks u32, per int, block func
 	k.For(k.U32(0), chunks, func(n u32) {
 		c.Drain(func(base u32) {
 			k.For(k.U32(0), k.U32(per), func(b u32) {
-				mine := st.next.Get().Eq(n.MulC(per).Add(b)).And(st.next.Get().Lt(st.blocks))
-				if st.t.idle(st.e.Consumers) {
-					mine = mine.And(st.deal.lane.Lt(st.deal.lanes))
-				}
-				k.If(mine, func() { block(n, b, base) })
+				g := n.MulC(per).Add(b)
+				k.If(st.deal.takes(g).And(g.Lt(st.blocks)), func() { block(n, b, base) })
 			}, dsl.Unroll(1))
 		})
 	}, dsl.Unroll(1))

@@ -81,11 +81,7 @@ func (st *state) newTokens() {
 	n := it.word(kv.ItemTail)
 	k.If(n.NeC(0), func() {
 		t.Work.Fresh.Wait()
-		next := st.next.Get().Eq(st.blocks) // this lane has waited longest
-		if t.idle(st.e.Consumers) {
-			next = next.And(st.deal.lane.Lt(st.deal.lanes))
-		}
-		k.If(next, func() {
+		k.If(st.deal.takes(st.blocks), func() { // this lane has waited longest
 			buf, base := t.fresh(st.e)
 			st.block(tokens{buf: buf, base: base, first: it.cached, slices: 1, n: n, fresh: true})
 		})

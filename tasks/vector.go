@@ -152,7 +152,7 @@ type NormInput struct {
 	Eps  float64           // ε
 	X    Vector            // the residual vector
 	Gain dsl.Buf[dsl.BF16] // gains of all norms, [norms][N]
-	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group
+	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 }
 
 // Emit runs in the consumer warps and returns the scale. norm picks the row of
@@ -166,6 +166,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	gain, dst := dsl.View[dsl.BF16x2](t.Gain), dsl.View[dsl.BF16x2](t.Dst)
 	squares := dsl.NewVar(k.F32(0), "squares")
 	row := norm.MulC(t.N / 2)
+	first := inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
 	e.EachConsumer(t.N/4, func(i u32) {
 		x := t.X(i.MulC(4), 4)
 		g := gain.LoadN(row.Add(i.MulC(2)), 2, dsl.CacheHint(dsl.NonCoherent))
@@ -176,8 +177,9 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 			s = dsl.FMA(v, v, s)
 		}
 		squares.Set(s)
-		dst.StoreN(i.MulC(2), []pair{
-			dsl.Pack[dsl.BF16x2](x[0].Mul(g0), x[1].Mul(g1)), dsl.Pack[dsl.BF16x2](x[2].Mul(g2), x[3].Mul(g3))})
+		at := first.Add(i.Sub(e.Tid).MulC(2))
+		dst.Store(at, dsl.Pack[dsl.BF16x2](x[0].Mul(g0), x[1].Mul(g1)))
+		dst.Store(at.AddC(2), dsl.Pack[dsl.BF16x2](x[2].Mul(g2), x[3].Mul(g3)))
 	})
 	zeroPadding(e, t.Dst, t.N)
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
@@ -189,7 +191,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 type PlainInput struct {
 	N   int               // length, a multiple of 8
 	X   dsl.Buf[dsl.BF16] // [N] in global memory
-	Dst dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group
+	Dst dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 }
 
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
@@ -200,7 +202,8 @@ func (t *PlainInput) Emit(e *Env) {
 	}
 	x, dst := dsl.View[dsl.U32](t.X), dsl.View[dsl.U32](t.Dst)
 	e.EachConsumer(t.N/8, func(i u32) {
-		dst.StoreN(i.MulC(4), x.LoadN(i.MulC(4), 4))
+		v := x.LoadN(i.MulC(4), 4)
+		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
 	})
 	zeroPadding(e, t.Dst, t.N)
 	e.Sync()
@@ -218,6 +221,9 @@ func inputProblem(what string, n, multiple int, dst dsl.Buf[dsl.BF16]) string {
 func zeroPadding(e *Env, dst dsl.Buf[dsl.BF16], n int) {
 	pad := ceilDiv(n, pipeline.GroupK)*pipeline.GroupK - n
 	if pad > 0 {
-		e.K.If(e.Tid.LtC(pad), func() { dst.Store(e.Tid.AddC(n), dsl.Lit[dsl.BF16](e.K, 0)) })
+		e.K.If(e.Tid.LtC(pad), func() {
+			at := e.Tid.AddC(n)
+			dst.Store(inputPair(at.DivC(2)).MulC(2).Add(at.AndC(1)), dsl.Lit[dsl.BF16](e.K, 0))
+		})
 	}
 }

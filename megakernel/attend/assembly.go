@@ -23,6 +23,7 @@ type assembly struct {
 	epoch   dsl.Buf[dsl.U32]
 	barrier dsl.Buf[dsl.U32]
 	attns   []*tasks.Attention
+	trace   *pipeline.Trace
 }
 
 // Names of the shared-memory regions beside the ring.
@@ -95,6 +96,12 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	if c.Selection {
 		a.work.Positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, dsl.Doc("position of each page entry's first token"))
 	}
+	if c.Trace > 0 {
+		tracks := int64(c.SMs * pipeline.TraceTracks)
+		a.trace = pipeline.NewTrace(k, dsl.Global[dsl.U32](k, BufferSpans, tracks*int64(c.Trace*pipeline.SpanWords), dsl.Align(16), dsl.Doc("what each role did")),
+			dsl.Global[dsl.U32](k, BufferSpanHeads, tracks*pipeline.HeadWords, dsl.Doc("and when")), c.Trace)
+		ring.Traced(a.trace)
+	}
 	a.steps = dsl.Scalar[dsl.U32](k, "steps", "times all layers are done, at least 1")
 	for i, v := range a.mk.variants {
 		att := a.shape(i)
@@ -122,33 +129,47 @@ func (a *assembly) assemble() {
 	k.Roles(
 		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
 			c := ring.Consumer()
+			e.Trace = a.trace
+			a.trace.Start(0, 0)
 			a.work.Start()
 			bar := tasks.NewGridBarrier(e, a.barrier, dsl.Uniform(a.epoch.Load(dsl.At(0)), dsl.GPUScope))
 			a.eachLayer(func(s tasks.Step, class int) {
-				k.Region("attention", func() { a.attns[class].Consume(e, c, ring, s) })
+				a.phase("attention", func() { a.attns[class].Consume(e, c, ring, s) })
 				k.Region("hand-off after attention", bar.Sync)
 				k.If(a.attns[class].Phase(), func() {
-					k.Region("merge", func() { a.attns[class].Merge.EmitIn(e, s) })
+					a.phase("merge", func() { a.attns[class].Merge.EmitIn(e, s) })
 					k.Region("hand-off after merge", bar.Sync)
 				})
 			})
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { a.epoch.Store(dsl.At(0), bar.Epoch()) })
+			a.trace.Finish()
 		}},
 		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {
 			p := ring.Producer()
+			a.trace.Start(1, e.Consumers)
 			a.eachLayer(func(s tasks.Step, class int) {
-				k.Region("attention", func() { a.attns[class].Produce(e, p, s) })
+				a.phase("attention", func() { a.attns[class].Produce(e, p, s) })
 			})
+			a.trace.Finish()
 		}})
+	if a.trace != nil {
+		a.mk.Traced = a.trace.Sites
+	}
+}
+
+// phase is a named phase, and a span of the trace.
+func (a *assembly) phase(name string, body func()) {
+	a.k.Region(name, func() { a.trace.Span(a.k, pipeline.TracePhase, name, a.k.U32(0), body) })
 }
 
 // eachLayer calls body for the class of every layer of every step.
 func (a *assembly) eachLayer(body func(s tasks.Step, class int)) {
 	k, c := a.k, &a.mk.Config
-	k.For(k.U32(0), a.steps, func(dsl.Val[dsl.U32]) {
+	k.For(k.U32(0), a.steps, func(step dsl.Val[dsl.U32]) {
 		k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 			s := a.step
 			s.Layer = l.Named("layer")
+			a.trace.At(step, s.Layer)
 			name := func(class int) string { return fmt.Sprintf("layers of class %d", class) }
 			tasks.Turns(a.mk.pattern).Each(k, l, name, func(class int) { body(s, class) })
 		}, dsl.Unroll(1))

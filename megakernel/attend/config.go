@@ -27,6 +27,8 @@ type Config struct {
 	SMs, Consumers                int
 	Stages, StageBytes, InFlight  int
 	ItemsPerCTA, Partials, Shared int
+
+	Trace int // spans that a role of a CTA can note; 0: a kernel that notes nothing
 }
 
 // The defaults.

@@ -18,6 +18,8 @@ type Kernel struct {
 	IR     *ir.Kernel
 	Plan   *pipeline.Plan
 
+	Traced []pipeline.TraceSite // what spans of a trace are of
+
 	variants []*tasks.Variant // the classes of layers
 	pattern  []int            // the class of layers in turn
 }
@@ -35,6 +37,8 @@ const (
 	BufferPositions = "kv_positions" // in: kv.Plan.Positions; with Selection only
 	BufferWork      = "attn_plan"    // in: kv.Plan.EncodeWork
 	BufferMerges    = "attn_merge"   // in: kv.Plan.EncodeMerge
+	BufferSpans     = "spans"        // out, with Trace only, as SpanHeads: pipeline.Trace's
+	BufferSpanHeads = "span_heads"
 )
 
 // Scalars are the parameters of a launch over a cache of so many pages: steps times

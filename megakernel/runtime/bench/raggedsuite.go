@@ -59,7 +59,7 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 		return o, nil
 	}
 	s.say("filling the KV cache")
-	if err := FillKV(s.loaded, int64(s.Kernel.Config.Layers)*int64(len(s.table))*int64(s.Kernel.KV.PageBytes())); err != nil {
+	if err := FillKV(s.loaded, s.kvBytes()); err != nil {
 		return nil, err
 	}
 	y, err := OpenYardstick(ctx, s.Machine, s.Kernel.Options.SMs, s.Progress)
@@ -77,6 +77,10 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 		}
 	}
 	return o, err
+}
+
+func (s *RaggedSuite) kvBytes() int64 {
+	return int64(s.Kernel.Config.Layers) * int64(len(s.table)) * int64(s.Kernel.KV.PageBytes())
 }
 
 func (s *RaggedSuite) say(format string, args ...any) {
