@@ -43,8 +43,8 @@ var (
 	ringFullWait  = place{"pipeline/ring.go", "c.wait(stage, c.next.parity"}
 	weightCopy    = place{"tasks/gemv.go", "p.Copy(base, w, offset"}
 	weightLoad    = place{"tasks/gemv.go", "w := weights.LoadN("}
-	inputLoad     = place{"tasks/gemv.go", "multiply(k, acc, x.LoadN("}
-	inputStore    = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), x.LoadN("}
+	inputLoad     = place{"tasks/gemv.go", "multiply(acc, x.LoadN("}
+	inputStore    = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
 	residualStore = place{"tasks/epilogue.go", "x.StoreN(row, []f32{"}
 	normLoad      = place{"tasks/vector.go", "return x.LoadN(at, n)"}
 	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add("}
