@@ -1,0 +1,107 @@
+package trace
+
+import (
+	"fmt"
+	"io"
+	"math"
+
+	"github.com/mkgen/mkgen/internal/table"
+)
+
+// scale turns times of a trace into those that people read, and says what they are.
+func scale(unit string) (by float64, name string) {
+	if unit == Nanoseconds {
+		return 1e-3, "µs"
+	}
+	return 1, "steps"
+}
+
+// number is a time for a reader, without its unit.
+func number(unit string, x float64) string {
+	by, _ := scale(unit)
+	x *= by
+	switch {
+	case math.Abs(x) >= 1000 || unit == Steps && math.Abs(x) >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case math.Abs(x) >= 100 || unit == Steps:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
+// amount is a time for a reader, with its unit.
+func amount(unit string, x float64) string {
+	_, name := scale(unit)
+	return number(unit, x) + " " + name
+}
+
+func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
+
+// WriteTable prints the figures for a terminal: phases, hand-offs, tasks.
+func (s *Summary) WriteTable(w io.Writer) error {
+	for _, line := range append(s.about(), s.notices()...) {
+		if _, err := fmt.Fprintln(w, line); err != nil {
+			return err
+		}
+	}
+	for _, g := range s.grids() {
+		if len(g.rows) == 0 {
+			continue
+		}
+		if _, err := fmt.Fprintf(w, "\n%s\n", g.title); err != nil {
+			return err
+		}
+		t := table.New(g.head...)
+		for _, row := range g.rows {
+			t.Row(row...)
+		}
+		if err := t.Write(w, "  "); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// about is what the trace is of, and where the time went.
+func (s *Summary) about() []string {
+	lines := []string{fmt.Sprintf("%s on %s: %d SMs, %d layers, %d of %d steps.", s.Model, s.Device, s.SMs, s.Layers, s.Steps, s.Seen)}
+	p := s.Shares()
+	if p.Time == 0 {
+		return lines
+	}
+	of := "step"
+	if s.Steps == 0 {
+		of = "layer"
+	}
+	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for hand-offs %s%s; the ring is full %s of it.", of, amount(s.Unit, p.Time),
+		percent(p.Share(p.Work)), percent(p.Share(p.Chunks)), percent(p.Share(p.Handoffs)), s.others(), percent(p.Share(p.RingFull))))
+	if s.Steps > 0 && s.LayerRuns > 0 {
+		lines = append(lines, fmt.Sprintf("A layer takes %s.", amount(s.Unit, s.Layer.Time)))
+	}
+	return lines
+}
+
+// others names other waits where there are any.
+func (s *Summary) others() string {
+	if p := s.Shares(); p.Others > 0 {
+		return ", for other things " + percent(p.Share(p.Others))
+	}
+	return ""
+}
+
+// notices are what a reader must know before believing a figure.
+func (s *Summary) notices() (lines []string) {
+	if s.SMs == 0 || s.Seen == 0 {
+		lines = append(lines, "The trace has no spans of consumers.")
+	}
+	if s.Unit == Steps {
+		lines = append(lines, "Times are steps of the executor's scheduler: an order, not a speed.")
+	}
+	if s.Cold >= 0 {
+		lines = append(lines, fmt.Sprintf("Step %d is left out: its caches are cold.", s.Cold))
+	}
+	if s.Dropped > 0 {
+		lines = append(lines, fmt.Sprintf("%d spans did not fit; what is drawn ends at %s, and figures are of what is whole up to there.", s.Dropped, amount(s.Unit, s.Until)))
+	}
+	return lines
+}
