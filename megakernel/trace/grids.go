@@ -23,17 +23,16 @@ func (s *Summary) grids() []grid { return []grid{s.phaseGrid(), s.handoffGrid(),
 
 func (s *Summary) phaseGrid() grid {
 	_, unit := scale(s.Unit)
-	g := grid{title: "Phases, in " + unit + ": what an SM takes for one, the hand-off behind it included",
-		head: []string{"phase", ">runs", ">mean", ">median", ">slowest", ">work", ">chunks", ">hand-off", ">ring full", ">in flight"}}
-	others := s.anyOthers()
-	if others {
-		g.head = append(g.head, ">other waits")
+	g := grid{title: "Phases, in " + unit + ": what an SM takes for one, the hand-off behind it included"}
+	columns := s.partColumns()
+	g.head = []string{"phase", ">runs", ">mean", ">median", ">slowest"}
+	for _, c := range columns {
+		g.head = append(g.head, ">"+c.head)
 	}
 	row := func(name string, runs int, p Parts, median, slowest string) {
-		n := func(x float64) string { return number(s.Unit, x) }
-		cells := []any{name, runs, n(p.Time), median, slowest, n(p.Work), n(p.Chunks), n(p.Handoffs), n(p.RingFull), n(p.InFlight)}
-		if others {
-			cells = append(cells, n(p.Others))
+		cells := []any{name, runs, number(s.Unit, p.Time), median, slowest}
+		for _, c := range columns {
+			cells = append(cells, number(s.Unit, c.of(p)))
 		}
 		g.rows = append(g.rows, cells)
 	}
@@ -47,6 +46,25 @@ func (s *Summary) phaseGrid() grid {
 		row("a step", s.Steps, s.Step, "", "")
 	}
 	return g
+}
+
+// partColumn is a column of a part.
+type partColumn struct {
+	head string
+	of   func(Parts) float64
+}
+
+// partColumns leaves out what the trace has nothing of.
+func (s *Summary) partColumns() []partColumn {
+	columns := []partColumn{{"work", func(p Parts) float64 { return p.Work }}, {"chunks", func(p Parts) float64 { return p.Chunks }},
+		{"hand-off", func(p Parts) float64 { return p.Handoffs }}}
+	if s.anyOthers() {
+		columns = append(columns, partColumn{"other waits", func(p Parts) float64 { return p.Others }})
+	}
+	if s.Producers > 0 {
+		columns = append(columns, partColumn{"ring full", func(p Parts) float64 { return p.RingFull }}, partColumn{"in flight", func(p Parts) float64 { return p.InFlight }})
+	}
+	return columns
 }
 
 func (s *Summary) anyOthers() bool {
@@ -73,7 +91,7 @@ func (h *HandoffSummary) lateWords() string {
 	if h.LateSM < 0 {
 		return "–"
 	}
-	return fmt.Sprintf("SM %d, %d times", h.LateSM, h.Late)
+	return fmt.Sprintf("SM %d, %d of %d", h.LateSM, h.Late, h.Runs)
 }
 
 func (s *Summary) taskGrid() grid {

@@ -31,6 +31,11 @@ func (y *tally) summary() *Summary {
 	t := y.t
 	s := &Summary{Model: t.Model, Device: t.Device, Unit: t.Unit, SMs: len(y.tracks), Layers: t.Layers,
 		Seen: len(y.steps), Cold: y.cold(), Dropped: t.Dropped(), Until: y.until}
+	for _, tr := range y.tracks {
+		if t.of(tr.SM, Producer) != nil {
+			s.Producers++
+		}
+	}
 	var total Parts
 	for _, step := range y.whole() {
 		if step != s.Cold {

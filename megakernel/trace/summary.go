@@ -10,13 +10,14 @@ package trace
 type Summary struct {
 	Model, Device, Unit string
 
-	SMs     int     // with a consumers' track
-	Layers  int     // of the model
-	Steps   int     // whole steps that count
-	Seen    int     // steps of which there is anything
-	Cold    int     // the step left out for its cold caches, -1 if none
-	Dropped int     // spans that did not fit into the buffers
-	Until   float64 // where the first track that dropped spans ends; +Inf if none did
+	SMs       int     // with a consumers' track
+	Producers int     // of them with a producer's track; the producer's parts of the others are 0
+	Layers    int     // of the model
+	Steps     int     // whole steps that count
+	Seen      int     // steps of which there is anything
+	Cold      int     // the step left out for its cold caches, -1 if none
+	Dropped   int     // spans that did not fit into the buffers
+	Until     float64 // where the first track that dropped spans ends; +Inf if none did
 
 	Phases   []PhaseSummary   // in order of execution
 	Handoffs []HandoffSummary // in order of execution

@@ -178,6 +178,32 @@ func TestDroppedSpansLeaveOutWhatIsNotWhole(t *testing.T) {
 	require.Contains(t, b.String(), "spans did not fit")
 }
 
+func TestALayerThatATrackEndsInIsLeftOut(t *testing.T) {
+	tr := small().trace()
+	n := slices.IndexFunc(tr.Tracks[2].Spans, func(s Span) bool { return s.Step == 2 && s.Layer == 1 })
+	cut(&tr.Tracks[2], n+14) // two phases of six spans, and a little of the third
+	s := tr.Summarize()
+	require.Equal(t, 2*3+1, s.LayerRuns)
+	require.Equal(t, []int{8, 8, 7}, []int{s.Phases[0].Runs, s.Phases[1].Runs, s.Phases[2].Runs})
+}
+
+func TestAHandOffThatAnSMLacksIsLeftOut(t *testing.T) {
+	tr := two()
+	tr.Tracks[0].Spans[4].End = 200 // its clock is ahead of the other's
+	cut(&tr.Tracks[0], 5)
+	require.NoError(t, tr.Check())
+	require.Empty(t, tr.Summarize().Handoffs)
+}
+
+func TestOfSMsLateEquallyOftenTheLowestIsNamed(t *testing.T) {
+	h := HandoffSummary{}
+	for range 20 { // maps have no order
+		h.Late = 0
+		h.close(map[int]int{7: 2, 5: 2, 3: 1, 9: 2})
+		require.Equal(t, []int{5, 2}, []int{h.LateSM, h.Late})
+	}
+}
+
 func TestAPhaseWhoseHandOffWasDroppedIsLeftOut(t *testing.T) {
 	y := small()
 	y.sms = 1
@@ -198,4 +224,11 @@ func TestAnEmptyTraceHasNoFigures(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, s.WriteTable(&b))
 	require.Contains(t, b.String(), "no spans of consumers")
+}
+
+func TestAPhaseOfNoLengthIsItsOwn(t *testing.T) {
+	tr := two()
+	tr.Sites = append(tr.Sites, Site{Phase, "merge", Consumers, "merge"})
+	track := &Track{Role: Consumers, Spans: []Span{{Begin: 10, End: 10, Site: 2}, {Begin: 10, End: 10, Site: 7}, {Begin: 10, End: 10, Site: 1}, {Begin: 10, End: 20, Site: 2}, {Begin: 10, End: 30, Site: 0}}}
+	require.Equal(t, []run{{first: 0, phase: 1, last: 2, begin: 10, end: 10}, {first: 2, phase: 4, last: 5, begin: 10, end: 30}}, tr.runs(track))
 }

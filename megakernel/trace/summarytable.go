@@ -21,6 +21,8 @@ func number(unit string, x float64) string {
 	by, _ := scale(unit)
 	x *= by
 	switch {
+	case x == 0:
+		return "0"
 	case math.Abs(x) >= 1000 || unit == Steps && math.Abs(x) >= 100:
 		return fmt.Sprintf("%.0f", x)
 	case math.Abs(x) >= 100 || unit == Steps:
@@ -62,9 +64,25 @@ func (s *Summary) WriteTable(w io.Writer) error {
 	return nil
 }
 
+// basis is what the figures are of.
+func (s *Summary) basis() string {
+	line := fmt.Sprintf("%s, %s, %d of %s", plural(s.SMs, "SM"), plural(s.Layers, "layer"), s.Steps, plural(s.Seen, "step"))
+	if s.Cold >= 0 {
+		line += fmt.Sprintf("; step %d is left out, its caches are cold", s.Cold)
+	}
+	return line + "."
+}
+
+func plural(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}
+
 // about is what the trace is of, and where the time went.
 func (s *Summary) about() []string {
-	lines := []string{fmt.Sprintf("%s on %s: %d SMs, %d layers, %d of %d steps.", s.Model, s.Device, s.SMs, s.Layers, s.Steps, s.Seen)}
+	lines := []string{fmt.Sprintf("%s on %s: %s", s.Model, s.Device, s.basis())}
 	p := s.Shares()
 	if p.Time == 0 {
 		return lines
@@ -73,8 +91,8 @@ func (s *Summary) about() []string {
 	if s.Steps == 0 {
 		of = "layer"
 	}
-	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for hand-offs %s%s; the ring is full %s of it.", of, amount(s.Unit, p.Time),
-		percent(p.Share(p.Work)), percent(p.Share(p.Chunks)), percent(p.Share(p.Handoffs)), s.others(), percent(p.Share(p.RingFull))))
+	lines = append(lines, fmt.Sprintf("A %s takes %s: consumers work %s of it, wait for chunks %s, for hand-offs %s%s%s.", of, amount(s.Unit, p.Time),
+		percent(p.Share(p.Work)), percent(p.Share(p.Chunks)), percent(p.Share(p.Handoffs)), s.others(), s.full()))
 	if s.Steps > 0 && s.LayerRuns > 0 {
 		lines = append(lines, fmt.Sprintf("A layer takes %s.", amount(s.Unit, s.Layer.Time)))
 	}
@@ -89,6 +107,15 @@ func (s *Summary) others() string {
 	return ""
 }
 
+// full says how long the ring is full where producers have tracks.
+func (s *Summary) full() string {
+	if s.Producers == 0 {
+		return ""
+	}
+	p := s.Shares()
+	return "; the ring is full " + percent(p.Share(p.RingFull)) + " of it"
+}
+
 // notices are what a reader must know before believing a figure.
 func (s *Summary) notices() (lines []string) {
 	if s.SMs == 0 || s.Seen == 0 {
@@ -97,11 +124,11 @@ func (s *Summary) notices() (lines []string) {
 	if s.Unit == Steps {
 		lines = append(lines, "Times are steps of the executor's scheduler: an order, not a speed.")
 	}
-	if s.Cold >= 0 {
-		lines = append(lines, fmt.Sprintf("Step %d is left out: its caches are cold.", s.Cold))
+	if s.SMs > 0 && s.Producers == 0 {
+		lines = append(lines, "The trace has no producers' tracks: it does not tell when the ring was full.")
 	}
 	if s.Dropped > 0 {
-		lines = append(lines, fmt.Sprintf("%d spans did not fit; what is drawn ends at %s, and figures are of what is whole up to there.", s.Dropped, amount(s.Unit, s.Until)))
+		lines = append(lines, fmt.Sprintf("%s did not fit; what is drawn ends at %s, and figures are of what is whole up to there.", plural(s.Dropped, "span"), amount(s.Unit, s.Until)))
 	}
 	return lines
 }
