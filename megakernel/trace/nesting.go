@@ -35,11 +35,10 @@ func (t *Trace) checkNesting(tr *Track) error {
 		if t.kind(s) != Phase {
 			continue
 		}
-		if k := t.key(s); seen[k] {
+		if seen[t.key(s)] {
 			return fmt.Errorf("%s is there twice in step %d, layer %d; want it once", t.describe(s), s.Step, s.Layer)
-		} else {
-			seen[k] = true
 		}
+		seen[t.key(s)] = true
 	}
 	return nil
 }

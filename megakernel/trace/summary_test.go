@@ -52,7 +52,7 @@ func TestAHandOffInsideItsPhaseCountsAsTheOneBehindIt(t *testing.T) {
 	require.Equal(t, behind, inside.Summarize())
 }
 
-// close wants two numbers to agree but for rounding.
+// near wants two numbers to agree but for rounding.
 func near(t *testing.T, want, got float64, what string) {
 	t.Helper()
 	require.InDelta(t, want, got, 1e-6*(1+math.Abs(want)), what)
@@ -76,18 +76,11 @@ func TestFiguresOfASyntheticLaunch(t *testing.T) {
 			}
 			require.Equal(t, []any{name, runs, j < 6}, []any{p.Name, p.Runs, p.InLayer})
 			near(t, 3*50, p.Chunks, name)
-			// SMs begin 2·i apart and are released so; the slowest is early in attention
-			// by what it began late.
-			early := 2.0
-			if j == 1 {
-				early = -2
-			}
+			// SM i begins 2·i behind SM 0 and is released so. The last SM, which begins
+			// last, arrives last; in attention it is SM 0.
 			own := 100 + 3*(250+10*float64(j))
-			time := own + (20+early)*n + 900 // from the last to arrive, which began early·n/2 off the mean
-			if j == 0 {                      // which may be the launch's first, but that is left out
-				time = own + 22*n + 900
-			}
-			if j == 1 { // the last to arrive is SM 0, which began first
+			time := own + 22*n + 900
+			if j == 1 {
 				time = own + 20*n + 900
 			}
 			near(t, time, p.Time, name)

@@ -99,8 +99,8 @@ func (y synthetic) phase(tr *Track, step, layer, j int, begin float64) {
 }
 
 // producer issues the first chunks every 10 ns, each of the others 40 ns behind the
-// begin of draining of that as many before it, and waits up to 20 ns of what is
-// between for copies in flight.
+// begin of draining of that as many before it. From 5 to 20 ns behind an issue it
+// waits for copies in flight if there is time, then for a free stage.
 func (y synthetic) producer(consumers *Track) Track {
 	tr := Track{SM: consumers.SM, Role: Producer}
 	var drained []Span
@@ -115,11 +115,11 @@ func (y synthetic) producer(consumers *Track) Track {
 		if n >= y.ahead {
 			issue = max(issue, drained[n-y.ahead].End+40)
 		}
-		flight := min(20, issue-at-5)
-		tr.Spans = append(tr.Spans, Span{at + 5, at + flight, flightSite, s.Step, s.Layer, 0}, Span{at + flight, issue, stageSite, s.Step, s.Layer, 0})
-		if flight <= 5 {
-			tr.Spans = append(tr.Spans[:len(tr.Spans)-2], Span{at + 5, issue, stageSite, s.Step, s.Layer, 0})
+		stage := max(at+5, min(at+20, issue-5))
+		if stage > at+5 {
+			tr.Spans = append(tr.Spans, Span{at + 5, stage, flightSite, s.Step, s.Layer, 0})
 		}
+		tr.Spans = append(tr.Spans, Span{stage, issue, stageSite, s.Step, s.Layer, 0})
 		at = issue
 	}
 	return tr

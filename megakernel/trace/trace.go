@@ -101,7 +101,7 @@ func (t *Track) end() float64 {
 	return t.Spans[len(t.Spans)-1].End
 }
 
-// roles are the indices of the tracks of one role, in order of SM.
+// role is the tracks of one role, in order of SM.
 func (t *Trace) role(role string) (tracks []*Track) {
 	for i := range t.Tracks {
 		if t.Tracks[i].Role == role {
