@@ -35,6 +35,7 @@ var mayImport = map[string][]string{
 	"megakernel/runtime/compile":  {"megakernel", "dsl/ir", "emit", "internal"},
 	"megakernel/randomize":        {"megakernel", "pipeline", "models", "dsl", "dsl/ir"},
 	"megakernel/reference":        {"models"},
+	"megakernel/trace":            {"internal"},
 	"megakernel/verify":           {"kv", "megakernel", "megakernel/runtime", "megakernel/reference", "tasks", "pipeline", "models", "dsl/ir", "dsl/interp", "internal"},
 	"tasks":                       {"pipeline", "dsl", "kv"},
 	"kv":                          {},

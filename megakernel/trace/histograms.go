@@ -1,0 +1,95 @@
+package trace
+
+import (
+	"fmt"
+	"slices"
+)
+
+// bins is how many bars a histogram has; the last holds all that is further, too.
+const bins = 36
+
+// histograms draws, for each hand-off, how long before the last SM the SMs arrived.
+func (p *plot) histograms() []byte {
+	p.c = canvas{}
+	var all []float64
+	for _, h := range p.s.Handoffs {
+		all = append(all, h.early...)
+	}
+	if why := p.noHistograms(); why != "" {
+		p.c.text(12, 18, 11, left, faint, why)
+		return p.c.finish(width, 30, "arrivals at hand-offs")
+	}
+	slices.Sort(all)
+	top := all[min(len(all)-1, len(all)*995/1000)] // outliers do not squeeze the rest
+	if top == 0 {
+		top = max(1, all[len(all)-1])
+	}
+	const columns, w, h = 3, 376.0, 150.0
+	for i, hand := range p.s.Handoffs {
+		p.histogram(&hand, float64(i%columns)*(w+26), float64(i/columns)*(h+24), w, h, top)
+	}
+	rows := (len(p.s.Handoffs) + columns - 1) / columns
+	return p.c.finish(width, float64(rows)*(h+24), "arrivals at hand-offs")
+}
+
+// noHistograms is why there are none, "" if there are some.
+func (p *plot) noHistograms() string {
+	switch {
+	case len(p.s.Handoffs) == 0:
+		return "No hand-off is whole."
+	case p.s.SMs == 1:
+		return "One SM waits for no other."
+	}
+	return ""
+}
+
+// histogram is one hand-off's, the last arrival at the right.
+func (p *plot) histogram(hand *HandoffSummary, x0, y0, w, h, top float64) {
+	p.c.printf("<g transform=\"translate(%s %s)\">\n", px(x0), px(y0))
+	defer p.c.printf("</g>\n")
+	p.c.heading(4, 14, hand.Name)
+	p.c.text(4, 29, 11, left, faint, fmt.Sprintf("last − mean %s, release %s, late: %s",
+		amount(p.t.Unit, hand.Skew), amount(p.t.Unit, hand.Latency), hand.lateWords()))
+	counts, most := [bins]int{}, 0
+	for _, v := range hand.early {
+		bin := min(bins-1, int(v/top*bins))
+		counts[bin]++
+		most = max(most, counts[bin])
+	}
+	const plotTop = 36.0
+	base, each := h-22, (w-8)/bins
+	for bin, n := range counts {
+		if n == 0 {
+			continue
+		}
+		tall := max(1, (base-plotTop)*float64(n)/float64(most))
+		from, to := float64(bin)*top/bins, amount(p.t.Unit, float64(bin+1)*top/bins)
+		if bin == bins-1 {
+			to = "more"
+		}
+		p.c.box(w-4-float64(bin+1)*each, base-tall, each-1, tall, p.hueOf(hand), fmt.Sprintf("%d arrivals %s to %s before the last SM's", n, number(p.t.Unit, from), to))
+	}
+	p.c.line(4, base, w-4, base, faint, 1)
+	unit, name := scale(p.t.Unit)
+	at, decimals := ticks(top*unit, 5)
+	for _, v := range at {
+		x, anchor, label := w-4-v/(top*unit)*(w-8), middle, fmt.Sprintf("−%.*f", decimals, v)
+		if v == 0 {
+			label, anchor = "last", end
+		}
+		if x < 16 {
+			anchor = left
+		}
+		p.c.line(x, base, x, base+4, faint, 1)
+		p.c.text(x, base+16, 10, anchor, faint, label)
+	}
+	p.c.text((w)/2, h+8, 10, middle, faint, name+" before the last arrival")
+}
+
+// hueOf is the colour of the phase before a hand-off.
+func (p *plot) hueOf(hand *HandoffSummary) rgb {
+	if c, ok := p.hues[hand.After]; ok {
+		return c
+	}
+	return handoffColour
+}
