@@ -182,7 +182,8 @@ func (b *builder) consumers() {
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
 		k.If(running.Get().NeC(0), func() {
 			step := b.flow.step(s)
-			b.at(s, k.U32(0))
+			b.watch.Layer(k.U32(0))
+			b.trace.Before(s)
 			b.flow.begin(s, step)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 				b.at(s, l)

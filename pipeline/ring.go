@@ -42,7 +42,7 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 // Watched makes the ring's waits end when the launch is given up.
 func (r *Ring) Watched(w *Watch) { r.watch = w }
 
-// Traced makes the ring's waits spans of a trace.
+// Traced makes the ring's waits spans of a trace; call it before Producer and Consumer.
 func (r *Ring) Traced(t *Trace) { r.trace = t }
 
 // StageBytes is the size of one stage.
@@ -87,6 +87,7 @@ func (c cursor) ahead(n dsl.Val[dsl.U32]) (stage, parity dsl.Val[dsl.U32]) {
 type Producer struct {
 	r          *Ring
 	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
+	chunks     chunkCount
 }
 
 // Producer starts the producer warp at the first stage. Declare it at the top
@@ -97,7 +98,7 @@ type Producer struct {
 // for no consumer and the first inFlight chunks for no earlier copy.
 func (r *Ring) Producer() *Producer {
 	return &Producer{r: r,
-		next: newCursor(r.k, r.stages, 0, 1, "fill"),
+		next: newCursor(r.k, r.stages, 0, 1, "fill"), chunks: r.newCount(),
 		last: newCursor(r.k, r.stages, (r.stages-r.inFlight)%r.stages, 1, "landed")}
 }
 
@@ -126,12 +127,12 @@ func (p *Producer) Ring() *Ring { return p.r }
 func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
 	r, k := p.r, p.r.k
 	stage := p.next.stage.Get().Named("stage")
-	r.trace.Span(r.k, TraceWait, "waits for a stage", stage, func() {
+	r.trace.Span(k, TraceWait, "waits for a free stage", p.chunks.get(), func() {
 		r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
 	})
 	if r.limits() {
 		last := p.last.stage.Get()
-		r.trace.Span(r.k, TraceWait, "waits for a copy in flight", last, func() { r.watch.landed(k, r.full, last, p.last.parity.Get(), last) })
+		r.trace.Span(k, TraceWait, "waits for copies in flight", p.chunks.get(), func() { r.watch.landed(k, r.full, last, p.last.parity.Get(), last) })
 		p.last.advance()
 	}
 	k.FenceProxyAsyncShared()
@@ -139,6 +140,7 @@ func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])
 	k.SyncWarp()
 	copy(stage.MulC(r.stageBytes / 16))
 	p.next.advance()
+	p.chunks.add(k.U32(1))
 }
 
 // limits is whether the producer waits for copies to land before it goes on: to
@@ -155,8 +157,9 @@ func (p *Producer) Copy(di dsl.Val[dsl.U32], src dsl.Buf[dsl.B128], si dsl.Index
 
 // Consumer is one consumer warp's position in the ring.
 type Consumer struct {
-	r    *Ring
-	next cursor
+	r      *Ring
+	next   cursor
+	chunks chunkCount
 
 	// Lost plants a fault: warp 0 of this CTA, if not 0 its number plus 1, releases nothing.
 	Lost int
@@ -165,7 +168,7 @@ type Consumer struct {
 // Consumer starts a consumer warp at the first stage. Declare it at the top of
 // the consumers' role.
 func (r *Ring) Consumer() *Consumer {
-	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain")}
+	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain"), chunks: r.newCount()}
 }
 
 // Skip waits for the next stage to be filled and releases it unread.
@@ -181,16 +184,18 @@ func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
 func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
-	c.wait(stage, c.next.parity.Get())
+	c.wait(stage, c.next.parity.Get(), k.U32(0))
 	use(stage)
 	k.SyncWarp()
 	k.If(c.releases(), func() { r.empty.Arrive(stage) })
 	c.next.advance()
+	c.chunks.add(k.U32(1))
 }
 
-func (c *Consumer) wait(stage, parity dsl.Val[dsl.U32]) {
+// wait waits for the chunk n from here, in a stage.
+func (c *Consumer) wait(stage, parity, n dsl.Val[dsl.U32]) {
 	c.r.k.Helper()
-	c.r.trace.Span(c.r.k, TraceWait, "waits for a chunk", stage, func() {
+	c.r.trace.Span(c.r.k, TraceWait, "waits for a chunk", c.chunks.get().Add(n), func() {
 		c.r.k.Helper()
 		c.r.watch.MBar(c.r.k, c.r.full, stage, parity, stage, "waits for a chunk in stage %d of the ring")
 	})
@@ -220,7 +225,7 @@ func (c *Consumer) Take(n dsl.Val[dsl.U32], use func(base dsl.Val[dsl.U32]), rel
 	r, k := c.r, c.r.k
 	stage, parity := c.next.ahead(n)
 	stage = stage.Named("stage")
-	c.wait(stage, parity)
+	c.wait(stage, parity, n)
 	use(stage.MulC(r.stageBytes / 16))
 	k.If(release, func() {
 		k.SyncWarp()
@@ -239,6 +244,34 @@ func (c *Consumer) Pass(n dsl.Val[dsl.U32]) {
 	stage, parity := c.next.ahead(n)
 	c.next.stage.Set(stage)
 	c.next.parity.Set(parity)
+	c.chunks.add(n)
+}
+
+// chunkCount is how many chunks of the launch lie before a role's position, which only
+// a trace asks for.
+type chunkCount struct {
+	k *dsl.Kernel
+	n *dsl.Var[dsl.U32] // nil without a trace
+}
+
+func (r *Ring) newCount() chunkCount {
+	if r.trace == nil {
+		return chunkCount{k: r.k}
+	}
+	return chunkCount{r.k, dsl.NewVar(r.k.U32(0), "chunks")}
+}
+
+func (c chunkCount) get() dsl.Val[dsl.U32] {
+	if c.n == nil {
+		return c.k.U32(0)
+	}
+	return c.n.Get()
+}
+
+func (c chunkCount) add(n dsl.Val[dsl.U32]) {
+	if c.n != nil {
+		c.n.Set(c.n.Get().Add(n))
+	}
 }
 
 // Region is the shared-memory region of that name; asking for one that the plan

@@ -68,9 +68,9 @@ const (
 )
 
 // MaxTraceLayers and MaxTraceSites are what a span's word can tell apart; steps are
-// counted modulo 4096.
+// counted modulo TraceSteps.
 const (
-	MaxTraceLayers = 1 << layerBits
+	MaxTraceLayers = 1<<layerBits - 2
 	MaxTraceSites  = 1 << siteBits
 )
 
@@ -102,10 +102,18 @@ func (t *Trace) Finish() {
 	})
 }
 
-// At says in which step of the launch and in which layer the spans that follow lie.
+// At says in which step of the launch and in which layer the spans that follow lie; the
+// number of layers is behind them.
 func (t *Trace) At(step, layer dsl.Val[dsl.U32]) {
 	if t != nil {
-		t.step, t.layer = step, layer
+		t.step, t.layer = step, layer.AddC(1)
+	}
+}
+
+// Before says that the spans that follow lie before the layers of a step.
+func (t *Trace) Before(step dsl.Val[dsl.U32]) {
+	if t != nil {
+		t.step, t.layer = step, t.k.U32(0)
 	}
 }
 
@@ -157,7 +165,7 @@ const TraceSteps = 1 << (32 - siteBits - layerBits)
 type Span struct {
 	Begin, End  uint32 // the SM's clock, low word
 	Site        int    // index into Trace.Sites
-	Step, Layer int    // the step modulo TraceSteps
+	Step, Layer int    // the step modulo TraceSteps; −1 before the layers
 	Detail      uint32
 }
 
@@ -167,7 +175,7 @@ func DecodeSpan(words []uint32) (Span, error) {
 		return Span{}, fmt.Errorf("a span of %d words, want %d", len(words), SpanWords)
 	}
 	where := words[2]
-	return Span{Begin: words[0], End: words[1], Site: int(where % MaxTraceSites), Layer: int(where >> siteBits % MaxTraceLayers),
+	return Span{Begin: words[0], End: words[1], Site: int(where % MaxTraceSites), Layer: int(where>>siteBits%(1<<layerBits)) - 1,
 		Step: int(where >> (siteBits + layerBits)), Detail: words[3]}, nil
 }
 

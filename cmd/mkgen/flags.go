@@ -194,8 +194,8 @@ func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection"}[refused.Option]
-		return usagef("--%s: %s", flag, refused.Problem)
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans"}[refused.Option]
+		return usagef("--%s: %s", flag, strings.Replace(refused.Problem, "spans a role, want 0", "spans a role, want 1", 1))
 	}
 	if err == nil {
 		return nil

@@ -9,6 +9,7 @@
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
 //	mkgen run --model tiny "prompt"    text, on the CPU or a GPU
 //	mkgen bench --model llama3-8b      how fast it decodes on a GPU
+//	mkgen trace --model llama3-8b      what every SM does in a step, and when
 //	mkgen plot RECORD...               records of mkgen bench, drawn
 //
 // It exits with 0 when all went well, with 2 when it was called wrongly, with 1

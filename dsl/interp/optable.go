@@ -88,7 +88,7 @@ func machineRows() map[ir.Op]binder {
 		ir.OpCTA:         perLane(func(m *machine, w *warp, l int) uint64 { return uint64(w.cta.id) }),
 		ir.OpGrid:        perLane(func(m *machine, w *warp, l int) uint64 { return uint64(len(m.ctas)) }),
 		ir.OpSMID:        perLane(func(m *machine, w *warp, l int) uint64 { return uint64(w.cta.id) }),
-		ir.OpClock:       perLane(func(m *machine, w *warp, l int) uint64 { return uint64(w.cta.steps) }),
+		ir.OpClock:       perLane(func(m *machine, w *warp, l int) uint64 { return uint64(m.steps) }),
 		ir.OpGlobalTimer: perLane(func(m *machine, w *warp, l int) uint64 { return uint64(m.steps) }),
 		ir.OpParam:       fixedStep(stepParam),
 		ir.OpVar:         setting,

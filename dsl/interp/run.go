@@ -231,7 +231,6 @@ func (m *machine) burst(w *warp, n int) {
 		w.pc++
 		m.steps++
 		m.counts[in.pc]++
-		w.cta.steps++
 		in.fn(m, w, in)
 		if m.fault != nil {
 			return

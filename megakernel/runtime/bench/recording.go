@@ -5,18 +5,25 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-// Recording is what a launch of a kernel with Options.Trace left: the contents of its
-// buffers BufferSpans and BufferSpanHeads.
-type Recording struct{ Spans, Heads []uint32 }
+// Recording is what a launch of a kernel left: with Options.Trace the contents of its
+// buffers BufferSpans and BufferSpanHeads, else nothing.
+type Recording struct {
+	Spans, Heads []uint32
+	Step         time.Duration // of several such launches the median, a step, by the device's clock
+}
 
-// Trace loads the kernel, which must have Options.Trace, and records a launch of so many
-// tokens that begins with cached tokens in the cache, after one that warms up. It
-// releases what it allocated.
-func (s *Suite) Trace(ctx context.Context, cached, tokens int) (r *Recording, err error) {
+// recordedLaunches is how many launches are made on a GPU, of which the last is recorded.
+const recordedLaunches = 9
+
+// Record loads the kernel and records a launch of so many tokens that begins with cached
+// tokens in the cache. It releases what it allocated.
+func (s *Suite) Record(ctx context.Context, cached, tokens int) (r *Recording, err error) {
 	s.Method.Contexts, s.Method.Tokens = []int{cached}, tokens
 	if err := s.load(ctx); err != nil {
 		return nil, err
@@ -27,15 +34,11 @@ func (s *Suite) Trace(ctx context.Context, cached, tokens int) (r *Recording, er
 		return nil, err
 	}
 	run := &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: tokens}
-	s.say("tracing")
-	return recorded(s.Kernel, s.loaded, func() error {
-		_, err := run.Tokens(ctx, cached, tokens)
-		return err
-	})
+	return recorded(s.Kernel, s.Machine, s.loaded, tokens, func() (Round, error) { return run.Tokens(ctx, cached, tokens) })
 }
 
-// Trace is Suite.Trace for a kernel of several rows, each a sequence's that decodes.
-func (s *RaggedSuite) Trace(ctx context.Context, cached, steps int) (r *Recording, err error) {
+// Record is Suite.Record for a kernel of several rows, each a sequence's that decodes.
+func (s *RaggedSuite) Record(ctx context.Context, cached, steps int) (r *Recording, err error) {
 	s.Method.Contexts, s.Method.Tokens = []int{cached}, steps
 	if err := s.load(ctx); err != nil {
 		return nil, err
@@ -46,34 +49,37 @@ func (s *RaggedSuite) Trace(ctx context.Context, cached, steps int) (r *Recordin
 		return nil, err
 	}
 	run := &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}
-	s.say("tracing")
-	return recorded(s.Kernel, s.loaded, func() error {
-		_, err := run.Steps(ctx, Sequences, cached, steps)
-		return err
-	})
+	return recorded(s.Kernel, s.Machine, s.loaded, steps, func() (Round, error) { return run.Steps(ctx, Sequences, cached, steps) })
 }
 
-// recorded launches twice, and reads what the second launch left.
-func recorded(mk *megakernel.Kernel, dev Device, launch func() error) (*Recording, error) {
-	for range 2 {
-		if err := launch(); err != nil {
+// recorded launches several times, and reads what the last launch left.
+func recorded(mk *megakernel.Kernel, m Machine, dev Device, steps int, launch func() (Round, error)) (*Recording, error) {
+	n := recordedLaunches
+	if m.Facts().Executor {
+		n = 1
+	}
+	var times []time.Duration
+	for range n {
+		round, err := launch()
+		if err != nil {
 			return nil, err
 		}
+		times = append(times, round.Device/time.Duration(steps))
 	}
-	r := &Recording{}
-	for name, to := range map[string]*[]uint32{megakernel.BufferSpans: &r.Spans, megakernel.BufferSpanHeads: &r.Heads} {
-		bytes := int64(0)
-		for _, b := range mk.IR.Globals() {
-			if b.Name == name {
-				bytes = b.Bytes()
-			}
+	slices.Sort(times)
+	r := &Recording{Step: times[n/2]}
+	for _, b := range mk.IR.Globals() {
+		to := map[string]*[]uint32{megakernel.BufferSpans: &r.Spans, megakernel.BufferSpanHeads: &r.Heads}[b.Name]
+		if to == nil {
+			continue
 		}
-		raw := make([]byte, bytes)
-		if err := dev.Read(name, 0, raw); err != nil {
+		raw := make([]byte, b.Bytes())
+		if err := dev.Read(b.Name, 0, raw); err != nil {
 			return nil, fmt.Errorf("trace: %w", err)
 		}
-		for ; len(raw) > 0; raw = raw[4:] {
-			*to = append(*to, binary.LittleEndian.Uint32(raw))
+		*to = make([]uint32, len(raw)/4)
+		for i := range *to {
+			(*to)[i] = binary.LittleEndian.Uint32(raw[4*i:])
 		}
 	}
 	return r, nil

@@ -53,6 +53,17 @@ func run1(t *testing.T, j job, dir string) record.Case {
 	return r
 }
 
+func TestACaseIsTracedOnTheExecutor(t *testing.T) {
+	j, dir := smallJobs()[0], t.TempDir()
+	p, err := build(j.c, func(o *attend.Config) { o.SMs, o.Consumers, o.StageBytes, o.Trace = 3, 4, 2048, 2000 })
+	require.NoError(t, err)
+	text, err := traceJob(t.Context(), bench.Executor{Seed: 1}, p, j, dir)
+	require.NoError(t, err)
+	require.Contains(t, text, "hand-off after attention")
+	require.FileExists(t, filepath.Join(dir, "trace-decode.html"))
+	require.FileExists(t, filepath.Join(dir, "trace-decode.json"))
+}
+
 func TestACaseIsMeasuredOnTheExecutor(t *testing.T) {
 	dir := t.TempDir()
 	j := smallJobs()[0]

@@ -51,6 +51,18 @@ func run(ctx context.Context, f *flags) (err error) {
 		if err := r.Save(filepath.Join(f.dir, measurements)); err != nil {
 			return err
 		}
+		if !f.trace || !j.timed {
+			continue
+		}
+		p, err := build(j.c, traced)
+		if err != nil {
+			return err
+		}
+		text, err := traceJob(ctx, m, p, j, f.dir)
+		if err != nil {
+			return fmt.Errorf("case %s: %w", j.c.Name, err)
+		}
+		log.Print(text)
 	}
 	return errors.Join(append(failed, r.WriteTable(os.Stdout))...)
 }

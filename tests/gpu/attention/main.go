@@ -37,6 +37,7 @@ type flags struct {
 	kernels, dir, out, torch, cases string
 	rounds                          int
 	round                           time.Duration
+	trace                           bool
 }
 
 func main() {
@@ -50,6 +51,7 @@ func main() {
 	set.StringVar(&f.torch, "torch", "", "record: what attention.py wrote (default DIR/torch.json)")
 	set.StringVar(&f.cases, "cases", "", "beginnings of the names of the cases to take")
 	set.IntVar(&f.rounds, "rounds", 7, "run: rounds of each timed case")
+	set.BoolVar(&f.trace, "trace", false, "run: trace each timed case, too, into DIR")
 	set.DurationVar(&f.round, "round", 10*time.Millisecond, "run: device time of a round")
 	commands := map[string]func(context.Context, *flags) error{"compile": compileAll, "run": run, "record": join}
 	if len(os.Args) < 2 || commands[os.Args[1]] == nil {

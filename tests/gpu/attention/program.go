@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/attend"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 )
 
@@ -23,6 +24,7 @@ type program struct {
 	Limits  kv.Limits
 	Classes []kv.Class
 	Scalars func(pages, steps int) map[string]uint64
+	Traced  []pipeline.TraceSite // what a traced kernel's spans are of
 	// Tables are what the variants read, by buffer.
 	Tables map[string][]byte
 }

@@ -1,0 +1,219 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/trace"
+	"github.com/spf13/cobra"
+)
+
+// traceFlags are what mkgen trace asks for beside the kernel.
+type traceFlags struct {
+	benchFlags  // choice, device, checkpoint and seed only
+	context     count
+	steps       count
+	spans       count
+	page        string
+	chrome, svg string
+}
+
+func newTrace() *cobra.Command {
+	t := traceFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1}, context: 1024, steps: 3}
+	cmd := &cobra.Command{
+		Use:   "trace",
+		Short: "Record what every SM does in a step, and when",
+		Long: `trace runs a kernel that notes when each SM begins and ends its phases and their
+parts, its waits for chunks, stages and copies, and its hand-offs: first a launch
+that warms up, then the one that counts. It prints what a step is made of and
+writes a page to look at: where the SMs wait, for what, how unevenly, and how
+full the ring was. --chrome writes the same for Perfetto or chrome://tracing.
+
+Of the warps of a role one notes. A kernel without a trace has no instruction
+for it; on a GPU both are timed, and what the trace costs is printed.
+
+--device sim traces the executor, for small models: times are then steps of its
+scheduler, an order and no speed.`,
+		Example: `  mkgen trace --model llama3-8b --context 1024
+  mkgen trace --model llama3-8b --rows 8 --chrome out/8b.json
+  mkgen trace --model tiny --device sim -o out/tiny.html`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
+	}
+	f := cmd.Flags()
+	t.choice.flags(cmd)
+	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
+	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
+	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins")
+	f.Var(&t.steps, "steps", "steps of the launch")
+	f.Var(&t.spans, "spans", "spans that a role of an SM can note (default: what the steps take)")
+	f.StringVarP(&t.page, "output", "o", "", "HTML `file` for the page (default out/trace-MODEL.html)")
+	f.StringVar(&t.chrome, "chrome", "", "JSON `file` for Perfetto or chrome://tracing")
+	f.StringVar(&t.svg, "svg", "", "SVG `file` for the timeline alone")
+	f.Var(&t.device, "device", "cuda or sim")
+	for _, name := range []string{"random", "spans"} {
+		f.Lookup(name).DefValue = ""
+	}
+	return cmd
+}
+
+// check refuses what does not go together, and completes what is open.
+func (t *traceFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	if given("checkpoint") && given("random") {
+		return usagef("--checkpoint and --random exclude each other")
+	}
+	if t.device == deviceSim {
+		t.executorDefaults(func(name string) bool {
+			return name != "contexts" && name != "rounds" && name != "tokens" && given(name)
+		})
+		if !given("context") {
+			t.context = 16
+		}
+		if !given("steps") {
+			t.steps = 2
+		}
+	}
+	return nil
+}
+
+func (t *traceFlags) run(cmd *cobra.Command) (err error) {
+	if err := t.check(cmd); err != nil {
+		return err
+	}
+	plain, mk, err := t.kernels(cmd)
+	if err != nil {
+		return err
+	}
+	s := &bench.Suite{Kernel: mk}
+	release, err := t.prepare(s, cmd.Flags().Changed("random"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	machine, closeMachine, err := openBenchMachine(t.device, t.arch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMachine()) }()
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal does what it does to any program
+	s.Machine = machine
+	start := time.Now()
+	s.Progress = func(what string) {
+		if !machine.Facts().Executor {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
+		}
+	}
+	r, err := t.record(ctx, s)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	without := r
+	if !machine.Facts().Executor {
+		s.Kernel = plain
+		if without, err = t.record(ctx, s); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
+	return t.report(cmd, mk, machine.Facts(), r, without.Step)
+}
+
+// kernels builds the kernel without a trace, and with room for the spans.
+func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kernel, err error) {
+	config, err := t.load(cmd)
+	if err != nil {
+		return nil, nil, err
+	}
+	o := t.options()
+	if plain, err = megakernel.Build(config, o); err != nil {
+		return nil, nil, inFlags(err)
+	}
+	if last := int(t.context) + int(t.steps); last > config.MaxPositions {
+		return nil, nil, usagef("--context: %d and %d steps, the model was made for %d positions", t.context, t.steps, config.MaxPositions)
+	}
+	if o.Trace = int(t.spans); o.Trace == 0 {
+		o.Trace = plain.TraceSpans(int(t.context), int(t.steps))
+	}
+	traced, err = megakernel.Build(config, o)
+	return plain, traced, inFlags(err)
+}
+
+// record runs the launches of s's kernel.
+func (t *traceFlags) record(ctx context.Context, s *bench.Suite) (*bench.Recording, error) {
+	made := t.checkpoint == "" && t.device == deviceCUDA
+	if !s.Kernel.Ragged() {
+		if made {
+			s.Made = func(ctx context.Context) (runtime.Weights, error) { return t.made(ctx, s.Kernel) }
+		}
+		return s.Record(ctx, int(t.context), int(t.steps))
+	}
+	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, Weights: s.Weights, WeightsName: s.WeightsName, Progress: s.Progress}
+	if made {
+		r.Made = t.made
+	}
+	return r.Record(ctx, int(t.context), int(t.steps))
+}
+
+// report writes the files, and prints the summary.
+func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording, without time.Duration) error {
+	tr, err := trace.Decode(r.Spans, r.Heads, mk.Traced, mk.Config.Layers)
+	if err != nil {
+		return err
+	}
+	tr.Model, tr.Device = mk.Config.Name, facts.GPU
+	if facts.Executor {
+		tr.Unit = "steps"
+	}
+	if err := tr.Check(); err != nil {
+		return err
+	}
+	if t.page == "" {
+		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
+	}
+	w := cmd.OutOrStdout()
+	fmt.Fprintf(w, "A launch of %d steps that begins with %d tokens in the cache.\n", t.steps, t.context)
+	if !facts.Executor {
+		took, plain := float64(r.Step.Nanoseconds())/1e3, float64(without.Nanoseconds())/1e3
+		fmt.Fprintf(w, "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.\n", took, plain, 100*(took/plain-1))
+	}
+	fmt.Fprintln(w)
+	if err := tr.Summarize().WriteTable(w); err != nil {
+		return err
+	}
+	for _, f := range []struct {
+		path, what string
+		write      func(*bytes.Buffer) error
+	}{
+		{t.page, "Page", func(b *bytes.Buffer) error { return tr.WritePage(b) }},
+		{t.chrome, "Chrome trace", func(b *bytes.Buffer) error { return tr.WriteChrome(b) }},
+		{t.svg, "Timeline", func(b *bytes.Buffer) error { return tr.WriteSVG(b) }},
+	} {
+		if f.path == "" {
+			continue
+		}
+		var b bytes.Buffer
+		if err := f.write(&b); err != nil {
+			return err
+		}
+		if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
+			return err
+		}
+		if err := os.WriteFile(f.path, b.Bytes(), 0o666); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "%s written to %s\n", f.what, f.path)
+	}
+	return nil
+}

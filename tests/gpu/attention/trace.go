@@ -1,0 +1,81 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mkgen/mkgen/megakernel/attend"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/trace"
+)
+
+// What a traced launch runs and can note.
+const (
+	tracedSteps = 3
+	tracedSpans = 1 << 15 // of a role of a CTA
+)
+
+// traced is the kernel of a case that notes what its SMs do.
+func traced(c *attend.Config) { c.Trace = tracedSpans }
+
+// traceJob runs a job's kernel p, a traced one, and writes a page and a Chrome trace to
+// dir. The tables go to the returned text.
+func traceJob(ctx context.Context, m bench.Machine, p *program, j job, dir string) (text string, err error) {
+	l, err := load(ctx, m, p, j.c, j.single)
+	if err != nil {
+		return "", err
+	}
+	defer func() { err = errors.Join(err, l.dev.Close()) }()
+	for range 2 { // the first warms up
+		if _, err := l.run(tracedSteps); err != nil {
+			return "", err
+		}
+	}
+	spans, err := l.words(attend.BufferSpans)
+	if err != nil {
+		return "", err
+	}
+	heads, err := l.words(attend.BufferSpanHeads)
+	if err != nil {
+		return "", err
+	}
+	t, err := trace.Decode(spans, heads, p.Traced, j.c.Layers)
+	if err != nil {
+		return "", err
+	}
+	t.Model, t.Device = "attention: "+j.c.Name, m.Facts().GPU
+	if m.Facts().Executor {
+		t.Unit = "steps"
+	}
+	if err := t.Check(); err != nil {
+		return "", err
+	}
+	var page, chrome, table bytes.Buffer
+	if err := errors.Join(t.WritePage(&page), t.WriteChrome(&chrome), t.Summarize().WriteTable(&table)); err != nil {
+		return "", err
+	}
+	name := filepath.Join(dir, "trace-"+j.c.Name)
+	return fmt.Sprintf("%s\n%s", j.c.Name, &table), errors.Join(os.WriteFile(name+".html", page.Bytes(), 0o666), os.WriteFile(name+".json", chrome.Bytes(), 0o666))
+}
+
+// words are the contents of a buffer that the kernel has written.
+func (l *loaded) words(name string) (out []uint32, err error) {
+	for _, b := range l.p.IR.Globals() {
+		if b.Name != name {
+			continue
+		}
+		raw := make([]byte, b.Bytes())
+		if err := l.dev.Read(name, 0, raw); err != nil {
+			return nil, err
+		}
+		for ; len(raw) > 0; raw = raw[4:] {
+			out = append(out, binary.LittleEndian.Uint32(raw))
+		}
+	}
+	return out, nil
+}
