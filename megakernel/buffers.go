@@ -34,6 +34,7 @@ type buffers struct {
 	ends       dsl.Buf[dsl.U32]
 	stop       dsl.Buf[dsl.U32]
 	verdict    dsl.Buf[dsl.U32]
+	arrived    dsl.Buf[dsl.U32] // partial states written; absent with MergePhase
 	progress   dsl.Buf[dsl.U32]
 	stream     dsl.Buf[dsl.U32]
 	times      dsl.Buf[dsl.U32]
@@ -75,6 +76,10 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
 		b.part = dsl.Global[dsl.F32](k, "part", product(o.Splits, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] partial attention outputs", o.Splits, c.Heads, c.HeadDim))
 		b.lse = dsl.Global[dsl.F32](k, "lse", product(o.Splits, c.Heads), bufDoc("[%d][%d] their log-sum-exp, base 2", o.Splits, c.Heads))
+		if mk.HasArrived() {
+			groups := attention(c, o).Items()
+			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
+		}
 		b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
 		b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
@@ -143,6 +148,10 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 
 // OwnEmbedding is whether there is a buffer of token embeddings.
 func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
+
+// HasArrived is whether the kernel counts partial states, in BufferArrived, which must
+// be 0 before a launch: at first, and after one that was given up.
+func (mk *Kernel) HasArrived() bool { return mk.Ragged() || mk.Options.Merge == MergeLast }
 
 // declareScales is what the cache's elements are multiplied by, or nothing where
 // they count as they are.

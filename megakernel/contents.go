@@ -97,7 +97,6 @@ func (mk *Kernel) needsOfRows() []emit.Need {
 		{Buffer: BufferEntries, Size: "4 bytes an entry of all page tables of a launch", Fill: plan + "Entries; a page of the cache in words behind them"},
 		{Buffer: BufferWork, Fill: plan + "EncodeWork"},
 		{Buffer: BufferMerges, Fill: plan + "EncodeMerge"},
-		{Buffer: BufferArrived, Fill: "0, and again after a launch that was given up"},
 		{Buffer: "stream", Size: fmt.Sprintf("%d bytes a step of a launch", 4*t),
 			Fill: fmt.Sprintf("nothing, or 0xffffffff to see tokens come while the kernel runs: word %d·s + r is then what step s chose for row r", t)},
 		{Buffer: "times", Size: "4 bytes a step of a launch", Fill: "nothing; word s is when step s chose its tokens, nanoseconds of the GPU's clock, low word"},
@@ -108,8 +107,11 @@ func (mk *Kernel) needsOfRows() []emit.Need {
 	return list
 }
 
-// needsOfVariants are of the cache's format and of attention that is not plain.
+// needsOfVariants are of where states are merged, of the cache's format and of attention that is not plain.
 func (mk *Kernel) needsOfVariants() (list []emit.Need) {
+	if mk.HasArrived() {
+		list = append(list, emit.Need{Buffer: BufferArrived, Fill: "0, and again after a launch that was given up"})
+	}
 	if mk.KV.ScalesLen() > 0 {
 		list = append(list, emit.Need{Buffer: BufferKVScales, Fill: fillTable + ", or other positive numbers, the same as long as the cache is used"})
 	}

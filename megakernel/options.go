@@ -44,6 +44,10 @@ type Options struct {
 	// Watchdog is which waits the host can make the kernel give up.
 	Watchdog Watchdog
 
+	// Merge is where the partial states of a step's attention are merged; with one row
+	// only: where there are several, the plan of a launch says.
+	Merge Merging
+
 	// Trace is how many spans a role of a CTA can note of what it does, and when, in a
 	// launch; 0, the default, generates a kernel that notes nothing.
 	Trace int
@@ -51,6 +55,21 @@ type Options struct {
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
 }
+
+// Merging is where partial states of attention are merged.
+type Merging string
+
+// The places.
+const (
+	// MergePhase, the default, merges in a phase of its own, all SMs together, behind a
+	// hand-off.
+	MergePhase Merging = "phase"
+	// MergeLast merges in the SM that brings a head's last state: a hand-off less.
+	MergeLast Merging = "last"
+)
+
+// Mergings lists the places.
+func Mergings() []Merging { return []Merging{MergePhase, MergeLast} }
 
 // Watchdog names waits that end when the host gives the launch up, so that a hang
 // is an error and the GPU stays usable.
@@ -143,6 +162,15 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
 		return o, refuse("Watchdog", "found %q, want grid, all or none", string(o.Watchdog))
+	}
+	if o.Merge == "" {
+		o.Merge = MergePhase
+	}
+	if !slices.Contains(Mergings(), o.Merge) {
+		return o, refuse("Merge", "found %q, want phase or last", string(o.Merge))
+	}
+	if o.Merge != MergePhase && o.Tokens > 1 {
+		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want 0 to %d", o.Trace, maxTrace)

@@ -27,6 +27,7 @@ type ragged struct {
 	rows *tasks.ColumnRows
 	work *tasks.Work
 
+	arrived *tasks.Arrivals
 	first   dsl.Buf[dsl.U32] // shared memory: the rows as the host wrote them
 	part    tasks.Partials
 	scales  dsl.Buf[dsl.F32]
@@ -52,7 +53,7 @@ func newRagged(b *builder) *ragged {
 	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first, Selection: o.Selection, Positions: b.bufs.positions,
 		Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
 	f.work.Fresh = pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
-	f.work.Arrived = &tasks.Arrivals{Count: b.bufs.arrived,
+	f.arrived = &tasks.Arrivals{Count: b.bufs.arrived,
 		Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("rows whose partial states are complete, and where these are"))}
 	f.scales = dsl.Shared[dsl.F32](k, regionScales, words(regionScales), at(regionScales), dsl.Doc("RMSNorm's scale of each row, and sums of the warps"))
 	f.sums = dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums), dsl.Doc("what the threads have of each row"))

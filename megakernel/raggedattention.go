@@ -15,6 +15,7 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 		att, work := f.mk.attention(class), f.workOf(class)
 		att.Work, att.Q, att.Out, att.LSE, att.Final = work, bufs.q, bufs.part, bufs.lse, out
 		att.Scratch = f.scratch
+		att.Arrived = f.arrived
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: bufs.part, LSE: bufs.lse, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work, Final: out}}
 		f.plant(qkv, att.Merge)

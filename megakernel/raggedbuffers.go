@@ -20,7 +20,6 @@ type work struct {
 	items     dsl.Buf[dsl.U32] // each CTA's attention work
 	merges    dsl.Buf[dsl.U32] // which partial states make an output
 
-	arrived dsl.Buf[dsl.U32]  // partial states written, of each row and KV head
 	input   dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
 	squares dsl.Buf[dsl.F32]  // each SM's part of their sums of squares
 

@@ -1,6 +1,8 @@
 package megakernel
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
@@ -16,6 +18,8 @@ type single struct {
 	shared dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
 	part   tasks.Partials
 	tail   dsl.Buf[dsl.B128]
+
+	arrived *tasks.Arrivals // with MergeLast only
 }
 
 func newSingle(b *builder) *single {
@@ -27,6 +31,10 @@ func newSingle(b *builder) *single {
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	if b.mk.Options.Merge == MergeLast {
+		f.arrived = &tasks.Arrivals{Count: b.bufs.arrived,
+			Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("whether this SM brought the last state"))}
+	}
 	return f
 }
 
@@ -36,11 +44,15 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	widest := max(c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
-	return []pipeline.Region{
+	regions := []pipeline.Region{
 		{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
 		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 	}
+	if o.Merge == MergeLast {
+		regions = append(regions, pipeline.Region{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16})
+	}
+	return regions
 }
 
 func (f *single) prologue() {}
@@ -104,12 +116,15 @@ func (f *single) layerPhases() []phase {
 			Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: f.shared, Tail: f.tail}
 		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn, Variant: v}
 		f.plant(qkv, merge)
+		if f.arrived != nil {
+			att.Arrived, att.Merge = f.arrived, merge
+		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}
 	per := func(name string, ops ...string) Phase {
 		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
 	}
-	return []phase{
+	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
 			return qkv.Epilogue(e, s, f.norm(f.first(s), s.Layer.MulC(2)))
 		}, nil),
@@ -130,6 +145,11 @@ func (f *single) layerPhases() []phase {
 			return tasks.AddResidual(bufs.x, tasks.FromBuf(bufs.x))
 		}, nil),
 	}
+	if f.arrived != nil { // the merge is attention's
+		all[1].Ops = append(all[1].Ops, all[2].Ops...)
+		all = slices.Delete(all, 2, 3)
+	}
+	return all
 }
 
 // finalPhase is the phase after the last layer.

@@ -39,9 +39,10 @@ type Attention struct {
 
 	// Final takes the output of direct items; with Work only.
 	Final Output
-	// Merge merges a row's partial states where the last of them arrives; with
-	// Work.Arrived only.
-	Merge *Merge
+	// Merge merges a row's partial states where the last of them arrives; with Arrived
+	// only. nil: in a phase of its own.
+	Merge   *Merge
+	Arrived *Arrivals
 	// Variant is what is not plain causal attention; nil is that.
 	Variant *Variant
 
@@ -203,6 +204,9 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		if t.Work == nil {
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
 			e.Part("states meet", st.combineSplit)
+			if t.settles() {
+				e.Part("arrivals and merge", func() { t.settleSplit(e, s, st) })
+			}
 			return
 		}
 		e.Part("queries", func() {
@@ -226,7 +230,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
 		}
 	})
-	if t.settles() {
+	if t.settles() && t.Work != nil {
 		e.Part("arrivals and merge", func() { t.settle(e, s) })
 	}
 }

@@ -21,11 +21,12 @@ type attend struct {
 	sms, consumers          int
 	scale                   float64 // of queries and keys; 0: 1
 	kv                      tasks.KVType
+	last                    bool // the SM that brings the last state merges
 }
 
 func (c attend) String() string {
 	return fmt.Sprintf("%d x %d heads of %d, page %d, %d cached, %d splits, %d a stage, %d SMs, %d warps%s",
-		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers, map[bool]string{true: ", e4m3"}[c.kv == tasks.KVE4M3])
+		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers, map[bool]string{true: ", e4m3"}[c.kv == tasks.KVE4M3]+map[bool]string{true: ", merged by the last"}[c.last])
 }
 
 func (c attend) withDefaults() attend {
@@ -117,12 +118,23 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 		step.Scales = in[dsl.F32](r, "kv_scales", f32Bytes(s.scales), len(s.scales))
 	}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	if s.last {
+		groups := att.Items() / s.splits
+		att.Merge, att.Arrived = merge, &tasks.Arrivals{Count: inOut[dsl.U32](r, "arrived", make([]byte, 4*groups), groups), Found: dsl.Shared[dsl.U32](r.k, "found", tasks.ArrivalsLen)}
+	}
+	layers := func(body func()) { // the counters must be as they were for the next layer
+		r.k.For(r.k.U32(0), r.k.U32(map[bool]int{true: 2, false: 1}[s.last]), func(dsl.Val[dsl.U32]) { body() }, dsl.Unroll(1))
+	}
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
-		att.Consume(r.e, c, r.ring, step)
-		bar.Sync()
-		merge.EmitIn(r.e, step)
-	}, func(p *pipeline.Producer) { att.Produce(r.e, p, step) })
+		layers(func() {
+			att.Consume(r.e, c, r.ring, step)
+			bar.Sync()
+		})
+		if !s.last {
+			merge.EmitIn(r.e, step)
+		}
+	}, func(p *pipeline.Producer) { layers(func() { att.Produce(r.e, p, step) }) })
 	return r
 }
 
@@ -217,7 +229,7 @@ func TestAttention(t *testing.T) {
 				continue
 			}
 			c := c.withDefaults()
-			c.kv = kv
+			c.kv, c.last = kv, i%2 == 1
 			t.Run(c.String(), func(t *testing.T) {
 				s := newScene(c)
 				s.check(t, s.rig(t).run())
@@ -235,7 +247,7 @@ func TestAttentionOfRandomShapes(t *testing.T) {
 	}
 	for range cases {
 		c := attend{kvHeads: 1 + rng.IntN(3), group: 1 + rng.IntN(16), d: 16 * (1 + rng.IntN(8)), page: 1 << rng.IntN(8), cached: rng.IntN(140),
-			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)], kv: tasks.KVTypes()[rng.IntN(2)]}
+			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)], kv: tasks.KVTypes()[rng.IntN(2)], last: rng.IntN(2) == 0}
 		t.Run(c.String(), func(t *testing.T) {
 			s := newScene(c)
 			s.check(t, s.rig(t).run())

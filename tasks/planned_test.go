@@ -95,7 +95,7 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 		Rows: in[dsl.U32](r, "rows", u32Bytes(l.plan.Rows...), len(l.plan.Rows))}
 	r.work = work
 	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
-	work.Arrived = &tasks.Arrivals{Count: inOut[dsl.U32](r, "arrived", u32Bytes(make([]uint32, lim.Rows*lim.KVHeads)...), lim.Rows*lim.KVHeads),
+	arrived := &tasks.Arrivals{Count: inOut[dsl.U32](r, "arrived", u32Bytes(make([]uint32, lim.Rows*lim.KVHeads)...), lim.Rows*lim.KVHeads),
 		Found: dsl.Shared[dsl.U32](r.k, "found", tasks.ArrivalsLen)}
 	if lim.Selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(l.plan.Positions...), 0)
@@ -107,7 +107,7 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	indptr := in[dsl.U32](r, "attn_merge", u32Bytes(merges...), len(merges))
 	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v, Q: q, Out: part, LSE: lse}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(l.warps), dsl.Align(16))
-	att.Final = tasks.RowMajor(attn, width)
+	att.Final, att.Arrived = tasks.RowMajor(attn, width), arrived
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.k.U32(lim.Pages), Layer: r.k.U32(0),
 		Table: in[dsl.U32](r, "table", u32Bytes(l.plan.Entries...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(l.cache), 0)}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)

@@ -10,7 +10,7 @@ import (
 // hand-off of its own. Who that is depends on the run, the order of the merge, that
 // of the states, does not.
 type Arrivals struct {
-	Count dsl.Buf[dsl.U32] // [Tokens][KV heads] 0 before a launch, and after each layer
+	Count dsl.Buf[dsl.U32] // [Tokens][KV heads], without Work [KV heads][Parts]; 0 before a launch, and after each layer
 	Found dsl.Buf[dsl.U32] // shared memory, ArrivalsLen words
 }
 
@@ -28,7 +28,35 @@ func (t *Attention) Phase() dsl.Pred {
 
 // settles is whether partial states may be merged where the last of them arrives.
 func (t *Attention) settles() bool {
-	return t.Merge != nil && t.Work != nil && t.Work.Arrived != nil
+	return t.Merge != nil && t.Arrived != nil
+}
+
+// settleSplit is settle without Work, for an item whose states lie in global memory: the
+// CTA that brings the last split of a group of query heads merges their states.
+func (t *Attention) settleSplit(e *Env, s Step, st *state) {
+	k, a, it := e.K, t.Arrived, st.it
+	k.If(e.Tid.EqC(0), func() {
+		group := it.kvHead.MulC(t.Parts())
+		if t.Parts() > 1 {
+			group = group.Add(it.part())
+		}
+		before := dsl.AtomicAdd(a.Count, group, k.U32(1), dsl.AcqRel(dsl.GPUScope))
+		last := before.EqC(t.Splits - 1)
+		k.If(last, func() { a.Count.Store(group, k.U32(0), dsl.Relaxed(dsl.GPUScope)) }) // for the next layer, behind a hand-off
+		a.Found.Store(dsl.At(0), dsl.Select(last, k.U32(1), k.U32(0)))
+	})
+	e.Sync()
+	k.If(dsl.Uniform(a.Found.Load(dsl.At(0)), dsl.CTAScope).NeC(0), func() {
+		d := t.KV.D
+		e.EachConsumer(t.part()*d, func(i u32) {
+			element := func() { t.Merge.element(e, s, st.query.MulC(d).Add(i)) }
+			if t.Group()%t.part() == 0 {
+				element()
+			} else {
+				k.If(i.DivC(d).Lt(st.heads), element)
+			}
+		})
+	})
 }
 
 // settle counts the partial states of all of this CTA's items, after the last of
@@ -43,7 +71,7 @@ func (t *Attention) settle(e *Env, s Step) {
 		k.ForStep(k.U32(0), count, itemsAtOnce, func(from u32) {
 			k.If(e.Warp.EqC(0), func() { t.arrive(e, from, count) })
 			e.Sync()
-			complete := dsl.Uniform(w.Arrived.Found.Load(dsl.At(0)), dsl.CTAScope).Named("complete")
+			complete := dsl.Uniform(t.Arrived.Found.Load(dsl.At(0)), dsl.CTAScope).Named("complete")
 			k.If(complete.NeC(0), func() {
 				k.For(k.U32(0), count.Sub(from).MulC(kv.SettleRows).MinC(dsl.WarpSize), func(i u32) {
 					k.If(complete.Shr(i).AndC(1).NeC(0), func() { t.mergeRow(e, s, from, i) })
@@ -67,7 +95,7 @@ func (it *item) states(i u32) u32 { return it.words(i.AddC(kv.ItemStates)) }
 
 // arrive counts rows of items from on, a lane each, and says which are complete.
 func (t *Attention) arrive(e *Env, from, count u32) {
-	k, a := e.K, t.Work.Arrived
+	k, a := e.K, t.Arrived
 	last := dsl.NewVar(k.U32(0), "last")
 	it, row := t.settled(e, from, e.Lane)
 	k.If(from.Add(e.Lane.DivC(kv.SettleRows)).Lt(count), func() {

@@ -20,8 +20,7 @@ type Work struct {
 	Selection bool
 	Positions dsl.Buf[dsl.U32]
 
-	Fresh   *pipeline.Landing // of the step's new tokens, which the ring does not carry
-	Arrived *Arrivals         // nil: partial states are merged in a phase of their own
+	Fresh *pipeline.Landing // of the step's new tokens, which the ring does not carry
 }
 
 // Init initialises what the items' copies complete on. One thread of the CTA runs

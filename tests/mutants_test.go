@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -55,10 +56,15 @@ func seedsPerMutant() uint64 {
 // round the ring in every phase, so that a stage that is not released is missed.
 func newSubject(t *testing.T, sms, consumers, vocab, steps int) *subject {
 	t.Helper()
+	return newSubjectOf(t, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2}, vocab, steps)
+}
+
+func newSubjectOf(t *testing.T, o megakernel.Options, vocab, steps int) *subject {
+	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2})
+	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	trial, err := verify.NewTrial(mk, steps)
 	require.NoError(t, err)
@@ -197,6 +203,25 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, redundant)                   // some have none at all, and a launch runs two steps
 	newHanging(t, megakernel.WatchGrid, 3, 3, 160).tryAgain(t, outcomes, redundant) // the launch is given up
 	judge(t, "mutants of the tiny kernel on the executor", outcomes, redundant, redundant, start)
+}
+
+// The same of attention whose partial states the SM merges that brings the last.
+func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
+	start := time.Now()
+	o := megakernel.Options{SMs: 3, Splits: 3, Consumers: 3, Stages: 3, InFlight: 2, Merge: megakernel.MergeLast}
+	first := newSubjectOf(t, o, 16, 2)
+	var attention []mutant
+	for _, m := range sample(t, first.ir, 3) {
+		if m.Region == "attention" || m.Region == "hand-off after attention" {
+			attention = append(attention, m)
+		}
+	}
+	require.NotEmpty(t, attention)
+	reasons := append(slices.Clone(redundant), lastRedundant...)
+	outcomes := first.tryAll(t, attention, nil)
+	o.SMs = 8
+	newSubjectOf(t, o, 16, 3).tryAgain(t, outcomes, nil)
+	judge(t, "mutants of attention that the SM with the last state merges, on the executor", outcomes, reasons, lastRedundant, start)
 }
 
 // judge wants a reason in the table for every survivor, and, when all mutants were

@@ -92,7 +92,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 		a.step.Scales = dsl.Global[dsl.F32](k, BufferScales, int64(n), ro, dsl.Doc("what elements of kv are to be multiplied by"))
 	}
 	a.work = &tasks.Work{Classes: n, PerCTA: c.ItemsPerCTA, Items: items, Rows: first, Selection: c.Selection,
-		Fresh: fresh, Arrived: &tasks.Arrivals{Count: arrived, Found: found}}
+		Fresh: fresh}
 	if c.Selection {
 		a.work.Positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, dsl.Doc("position of each page entry's first token"))
 	}
@@ -106,6 +106,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	for i, v := range a.mk.variants {
 		att := a.shape(i)
 		att.PerStage, att.Work, att.Q, att.Out, att.LSE, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, part, lse, final, scratch
+		att.Arrived = &tasks.Arrivals{Count: arrived, Found: found}
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: part, LSE: lse, Variant: v,
 			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}}
 		a.attns = append(a.attns, att)

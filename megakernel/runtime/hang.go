@@ -114,7 +114,7 @@ func (s *runner) recover(l *launch) error {
 		return s.fail(err)
 	}
 	names := []string{"records", "barrier", "epoch"}
-	if s.mk.Ragged() {
+	if s.mk.HasArrived() {
 		names = append(names, megakernel.BufferArrived)
 	}
 	for _, name := range names {

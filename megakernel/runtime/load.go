@@ -49,7 +49,7 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
-	if s.mk.Ragged() {
+	if s.mk.HasArrived() {
 		return s.dev.Zero(megakernel.BufferArrived)
 	}
 	return nil

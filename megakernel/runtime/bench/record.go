@@ -34,6 +34,7 @@ type Options struct {
 	Consumers  int    `json:"consumers"`
 	InFlight   int    `json:"in_flight"`
 	KV         string `json:"kv,omitempty"` // format of the KV cache where it is not that of the weights
+	Merge      string `json:"merge,omitempty"` // where partial states are merged, if not in a phase of their own
 	Page       int    `json:"page"`
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
@@ -54,7 +55,11 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if tokens == 1 {
 		tokens = 0
 	}
-	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	merge := ""
+	if o.Merge != megakernel.MergePhase {
+		merge = string(o.Merge)
+	}
+	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 
