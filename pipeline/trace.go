@@ -1,10 +1,6 @@
 package pipeline
 
-import (
-	"fmt"
-
-	"github.com/mkgen/mkgen/dsl"
-)
+import "github.com/mkgen/mkgen/dsl"
 
 // Trace makes a kernel note what its warps do, and when: one warp of each role of every
 // CTA, since the warps of a role do the same side by side. A span is noted when it ends, by
@@ -158,44 +154,29 @@ func (t *Trace) stamp(word int) {
 	})
 }
 
-// TraceSteps is where the number of a step in a span wraps.
-const TraceSteps = 1 << (32 - siteBits - layerBits)
-
-// Span is one that a warp noted: SpanWords words of Trace.Spans.
-type Span struct {
-	Begin, End  uint32 // the SM's clock, low word
-	Site        int    // index into Trace.Sites
-	Step, Layer int    // the step modulo TraceSteps; −1 before the layers
-	Detail      uint32
+// chunkCount is how many chunks of the launch lie before a role's position, which only
+// a trace asks for.
+type chunkCount struct {
+	k *dsl.Kernel
+	n *dsl.Var[dsl.U32] // nil without a trace
 }
 
-// DecodeSpan reads a span.
-func DecodeSpan(words []uint32) (Span, error) {
-	if len(words) < SpanWords {
-		return Span{}, fmt.Errorf("a span of %d words, want %d", len(words), SpanWords)
+func (r *Ring) newCount() chunkCount {
+	if r.trace == nil {
+		return chunkCount{k: r.k}
 	}
-	where := words[2]
-	return Span{Begin: words[0], End: words[1], Site: int(where % MaxTraceSites), Layer: int(where>>siteBits%(1<<layerBits)) - 1,
-		Step: int(where >> (siteBits + layerBits)), Detail: words[3]}, nil
+	return chunkCount{r.k, dsl.NewVar(r.k.U32(0), "chunks")}
 }
 
-// Head is a track's.
-type Head struct {
-	Spans      int       // noted, more than Capacity where some were lost; 0 where the role has not come to its end
-	SM         int       // the hardware's number
-	Clocks     [2]uint32 // of the SM when the role began and ended, low words
-	Nanosecond [2]uint64 // of the GPU's timer then
+func (c chunkCount) get() dsl.Val[dsl.U32] {
+	if c.n == nil {
+		return c.k.U32(0)
+	}
+	return c.n.Get()
 }
 
-// DecodeHead reads the head of a track.
-func DecodeHead(words []uint32) (h Head, err error) {
-	if len(words) < HeadWords {
-		return h, fmt.Errorf("a track's head of %d words, want %d", len(words), HeadWords)
+func (c chunkCount) add(n dsl.Val[dsl.U32]) {
+	if c.n != nil {
+		c.n.Set(c.n.Get().Add(n))
 	}
-	h.Spans, h.SM = int(words[headCount]), int(words[headSM])
-	for i, at := range []int{headBegin, headEnd} {
-		h.Clocks[i] = words[at]
-		h.Nanosecond[i] = uint64(words[at+1]) | uint64(words[at+2])<<32
-	}
-	return h, nil
 }
