@@ -253,6 +253,12 @@ __device__ __forceinline__ void mbar_arrive_expect(u64* bar, u32 bytes) {
                : : "r"(shared_address(bar)), "r"(bytes) : "memory");
 }
 
+// So many arrivals at once.
+__device__ __forceinline__ void mbar_arrive_n(u64* bar, u32 arrivals) {
+  asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0], %1;"
+               : : "r"(shared_address(bar)), "r"(arrivals) : "memory");
+}
+
 // Sets up an mbarrier that count arrivals complete.
 __device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
@@ -483,49 +489,53 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- qkv ----
           {
             float squares = 0.0f;
+            const u32 v50 = tid * 2;
+            const u32 first = (v50 & 0xfffffffcu) | ((v50 & 1u) << 1) | ((v50 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v51 = tid * 4;
+              const u32 v59 = tid * 4;
               float v = 0.0f;
               float v_2 = 0.0f;
               float v_3 = 0.0f;
               float v_4 = 0.0f;
               if (layer == 0) {
-                const u64 v58 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                    + (u64)(v51 / 32 * 128 + v51 % 32 / 2);
-                const uint2 v59 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v58]);
-                v = ptx::bf16_lo(v59.x);
-                v_2 = ptx::bf16_hi(v59.x);
-                v_3 = ptx::bf16_lo(v59.y);
-                v_4 = ptx::bf16_hi(v59.y);
+                const u64 v66 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v59 / 32 * 128 + v59 % 32 / 2);
+                const uint2 v67 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v66]);
+                v = ptx::bf16_lo(v67.x);
+                v_2 = ptx::bf16_hi(v67.x);
+                v_3 = ptx::bf16_lo(v67.y);
+                v_4 = ptx::bf16_hi(v67.y);
               } else {
-                const float4 v65 = *(const float4*)&x[v51];
-                v = v65.x;
-                v_2 = v65.y;
-                v_3 = v65.z;
-                v_4 = v65.w;
+                const float4 v73 = *(const float4*)&x[v59];
+                v = v73.x;
+                v_2 = v73.y;
+                v_3 = v73.z;
+                v_4 = v73.w;
               }
-              const uint2 v75 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v85 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v85;
-              const bf16x2 v89 = ptx::pack_bf16(v * ptx::bf16_lo(v75.x), v_2 * ptx::bf16_hi(v75.x));
-              const bf16x2 v92 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v75.y), v_4 * ptx::bf16_hi(v75.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v89, v92);
+              const uint2 v83 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
+              const float v93 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
+              squares = v93;
+              const u32 v96 = first + (tid - tid) * 2;
+              const bf16x2 v99 = ptx::pack_bf16(v * ptx::bf16_lo(v83.x), v_2 * ptx::bf16_hi(v83.x));
+              input_bf16x2[v96] = v99;
+              const bf16x2 v103 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v83.y), v_4 * ptx::bf16_hi(v83.y));
+              input_bf16x2[v96 + 2] = v103;
             }
-            const float v94 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v95 = squares + v94;
-            const float v96 = __shfl_xor_sync(0xffffffffu, v95, 8u);
-            const float v97 = v95 + v96;
-            const float v98 = __shfl_xor_sync(0xffffffffu, v97, 4u);
-            const float v99 = v97 + v98;
-            const float v100 = __shfl_xor_sync(0xffffffffu, v99, 2u);
-            const float v101 = v99 + v100;
-            const float v102 = __shfl_xor_sync(0xffffffffu, v101, 1u);
+            const float v105 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v106 = squares + v105;
+            const float v107 = __shfl_xor_sync(0xffffffffu, v106, 8u);
+            const float v108 = v106 + v107;
+            const float v109 = __shfl_xor_sync(0xffffffffu, v108, 4u);
+            const float v110 = v108 + v109;
+            const float v111 = __shfl_xor_sync(0xffffffffu, v110, 2u);
+            const float v112 = v110 + v111;
+            const float v113 = __shfl_xor_sync(0xffffffffu, v112, 1u);
             if (lane == 0) {
-              scratch[warp] = v101 + v102;
+              scratch[warp] = v112 + v113;
             }
             ptx::bar_sync<1, 256>();
-            const float v117 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v117 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v128 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v128 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -534,8 +544,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v136 = half_2 * 1024;
-              const u32 v138 = v136 + warp * 128;
+              const u32 v147 = half_2 * 1024;
+              const u32 v149 = v147 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -549,76 +559,76 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v151 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v157 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v165 = ptx::mma_m16n8k16(v157.x, 0x00000000u, v157.y, 0x00000000u, v151.x, v151.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v165.x;
-                  acc_2 = v165.y;
-                  acc_3 = v165.z;
-                  acc_4 = v165.w;
-                  const float4 v173 = ptx::mma_m16n8k16(v157.z, 0x00000000u, v157.w, 0x00000000u, v151.z, v151.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v173.x;
-                  acc_6 = v173.y;
-                  acc_7 = v173.z;
-                  acc_8 = v173.w;
+                  const uint4 v162 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v168 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v176 = ptx::mma_m16n8k16(v168.x, v168.y, v168.z, v168.w, v162.x, v162.y, acc, acc_2,
+                      acc_3, acc_4);
+                  acc = v176.x;
+                  acc_2 = v176.y;
+                  acc_3 = v176.z;
+                  acc_4 = v176.w;
+                  const float4 v184 = ptx::mma_m16n8k16(v168.x, v168.y, v168.z, v168.w, v162.z, v162.w, acc_5, acc_6,
+                      acc_7, acc_8);
+                  acc_5 = v184.x;
+                  acc_6 = v184.y;
+                  acc_7 = v184.z;
+                  acc_8 = v184.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v180 = drain + 1;
-                const bool v181 = v180 == 23;
-                drain = v181 ? 0u : v180;
-                drain_parity = v181 ? drain_parity ^ 1u : drain_parity;
+                const u32 v191 = drain + 1;
+                const bool v192 = v191 == 23;
+                drain = v192 ? 0u : v191;
+                drain_parity = v192 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v138 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v149 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v201 = tid * 2;
-                  const u32 v202 = v136 + v201;
-                  const float2 v203 = *(const float2*)&partials[v202];
-                  const float2 v206 = *(const float2*)&partials[v202 + 128];
-                  const float2 v211 = *(const float2*)&partials[v202 + 256];
-                  const float2 v216 = *(const float2*)&partials[v202 + 384];
-                  const float2 v221 = *(const float2*)&partials[v202 + 512];
-                  const float2 v226 = *(const float2*)&partials[v202 + 640];
-                  const float2 v231 = *(const float2*)&partials[v202 + 768];
-                  const float2 v236 = *(const float2*)&partials[v202 + 896];
-                  const float v238 = v203.x + v206.x + v211.x + v216.x + v221.x + v226.x + v231.x + v236.x;
-                  const float v239 = v203.y + v206.y + v211.y + v216.y + v221.y + v226.y + v231.y + v236.y;
-                  const u32 row = (first_tile + i_2) * 8 + v201;
-                  const float v243 = v238 * scale;
-                  const float v244 = __fmul_rn(v239, scale);
+                  const u32 v212 = tid * 2;
+                  const u32 v213 = v147 + v212;
+                  const float2 v214 = *(const float2*)&partials[v213];
+                  const float2 v217 = *(const float2*)&partials[v213 + 128];
+                  const float2 v222 = *(const float2*)&partials[v213 + 256];
+                  const float2 v227 = *(const float2*)&partials[v213 + 384];
+                  const float2 v232 = *(const float2*)&partials[v213 + 512];
+                  const float2 v237 = *(const float2*)&partials[v213 + 640];
+                  const float2 v242 = *(const float2*)&partials[v213 + 768];
+                  const float2 v247 = *(const float2*)&partials[v213 + 896];
+                  const float v249 = v214.x + v217.x + v222.x + v227.x + v232.x + v237.x + v242.x + v247.x;
+                  const float v250 = v214.y + v217.y + v222.y + v227.y + v232.y + v237.y + v242.y + v247.y;
+                  const u32 row = (first_tile + i_2) * 8 + v212;
+                  const float v254 = v249 * scale;
+                  const float v255 = __fmul_rn(v250, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v251 = (float)pos_now * inv_freq[i_3];
-                    const float v254 = -rintf(v251 * 0.15915494f);
-                    const float v256 = fmaf(v254, -1.7484555e-07f, fmaf(v254, 6.2831855f, v251));
-                    const float cos_2 = ptx::cos(v256);
-                    const float sin_2 = ptx::sin(v256);
-                    const float v261 = fmaf(-v244, sin_2, v243 * cos_2);
-                    const float v263 = fmaf(v243, sin_2, v244 * cos_2);
+                    const float v262 = (float)pos_now * inv_freq[i_3];
+                    const float v265 = -rintf(v262 * 0.15915494f);
+                    const float v267 = fmaf(v265, -1.7484555e-07f, fmaf(v265, 6.2831855f, v262));
+                    const float cos_2 = ptx::cos(v267);
+                    const float sin_2 = ptx::sin(v267);
+                    const float v272 = fmaf(-v255, sin_2, v254 * cos_2);
+                    const float v274 = fmaf(v254, sin_2, v255 * cos_2);
                     if (head < 6) {
-                      const u32 v266 = head * 32 + i_3;
-                      q[v266] = ptx::bf16_of(v261 * 0.25503486f);
-                      q[v266 + 16] = ptx::bf16_of(v263 * 0.25503486f);
+                      const u32 v277 = head * 32 + i_3;
+                      q[v277] = ptx::bf16_of(v272 * 0.25503486f);
+                      q[v277 + 16] = ptx::bf16_of(v274 * 0.25503486f);
                     } else {
-                      const u64 v281 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v285 = (v281 + (u64)slot) * 8 * 8;
-                      kv_bf16[v285 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v261);
-                      const u32 v295 = i_3 + 16;
-                      kv_bf16[v285 + (u64)(((v295 / 8) ^ (slot & 7u)) * 8 + v295 % 8)] = ptx::bf16_of(v263);
+                      const u64 v292 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
+                      const u64 v296 = (v292 + (u64)slot) * 8 * 8;
+                      kv_bf16[v296 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v272);
+                      const u32 v306 = i_3 + 16;
+                      kv_bf16[v296 + (u64)(((v306 / 8) ^ (slot & 7u)) * 8 + v306 % 8)] = ptx::bf16_of(v274);
                     }
                   } else {
-                    const u64 v314 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u64 v327 = (v314 + (u64)slot) * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v327] = ptx::pack_bf16(v243, v244);
+                    const u64 v325 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
+                    const u64 v338 = (v325 + (u64)slot) * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v338] = ptx::pack_bf16(v254, v255);
                   }
                 }
               }
@@ -637,20 +647,20 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- attention ----
           {
-            const u32 v336 = (pos_now + 31) / 32;
+            const u32 v347 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v336 / 2;
-              const u32 end = (split + 1) * v336 / 2;
-              const u32 v345 = kv_head * 3;
-              const u32 v346 = lane / 4;
-              const bool v347 = v346 < 3;
-              const u32 v349 = v345 + min(v346, 2u);
-              const bf16x2 v354 = v347 ? q_bf16x2[v349 * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v360 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v366 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v372 = v347 ? q_bf16x2[v349 * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v347 / 2;
+              const u32 end = (split + 1) * v347 / 2;
+              const u32 v356 = kv_head * 3;
+              const u32 v357 = lane / 4;
+              const bool v358 = v357 < 3;
+              const u32 v360 = v356 + min(v357, 2u);
+              const bf16x2 v365 = v358 ? q_bf16x2[v360 * 16 + lane % 4] : 0x00000000u;
+              const bf16x2 v371 = v358 ? q_bf16x2[v360 * 16 + lane % 4 + 4] : 0x00000000u;
+              const bf16x2 v377 = v358 ? q_bf16x2[v360 * 16 + lane % 4 + 8] : 0x00000000u;
+              const bf16x2 v383 = v358 ? q_bf16x2[v360 * 16 + lane % 4 + 12] : 0x00000000u;
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -663,41 +673,41 @@ mkgen_step(const __grid_constant__ Params p) {
               float l = 0.0f;
               if (warp == 7 && split == 1) {
                 const u32 page = page_table[pos_now / 16];
-                const u64 v389 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
+                const u64 v400 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
                 if (lane < 8) {
-                  tail[lane] = kv[v389 * 8 + (u64)lane];
+                  tail[lane] = kv[v400 * 8 + (u64)lane];
                 }
                 __syncwarp();
-                const u32 v395 = pos_now % 16;
-                const u32 v396 = lane / 8;
-                const u32 v401 = min(lane % 8 + v396 / 2 * 8, 0u);
-                const u32 v402 = v401 * 8;
-                const u32 v403 = v395 + v401;
-                const uint4 v408 = ptx::ldmatrix(&tail[v402 + ((v396 & 1u) ^ (v403 & 7u))]);
-                const float4 v412 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v408.x, v408.y, 0.0f, 0.0f,
+                const u32 v406 = pos_now % 16;
+                const u32 v407 = lane / 8;
+                const u32 v412 = min(lane % 8 + v407 / 2 * 8, 0u);
+                const u32 v413 = v412 * 8;
+                const u32 v414 = v406 + v412;
+                const uint4 v419 = ptx::ldmatrix(&tail[v413 + ((v407 & 1u) ^ (v414 & 7u))]);
+                const float4 v423 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v419.x, v419.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v416 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v408.z, v408.w, 0.0f, 0.0f,
+                const float4 v427 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v419.z, v419.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v425 = ptx::ldmatrix(&tail[v402 + (((v396 & 1u) + 2) ^ (v403 & 7u))]);
-                const float4 v429 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v425.x, v425.y, v412.x,
-                    v412.y, v412.z, v412.w);
-                const float4 v433 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v425.z, v425.w, v416.x,
-                    v416.y, v416.z, v416.w);
-                const u32 v438 = lane % 4 * 2;
-                const float v440 = v438 < 1 ? v429.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v443 = v438 + 1 < 1 ? v429.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v446 = v438 + 8 < 1 ? v433.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v449 = v438 + 9 < 1 ? v433.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v454 = fmaxf(fmaxf(fmaxf(fmaxf(m, v440), v443), v446), v449);
-                const float v455 = __shfl_xor_sync(0xffffffffu, v454, 2u);
-                const float v456 = fmaxf(v454, v455);
-                const float v457 = __shfl_xor_sync(0xffffffffu, v456, 1u);
-                const float v458 = fmaxf(v456, v457);
-                const float decay = ptx::exp2(m - v458);
-                const float v465 = ptx::exp2(v440 - v458);
-                const float v468 = ptx::exp2(v443 - v458);
-                const float v471 = ptx::exp2(v446 - v458);
-                const float v474 = ptx::exp2(v449 - v458);
+                const uint4 v436 = ptx::ldmatrix(&tail[v413 + (((v407 & 1u) + 2) ^ (v414 & 7u))]);
+                const float4 v440 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v436.x, v436.y, v423.x,
+                    v423.y, v423.z, v423.w);
+                const float4 v444 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v436.z, v436.w, v427.x,
+                    v427.y, v427.z, v427.w);
+                const u32 v449 = lane % 4 * 2;
+                const float v451 = v449 < 1 ? v440.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v454 = v449 + 1 < 1 ? v440.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v457 = v449 + 8 < 1 ? v444.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v460 = v449 + 9 < 1 ? v444.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v465 = fmaxf(fmaxf(fmaxf(fmaxf(m, v451), v454), v457), v460);
+                const float v466 = __shfl_xor_sync(0xffffffffu, v465, 2u);
+                const float v467 = fmaxf(v465, v466);
+                const float v468 = __shfl_xor_sync(0xffffffffu, v467, 1u);
+                const float v469 = fmaxf(v467, v468);
+                const float decay = ptx::exp2(m - v469);
+                const float v476 = ptx::exp2(v451 - v469);
+                const float v479 = ptx::exp2(v454 - v469);
+                const float v482 = ptx::exp2(v457 - v469);
+                const float v485 = ptx::exp2(v460 - v469);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -706,175 +716,176 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v458;
-                l = __fmul_rn(l, decay) + v465 + v468 + v471 + v474;
-                const bf16x2 v492 = ptx::pack_bf16(v465, v468);
-                const bf16x2 v493 = ptx::pack_bf16(v471, v474);
-                const u32 v494 = lane / 8;
-                const u32 v499 = min(lane % 8 + (v494 & 1u) * 8, 0u);
-                const u32 v500 = v499 * 8;
-                const u32 v501 = v395 + v499;
-                const uint4 v507 = ptx::ldmatrix_trans(&tail[v500 + ((v494 / 2 + 4) ^ (v501 & 7u))]);
-                const float4 v513 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v507.x, v507.y, o, o_2,
+                m = v469;
+                l = __fmul_rn(l, decay) + v476 + v479 + v482 + v485;
+                const bf16x2 v503 = ptx::pack_bf16(v476, v479);
+                const bf16x2 v504 = ptx::pack_bf16(v482, v485);
+                const u32 v505 = lane / 8;
+                const u32 v510 = min(lane % 8 + (v505 & 1u) * 8, 0u);
+                const u32 v511 = v510 * 8;
+                const u32 v512 = v406 + v510;
+                const uint4 v518 = ptx::ldmatrix_trans(&tail[v511 + ((v505 / 2 + 4) ^ (v512 & 7u))]);
+                const float4 v524 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.x, v518.y, o, o_2,
                     0.0f, 0.0f);
-                o = v513.x;
-                o_2 = v513.y;
-                const float4 v519 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v507.z, v507.w, o_3, o_4,
+                o = v524.x;
+                o_2 = v524.y;
+                const float4 v530 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.z, v518.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v519.x;
-                o_4 = v519.y;
-                const uint4 v529 = ptx::ldmatrix_trans(&tail[v500 + ((v494 / 2 + 2 + 4) ^ (v501 & 7u))]);
-                const float4 v535 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v529.x, v529.y, o_5, o_6,
+                o_3 = v530.x;
+                o_4 = v530.y;
+                const uint4 v540 = ptx::ldmatrix_trans(&tail[v511 + ((v505 / 2 + 2 + 4) ^ (v512 & 7u))]);
+                const float4 v546 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v540.x, v540.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v535.x;
-                o_6 = v535.y;
-                const float4 v541 = ptx::mma_m16n8k16(v492, 0x00000000u, v493, 0x00000000u, v529.z, v529.w, o_7, o_8,
+                o_5 = v546.x;
+                o_6 = v546.y;
+                const float4 v552 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v540.z, v540.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v541.x;
-                o_8 = v541.y;
+                o_7 = v552.x;
+                o_8 = v552.y;
               }
+              const u32 chunks = end - first;
+              const u32 v566 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v566;
               #pragma unroll 1
-              for (u32 i_3 = first; i_3 < end; ++i_3) {
-                const u32 from = i_3 * 32;
-                const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 stage = drain;
-                ptx::mbar_wait(&full[stage], drain_parity);
-                const u32 v551 = stage * 256;
-                #pragma unroll 1
-                for (u32 i_4 = (warp + 8 - i_3 * 2 % 8) % 8; i_4 < 2; i_4 += 8) {
-                  if (i_4 * 16 < tokens_2) {
-                    const u32 v560 = i_4 * 16;
-                    const u32 v562 = v551 + v560 * 8;
-                    const u32 v563 = from + v560;
-                    const u32 v565 = min(tokens_2 - v560, 16u);
-                    const u32 v566 = lane / 8;
-                    const u32 v572 = min(lane % 8 + v566 / 2 * 8, v565 - 1);
-                    const u32 v574 = v562 + v572 * 8;
-                    const u32 v575 = v563 + v572;
-                    const uint4 v580 = ptx::ldmatrix(&ring[v574 + ((v566 & 1u) ^ (v575 & 7u))]);
-                    const float4 v584 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v580.x, v580.y, 0.0f,
-                        0.0f, 0.0f, 0.0f);
-                    const float4 v588 = ptx::mma_m16n8k16(v354, 0x00000000u, v360, 0x00000000u, v580.z, v580.w, 0.0f,
-                        0.0f, 0.0f, 0.0f);
-                    const uint4 v597 = ptx::ldmatrix(&ring[v574 + (((v566 & 1u) + 2) ^ (v575 & 7u))]);
-                    const float4 v601 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v597.x, v597.y, v584.x,
-                        v584.y, v584.z, v584.w);
-                    const float4 v605 = ptx::mma_m16n8k16(v366, 0x00000000u, v372, 0x00000000u, v597.z, v597.w, v588.x,
-                        v588.y, v588.z, v588.w);
-                    const u32 v610 = lane % 4 * 2;
-                    const float v612 = v610 < v565 ? v601.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v615 = v610 + 1 < v565 ? v601.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v618 = v610 + 8 < v565 ? v605.x : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v621 = v610 + 9 < v565 ? v605.y : __uint_as_float(0xff800000u) /* -inf */;
-                    const float v626 = fmaxf(fmaxf(fmaxf(fmaxf(m, v612), v615), v618), v621);
-                    const float v627 = __shfl_xor_sync(0xffffffffu, v626, 2u);
-                    const float v628 = fmaxf(v626, v627);
-                    const float v629 = __shfl_xor_sync(0xffffffffu, v628, 1u);
-                    const float v630 = fmaxf(v628, v629);
-                    const float decay = ptx::exp2(m - v630);
-                    const float v637 = ptx::exp2(v612 - v630);
-                    const float v640 = ptx::exp2(v615 - v630);
-                    const float v643 = ptx::exp2(v618 - v630);
-                    const float v646 = ptx::exp2(v621 - v630);
-                    o = __fmul_rn(o, decay);
-                    o_2 = __fmul_rn(o_2, decay);
-                    o_3 = __fmul_rn(o_3, decay);
-                    o_4 = __fmul_rn(o_4, decay);
-                    o_5 = __fmul_rn(o_5, decay);
-                    o_6 = __fmul_rn(o_6, decay);
-                    o_7 = __fmul_rn(o_7, decay);
-                    o_8 = __fmul_rn(o_8, decay);
-                    m = v630;
-                    l = __fmul_rn(l, decay) + v637 + v640 + v643 + v646;
-                    const bf16x2 v664 = ptx::pack_bf16(v637, v640);
-                    const bf16x2 v665 = ptx::pack_bf16(v643, v646);
-                    const u32 v666 = lane / 8;
-                    const u32 v672 = min(lane % 8 + (v666 & 1u) * 8, v565 - 1);
-                    const u32 v674 = v562 + v672 * 8;
-                    const u32 v675 = v563 + v672;
-                    const uint4 v681 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 4) ^ (v675 & 7u))]);
-                    const float4 v687 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v681.x, v681.y, o, o_2,
-                        0.0f, 0.0f);
-                    o = v687.x;
-                    o_2 = v687.y;
-                    const float4 v693 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v681.z, v681.w, o_3,
-                        o_4, 0.0f, 0.0f);
-                    o_3 = v693.x;
-                    o_4 = v693.y;
-                    const uint4 v703 = ptx::ldmatrix_trans(&ring[v674 + ((v666 / 2 + 2 + 4) ^ (v675 & 7u))]);
-                    const float4 v709 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v703.x, v703.y, o_5,
-                        o_6, 0.0f, 0.0f);
-                    o_5 = v709.x;
-                    o_6 = v709.y;
-                    const float4 v715 = ptx::mma_m16n8k16(v664, 0x00000000u, v665, 0x00000000u, v703.z, v703.w, o_7,
-                        o_8, 0.0f, 0.0f);
-                    o_7 = v715.x;
-                    o_8 = v715.y;
+              for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
+                const u32 v569 = i_3 / 2;
+                const u32 v570 = i_3 % 2;
+                const u32 v573 = min(blocks - v569 * 2, 2u);
+                const u32 v583 = drain + v569;
+                const u32 stage = v583 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v583 / 23) & 1u));
+                const u32 from = (first + v569) * 32;
+                const u32 v592 = v570 * 16;
+                const u32 v597 = stage * 256 + v592 * 8;
+                const u32 v598 = from + v592;
+                const u32 v599 = min(min(pos_now - from, 32u) - v592, 16u);
+                const u32 v600 = lane / 8;
+                const u32 v606 = min(lane % 8 + v600 / 2 * 8, v599 - 1);
+                const u32 v608 = v597 + v606 * 8;
+                const u32 v609 = v598 + v606;
+                const uint4 v614 = ptx::ldmatrix(&ring[v608 + ((v600 & 1u) ^ (v609 & 7u))]);
+                const float4 v618 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v614.x, v614.y, 0.0f, 0.0f,
+                    0.0f, 0.0f);
+                const float4 v622 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v614.z, v614.w, 0.0f, 0.0f,
+                    0.0f, 0.0f);
+                const uint4 v631 = ptx::ldmatrix(&ring[v608 + (((v600 & 1u) + 2) ^ (v609 & 7u))]);
+                const float4 v635 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v631.x, v631.y, v618.x,
+                    v618.y, v618.z, v618.w);
+                const float4 v639 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v631.z, v631.w, v622.x,
+                    v622.y, v622.z, v622.w);
+                const u32 v644 = lane % 4 * 2;
+                const float v646 = v644 < v599 ? v635.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v649 = v644 + 1 < v599 ? v635.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v652 = v644 + 8 < v599 ? v639.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v655 = v644 + 9 < v599 ? v639.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v660 = fmaxf(fmaxf(fmaxf(fmaxf(m, v646), v649), v652), v655);
+                const float v661 = __shfl_xor_sync(0xffffffffu, v660, 2u);
+                const float v662 = fmaxf(v660, v661);
+                const float v663 = __shfl_xor_sync(0xffffffffu, v662, 1u);
+                const float v664 = fmaxf(v662, v663);
+                const float decay = ptx::exp2(m - v664);
+                const float v671 = ptx::exp2(v646 - v664);
+                const float v674 = ptx::exp2(v649 - v664);
+                const float v677 = ptx::exp2(v652 - v664);
+                const float v680 = ptx::exp2(v655 - v664);
+                o = __fmul_rn(o, decay);
+                o_2 = __fmul_rn(o_2, decay);
+                o_3 = __fmul_rn(o_3, decay);
+                o_4 = __fmul_rn(o_4, decay);
+                o_5 = __fmul_rn(o_5, decay);
+                o_6 = __fmul_rn(o_6, decay);
+                o_7 = __fmul_rn(o_7, decay);
+                o_8 = __fmul_rn(o_8, decay);
+                m = v664;
+                l = __fmul_rn(l, decay) + v671 + v674 + v677 + v680;
+                const bf16x2 v698 = ptx::pack_bf16(v671, v674);
+                const bf16x2 v699 = ptx::pack_bf16(v677, v680);
+                const u32 v700 = lane / 8;
+                const u32 v706 = min(lane % 8 + (v700 & 1u) * 8, v599 - 1);
+                const u32 v708 = v597 + v706 * 8;
+                const u32 v709 = v598 + v706;
+                const uint4 v715 = ptx::ldmatrix_trans(&ring[v708 + ((v700 / 2 + 4) ^ (v709 & 7u))]);
+                const float4 v721 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v715.x, v715.y, o, o_2,
+                    0.0f, 0.0f);
+                o = v721.x;
+                o_2 = v721.y;
+                const float4 v727 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v715.z, v715.w, o_3, o_4,
+                    0.0f, 0.0f);
+                o_3 = v727.x;
+                o_4 = v727.y;
+                const uint4 v737 = ptx::ldmatrix_trans(&ring[v708 + ((v700 / 2 + 2 + 4) ^ (v709 & 7u))]);
+                const float4 v743 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v737.x, v737.y, o_5, o_6,
+                    0.0f, 0.0f);
+                o_5 = v743.x;
+                o_6 = v743.y;
+                const float4 v749 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v737.z, v737.w, o_7, o_8,
+                    0.0f, 0.0f);
+                o_7 = v749.x;
+                o_8 = v749.y;
+                if (v570 + 8 >= v573) {
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::mbar_arrive_n(&empty[stage], (v570 + 1 == v573 ? 8 - min(8u, v573) : 0u) + 1);
                   }
                 }
-                __syncwarp();
-                if (lane == 0) {
-                  ptx::mbar_arrive(&empty[stage]);
-                }
-                const u32 v722 = drain + 1;
-                const bool v723 = v722 == 23;
-                drain = v723 ? 0u : v722;
-                drain_parity = v723 ? drain_parity ^ 1u : drain_parity;
               }
-              const u32 v729 = lane / 4;
-              const u32 v731 = lane % 4 * 2;
-              const float v733 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v734 = l + v733;
-              const float v735 = __shfl_xor_sync(0xffffffffu, v734, 1u);
-              if (v729 < 3) {
-                const u32 v739 = warp * 3 + v729;
-                *(float2*)&input[v739 * 32 + v731] = make_float2(o, o_2);
-                *(float2*)&input[v739 * 32 + v731 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v739 * 32 + v731 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v739 * 32 + v731 + 24] = make_float2(o_7, o_8);
-                if (v731 == 0) {
-                  input[v739 + 768] = m;
-                  input[v739 + 792] = v734 + v735;
+              const u32 v756 = drain + chunks;
+              drain = v756 % 23;
+              drain_parity = drain_parity ^ ((v756 / 23) & 1u);
+              const u32 v762 = lane / 4;
+              const u32 v764 = lane % 4 * 2;
+              const float v766 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v767 = l + v766;
+              const float v768 = __shfl_xor_sync(0xffffffffu, v767, 1u);
+              if (v762 < 3) {
+                const u32 v772 = warp * 3 + v762;
+                *(float2*)&input[v772 * 32 + v764] = make_float2(o, o_2);
+                *(float2*)&input[v772 * 32 + v764 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v772 * 32 + v764 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v772 * 32 + v764 + 24] = make_float2(o_7, o_8);
+                if (v764 == 0) {
+                  input[v772 + 768] = m;
+                  input[v772 + 792] = v767 + v768;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 96) {
-                const u32 v764 = tid / 32;
-                const u32 v765 = tid % 32;
-                const float v767 = input[v764 + 768];
-                const float v770 = input[v764 + 771];
-                const float v771 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v767), v770);
-                const float v773 = input[v764 + 774];
-                const float v776 = input[v764 + 777];
-                const float v779 = input[v764 + 780];
-                const float v782 = input[v764 + 783];
-                const float v785 = input[v764 + 786];
-                const float v786 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v771, v773), v776), v779), v782), v785);
-                const float v788 = input[v764 + 789];
-                const float v789 = fmaxf(v786, v788);
-                const bool v790 = v789 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v793 = v790 ? 0.0f : ptx::exp2(v767 - v789);
-                const float v801 = v790 ? 0.0f : ptx::exp2(v770 - v789);
-                const float v807 = fmaf(v801, input[v764 + 795], fmaf(v793, input[v764 + 792], 0.0f));
-                const float v810 = v790 ? 0.0f : ptx::exp2(v773 - v789);
-                const float v813 = fmaf(v810, input[tid + 192],
-                    fmaf(v801, input[tid + 96], fmaf(v793, input[tid], 0.0f)));
-                const float v819 = v790 ? 0.0f : ptx::exp2(v776 - v789);
-                const float v825 = fmaf(v819, input[v764 + 801], fmaf(v810, input[v764 + 798], v807));
-                const float v828 = v790 ? 0.0f : ptx::exp2(v779 - v789);
-                const float v837 = v790 ? 0.0f : ptx::exp2(v782 - v789);
-                const float v840 = fmaf(v837, input[tid + 480],
-                    fmaf(v828, input[tid + 384], fmaf(v819, input[tid + 288], v813)));
-                const float v843 = fmaf(v837, input[v764 + 807], fmaf(v828, input[v764 + 804], v825));
-                const float v846 = v790 ? 0.0f : ptx::exp2(v785 - v789);
-                const float v855 = v790 ? 0.0f : ptx::exp2(v788 - v789);
-                const float v861 = fmaf(v855, input[v764 + 813], fmaf(v846, input[v764 + 810], v843));
-                const float v863 = __fmul_rn(fmaf(v855, input[tid + 672], fmaf(v846, input[tid + 576], v840)),
-                    ptx::rcp(v861));
-                const u32 v867 = split * 6 + v345 + v764;
-                part[v867 * 32 + v765] = v790 ? 0.0f : v863;
-                if (v765 == 0) {
-                  lse[v867] = v789 + ptx::log2(v861);
+                const u32 v797 = tid / 32;
+                const u32 v798 = tid % 32;
+                const float v800 = input[v797 + 768];
+                const float v803 = input[v797 + 771];
+                const float v804 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v800), v803);
+                const float v806 = input[v797 + 774];
+                const float v809 = input[v797 + 777];
+                const float v812 = input[v797 + 780];
+                const float v815 = input[v797 + 783];
+                const float v818 = input[v797 + 786];
+                const float v819 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v804, v806), v809), v812), v815), v818);
+                const float v821 = input[v797 + 789];
+                const float v822 = fmaxf(v819, v821);
+                const bool v823 = v822 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v826 = v823 ? 0.0f : ptx::exp2(v800 - v822);
+                const float v834 = v823 ? 0.0f : ptx::exp2(v803 - v822);
+                const float v840 = fmaf(v834, input[v797 + 795], fmaf(v826, input[v797 + 792], 0.0f));
+                const float v843 = v823 ? 0.0f : ptx::exp2(v806 - v822);
+                const float v846 = fmaf(v843, input[tid + 192],
+                    fmaf(v834, input[tid + 96], fmaf(v826, input[tid], 0.0f)));
+                const float v852 = v823 ? 0.0f : ptx::exp2(v809 - v822);
+                const float v858 = fmaf(v852, input[v797 + 801], fmaf(v843, input[v797 + 798], v840));
+                const float v861 = v823 ? 0.0f : ptx::exp2(v812 - v822);
+                const float v870 = v823 ? 0.0f : ptx::exp2(v815 - v822);
+                const float v873 = fmaf(v870, input[tid + 480],
+                    fmaf(v861, input[tid + 384], fmaf(v852, input[tid + 288], v846)));
+                const float v876 = fmaf(v870, input[v797 + 807], fmaf(v861, input[v797 + 804], v858));
+                const float v879 = v823 ? 0.0f : ptx::exp2(v818 - v822);
+                const float v888 = v823 ? 0.0f : ptx::exp2(v821 - v822);
+                const float v894 = fmaf(v888, input[v797 + 813], fmaf(v879, input[v797 + 810], v876));
+                const float v896 = __fmul_rn(fmaf(v888, input[tid + 672], fmaf(v879, input[tid + 576], v873)),
+                    ptx::rcp(v894));
+                const u32 v900 = split * 6 + v356 + v797;
+                part[v900 * 32 + v798] = v823 ? 0.0f : v896;
+                if (v798 == 0) {
+                  lse[v900] = v822 + ptx::log2(v894);
                 }
               }
               ptx::bar_sync<1, 256>();
@@ -894,15 +905,15 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
               const u32 i_3 = i_2 * 32 + lane;
-              const u32 v882 = i_3 / 32;
-              const float v883 = lse[v882];
-              const float v887 = lse[v882 + 6];
-              const float v890 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v883), v887);
-              const float v892 = ptx::exp2(v883 - v890);
-              const float v896 = ptx::exp2(v887 - v890);
-              const float v900 = fmaf(v896, part[i_3 + 192], fmaf(v892, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v892 + v896);
-              attn[i_3] = ptx::bf16_of(v900);
+              const u32 v915 = i_3 / 32;
+              const float v916 = lse[v915];
+              const float v920 = lse[v915 + 6];
+              const float v923 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v916), v920);
+              const float v925 = ptx::exp2(v916 - v923);
+              const float v929 = ptx::exp2(v920 - v923);
+              const float v933 = fmaf(v929, part[i_3 + 192], fmaf(v925, part[i_3], 0.0f))
+                  * ptx::rcp(0.0f + v925 + v929);
+              attn[i_3] = ptx::bf16_of(v933);
             }
           }
           // ---- hand-off after merge ----
@@ -918,20 +929,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v909 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v909.x, v909.y, v909.z, v909.w);
+              const uint4 v941 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v941.x, v941.z, v941.y, v941.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v913 = layer == 0;
-            const u64 v923 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v946 = layer == 0;
+            const u64 v956 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v932 = half_2 * 1024;
-              const u32 v934 = v932 + warp * 128;
+              const u32 v965 = half_2 * 1024;
+              const u32 v967 = v965 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -945,62 +956,62 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v947 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v953 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v961 = ptx::mma_m16n8k16(v953.x, 0x00000000u, v953.y, 0x00000000u, v947.x, v947.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v961.x;
-                  acc_2 = v961.y;
-                  acc_3 = v961.z;
-                  acc_4 = v961.w;
-                  const float4 v969 = ptx::mma_m16n8k16(v953.z, 0x00000000u, v953.w, 0x00000000u, v947.z, v947.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v969.x;
-                  acc_6 = v969.y;
-                  acc_7 = v969.z;
-                  acc_8 = v969.w;
+                  const uint4 v980 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v986 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v994 = ptx::mma_m16n8k16(v986.x, v986.y, v986.z, v986.w, v980.x, v980.y, acc, acc_2,
+                      acc_3, acc_4);
+                  acc = v994.x;
+                  acc_2 = v994.y;
+                  acc_3 = v994.z;
+                  acc_4 = v994.w;
+                  const float4 v1002 = ptx::mma_m16n8k16(v986.x, v986.y, v986.z, v986.w, v980.z, v980.w, acc_5, acc_6,
+                      acc_7, acc_8);
+                  acc_5 = v1002.x;
+                  acc_6 = v1002.y;
+                  acc_7 = v1002.z;
+                  acc_8 = v1002.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v976 = drain + 1;
-                const bool v977 = v976 == 23;
-                drain = v977 ? 0u : v976;
-                drain_parity = v977 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1009 = drain + 1;
+                const bool v1010 = v1009 == 23;
+                drain = v1010 ? 0u : v1009;
+                drain_parity = v1010 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v934 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v967 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v997 = tid * 2;
-                  const u32 v998 = v932 + v997;
-                  const float2 v999 = *(const float2*)&partials[v998];
-                  const float2 v1002 = *(const float2*)&partials[v998 + 128];
-                  const float2 v1007 = *(const float2*)&partials[v998 + 256];
-                  const float2 v1012 = *(const float2*)&partials[v998 + 384];
-                  const float2 v1017 = *(const float2*)&partials[v998 + 512];
-                  const float2 v1022 = *(const float2*)&partials[v998 + 640];
-                  const float2 v1027 = *(const float2*)&partials[v998 + 768];
-                  const float v1029 = v999.x + v1002.x + v1007.x + v1012.x + v1017.x + v1022.x + v1027.x;
-                  const float v1030 = v999.y + v1002.y + v1007.y + v1012.y + v1017.y + v1022.y + v1027.y;
-                  const float2 v1032 = *(const float2*)&partials[v998 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v997;
+                  const u32 v1030 = tid * 2;
+                  const u32 v1031 = v965 + v1030;
+                  const float2 v1032 = *(const float2*)&partials[v1031];
+                  const float2 v1035 = *(const float2*)&partials[v1031 + 128];
+                  const float2 v1040 = *(const float2*)&partials[v1031 + 256];
+                  const float2 v1045 = *(const float2*)&partials[v1031 + 384];
+                  const float2 v1050 = *(const float2*)&partials[v1031 + 512];
+                  const float2 v1055 = *(const float2*)&partials[v1031 + 640];
+                  const float2 v1060 = *(const float2*)&partials[v1031 + 768];
+                  const float v1062 = v1032.x + v1035.x + v1040.x + v1045.x + v1050.x + v1055.x + v1060.x;
+                  const float v1063 = v1032.y + v1035.y + v1040.y + v1045.y + v1050.y + v1055.y + v1060.y;
+                  const float2 v1065 = *(const float2*)&partials[v1031 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1030;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v913) {
-                    const bf16x2 v1046 = ptx::ld_nc_bf16x2(&weights_bf16x2[v923
+                  if (v946) {
+                    const bf16x2 v1079 = ptx::ld_nc_bf16x2(&weights_bf16x2[v956
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1046);
-                    v_2 = ptx::bf16_hi(v1046);
+                    v = ptx::bf16_lo(v1079);
+                    v_2 = ptx::bf16_hi(v1079);
                   } else {
-                    const float2 v1049 = *(const float2*)&x[row];
-                    v = v1049.x;
-                    v_2 = v1049.y;
+                    const float2 v1082 = *(const float2*)&x[row];
+                    v = v1082.x;
+                    v_2 = v1082.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1029 + v1032.x), v_2 + (v1030 + v1032.y));
+                  *(float2*)&x[row] = make_float2(v + (v1062 + v1065.x), v_2 + (v1063 + v1065.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1019,39 +1030,43 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- gate_up ----
           {
             float squares = 0.0f;
+            const u32 v1097 = tid * 2;
+            const u32 first = (v1097 & 0xfffffffcu) | ((v1097 & 1u) << 1) | ((v1097 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1066 = *(const float4*)&x[tid * 4];
-              const uint2 v1072 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1081 = fmaf(v1066.z, v1066.z, fmaf(v1066.y, v1066.y, fmaf(v1066.x, v1066.x, squares)));
-              squares = fmaf(v1066.w, v1066.w, v1081);
-              const bf16x2 v1086 = ptx::pack_bf16(v1066.x * ptx::bf16_lo(v1072.x), v1066.y * ptx::bf16_hi(v1072.x));
-              const bf16x2 v1089 = ptx::pack_bf16(v1066.z * ptx::bf16_lo(v1072.y), v1066.w * ptx::bf16_hi(v1072.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1086, v1089);
+              const float4 v1107 = *(const float4*)&x[tid * 4];
+              const uint2 v1113 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1122 = fmaf(v1107.z, v1107.z, fmaf(v1107.y, v1107.y, fmaf(v1107.x, v1107.x, squares)));
+              squares = fmaf(v1107.w, v1107.w, v1122);
+              const u32 v1126 = first + (tid - tid) * 2;
+              const bf16x2 v1129 = ptx::pack_bf16(v1107.x * ptx::bf16_lo(v1113.x), v1107.y * ptx::bf16_hi(v1113.x));
+              input_bf16x2[v1126] = v1129;
+              const bf16x2 v1133 = ptx::pack_bf16(v1107.z * ptx::bf16_lo(v1113.y), v1107.w * ptx::bf16_hi(v1113.y));
+              input_bf16x2[v1126 + 2] = v1133;
             }
-            const float v1091 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1092 = squares + v1091;
-            const float v1093 = __shfl_xor_sync(0xffffffffu, v1092, 8u);
-            const float v1094 = v1092 + v1093;
-            const float v1095 = __shfl_xor_sync(0xffffffffu, v1094, 4u);
-            const float v1096 = v1094 + v1095;
-            const float v1097 = __shfl_xor_sync(0xffffffffu, v1096, 2u);
-            const float v1098 = v1096 + v1097;
-            const float v1099 = __shfl_xor_sync(0xffffffffu, v1098, 1u);
+            const float v1135 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1136 = squares + v1135;
+            const float v1137 = __shfl_xor_sync(0xffffffffu, v1136, 8u);
+            const float v1138 = v1136 + v1137;
+            const float v1139 = __shfl_xor_sync(0xffffffffu, v1138, 4u);
+            const float v1140 = v1138 + v1139;
+            const float v1141 = __shfl_xor_sync(0xffffffffu, v1140, 2u);
+            const float v1142 = v1140 + v1141;
+            const float v1143 = __shfl_xor_sync(0xffffffffu, v1142, 1u);
             if (lane == 0) {
-              scratch[warp] = v1098 + v1099;
+              scratch[warp] = v1142 + v1143;
             }
             ptx::bar_sync<1, 256>();
-            const float v1114 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1120 = __fmul_rn(v1114 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1120);
+            const float v1158 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1164 = __fmul_rn(v1158 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1164);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1130 = half_2 * 1024;
-              const u32 v1132 = v1130 + warp * 128;
+              const u32 v1174 = half_2 * 1024;
+              const u32 v1176 = v1174 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1065,53 +1080,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1145 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1151 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1159 = ptx::mma_m16n8k16(v1151.x, 0x00000000u, v1151.y, 0x00000000u, v1145.x, v1145.y,
-                      acc, acc_2, acc_3, acc_4);
-                  acc = v1159.x;
-                  acc_2 = v1159.y;
-                  acc_3 = v1159.z;
-                  acc_4 = v1159.w;
-                  const float4 v1167 = ptx::mma_m16n8k16(v1151.z, 0x00000000u, v1151.w, 0x00000000u, v1145.z, v1145.w,
-                      acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1167.x;
-                  acc_6 = v1167.y;
-                  acc_7 = v1167.z;
-                  acc_8 = v1167.w;
+                  const uint4 v1189 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1195 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1203 = ptx::mma_m16n8k16(v1195.x, v1195.y, v1195.z, v1195.w, v1189.x, v1189.y, acc,
+                      acc_2, acc_3, acc_4);
+                  acc = v1203.x;
+                  acc_2 = v1203.y;
+                  acc_3 = v1203.z;
+                  acc_4 = v1203.w;
+                  const float4 v1211 = ptx::mma_m16n8k16(v1195.x, v1195.y, v1195.z, v1195.w, v1189.z, v1189.w, acc_5,
+                      acc_6, acc_7, acc_8);
+                  acc_5 = v1211.x;
+                  acc_6 = v1211.y;
+                  acc_7 = v1211.z;
+                  acc_8 = v1211.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1174 = drain + 1;
-                const bool v1175 = v1174 == 23;
-                drain = v1175 ? 0u : v1174;
-                drain_parity = v1175 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1218 = drain + 1;
+                const bool v1219 = v1218 == 23;
+                drain = v1219 ? 0u : v1218;
+                drain_parity = v1219 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1132 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1176 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1195 = tid * 2;
-                  const u32 v1196 = v1130 + v1195;
-                  const float2 v1197 = *(const float2*)&partials[v1196];
-                  const float2 v1200 = *(const float2*)&partials[v1196 + 128];
-                  const float2 v1205 = *(const float2*)&partials[v1196 + 256];
-                  const float2 v1210 = *(const float2*)&partials[v1196 + 384];
-                  const float2 v1215 = *(const float2*)&partials[v1196 + 512];
-                  const float2 v1220 = *(const float2*)&partials[v1196 + 640];
-                  const float2 v1225 = *(const float2*)&partials[v1196 + 768];
-                  const float v1227 = v1197.x + v1200.x + v1205.x + v1210.x + v1215.x + v1220.x + v1225.x;
-                  const float v1228 = v1197.y + v1200.y + v1205.y + v1210.y + v1215.y + v1220.y + v1225.y;
-                  const float2 v1230 = *(const float2*)&partials[v1196 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1195;
-                  const float v1237 = (v1227 + v1230.x) * scale;
-                  const float v1245 = v1237 * ptx::rcp(ptx::exp2(v1237 * -1.442695f) + 1.0f)
-                      * ((v1228 + v1230.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1245);
+                  const u32 v1239 = tid * 2;
+                  const u32 v1240 = v1174 + v1239;
+                  const float2 v1241 = *(const float2*)&partials[v1240];
+                  const float2 v1244 = *(const float2*)&partials[v1240 + 128];
+                  const float2 v1249 = *(const float2*)&partials[v1240 + 256];
+                  const float2 v1254 = *(const float2*)&partials[v1240 + 384];
+                  const float2 v1259 = *(const float2*)&partials[v1240 + 512];
+                  const float2 v1264 = *(const float2*)&partials[v1240 + 640];
+                  const float2 v1269 = *(const float2*)&partials[v1240 + 768];
+                  const float v1271 = v1241.x + v1244.x + v1249.x + v1254.x + v1259.x + v1264.x + v1269.x;
+                  const float v1272 = v1241.y + v1244.y + v1249.y + v1254.y + v1259.y + v1264.y + v1269.y;
+                  const float2 v1274 = *(const float2*)&partials[v1240 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1239;
+                  const float v1281 = (v1271 + v1274.x) * scale;
+                  const float v1289 = v1281 * ptx::rcp(ptx::exp2(v1281 * -1.442695f) + 1.0f)
+                      * ((v1272 + v1274.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1289);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1130,8 +1145,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1256 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1256.x, v1256.y, v1256.z, v1256.w);
+              const uint4 v1299 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1299.x, v1299.z, v1299.y, v1299.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1140,8 +1155,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1268 = half_2 * 1024;
-              const u32 v1270 = v1268 + warp * 128;
+              const u32 v1312 = half_2 * 1024;
+              const u32 v1314 = v1312 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1152,79 +1167,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1273 = (lane & 3u) * 4;
+                const u32 v1317 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1282 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1288 = *(const uint4*)&input_bf16x2[warp * 16 + v1273];
-                const float4 v1296 = ptx::mma_m16n8k16(v1288.x, 0x00000000u, v1288.y, 0x00000000u, v1282.x, v1282.y,
-                    acc, acc_2, acc_3, acc_4);
-                acc = v1296.x;
-                acc_2 = v1296.y;
-                acc_3 = v1296.z;
-                acc_4 = v1296.w;
-                const float4 v1304 = ptx::mma_m16n8k16(v1288.z, 0x00000000u, v1288.w, 0x00000000u, v1282.z, v1282.w,
-                    acc_5, acc_6, acc_7, acc_8);
-                acc_5 = v1304.x;
-                acc_6 = v1304.y;
-                acc_7 = v1304.z;
-                acc_8 = v1304.w;
+                const uint4 v1326 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1332 = *(const uint4*)&input_bf16x2[warp * 16 + v1317];
+                const float4 v1340 = ptx::mma_m16n8k16(v1332.x, v1332.y, v1332.z, v1332.w, v1326.x, v1326.y, acc, acc_2,
+                    acc_3, acc_4);
+                acc = v1340.x;
+                acc_2 = v1340.y;
+                acc_3 = v1340.z;
+                acc_4 = v1340.w;
+                const float4 v1348 = ptx::mma_m16n8k16(v1332.x, v1332.y, v1332.z, v1332.w, v1326.z, v1326.w, acc_5,
+                    acc_6, acc_7, acc_8);
+                acc_5 = v1348.x;
+                acc_6 = v1348.y;
+                acc_7 = v1348.z;
+                acc_8 = v1348.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1311 = drain + 1;
-                const bool v1312 = v1311 == 23;
-                drain = v1312 ? 0u : v1311;
-                drain_parity = v1312 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1355 = drain + 1;
+                const bool v1356 = v1355 == 23;
+                drain = v1356 ? 0u : v1355;
+                drain_parity = v1356 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1327 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1334 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1273];
-                  const float4 v1342 = ptx::mma_m16n8k16(v1334.x, 0x00000000u, v1334.y, 0x00000000u, v1327.x, v1327.y,
-                      acc, acc_2, acc_3, acc_4);
-                  acc = v1342.x;
-                  acc_2 = v1342.y;
-                  acc_3 = v1342.z;
-                  acc_4 = v1342.w;
-                  const float4 v1350 = ptx::mma_m16n8k16(v1334.z, 0x00000000u, v1334.w, 0x00000000u, v1327.z, v1327.w,
-                      acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1350.x;
-                  acc_6 = v1350.y;
-                  acc_7 = v1350.z;
-                  acc_8 = v1350.w;
+                  const uint4 v1371 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1378 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1317];
+                  const float4 v1386 = ptx::mma_m16n8k16(v1378.x, v1378.y, v1378.z, v1378.w, v1371.x, v1371.y, acc,
+                      acc_2, acc_3, acc_4);
+                  acc = v1386.x;
+                  acc_2 = v1386.y;
+                  acc_3 = v1386.z;
+                  acc_4 = v1386.w;
+                  const float4 v1394 = ptx::mma_m16n8k16(v1378.x, v1378.y, v1378.z, v1378.w, v1371.z, v1371.w, acc_5,
+                      acc_6, acc_7, acc_8);
+                  acc_5 = v1394.x;
+                  acc_6 = v1394.y;
+                  acc_7 = v1394.z;
+                  acc_8 = v1394.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1357 = drain + 1;
-                const bool v1358 = v1357 == 23;
-                drain = v1358 ? 0u : v1357;
-                drain_parity = v1358 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1401 = drain + 1;
+                const bool v1402 = v1401 == 23;
+                drain = v1402 ? 0u : v1401;
+                drain_parity = v1402 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1270 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1314 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1378 = tid * 2;
-                  const u32 v1379 = v1268 + v1378;
-                  const float2 v1380 = *(const float2*)&partials[v1379];
-                  const float2 v1383 = *(const float2*)&partials[v1379 + 128];
-                  const float2 v1388 = *(const float2*)&partials[v1379 + 256];
-                  const float2 v1393 = *(const float2*)&partials[v1379 + 384];
-                  const float2 v1398 = *(const float2*)&partials[v1379 + 512];
-                  const float2 v1403 = *(const float2*)&partials[v1379 + 640];
-                  const float2 v1408 = *(const float2*)&partials[v1379 + 768];
-                  const float v1410 = v1380.x + v1383.x + v1388.x + v1393.x + v1398.x + v1403.x + v1408.x;
-                  const float v1411 = v1380.y + v1383.y + v1388.y + v1393.y + v1398.y + v1403.y + v1408.y;
-                  const float2 v1413 = *(const float2*)&partials[v1379 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1378;
-                  const float2 v1420 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1420.x + (v1410 + v1413.x), v1420.y + (v1411 + v1413.y));
+                  const u32 v1422 = tid * 2;
+                  const u32 v1423 = v1312 + v1422;
+                  const float2 v1424 = *(const float2*)&partials[v1423];
+                  const float2 v1427 = *(const float2*)&partials[v1423 + 128];
+                  const float2 v1432 = *(const float2*)&partials[v1423 + 256];
+                  const float2 v1437 = *(const float2*)&partials[v1423 + 384];
+                  const float2 v1442 = *(const float2*)&partials[v1423 + 512];
+                  const float2 v1447 = *(const float2*)&partials[v1423 + 640];
+                  const float2 v1452 = *(const float2*)&partials[v1423 + 768];
+                  const float v1454 = v1424.x + v1427.x + v1432.x + v1437.x + v1442.x + v1447.x + v1452.x;
+                  const float v1455 = v1424.y + v1427.y + v1432.y + v1437.y + v1442.y + v1447.y + v1452.y;
+                  const float2 v1457 = *(const float2*)&partials[v1423 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1422;
+                  const float2 v1464 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1464.x + (v1454 + v1457.x), v1464.y + (v1455 + v1457.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1246,31 +1261,35 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
+            const u32 v1481 = tid * 2;
+            const u32 first = (v1481 & 0xfffffffcu) | ((v1481 & 1u) << 1) | ((v1481 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1439 = *(const float4*)&x[tid * 4];
-              const uint2 v1445 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1454 = fmaf(v1439.z, v1439.z, fmaf(v1439.y, v1439.y, fmaf(v1439.x, v1439.x, squares)));
-              squares = fmaf(v1439.w, v1439.w, v1454);
-              const bf16x2 v1459 = ptx::pack_bf16(v1439.x * ptx::bf16_lo(v1445.x), v1439.y * ptx::bf16_hi(v1445.x));
-              const bf16x2 v1462 = ptx::pack_bf16(v1439.z * ptx::bf16_lo(v1445.y), v1439.w * ptx::bf16_hi(v1445.y));
-              *(uint2*)&input_bf16x2[tid * 2] = make_uint2(v1459, v1462);
+              const float4 v1491 = *(const float4*)&x[tid * 4];
+              const uint2 v1497 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1506 = fmaf(v1491.z, v1491.z, fmaf(v1491.y, v1491.y, fmaf(v1491.x, v1491.x, squares)));
+              squares = fmaf(v1491.w, v1491.w, v1506);
+              const u32 v1510 = first + (tid - tid) * 2;
+              const bf16x2 v1513 = ptx::pack_bf16(v1491.x * ptx::bf16_lo(v1497.x), v1491.y * ptx::bf16_hi(v1497.x));
+              input_bf16x2[v1510] = v1513;
+              const bf16x2 v1517 = ptx::pack_bf16(v1491.z * ptx::bf16_lo(v1497.y), v1491.w * ptx::bf16_hi(v1497.y));
+              input_bf16x2[v1510 + 2] = v1517;
             }
-            const float v1464 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1465 = squares + v1464;
-            const float v1466 = __shfl_xor_sync(0xffffffffu, v1465, 8u);
-            const float v1467 = v1465 + v1466;
-            const float v1468 = __shfl_xor_sync(0xffffffffu, v1467, 4u);
-            const float v1469 = v1467 + v1468;
-            const float v1470 = __shfl_xor_sync(0xffffffffu, v1469, 2u);
-            const float v1471 = v1469 + v1470;
-            const float v1472 = __shfl_xor_sync(0xffffffffu, v1471, 1u);
+            const float v1519 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1520 = squares + v1519;
+            const float v1521 = __shfl_xor_sync(0xffffffffu, v1520, 8u);
+            const float v1522 = v1520 + v1521;
+            const float v1523 = __shfl_xor_sync(0xffffffffu, v1522, 4u);
+            const float v1524 = v1522 + v1523;
+            const float v1525 = __shfl_xor_sync(0xffffffffu, v1524, 2u);
+            const float v1526 = v1524 + v1525;
+            const float v1527 = __shfl_xor_sync(0xffffffffu, v1526, 1u);
             if (lane == 0) {
-              scratch[warp] = v1471 + v1472;
+              scratch[warp] = v1526 + v1527;
             }
             ptx::bar_sync<1, 256>();
-            const float v1487 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1493 = __fmul_rn(v1487 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1493);
+            const float v1542 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1548 = __fmul_rn(v1542 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1548);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1279,8 +1298,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1503 = half_2 * 1024;
-              const u32 v1505 = v1503 + warp * 128;
+              const u32 v1558 = half_2 * 1024;
+              const u32 v1560 = v1558 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1294,88 +1313,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1518 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1524 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1532 = ptx::mma_m16n8k16(v1524.x, 0x00000000u, v1524.y, 0x00000000u, v1518.x, v1518.y,
-                      acc, acc_2, acc_3, acc_4);
-                  acc = v1532.x;
-                  acc_2 = v1532.y;
-                  acc_3 = v1532.z;
-                  acc_4 = v1532.w;
-                  const float4 v1540 = ptx::mma_m16n8k16(v1524.z, 0x00000000u, v1524.w, 0x00000000u, v1518.z, v1518.w,
-                      acc_5, acc_6, acc_7, acc_8);
-                  acc_5 = v1540.x;
-                  acc_6 = v1540.y;
-                  acc_7 = v1540.z;
-                  acc_8 = v1540.w;
+                  const uint4 v1573 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1579 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1587 = ptx::mma_m16n8k16(v1579.x, v1579.y, v1579.z, v1579.w, v1573.x, v1573.y, acc,
+                      acc_2, acc_3, acc_4);
+                  acc = v1587.x;
+                  acc_2 = v1587.y;
+                  acc_3 = v1587.z;
+                  acc_4 = v1587.w;
+                  const float4 v1595 = ptx::mma_m16n8k16(v1579.x, v1579.y, v1579.z, v1579.w, v1573.z, v1573.w, acc_5,
+                      acc_6, acc_7, acc_8);
+                  acc_5 = v1595.x;
+                  acc_6 = v1595.y;
+                  acc_7 = v1595.z;
+                  acc_8 = v1595.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1547 = drain + 1;
-                const bool v1548 = v1547 == 23;
-                drain = v1548 ? 0u : v1547;
-                drain_parity = v1548 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1602 = drain + 1;
+                const bool v1603 = v1602 == 23;
+                drain = v1603 ? 0u : v1602;
+                drain_parity = v1603 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1505 + i_3 * 8 + lane * 2] = make_float2(acc + acc_5, acc_2 + acc_6);
+                  *(float2*)&partials[v1560 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1568 = tid * 2;
-                  const u32 v1569 = v1503 + v1568;
-                  const float2 v1570 = *(const float2*)&partials[v1569];
-                  const float2 v1573 = *(const float2*)&partials[v1569 + 128];
-                  const float2 v1578 = *(const float2*)&partials[v1569 + 256];
-                  const float2 v1583 = *(const float2*)&partials[v1569 + 384];
-                  const float2 v1588 = *(const float2*)&partials[v1569 + 512];
-                  const float2 v1593 = *(const float2*)&partials[v1569 + 640];
-                  const float2 v1598 = *(const float2*)&partials[v1569 + 768];
-                  const float v1600 = v1570.x + v1573.x + v1578.x + v1583.x + v1588.x + v1593.x + v1598.x;
-                  const float v1601 = v1570.y + v1573.y + v1578.y + v1583.y + v1588.y + v1593.y + v1598.y;
-                  const float2 v1603 = *(const float2*)&partials[v1569 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1568;
-                  const float v1610 = __fmul_rn(v1600 + v1603.x, scale);
-                  const float v1611 = __fmul_rn(v1601 + v1603.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1610, v1611);
-                  const bool v1618 = v1610 > best_2 || (v1610 == best_2 && row < best_index_2);
-                  best_2 = v1618 ? v1610 : best_2;
-                  best_index_2 = v1618 ? row : best_index_2;
-                  const u32 v1621 = row + 1;
-                  const bool v1628 = v1611 > best_2 || (v1611 == best_2 && v1621 < best_index_2);
-                  best_2 = v1628 ? v1611 : best_2;
-                  best_index_2 = v1628 ? v1621 : best_index_2;
+                  const u32 v1623 = tid * 2;
+                  const u32 v1624 = v1558 + v1623;
+                  const float2 v1625 = *(const float2*)&partials[v1624];
+                  const float2 v1628 = *(const float2*)&partials[v1624 + 128];
+                  const float2 v1633 = *(const float2*)&partials[v1624 + 256];
+                  const float2 v1638 = *(const float2*)&partials[v1624 + 384];
+                  const float2 v1643 = *(const float2*)&partials[v1624 + 512];
+                  const float2 v1648 = *(const float2*)&partials[v1624 + 640];
+                  const float2 v1653 = *(const float2*)&partials[v1624 + 768];
+                  const float v1655 = v1625.x + v1628.x + v1633.x + v1638.x + v1643.x + v1648.x + v1653.x;
+                  const float v1656 = v1625.y + v1628.y + v1633.y + v1638.y + v1643.y + v1648.y + v1653.y;
+                  const float2 v1658 = *(const float2*)&partials[v1624 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1623;
+                  const float v1665 = __fmul_rn(v1655 + v1658.x, scale);
+                  const float v1666 = __fmul_rn(v1656 + v1658.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1665, v1666);
+                  const bool v1673 = v1665 > best_2 || (v1665 == best_2 && row < best_index_2);
+                  best_2 = v1673 ? v1665 : best_2;
+                  best_index_2 = v1673 ? row : best_index_2;
+                  const u32 v1676 = row + 1;
+                  const bool v1683 = v1666 > best_2 || (v1666 == best_2 && v1676 < best_index_2);
+                  best_2 = v1683 ? v1666 : best_2;
+                  best_index_2 = v1683 ? v1676 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1634 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1636 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1643 = v1634 > best_2 || (v1634 == best_2 && v1636 < best_index_2);
-            best_2 = v1643 ? v1634 : best_2;
-            best_index_2 = v1643 ? v1636 : best_index_2;
-            const float v1647 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1649 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1656 = v1647 > best_2 || (v1647 == best_2 && v1649 < best_index_2);
-            best_2 = v1656 ? v1647 : best_2;
-            best_index_2 = v1656 ? v1649 : best_index_2;
-            const float v1660 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1662 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1669 = v1660 > best_2 || (v1660 == best_2 && v1662 < best_index_2);
-            best_2 = v1669 ? v1660 : best_2;
-            best_index_2 = v1669 ? v1662 : best_index_2;
-            const float v1673 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1675 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1682 = v1673 > best_2 || (v1673 == best_2 && v1675 < best_index_2);
-            best_2 = v1682 ? v1673 : best_2;
-            best_index_2 = v1682 ? v1675 : best_index_2;
-            const float v1686 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1688 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1695 = v1686 > best_2 || (v1686 == best_2 && v1688 < best_index_2);
-            best_2 = v1695 ? v1686 : best_2;
-            best_index_2 = v1695 ? v1688 : best_index_2;
+            const float v1689 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1691 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1698 = v1689 > best_2 || (v1689 == best_2 && v1691 < best_index_2);
+            best_2 = v1698 ? v1689 : best_2;
+            best_index_2 = v1698 ? v1691 : best_index_2;
+            const float v1702 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1704 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1711 = v1702 > best_2 || (v1702 == best_2 && v1704 < best_index_2);
+            best_2 = v1711 ? v1702 : best_2;
+            best_index_2 = v1711 ? v1704 : best_index_2;
+            const float v1715 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1717 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1724 = v1715 > best_2 || (v1715 == best_2 && v1717 < best_index_2);
+            best_2 = v1724 ? v1715 : best_2;
+            best_index_2 = v1724 ? v1717 : best_index_2;
+            const float v1728 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1730 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1737 = v1728 > best_2 || (v1728 == best_2 && v1730 < best_index_2);
+            best_2 = v1737 ? v1728 : best_2;
+            best_index_2 = v1737 ? v1730 : best_index_2;
+            const float v1741 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1743 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1750 = v1741 > best_2 || (v1741 == best_2 && v1743 < best_index_2);
+            best_2 = v1750 ? v1741 : best_2;
+            best_index_2 = v1750 ? v1743 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1385,46 +1404,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1702 = scratch[0];
-              const u32 v1703 = scratch_index[0];
-              const bool v1710 = v1702 > best_3 || (v1702 == best_3 && v1703 < best_index_3);
-              best_3 = v1710 ? v1702 : best_3;
-              best_index_3 = v1710 ? v1703 : best_index_3;
-              const float v1713 = scratch[1];
-              const u32 v1714 = scratch_index[1];
-              const bool v1721 = v1713 > best_3 || (v1713 == best_3 && v1714 < best_index_3);
-              best_3 = v1721 ? v1713 : best_3;
-              best_index_3 = v1721 ? v1714 : best_index_3;
-              const float v1724 = scratch[2];
-              const u32 v1725 = scratch_index[2];
-              const bool v1732 = v1724 > best_3 || (v1724 == best_3 && v1725 < best_index_3);
-              best_3 = v1732 ? v1724 : best_3;
-              best_index_3 = v1732 ? v1725 : best_index_3;
-              const float v1735 = scratch[3];
-              const u32 v1736 = scratch_index[3];
-              const bool v1743 = v1735 > best_3 || (v1735 == best_3 && v1736 < best_index_3);
-              best_3 = v1743 ? v1735 : best_3;
-              best_index_3 = v1743 ? v1736 : best_index_3;
-              const float v1746 = scratch[4];
-              const u32 v1747 = scratch_index[4];
-              const bool v1754 = v1746 > best_3 || (v1746 == best_3 && v1747 < best_index_3);
-              best_3 = v1754 ? v1746 : best_3;
-              best_index_3 = v1754 ? v1747 : best_index_3;
-              const float v1757 = scratch[5];
-              const u32 v1758 = scratch_index[5];
+              const float v1757 = scratch[0];
+              const u32 v1758 = scratch_index[0];
               const bool v1765 = v1757 > best_3 || (v1757 == best_3 && v1758 < best_index_3);
               best_3 = v1765 ? v1757 : best_3;
               best_index_3 = v1765 ? v1758 : best_index_3;
-              const float v1768 = scratch[6];
-              const u32 v1769 = scratch_index[6];
+              const float v1768 = scratch[1];
+              const u32 v1769 = scratch_index[1];
               const bool v1776 = v1768 > best_3 || (v1768 == best_3 && v1769 < best_index_3);
               best_3 = v1776 ? v1768 : best_3;
               best_index_3 = v1776 ? v1769 : best_index_3;
-              const float v1779 = scratch[7];
-              const u32 v1780 = scratch_index[7];
+              const float v1779 = scratch[2];
+              const u32 v1780 = scratch_index[2];
               const bool v1787 = v1779 > best_3 || (v1779 == best_3 && v1780 < best_index_3);
               best_3 = v1787 ? v1779 : best_3;
               best_index_3 = v1787 ? v1780 : best_index_3;
+              const float v1790 = scratch[3];
+              const u32 v1791 = scratch_index[3];
+              const bool v1798 = v1790 > best_3 || (v1790 == best_3 && v1791 < best_index_3);
+              best_3 = v1798 ? v1790 : best_3;
+              best_index_3 = v1798 ? v1791 : best_index_3;
+              const float v1801 = scratch[4];
+              const u32 v1802 = scratch_index[4];
+              const bool v1809 = v1801 > best_3 || (v1801 == best_3 && v1802 < best_index_3);
+              best_3 = v1809 ? v1801 : best_3;
+              best_index_3 = v1809 ? v1802 : best_index_3;
+              const float v1812 = scratch[5];
+              const u32 v1813 = scratch_index[5];
+              const bool v1820 = v1812 > best_3 || (v1812 == best_3 && v1813 < best_index_3);
+              best_3 = v1820 ? v1812 : best_3;
+              best_index_3 = v1820 ? v1813 : best_index_3;
+              const float v1823 = scratch[6];
+              const u32 v1824 = scratch_index[6];
+              const bool v1831 = v1823 > best_3 || (v1823 == best_3 && v1824 < best_index_3);
+              best_3 = v1831 ? v1823 : best_3;
+              best_index_3 = v1831 ? v1824 : best_index_3;
+              const float v1834 = scratch[7];
+              const u32 v1835 = scratch_index[7];
+              const bool v1842 = v1834 > best_3 || (v1834 == best_3 && v1835 < best_index_3);
+              best_3 = v1842 ? v1834 : best_3;
+              best_index_3 = v1842 ? v1835 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1445,37 +1464,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1798 = best[lane];
-                const u32 v1799 = best_index[lane];
-                const bool v1806 = v1798 > best_2 || (v1798 == best_2 && v1799 < best_index_2);
-                best_2 = v1806 ? v1798 : best_2;
-                best_index_2 = v1806 ? v1799 : best_index_2;
+                const float v1853 = best[lane];
+                const u32 v1854 = best_index[lane];
+                const bool v1861 = v1853 > best_2 || (v1853 == best_2 && v1854 < best_index_2);
+                best_2 = v1861 ? v1853 : best_2;
+                best_index_2 = v1861 ? v1854 : best_index_2;
               }
-              const float v1810 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1812 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1819 = v1810 > best_2 || (v1810 == best_2 && v1812 < best_index_2);
-              best_2 = v1819 ? v1810 : best_2;
-              best_index_2 = v1819 ? v1812 : best_index_2;
-              const float v1823 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1825 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1832 = v1823 > best_2 || (v1823 == best_2 && v1825 < best_index_2);
-              best_2 = v1832 ? v1823 : best_2;
-              best_index_2 = v1832 ? v1825 : best_index_2;
-              const float v1836 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1838 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1845 = v1836 > best_2 || (v1836 == best_2 && v1838 < best_index_2);
-              best_2 = v1845 ? v1836 : best_2;
-              best_index_2 = v1845 ? v1838 : best_index_2;
-              const float v1849 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1851 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1858 = v1849 > best_2 || (v1849 == best_2 && v1851 < best_index_2);
-              best_2 = v1858 ? v1849 : best_2;
-              best_index_2 = v1858 ? v1851 : best_index_2;
-              const float v1862 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1864 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1871 = v1862 > best_2 || (v1862 == best_2 && v1864 < best_index_2);
-              best_2 = v1871 ? v1862 : best_2;
-              best_index_2 = v1871 ? v1864 : best_index_2;
+              const float v1865 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v1867 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v1874 = v1865 > best_2 || (v1865 == best_2 && v1867 < best_index_2);
+              best_2 = v1874 ? v1865 : best_2;
+              best_index_2 = v1874 ? v1867 : best_index_2;
+              const float v1878 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v1880 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v1887 = v1878 > best_2 || (v1878 == best_2 && v1880 < best_index_2);
+              best_2 = v1887 ? v1878 : best_2;
+              best_index_2 = v1887 ? v1880 : best_index_2;
+              const float v1891 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v1893 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v1900 = v1891 > best_2 || (v1891 == best_2 && v1893 < best_index_2);
+              best_2 = v1900 ? v1891 : best_2;
+              best_index_2 = v1900 ? v1893 : best_index_2;
+              const float v1904 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v1906 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v1913 = v1904 > best_2 || (v1904 == best_2 && v1906 < best_index_2);
+              best_2 = v1913 ? v1904 : best_2;
+              best_index_2 = v1913 ? v1906 : best_index_2;
+              const float v1917 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v1919 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v1926 = v1917 > best_2 || (v1917 == best_2 && v1919 < best_index_2);
+              best_2 = v1926 ? v1917 : best_2;
+              best_index_2 = v1926 ? v1919 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1485,8 +1504,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v1883 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1883);
+              const u64 v1938 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1938);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1519,8 +1538,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v1915 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v1915;
+          const u32 v1970 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v1970;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1541,10 +1560,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1938 = drain + 1;
-            const bool v1939 = v1938 == 23;
-            drain = v1939 ? 0u : v1938;
-            drain_parity = v1939 ? drain_parity ^ 1u : drain_parity;
+            const u32 v1993 = drain + 1;
+            const bool v1994 = v1993 == 23;
+            drain = v1994 ? 0u : v1993;
+            drain_parity = v1994 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1553,14 +1572,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v1952 = warp * 4;
-      const u32 v1953 = notes[v1952];
-      if (notes[0] != 0 && v1953 != 0) {
-        const u32 v1962 = (cta * 9 + warp) * 4;
-        records[v1962] = v1953;
-        records[v1962 + 1] = notes[v1952 + 1];
-        records[v1962 + 2] = notes[v1952 + 2];
-        records[v1962 + 3] = notes[v1952 + 3];
+      const u32 v2007 = warp * 4;
+      const u32 v2008 = notes[v2007];
+      if (notes[0] != 0 && v2008 != 0) {
+        const u32 v2017 = (cta * 9 + warp) * 4;
+        records[v2017] = v2008;
+        records[v2017 + 1] = notes[v2007 + 1];
+        records[v2017 + 2] = notes[v2007 + 2];
+        records[v2017 + 3] = notes[v2007 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1593,10 +1612,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2013 = landed + 1;
-              const bool v2014 = v2013 == 23;
-              landed = v2014 ? 0u : v2013;
-              landed_parity = v2014 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2068 = landed + 1;
+              const bool v2069 = v2068 == 23;
+              landed = v2069 ? 0u : v2068;
+              landed_parity = v2069 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1605,10 +1624,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2027 = fill + 1;
-              const bool v2028 = v2027 == 23;
-              fill = v2028 ? 0u : v2027;
-              fill_parity = v2028 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2082 = fill + 1;
+              const bool v2083 = v2082 == 23;
+              fill = v2083 ? 0u : v2082;
+              fill_parity = v2083 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1641,12 +1660,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2074 = (pos_now + 31) / 32;
+            const u32 v2129 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2074 / 2;
-              const u32 end = (split + 1) * v2074 / 2;
+              const u32 first = split * v2129 / 2;
+              const u32 end = (split + 1) * v2129 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -1655,16 +1674,16 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v2095 = page;
-                const u32 v2105 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v2105;
+                const u32 v2150 = page;
+                const u32 v2160 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v2160;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2112 = landed + 1;
-                const bool v2113 = v2112 == 23;
-                landed = v2113 ? 0u : v2112;
-                landed_parity = v2113 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2167 = landed + 1;
+                const bool v2168 = v2167 == 23;
+                landed = v2168 ? 0u : v2167;
+                landed_parity = v2168 ? landed_parity ^ 1u : landed_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1672,15 +1691,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v2136 = (((u64)layer * (u64)pages + (u64)v2095) * 2 + (u64)kv_head) * 16
+                  const u64 v2191 = (((u64)layer * (u64)pages + (u64)v2150) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2136 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2191 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2145 = fill + 1;
-                const bool v2146 = v2145 == 23;
-                fill = v2146 ? 0u : v2145;
-                fill_parity = v2146 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2200 = fill + 1;
+                const bool v2201 = v2200 == 23;
+                fill = v2201 ? 0u : v2200;
+                fill_parity = v2201 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1699,10 +1718,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2177 = landed + 1;
-              const bool v2178 = v2177 == 23;
-              landed = v2178 ? 0u : v2177;
-              landed_parity = v2178 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2232 = landed + 1;
+              const bool v2233 = v2232 == 23;
+              landed = v2233 ? 0u : v2232;
+              landed_parity = v2233 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1711,10 +1730,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2191 = fill + 1;
-              const bool v2192 = v2191 == 23;
-              fill = v2192 ? 0u : v2191;
-              fill_parity = v2192 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2246 = fill + 1;
+              const bool v2247 = v2246 == 23;
+              fill = v2247 ? 0u : v2246;
+              fill_parity = v2247 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1733,10 +1752,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2225 = landed + 1;
-              const bool v2226 = v2225 == 23;
-              landed = v2226 ? 0u : v2225;
-              landed_parity = v2226 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2280 = landed + 1;
+              const bool v2281 = v2280 == 23;
+              landed = v2281 ? 0u : v2280;
+              landed_parity = v2281 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1745,10 +1764,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2239 = fill + 1;
-              const bool v2240 = v2239 == 23;
-              fill = v2240 ? 0u : v2239;
-              fill_parity = v2240 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2294 = fill + 1;
+              const bool v2295 = v2294 == 23;
+              fill = v2295 ? 0u : v2294;
+              fill_parity = v2295 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1767,10 +1786,10 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2273 = landed + 1;
-              const bool v2274 = v2273 == 23;
-              landed = v2274 ? 0u : v2273;
-              landed_parity = v2274 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2328 = landed + 1;
+              const bool v2329 = v2328 == 23;
+              landed = v2329 ? 0u : v2328;
+              landed_parity = v2329 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1779,18 +1798,18 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2287 = fill + 1;
-              const bool v2288 = v2287 == 23;
-              fill = v2288 ? 0u : v2287;
-              fill_parity = v2288 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2342 = fill + 1;
+              const bool v2343 = v2342 == 23;
+              fill = v2343 ? 0u : v2342;
+              fill_parity = v2343 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2301 = landed + 1;
-              const bool v2302 = v2301 == 23;
-              landed = v2302 ? 0u : v2301;
-              landed_parity = v2302 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2356 = landed + 1;
+              const bool v2357 = v2356 == 23;
+              landed = v2357 ? 0u : v2356;
+              landed_parity = v2357 ? landed_parity ^ 1u : landed_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1799,10 +1818,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2315 = fill + 1;
-              const bool v2316 = v2315 == 23;
-              fill = v2316 ? 0u : v2315;
-              fill_parity = v2316 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2370 = fill + 1;
+              const bool v2371 = v2370 == 23;
+              fill = v2371 ? 0u : v2370;
+              fill_parity = v2371 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1825,10 +1844,10 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2362 = landed + 1;
-            const bool v2363 = v2362 == 23;
-            landed = v2363 ? 0u : v2362;
-            landed_parity = v2363 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2417 = landed + 1;
+            const bool v2418 = v2417 == 23;
+            landed = v2418 ? 0u : v2417;
+            landed_parity = v2418 ? landed_parity ^ 1u : landed_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1837,24 +1856,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2376 = fill + 1;
-            const bool v2377 = v2376 == 23;
-            fill = v2377 ? 0u : v2376;
-            fill_parity = v2377 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2431 = fill + 1;
+            const bool v2432 = v2431 == 23;
+            fill = v2432 ? 0u : v2431;
+            fill_parity = v2432 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2388 = warp * 4;
-      const u32 v2389 = notes[v2388];
-      if (notes[0] != 0 && v2389 != 0) {
-        const u32 v2398 = (cta * 9 + warp) * 4;
-        records[v2398] = v2389;
-        records[v2398 + 1] = notes[v2388 + 1];
-        records[v2398 + 2] = notes[v2388 + 2];
-        records[v2398 + 3] = notes[v2388 + 3];
+      const u32 v2443 = warp * 4;
+      const u32 v2444 = notes[v2443];
+      if (notes[0] != 0 && v2444 != 0) {
+        const u32 v2453 = (cta * 9 + warp) * 4;
+        records[v2453] = v2444;
+        records[v2453 + 1] = notes[v2443 + 1];
+        records[v2453 + 2] = notes[v2443 + 2];
+        records[v2453 + 3] = notes[v2443 + 3];
       }
     }
   }
