@@ -2,6 +2,7 @@ package tune
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -18,6 +19,10 @@ type Measurer interface {
 	// Measure times a kernel at every context of the setup, in its order.
 	Measure(ctx context.Context, mk *megakernel.Kernel) ([]bench.Timing, error)
 }
+
+// ErrOther is what a search returns (wrapped, with what differs) when the profile of an
+// earlier run is of another one.
+var ErrOther = errors.New("the profile is of another search")
 
 // Search is a search for the fastest options of one kernel.
 type Search struct {
@@ -92,10 +97,10 @@ func (s *Search) open(ctx context.Context) error {
 		return nil
 	}
 	if err := s.Before.Setup.differs(setup); err != nil {
-		return fmt.Errorf("the profile is of another search: %w", err)
+		return fmt.Errorf("%w: %w", ErrOther, err)
 	}
 	if s.Before.Start != start {
-		return fmt.Errorf("the profile is of another search: it began with %s, want %s", s.Before.Start, start)
+		return fmt.Errorf("%w: it began with %s, want %s", ErrOther, s.Before.Start, start)
 	}
 	s.profile.Trials, s.profile.Chosen = slices.Clone(s.Before.Trials), s.Before.Chosen
 	return nil
@@ -141,6 +146,7 @@ func (s *Search) step(ctx context.Context, round int, name string, incumbent *me
 				return nil, false, err
 			}
 			s.profile.Trials = append(s.profile.Trials, t)
+			s.say("%s", t.outcome())
 		}
 		step.Trials = append(step.Trials, t)
 		if t.Better && t.Ratio < best {

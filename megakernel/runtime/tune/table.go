@@ -36,14 +36,22 @@ func row(s Step, t Trial, contexts int) []any {
 	}
 	switch {
 	case t.Error != "":
-		line, _, _ := strings.Cut(strings.TrimSpace(t.Error), "\n")
-		return append(cells, "", "", "failed: "+line)
+		return append(cells, "", "", t.outcome())
 	case t.Options == s.Chosen:
 		return append(cells, ratio(t), noise(t), "chosen")
 	case t.Better:
 		return append(cells, ratio(t), noise(t), "better")
 	}
 	return append(cells, ratio(t), noise(t), "")
+}
+
+// outcome is a trial in a few words.
+func (t Trial) outcome() string {
+	if t.Error != "" {
+		line, _, _ := strings.Cut(strings.TrimSpace(t.Error), "\n")
+		return "failed: " + line
+	}
+	return fmt.Sprintf("%s × the incumbent's time, noise %s", ratio(t), noise(t))
 }
 
 func ratio(t Trial) string { return fmt.Sprintf("%.4f", t.Ratio) }
