@@ -51,13 +51,13 @@ the time is over. An option that a flag gives stays as it is. All candidates of
 an option are compiled before the first of them runs.
 
 It writes a profile, which --profile makes the other commands use. The file is
-written after every measurement: what it holds is not measured again, so the same
-command goes on where it ended or was interrupted.
+written after every measurement: what it holds is not measured again, so the
+same command goes on where it ended or was interrupted.
 
 The times are UNGATED and no record: mkgen bench --profile makes one.
 
---device sim searches a little on the CPU, for small models: it shows that all of
-it works, and no speed.`,
+--device sim searches a little on the CPU, for small models: it shows that all
+of it works, and no speed.`,
 		Example: `  mkgen tune --model llama3-8b --budget 10m
   mkgen tune --model llama3-8b --rows 8 --contexts 1024 -o out/8b-rows8.json
   mkgen --model llama3-8b --profile out/tune-llama3-8b.json`,

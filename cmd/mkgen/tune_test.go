@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -55,6 +56,18 @@ func TestAProfileIsTheFlagsThatItStandsFor(t *testing.T) {
 		}
 		require.Equal(t, text(t, args...), text(t, "--model", "llama3-8b", "--profile", path, "--"+flag, value), "--%s goes before the profile", flag)
 	}
+}
+
+func TestAnInterruptedSearchSaysSo(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	root := newRoot(nil)
+	path := filepath.Join(t.TempDir(), "p.json")
+	root.SetArgs([]string{"tune", "--model", "tiny", "--device", "sim", "-o", path})
+	err := root.ExecuteContext(ctx)
+	require.EqualError(t, err, "interrupted")
+	require.Equal(t, 130, exitCode(err))
+	require.NoFileExists(t, path)
 }
 
 func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
