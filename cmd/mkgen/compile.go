@@ -93,6 +93,9 @@ func (c *choice) configs(cmd *cobra.Command, all bool) ([]models.Config, error) 
 	if all && (given("model") || given("config")) {
 		return nil, usagef("--all goes without --model and --config")
 	}
+	if all && given("profile") {
+		return nil, usagef("--all and --profile exclude each other: a profile is of one model")
+	}
 	if all && given("output") {
 		return nil, usagef("--all and --output exclude each other")
 	}

@@ -115,6 +115,7 @@ type choice struct {
 	attention           string
 	selection           bool
 	merge               string
+	profile             string
 }
 
 // flags adds the flags of a choice to a command.
@@ -138,6 +139,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
 	f.StringVar(&c.merge, "merge", string(megakernel.MergePhase), "`where` attention's partial states are merged: phase, by all SMs behind a hand-off; last, by the SM that brings a head's last one")
+	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
@@ -146,8 +148,18 @@ func (c *choice) flags(cmd *cobra.Command) {
 // pinUsage is what --pin-split does.
 const pinUsage = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's, and share no prefix: results are the same bits whatever else a step holds"
 
-// load finds the model's configuration and checks the architecture.
+// load finds the model's configuration, checks the architecture, and takes over what a
+// profile says.
 func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
+	config, err := c.lookup(cmd)
+	if err == nil {
+		err = c.profiled(cmd, config)
+	}
+	return config, err
+}
+
+// lookup finds the model's configuration and checks the architecture.
+func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 	if err := c.checkArch(); err != nil {
 		return models.Config{}, err
 	}

@@ -60,7 +60,14 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 		if err := c.checkArch(); err != nil {
 			return nil, err
 		}
-		return w.open(w.checkpoint)
+		f, err := w.open(w.checkpoint)
+		if err != nil {
+			return nil, err
+		}
+		if err := c.profiled(cmd, f.config); err != nil {
+			return nil, errors.Join(err, f.Close())
+		}
+		return f, nil
 	}
 	config, err := c.load(cmd)
 	switch {

@@ -1,0 +1,42 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/megakernel/runtime/tune"
+	"github.com/mkgen/mkgen/models"
+	"github.com/spf13/cobra"
+)
+
+// profiled takes over what the profile chose, where no flag says other. A profile of
+// another model, or of other rows, is a wrong call; a file that is none, or none to be
+// read, is not.
+func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
+	given := cmd.Flags().Changed
+	if !given("profile") {
+		return nil
+	}
+	p, err := tune.ReadFile(c.profile)
+	if err != nil {
+		return fmt.Errorf("--profile: %w", err)
+	}
+	if err := p.Fits(config, int(c.rows)); err != nil {
+		return usagef("--profile %s: %w", c.profile, err)
+	}
+	for _, f := range []struct {
+		flag  string
+		to    *count
+		value int
+	}{
+		{tune.StageBytes, &c.stageBytes, p.Chosen.StageBytes}, {tune.Stages, &c.stages, p.Chosen.Stages}, {tune.InFlight, &c.inFlight, p.Chosen.InFlight},
+		{tune.Consumers, &c.consumers, p.Chosen.Consumers}, {tune.Splits, &c.splits, p.Chosen.Splits},
+	} {
+		if !given(f.flag) {
+			*f.to = count(f.value)
+		}
+	}
+	if !given(tune.Merge) {
+		c.merge = string(p.Chosen.Merge)
+	}
+	return nil
+}

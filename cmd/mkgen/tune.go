@@ -1,0 +1,251 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/megakernel/runtime/tune"
+	"github.com/mkgen/mkgen/models"
+	"github.com/spf13/cobra"
+)
+
+// What a measurement of mkgen tune is on a GPU, and how long the search takes where
+// nothing is said.
+const (
+	tuneTokens   = 32
+	tuneLaunches = 9
+	tuneBudget   = 10 * time.Minute
+)
+
+// tuneFlags are what mkgen tune asks for beside the kernel.
+type tuneFlags struct {
+	benchFlags // choice, device, checkpoint, seed and contexts only
+	budget     patience
+	output     string
+}
+
+func newTune() *cobra.Command {
+	t := tuneFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1, contexts: contexts{128, 1024}}, budget: patience(tuneBudget)}
+	cmd := &cobra.Command{
+		Use:   "tune",
+		Short: "Search a kernel's fastest options on the GPU at hand",
+		Long: `tune measures kernels that differ in stage size, depth of the ring, copies in
+flight, consumer warps, parts of the KV cache, and where partial states are
+merged: one option after the other, each candidate beside the best so far, whose
+time is taken again each time, and again until a whole round changes nothing or
+the time is over. An option that a flag gives stays as it is. All candidates of
+an option are compiled before the first of them runs.
+
+It writes a profile, which --profile makes the other commands use. The file is
+written after every measurement: what it holds is not measured again, so the
+same command goes on where it ended or was interrupted.
+
+The times are UNGATED and no record: mkgen bench --profile makes one.
+
+--device sim searches a little on the CPU, for small models: it shows that all
+of it works, and no speed.`,
+		Example: `  mkgen tune --model llama3-8b --budget 10m
+  mkgen tune --model llama3-8b --rows 8 --contexts 1024 -o out/8b-rows8.json
+  mkgen --model llama3-8b --profile out/tune-llama3-8b.json`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return t.run(cmd) },
+	}
+	f := cmd.Flags()
+	t.choice.flags(cmd)
+	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
+	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
+	f.Var(&t.contexts, "contexts", "tokens in the KV cache when a launch begins")
+	f.Var(&t.budget, "budget", "time after which no measurement begins, 0 for no limit")
+	f.StringVarP(&t.output, "output", "o", "", "JSON `file` of the profile (default out/tune-MODEL.json)")
+	f.Var(&t.device, "device", "cuda or sim")
+	f.Lookup("random").DefValue = ""
+	_ = f.MarkHidden("profile") // there is such a flag; it is refused
+	return cmd
+}
+
+// check refuses what does not go together, and completes what is open.
+func (t *tuneFlags) check(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	switch {
+	case given("profile"):
+		return usagef("--profile does not go with tune, which writes one: -o FILE")
+	case given("checkpoint") && given("random"):
+		return usagef("--checkpoint and --random exclude each other")
+	case t.device == deviceSim:
+		t.executorDefaults(func(name string) bool { return name != "rounds" && name != "tokens" && given(name) })
+	}
+	if given("checkpoint") && !given("model") && !given("config") {
+		return cmd.Flags().Set("config", filepath.Join(t.checkpoint, "config.json"))
+	}
+	return nil
+}
+
+func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
+	if err := t.check(cmd); err != nil {
+		return err
+	}
+	mk, err := t.build(cmd)
+	if err != nil {
+		return err
+	}
+	s := &tune.Search{Start: mk, Dimensions: t.dimensions(cmd, mk.Options.Tokens), Budget: time.Duration(t.budget)}
+	of, err := t.method(cmd, mk.Config)
+	if err != nil {
+		return err
+	}
+	if err := t.before(s); err != nil {
+		return err
+	}
+	weights := &bench.Suite{Kernel: mk}
+	release, err := t.prepare(weights, cmd.Flags().Changed("random"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	machine, closeMachine, err := openBenchMachine(t.device, t.arch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMachine()) }()
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	context.AfterFunc(ctx, stop) // the second signal does what it does to any program
+	of.Machine, of.Weights = machine, weights.Weights
+	t.measured(s, of, weights.WeightsName)
+	start := time.Now()
+	s.Progress = func(what string) {
+		if !machine.Facts().Executor {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
+		}
+	}
+	p, steps, err := s.Run(ctx)
+	if errors.Is(err, tune.ErrOther) {
+		return fmt.Errorf("--output %s: %w; remove it or name another file", t.output, err)
+	}
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return t.report(cmd, p, steps)
+}
+
+// dimensions are those that are searched: what no flag gives, on the executor two.
+func (t *tuneFlags) dimensions(cmd *cobra.Command, rows int) []string {
+	return slices.DeleteFunc(tune.Dimensions(rows), func(name string) bool {
+		return cmd.Flags().Changed(name) || t.device == deviceSim && name != tune.InFlight && name != tune.Merge
+	})
+}
+
+// method is what a measurement is. Contexts that the model has no positions for are left
+// out, or refused where they were asked for.
+func (t *tuneFlags) method(cmd *cobra.Command, c models.Config) (*tune.Suite, error) {
+	s := &tune.Suite{Tokens: tuneTokens, Launches: tuneLaunches}
+	if t.device == deviceSim {
+		s.Tokens, s.Launches = 1, 1
+	}
+	fit, beyond := bench.Method{Contexts: t.contexts, Tokens: s.Tokens}.Fit(c)
+	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
+		return nil, usagef("--contexts: %d and a launch of %d tokens, the model was made for %d positions", beyond[0], s.Tokens, c.MaxPositions)
+	}
+	s.Contexts = fit
+	return s, nil
+}
+
+// before finds the profile of an earlier run.
+func (t *tuneFlags) before(s *tune.Search) (err error) {
+	if t.output == "" {
+		t.output = filepath.Join("out", "tune-"+s.Start.Config.Name+".json")
+	}
+	s.Before, err = tune.ReadFile(t.output)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--output: %w; remove it or name another file", err)
+	}
+	return nil
+}
+
+// measured completes the search with what measures.
+func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, weights string) {
+	facts := of.Machine.Facts()
+	if facts.Executor {
+		s.Most = 2
+	} else {
+		of.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, t.arch) }
+		if t.checkpoint == "" {
+			of.Made = t.made
+		}
+	}
+	s.Measurer = of
+	s.Setup = tune.Setup{GPU: facts.GPU, Commit: revision.String(), Arch: t.arch, Contexts: of.Contexts, Weights: weights, Tokens: of.Tokens, Launches: of.Launches}
+	s.Save = func(p *tune.Profile) error { return p.WriteFile(t.output) }
+}
+
+// compiledFor compiles a kernel into the cache, and says what compiled it.
+func compiledFor(ctx context.Context, mk *megakernel.Kernel, arch string) (string, error) {
+	source, err := compile.SourceOf(mk, arch)
+	if err != nil {
+		return "", err
+	}
+	r, err := compile.Kernel(ctx, source, compile.Options{})
+	if err != nil {
+		return "", err
+	}
+	return r.Compiler, nil
+}
+
+// report prints what was tried, and how the profile is used.
+func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Step) error {
+	w := cmd.OutOrStdout()
+	if t.device == deviceSim {
+		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.SMs)
+	} else {
+		fmt.Fprintf(w, "%s on %s, %s, %s: %s, times to choose by; a profile is no record.\n", p.Model, p.GPU, p.Compiler, p.Weights, bench.Ungated)
+		fmt.Fprintf(w, "µs a token of %d launches of %d tokens, as often beside the incumbent; better is by more than the noise.\n\n", p.Launches, p.Tokens)
+	}
+	if err := tune.WriteTable(w, p, steps); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "\nChosen: %s\n", p.Chosen)
+	if gain := tune.Gain(steps); gain > 0 && t.device != deviceSim {
+		fmt.Fprintf(w, "Together %.2f %% less time than with %s\n", 100*gain, p.Start)
+	}
+	if p.Finished {
+		fmt.Fprintln(w, "The search is finished: a whole round changed nothing.")
+	} else {
+		fmt.Fprintln(w, "The time was over before the search: the same command goes on.")
+	}
+	return t.uses(cmd, w, p)
+}
+
+// uses prints the command that uses the profile: with the flags that decide the kernel.
+func (t *tuneFlags) uses(cmd *cobra.Command, w io.Writer, p *tune.Profile) error {
+	words := []string{"mkgen"}
+	for _, name := range []string{"model", "config", "name", "arch", "page", "kv", "attention", "rows", "watchdog"} {
+		if f := cmd.Flags().Lookup(name); f.Changed {
+			words = append(words, "--"+name, f.Value.String())
+		}
+	}
+	if p.SMs != megakernel.DefaultSMs {
+		words = append(words, "--sms", fmt.Sprint(p.SMs))
+	}
+	if p.Selection {
+		words = append(words, "--selection")
+	}
+	_, err := fmt.Fprintf(w, "Profile written to %s; to use it:\n  %s --profile %s\n", t.output, strings.Join(words, " "), t.output)
+	return err
+}

@@ -1,0 +1,72 @@
+package tune
+
+import (
+	"fmt"
+	"strconv"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// Choice is what is searched, each as in megakernel.Options and none left open.
+type Choice struct {
+	StageBytes int                `json:"stage_bytes"`
+	Stages     int                `json:"stages"`
+	InFlight   int                `json:"in_flight"`
+	Consumers  int                `json:"consumers"`
+	Splits     int                `json:"splits"`
+	Merge      megakernel.Merging `json:"merge"`
+}
+
+// ChoiceOf is what a built kernel has.
+func ChoiceOf(mk *megakernel.Kernel) Choice {
+	o := mk.Options
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Merge: o.Merge}
+}
+
+// Apply is o with the choice in place of what it had.
+func (c Choice) Apply(o megakernel.Options) megakernel.Options {
+	o.StageBytes, o.Stages, o.InFlight = c.StageBytes, c.Stages, c.InFlight
+	o.Consumers, o.Splits, o.Merge = c.Consumers, c.Splits, c.Merge
+	return o
+}
+
+// Value is one of the choice's values as text, by the dimension's name.
+func (c Choice) Value(dimension string) string {
+	switch dimension {
+	case StageBytes:
+		return strconv.Itoa(c.StageBytes)
+	case Stages:
+		return strconv.Itoa(c.Stages)
+	case InFlight:
+		return strconv.Itoa(c.InFlight)
+	case Consumers:
+		return strconv.Itoa(c.Consumers)
+	case Splits:
+		return strconv.Itoa(c.Splits)
+	case Merge:
+		return string(c.Merge)
+	}
+	panic("BUG: tune: dimension " + dimension)
+}
+
+// String is the choice as mkgen's flags.
+func (c Choice) String() string {
+	return fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --merge %s",
+		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Merge)
+}
+
+// check names a value that no kernel has; what else there is megakernel.Build refuses.
+func (c Choice) check() error {
+	for _, f := range []struct {
+		name string
+		v    int
+	}{{"stage_bytes", c.StageBytes}, {"stages", c.Stages}, {"in_flight", c.InFlight}, {"consumers", c.Consumers}, {"splits", c.Splits}} {
+		if f.v < 1 {
+			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
+		}
+	}
+	if c.Merge != megakernel.MergePhase && c.Merge != megakernel.MergeLast {
+		return fmt.Errorf("merge is %q, want phase or last", string(c.Merge))
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package tune
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"github.com/mkgen/mkgen/models"
+)
+
+// Format is the version of the files that this package writes and reads.
+const Format = 1
+
+// Profile is what a search found, and all that it measured. It is no record: no gate
+// judged the kernels.
+type Profile struct {
+	Format int `json:"format"`
+	Setup
+	Start    Choice  `json:"start"`    // what the search began with
+	Chosen   Choice  `json:"chosen"`   // the best found so far
+	Finished bool    `json:"finished"` // a whole round changed nothing; else the time ended, or the run
+	Trials   []Trial `json:"trials"`   // in the order in which they were made
+}
+
+// Check says what is wrong with a profile.
+func (p *Profile) Check() error {
+	if p.Format != Format {
+		return fmt.Errorf("format is %d, want %d", p.Format, Format)
+	}
+	if err := p.Setup.check(); err != nil {
+		return err
+	}
+	if err := p.Start.check(); err != nil {
+		return fmt.Errorf("start: %w", err)
+	}
+	known := p.Chosen == p.Start
+	for i, t := range p.Trials {
+		if err := t.check(len(p.Contexts)); err != nil {
+			return fmt.Errorf("trial %d: %w", i, err)
+		}
+		known = known || t.Better && t.Options == p.Chosen
+	}
+	if err := p.Chosen.check(); err != nil {
+		return fmt.Errorf("chosen: %w", err)
+	}
+	if !known {
+		return errors.New("chosen is neither start nor a trial's options that were better")
+	}
+	return nil
+}
+
+// Parse reads a profile strictly: an unknown field, something behind it, and what Check
+// finds, is an error.
+func Parse(data []byte) (*Profile, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	p := &Profile{}
+	if err := d.Decode(p); err != nil {
+		return nil, err
+	}
+	if d.More() {
+		return nil, errors.New("something follows the object")
+	}
+	return p, p.Check()
+}
+
+// ReadFile reads a profile; errors name the file. One that is not there is fs.ErrNotExist.
+func ReadFile(path string) (*Profile, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	p, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return p, nil
+}
+
+// WriteFile checks the profile and writes it whole or not at all; its directory is made.
+func (p *Profile) WriteFile(path string) error {
+	if err := p.Check(); err != nil {
+		return fmt.Errorf("no profile is written: %w", err)
+	}
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(append(text, '\n'))
+	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		os.Remove(f.Name())
+	}
+	return err
+}
+
+// Fits refuses a profile of a model of another shape, or of other query rows (0 means 1).
+func (p *Profile) Fits(c models.Config, rows int) error {
+	if want := ShapeOf(c); p.Shape != want {
+		return fmt.Errorf("it is of %s (shape %s), want one of %s (shape %s)", p.Model, p.Shape, c.Name, want)
+	}
+	if rows = max(1, rows); p.Rows != rows {
+		return fmt.Errorf("it is of steps of %s, want one of %d", count(p.Rows, "query row"), rows)
+	}
+	return nil
+}
+
+func count(n int, what string) string {
+	if n == 1 {
+		return "1 " + what
+	}
+	return fmt.Sprintf("%d %ss", n, what)
+}

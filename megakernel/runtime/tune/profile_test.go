@@ -1,0 +1,145 @@
+package tune_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/tune"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+// found is the profile of a search of the bowl.
+func found(t *testing.T) (*tune.Profile, []tune.Step) {
+	t.Helper()
+	s, _ := search(t, &land{micros: bowl, broken: func(c tune.Choice) error {
+		if c.Consumers == 6 {
+			return os.ErrDeadlineExceeded
+		}
+		return nil
+	}})
+	p, steps, err := s.Run(t.Context())
+	require.NoError(t, err)
+	return p, steps
+}
+
+func TestAProfileIsReadAsItWasWritten(t *testing.T) {
+	p, _ := found(t)
+	path := filepath.Join(t.TempDir(), "new", "p.json")
+	require.NoError(t, p.WriteFile(path))
+	require.NoError(t, p.WriteFile(path), "a file that is there is replaced")
+	got, err := tune.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, p, got)
+	entries, err := os.ReadDir(filepath.Dir(path))
+	require.NoError(t, err)
+	require.Len(t, entries, 1, "nothing half-written stays")
+	_, err = tune.ReadFile(filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestABrokenProfileIsRefused(t *testing.T) {
+	p, _ := found(t)
+	text, err := json.Marshal(p)
+	require.NoError(t, err)
+	_, err = tune.Parse(text)
+	require.NoError(t, err)
+	for _, c := range []struct{ old, new, want string }{
+		{`{"format":1`, `{"speed":1,"format":1`, `json: unknown field "speed"`},
+		{`{"format":1`, `{"format":2`, "format is 2, want 1"},
+		{`"model":"tiny"`, `"model":""`, "model is missing"},
+		{`"gpu":"fake GPU"`, `"gpu":""`, "gpu is missing"},
+		{`"contexts":[16,128]`, `"contexts":[]`, "there are no contexts"},
+		{`"contexts":[16,128]`, `"contexts":[16]`, "trial 0: it has figures of 2 and 2 contexts, want 1"},
+		{`"rows":1`, `"rows":0`, "rows is 0, want at least 1"},
+		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
+		{`"better":true`, `"better":false`, "better is false with a ratio of"},
+		{`"error":"i/o timeout"`, `"error":""`, "it has figures of 0 and 0 contexts, want 2"},
+		{`"merge":"phase"`, `"merge":"never"`, `start: merge is "never", want phase or last`},
+		{`"in_flight":3`, `"in_flight":0`, "start: in_flight is 0, want at least 1"},
+		{`"chosen":{"stage_bytes":`, `"chosen":{"stage_bytes":9`, "chosen is neither start nor"},
+	} {
+		broken := strings.Replace(string(text), c.old, c.new, 1)
+		require.NotEqual(t, string(text), broken, c.old)
+		_, err := tune.Parse([]byte(broken))
+		require.ErrorContains(t, err, c.want)
+	}
+	_, err = tune.Parse(append(text, "{}"...))
+	require.EqualError(t, err, "something follows the object")
+	_, err = tune.Parse(text[:100])
+	require.Error(t, err)
+	p.Trials[0].Better = !p.Trials[0].Better
+	path := filepath.Join(t.TempDir(), "p.json")
+	require.ErrorContains(t, p.WriteFile(path), "no profile is written: trial 0: ")
+	require.NoFileExists(t, path)
+}
+
+func TestAProfileFitsItsShapeAndRows(t *testing.T) {
+	p, _ := found(t)
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	require.NoError(t, p.Fits(tiny, 0))
+	require.NoError(t, p.Fits(tiny, 1))
+	require.EqualError(t, p.Fits(tiny, 8), "it is of steps of 1 query row, want one of 8")
+	tiny.Name, tiny.BOS, tiny.Rope.Theta = "mine", 3, 1e6
+	require.NoError(t, p.Fits(tiny, 1), "what the plan does not follow from")
+	tiny.Layers++
+	require.ErrorContains(t, p.Fits(tiny, 1), "it is of tiny (shape "+p.Shape+"), want one of mine (shape ")
+	big, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	require.Error(t, p.Fits(big, 1))
+}
+
+func TestTheTableSaysWhatWasTriedAndChosen(t *testing.T) {
+	p, steps := found(t)
+	var out bytes.Buffer
+	require.NoError(t, tune.WriteTable(&out, p, steps))
+	lines := strings.Split(out.String(), "\n")
+	require.Equal(t, "round  dimension  value  against  µs at 16  µs at 128   ratio   noise", lines[0])
+	require.Contains(t, out.String(), "    1  in-flight      2        3    1050.0     2100.0  0.9813  0.0030  chosen\n")
+	require.Contains(t, out.String(), "failed: i/o timeout\n")
+	require.Contains(t, out.String(), "    1  merge       last    phase    1000.0     2000.0  0.9709  0.0030  chosen\n")
+}
+
+func TestTheSpaceOfAKernel(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{})
+	require.NoError(t, err)
+	all := map[string][]string{}
+	for _, d := range tune.Space(mk) {
+		for _, k := range d.Kernels {
+			all[d.Name] = append(all[d.Name], tune.ChoiceOf(k).Value(d.Name))
+			require.NotEqual(t, tune.ChoiceOf(mk), tune.ChoiceOf(k))
+		}
+	}
+	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "4", "5", "6"},
+		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "merge": {"last"}}, all)
+	rows, err := megakernel.Build(c, megakernel.Options{Tokens: 8})
+	require.NoError(t, err)
+	var of []string
+	for _, d := range tune.Space(rows) {
+		of = append(of, d.Name)
+		require.NotEmpty(t, d.Kernels)
+	}
+	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "consumers"}, of)
+}
+
+// A stage that a KV chunk of 16 tokens does not fit into is left out.
+func TestWhatCannotBeBuiltIsLeftOut(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	c.HeadDim, c.Heads, c.KVHeads = 256, 16, 4 // 16 tokens of 1024 bytes
+	mk, err := megakernel.Build(c, megakernel.Options{})
+	require.NoError(t, err)
+	require.Equal(t, tune.StageBytes, tune.Space(mk)[0].Name)
+	for _, k := range tune.Space(mk)[0].Kernels {
+		require.Greater(t, k.Options.StageBytes, 8<<10)
+	}
+}

@@ -1,0 +1,372 @@
+package tune_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/tune"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+// land is a Measurer whose times are a function of the options.
+type land struct {
+	micros   func(tune.Choice) float64
+	noise    float64                 // launches are up to so much slower or faster, as a part
+	drift    float64                 // each measurement is so much slower than the one before, as a part
+	broken   func(tune.Choice) error // what does not run
+	refused  func(tune.Choice) error // what does not compile
+	before   func(measured int)      // hears before each measurement
+	measured []tune.Choice
+
+	mu       sync.Mutex
+	compiled []tune.Choice
+}
+
+func (l *land) Compile(_ context.Context, mk *megakernel.Kernel) (string, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.compiled = append(l.compiled, tune.ChoiceOf(mk))
+	if l.refused != nil {
+		return "fake 1.0", l.refused(tune.ChoiceOf(mk))
+	}
+	return "fake 1.0", nil
+}
+
+func (l *land) Measure(ctx context.Context, mk *megakernel.Kernel) ([]bench.Timing, error) {
+	if l.before != nil {
+		l.before(len(l.measured))
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	c := tune.ChoiceOf(mk)
+	random := rand.New(rand.NewPCG(3, uint64(len(l.measured))))
+	l.measured = append(l.measured, c)
+	if l.broken != nil {
+		if err := l.broken(c); err != nil {
+			return nil, err
+		}
+	}
+	var all []bench.Timing
+	for i, n := range contexts {
+		t := bench.Timing{Context: n}
+		for range 9 {
+			t.Launches = append(t.Launches, l.micros(c)*float64(i+1)*(1+l.drift*float64(len(l.measured)))*(1+l.noise*(2*random.Float64()-1)))
+		}
+		all = append(all, t)
+	}
+	return all, nil
+}
+
+var contexts = []int{16, 128}
+
+// bowl is a landscape whose lowest point has 2 copies in flight, 10 consumer warps and
+// the merge in the last SM.
+func bowl(c tune.Choice) float64 {
+	us := 1000.0 + 20*float64((c.InFlight-2)*(c.InFlight-2)) + 5*float64((c.Consumers-10)*(c.Consumers-10))
+	if c.Merge != megakernel.MergeLast {
+		us += 30
+	}
+	return us
+}
+
+func flat(tune.Choice) float64 { return 1000 }
+
+func kernel(t *testing.T, o megakernel.Options) *megakernel.Kernel {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	if o.SMs == 0 {
+		o.SMs = 4
+	}
+	mk, err := megakernel.Build(c, o)
+	require.NoError(t, err)
+	return mk
+}
+
+// search is a search of three dimensions of a landscape; saved are copies of what it saved.
+func search(t *testing.T, l tune.Measurer) (s *tune.Search, saved *[]tune.Profile) {
+	saved = &[]tune.Profile{}
+	return &tune.Search{Start: kernel(t, megakernel.Options{}), Dimensions: []string{tune.InFlight, tune.Consumers, tune.Merge}, Measurer: l,
+		Setup: tune.Setup{GPU: "fake GPU", Commit: "abc", Arch: "sm_90a", Contexts: contexts, Weights: "random, seed 1", Tokens: 32, Launches: 9},
+		Save: func(p *tune.Profile) error {
+			require.NoError(t, p.Check())
+			c := *p
+			c.Trials = slices.Clone(p.Trials)
+			*saved = append(*saved, c)
+			return nil
+		}}, saved
+}
+
+func requireLowest(t *testing.T, p *tune.Profile) {
+	t.Helper()
+	require.True(t, p.Finished)
+	require.Equal(t, 2, p.Chosen.InFlight)
+	require.Equal(t, 10, p.Chosen.Consumers)
+	require.Equal(t, megakernel.MergeLast, p.Chosen.Merge)
+}
+
+func TestTheLowestPointIsFound(t *testing.T) {
+	l := &land{micros: bowl}
+	s, saved := search(t, l)
+	s.Dimensions = nil // all
+	p, steps, err := s.Run(t.Context())
+	require.NoError(t, err)
+	requireLowest(t, p)
+	require.Equal(t, p.Start.StageBytes, p.Chosen.StageBytes, "what changes nothing stays")
+	require.Len(t, *saved, len(p.Trials)+1, "after every trial and at the end")
+	require.Equal(t, *p, (*saved)[len(*saved)-1])
+	require.InDelta(t, 1-bowl(p.Chosen)/bowl(p.Start), tune.Gain(steps), 1e-4)
+	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "consumers", "splits", "merge"}, names(steps[:6]))
+	again, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, p, again, "the same search makes the same profile")
+}
+
+func names(steps []tune.Step) (all []string) {
+	for _, s := range steps {
+		all = append(all, s.Dimension)
+	}
+	return all
+}
+
+// A GPU that loses 0.5 % with every measurement: against the time that the search began
+// with everything would soon be worse.
+func TestDriftCancels(t *testing.T) {
+	s, _ := search(t, &land{micros: bowl, drift: 0.005})
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	requireLowest(t, p)
+}
+
+func TestNoiseChoosesNothing(t *testing.T) {
+	s, _ := search(t, &land{micros: flat, noise: 0.05})
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.True(t, p.Finished)
+	require.Equal(t, p.Start, p.Chosen)
+	requireBelowNoise := false
+	for _, trial := range p.Trials {
+		requireBelowNoise = requireBelowNoise || trial.Ratio < 0.997
+	}
+	require.True(t, requireBelowNoise, "no candidate looked better by more than 0.3 %%: the noise was not tried")
+}
+
+func TestLessThanTheLeastGainIsNone(t *testing.T) {
+	for gain, chosen := range map[float64]bool{0.0025: false, 0.0035: true} {
+		s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
+			if c.Consumers == 7 {
+				return 1000 * (1 - gain)
+			}
+			return 1000
+		}})
+		p, _, err := s.Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, chosen, p.Chosen.Consumers == 7, "%v", gain)
+	}
+}
+
+// What looked better the first time and not the second is not chosen.
+func TestABetterCandidateIsMeasuredTwice(t *testing.T) {
+	seen := map[tune.Choice]int{}
+	s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
+		if c.Consumers != 7 {
+			return 1000
+		}
+		seen[c]++
+		if seen[c] <= 9*len(contexts) { // the launches of one measurement
+			return 900
+		}
+		return 1100
+	}})
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, p.Start, p.Chosen)
+}
+
+func TestWhatFailsIsATrialWithItsError(t *testing.T) {
+	l := &land{micros: bowl, broken: func(c tune.Choice) error {
+		if c.Consumers == 10 {
+			return errors.New("it hangs")
+		}
+		return nil
+	}, refused: func(c tune.Choice) error {
+		if c.InFlight == 2 {
+			return errors.New("too many registers")
+		}
+		return nil
+	}}
+	s, _ := search(t, l)
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.True(t, p.Finished)
+	require.Equal(t, 11, p.Chosen.Consumers)
+	require.NotEqual(t, 2, p.Chosen.InFlight)
+	failed := map[string]int{}
+	for _, trial := range p.Trials {
+		if trial.Error != "" {
+			failed[trial.Error]++
+			require.Nil(t, trial.Micros)
+		}
+	}
+	require.Positive(t, failed["it hangs"])
+	require.Positive(t, failed["too many registers"])
+	for _, c := range l.measured {
+		require.NotEqual(t, 2, c.InFlight, "what does not compile is not run")
+	}
+}
+
+func TestAnIncumbentThatFailsEndsTheSearch(t *testing.T) {
+	l := &land{micros: bowl, broken: func(tune.Choice) error { return errors.New("the GPU is lost") }}
+	s, saved := search(t, l)
+	_, _, err := s.Run(t.Context())
+	require.ErrorContains(t, err, "the GPU is lost")
+	require.Empty(t, *saved)
+	s, _ = search(t, &land{micros: bowl, refused: func(tune.Choice) error { return errors.New("no compiler") }})
+	_, _, err = s.Run(t.Context())
+	require.EqualError(t, err, "no compiler")
+}
+
+func TestADimensionIsCompiledBeforeItRuns(t *testing.T) {
+	l := &land{micros: flat}
+	s, _ := search(t, l)
+	s.Dimensions = []string{tune.Consumers}
+	at := -1
+	l.before = func(int) {
+		if at < 0 {
+			at = len(l.compiled)
+		}
+	}
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.Len(t, p.Trials, 4)
+	require.Equal(t, 1+len(p.Trials), at, "the start and all candidates")
+	require.Len(t, l.compiled, at)
+}
+
+// Wherever a search is interrupted, a second run makes the rest of the trials, none
+// twice, and finds the same.
+func TestAnInterruptedSearchGoesOn(t *testing.T) {
+	whole := &land{micros: bowl}
+	s, _ := search(t, whole)
+	want, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	for _, stop := range []int{0, 1, 7, len(whole.measured) - 1} {
+		ctx, cancel := context.WithCancel(t.Context())
+		first := &land{micros: bowl, before: func(n int) {
+			if n == stop {
+				cancel()
+			}
+		}}
+		s, saved := search(t, first)
+		_, _, err := s.Run(ctx)
+		require.ErrorIs(t, err, context.Canceled)
+		second := &land{micros: bowl}
+		s, _ = search(t, second)
+		made := 0
+		if n := len(*saved); n > 0 {
+			s.Before = &(*saved)[n-1]
+			made = len(s.Before.Trials)
+		}
+		got, _, err := s.Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, want, got, "interrupted at %d", stop)
+		rest := 0
+		for _, trial := range got.Trials[made:] {
+			if rest += 2; trial.Better {
+				rest += 2
+			}
+		}
+		require.Len(t, second.measured, rest, "interrupted at %d", stop)
+	}
+}
+
+func TestTheTimeEndsASearchBetweenTrials(t *testing.T) {
+	now := time.Unix(0, 0)
+	l := &land{micros: bowl, before: func(int) { now = now.Add(time.Second) }}
+	s, saved := search(t, l)
+	s.Now, s.Budget = func() time.Time { return now }, 25*time.Second
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.False(t, p.Finished)
+	require.GreaterOrEqual(t, len(l.measured), 25)
+	require.LessOrEqual(t, len(l.measured), 28)
+	require.Equal(t, *p, (*saved)[len(*saved)-1])
+	for runs := 0; !p.Finished; runs++ {
+		require.Less(t, runs, 10)
+		s.Before = p
+		p, _, err = s.Run(t.Context())
+		require.NoError(t, err)
+	}
+	requireLowest(t, p)
+}
+
+func TestAProfileOfAnotherSearchIsNotGoneOnWith(t *testing.T) {
+	s, _ := search(t, &land{micros: flat})
+	s.Dimensions = []string{tune.Merge}
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	for want, change := range map[string]func(*tune.Profile){
+		`gpu is "other", want "fake GPU"`:     func(p *tune.Profile) { p.GPU = "other" },
+		`compiler is "nvcc", want "fake 1.0"`: func(p *tune.Profile) { p.Compiler = "nvcc" },
+		`contexts is [1], want [16 128]`:      func(p *tune.Profile) { p.Contexts = []int{1} },
+		`commit is "x", want "abc"`:           func(p *tune.Profile) { p.Commit = "x" },
+		`sms is 3, want 4`:                    func(p *tune.Profile) { p.SMs = 3 },
+		`it began with`:                       func(p *tune.Profile) { p.Start.Stages-- },
+	} {
+		other := *p
+		change(&other)
+		s.Before = &other
+		_, _, err := s.Run(t.Context())
+		require.ErrorContains(t, err, "the profile is of another search: "+want)
+	}
+}
+
+// Two kernels that each look better beside the other must not be taken in turns for ever.
+func TestThereIsNoGoingRoundInCircles(t *testing.T) {
+	l := &land{}
+	l.micros = func(tune.Choice) float64 { // every candidate looks better than every incumbent
+		if n := len(l.measured) % 4; n == 2 || n == 3 {
+			return 900
+		}
+		return 1000
+	}
+	s, _ := search(t, l)
+	s.Dimensions = []string{tune.Stages, tune.Merge}
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	p, _, err := s.Run(ctx)
+	require.NoError(t, err)
+	require.True(t, p.Finished)
+	for _, trial := range p.Trials {
+		require.True(t, trial.Better)
+	}
+}
+
+func TestWhatIsNotSearchedStays(t *testing.T) {
+	s, _ := search(t, &land{micros: func(c tune.Choice) float64 { return 1000 + float64(c.Stages) + float64(c.StageBytes)/1e3 }})
+	s.Start = kernel(t, megakernel.Options{StageBytes: 16 << 10, Stages: 4, InFlight: 2})
+	s.Dimensions = []string{tune.StageBytes, tune.Consumers}
+	p, _, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, 8<<10, p.Chosen.StageBytes)
+	for _, trial := range p.Trials {
+		require.Equal(t, []int{4, 2}, []int{trial.Options.Stages, trial.Options.InFlight})
+	}
+}
+
+func TestAnOddTimingIsAnError(t *testing.T) {
+	s, _ := search(t, &land{micros: func(tune.Choice) float64 { return 0 }})
+	_, _, err := s.Run(t.Context())
+	require.ErrorContains(t, err, "context 16: a launch took 0 µs, want a positive time")
+	require.NotContains(t, fmt.Sprint(err), "\n")
+}

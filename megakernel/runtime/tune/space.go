@@ -1,0 +1,120 @@
+package tune
+
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// The dimensions, by the names of mkgen's flags.
+const (
+	StageBytes = "stage-bytes"
+	Stages     = "stages"
+	InFlight   = "in-flight"
+	Consumers  = "consumers"
+	Splits     = "splits"
+	Merge      = "merge"
+)
+
+// Dimension is one option and the kernels that differ from an incumbent in it: of
+// another stage size, in what follows from that, too.
+type Dimension struct {
+	Name    string
+	Kernels []*megakernel.Kernel
+}
+
+// Dimensions lists the names of those that a kernel of so many query rows has, in the
+// order in which they are searched. Of several rows the plan of a launch says what one
+// row's --splits and --merge say.
+func Dimensions(rows int) []string {
+	if rows > 1 {
+		return []string{StageBytes, Stages, InFlight, Consumers}
+	}
+	return []string{StageBytes, Stages, InFlight, Consumers, Splits, Merge}
+}
+
+// Space is every dimension's candidates around a kernel.
+func Space(mk *megakernel.Kernel) []Dimension {
+	var all []Dimension
+	names := Dimensions(mk.Options.Tokens)
+	for _, name := range names {
+		all = append(all, Dimension{name, candidates(mk, name, names)})
+	}
+	return all
+}
+
+// candidates are the kernels of a dimension around an incumbent, without the incumbent
+// itself, without equals, and without what megakernel.Build refuses. They differ in no
+// dimension that is not searched.
+func candidates(mk *megakernel.Kernel, dimension string, searched []string) []*megakernel.Kernel {
+	var all []*megakernel.Kernel
+	seen := []Choice{ChoiceOf(mk)}
+	for _, o := range values(mk, dimension, func(name string) bool { return slices.Contains(searched, name) }) {
+		candidate, err := megakernel.Build(mk.Config, o)
+		if err != nil || slices.Contains(seen, ChoiceOf(candidate)) {
+			continue
+		}
+		seen, all = append(seen, ChoiceOf(candidate)), append(all, candidate)
+	}
+	return all
+}
+
+// values are the options of a dimension's candidates.
+func values(mk *megakernel.Kernel, dimension string, searched func(string) bool) []megakernel.Options {
+	switch dimension {
+	case StageBytes: // depth and copies in flight are the planner's again
+		return each(mk, []int{8 << 10, 16 << 10, 32 << 10}, func(o *megakernel.Options, n int) {
+			o.StageBytes = n
+			if searched(Stages) {
+				o.Stages = 0
+			}
+			if searched(InFlight) {
+				o.InFlight = 0
+			}
+		})
+	case Stages:
+		fit := planned(mk, func(o *megakernel.Options) { o.Stages, o.InFlight = 0, 0 }).Stages
+		return each(mk, []int{fit, fit * 3 / 4, fit / 2}, func(o *megakernel.Options, n int) {
+			if o.Stages = n; searched(InFlight) {
+				o.InFlight = min(o.InFlight, n)
+			}
+		})
+	case InFlight:
+		return each(mk, []int{1, 2, 3, 4, 5, 6}, func(o *megakernel.Options, n int) { o.InFlight = n })
+	case Consumers:
+		return each(mk, []int{6, 7, 8, 10, 11}, func(o *megakernel.Options, n int) { o.Consumers = n })
+	case Splits:
+		fill := planned(mk, func(o *megakernel.Options) { o.Splits = 0 }).Splits
+		return each(mk, []int{fill / 2, fill, 2 * fill, 8, 16, 32}, func(o *megakernel.Options, n int) { o.Splits = n })
+	case Merge:
+		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
+	}
+	panic("BUG: tune: dimension " + dimension)
+}
+
+// each is the kernel's options with each of the values, which are left out where they
+// are the zero value: that would be the default.
+func each[T comparable](mk *megakernel.Kernel, values []T, set func(*megakernel.Options, T)) []megakernel.Options {
+	var zero T
+	var all []megakernel.Options
+	for _, v := range values {
+		if v == zero {
+			continue
+		}
+		o := mk.Options
+		set(&o, v)
+		all = append(all, o)
+	}
+	return all
+}
+
+// planned is what the planner makes of the kernel's options with something left open;
+// the kernel's own where it refuses that.
+func planned(mk *megakernel.Kernel, open func(*megakernel.Options)) megakernel.Options {
+	o := mk.Options
+	open(&o)
+	if built, err := megakernel.Build(mk.Config, o); err == nil {
+		return built.Options
+	}
+	return mk.Options
+}

@@ -1,0 +1,87 @@
+package tune
+
+import (
+	"context"
+	"fmt"
+	"runtime"
+	"sync"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+)
+
+// compile compiles the candidates that are not known yet, several at a time, before any
+// of them is run; failed has their errors by index. After the time is over there is
+// nothing to compile.
+func (s *Search) compile(ctx context.Context, name string, incumbent *megakernel.Kernel, kernels []*megakernel.Kernel) (failed []error, err error) {
+	failed = make([]error, len(kernels))
+	if s.over() {
+		return failed, ctx.Err()
+	}
+	room := make(chan struct{}, runtime.NumCPU())
+	var wait sync.WaitGroup
+	n := 0
+	for i, mk := range kernels {
+		if _, ok := s.known(ChoiceOf(mk), ChoiceOf(incumbent)); ok {
+			continue
+		}
+		if n++; n == 1 {
+			s.say("%s: compiling", name)
+		}
+		wait.Go(func() {
+			room <- struct{}{}
+			defer func() { <-room }()
+			_, failed[i] = s.Measurer.Compile(ctx, mk)
+		})
+	}
+	wait.Wait()
+	return failed, ctx.Err()
+}
+
+// try measures a candidate beside the incumbent: incumbent, candidate; and where that
+// looks better both again in the other order, and all launches are judged together.
+func (s *Search) try(ctx context.Context, name string, candidate, incumbent *megakernel.Kernel, failed error) (t Trial, err error) {
+	t = Trial{Dimension: name, Options: ChoiceOf(candidate), Against: ChoiceOf(incumbent)}
+	if failed != nil {
+		t.Error = failed.Error()
+		return t, nil
+	}
+	s.say("%s %s against %s", name, t.Options.Value(name), t.Against.Value(name))
+	var old, new []bench.Timing
+	for i, mk := range []*megakernel.Kernel{incumbent, candidate, candidate, incumbent} {
+		got, err := s.Measurer.Measure(ctx, mk)
+		if err == nil {
+			err = usable(got, s.Setup.Contexts)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return t, ctx.Err()
+		case err != nil && mk == incumbent:
+			return t, fmt.Errorf("%s: %w", t.Against, err)
+		case err != nil:
+			return Trial{Dimension: name, Options: t.Options, Against: t.Against, Error: err.Error()}, nil
+		case mk == incumbent:
+			old = joined(old, got)
+		default:
+			new = joined(new, got)
+		}
+		if i%2 == 1 { // both as often
+			if t.judge(new, old); !t.Better {
+				return t, nil
+			}
+		}
+	}
+	return t, nil
+}
+
+// joined are the launches of two measurements at the same contexts.
+func joined(a, b []bench.Timing) []bench.Timing {
+	if a == nil {
+		return b
+	}
+	all := make([]bench.Timing, len(a))
+	for i := range a {
+		all[i] = bench.Timing{Context: a[i].Context, Launches: append(append([]float64(nil), a[i].Launches...), b[i].Launches...)}
+	}
+	return all
+}
