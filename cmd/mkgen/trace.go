@@ -54,7 +54,7 @@ scheduler, an order and no speed.`,
 	t.choice.flags(cmd)
 	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
-	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins")
+	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins, as many as the model has positions for at most")
 	f.Var(&t.steps, "steps", "steps of the launch")
 	f.Var(&t.spans, "spans", "spans that a role of an SM can note (default: what the steps take)")
 	f.StringVarP(&t.page, "output", "o", "", "HTML `file` for the page (default out/trace-MODEL.html)")
@@ -139,6 +139,9 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 	o := t.options()
 	if plain, err = megakernel.Build(config, o); err != nil {
 		return nil, nil, inFlags(err)
+	}
+	if room := config.MaxPositions - int(t.steps); !cmd.Flags().Changed("context") && room > 0 {
+		t.context = min(t.context, count(room))
 	}
 	if last := int(t.context) + int(t.steps); last > config.MaxPositions {
 		return nil, nil, usagef("--context: %d and %d steps, the model was made for %d positions", t.context, t.steps, config.MaxPositions)
