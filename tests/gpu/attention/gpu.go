@@ -12,6 +12,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
@@ -58,6 +59,7 @@ func run(ctx context.Context, f *flags) (err error) {
 		if err != nil {
 			return err
 		}
+		p.Limits.Costs = kv.Costs(f.costs)
 		text, err := traceJob(ctx, m, p, j, f.dir)
 		if err != nil {
 			return fmt.Errorf("case %s: %w", j.c.Name, err)
@@ -80,6 +82,7 @@ func (m *machine) measure(ctx context.Context, j job, y *bench.Yardstick, f *fla
 	if err != nil {
 		return record.Case{}, err
 	}
+	p.Limits.Costs = kv.Costs(f.costs)
 	c, err := measure(ctx, m, p, j, y.Measure, method{f.rounds, f.round}, f.dir)
 	m.grid = p.IR.Grid
 	return c, err

@@ -38,6 +38,7 @@ type flags struct {
 	rounds                          int
 	round                           time.Duration
 	trace                           bool
+	costs                           costs
 }
 
 func main() {
@@ -51,6 +52,7 @@ func main() {
 	set.StringVar(&f.torch, "torch", "", "record: what attention.py wrote (default DIR/torch.json)")
 	set.StringVar(&f.cases, "cases", "", "beginnings of the names of the cases to take")
 	set.IntVar(&f.rounds, "rounds", 7, "run: rounds of each timed case")
+	set.Var(&f.costs, "costs", "run: the planner's costs, `item,part,row,token,state` in tokens, instead of its own; for finding those")
 	set.BoolVar(&f.trace, "trace", false, "run: trace each timed case, too, into DIR")
 	set.DurationVar(&f.round, "round", 10*time.Millisecond, "run: device time of a round")
 	commands := map[string]func(context.Context, *flags) error{"compile": compileAll, "run": run, "record": join}
