@@ -139,7 +139,7 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return interrupted(ctx, err)
 	}
-	return t.report(cmd, p, steps)
+	return t.report(cmd, p, steps, s.Over)
 }
 
 // dimensions are those that are searched: what no flag gives, on the executor two.
@@ -183,7 +183,7 @@ func (t *tuneFlags) before(s *tune.Search) (err error) {
 func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, weights string) {
 	facts := of.Machine.Facts()
 	if facts.Executor {
-		s.Most = 2
+		s.Most, s.Rounds = 2, 1 // its times are noise: one round shows that all of it works
 	} else {
 		of.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, t.arch) }
 		if t.checkpoint == "" {
@@ -209,7 +209,7 @@ func compiledFor(ctx context.Context, mk *megakernel.Kernel, arch string) (strin
 }
 
 // report prints what was tried, and how the profile is used.
-func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Step) error {
+func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Step, over bool) error {
 	w := cmd.OutOrStdout()
 	if t.device == deviceSim {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.SMs)
@@ -224,10 +224,13 @@ func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Ste
 	if gain := tune.Gain(steps); gain > 0 && t.device != deviceSim {
 		fmt.Fprintf(w, "Together %.2f %% less time than with %s\n", 100*gain, p.Start)
 	}
-	if p.Finished {
-		fmt.Fprintln(w, "The search is finished: a whole round changed nothing.")
-	} else {
+	switch {
+	case over:
 		fmt.Fprintln(w, "The time was over before the search: the same command goes on.")
+	case p.Finished:
+		fmt.Fprintln(w, "The search is finished: a whole round changed nothing.")
+	default:
+		fmt.Fprintln(w, "One round, as always on the executor.")
 	}
 	return t.uses(cmd, w, p)
 }

@@ -83,7 +83,7 @@ func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
 	require.NoError(t, errors.Join(cmd.Flags().Set("model", "llama3-8b"), cmd.Flags().Set("kv", "e4m3"), cmd.Flags().Set("sms", "114")))
 	var out bytes.Buffer
 	cmd.SetOut(&out)
-	require.NoError(t, f.report(cmd, p, []tune.Step{{Round: 1, Dimension: tune.Merge, Incumbent: start, Chosen: chosen, Trials: p.Trials}}))
+	require.NoError(t, f.report(cmd, p, []tune.Step{{Round: 1, Dimension: tune.Merge, Incumbent: start, Chosen: chosen, Trials: p.Trials}}, true))
 	require.Equal(t, `llama3-8b on NVIDIA H200, nvcc 13.0.88, random, seed 1: UNGATED, times to choose by; a profile is no record.
 µs a token of 9 launches of 32 tokens, as often beside the incumbent; better is by more than the noise.
 

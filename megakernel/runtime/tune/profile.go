@@ -21,7 +21,7 @@ type Profile struct {
 	Setup
 	Start    Choice  `json:"start"`    // what the search began with
 	Chosen   Choice  `json:"chosen"`   // the best found so far
-	Finished bool    `json:"finished"` // a whole round changed nothing; else the time ended, or the run
+	Finished bool    `json:"finished"` // a whole round changed nothing; else the time ended, the rounds, or the run
 	Trials   []Trial `json:"trials"`   // in the order in which they were made
 }
 

@@ -29,6 +29,7 @@ type Search struct {
 	Start      *megakernel.Kernel // whose options are kept but for what is searched
 	Dimensions []string           // what is searched, in this order; nil: all
 	Most       int                // candidates of a dimension at most; 0: all
+	Rounds     int                // over all dimensions at most; 0: until one changes nothing
 	Setup      Setup              // GPU, Commit, Arch, Contexts, Weights, Tokens and Launches; the rest is filled in
 	Measurer   Measurer
 	Budget     time.Duration        // after which no trial begins; 0: none
@@ -36,6 +37,7 @@ type Search struct {
 	Save       func(*Profile) error // hears of the profile after every trial
 	Progress   func(what string)    // hears what is done next; nil is allowed
 	Now        func() time.Time     // nil: time.Now
+	Over       bool                 // after Run: whether the budget ended it
 
 	profile *Profile
 	begun   time.Time
@@ -72,11 +74,12 @@ func (s *Search) Run(ctx context.Context) (*Profile, []Step, error) {
 				return nil, nil, err
 			}
 			if incumbent = next; over {
+				s.Over = true
 				return s.profile, s.steps, s.Save(s.profile)
 			}
 		}
-		if incumbent == before {
-			s.profile.Finished = true
+		s.profile.Finished = incumbent == before
+		if s.profile.Finished || round == s.Rounds {
 			return s.profile, s.steps, s.Save(s.profile)
 		}
 	}

@@ -310,6 +310,17 @@ func TestTheTimeEndsASearchBetweenTrials(t *testing.T) {
 	requireLowest(t, p)
 }
 
+func TestRoundsEndASearch(t *testing.T) {
+	s, _ := search(t, &land{micros: bowl})
+	s.Rounds = 1
+	p, steps, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.False(t, p.Finished)
+	require.False(t, s.Over)
+	require.Len(t, steps, 3)
+	require.NotEqual(t, p.Start, p.Chosen)
+}
+
 func TestAProfileOfAnotherSearchIsNotGoneOnWith(t *testing.T) {
 	s, _ := search(t, &land{micros: flat})
 	s.Dimensions = []string{tune.Merge}
