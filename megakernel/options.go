@@ -173,7 +173,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
-		return o, refuse("Trace", "%d spans a role, want 0 to %d", o.Trace, maxTrace)
+		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)
 	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())

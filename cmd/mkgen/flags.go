@@ -209,7 +209,7 @@ func inFlags(err error) error {
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
 			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge"}[refused.Option]
-		return usagef("--%s: %s", flag, strings.Replace(refused.Problem, "spans a role, want 0", "spans a role, want 1", 1))
+		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
 		return nil

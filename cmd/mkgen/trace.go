@@ -74,9 +74,9 @@ func (t *traceFlags) check(cmd *cobra.Command) error {
 		return usagef("--checkpoint and --random exclude each other")
 	}
 	if t.device == deviceSim {
-		t.executorDefaults(func(name string) bool {
-			return name != "contexts" && name != "rounds" && name != "tokens" && given(name)
-		})
+		if !given("sms") {
+			t.sms = 2
+		}
 		if !given("context") {
 			t.context = 16
 		}
@@ -127,7 +127,7 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 			return interrupted(ctx, err)
 		}
 	}
-	return t.report(cmd, mk, machine.Facts(), r, without.Step)
+	return t.report(cmd, mk, machine.Facts(), r, without.Micros)
 }
 
 // kernels builds the kernel without a trace, and with room for the spans.
@@ -170,7 +170,7 @@ func (t *traceFlags) record(ctx context.Context, s *bench.Suite) (*bench.Recordi
 }
 
 // report writes the files, and prints the summary.
-func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording, without time.Duration) error {
+func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording, without float64) error {
 	tr, err := trace.Decode(r.Spans, r.Heads, mk.Traced, mk.Config.Layers)
 	if err != nil {
 		return err
@@ -188,8 +188,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "A launch of %d steps that begins with %d tokens in the cache.\n", t.steps, t.context)
 	if !facts.Executor {
-		took, plain := float64(r.Step.Nanoseconds())/1e3, float64(without.Nanoseconds())/1e3
-		fmt.Fprintf(w, "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.\n", took, plain, 100*(took/plain-1))
+		fmt.Fprintf(w, "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.\n", r.Micros, without, 100*(r.Micros/without-1))
 	}
 	fmt.Fprintln(w)
 	if err := tr.Summarize().WriteTable(w); err != nil {

@@ -18,30 +18,48 @@ type Timing struct {
 // session by. Launches that choose different tokens from the same state are an error. It
 // releases what it allocated.
 func (s *Suite) Time(ctx context.Context, contexts []int, tokens, launches int) (all []Timing, err error) {
+	launch, err := s.open(ctx, contexts, tokens)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.loaded.Close()) }()
+	return timed(contexts, tokens, launches, launch)
+}
+
+// open loads the kernel, fills its KV cache, and returns what launches so many tokens.
+func (s *Suite) open(ctx context.Context, contexts []int, tokens int) (launch func(cached int) (Round, error), err error) {
 	s.Method.Contexts, s.Method.Tokens = contexts, tokens
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.loaded.Close()) }()
 	if err := FillKV(s.loaded, s.kvBytes()); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.loaded.Close())
 	}
 	run := &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: tokens}
-	return timed(contexts, tokens, launches, func(cached int) (Round, error) { return run.Tokens(ctx, cached, tokens) })
+	return func(cached int) (Round, error) { return run.Tokens(ctx, cached, tokens) }, nil
 }
 
 // Time is Suite.Time for a kernel of several rows, each a sequence's that decodes.
 func (s *RaggedSuite) Time(ctx context.Context, contexts []int, steps, launches int) (all []Timing, err error) {
+	launch, err := s.open(ctx, contexts, steps)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { err = errors.Join(err, s.loaded.Close()) }()
+	return timed(contexts, steps, launches, launch)
+}
+
+// open is Suite.open.
+func (s *RaggedSuite) open(ctx context.Context, contexts []int, steps int) (launch func(cached int) (Round, error), err error) {
 	s.Method.Contexts, s.Method.Tokens = contexts, steps
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
-	defer func() { err = errors.Join(err, s.loaded.Close()) }()
 	if err := FillKV(s.loaded, s.kvBytes()); err != nil {
-		return nil, err
+		return nil, errors.Join(err, s.loaded.Close())
 	}
 	run := &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}
-	return timed(contexts, steps, launches, func(cached int) (Round, error) { return run.Steps(ctx, Sequences, cached, steps) })
+	return func(cached int) (Round, error) { return run.Steps(ctx, Sequences, cached, steps) }, nil
 }
 
 // timed launches once and then so many times at each context.
