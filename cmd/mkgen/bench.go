@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -213,16 +211,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
-	s.Machine = machine
-	start := time.Now()
-	s.Progress = func(what string) {
-		if !machine.Facts().Executor {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
-		}
-	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	s.Machine, s.Progress = machine, progressOf(cmd, machine)
+	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal does what it does to any program
 	o, err := b.measure(ctx, s)
 	if err != nil {
 		return interrupted(ctx, err)
@@ -231,6 +222,16 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
 	}
 	return b.report(cmd.OutOrStdout(), s, o)
+}
+
+// progressOf prints what is done next on a GPU, with the time since now.
+func progressOf(cmd *cobra.Command, m bench.Machine) func(what string) {
+	start := time.Now()
+	return func(what string) {
+		if !m.Facts().Executor {
+			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
+		}
+	}
 }
 
 // made makes random weights on the device.

@@ -146,10 +146,10 @@ func tokenIDs(prompt string) ([]int, error) {
 	return ids, nil
 }
 
-// interruptible is ctx until the first Ctrl-C; the second one then does what it
-// does to any program.
-func interruptible(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, stop := signal.NotifyContext(ctx, os.Interrupt)
+// interruptible is ctx until the first Ctrl-C, or one of the other signals; the second one
+// then does what it does to any program.
+func interruptible(ctx context.Context, others ...os.Signal) (context.Context, context.CancelFunc) {
+	ctx, stop := signal.NotifyContext(ctx, append(others, os.Interrupt)...)
 	context.AfterFunc(ctx, stop)
 	return ctx, stop
 }

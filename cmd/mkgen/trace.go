@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"syscall"
-	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -106,16 +104,9 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal does what it does to any program
-	s.Machine = machine
-	start := time.Now()
-	s.Progress = func(what string) {
-		if !machine.Facts().Executor {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
-		}
-	}
+	s.Machine, s.Progress = machine, progressOf(cmd, machine)
 	r, err := t.record(ctx, s)
 	if err != nil {
 		return interrupted(ctx, err)

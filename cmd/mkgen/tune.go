@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"os"
-	"os/signal"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -121,17 +119,11 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
-	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
+	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	context.AfterFunc(ctx, stop) // the second signal does what it does to any program
 	of.Machine, of.Weights = machine, weights.Weights
 	t.measured(s, of, weights.WeightsName)
-	start := time.Now()
-	s.Progress = func(what string) {
-		if !machine.Facts().Executor {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
-		}
-	}
+	s.Progress = progressOf(cmd, machine)
 	p, steps, err := s.Run(ctx)
 	if errors.Is(err, tune.ErrOther) {
 		return fmt.Errorf("--output %s: %w; remove it or name another file", t.output, err)
