@@ -97,7 +97,7 @@ func newBuilder(mk *Kernel) *builder {
 		b.ring.Watched(b.watch)
 	}
 	if o.Trace > 0 {
-		b.trace = pipeline.NewTrace(k, b.bufs.spans, b.bufs.heads, o.Trace)
+		b.trace = pipeline.NewTrace(k, o.SMs, o.Trace)
 		b.ring.Traced(b.trace)
 	}
 	return b

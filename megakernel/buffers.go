@@ -40,8 +40,6 @@ type buffers struct {
 	times      dsl.Buf[dsl.U32]
 	abort      dsl.Buf[dsl.U32]
 	records    dsl.Buf[dsl.U32]
-	spans      dsl.Buf[dsl.U32] // with a trace only, as are heads
-	heads      dsl.Buf[dsl.U32]
 	epoch      dsl.Buf[dsl.U32]
 	barrier    dsl.Buf[dsl.U32]
 	pos, steps dsl.Val[dsl.U32]
@@ -108,12 +106,6 @@ func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	b.times = dsl.Global[dsl.U32](k, "times", 0, dsl.HostReads(), bufDoc("%s", times))
 	b.abort = dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too"))
 	b.records = dsl.Global[dsl.U32](k, "records", product(o.SMs, o.Consumers+1, pipeline.RecordWords), bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1, pipeline.RecordWords))
-	if o.Trace > 0 {
-		b.spans = dsl.Global[dsl.U32](k, BufferSpans, product(o.SMs, pipeline.TraceTracks, o.Trace, pipeline.SpanWords), dsl.Align(16),
-			bufDoc("[%d][%d][%d][%d] out: spans of what each role did", o.SMs, pipeline.TraceTracks, o.Trace, pipeline.SpanWords))
-		b.heads = dsl.Global[dsl.U32](k, BufferSpanHeads, product(o.SMs, pipeline.TraceTracks, pipeline.HeadWords),
-			bufDoc("[%d][%d][%d] out: their number, and the role's clocks", o.SMs, pipeline.TraceTracks, pipeline.HeadWords))
-	}
 	b.epoch = dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel"))
 	b.barrier = dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32"))
 	if mk.Ragged() {
@@ -176,13 +168,6 @@ func (mk *Kernel) KVScales() []float32 { return slices.Repeat([]float32{1}, mk.K
 // where the LM head is the same matrix (tied embeddings) and a step has one row:
 // that is then read out of the packed head.
 const BufferEmbed = "embed"
-
-// BufferSpans and BufferSpanHeads are what pipeline.Trace writes, in a kernel with
-// Options.Trace.
-const (
-	BufferSpans     = "spans"
-	BufferSpanHeads = "span_heads"
-)
 
 // RecordWords is the length of the buffer "records".
 func RecordWords(mk *Kernel) int {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -174,6 +175,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)
+	}
+	if o.Trace > 0 && c.Layers > pipeline.MaxTraceLayers {
+		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())

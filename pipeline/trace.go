@@ -1,6 +1,10 @@
 package pipeline
 
-import "github.com/mkgen/mkgen/dsl"
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+)
 
 // Trace makes a kernel note what its warps do, and when: one warp of each role of every
 // CTA, since the warps of a role do the same side by side. A span is noted when it ends, by
@@ -70,9 +74,21 @@ const (
 	MaxTraceSites  = 1 << siteBits
 )
 
-// NewTrace traces k.
-func NewTrace(k *dsl.Kernel, spans, heads dsl.Buf[dsl.U32], capacity int) *Trace {
-	return &Trace{Spans: spans, Heads: heads, Capacity: capacity, k: k, step: k.U32(0), layer: k.U32(0)}
+// The buffers of a traced kernel.
+const (
+	BufferSpans     = "spans"
+	BufferSpanHeads = "span_heads"
+)
+
+// NewTrace traces k, a kernel of so many CTAs, and declares the buffers; capacity is
+// spans of a track.
+func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
+	tracks := int64(ctas) * TraceTracks
+	return &Trace{Capacity: capacity, k: k, step: k.U32(0), layer: k.U32(0),
+		Spans: dsl.Global[dsl.U32](k, BufferSpans, tracks*int64(capacity)*SpanWords, dsl.Align(16),
+			dsl.Doc(fmt.Sprintf("[%d][%d][%d][%d] out: spans of what each role did", ctas, TraceTracks, capacity, SpanWords))),
+		Heads: dsl.Global[dsl.U32](k, BufferSpanHeads, tracks*HeadWords,
+			dsl.Doc(fmt.Sprintf("[%d][%d][%d] out: their number, and the role's clocks", ctas, TraceTracks, HeadWords)))}
 }
 
 // Start begins a role's track, at the top of the role; first is its first warp.

@@ -97,9 +97,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 		a.work.Positions = dsl.Global[dsl.U32](k, BufferPositions, 0, ro, dsl.Doc("position of each page entry's first token"))
 	}
 	if c.Trace > 0 {
-		tracks := int64(c.SMs * pipeline.TraceTracks)
-		a.trace = pipeline.NewTrace(k, dsl.Global[dsl.U32](k, BufferSpans, tracks*int64(c.Trace*pipeline.SpanWords), dsl.Align(16), dsl.Doc("what each role did")),
-			dsl.Global[dsl.U32](k, BufferSpanHeads, tracks*pipeline.HeadWords, dsl.Doc("and when")), c.Trace)
+		a.trace = pipeline.NewTrace(k, c.SMs, c.Trace)
 		ring.Traced(a.trace)
 	}
 	a.steps = dsl.Scalar[dsl.U32](k, "steps", "times all layers are done, at least 1")

@@ -37,8 +37,6 @@ const (
 	BufferPositions = "kv_positions" // in: kv.Plan.Positions; with Selection only
 	BufferWork      = "attn_plan"    // in: kv.Plan.EncodeWork
 	BufferMerges    = "attn_merge"   // in: kv.Plan.EncodeMerge
-	BufferSpans     = "spans"        // out, with Trace only, as SpanHeads: pipeline.Trace's
-	BufferSpanHeads = "span_heads"
 )
 
 // Scalars are the parameters of a launch over a cache of so many pages: steps times

@@ -7,11 +7,13 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Recording is what a launch of a kernel left: with Options.Trace the contents of its
-// buffers BufferSpans and BufferSpanHeads, else nothing.
+// buffers pipeline.BufferSpans and BufferSpanHeads, else nothing.
 type Recording struct {
 	Spans, Heads []uint32
 	Micros       float64 // of a step, by the device's clock: the median of several such launches
@@ -54,9 +56,19 @@ func recorded(mk *megakernel.Kernel, m Machine, dev Device, cached, steps int, l
 	}
 	times := all[0].Launches
 	slices.Sort(times)
-	r := &Recording{Micros: times[n/2]}
-	for _, b := range mk.IR.Globals() {
-		to := map[string]*[]uint32{megakernel.BufferSpans: &r.Spans, megakernel.BufferSpanHeads: &r.Heads}[b.Name]
+	r, err := ReadRecording(mk.IR, dev)
+	if err != nil {
+		return nil, err
+	}
+	r.Micros = times[n/2]
+	return r, nil
+}
+
+// ReadRecording reads what the last launch of a kernel left; it does not know its time.
+func ReadRecording(k *ir.Kernel, dev Device) (*Recording, error) {
+	r := &Recording{}
+	for _, b := range k.Globals() {
+		to := map[string]*[]uint32{pipeline.BufferSpans: &r.Spans, pipeline.BufferSpanHeads: &r.Heads}[b.Name]
 		if to == nil {
 			continue
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
@@ -36,15 +35,11 @@ func traceJob(ctx context.Context, m bench.Machine, p *program, j job, dir strin
 			return "", err
 		}
 	}
-	spans, err := l.words(attend.BufferSpans)
+	r, err := bench.ReadRecording(p.IR, l.dev)
 	if err != nil {
 		return "", err
 	}
-	heads, err := l.words(attend.BufferSpanHeads)
-	if err != nil {
-		return "", err
-	}
-	t, err := trace.Decode(spans, heads, p.Traced, j.c.Layers)
+	t, err := trace.Decode(r.Spans, r.Heads, p.Traced, j.c.Layers)
 	if err != nil {
 		return "", err
 	}
@@ -61,21 +56,4 @@ func traceJob(ctx context.Context, m bench.Machine, p *program, j job, dir strin
 	}
 	name := filepath.Join(dir, "trace-"+j.c.Name)
 	return fmt.Sprintf("%s\n%s", j.c.Name, &table), errors.Join(os.WriteFile(name+".html", page.Bytes(), 0o666), os.WriteFile(name+".json", chrome.Bytes(), 0o666))
-}
-
-// words are the contents of a buffer that the kernel has written.
-func (l *loaded) words(name string) (out []uint32, err error) {
-	for _, b := range l.p.IR.Globals() {
-		if b.Name != name {
-			continue
-		}
-		raw := make([]byte, b.Bytes())
-		if err := l.dev.Read(name, 0, raw); err != nil {
-			return nil, err
-		}
-		for ; len(raw) > 0; raw = raw[4:] {
-			out = append(out, binary.LittleEndian.Uint32(raw))
-		}
-	}
-	return out, nil
 }
