@@ -129,6 +129,7 @@ func synchroOps(t *[256]row) {
 	t[ir.OpMBarExpect] = row{expr: mbarrier("mbar_arrive_expect")}
 	t[ir.OpWaitMBar] = row{expr: spellWaitMBar}
 	t[ir.OpWaitMem] = row{expr: spellWaitMem}
+	t[ir.OpWaitTag] = row{expr: spellWaitTag}
 	t[ir.OpNanosleep] = row{expr: callOf("__nanosleep")}
 }
 

@@ -128,6 +128,7 @@ func syncRows() map[ir.Op]binder {
 		ir.OpMBarExpect:  fixedStep(stepMBarExpect),
 		ir.OpWaitMBar:    fixedStep(stepWaitMBar),
 		ir.OpWaitMem:     fixedStep(stepWaitMem),
+		ir.OpWaitTag:     fixedStep(stepWaitTag),
 		ir.OpNanosleep:   fixedStep(func(*machine, *warp, *inst) {}),
 	}
 }

@@ -84,6 +84,7 @@ var ops = [numOps]OpInfo{
 	OpMBarExpect:  {"mbar.expect", Synchro, Thread, mbar(1)},
 	OpWaitMBar:    {"wait.mbar", Synchro, Thread, waitMBar},
 	OpWaitMem:     {"wait", Synchro, Thread, waitMem},
+	OpWaitTag:     {"wait.tag", Synchro, Thread, waitTag},
 	OpNanosleep:   {"nanosleep", Synchro, Thread, fixed([]Type{U32})},
 
 	OpShflIdx:  {"shfl.idx", Pure, Warp, shuffle},

@@ -36,7 +36,7 @@ var changes = []struct {
 		return true
 	}},
 	{"an address less", func(_ *ir.Kernel, in *ir.Instr) bool {
-		if len(in.Mem) == 0 || in.Op == ir.OpWaitMem || in.Op == ir.OpWaitMBar { // those may lack the flag
+		if len(in.Mem) == 0 || in.Op.Waits() { // those may lack the flag
 			return false
 		}
 		in.Mem = in.Mem[1:]
