@@ -208,6 +208,12 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
+// words hands data on within a phase, or without a barrier; the tag is that of the
+// hand-off before.
+func (b *builder) words() *tasks.Words {
+	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.Tag() }, Watch: b.watch}
+}
+
 // at says where in the launch what follows lies.
 func (b *builder) at(step, layer dsl.Val[dsl.U32]) {
 	b.watch.Layer(layer)

@@ -67,10 +67,14 @@ const (
 	MergePhase Merging = "phase"
 	// MergeLast merges in the SM that brings a head's last state: a hand-off less.
 	MergeLast Merging = "last"
+	// MergeWords merges in all SMs that have a state of a head, each a share of its
+	// output, as soon as the others' states are there: no hand-off between, words that
+	// carry a tag instead.
+	MergeWords Merging = "words"
 )
 
 // Mergings lists the places.
-func Mergings() []Merging { return []Merging{MergePhase, MergeLast} }
+func Mergings() []Merging { return []Merging{MergePhase, MergeLast, MergeWords} }
 
 // Watchdog names waits that end when the host gives the launch up, so that a hang
 // is an error and the GPU stays usable.
@@ -168,7 +172,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		o.Merge = MergePhase
 	}
 	if !slices.Contains(Mergings(), o.Merge) {
-		return o, refuse("Merge", "found %q, want phase or last", string(o.Merge))
+		return o, refuse("Merge", "found %q, want one of %q", string(o.Merge), Mergings())
 	}
 	if o.Merge != MergePhase && o.Tokens > 1 {
 		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)

@@ -13,10 +13,10 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 	var atts []*tasks.Attention
 	for class, variant := range f.mk.classes {
 		att, work := f.mk.attention(class), f.workOf(class)
-		att.Work, att.Q, att.Out, att.LSE, att.Final = work, bufs.q, bufs.part, bufs.lse, out
+		att.Work, att.Q, att.States, att.Final = work, bufs.q, bufs.states, out
 		att.Scratch = f.scratch
-		att.Arrived = f.arrived
-		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: bufs.part, LSE: bufs.lse, Variant: variant,
+		att.Words = f.words()
+		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: bufs.states, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work, Final: out}}
 		f.plant(qkv, att.Merge)
 		att.Variant = f.blind(att.Variant)

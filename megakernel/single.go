@@ -113,11 +113,14 @@ func (f *single) layerPhases() []phase {
 	var merges []*tasks.Merge
 	for _, v := range f.mk.classes {
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
-			Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn, Variant: v}
+			Q: bufs.q, States: bufs.states, Scratch: f.shared, Tail: f.tail}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Variant: v}
 		f.plant(qkv, merge)
-		if f.arrived != nil {
+		switch o.Merge {
+		case MergeLast:
 			att.Arrived, att.Merge = f.arrived, merge
+		case MergeWords:
+			att.Words, att.Merge = f.words(), merge
 		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}
@@ -145,7 +148,7 @@ func (f *single) layerPhases() []phase {
 			return tasks.AddResidual(bufs.x, tasks.FromBuf(bufs.x))
 		}, nil),
 	}
-	if f.arrived != nil { // the merge is attention's
+	if o.Merge != MergePhase { // the merge is attention's
 		all[1].Ops = append(all[1].Ops, all[2].Ops...)
 		all = slices.Delete(all, 2, 3)
 	}

@@ -26,6 +26,8 @@ type state struct {
 	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
 	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum (2^shift times it)
 
+	lses []f32 // of the rows, behind share
+
 	// valueScale is not there before combine, unless values have a hook.
 	keyScale, valueScale f32 // of an e4m3 cache
 	blocks               u32 // of the item

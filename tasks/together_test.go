@@ -103,9 +103,9 @@ func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
 	r := newRig(t, setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(), stage: 16 * l.TokenBytes(), stages: 2})
 	q := &tasks.QKV{Heads: heads, KV: l, InvFreq: in[dsl.F32](r, "inv_freq", make([]byte, 4*d/2), d/2), Q: out[dsl.BF16](r, "q", heads*d)} // no rotation
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: splits, PerStage: 16, Q: q.Q,
-		Out: out[dsl.F32](r, "part", splits*heads*d), LSE: out[dsl.F32](r, "lse", splits*heads), Tail: dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
-	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(consumers), dsl.Align(16))
-	merge := &tasks.Merge{Heads: heads, D: d, Splits: splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*d)}
+		States: out[dsl.B128](r, "states", splits*tasks.StateWords(heads, d)), Tail: dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(consumers), dsl.Align(16))
+	merge := &tasks.Merge{Heads: heads, D: d, Splits: splits, States: att.States, Out: out[dsl.BF16](r, "attn", heads*d)}
 	table := []uint32{5, 2, 0, 4, 1, 3}
 	pos, epoch := r.scalar("pos", 0), r.scalar("epoch", 0)
 	step := tasks.Step{Pos: pos, Cached: pos, Pages: r.k.U32(len(table)), Layer: r.k.U32(0), Table: in[dsl.U32](r, "table", u32Bytes(table...), len(table)),

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -175,10 +176,9 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 				require.True(t, sameTrace(first, decode(t, mk, g.Seed, g.Tokens, seed)), "seeds %d and %d give different bits", test.seeds[0], seed)
 			}
 			requireRight(t, c, g, first)
-			raw := first.memory["lse"]
-			require.Len(t, raw, 4*2*c.Heads)
-			for i := range len(raw) / 4 {
-				lse := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+			all := tasks.StateLSE(first.memory[megakernel.BufferStates], c.HeadDim)
+			require.Len(t, all, 2*c.Heads)
+			for i, lse := range all {
 				require.False(t, math.IsInf(float64(lse), 0), "split %d of head %d is empty", i/c.Heads, i%c.Heads)
 			}
 		})

@@ -49,10 +49,7 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
-	if s.mk.HasArrived() {
-		return s.dev.Zero(megakernel.BufferArrived)
-	}
-	return nil
+	return s.zero(s.mk.Zeroed()...)
 }
 
 // variants fills what attention reads that is not plain.

@@ -2,6 +2,7 @@ package tune
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -65,8 +66,8 @@ func (c Choice) check() error {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
 	}
-	if c.Merge != megakernel.MergePhase && c.Merge != megakernel.MergeLast {
-		return fmt.Errorf("merge is %q, want phase or last", string(c.Merge))
+	if !slices.Contains(megakernel.Mergings(), c.Merge) {
+		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
 	}
 	return nil
 }
