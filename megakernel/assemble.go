@@ -310,9 +310,12 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			b.k.Region(p.Name, func() {
 				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
 			})
-			if p.Handoff != "" {
+			switch p.Handoff {
+			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+			case string(HandoffWords): // who needs them waits; the next phase uses this one's shared memory
+				b.env.Sync()
 			}
 		}
 		if p.when == nil {

@@ -24,7 +24,9 @@ type buffers struct {
 	scales  dsl.Buf[dsl.F32] // of kv, absent where it has none
 
 	x          dsl.Buf[dsl.F32]
-	q          dsl.Buf[dsl.BF16]
+	q          dsl.Buf[dsl.BF16] // without HandoffWords of queries
+	qWords     dsl.Buf[dsl.B128] // with them
+	kvWords    dsl.Buf[dsl.B128]
 	states     dsl.Buf[dsl.B128]
 	attn, act  dsl.Buf[dsl.BF16]
 	logits     dsl.Buf[dsl.F32]
@@ -71,7 +73,12 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		mk.declareRows(k, b)
 	} else {
 		b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
-		b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
+		if o.Queries == HandoffWords {
+			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2), bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2, c.HeadDim/2))
+			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim), bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads, c.HeadDim/2))
+		} else {
+			b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
+		}
 		b.states = declareStates(k, o.Splits, c.Heads, c.HeadDim)
 		if mk.HasArrived() {
 			groups := attention(c, o).Items()
@@ -145,6 +152,12 @@ func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ra
 // that are not written as often.
 const BufferStates = "states"
 
+// The buffers of queries, and of the token's own key and value, with HandoffWords.
+const (
+	BufferQueryWords = "query_words"
+	BufferKVWords    = "kv_words"
+)
+
 // declareStates declares n partial states of heads heads of d elements.
 func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
 	return dsl.Global[dsl.B128](k, BufferStates, product(n, tasks.StateWords(heads, d)),
@@ -165,6 +178,9 @@ func (mk *Kernel) Zeroed() (names []string) {
 	}
 	if mk.HasTags() {
 		names = append(names, BufferStates)
+	}
+	if mk.Options.Queries == HandoffWords {
+		names = append(names, BufferQueryWords, BufferKVWords)
 	}
 	return names
 }

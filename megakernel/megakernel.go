@@ -158,7 +158,7 @@ func (mk *Kernel) Barriers() int {
 	n := 0
 	for _, p := range mk.Phases {
 		switch {
-		case p.Handoff == "":
+		case p.Handoff != gridBarrier:
 		case p.PerLayer:
 			n += mk.Config.Layers
 		default:

@@ -45,6 +45,9 @@ type Options struct {
 	// Watchdog is which waits the host can make the kernel give up.
 	Watchdog Watchdog
 
+	// Queries is how queries reach attention, and the token's own key and value; with one
+	// row only: behind a barrier with several.
+	Queries Handoff
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
@@ -56,6 +59,20 @@ type Options struct {
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
 }
+
+// Handoff is how what a phase writes reaches the next one.
+type Handoff string
+
+// The hand-offs.
+const (
+	// HandoffBarrier is a grid barrier: all SMs wait for all.
+	HandoffBarrier Handoff = "barrier"
+	// HandoffWords passes data in words with tags: who needs some waits for them.
+	HandoffWords Handoff = "words"
+)
+
+// Handoffs lists the ways.
+func Handoffs() []Handoff { return []Handoff{HandoffBarrier, HandoffWords} }
 
 // Merging is where partial states of attention are merged.
 type Merging string
@@ -176,6 +193,15 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if o.Merge != MergePhase && o.Tokens > 1 {
 		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
+	}
+	if o.Queries == "" {
+		o.Queries = HandoffBarrier
+	}
+	if !slices.Contains(Handoffs(), o.Queries) {
+		return o, refuse("Queries", "found %q, want one of %q", string(o.Queries), Handoffs())
+	}
+	if o.Queries != HandoffBarrier && o.Tokens > 1 {
+		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)

@@ -33,7 +33,10 @@ type Attention struct {
 	Work   *Work // the plan's items; nil for one token of one sequence
 	Class  int   // with Work: which of the plan's classes
 
-	Q dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder
+	Q dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder; not with Passed
+	// Passed, without Work, is how queries and the token's own key and value come; nil:
+	// a hand-off lies between QKV and attention.
+	Passed *Passed
 
 	// States are the partial states, [Splits][Heads][D/2] or with Work
 	// [partial][Group][D/2] words: see Words.
@@ -92,7 +95,7 @@ func (t *Attention) rowsMax() int {
 // each warp's maxima, sums and a slice of its output, for every row it has.
 func (t *Attention) ScratchLen(consumers int) int {
 	if t.Work == nil {
-		return max(ceilDiv(consumers*t.part()*(t.KV.D+2), 4)*4, 4*t.meetingLen())
+		return max(t.passedAt(consumers)+t.passedLen(), 4*t.meetingLen())
 	}
 	n := consumers * t.tileRows() * (t.slice(consumers) + 3)
 	if t.few(consumers) {
@@ -136,6 +139,7 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		need(t.Work != nil || t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits),
 		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens, kv.MaxRows),
 		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
+		need(t.Work == nil || t.Passed == nil, "attention: queries are passed without Work only"),
 		need(t.Words == nil && t.Arrived == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
 		need(t.Arrived == nil || t.Work == nil && t.Words == nil, "attention: arrivals are counted without Work and Words only"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
@@ -208,6 +212,9 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	}
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
+			if t.Passed != nil {
+				e.Part("queries", func() { t.fetchPassed(e, s, it) })
+			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
 			e.Part("states meet", st.combineSplit)
 			if t.Arrived != nil {

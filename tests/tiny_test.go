@@ -127,7 +127,8 @@ func outputs(t *testing.T, mk *megakernel.Kernel, sim *runtime.Sim, table []uint
 	for i := range l.Layers * tokens * l.Heads * 2 * l.D {
 		d, v, h, token := i%l.D, i/l.D%2, i/l.D/2%l.Heads, i/l.D/2/l.Heads
 		at := l.Index(pages, token/tokens, int(table[token%tokens/l.Page]), h, token%tokens%l.Page, v, d)
-		ordered = append(ordered, kv[2*at:2*at+2]...)
+		size := l.TokenBytes() / (2 * l.D) // of an element
+		ordered = append(ordered, kv[size*at:size*(at+1)]...)
 	}
 	memory["kv"] = ordered
 	return memory

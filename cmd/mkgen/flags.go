@@ -114,7 +114,7 @@ type choice struct {
 	rows                count
 	attention           string
 	selection           bool
-	merge               string
+	merge, queries      string
 	profile             string
 }
 
@@ -138,7 +138,8 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.rows, "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
 	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
-	f.StringVar(&c.merge, "merge", string(megakernel.MergePhase), "`where` attention's partial states are merged: phase, by all SMs behind a hand-off; last, by the SM that brings a head's last one")
+	f.StringVar(&c.queries, "queries", string(megakernel.HandoffBarrier), "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them")
+	f.StringVar(&c.merge, "merge", string(megakernel.MergePhase), "`where` attention's partial states are merged: phase, by all SMs behind a barrier; last, by the SM that brings a head's last one; words, by the SMs that have them, a share each")
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
 		f.Lookup(name).DefValue = "" // said in words above
@@ -208,7 +209,7 @@ func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge"}[refused.Option]
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -226,5 +227,5 @@ func inFlags(err error) error {
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
 		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
-		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge)}
+		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries)}
 }

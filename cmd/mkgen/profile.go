@@ -38,5 +38,8 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 	if !given(tune.Merge) {
 		c.merge = string(p.Chosen.Merge)
 	}
+	if !given(tune.Queries) {
+		c.queries = string(p.Chosen.Queries)
+	}
 	return nil
 }

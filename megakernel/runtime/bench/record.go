@@ -34,7 +34,8 @@ type Options struct {
 	Consumers  int    `json:"consumers"`
 	InFlight   int    `json:"in_flight"`
 	KV         string `json:"kv,omitempty"`    // format of the KV cache where it is not that of the weights
-	Merge      string `json:"merge,omitempty"` // where partial states are merged, if not in a phase of their own
+	Queries    string `json:"queries,omitempty"` // how queries reach attention; absent: behind a barrier
+	Merge      string `json:"merge,omitempty"`   // where partial states are merged; absent: of one row in a phase of their own
 	Page       int    `json:"page"`
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
@@ -55,11 +56,11 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if tokens == 1 {
 		tokens = 0
 	}
-	merge := ""
-	if o.Merge != megakernel.MergePhase {
-		merge = string(o.Merge)
+	queries, merge := "", ""
+	if o.Tokens == 1 {
+		queries, merge = string(o.Queries), string(o.Merge)
 	}
-	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

@@ -15,19 +15,20 @@ type Choice struct {
 	InFlight   int                `json:"in_flight"`
 	Consumers  int                `json:"consumers"`
 	Splits     int                `json:"splits"`
+	Queries    megakernel.Handoff `json:"queries"`
 	Merge      megakernel.Merging `json:"merge"`
 }
 
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Merge: o.Merge}
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight = c.StageBytes, c.Stages, c.InFlight
-	o.Consumers, o.Splits, o.Merge = c.Consumers, c.Splits, c.Merge
+	o.Consumers, o.Splits, o.Queries, o.Merge = c.Consumers, c.Splits, c.Queries, c.Merge
 	return o
 }
 
@@ -44,6 +45,8 @@ func (c Choice) Value(dimension string) string {
 		return strconv.Itoa(c.Consumers)
 	case Splits:
 		return strconv.Itoa(c.Splits)
+	case Queries:
+		return string(c.Queries)
 	case Merge:
 		return string(c.Merge)
 	}
@@ -52,8 +55,8 @@ func (c Choice) Value(dimension string) string {
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	return fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --merge %s",
-		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Merge)
+	return fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --queries %s --merge %s",
+		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Queries, c.Merge)
 }
 
 // check names a value that no kernel has; what else there is megakernel.Build refuses.
@@ -65,6 +68,9 @@ func (c Choice) check() error {
 		if f.v < 1 {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
+	}
+	if !slices.Contains(megakernel.Handoffs(), c.Queries) {
+		return fmt.Errorf("queries is %q, want one of %q", string(c.Queries), megakernel.Handoffs())
 	}
 	if !slices.Contains(megakernel.Mergings(), c.Merge) {
 		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
