@@ -26,7 +26,7 @@ var mayImport = map[string][]string{
 	"megakernel/runtime":          {"kv", "megakernel", "megakernel/runtime/batch", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/randomize", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
 	"megakernel/runtime/cuda":     {},
 	"megakernel/runtime/engine":   {"kv", "megakernel", "megakernel/runtime", "megakernel/runtime/batch", "megakernel/runtime/pages", "megakernel/runtime/sampling", "models"},
-	"megakernel/runtime/bench":    {"kv", "megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/batch", "pipeline", "models", "dsl", "dsl/ir", "internal"},
+	"megakernel/runtime/bench":    {"kv", "megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/batch", "tasks", "pipeline", "models", "dsl", "dsl/ir", "internal"},
 	"megakernel/runtime/tune":     {"megakernel", "megakernel/runtime", "megakernel/runtime/bench", "models", "internal"},
 	"megakernel/gate":             {"kv", "megakernel", "models"},
 	"megakernel/runtime/batch":    {"kv", "megakernel/runtime/pages", "megakernel/runtime/prefix"},

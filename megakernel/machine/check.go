@@ -30,7 +30,7 @@ func (m *Machine) Check() error {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.n)
 		}
 	}
-	if err := errors.Join(m.Ceiling.check("ceiling_gb_s"), m.Idle.check("idle"), m.Drain.Chunk.check("drain: chunk_us"), m.Drain.Finish.check("drain: finish_us")); err != nil {
+	if err := errors.Join(m.Ceiling.check("ceiling_gb_s"), m.Idle.check("idle"), m.Drain.Chunk.check("drain: chunk_us"), m.Drain.Finish.notBelow0("drain: finish_us")); err != nil {
 		return first(err)
 	}
 	if err := m.checkCopies(); err != nil {
@@ -55,7 +55,7 @@ func (m *Machine) checkCopies() error {
 	return nil
 }
 
-// key orders exchanges.
+// compare orders exchanges.
 func (e *Exchange) compare(f *Exchange) int {
 	return cmp.Or(cmp.Compare(e.InFlight, f.InFlight), cmp.Compare(e.VectorBytes, f.VectorBytes))
 }
@@ -104,6 +104,14 @@ func (l *Latency) check(at string) error {
 func (f *Figure) check(name string) error {
 	if !(f.Min > 0) { // NaN, too
 		return fmt.Errorf("%s: min is %v and median %v, want all above 0", name, f.Min, f.Median)
+	}
+	return f.ordered(name)
+}
+
+// notBelow0 wants a figure of 0 or more.
+func (f *Figure) notBelow0(name string) error {
+	if !(f.Min >= 0) {
+		return fmt.Errorf("%s: min is %v and median %v, want none below 0", name, f.Min, f.Median)
 	}
 	return f.ordered(name)
 }

@@ -67,5 +67,5 @@ type Exchange struct {
 // Drain is how fast an SM's consumers multiply what lies in the ring.
 type Drain struct {
 	Chunk  Figure `json:"chunk_us"`  // a full stage of a matrix-vector product
-	Finish Figure `json:"finish_us"` // what ends a product: the warps' sums meet
+	Finish Figure `json:"finish_us"` // what ends a product: the warps' sums meet; 0: too little to tell
 }
