@@ -16,7 +16,7 @@ type Prediction struct {
 }
 
 // Unhidden is what hand-offs, arithmetic and restarts of the ring add to Stream.
-func (p *Prediction) Unhidden() float64 { return p.Total - p.Stream }
+func (p *Prediction) Unhidden() float64 { return max(0, p.Total-p.Stream) }
 
 // PhasePrediction is one phase: the mean of its runs in a step, over all SMs. A run is
 // from the release of the hand-off before to the release of its own.

@@ -24,7 +24,7 @@ func TestAFileIsReplacedAndNothingStaysBesideIt(t *testing.T) {
 func TestWhatCannotBeWrittenLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "taken", "in"), 0o777))
-	require.Error(t, Write(filepath.Join(dir, "taken"), []byte("x")))
+	require.ErrorContains(t, Write(filepath.Join(dir, "taken"), []byte("x")), "it is there and no regular file")
 	all, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, all, 1)

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 
 	"github.com/mkgen/mkgen/internal/whole"
@@ -29,7 +30,9 @@ func Parse(data []byte) (*Machine, error) {
 	d := json.NewDecoder(bytes.NewReader(data))
 	d.DisallowUnknownFields()
 	m := &Machine{}
-	if err := d.Decode(m); err != nil {
+	if err := d.Decode(m); errors.Is(err, io.EOF) {
+		return nil, errors.New("it is empty, want what mkgen calibrate writes")
+	} else if err != nil {
 		return nil, err
 	}
 	if d.More() {
