@@ -33,6 +33,7 @@ type Phase struct {
 	Ops      []string // what it computes, in order
 	Matrix   string   // the weights it streams, if any
 	Handoff  string   // how its output reaches the next phase
+	Planned  bool     // runs only where a launch's plan has work for it
 }
 
 // The matrices of a plan, by index: Layer of every layer, Final after the last.

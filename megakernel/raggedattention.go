@@ -22,11 +22,13 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 		att.Variant = f.blind(att.Variant)
 		atts = append(atts, att)
 	}
+	merge := per("merge", "merge of partial states, where that has a phase")
+	merge.Planned = true
 	return []phase{
 		{Phase: per("attention", "attention, as planned", "merge of partial states"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(f.env, f.prod, s) }) },
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(f.env, f.cons, f.ring, s) }) }},
-		{Phase: per("merge", "merge of partial states, where that has a phase"),
+		{Phase: merge,
 			when: func(s tasks.Step) dsl.Pred {
 				any := dsl.NewVar(f.k.U32(0), "phase")
 				f.eachClass(s, func(i int) { any.Set(dsl.Select(atts[i].Phase(), f.k.U32(1), f.k.U32(0))) })

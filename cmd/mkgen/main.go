@@ -9,6 +9,7 @@
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
 //	mkgen run --model tiny "prompt"    text, on the CPU or a GPU
 //	mkgen bench --model llama3-8b      how fast it decodes on a GPU
+//	mkgen calibrate                    what a GPU's times follow from, as a machine file
 //	mkgen tune --model llama3-8b       its fastest options on a GPU, as a profile
 //	mkgen trace --model llama3-8b      what every SM does in a step, and when
 //	mkgen plot RECORD...               records of mkgen bench, drawn
