@@ -1,13 +1,11 @@
 package tune
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 
+	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/models"
 )
 
@@ -55,14 +53,9 @@ func (p *Profile) Check() error {
 // Parse reads a profile strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
 func Parse(data []byte) (*Profile, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
 	p := &Profile{}
-	if err := d.Decode(p); err != nil {
+	if err := jsonfile.Parse(data, p); err != nil {
 		return nil, err
-	}
-	if d.More() {
-		return nil, errors.New("something follows the object")
 	}
 	return p, p.Check()
 }
@@ -85,25 +78,7 @@ func (p *Profile) WriteFile(path string) error {
 	if err := p.Check(); err != nil {
 		return fmt.Errorf("no profile is written: %w", err)
 	}
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(text, '\n'))
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		os.Remove(f.Name())
-	}
-	return err
+	return jsonfile.Write(path, p)
 }
 
 // Fits refuses a profile of a model of another shape, or of other query rows (0 means 1).
