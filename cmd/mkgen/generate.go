@@ -69,7 +69,7 @@ needs neither a GPU nor CUDA.`,
 	f.Var(&rate, "bandwidth", "memory bandwidth for the predicted times")
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newModels(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(), newBench(), newTune(), newTrace(), newPlot())
+	root.AddCommand(newModels(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(), newBench(), newSweep(), newTune(), newTrace(), newPlot())
 	return root
 }
 

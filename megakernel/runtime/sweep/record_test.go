@@ -106,6 +106,15 @@ func TestARecordIsReadAsItWasWritten(t *testing.T) {
 	}
 }
 
+// The layout of the file, byte for byte. -update writes it.
+func TestTheFileIsTheGolden(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "s.json")
+	require.NoError(t, gated().WriteFile(path))
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	golden(t, "gated.json", text)
+}
+
 func TestUngatedCasesHaveNoGateInTheFile(t *testing.T) {
 	text, err := json.Marshal(sample())
 	require.NoError(t, err)
@@ -188,7 +197,7 @@ func TestCommittedSweepsAreGated(t *testing.T) {
 
 func TestTheTableHasEveryCell(t *testing.T) {
 	var b strings.Builder
-	require.NoError(t, sweep.WriteTable(&b, sample(), bench.Ungated))
+	require.NoError(t, sweep.WriteTable(&b, sample()))
 	lines := strings.Split(b.String(), "\n")
 	require.Len(t, lines, 1+25+2+1)
 	require.Equal(t, "  batch  context    tok/s  µs/step    (min–max)    p50    p99    max  GB/s  ceiling   share  gate", lines[0])
@@ -197,6 +206,12 @@ func TestTheTableHasEveryCell(t *testing.T) {
 	require.Equal(t, "  batch 16, context 32768 does not fit: takes 99.5 GB of memory, 71.2 GB are free", lines[27])
 	require.Contains(t, b.String(), "  batch 8, context 32768 failed: the launch made no step for 10s")
 	require.Contains(t, b.String(), "not measured yet\n")
+
+	b.Reset()
+	r := sample()
+	r.GPU = "executor"
+	require.NoError(t, sweep.WriteTable(&b, r))
+	require.True(t, strings.HasPrefix(b.String(), "  batch  context  steps  bytes/step  executor s/step  gate\n      1      128    896    2.474 GB             0.00  UNGATED\n"), b.String())
 }
 
 // golden compares with a file of testdata.

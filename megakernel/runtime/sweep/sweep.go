@@ -58,7 +58,7 @@ type Sweep struct {
 	Kernels  []Candidate  // one for each number of rows that RowsFor names, ascending
 	Measurer Measurer
 	Before   *Record             // of an earlier run, whose cells are not measured again; nil: none
-	Save     func(*Record) error // hears of the record after every cell
+	Save     func(*Record) error // hears of the record as it begins, and after every cell
 	Progress func(what string)   // hears what is done next; nil is allowed
 	Now      func() time.Time    // nil: time.Now
 
@@ -89,6 +89,9 @@ func (s *Sweep) Run(ctx context.Context) (*Record, error) {
 	s.Reports = map[int]*gate.Report{}
 	if err := s.open(ctx); err != nil {
 		return nil, err
+	}
+	if err := s.save(); err != nil {
+		return s.record, err
 	}
 	for i := range s.Kernels {
 		if err := s.kernel(ctx, i); err != nil {
