@@ -1,11 +1,13 @@
 package tune
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
-	"github.com/mkgen/mkgen/internal/jsonfile"
+	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/models"
 )
 
@@ -53,9 +55,14 @@ func (p *Profile) Check() error {
 // Parse reads a profile strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
 func Parse(data []byte) (*Profile, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
 	p := &Profile{}
-	if err := jsonfile.Parse(data, p); err != nil {
+	if err := d.Decode(p); err != nil {
 		return nil, err
+	}
+	if d.More() {
+		return nil, errors.New("something follows the object")
 	}
 	return p, p.Check()
 }
@@ -78,7 +85,11 @@ func (p *Profile) WriteFile(path string) error {
 	if err := p.Check(); err != nil {
 		return fmt.Errorf("no profile is written: %w", err)
 	}
-	return jsonfile.Write(path, p)
+	text, err := json.MarshalIndent(p, "", "  ")
+	if err != nil {
+		return err
+	}
+	return whole.Write(path, append(text, '\n'))
 }
 
 // Fits refuses a profile of a model of another shape, or of other query rows (0 means 1).
