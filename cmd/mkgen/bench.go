@@ -220,8 +220,8 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
-		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
+	if err := b.describable(); err != nil {
+		return err
 	}
 	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
 	if err != nil {
@@ -239,6 +239,14 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
 	}
 	return b.report(cmd.OutOrStdout(), s, o)
+}
+
+// describable refuses to make a record with a program that no commit describes.
+func (b *benchFlags) describable() error {
+	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
+		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
+	}
+	return nil
 }
 
 // progressOf prints what is done next on a GPU, with the time since now.
