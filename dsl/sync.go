@@ -82,6 +82,13 @@ func (m MBars) ArriveN(i Index, n Val[U32]) { m.op(ir.OpMBarArriveN, i, n.v) }
 // ArriveExpect adds bytes to what the phase waits for, then arrives.
 func (m MBars) ArriveExpect(i Index, bytes Val[U32]) { m.op(ir.OpMBarExpect, i, bytes.v) }
 
+// Test is whether the phase of the given parity (0 or 1) has completed. It orders
+// nothing: what follows may depend on it in time alone.
+func (m MBars) Test(i Index, parity Val[U32]) Pred {
+	mem := Buf[U64]{k: m.k, b: m.b}.addr(i)
+	return opPred(kern(m.k), &ir.Instr{Op: ir.OpMBarTest, Args: []*ir.Value{parity.v}, Mem: mem})
+}
+
 // Wait waits until the phase of the given parity (0 or 1) has completed,
 // acquiring at CTA scope what its arrivals and copies released.
 func (m MBars) Wait(i Index, parity Val[U32]) { m.op(ir.OpWaitMBar, i, parity.v) }

@@ -122,7 +122,7 @@ func bulk(k *dsl.Kernel) {
 	k.FenceProxyAsync()
 	k.FenceProxyAsyncShared()
 	k.FenceProxyAsyncGlobal()
-	bar.Arrive(dsl.At(1))
+	k.If(bar.Test(dsl.At(1), k.U32(1)), func() { bar.Arrive(dsl.At(1)) })
 	bar.ArriveN(dsl.At(0), k.U32(3))
 }
 

@@ -127,6 +127,7 @@ func synchroOps(t *[256]row) {
 	t[ir.OpMBarArrive] = row{expr: mbarrier("mbar_arrive")}
 	t[ir.OpMBarArriveN] = row{expr: mbarrier("mbar_arrive_n")}
 	t[ir.OpMBarExpect] = row{expr: mbarrier("mbar_arrive_expect")}
+	t[ir.OpMBarTest] = row{expr: mbarrier("mbar_test")}
 	t[ir.OpWaitMBar] = row{expr: spellWaitMBar}
 	t[ir.OpWaitMem] = row{expr: spellWaitMem}
 	t[ir.OpWaitTag] = row{expr: spellWaitTag}

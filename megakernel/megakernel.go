@@ -113,7 +113,7 @@ func (mk *Kernel) request() pipeline.Request {
 			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
-		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight,
+		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Lead: o.Lead, LeadInFlight: o.LeadInFlight,
 		SharedLimit:  o.SharedLimit,
 		KVTokenBytes: mk.KV.TokenBytes(),
 		BatchTiles:   batch,

@@ -20,7 +20,12 @@ type Options struct {
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
-	Consumers  int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
+
+	// Lead, unless 0, is how many chunks the consumers are behind their producer from
+	// where on it keeps only LeadInFlight copies outstanding.
+	Lead, LeadInFlight int
+
+	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
 	// room and the time to read, and adds an error, see docs/numerics.md.

@@ -126,6 +126,7 @@ func syncRows() map[ir.Op]binder {
 		ir.OpMBarArrive:  fixedStep(stepMBarArrive),
 		ir.OpMBarArriveN: fixedStep(stepMBarArriveN),
 		ir.OpMBarExpect:  fixedStep(stepMBarExpect),
+		ir.OpMBarTest:    fixedStep(stepMBarTest),
 		ir.OpWaitMBar:    fixedStep(stepWaitMBar),
 		ir.OpWaitMem:     fixedStep(stepWaitMem),
 		ir.OpWaitTag:     fixedStep(stepWaitTag),

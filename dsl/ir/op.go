@@ -95,6 +95,7 @@ const (
 	OpMBarArrive  // mbar.arrive @bar[v0]      release, cta
 	OpMBarArriveN // mbar.arrive.n @bar[v0], v1   v1 arrivals at once
 	OpMBarExpect  // mbar.expect @bar[v0], v1  arrive and expect v1 more bytes
+	OpMBarTest    // v2:pred = mbar.test @bar[v0], v1   whether the phase of parity v1 has completed; orders nothing
 	OpWaitMBar    // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
 	OpWaitMem     // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
 	OpWaitTag     // v2:b128 = wait.tag.relaxed.gpu @x[v3], v0, v1   v1, or if its last word is not v0, the 128 bits there once theirs is

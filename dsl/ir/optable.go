@@ -82,6 +82,7 @@ var ops = [numOps]OpInfo{
 	OpMBarArrive:  {"mbar.arrive", Synchro, Thread, mbar(0)},
 	OpMBarArriveN: {"mbar.arrive.n", Synchro, Thread, mbar(1)},
 	OpMBarExpect:  {"mbar.expect", Synchro, Thread, mbar(1)},
+	OpMBarTest:    {"mbar.test", Synchro, Thread, mbarTest},
 	OpWaitMBar:    {"wait.mbar", Synchro, Thread, waitMBar},
 	OpWaitMem:     {"wait", Synchro, Thread, waitMem},
 	OpWaitTag:     {"wait.tag", Synchro, Thread, waitTag},

@@ -172,6 +172,7 @@ func (e *everything) sync() {
 	consumer := func() {
 		k.NamedBarrier(1, 3)
 		e.full.Wait(dsl.At(0), k32(k, 0))
+		k.Assert(e.full.Test(dsl.At(0), k32(k, 0)), "complete")
 		stop := e.full.WaitOr(dsl.At(0), k32(k, 1), e.words, dsl.At(1))
 		k.Assert(stop, "stopped")
 		k.Fence(dsl.GPUScope)

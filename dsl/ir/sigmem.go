@@ -165,6 +165,14 @@ func mbar(args int) sig {
 	}
 }
 
+// mbarTest has an mbarrier and a parity.
+func mbarTest(in *Instr) ([]Type, error) {
+	if _, err := mbar(1)(in); err != nil {
+		return nil, err
+	}
+	return []Type{Pred}, nil
+}
+
 // abortable checks what a wait may have behind its first address: a u32 flag,
 // with which it also ends when that is not 0, and its one result says so; and
 // behind that NoteWords words a warp of shared memory. The warp's lane 0 then

@@ -49,6 +49,8 @@ func bulkCopy(r *rows) {
 	bar.Wait(dsl.At(1), k.U32(1))
 	read(1)
 	r.put(ir.OpMBarArrive, "gate passed", k.U32(1))
+	r.putP(ir.OpMBarTest, "complete", bar.Test(dsl.At(0), k.U32(1)))
+	r.putP(ir.OpMBarTest, "complete, the other parity", bar.Test(dsl.At(0), k.U32(0)))
 	r.put(ir.OpMBarArriveN, "gate passed", k.U32(1))
 	r.put(ir.OpMBarExpect, "bytes came", k.U32(1))
 	r.put(ir.OpMBarInit, "done", k.U32(1))

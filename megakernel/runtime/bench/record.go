@@ -33,7 +33,7 @@ type Options struct {
 	Compiler   string `json:"compiler"`            // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
 	InFlight   int    `json:"in_flight"`
-	KV         string `json:"kv,omitempty"`    // format of the KV cache where it is not that of the weights
+	KV         string `json:"kv,omitempty"`      // format of the KV cache where it is not that of the weights
 	Queries    string `json:"queries,omitempty"` // how queries reach attention; absent: behind a barrier
 	Merge      string `json:"merge,omitempty"`   // where partial states are merged; absent: of one row in a phase of their own
 	Page       int    `json:"page"`
