@@ -98,6 +98,10 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 // request is what the planner is asked for.
 func (mk *Kernel) request() pipeline.Request {
 	c, o := &mk.Config, &mk.Options
+	leads, err := pipeline.ParseLeads(o.Leads)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
 	qRows, kvRows := c.Heads*c.HeadDim, c.KVHeads*c.HeadDim
 	own, batch, indices := mk.singleRegions, 0, o.Consumers
 	if mk.Ragged() {
@@ -113,7 +117,7 @@ func (mk *Kernel) request() pipeline.Request {
 			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
-		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Lead: o.Lead, LeadInFlight: o.LeadInFlight,
+		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: leads,
 		SharedLimit:  o.SharedLimit,
 		KVTokenBytes: mk.KV.TokenBytes(),
 		BatchTiles:   batch,

@@ -21,9 +21,10 @@ type Options struct {
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
 
-	// Lead, unless 0, is how many chunks the consumers are behind their producer from
-	// where on it keeps only LeadInFlight copies outstanding.
-	Lead, LeadInFlight int
+	// Leads is how many copies are outstanding at most while the consumers are so many
+	// chunks behind their producer, as pipeline.ParseLeads reads it: "4:2" is 2 from 4
+	// chunks on. Empty is no bound but InFlight.
+	Leads string
 
 	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
@@ -199,6 +200,11 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Merge != MergePhase && o.Tokens > 1 {
 		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
 	}
+	leads, err := pipeline.ParseLeads(o.Leads)
+	if err != nil {
+		return o, refuse("Leads", "%s", err)
+	}
+	o.Leads = pipeline.LeadsText(leads)
 	if o.Queries == "" {
 		o.Queries = HandoffBarrier
 	}

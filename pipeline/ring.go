@@ -21,7 +21,7 @@ type Ring struct {
 	k                   *dsl.Kernel
 	stages, stageBytes  int
 	inFlight, consumers int
-	lead, leadInFlight  int
+	leads               []Lead
 	full, empty         dsl.MBars
 	watch               *Watch
 	trace               *Trace
@@ -33,7 +33,7 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	return &Ring{
 		k: k, stages: p.Stages, stageBytes: p.StageBytes, inFlight: p.InFlight, consumers: consumers,
-		lead: p.Lead, leadInFlight: p.LeadInFlight,
+		leads: p.Leads,
 		Data: dsl.Shared[dsl.B128](k, RegionRing, p.Stages*p.StageBytes/16, at(RegionRing), dsl.Align(StageAlign),
 			dsl.Doc("the ring: stages that hold chunks of weights or KV")),
 		full:  dsl.NewMBars(k, RegionFull, p.Stages, at(RegionFull), dsl.Doc("a stage's copy has landed")),
@@ -90,8 +90,7 @@ type Producer struct {
 	r          *Ring
 	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
 	chunks     chunkCount
-
-	led, near cursor // with a lead: the stages filled lead and leadInFlight chunks ago
+	leads      []leadCursors
 }
 
 // Producer starts the producer warp at the first stage. Declare it at the top
@@ -104,8 +103,8 @@ func (r *Ring) Producer() *Producer {
 	p := &Producer{r: r,
 		next: newCursor(r.k, r.stages, 0, 1, "fill"), chunks: r.newCount(),
 		last: r.ago(r.inFlight, "landed")}
-	if r.leads() {
-		p.led, p.near = r.ago(r.lead, "led"), r.ago(r.leadInFlight, "near")
+	for _, l := range r.leads {
+		p.leads = append(p.leads, leadCursors{r.ago(l.Chunks, "led"), r.ago(l.InFlight, "near")})
 	}
 	return p
 }
@@ -114,9 +113,6 @@ func (r *Ring) Producer() *Producer {
 func (r *Ring) ago(n int, name string) cursor {
 	return newCursor(r.k, r.stages, (r.stages-n)%r.stages, 1, name)
 }
-
-// leads is whether a producer far ahead of its consumers keeps fewer copies in flight.
-func (r *Ring) leads() bool { return r.lead > 0 }
 
 // Finish ends the producer's role: a copy in flight may not outlive the CTA. It
 // waits for nothing unless a wait was given up before.
@@ -158,22 +154,6 @@ func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])
 	copy(stage.MulC(r.stageBytes / 16))
 	p.next.advance()
 	p.chunks.add(k.U32(1))
-}
-
-// yield waits for the copy leadInFlight chunks ago where the consumers have not drained
-// the chunk that was filled lead chunks ago: they wait for other SMs, and what this one
-// fetches ahead comes out of what those still need.
-func (p *Producer) yield() {
-	r, k := p.r, p.r.k
-	if !r.leads() {
-		return
-	}
-	k.If(r.empty.Test(p.led.stage.Get(), p.led.parity.Get()).Not(), func() {
-		near := p.near.stage.Get()
-		r.trace.Span(k, TraceWait, "waits for copies in flight", p.chunks.get(), func() { r.watch.landed(k, r.full, near, p.near.parity.Get(), near) })
-	})
-	p.led.advance()
-	p.near.advance()
 }
 
 // limits is whether the producer waits for copies to land before it goes on: to

@@ -1,0 +1,77 @@
+package pipeline
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+)
+
+// Lead bounds the copies in flight of a producer that is ahead of its consumers: where
+// they have not drained the chunk that was filled Chunks ago, InFlight are outstanding at
+// most. Such an SM waits for others, and what it fetches for later comes out of the
+// bandwidth of those that it waits for.
+type Lead struct{ Chunks, InFlight int }
+
+// ParseLeads reads leads as LeadsText writes them; "" is none.
+func ParseLeads(text string) (leads []Lead, err error) {
+	if text == "" {
+		return nil, nil
+	}
+	for _, part := range strings.Split(text, ",") {
+		chunks, inFlight, _ := strings.Cut(part, ":")
+		var l Lead
+		var err1, err2 error
+		l.Chunks, err1 = strconv.Atoi(chunks)
+		l.InFlight, err2 = strconv.Atoi(inFlight)
+		if err1 != nil || err2 != nil {
+			return nil, fmt.Errorf("lead %q in %q, want chunks:copies, as in 4:2, with commas between several", part, text)
+		}
+		leads = append(leads, l)
+	}
+	return leads, nil
+}
+
+// LeadsText is leads as "chunks:copies" with commas between.
+func LeadsText(leads []Lead) string {
+	var parts []string
+	for _, l := range leads {
+		parts = append(parts, fmt.Sprintf("%d:%d", l.Chunks, l.InFlight))
+	}
+	return strings.Join(parts, ",")
+}
+
+// checkLeads refuses leads that a ring cannot have: each longer than the one before,
+// and with fewer copies.
+func checkLeads(leads []Lead, stages, inFlight int) error {
+	chunks := 0
+	for _, l := range leads {
+		if l.Chunks <= chunks || l.Chunks >= stages {
+			return fmt.Errorf("pipeline: Leads is %s, %d chunks, want more than %d and fewer than the ring's %d stages", LeadsText(leads), l.Chunks, chunks, stages)
+		}
+		if l.InFlight < 1 || l.InFlight >= inFlight {
+			return fmt.Errorf("pipeline: Leads is %s, %d copies in flight, want at least 1 and fewer than the %d of shorter leads", LeadsText(leads), l.InFlight, inFlight)
+		}
+		chunks, inFlight = l.Chunks, l.InFlight
+	}
+	return nil
+}
+
+// leadCursors are the stage filled Chunks ago, and the one filled InFlight ago.
+type leadCursors struct{ led, near cursor }
+
+// yield waits for copies to land where the producer leads. Which lead it has found
+// depends on the run, and is seen in times alone.
+func (p *Producer) yield() {
+	r, k := p.r, p.r.k
+	for _, l := range p.leads {
+		behind := r.empty.Test(l.led.stage.Get(), l.led.parity.Get()).Not()
+		k.If(behind, func() {
+			near := l.near.stage.Get()
+			r.trace.Span(k, TraceWait, "waits for copies in flight", p.chunks.get(), func() {
+				r.watch.landed(k, r.full, near, l.near.parity.Get(), near)
+			})
+		})
+		l.led.advance()
+		l.near.advance()
+	}
+}
