@@ -87,6 +87,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight
+	mk.Options.Leads = pipeline.LeadsText(mk.Plan.Leads)
 	b := newBuilder(mk)
 	b.assemble()
 	if mk.IR, err = b.k.Finish(); err != nil {

@@ -1,6 +1,7 @@
 package megakernel
 
 import (
+	"cmp"
 	"fmt"
 	"slices"
 
@@ -23,7 +24,7 @@ type Options struct {
 
 	// Leads is how many copies are outstanding at most while the consumers are so many
 	// chunks behind their producer, as pipeline.ParseLeads reads it: "4:2" is 2 from 4
-	// chunks on. Empty is no bound but InFlight.
+	// chunks on. "none" is no bound but InFlight.
 	Leads string
 
 	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
@@ -73,7 +74,7 @@ type Handoff string
 const (
 	// HandoffBarrier is a grid barrier: all SMs wait for all.
 	HandoffBarrier Handoff = "barrier"
-	// HandoffWords passes data in words with tags: who needs some waits for them.
+	// HandoffWords, the default with one row, passes data in words with tags: who needs some waits for them.
 	HandoffWords Handoff = "words"
 )
 
@@ -85,12 +86,11 @@ type Merging string
 
 // The places.
 const (
-	// MergePhase, the default, merges in a phase of its own, all SMs together, behind a
-	// hand-off.
+	// MergePhase merges in a phase of its own, all SMs together, behind a barrier.
 	MergePhase Merging = "phase"
-	// MergeLast merges in the SM that brings a head's last state: a hand-off less.
+	// MergeLast merges in the SM that brings a head's last state: a barrier less.
 	MergeLast Merging = "last"
-	// MergeWords merges in all SMs that have a state of a head, each a share of its
+	// MergeWords, the default with one row, merges in all SMs that have a state of a head, each a share of its
 	// output, as soon as the others' states are there: no hand-off between, words that
 	// carry a tag instead.
 	MergeWords Merging = "words"
@@ -191,22 +191,15 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
 		return o, refuse("Watchdog", "found %q, want grid, all or none", string(o.Watchdog))
 	}
-	if o.Merge == "" {
-		o.Merge = MergePhase
-	}
+	o.completeHandoffs()
 	if !slices.Contains(Mergings(), o.Merge) {
 		return o, refuse("Merge", "found %q, want one of %q", string(o.Merge), Mergings())
 	}
 	if o.Merge != MergePhase && o.Tokens > 1 {
 		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
 	}
-	leads, err := pipeline.ParseLeads(o.Leads)
-	if err != nil {
+	if _, err := pipeline.ParseLeads(o.Leads); err != nil {
 		return o, refuse("Leads", "%s", err)
-	}
-	o.Leads = pipeline.LeadsText(leads)
-	if o.Queries == "" {
-		o.Queries = HandoffBarrier
 	}
 	if !slices.Contains(Handoffs(), o.Queries) {
 		return o, refuse("Queries", "found %q, want one of %q", string(o.Queries), Handoffs())
@@ -228,6 +221,17 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
 	}
 	return o, nil
+}
+
+// completeHandoffs chooses those around attention: words where a step has one row. Where
+// it has several a barrier precedes attention, and the plan of a launch says where states
+// are merged.
+func (o *Options) completeHandoffs() {
+	queries, merge := HandoffWords, MergeWords
+	if o.Tokens > 1 {
+		queries, merge = HandoffBarrier, MergePhase
+	}
+	o.Queries, o.Merge = cmp.Or(o.Queries, queries), cmp.Or(o.Merge, merge)
 }
 
 // completeAttention brings Attention into its one form, and refuses what cannot be.

@@ -12,10 +12,16 @@ import (
 // bandwidth of those that it waits for.
 type Lead struct{ Chunks, InFlight int }
 
-// ParseLeads reads leads as LeadsText writes them; "" is none.
+// noLeads is an empty list of leads as text.
+const noLeads = "none"
+
+// ParseLeads reads leads as LeadsText writes them; "" is nil.
 func ParseLeads(text string) (leads []Lead, err error) {
-	if text == "" {
+	switch text {
+	case "":
 		return nil, nil
+	case noLeads:
+		return []Lead{}, nil
 	}
 	for _, part := range strings.Split(text, ",") {
 		chunks, inFlight, _ := strings.Cut(part, ":")
@@ -24,15 +30,18 @@ func ParseLeads(text string) (leads []Lead, err error) {
 		l.Chunks, err1 = strconv.Atoi(chunks)
 		l.InFlight, err2 = strconv.Atoi(inFlight)
 		if err1 != nil || err2 != nil {
-			return nil, fmt.Errorf("lead %q in %q, want chunks:copies, as in 4:2, with commas between several", part, text)
+			return nil, fmt.Errorf("lead %q in %q, want none or chunks:copies, as in 4:2, with commas between several", part, text)
 		}
 		leads = append(leads, l)
 	}
 	return leads, nil
 }
 
-// LeadsText is leads as "chunks:copies" with commas between.
+// LeadsText is leads as "chunks:copies" with commas between, "none" without any.
 func LeadsText(leads []Lead) string {
+	if len(leads) == 0 {
+		return noLeads
+	}
 	var parts []string
 	for _, l := range leads {
 		parts = append(parts, fmt.Sprintf("%d:%d", l.Chunks, l.InFlight))

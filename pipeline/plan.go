@@ -99,6 +99,7 @@ func (m *MatrixPlan) MaxCount() int {
 //     few enough that a step goes around the ring at least four times.
 //   - InFlight: 3, at most Stages: 48 KiB an SM saturate the memory of an H200;
 //     more copies in flight only make the small requests at a hand-off queue longer.
+//   - Leads: 2 copies from 4 chunks on, where InFlight is 3 and there are 8 stages.
 func New(r Request) (*Plan, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -216,9 +217,9 @@ func (p *Plan) chooseRing(r *Request) error {
 	}
 	p.InFlight = min(p.InFlight, p.Stages)
 	p.Shared, p.SharedBytes = layout(p.Stages, p.StageBytes, r.Fixed)
-	if err := checkLeads(r.Leads, p.Stages, p.InFlight); err != nil {
-		return err
-	}
 	p.Leads = r.Leads
-	return nil
+	if r.Leads == nil && p.InFlight == 3 && p.Stages >= 8 {
+		p.Leads = []Lead{{4, 2}}
+	}
+	return checkLeads(p.Leads, p.Stages, p.InFlight)
 }

@@ -61,7 +61,7 @@ type Request struct {
 	Stages     int // ring depth, 1 to MaxStages; 0 = choose
 	InFlight   int // bulk copies outstanding at most, 1 to Stages; 0 = choose
 
-	// Leads are the plan's; nil: no bound but InFlight.
+	// Leads are the plan's: nil to choose, an empty list for no bound but InFlight.
 	Leads []Lead
 
 	SharedLimit int      // bytes of shared memory one CTA may use, 232448 on sm_90

@@ -6,10 +6,10 @@ package pipeline
 // copies leave the choice to New, whose refusals are RingOnly's.
 func RingOnly(stageBytes, stages, inFlight, limit int) (*Plan, error) {
 	p, err := New(Request{SMs: 1, Layers: 1, Layer: []Matrix{{Name: "none", Rows: TileRows, K: GroupK}},
-		StageBytes: stageBytes, Stages: stages, InFlight: inFlight, SharedLimit: limit})
+		StageBytes: stageBytes, Stages: stages, InFlight: inFlight, Leads: []Lead{}, SharedLimit: limit})
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{StageBytes: p.StageBytes, Stages: p.Stages, InFlight: p.InFlight, Leads: p.Leads,
+	return &Plan{StageBytes: p.StageBytes, Stages: p.Stages, InFlight: p.InFlight,
 		Shared: p.Shared, SharedBytes: p.SharedBytes, SharedLimit: p.SharedLimit}, nil
 }

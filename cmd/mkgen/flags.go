@@ -133,15 +133,15 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stages, "stages", "depth of the ring, up to 32 (default: what fits)")
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
-	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, as in 4:2, with commas between several")
+	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
 	f.Var(&c.rows, "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
 	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
-	f.StringVar(&c.queries, "queries", string(megakernel.HandoffBarrier), "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them")
-	f.StringVar(&c.merge, "merge", string(megakernel.MergePhase), "`where` attention's partial states are merged: phase, by all SMs behind a barrier; last, by the SM that brings a head's last one; words, by the SMs that have them, a share each")
+	f.StringVar(&c.queries, "queries", "", "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default words; with --rows barrier)")
+	f.StringVar(&c.merge, "merge", "", "`where` attention's partial states are merged: phase, by all SMs behind a barrier; last, by the SM that brings a head's last one; words, by the SMs that have them, a share each (default words; with --rows the plan of a launch says)")
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
 		f.Lookup(name).DefValue = "" // said in words above

@@ -35,11 +35,14 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 			*f.to = count(f.value)
 		}
 	}
-	if !given(tune.Merge) {
-		c.merge = string(p.Chosen.Merge)
-	}
-	if !given(tune.Queries) {
-		c.queries = string(p.Chosen.Queries)
+	for _, f := range []struct {
+		flag  string
+		to    *string
+		value string
+	}{{tune.Leads, &c.leads, p.Chosen.Leads}, {tune.Queries, &c.queries, string(p.Chosen.Queries)}, {tune.Merge, &c.merge, string(p.Chosen.Merge)}} {
+		if !given(f.flag) {
+			*f.to = f.value
+		}
 	}
 	return nil
 }

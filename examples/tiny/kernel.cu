@@ -3,24 +3,24 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
 //
-// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106480 bytes of dynamic shared memory, all CTAs resident at once
+// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106720 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
 //
 // Shared memory of a CTA, in bytes:
 //        0 …  94208  b128 ring[5888]          the ring: stages that hold chunks of weights or KV
 //    94208 …  94392  mbar full[23]            a stage's copy has landed
 //    94392 …  94576  mbar empty[23]           a stage has been drained
-//    94576 …  97840  f32 input[816]           input vector (bf16) or attention scratch (f32)
-//    97840 … 106032  f32 partials[2048]       the consumer warps' partial dot products
-//   106032 … 106160  b128 tail[8]             the query token's own K and V
-//   106160 … 106168  mbar decided[1]          whether the step runs on is decided
-//   106168 … 106176  mbar heard[1]            the producer knows whether the step runs on
-//   106176 … 106180  u32 running[1]           whether it does
-//   106192 … 106248  u32 own[14]              this SM's row of the plan table
-//   106256 … 106288  f32 scratch[8]           one a consumer warp
-//   106288 … 106320  u32 scratch_index[8]     one a consumer warp
-//   106320 … 106324  u32 leaving[1]           whether the launch is given up
-//   106336 … 106480  u32 notes[36]            what each warp waited for when it gave up
+//    94576 …  98080  f32 input[876]           input vector (bf16) or attention scratch (f32)
+//    98080 … 106272  f32 partials[2048]       the consumer warps' partial dot products
+//   106272 … 106400  b128 tail[8]             the query token's own K and V
+//   106400 … 106408  mbar decided[1]          whether the step runs on is decided
+//   106408 … 106416  mbar heard[1]            the producer knows whether the step runs on
+//   106416 … 106420  u32 running[1]           whether it does
+//   106432 … 106488  u32 own[14]              this SM's row of the plan table
+//   106496 … 106528  f32 scratch[8]           one a consumer warp
+//   106528 … 106560  u32 scratch_index[8]     one a consumer warp
+//   106560 … 106564  u32 leaving[1]           whether the launch is given up
+//   106576 … 106720  u32 notes[36]            what each warp waited for when it gave up
 
 using u16 = unsigned short;
 using i32 = int;
@@ -40,9 +40,9 @@ struct alignas(8) Params {
   const u32* page_table;                   // any number of elements: page of tokens 16·i …, in order
   uint4* kv;                               // any number of elements: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
   float* x;                                // 96 elements: [96] residual vector
-  bf16* q;                                 // 192 elements: [6][32] rotated, scaled queries
-  float* part;                             // 384 elements: [2][6][32] partial attention outputs
-  float* lse;                              // 12 elements: [2][6] their log-sum-exp, base 2
+  uint4* query_words;                      // 96 elements: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
+  uint4* kv_words;                         // 64 elements: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
+  uint4* states;                           // 192 elements: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
   bf16* attn;                              // 192 elements: [6][32] attention output
   bf16* act;                               // 352 elements: [352] silu(gate)·up
   float* logits;                           // 320 elements: [320] out
@@ -76,9 +76,9 @@ static_assert(PARAM_OFFSET(plan) == 24, "layout");
 static_assert(PARAM_OFFSET(page_table) == 32, "layout");
 static_assert(PARAM_OFFSET(kv) == 40, "layout");
 static_assert(PARAM_OFFSET(x) == 48, "layout");
-static_assert(PARAM_OFFSET(q) == 56, "layout");
-static_assert(PARAM_OFFSET(part) == 64, "layout");
-static_assert(PARAM_OFFSET(lse) == 72, "layout");
+static_assert(PARAM_OFFSET(query_words) == 56, "layout");
+static_assert(PARAM_OFFSET(kv_words) == 64, "layout");
+static_assert(PARAM_OFFSET(states) == 72, "layout");
 static_assert(PARAM_OFFSET(attn) == 80, "layout");
 static_assert(PARAM_OFFSET(act) == 88, "layout");
 static_assert(PARAM_OFFSET(logits) == 96, "layout");
@@ -211,6 +211,19 @@ __device__ __forceinline__ uint2 ld_nc_v2_bf16x2(const bf16x2* p) {
   return v;
 }
 
+// ld.relaxed.gpu.global.b128, one access to the memory model
+__device__ __forceinline__ uint4 ld_relaxed_gpu_b128(const uint4* p) {
+  u64 lo, hi;
+  asm volatile(
+      "{\n"
+      ".reg .b128 v;\n"
+      "ld.relaxed.gpu.global.b128 v, [%2];\n"
+      "mov.b128 {%0, %1}, v;\n"
+      "}"
+      : "=l"(lo), "=l"(hi) : "l"(__cvta_generic_to_global(p)) : "memory");
+  return make_uint4((u32)lo, (u32)(lo >> 32), (u32)hi, (u32)(hi >> 32));
+}
+
 // ld.relaxed.sys.global.u32
 __device__ __forceinline__ u32 ld_relaxed_sys_u32(const u32* p) {
   u32 v;
@@ -262,6 +275,19 @@ __device__ __forceinline__ void mbar_arrive_n(u64* bar, u32 arrivals) {
 // Sets up an mbarrier that count arrivals complete.
 __device__ __forceinline__ void mbar_init(u64* bar, u32 count) {
   asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" : : "r"(shared_address(bar)), "r"(count) : "memory");
+}
+
+// Whether the phase of this parity has completed, as it is now.
+__device__ __forceinline__ bool mbar_test(u64* bar, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
+  return done != 0;
 }
 
 // Whether the phase of this parity has completed (acquire at CTA scope); waits
@@ -354,10 +380,36 @@ __device__ __forceinline__ float sin(float a) {
   return v;
 }
 
+// st.relaxed.gpu.global.b128, one access to the memory model
+__device__ __forceinline__ void st_relaxed_gpu_b128(uint4* p, uint4 v) {
+  asm volatile(
+      "{\n"
+      ".reg .b128 t;\n"
+      "mov.b128 t, {%1, %2};\n"
+      "st.relaxed.gpu.global.b128 [%0], t;\n"
+      "}"
+      : : "l"(__cvta_generic_to_global(p)), "l"((u64)v.y << 32 | v.x), "l"((u64)v.w << 32 | v.z) : "memory");
+}
+
 // st.relaxed.sys.global.u32
 __device__ __forceinline__ void st_relaxed_sys_u32(u32* p, u32 v) {
   asm volatile("st.relaxed.sys.global.u32 [%0], %1;"
       : : "l"(__cvta_generic_to_global(p)), "r"(v) : "memory");
+}
+
+// The high half of a word.
+__device__ __forceinline__ u16 u16_hi(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {other, %0}, %1;\n\t}" : "=h"(v) : "r"(a));
+  return v;
+}
+
+// The low half of a word. As a move, unlike a shift, the halves cost nothing where
+// an instruction can read half a register.
+__device__ __forceinline__ u16 u16_lo(u32 a) {
+  u16 v;
+  asm("{\n\t.reg .b16 other;\n\tmov.b32 {%0, other}, %1;\n\t}" : "=h"(v) : "r"(a));
+  return v;
 }
 
 // Waits until the phase of this parity has completed.
@@ -375,6 +427,19 @@ __device__ __forceinline__ void wait_ge_acquire_gpu_noted(const u32* p, u32 want
       return;
     }
   }
+}
+
+// v, or what comes to be there, as soon as its last word is tag, or the flag is set,
+// which it notes. Looks at the flag every 16 polls.
+__device__ __forceinline__ uint4 wait_tag_relaxed_gpu_noted(const uint4* p, u32 tag, uint4 v, const u32* flag, u32* notes, u32 site, u32 word, u32 detail) {
+  for (u32 polls = 1; v.w != tag; ++polls) {
+    v = ld_relaxed_gpu_b128(p);
+    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+      note(notes, site, word, detail);
+      return v;
+    }
+  }
+  return v;
 }
 
 }  // namespace ptx
@@ -395,10 +460,9 @@ mkgen_step(const __grid_constant__ Params p) {
   const u32* const page_table = ptx::global(p.page_table);
   uint4* const kv = ptx::global(p.kv);
   float* const x = ptx::global(p.x);
-  bf16* const q = ptx::global(p.q);
-  float* const part = ptx::global(p.part);
-  float* const lse = ptx::global(p.lse);
-  bf16* const attn = ptx::global(p.attn);
+  uint4* const query_words = ptx::global(p.query_words);
+  uint4* const kv_words = ptx::global(p.kv_words);
+  uint4* const states = ptx::global(p.states);
   bf16* const act = ptx::global(p.act);
   float* const logits = ptx::global(p.logits);
   float* const best = ptx::global(p.best);
@@ -419,23 +483,27 @@ mkgen_step(const __grid_constant__ Params p) {
   u64* const full = (u64*)(smem + 94208);
   u64* const empty = (u64*)(smem + 94392);
   float* const input = (float*)(smem + 94576);
-  float* const partials = (float*)(smem + 97840);
-  uint4* const tail = (uint4*)(smem + 106032);
-  u64* const decided = (u64*)(smem + 106160);
-  u64* const heard = (u64*)(smem + 106168);
-  u32* const running = (u32*)(smem + 106176);
-  u32* const own = (u32*)(smem + 106192);
-  float* const scratch = (float*)(smem + 106256);
-  u32* const scratch_index = (u32*)(smem + 106288);
-  u32* const leaving = (u32*)(smem + 106320);
-  u32* const notes = (u32*)(smem + 106336);
+  float* const partials = (float*)(smem + 98080);
+  uint4* const tail = (uint4*)(smem + 106272);
+  u64* const decided = (u64*)(smem + 106400);
+  u64* const heard = (u64*)(smem + 106408);
+  u32* const running = (u32*)(smem + 106416);
+  u32* const own = (u32*)(smem + 106432);
+  float* const scratch = (float*)(smem + 106496);
+  u32* const scratch_index = (u32*)(smem + 106528);
+  u32* const leaving = (u32*)(smem + 106560);
+  u32* const notes = (u32*)(smem + 106576);
   const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
   bf16x2* const kv_bf16x2 = ptx::global((bf16x2*)p.kv);
   bf16x2* const ring_bf16x2 = (bf16x2*)smem;
-  bf16x2* const q_bf16x2 = ptx::global((bf16x2*)p.q);
+  u16* const input_u16 = (u16*)(smem + 94576);
+  u16* const tail_u16 = (u16*)(smem + 106272);
+  u32* const tail_u32 = (u32*)(smem + 106272);
+  uint4* const input_b128 = (uint4*)(smem + 94576);
+  bf16x2* const attn_bf16x2 = ptx::global((bf16x2*)p.attn);
   u32* const attn_u32 = ptx::global((u32*)p.attn);
   u32* const input_u32 = (u32*)(smem + 94576);
   u32* const act_u32 = ptx::global((u32*)p.act);
@@ -615,52 +683,76 @@ mkgen_step(const __grid_constant__ Params p) {
                     const float v272 = fmaf(-v255, sin_2, v254 * cos_2);
                     const float v274 = fmaf(v254, sin_2, v255 * cos_2);
                     if (head < 6) {
-                      const u32 v277 = head * 32 + i_3;
-                      q[v277] = ptx::bf16_of(v272 * 0.25503486f);
-                      q[v277 + 16] = ptx::bf16_of(v274 * 0.25503486f);
+                      const uint4 v285 = make_uint4(ptx::pack_bf16(v272 * 0.25503486f, v274 * 0.25503486f), 0u, 0u,
+                          epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v285);
                     } else {
-                      const u64 v292 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 6)) * 16;
-                      const u64 v296 = (v292 + (u64)slot) * 8 * 8;
-                      kv_bf16[v296 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v272);
-                      const u32 v306 = i_3 + 16;
-                      kv_bf16[v296 + (u64)(((v306 / 8) ^ (slot & 7u)) * 8 + v306 % 8)] = ptx::bf16_of(v274);
+                      const u32 v286 = head - 6;
+                      const u64 v297 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v286) * 16 + (u64)slot;
+                      const u64 v299 = v297 * 8 * 8;
+                      kv_bf16[v299 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v272);
+                      const u32 v309 = i_3 + 16;
+                      kv_bf16[v299 + (u64)(((v309 / 8) ^ (slot & 7u)) * 8 + v309 % 8)] = ptx::bf16_of(v274);
+                      const uint4 v327 = make_uint4(ptx::pack_bf16(v272, v274), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v286 * 2 * 16 + i_3], v327);
                     }
                   } else {
-                    const u64 v325 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)(head - 8)) * 16;
-                    const u64 v338 = (v325 + (u64)slot) * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v338] = ptx::pack_bf16(v254, v255);
+                    const u32 v328 = head - 8;
+                    const u64 v339 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v328) * 16 + (u64)slot;
+                    const u64 v350 = v339 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v350] = ptx::pack_bf16(v254, v255);
+                    const uint4 v361 = make_uint4(ptx::pack_bf16(v254, v255), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v328 * 2 + 1) * 16 + i_3], v361);
                   }
                 }
               }
               half_2 = half_2 ^ 1u;
             }
           }
-          // ---- hand-off after qkv ----
-          {
-            epoch_target = epoch_target + 4;
-            ptx::bar_sync<1, 256>();
-            if (tid == 0) {
-              ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 1, layer, epoch_target);
-            }
-            ptx::bar_sync<1, 256>();
-          }
+          ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v347 = (pos_now + 31) / 32;
+            const u32 v365 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v347 / 2;
-              const u32 end = (split + 1) * v347 / 2;
-              const u32 v356 = kv_head * 3;
-              const u32 v357 = lane / 4;
-              const bool v358 = v357 < 3;
-              const u32 v360 = v356 + min(v357, 2u);
-              const bf16x2 v365 = v358 ? q_bf16x2[v360 * 16 + lane % 4] : 0x00000000u;
-              const bf16x2 v371 = v358 ? q_bf16x2[v360 * 16 + lane % 4 + 4] : 0x00000000u;
-              const bf16x2 v377 = v358 ? q_bf16x2[v360 * 16 + lane % 4 + 8] : 0x00000000u;
-              const bf16x2 v383 = v358 ? q_bf16x2[v360 * 16 + lane % 4 + 12] : 0x00000000u;
+              const u32 first = split * v365 / 2;
+              const u32 end = (split + 1) * v365 / 2;
+              if (tid < 48) {
+                const u32 v377 = kv_head * 3 * 16 + tid;
+                const uint4 v378 = ptx::ld_relaxed_gpu_b128(&query_words[v377]);
+                const uint4 v382 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v377], epoch_target * 2 + 1, v378,
+                    abort, notes, 1, layer, v377);
+                const u32 v388 = tid % 16;
+                const u32 v390 = tid / 16 * 20 + 816;
+                input_u16[v390 * 2 + v388] = ptx::u16_lo(v382.x);
+                input_u16[v390 * 2 + v388 + 16] = ptx::u16_hi(v382.x);
+              }
+              if (split == 1) {
+                const u32 v399 = pos_now % 16;
+                if (tid < 16) {
+                  const u32 v403 = kv_head * 2 * 16 + tid;
+                  const uint4 v404 = ptx::ld_relaxed_gpu_b128(&kv_words[v403]);
+                  const uint4 v408 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v403], epoch_target * 2 + 1, v404, abort,
+                      notes, 2, layer, v403);
+                  tail_u16[((tid / 8) ^ (v399 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v408.x);
+                  const u32 v421 = tid + 16;
+                  tail_u16[((v421 / 8) ^ (v399 & 7u)) * 8 + v421 % 8] = ptx::u16_hi(v408.x);
+                }
+                if (tid < 16) {
+                  const u32 v432 = (kv_head * 2 + 1) * 16 + tid;
+                  const uint4 v433 = ptx::ld_relaxed_gpu_b128(&kv_words[v432]);
+                  const uint4 v437 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v432], epoch_target * 2 + 1, v433, abort,
+                      notes, 2, layer, v432);
+                  tail_u32[((tid / 4 + 4) ^ (v399 & 7u)) * 4 + tid % 4] = v437.x;
+                }
+              }
+              ptx::bar_sync<1, 256>();
+              const u32 v451 = min(lane / 4, 2u);
+              const bf16x2 v457 = input_bf16x2[v451 * 20 + 816 + lane % 4];
+              const bf16x2 v463 = input_bf16x2[v451 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v469 = input_bf16x2[v451 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v475 = input_bf16x2[v451 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -672,42 +764,36 @@ mkgen_step(const __grid_constant__ Params p) {
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               if (warp == 7 && split == 1) {
-                const u32 page = page_table[pos_now / 16];
-                const u64 v400 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)kv_head) * 16 + (u64)(pos_now % 16);
-                if (lane < 8) {
-                  tail[lane] = kv[v400 * 8 + (u64)lane];
-                }
-                __syncwarp();
-                const u32 v406 = pos_now % 16;
-                const u32 v407 = lane / 8;
-                const u32 v412 = min(lane % 8 + v407 / 2 * 8, 0u);
-                const u32 v413 = v412 * 8;
-                const u32 v414 = v406 + v412;
-                const uint4 v419 = ptx::ldmatrix(&tail[v413 + ((v407 & 1u) ^ (v414 & 7u))]);
-                const float4 v423 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v419.x, v419.y, 0.0f, 0.0f,
+                const u32 v479 = pos_now % 16;
+                const u32 v480 = lane / 8;
+                const u32 v485 = min(lane % 8 + v480 / 2 * 8, 0u);
+                const u32 v486 = v485 * 8;
+                const u32 v487 = v479 + v485;
+                const uint4 v492 = ptx::ldmatrix(&tail[v486 + ((v480 & 1u) ^ (v487 & 7u))]);
+                const float4 v496 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v492.x, v492.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v427 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v419.z, v419.w, 0.0f, 0.0f,
+                const float4 v500 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v492.z, v492.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v436 = ptx::ldmatrix(&tail[v413 + (((v407 & 1u) + 2) ^ (v414 & 7u))]);
-                const float4 v440 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v436.x, v436.y, v423.x,
-                    v423.y, v423.z, v423.w);
-                const float4 v444 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v436.z, v436.w, v427.x,
-                    v427.y, v427.z, v427.w);
-                const u32 v449 = lane % 4 * 2;
-                const float v451 = v449 < 1 ? v440.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v454 = v449 + 1 < 1 ? v440.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v457 = v449 + 8 < 1 ? v444.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v460 = v449 + 9 < 1 ? v444.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v465 = fmaxf(fmaxf(fmaxf(fmaxf(m, v451), v454), v457), v460);
-                const float v466 = __shfl_xor_sync(0xffffffffu, v465, 2u);
-                const float v467 = fmaxf(v465, v466);
-                const float v468 = __shfl_xor_sync(0xffffffffu, v467, 1u);
-                const float v469 = fmaxf(v467, v468);
-                const float decay = ptx::exp2(m - v469);
-                const float v476 = ptx::exp2(v451 - v469);
-                const float v479 = ptx::exp2(v454 - v469);
-                const float v482 = ptx::exp2(v457 - v469);
-                const float v485 = ptx::exp2(v460 - v469);
+                const uint4 v509 = ptx::ldmatrix(&tail[v486 + (((v480 & 1u) + 2) ^ (v487 & 7u))]);
+                const float4 v513 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v509.x, v509.y, v496.x,
+                    v496.y, v496.z, v496.w);
+                const float4 v517 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v509.z, v509.w, v500.x,
+                    v500.y, v500.z, v500.w);
+                const u32 v522 = lane % 4 * 2;
+                const float v524 = v522 < 1 ? v513.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v527 = v522 + 1 < 1 ? v513.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v530 = v522 + 8 < 1 ? v517.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v533 = v522 + 9 < 1 ? v517.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v538 = fmaxf(fmaxf(fmaxf(fmaxf(m, v524), v527), v530), v533);
+                const float v539 = __shfl_xor_sync(0xffffffffu, v538, 2u);
+                const float v540 = fmaxf(v538, v539);
+                const float v541 = __shfl_xor_sync(0xffffffffu, v540, 1u);
+                const float v542 = fmaxf(v540, v541);
+                const float decay = ptx::exp2(m - v542);
+                const float v549 = ptx::exp2(v524 - v542);
+                const float v552 = ptx::exp2(v527 - v542);
+                const float v555 = ptx::exp2(v530 - v542);
+                const float v558 = ptx::exp2(v533 - v542);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -716,78 +802,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v469;
-                l = __fmul_rn(l, decay) + v476 + v479 + v482 + v485;
-                const bf16x2 v503 = ptx::pack_bf16(v476, v479);
-                const bf16x2 v504 = ptx::pack_bf16(v482, v485);
-                const u32 v505 = lane / 8;
-                const u32 v510 = min(lane % 8 + (v505 & 1u) * 8, 0u);
-                const u32 v511 = v510 * 8;
-                const u32 v512 = v406 + v510;
-                const uint4 v518 = ptx::ldmatrix_trans(&tail[v511 + ((v505 / 2 + 4) ^ (v512 & 7u))]);
-                const float4 v524 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.x, v518.y, o, o_2,
+                m = v542;
+                l = __fmul_rn(l, decay) + v549 + v552 + v555 + v558;
+                const bf16x2 v576 = ptx::pack_bf16(v549, v552);
+                const bf16x2 v577 = ptx::pack_bf16(v555, v558);
+                const u32 v578 = lane / 8;
+                const u32 v583 = min(lane % 8 + (v578 & 1u) * 8, 0u);
+                const u32 v584 = v583 * 8;
+                const u32 v585 = v479 + v583;
+                const uint4 v591 = ptx::ldmatrix_trans(&tail[v584 + ((v578 / 2 + 4) ^ (v585 & 7u))]);
+                const float4 v597 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v591.x, v591.y, o, o_2,
                     0.0f, 0.0f);
-                o = v524.x;
-                o_2 = v524.y;
-                const float4 v530 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v518.z, v518.w, o_3, o_4,
+                o = v597.x;
+                o_2 = v597.y;
+                const float4 v603 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v591.z, v591.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v530.x;
-                o_4 = v530.y;
-                const uint4 v540 = ptx::ldmatrix_trans(&tail[v511 + ((v505 / 2 + 2 + 4) ^ (v512 & 7u))]);
-                const float4 v546 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v540.x, v540.y, o_5, o_6,
+                o_3 = v603.x;
+                o_4 = v603.y;
+                const uint4 v613 = ptx::ldmatrix_trans(&tail[v584 + ((v578 / 2 + 2 + 4) ^ (v585 & 7u))]);
+                const float4 v619 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v613.x, v613.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v546.x;
-                o_6 = v546.y;
-                const float4 v552 = ptx::mma_m16n8k16(v503, 0x00000000u, v504, 0x00000000u, v540.z, v540.w, o_7, o_8,
+                o_5 = v619.x;
+                o_6 = v619.y;
+                const float4 v625 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v613.z, v613.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v552.x;
-                o_8 = v552.y;
+                o_7 = v625.x;
+                o_8 = v625.y;
               }
               const u32 chunks = end - first;
-              const u32 v566 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v566;
+              const u32 v639 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v639;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v569 = i_3 / 2;
-                const u32 v570 = i_3 % 2;
-                const u32 v573 = min(blocks - v569 * 2, 2u);
-                const u32 v583 = drain + v569;
-                const u32 stage = v583 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v583 / 23) & 1u));
-                const u32 from = (first + v569) * 32;
-                const u32 v592 = v570 * 16;
-                const u32 v597 = stage * 256 + v592 * 8;
-                const u32 v598 = from + v592;
-                const u32 v599 = min(min(pos_now - from, 32u) - v592, 16u);
-                const u32 v600 = lane / 8;
-                const u32 v606 = min(lane % 8 + v600 / 2 * 8, v599 - 1);
-                const u32 v608 = v597 + v606 * 8;
-                const u32 v609 = v598 + v606;
-                const uint4 v614 = ptx::ldmatrix(&ring[v608 + ((v600 & 1u) ^ (v609 & 7u))]);
-                const float4 v618 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v614.x, v614.y, 0.0f, 0.0f,
+                const u32 v642 = i_3 / 2;
+                const u32 v643 = i_3 % 2;
+                const u32 v646 = min(blocks - v642 * 2, 2u);
+                const u32 v656 = drain + v642;
+                const u32 stage = v656 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v656 / 23) & 1u));
+                const u32 from = (first + v642) * 32;
+                const u32 v665 = v643 * 16;
+                const u32 v670 = stage * 256 + v665 * 8;
+                const u32 v671 = from + v665;
+                const u32 v672 = min(min(pos_now - from, 32u) - v665, 16u);
+                const u32 v673 = lane / 8;
+                const u32 v679 = min(lane % 8 + v673 / 2 * 8, v672 - 1);
+                const u32 v681 = v670 + v679 * 8;
+                const u32 v682 = v671 + v679;
+                const uint4 v687 = ptx::ldmatrix(&ring[v681 + ((v673 & 1u) ^ (v682 & 7u))]);
+                const float4 v691 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v687.x, v687.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v622 = ptx::mma_m16n8k16(v365, 0x00000000u, v371, 0x00000000u, v614.z, v614.w, 0.0f, 0.0f,
+                const float4 v695 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v687.z, v687.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v631 = ptx::ldmatrix(&ring[v608 + (((v600 & 1u) + 2) ^ (v609 & 7u))]);
-                const float4 v635 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v631.x, v631.y, v618.x,
-                    v618.y, v618.z, v618.w);
-                const float4 v639 = ptx::mma_m16n8k16(v377, 0x00000000u, v383, 0x00000000u, v631.z, v631.w, v622.x,
-                    v622.y, v622.z, v622.w);
-                const u32 v644 = lane % 4 * 2;
-                const float v646 = v644 < v599 ? v635.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v649 = v644 + 1 < v599 ? v635.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v652 = v644 + 8 < v599 ? v639.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v655 = v644 + 9 < v599 ? v639.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v660 = fmaxf(fmaxf(fmaxf(fmaxf(m, v646), v649), v652), v655);
-                const float v661 = __shfl_xor_sync(0xffffffffu, v660, 2u);
-                const float v662 = fmaxf(v660, v661);
-                const float v663 = __shfl_xor_sync(0xffffffffu, v662, 1u);
-                const float v664 = fmaxf(v662, v663);
-                const float decay = ptx::exp2(m - v664);
-                const float v671 = ptx::exp2(v646 - v664);
-                const float v674 = ptx::exp2(v649 - v664);
-                const float v677 = ptx::exp2(v652 - v664);
-                const float v680 = ptx::exp2(v655 - v664);
+                const uint4 v704 = ptx::ldmatrix(&ring[v681 + (((v673 & 1u) + 2) ^ (v682 & 7u))]);
+                const float4 v708 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v704.x, v704.y, v691.x,
+                    v691.y, v691.z, v691.w);
+                const float4 v712 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v704.z, v704.w, v695.x,
+                    v695.y, v695.z, v695.w);
+                const u32 v717 = lane % 4 * 2;
+                const float v719 = v717 < v672 ? v708.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v722 = v717 + 1 < v672 ? v708.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v725 = v717 + 8 < v672 ? v712.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v728 = v717 + 9 < v672 ? v712.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v733 = fmaxf(fmaxf(fmaxf(fmaxf(m, v719), v722), v725), v728);
+                const float v734 = __shfl_xor_sync(0xffffffffu, v733, 2u);
+                const float v735 = fmaxf(v733, v734);
+                const float v736 = __shfl_xor_sync(0xffffffffu, v735, 1u);
+                const float v737 = fmaxf(v735, v736);
+                const float decay = ptx::exp2(m - v737);
+                const float v744 = ptx::exp2(v719 - v737);
+                const float v747 = ptx::exp2(v722 - v737);
+                const float v750 = ptx::exp2(v725 - v737);
+                const float v753 = ptx::exp2(v728 - v737);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -796,99 +882,158 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v664;
-                l = __fmul_rn(l, decay) + v671 + v674 + v677 + v680;
-                const bf16x2 v698 = ptx::pack_bf16(v671, v674);
-                const bf16x2 v699 = ptx::pack_bf16(v677, v680);
-                const u32 v700 = lane / 8;
-                const u32 v706 = min(lane % 8 + (v700 & 1u) * 8, v599 - 1);
-                const u32 v708 = v597 + v706 * 8;
-                const u32 v709 = v598 + v706;
-                const uint4 v715 = ptx::ldmatrix_trans(&ring[v708 + ((v700 / 2 + 4) ^ (v709 & 7u))]);
-                const float4 v721 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v715.x, v715.y, o, o_2,
+                m = v737;
+                l = __fmul_rn(l, decay) + v744 + v747 + v750 + v753;
+                const bf16x2 v771 = ptx::pack_bf16(v744, v747);
+                const bf16x2 v772 = ptx::pack_bf16(v750, v753);
+                const u32 v773 = lane / 8;
+                const u32 v779 = min(lane % 8 + (v773 & 1u) * 8, v672 - 1);
+                const u32 v781 = v670 + v779 * 8;
+                const u32 v782 = v671 + v779;
+                const uint4 v788 = ptx::ldmatrix_trans(&ring[v781 + ((v773 / 2 + 4) ^ (v782 & 7u))]);
+                const float4 v794 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v788.x, v788.y, o, o_2,
                     0.0f, 0.0f);
-                o = v721.x;
-                o_2 = v721.y;
-                const float4 v727 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v715.z, v715.w, o_3, o_4,
+                o = v794.x;
+                o_2 = v794.y;
+                const float4 v800 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v788.z, v788.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v727.x;
-                o_4 = v727.y;
-                const uint4 v737 = ptx::ldmatrix_trans(&ring[v708 + ((v700 / 2 + 2 + 4) ^ (v709 & 7u))]);
-                const float4 v743 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v737.x, v737.y, o_5, o_6,
+                o_3 = v800.x;
+                o_4 = v800.y;
+                const uint4 v810 = ptx::ldmatrix_trans(&ring[v781 + ((v773 / 2 + 2 + 4) ^ (v782 & 7u))]);
+                const float4 v816 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v810.x, v810.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v743.x;
-                o_6 = v743.y;
-                const float4 v749 = ptx::mma_m16n8k16(v698, 0x00000000u, v699, 0x00000000u, v737.z, v737.w, o_7, o_8,
+                o_5 = v816.x;
+                o_6 = v816.y;
+                const float4 v822 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v810.z, v810.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v749.x;
-                o_8 = v749.y;
-                if (v570 + 8 >= v573) {
+                o_7 = v822.x;
+                o_8 = v822.y;
+                if (v643 + 8 >= v646) {
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v570 + 1 == v573 ? 8 - min(8u, v573) : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v643 + 1 == v646 ? 8 - min(8u, v646) : 0u) + 1);
                   }
                 }
               }
-              const u32 v756 = drain + chunks;
-              drain = v756 % 23;
-              drain_parity = drain_parity ^ ((v756 / 23) & 1u);
-              const u32 v762 = lane / 4;
-              const u32 v764 = lane % 4 * 2;
-              const float v766 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v767 = l + v766;
-              const float v768 = __shfl_xor_sync(0xffffffffu, v767, 1u);
-              if (v762 < 3) {
-                const u32 v772 = warp * 3 + v762;
-                *(float2*)&input[v772 * 32 + v764] = make_float2(o, o_2);
-                *(float2*)&input[v772 * 32 + v764 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v772 * 32 + v764 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v772 * 32 + v764 + 24] = make_float2(o_7, o_8);
-                if (v764 == 0) {
-                  input[v772 + 768] = m;
-                  input[v772 + 792] = v767 + v768;
+              const u32 v829 = drain + chunks;
+              drain = v829 % 23;
+              drain_parity = drain_parity ^ ((v829 / 23) & 1u);
+              const u32 v835 = lane / 4;
+              const u32 v837 = lane % 4 * 2;
+              const float v839 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v840 = l + v839;
+              const float v841 = __shfl_xor_sync(0xffffffffu, v840, 1u);
+              if (v835 < 3) {
+                const u32 v845 = warp * 3 + v835;
+                *(float2*)&input[v845 * 32 + v837] = make_float2(o, o_2);
+                *(float2*)&input[v845 * 32 + v837 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v845 * 32 + v837 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v845 * 32 + v837 + 24] = make_float2(o_7, o_8);
+                if (v837 == 0) {
+                  input[v845 + 768] = m;
+                  input[v845 + 792] = v840 + v841;
                 }
               }
               ptx::bar_sync<1, 256>();
-              if (tid < 96) {
-                const u32 v797 = tid / 32;
-                const u32 v798 = tid % 32;
-                const float v800 = input[v797 + 768];
-                const float v803 = input[v797 + 771];
-                const float v804 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v800), v803);
-                const float v806 = input[v797 + 774];
-                const float v809 = input[v797 + 777];
-                const float v812 = input[v797 + 780];
-                const float v815 = input[v797 + 783];
-                const float v818 = input[v797 + 786];
-                const float v819 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v804, v806), v809), v812), v815), v818);
-                const float v821 = input[v797 + 789];
-                const float v822 = fmaxf(v819, v821);
-                const bool v823 = v822 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v826 = v823 ? 0.0f : ptx::exp2(v800 - v822);
-                const float v834 = v823 ? 0.0f : ptx::exp2(v803 - v822);
-                const float v840 = fmaf(v834, input[v797 + 795], fmaf(v826, input[v797 + 792], 0.0f));
-                const float v843 = v823 ? 0.0f : ptx::exp2(v806 - v822);
-                const float v846 = fmaf(v843, input[tid + 192],
-                    fmaf(v834, input[tid + 96], fmaf(v826, input[tid], 0.0f)));
-                const float v852 = v823 ? 0.0f : ptx::exp2(v809 - v822);
-                const float v858 = fmaf(v852, input[v797 + 801], fmaf(v843, input[v797 + 798], v840));
-                const float v861 = v823 ? 0.0f : ptx::exp2(v812 - v822);
-                const float v870 = v823 ? 0.0f : ptx::exp2(v815 - v822);
-                const float v873 = fmaf(v870, input[tid + 480],
-                    fmaf(v861, input[tid + 384], fmaf(v852, input[tid + 288], v846)));
-                const float v876 = fmaf(v870, input[v797 + 807], fmaf(v861, input[v797 + 804], v858));
-                const float v879 = v823 ? 0.0f : ptx::exp2(v818 - v822);
-                const float v888 = v823 ? 0.0f : ptx::exp2(v821 - v822);
-                const float v894 = fmaf(v888, input[v797 + 813], fmaf(v879, input[v797 + 810], v876));
-                const float v896 = __fmul_rn(fmaf(v888, input[tid + 672], fmaf(v879, input[tid + 576], v873)),
-                    ptx::rcp(v894));
-                const u32 v900 = split * 6 + v356 + v797;
-                part[v900 * 32 + v798] = v823 ? 0.0f : v896;
-                if (v798 == 0) {
-                  lse[v900] = v822 + ptx::log2(v894);
-                }
+              if (tid < 48) {
+                const u32 v870 = tid / 16;
+                const float v872 = input[v870 + 768];
+                const float v875 = input[v870 + 771];
+                const float v876 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v872), v875);
+                const float v878 = input[v870 + 774];
+                const float v881 = input[v870 + 777];
+                const float v884 = input[v870 + 780];
+                const float v887 = input[v870 + 783];
+                const float v890 = input[v870 + 786];
+                const float v891 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v876, v878), v881), v884), v887), v890);
+                const float v893 = input[v870 + 789];
+                const float v894 = fmaxf(v891, v893);
+                const bool v895 = v894 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v898 = v895 ? 0.0f : ptx::exp2(v872 - v894);
+                const float2 v900 = *(const float2*)&input[tid * 2];
+                const float v909 = v895 ? 0.0f : ptx::exp2(v875 - v894);
+                const float2 v912 = *(const float2*)&input[tid * 2 + 96];
+                const float v918 = fmaf(v909, input[v870 + 795], fmaf(v898, input[v870 + 792], 0.0f));
+                const float v921 = v895 ? 0.0f : ptx::exp2(v878 - v894);
+                const float2 v924 = *(const float2*)&input[tid * 2 + 192];
+                const float v933 = v895 ? 0.0f : ptx::exp2(v881 - v894);
+                const float2 v936 = *(const float2*)&input[tid * 2 + 288];
+                const float v938 = fmaf(v933, v936.x, fmaf(v921, v924.x, fmaf(v909, v912.x, fmaf(v898, v900.x, 0.0f))));
+                const float v939 = fmaf(v933, v936.y, fmaf(v921, v924.y, fmaf(v909, v912.y, fmaf(v898, v900.y, 0.0f))));
+                const float v942 = fmaf(v933, input[v870 + 801], fmaf(v921, input[v870 + 798], v918));
+                const float v945 = v895 ? 0.0f : ptx::exp2(v884 - v894);
+                const float2 v948 = *(const float2*)&input[tid * 2 + 384];
+                const float v957 = v895 ? 0.0f : ptx::exp2(v887 - v894);
+                const float2 v960 = *(const float2*)&input[tid * 2 + 480];
+                const float v966 = fmaf(v957, input[v870 + 807], fmaf(v945, input[v870 + 804], v942));
+                const float v969 = v895 ? 0.0f : ptx::exp2(v890 - v894);
+                const float2 v972 = *(const float2*)&input[tid * 2 + 576];
+                const float v981 = v895 ? 0.0f : ptx::exp2(v893 - v894);
+                const float2 v984 = *(const float2*)&input[tid * 2 + 672];
+                const float v986 = fmaf(v981, v984.x, fmaf(v969, v972.x, fmaf(v957, v960.x, fmaf(v945, v948.x, v938))));
+                const float v987 = fmaf(v981, v984.y, fmaf(v969, v972.y, fmaf(v957, v960.y, fmaf(v945, v948.y, v939))));
+                const float v990 = fmaf(v981, input[v870 + 813], fmaf(v969, input[v870 + 810], v966));
+                const float v992 = v895 ? 0.0f : ptx::rcp(v990);
+                const uint4 v1007 = make_uint4(__float_as_uint(__fmul_rn(v986, v992)),
+                    __float_as_uint(__fmul_rn(v987, v992)), __float_as_uint(v894 + ptx::log2(v990)), epoch_target * 2
+                    + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1007);
               }
               ptx::bar_sync<1, 256>();
+            }
+            for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
+              const u32 kv_head = i_2 % 2;
+              const u32 split = i_2 / 2;
+              const u32 v1012 = kv_head * 3 * 16;
+              const u32 share = split * 48 / 2;
+              const u32 share_end = (split + 1) * 48 / 2;
+              #pragma unroll 1
+              for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
+                const u32 words = min(share_end - i_3, 256u);
+                const u32 v1021 = i_3 + v1012;
+                const bool v1022 = tid < words;
+                float out = 0.0f;
+                float out_2 = 0.0f;
+                float top = __uint_as_float(0xff800000u) /* -inf */;
+                float sum = 0.0f;
+                #pragma unroll 1
+                for (u32 i_4 = 0; i_4 < 2; i_4 += 32) {
+                  const u32 states_now = min(2 - i_4, 32u);
+                  #pragma unroll 1
+                  for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
+                    const u32 v1033 = (i_4 + i_5 / words) * 96 + v1021 + i_5 % words;
+                    const uint4 v1034 = ptx::ld_relaxed_gpu_b128(&states[v1033]);
+                    const uint4 v1038 = ptx::wait_tag_relaxed_gpu_noted(&states[v1033], epoch_target * 2 + 1, v1034,
+                        abort, notes, 3, layer, v1033);
+                    input_b128[i_5] = v1038;
+                  }
+                  ptx::bar_sync<1, 256>();
+                  if (v1022) {
+                    const float v1039 = top;
+                    #pragma unroll 8
+                    for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
+                      top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
+                    }
+                    const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
+                    const float v1056 = ptx::exp2(v1039 - base);
+                    out = __fmul_rn(out, v1056);
+                    out_2 = __fmul_rn(out_2, v1056);
+                    sum = __fmul_rn(sum, v1056);
+                    #pragma unroll 8
+                    for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
+                      const uint4 v1066 = input_b128[i_5 * words + tid];
+                      const float v1076 = ptx::exp2(__uint_as_float(v1066.z) - base);
+                      sum = sum + v1076;
+                      out = fmaf(v1076, __uint_as_float(v1066.x), out);
+                      out_2 = fmaf(v1076, __uint_as_float(v1066.y), out_2);
+                    }
+                  }
+                  ptx::bar_sync<1, 256>();
+                }
+                if (v1022) {
+                  attn_bf16x2[v1021 + tid] = ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum));
+                }
+              }
             }
           }
           // ---- hand-off after attention ----
@@ -897,52 +1042,27 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 2, layer, epoch_target);
-            }
-            ptx::bar_sync<1, 256>();
-          }
-          // ---- merge ----
-          {
-            for (u32 i_2 = warp * 4 + cta; i_2 < 6; i_2 += 32) {
-              const u32 i_3 = i_2 * 32 + lane;
-              const u32 v915 = i_3 / 32;
-              const float v916 = lse[v915];
-              const float v920 = lse[v915 + 6];
-              const float v923 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v916), v920);
-              const float v925 = ptx::exp2(v916 - v923);
-              const float v929 = ptx::exp2(v920 - v923);
-              const float v933 = fmaf(v929, part[i_3 + 192], fmaf(v925, part[i_3], 0.0f))
-                  * ptx::rcp(0.0f + v925 + v929);
-              attn[i_3] = ptx::bf16_of(v933);
-            }
-          }
-          // ---- hand-off after merge ----
-          {
-            epoch_target = epoch_target + 4;
-            ptx::bar_sync<1, 256>();
-            if (tid == 0) {
-              ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 3, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 4, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v941 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v941.x, v941.z, v941.y, v941.w);
+              const uint4 v1099 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1099.x, v1099.z, v1099.y, v1099.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v946 = layer == 0;
-            const u64 v956 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v1104 = layer == 0;
+            const u64 v1114 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v965 = half_2 * 1024;
-              const u32 v967 = v965 + warp * 128;
+              const u32 v1123 = half_2 * 1024;
+              const u32 v1125 = v1123 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -956,62 +1076,62 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v980 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v986 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v994 = ptx::mma_m16n8k16(v986.x, v986.y, v986.z, v986.w, v980.x, v980.y, acc, acc_2,
-                      acc_3, acc_4);
-                  acc = v994.x;
-                  acc_2 = v994.y;
-                  acc_3 = v994.z;
-                  acc_4 = v994.w;
-                  const float4 v1002 = ptx::mma_m16n8k16(v986.x, v986.y, v986.z, v986.w, v980.z, v980.w, acc_5, acc_6,
-                      acc_7, acc_8);
-                  acc_5 = v1002.x;
-                  acc_6 = v1002.y;
-                  acc_7 = v1002.z;
-                  acc_8 = v1002.w;
+                  const uint4 v1138 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1144 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1152 = ptx::mma_m16n8k16(v1144.x, v1144.y, v1144.z, v1144.w, v1138.x, v1138.y, acc,
+                      acc_2, acc_3, acc_4);
+                  acc = v1152.x;
+                  acc_2 = v1152.y;
+                  acc_3 = v1152.z;
+                  acc_4 = v1152.w;
+                  const float4 v1160 = ptx::mma_m16n8k16(v1144.x, v1144.y, v1144.z, v1144.w, v1138.z, v1138.w, acc_5,
+                      acc_6, acc_7, acc_8);
+                  acc_5 = v1160.x;
+                  acc_6 = v1160.y;
+                  acc_7 = v1160.z;
+                  acc_8 = v1160.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1009 = drain + 1;
-                const bool v1010 = v1009 == 23;
-                drain = v1010 ? 0u : v1009;
-                drain_parity = v1010 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1167 = drain + 1;
+                const bool v1168 = v1167 == 23;
+                drain = v1168 ? 0u : v1167;
+                drain_parity = v1168 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v967 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1125 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1030 = tid * 2;
-                  const u32 v1031 = v965 + v1030;
-                  const float2 v1032 = *(const float2*)&partials[v1031];
-                  const float2 v1035 = *(const float2*)&partials[v1031 + 128];
-                  const float2 v1040 = *(const float2*)&partials[v1031 + 256];
-                  const float2 v1045 = *(const float2*)&partials[v1031 + 384];
-                  const float2 v1050 = *(const float2*)&partials[v1031 + 512];
-                  const float2 v1055 = *(const float2*)&partials[v1031 + 640];
-                  const float2 v1060 = *(const float2*)&partials[v1031 + 768];
-                  const float v1062 = v1032.x + v1035.x + v1040.x + v1045.x + v1050.x + v1055.x + v1060.x;
-                  const float v1063 = v1032.y + v1035.y + v1040.y + v1045.y + v1050.y + v1055.y + v1060.y;
-                  const float2 v1065 = *(const float2*)&partials[v1031 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1030;
+                  const u32 v1188 = tid * 2;
+                  const u32 v1189 = v1123 + v1188;
+                  const float2 v1190 = *(const float2*)&partials[v1189];
+                  const float2 v1193 = *(const float2*)&partials[v1189 + 128];
+                  const float2 v1198 = *(const float2*)&partials[v1189 + 256];
+                  const float2 v1203 = *(const float2*)&partials[v1189 + 384];
+                  const float2 v1208 = *(const float2*)&partials[v1189 + 512];
+                  const float2 v1213 = *(const float2*)&partials[v1189 + 640];
+                  const float2 v1218 = *(const float2*)&partials[v1189 + 768];
+                  const float v1220 = v1190.x + v1193.x + v1198.x + v1203.x + v1208.x + v1213.x + v1218.x;
+                  const float v1221 = v1190.y + v1193.y + v1198.y + v1203.y + v1208.y + v1213.y + v1218.y;
+                  const float2 v1223 = *(const float2*)&partials[v1189 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1188;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v946) {
-                    const bf16x2 v1079 = ptx::ld_nc_bf16x2(&weights_bf16x2[v956
+                  if (v1104) {
+                    const bf16x2 v1237 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1114
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1079);
-                    v_2 = ptx::bf16_hi(v1079);
+                    v = ptx::bf16_lo(v1237);
+                    v_2 = ptx::bf16_hi(v1237);
                   } else {
-                    const float2 v1082 = *(const float2*)&x[row];
-                    v = v1082.x;
-                    v_2 = v1082.y;
+                    const float2 v1240 = *(const float2*)&x[row];
+                    v = v1240.x;
+                    v_2 = v1240.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1062 + v1065.x), v_2 + (v1063 + v1065.y));
+                  *(float2*)&x[row] = make_float2(v + (v1220 + v1223.x), v_2 + (v1221 + v1223.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1023,50 +1143,50 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 4, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
             float squares = 0.0f;
-            const u32 v1097 = tid * 2;
-            const u32 first = (v1097 & 0xfffffffcu) | ((v1097 & 1u) << 1) | ((v1097 >> 1) & 1u);
+            const u32 v1255 = tid * 2;
+            const u32 first = (v1255 & 0xfffffffcu) | ((v1255 & 1u) << 1) | ((v1255 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1107 = *(const float4*)&x[tid * 4];
-              const uint2 v1113 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1122 = fmaf(v1107.z, v1107.z, fmaf(v1107.y, v1107.y, fmaf(v1107.x, v1107.x, squares)));
-              squares = fmaf(v1107.w, v1107.w, v1122);
-              const u32 v1126 = first + (tid - tid) * 2;
-              const bf16x2 v1129 = ptx::pack_bf16(v1107.x * ptx::bf16_lo(v1113.x), v1107.y * ptx::bf16_hi(v1113.x));
-              input_bf16x2[v1126] = v1129;
-              const bf16x2 v1133 = ptx::pack_bf16(v1107.z * ptx::bf16_lo(v1113.y), v1107.w * ptx::bf16_hi(v1113.y));
-              input_bf16x2[v1126 + 2] = v1133;
+              const float4 v1265 = *(const float4*)&x[tid * 4];
+              const uint2 v1271 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1280 = fmaf(v1265.z, v1265.z, fmaf(v1265.y, v1265.y, fmaf(v1265.x, v1265.x, squares)));
+              squares = fmaf(v1265.w, v1265.w, v1280);
+              const u32 v1284 = first + (tid - tid) * 2;
+              const bf16x2 v1287 = ptx::pack_bf16(v1265.x * ptx::bf16_lo(v1271.x), v1265.y * ptx::bf16_hi(v1271.x));
+              input_bf16x2[v1284] = v1287;
+              const bf16x2 v1291 = ptx::pack_bf16(v1265.z * ptx::bf16_lo(v1271.y), v1265.w * ptx::bf16_hi(v1271.y));
+              input_bf16x2[v1284 + 2] = v1291;
             }
-            const float v1135 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1136 = squares + v1135;
-            const float v1137 = __shfl_xor_sync(0xffffffffu, v1136, 8u);
-            const float v1138 = v1136 + v1137;
-            const float v1139 = __shfl_xor_sync(0xffffffffu, v1138, 4u);
-            const float v1140 = v1138 + v1139;
-            const float v1141 = __shfl_xor_sync(0xffffffffu, v1140, 2u);
-            const float v1142 = v1140 + v1141;
-            const float v1143 = __shfl_xor_sync(0xffffffffu, v1142, 1u);
+            const float v1293 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1294 = squares + v1293;
+            const float v1295 = __shfl_xor_sync(0xffffffffu, v1294, 8u);
+            const float v1296 = v1294 + v1295;
+            const float v1297 = __shfl_xor_sync(0xffffffffu, v1296, 4u);
+            const float v1298 = v1296 + v1297;
+            const float v1299 = __shfl_xor_sync(0xffffffffu, v1298, 2u);
+            const float v1300 = v1298 + v1299;
+            const float v1301 = __shfl_xor_sync(0xffffffffu, v1300, 1u);
             if (lane == 0) {
-              scratch[warp] = v1142 + v1143;
+              scratch[warp] = v1300 + v1301;
             }
             ptx::bar_sync<1, 256>();
-            const float v1158 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1164 = __fmul_rn(v1158 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1164);
+            const float v1316 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1322 = __fmul_rn(v1316 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1322);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1174 = half_2 * 1024;
-              const u32 v1176 = v1174 + warp * 128;
+              const u32 v1332 = half_2 * 1024;
+              const u32 v1334 = v1332 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1080,53 +1200,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1189 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1195 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1203 = ptx::mma_m16n8k16(v1195.x, v1195.y, v1195.z, v1195.w, v1189.x, v1189.y, acc,
+                  const uint4 v1347 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1353 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1361 = ptx::mma_m16n8k16(v1353.x, v1353.y, v1353.z, v1353.w, v1347.x, v1347.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1203.x;
-                  acc_2 = v1203.y;
-                  acc_3 = v1203.z;
-                  acc_4 = v1203.w;
-                  const float4 v1211 = ptx::mma_m16n8k16(v1195.x, v1195.y, v1195.z, v1195.w, v1189.z, v1189.w, acc_5,
+                  acc = v1361.x;
+                  acc_2 = v1361.y;
+                  acc_3 = v1361.z;
+                  acc_4 = v1361.w;
+                  const float4 v1369 = ptx::mma_m16n8k16(v1353.x, v1353.y, v1353.z, v1353.w, v1347.z, v1347.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1211.x;
-                  acc_6 = v1211.y;
-                  acc_7 = v1211.z;
-                  acc_8 = v1211.w;
+                  acc_5 = v1369.x;
+                  acc_6 = v1369.y;
+                  acc_7 = v1369.z;
+                  acc_8 = v1369.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1218 = drain + 1;
-                const bool v1219 = v1218 == 23;
-                drain = v1219 ? 0u : v1218;
-                drain_parity = v1219 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1376 = drain + 1;
+                const bool v1377 = v1376 == 23;
+                drain = v1377 ? 0u : v1376;
+                drain_parity = v1377 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1176 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1334 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1239 = tid * 2;
-                  const u32 v1240 = v1174 + v1239;
-                  const float2 v1241 = *(const float2*)&partials[v1240];
-                  const float2 v1244 = *(const float2*)&partials[v1240 + 128];
-                  const float2 v1249 = *(const float2*)&partials[v1240 + 256];
-                  const float2 v1254 = *(const float2*)&partials[v1240 + 384];
-                  const float2 v1259 = *(const float2*)&partials[v1240 + 512];
-                  const float2 v1264 = *(const float2*)&partials[v1240 + 640];
-                  const float2 v1269 = *(const float2*)&partials[v1240 + 768];
-                  const float v1271 = v1241.x + v1244.x + v1249.x + v1254.x + v1259.x + v1264.x + v1269.x;
-                  const float v1272 = v1241.y + v1244.y + v1249.y + v1254.y + v1259.y + v1264.y + v1269.y;
-                  const float2 v1274 = *(const float2*)&partials[v1240 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1239;
-                  const float v1281 = (v1271 + v1274.x) * scale;
-                  const float v1289 = v1281 * ptx::rcp(ptx::exp2(v1281 * -1.442695f) + 1.0f)
-                      * ((v1272 + v1274.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1289);
+                  const u32 v1397 = tid * 2;
+                  const u32 v1398 = v1332 + v1397;
+                  const float2 v1399 = *(const float2*)&partials[v1398];
+                  const float2 v1402 = *(const float2*)&partials[v1398 + 128];
+                  const float2 v1407 = *(const float2*)&partials[v1398 + 256];
+                  const float2 v1412 = *(const float2*)&partials[v1398 + 384];
+                  const float2 v1417 = *(const float2*)&partials[v1398 + 512];
+                  const float2 v1422 = *(const float2*)&partials[v1398 + 640];
+                  const float2 v1427 = *(const float2*)&partials[v1398 + 768];
+                  const float v1429 = v1399.x + v1402.x + v1407.x + v1412.x + v1417.x + v1422.x + v1427.x;
+                  const float v1430 = v1399.y + v1402.y + v1407.y + v1412.y + v1417.y + v1422.y + v1427.y;
+                  const float2 v1432 = *(const float2*)&partials[v1398 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1397;
+                  const float v1439 = (v1429 + v1432.x) * scale;
+                  const float v1447 = v1439 * ptx::rcp(ptx::exp2(v1439 * -1.442695f) + 1.0f)
+                      * ((v1430 + v1432.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1447);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1138,15 +1258,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1299 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1299.x, v1299.z, v1299.y, v1299.w);
+              const uint4 v1457 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1457.x, v1457.z, v1457.y, v1457.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1155,8 +1275,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1312 = half_2 * 1024;
-              const u32 v1314 = v1312 + warp * 128;
+              const u32 v1470 = half_2 * 1024;
+              const u32 v1472 = v1470 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1167,79 +1287,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1317 = (lane & 3u) * 4;
+                const u32 v1475 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1326 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1332 = *(const uint4*)&input_bf16x2[warp * 16 + v1317];
-                const float4 v1340 = ptx::mma_m16n8k16(v1332.x, v1332.y, v1332.z, v1332.w, v1326.x, v1326.y, acc, acc_2,
+                const uint4 v1484 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1490 = *(const uint4*)&input_bf16x2[warp * 16 + v1475];
+                const float4 v1498 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.x, v1484.y, acc, acc_2,
                     acc_3, acc_4);
-                acc = v1340.x;
-                acc_2 = v1340.y;
-                acc_3 = v1340.z;
-                acc_4 = v1340.w;
-                const float4 v1348 = ptx::mma_m16n8k16(v1332.x, v1332.y, v1332.z, v1332.w, v1326.z, v1326.w, acc_5,
+                acc = v1498.x;
+                acc_2 = v1498.y;
+                acc_3 = v1498.z;
+                acc_4 = v1498.w;
+                const float4 v1506 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.z, v1484.w, acc_5,
                     acc_6, acc_7, acc_8);
-                acc_5 = v1348.x;
-                acc_6 = v1348.y;
-                acc_7 = v1348.z;
-                acc_8 = v1348.w;
+                acc_5 = v1506.x;
+                acc_6 = v1506.y;
+                acc_7 = v1506.z;
+                acc_8 = v1506.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1355 = drain + 1;
-                const bool v1356 = v1355 == 23;
-                drain = v1356 ? 0u : v1355;
-                drain_parity = v1356 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1513 = drain + 1;
+                const bool v1514 = v1513 == 23;
+                drain = v1514 ? 0u : v1513;
+                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1371 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1378 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1317];
-                  const float4 v1386 = ptx::mma_m16n8k16(v1378.x, v1378.y, v1378.z, v1378.w, v1371.x, v1371.y, acc,
+                  const uint4 v1529 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1536 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1475];
+                  const float4 v1544 = ptx::mma_m16n8k16(v1536.x, v1536.y, v1536.z, v1536.w, v1529.x, v1529.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1386.x;
-                  acc_2 = v1386.y;
-                  acc_3 = v1386.z;
-                  acc_4 = v1386.w;
-                  const float4 v1394 = ptx::mma_m16n8k16(v1378.x, v1378.y, v1378.z, v1378.w, v1371.z, v1371.w, acc_5,
+                  acc = v1544.x;
+                  acc_2 = v1544.y;
+                  acc_3 = v1544.z;
+                  acc_4 = v1544.w;
+                  const float4 v1552 = ptx::mma_m16n8k16(v1536.x, v1536.y, v1536.z, v1536.w, v1529.z, v1529.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1394.x;
-                  acc_6 = v1394.y;
-                  acc_7 = v1394.z;
-                  acc_8 = v1394.w;
+                  acc_5 = v1552.x;
+                  acc_6 = v1552.y;
+                  acc_7 = v1552.z;
+                  acc_8 = v1552.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1401 = drain + 1;
-                const bool v1402 = v1401 == 23;
-                drain = v1402 ? 0u : v1401;
-                drain_parity = v1402 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1559 = drain + 1;
+                const bool v1560 = v1559 == 23;
+                drain = v1560 ? 0u : v1559;
+                drain_parity = v1560 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1314 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1472 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1422 = tid * 2;
-                  const u32 v1423 = v1312 + v1422;
-                  const float2 v1424 = *(const float2*)&partials[v1423];
-                  const float2 v1427 = *(const float2*)&partials[v1423 + 128];
-                  const float2 v1432 = *(const float2*)&partials[v1423 + 256];
-                  const float2 v1437 = *(const float2*)&partials[v1423 + 384];
-                  const float2 v1442 = *(const float2*)&partials[v1423 + 512];
-                  const float2 v1447 = *(const float2*)&partials[v1423 + 640];
-                  const float2 v1452 = *(const float2*)&partials[v1423 + 768];
-                  const float v1454 = v1424.x + v1427.x + v1432.x + v1437.x + v1442.x + v1447.x + v1452.x;
-                  const float v1455 = v1424.y + v1427.y + v1432.y + v1437.y + v1442.y + v1447.y + v1452.y;
-                  const float2 v1457 = *(const float2*)&partials[v1423 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1422;
-                  const float2 v1464 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1464.x + (v1454 + v1457.x), v1464.y + (v1455 + v1457.y));
+                  const u32 v1580 = tid * 2;
+                  const u32 v1581 = v1470 + v1580;
+                  const float2 v1582 = *(const float2*)&partials[v1581];
+                  const float2 v1585 = *(const float2*)&partials[v1581 + 128];
+                  const float2 v1590 = *(const float2*)&partials[v1581 + 256];
+                  const float2 v1595 = *(const float2*)&partials[v1581 + 384];
+                  const float2 v1600 = *(const float2*)&partials[v1581 + 512];
+                  const float2 v1605 = *(const float2*)&partials[v1581 + 640];
+                  const float2 v1610 = *(const float2*)&partials[v1581 + 768];
+                  const float v1612 = v1582.x + v1585.x + v1590.x + v1595.x + v1600.x + v1605.x + v1610.x;
+                  const float v1613 = v1582.y + v1585.y + v1590.y + v1595.y + v1600.y + v1605.y + v1610.y;
+                  const float2 v1615 = *(const float2*)&partials[v1581 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1580;
+                  const float2 v1622 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1622.x + (v1612 + v1615.x), v1622.y + (v1613 + v1615.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1251,7 +1371,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 7, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1261,35 +1381,35 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
-            const u32 v1481 = tid * 2;
-            const u32 first = (v1481 & 0xfffffffcu) | ((v1481 & 1u) << 1) | ((v1481 >> 1) & 1u);
+            const u32 v1639 = tid * 2;
+            const u32 first = (v1639 & 0xfffffffcu) | ((v1639 & 1u) << 1) | ((v1639 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1491 = *(const float4*)&x[tid * 4];
-              const uint2 v1497 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1506 = fmaf(v1491.z, v1491.z, fmaf(v1491.y, v1491.y, fmaf(v1491.x, v1491.x, squares)));
-              squares = fmaf(v1491.w, v1491.w, v1506);
-              const u32 v1510 = first + (tid - tid) * 2;
-              const bf16x2 v1513 = ptx::pack_bf16(v1491.x * ptx::bf16_lo(v1497.x), v1491.y * ptx::bf16_hi(v1497.x));
-              input_bf16x2[v1510] = v1513;
-              const bf16x2 v1517 = ptx::pack_bf16(v1491.z * ptx::bf16_lo(v1497.y), v1491.w * ptx::bf16_hi(v1497.y));
-              input_bf16x2[v1510 + 2] = v1517;
+              const float4 v1649 = *(const float4*)&x[tid * 4];
+              const uint2 v1655 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1664 = fmaf(v1649.z, v1649.z, fmaf(v1649.y, v1649.y, fmaf(v1649.x, v1649.x, squares)));
+              squares = fmaf(v1649.w, v1649.w, v1664);
+              const u32 v1668 = first + (tid - tid) * 2;
+              const bf16x2 v1671 = ptx::pack_bf16(v1649.x * ptx::bf16_lo(v1655.x), v1649.y * ptx::bf16_hi(v1655.x));
+              input_bf16x2[v1668] = v1671;
+              const bf16x2 v1675 = ptx::pack_bf16(v1649.z * ptx::bf16_lo(v1655.y), v1649.w * ptx::bf16_hi(v1655.y));
+              input_bf16x2[v1668 + 2] = v1675;
             }
-            const float v1519 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1520 = squares + v1519;
-            const float v1521 = __shfl_xor_sync(0xffffffffu, v1520, 8u);
-            const float v1522 = v1520 + v1521;
-            const float v1523 = __shfl_xor_sync(0xffffffffu, v1522, 4u);
-            const float v1524 = v1522 + v1523;
-            const float v1525 = __shfl_xor_sync(0xffffffffu, v1524, 2u);
-            const float v1526 = v1524 + v1525;
-            const float v1527 = __shfl_xor_sync(0xffffffffu, v1526, 1u);
+            const float v1677 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1678 = squares + v1677;
+            const float v1679 = __shfl_xor_sync(0xffffffffu, v1678, 8u);
+            const float v1680 = v1678 + v1679;
+            const float v1681 = __shfl_xor_sync(0xffffffffu, v1680, 4u);
+            const float v1682 = v1680 + v1681;
+            const float v1683 = __shfl_xor_sync(0xffffffffu, v1682, 2u);
+            const float v1684 = v1682 + v1683;
+            const float v1685 = __shfl_xor_sync(0xffffffffu, v1684, 1u);
             if (lane == 0) {
-              scratch[warp] = v1526 + v1527;
+              scratch[warp] = v1684 + v1685;
             }
             ptx::bar_sync<1, 256>();
-            const float v1542 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1548 = __fmul_rn(v1542 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1548);
+            const float v1700 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1706 = __fmul_rn(v1700 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1706);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1298,8 +1418,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1558 = half_2 * 1024;
-              const u32 v1560 = v1558 + warp * 128;
+              const u32 v1716 = half_2 * 1024;
+              const u32 v1718 = v1716 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1313,88 +1433,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1573 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1579 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1587 = ptx::mma_m16n8k16(v1579.x, v1579.y, v1579.z, v1579.w, v1573.x, v1573.y, acc,
+                  const uint4 v1731 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1737 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1745 = ptx::mma_m16n8k16(v1737.x, v1737.y, v1737.z, v1737.w, v1731.x, v1731.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1587.x;
-                  acc_2 = v1587.y;
-                  acc_3 = v1587.z;
-                  acc_4 = v1587.w;
-                  const float4 v1595 = ptx::mma_m16n8k16(v1579.x, v1579.y, v1579.z, v1579.w, v1573.z, v1573.w, acc_5,
+                  acc = v1745.x;
+                  acc_2 = v1745.y;
+                  acc_3 = v1745.z;
+                  acc_4 = v1745.w;
+                  const float4 v1753 = ptx::mma_m16n8k16(v1737.x, v1737.y, v1737.z, v1737.w, v1731.z, v1731.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1595.x;
-                  acc_6 = v1595.y;
-                  acc_7 = v1595.z;
-                  acc_8 = v1595.w;
+                  acc_5 = v1753.x;
+                  acc_6 = v1753.y;
+                  acc_7 = v1753.z;
+                  acc_8 = v1753.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1602 = drain + 1;
-                const bool v1603 = v1602 == 23;
-                drain = v1603 ? 0u : v1602;
-                drain_parity = v1603 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1760 = drain + 1;
+                const bool v1761 = v1760 == 23;
+                drain = v1761 ? 0u : v1760;
+                drain_parity = v1761 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1560 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1718 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1623 = tid * 2;
-                  const u32 v1624 = v1558 + v1623;
-                  const float2 v1625 = *(const float2*)&partials[v1624];
-                  const float2 v1628 = *(const float2*)&partials[v1624 + 128];
-                  const float2 v1633 = *(const float2*)&partials[v1624 + 256];
-                  const float2 v1638 = *(const float2*)&partials[v1624 + 384];
-                  const float2 v1643 = *(const float2*)&partials[v1624 + 512];
-                  const float2 v1648 = *(const float2*)&partials[v1624 + 640];
-                  const float2 v1653 = *(const float2*)&partials[v1624 + 768];
-                  const float v1655 = v1625.x + v1628.x + v1633.x + v1638.x + v1643.x + v1648.x + v1653.x;
-                  const float v1656 = v1625.y + v1628.y + v1633.y + v1638.y + v1643.y + v1648.y + v1653.y;
-                  const float2 v1658 = *(const float2*)&partials[v1624 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1623;
-                  const float v1665 = __fmul_rn(v1655 + v1658.x, scale);
-                  const float v1666 = __fmul_rn(v1656 + v1658.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1665, v1666);
-                  const bool v1673 = v1665 > best_2 || (v1665 == best_2 && row < best_index_2);
-                  best_2 = v1673 ? v1665 : best_2;
-                  best_index_2 = v1673 ? row : best_index_2;
-                  const u32 v1676 = row + 1;
-                  const bool v1683 = v1666 > best_2 || (v1666 == best_2 && v1676 < best_index_2);
-                  best_2 = v1683 ? v1666 : best_2;
-                  best_index_2 = v1683 ? v1676 : best_index_2;
+                  const u32 v1781 = tid * 2;
+                  const u32 v1782 = v1716 + v1781;
+                  const float2 v1783 = *(const float2*)&partials[v1782];
+                  const float2 v1786 = *(const float2*)&partials[v1782 + 128];
+                  const float2 v1791 = *(const float2*)&partials[v1782 + 256];
+                  const float2 v1796 = *(const float2*)&partials[v1782 + 384];
+                  const float2 v1801 = *(const float2*)&partials[v1782 + 512];
+                  const float2 v1806 = *(const float2*)&partials[v1782 + 640];
+                  const float2 v1811 = *(const float2*)&partials[v1782 + 768];
+                  const float v1813 = v1783.x + v1786.x + v1791.x + v1796.x + v1801.x + v1806.x + v1811.x;
+                  const float v1814 = v1783.y + v1786.y + v1791.y + v1796.y + v1801.y + v1806.y + v1811.y;
+                  const float2 v1816 = *(const float2*)&partials[v1782 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1781;
+                  const float v1823 = __fmul_rn(v1813 + v1816.x, scale);
+                  const float v1824 = __fmul_rn(v1814 + v1816.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1823, v1824);
+                  const bool v1831 = v1823 > best_2 || (v1823 == best_2 && row < best_index_2);
+                  best_2 = v1831 ? v1823 : best_2;
+                  best_index_2 = v1831 ? row : best_index_2;
+                  const u32 v1834 = row + 1;
+                  const bool v1841 = v1824 > best_2 || (v1824 == best_2 && v1834 < best_index_2);
+                  best_2 = v1841 ? v1824 : best_2;
+                  best_index_2 = v1841 ? v1834 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1689 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1691 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1698 = v1689 > best_2 || (v1689 == best_2 && v1691 < best_index_2);
-            best_2 = v1698 ? v1689 : best_2;
-            best_index_2 = v1698 ? v1691 : best_index_2;
-            const float v1702 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1704 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1711 = v1702 > best_2 || (v1702 == best_2 && v1704 < best_index_2);
-            best_2 = v1711 ? v1702 : best_2;
-            best_index_2 = v1711 ? v1704 : best_index_2;
-            const float v1715 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1717 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1724 = v1715 > best_2 || (v1715 == best_2 && v1717 < best_index_2);
-            best_2 = v1724 ? v1715 : best_2;
-            best_index_2 = v1724 ? v1717 : best_index_2;
-            const float v1728 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1730 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1737 = v1728 > best_2 || (v1728 == best_2 && v1730 < best_index_2);
-            best_2 = v1737 ? v1728 : best_2;
-            best_index_2 = v1737 ? v1730 : best_index_2;
-            const float v1741 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1743 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1750 = v1741 > best_2 || (v1741 == best_2 && v1743 < best_index_2);
-            best_2 = v1750 ? v1741 : best_2;
-            best_index_2 = v1750 ? v1743 : best_index_2;
+            const float v1847 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1849 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1856 = v1847 > best_2 || (v1847 == best_2 && v1849 < best_index_2);
+            best_2 = v1856 ? v1847 : best_2;
+            best_index_2 = v1856 ? v1849 : best_index_2;
+            const float v1860 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1862 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1869 = v1860 > best_2 || (v1860 == best_2 && v1862 < best_index_2);
+            best_2 = v1869 ? v1860 : best_2;
+            best_index_2 = v1869 ? v1862 : best_index_2;
+            const float v1873 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1875 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1882 = v1873 > best_2 || (v1873 == best_2 && v1875 < best_index_2);
+            best_2 = v1882 ? v1873 : best_2;
+            best_index_2 = v1882 ? v1875 : best_index_2;
+            const float v1886 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1888 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1895 = v1886 > best_2 || (v1886 == best_2 && v1888 < best_index_2);
+            best_2 = v1895 ? v1886 : best_2;
+            best_index_2 = v1895 ? v1888 : best_index_2;
+            const float v1899 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1901 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1908 = v1899 > best_2 || (v1899 == best_2 && v1901 < best_index_2);
+            best_2 = v1908 ? v1899 : best_2;
+            best_index_2 = v1908 ? v1901 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1404,46 +1524,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1757 = scratch[0];
-              const u32 v1758 = scratch_index[0];
-              const bool v1765 = v1757 > best_3 || (v1757 == best_3 && v1758 < best_index_3);
-              best_3 = v1765 ? v1757 : best_3;
-              best_index_3 = v1765 ? v1758 : best_index_3;
-              const float v1768 = scratch[1];
-              const u32 v1769 = scratch_index[1];
-              const bool v1776 = v1768 > best_3 || (v1768 == best_3 && v1769 < best_index_3);
-              best_3 = v1776 ? v1768 : best_3;
-              best_index_3 = v1776 ? v1769 : best_index_3;
-              const float v1779 = scratch[2];
-              const u32 v1780 = scratch_index[2];
-              const bool v1787 = v1779 > best_3 || (v1779 == best_3 && v1780 < best_index_3);
-              best_3 = v1787 ? v1779 : best_3;
-              best_index_3 = v1787 ? v1780 : best_index_3;
-              const float v1790 = scratch[3];
-              const u32 v1791 = scratch_index[3];
-              const bool v1798 = v1790 > best_3 || (v1790 == best_3 && v1791 < best_index_3);
-              best_3 = v1798 ? v1790 : best_3;
-              best_index_3 = v1798 ? v1791 : best_index_3;
-              const float v1801 = scratch[4];
-              const u32 v1802 = scratch_index[4];
-              const bool v1809 = v1801 > best_3 || (v1801 == best_3 && v1802 < best_index_3);
-              best_3 = v1809 ? v1801 : best_3;
-              best_index_3 = v1809 ? v1802 : best_index_3;
-              const float v1812 = scratch[5];
-              const u32 v1813 = scratch_index[5];
-              const bool v1820 = v1812 > best_3 || (v1812 == best_3 && v1813 < best_index_3);
-              best_3 = v1820 ? v1812 : best_3;
-              best_index_3 = v1820 ? v1813 : best_index_3;
-              const float v1823 = scratch[6];
-              const u32 v1824 = scratch_index[6];
-              const bool v1831 = v1823 > best_3 || (v1823 == best_3 && v1824 < best_index_3);
-              best_3 = v1831 ? v1823 : best_3;
-              best_index_3 = v1831 ? v1824 : best_index_3;
-              const float v1834 = scratch[7];
-              const u32 v1835 = scratch_index[7];
-              const bool v1842 = v1834 > best_3 || (v1834 == best_3 && v1835 < best_index_3);
-              best_3 = v1842 ? v1834 : best_3;
-              best_index_3 = v1842 ? v1835 : best_index_3;
+              const float v1915 = scratch[0];
+              const u32 v1916 = scratch_index[0];
+              const bool v1923 = v1915 > best_3 || (v1915 == best_3 && v1916 < best_index_3);
+              best_3 = v1923 ? v1915 : best_3;
+              best_index_3 = v1923 ? v1916 : best_index_3;
+              const float v1926 = scratch[1];
+              const u32 v1927 = scratch_index[1];
+              const bool v1934 = v1926 > best_3 || (v1926 == best_3 && v1927 < best_index_3);
+              best_3 = v1934 ? v1926 : best_3;
+              best_index_3 = v1934 ? v1927 : best_index_3;
+              const float v1937 = scratch[2];
+              const u32 v1938 = scratch_index[2];
+              const bool v1945 = v1937 > best_3 || (v1937 == best_3 && v1938 < best_index_3);
+              best_3 = v1945 ? v1937 : best_3;
+              best_index_3 = v1945 ? v1938 : best_index_3;
+              const float v1948 = scratch[3];
+              const u32 v1949 = scratch_index[3];
+              const bool v1956 = v1948 > best_3 || (v1948 == best_3 && v1949 < best_index_3);
+              best_3 = v1956 ? v1948 : best_3;
+              best_index_3 = v1956 ? v1949 : best_index_3;
+              const float v1959 = scratch[4];
+              const u32 v1960 = scratch_index[4];
+              const bool v1967 = v1959 > best_3 || (v1959 == best_3 && v1960 < best_index_3);
+              best_3 = v1967 ? v1959 : best_3;
+              best_index_3 = v1967 ? v1960 : best_index_3;
+              const float v1970 = scratch[5];
+              const u32 v1971 = scratch_index[5];
+              const bool v1978 = v1970 > best_3 || (v1970 == best_3 && v1971 < best_index_3);
+              best_3 = v1978 ? v1970 : best_3;
+              best_index_3 = v1978 ? v1971 : best_index_3;
+              const float v1981 = scratch[6];
+              const u32 v1982 = scratch_index[6];
+              const bool v1989 = v1981 > best_3 || (v1981 == best_3 && v1982 < best_index_3);
+              best_3 = v1989 ? v1981 : best_3;
+              best_index_3 = v1989 ? v1982 : best_index_3;
+              const float v1992 = scratch[7];
+              const u32 v1993 = scratch_index[7];
+              const bool v2000 = v1992 > best_3 || (v1992 == best_3 && v1993 < best_index_3);
+              best_3 = v2000 ? v1992 : best_3;
+              best_index_3 = v2000 ? v1993 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1454,7 +1574,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 7, 2, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 8, 2, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1464,37 +1584,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v1853 = best[lane];
-                const u32 v1854 = best_index[lane];
-                const bool v1861 = v1853 > best_2 || (v1853 == best_2 && v1854 < best_index_2);
-                best_2 = v1861 ? v1853 : best_2;
-                best_index_2 = v1861 ? v1854 : best_index_2;
+                const float v2011 = best[lane];
+                const u32 v2012 = best_index[lane];
+                const bool v2019 = v2011 > best_2 || (v2011 == best_2 && v2012 < best_index_2);
+                best_2 = v2019 ? v2011 : best_2;
+                best_index_2 = v2019 ? v2012 : best_index_2;
               }
-              const float v1865 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v1867 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v1874 = v1865 > best_2 || (v1865 == best_2 && v1867 < best_index_2);
-              best_2 = v1874 ? v1865 : best_2;
-              best_index_2 = v1874 ? v1867 : best_index_2;
-              const float v1878 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v1880 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v1887 = v1878 > best_2 || (v1878 == best_2 && v1880 < best_index_2);
-              best_2 = v1887 ? v1878 : best_2;
-              best_index_2 = v1887 ? v1880 : best_index_2;
-              const float v1891 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v1893 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v1900 = v1891 > best_2 || (v1891 == best_2 && v1893 < best_index_2);
-              best_2 = v1900 ? v1891 : best_2;
-              best_index_2 = v1900 ? v1893 : best_index_2;
-              const float v1904 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v1906 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v1913 = v1904 > best_2 || (v1904 == best_2 && v1906 < best_index_2);
-              best_2 = v1913 ? v1904 : best_2;
-              best_index_2 = v1913 ? v1906 : best_index_2;
-              const float v1917 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v1919 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v1926 = v1917 > best_2 || (v1917 == best_2 && v1919 < best_index_2);
-              best_2 = v1926 ? v1917 : best_2;
-              best_index_2 = v1926 ? v1919 : best_index_2;
+              const float v2023 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v2025 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v2032 = v2023 > best_2 || (v2023 == best_2 && v2025 < best_index_2);
+              best_2 = v2032 ? v2023 : best_2;
+              best_index_2 = v2032 ? v2025 : best_index_2;
+              const float v2036 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v2038 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v2045 = v2036 > best_2 || (v2036 == best_2 && v2038 < best_index_2);
+              best_2 = v2045 ? v2036 : best_2;
+              best_index_2 = v2045 ? v2038 : best_index_2;
+              const float v2049 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v2051 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v2058 = v2049 > best_2 || (v2049 == best_2 && v2051 < best_index_2);
+              best_2 = v2058 ? v2049 : best_2;
+              best_index_2 = v2058 ? v2051 : best_index_2;
+              const float v2062 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v2064 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v2071 = v2062 > best_2 || (v2062 == best_2 && v2064 < best_index_2);
+              best_2 = v2071 ? v2062 : best_2;
+              best_index_2 = v2071 ? v2064 : best_index_2;
+              const float v2075 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v2077 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v2084 = v2075 > best_2 || (v2075 == best_2 && v2077 < best_index_2);
+              best_2 = v2084 ? v2075 : best_2;
+              best_index_2 = v2084 ? v2077 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1504,8 +1624,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v1938 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v1938);
+              const u64 v2096 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v2096);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1538,8 +1658,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v1970 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v1970;
+          const u32 v2128 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v2128;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1560,10 +1680,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v1993 = drain + 1;
-            const bool v1994 = v1993 == 23;
-            drain = v1994 ? 0u : v1993;
-            drain_parity = v1994 ? drain_parity ^ 1u : drain_parity;
+            const u32 v2151 = drain + 1;
+            const bool v2152 = v2151 == 23;
+            drain = v2152 ? 0u : v2151;
+            drain_parity = v2152 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1572,14 +1692,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v2007 = warp * 4;
-      const u32 v2008 = notes[v2007];
-      if (notes[0] != 0 && v2008 != 0) {
-        const u32 v2017 = (cta * 9 + warp) * 4;
-        records[v2017] = v2008;
-        records[v2017 + 1] = notes[v2007 + 1];
-        records[v2017 + 2] = notes[v2007 + 2];
-        records[v2017 + 3] = notes[v2007 + 3];
+      const u32 v2165 = warp * 4;
+      const u32 v2166 = notes[v2165];
+      if (notes[0] != 0 && v2166 != 0) {
+        const u32 v2175 = (cta * 9 + warp) * 4;
+        records[v2175] = v2166;
+        records[v2175 + 1] = notes[v2165 + 1];
+        records[v2175 + 2] = notes[v2165 + 2];
+        records[v2175 + 3] = notes[v2165 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1588,6 +1708,10 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 fill_parity = 1;
     u32 landed = 20;
     u32 landed_parity = 1;
+    u32 led = 19;
+    u32 led_parity = 1;
+    u32 near = 21;
+    u32 near_parity = 1;
     u64 offset = layer_offset;
     u32 running_2 = 1;
     #pragma unroll 1
@@ -1601,7 +1725,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 8;
+                notes[warp * 4] = 9;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1612,10 +1736,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2068 = landed + 1;
-              const bool v2069 = v2068 == 23;
-              landed = v2069 ? 0u : v2068;
-              landed_parity = v2069 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2226 = landed + 1;
+              const bool v2227 = v2226 == 23;
+              landed = v2227 ? 0u : v2226;
+              landed_parity = v2227 ? landed_parity ^ 1u : landed_parity;
+              const bool v2235 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2235) {
+                ptx::mbar_wait(&full[near], near_parity);
+              }
+              const u32 v2240 = led + 1;
+              const bool v2241 = v2240 == 23;
+              led = v2241 ? 0u : v2240;
+              led_parity = v2241 ? led_parity ^ 1u : led_parity;
+              const u32 v2248 = near + 1;
+              const bool v2249 = v2248 == 23;
+              near = v2249 ? 0u : v2248;
+              near_parity = v2249 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1624,17 +1760,17 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2082 = fill + 1;
-              const bool v2083 = v2082 == 23;
-              fill = v2083 ? 0u : v2082;
-              fill_parity = v2083 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2262 = fill + 1;
+              const bool v2263 = v2262 == 23;
+              fill = v2263 ? 0u : v2262;
+              fill_parity = v2263 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           if (layer == 0) {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 9;
+                notes[warp * 4] = 10;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1654,18 +1790,18 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 10;
+                notes[warp * 4] = 11;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2129 = (pos_now + 31) / 32;
+            const u32 v2309 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2129 / 2;
-              const u32 end = (split + 1) * v2129 / 2;
+              const u32 first = split * v2309 / 2;
+              const u32 end = (split + 1) * v2309 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -1674,16 +1810,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v2150 = page;
-                const u32 v2160 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v2160;
+                const u32 v2330 = page;
+                const u32 v2340 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v2340;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2167 = landed + 1;
-                const bool v2168 = v2167 == 23;
-                landed = v2168 ? 0u : v2167;
-                landed_parity = v2168 ? landed_parity ^ 1u : landed_parity;
+                const u32 v2347 = landed + 1;
+                const bool v2348 = v2347 == 23;
+                landed = v2348 ? 0u : v2347;
+                landed_parity = v2348 ? landed_parity ^ 1u : landed_parity;
+                const bool v2356 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v2356) {
+                  ptx::mbar_wait(&full[near], near_parity);
+                }
+                const u32 v2361 = led + 1;
+                const bool v2362 = v2361 == 23;
+                led = v2362 ? 0u : v2361;
+                led_parity = v2362 ? led_parity ^ 1u : led_parity;
+                const u32 v2369 = near + 1;
+                const bool v2370 = v2369 == 23;
+                near = v2370 ? 0u : v2369;
+                near_parity = v2370 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1691,15 +1839,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v2191 = (((u64)layer * (u64)pages + (u64)v2150) * 2 + (u64)kv_head) * 16
+                  const u64 v2393 = (((u64)layer * (u64)pages + (u64)v2330) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2191 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2393 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2200 = fill + 1;
-                const bool v2201 = v2200 == 23;
-                fill = v2201 ? 0u : v2200;
-                fill_parity = v2201 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2402 = fill + 1;
+                const bool v2403 = v2402 == 23;
+                fill = v2403 ? 0u : v2402;
+                fill_parity = v2403 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1707,7 +1855,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 11;
+                notes[warp * 4] = 12;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1718,10 +1866,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2232 = landed + 1;
-              const bool v2233 = v2232 == 23;
-              landed = v2233 ? 0u : v2232;
-              landed_parity = v2233 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2434 = landed + 1;
+              const bool v2435 = v2434 == 23;
+              landed = v2435 ? 0u : v2434;
+              landed_parity = v2435 ? landed_parity ^ 1u : landed_parity;
+              const bool v2443 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2443) {
+                ptx::mbar_wait(&full[near], near_parity);
+              }
+              const u32 v2448 = led + 1;
+              const bool v2449 = v2448 == 23;
+              led = v2449 ? 0u : v2448;
+              led_parity = v2449 ? led_parity ^ 1u : led_parity;
+              const u32 v2456 = near + 1;
+              const bool v2457 = v2456 == 23;
+              near = v2457 ? 0u : v2456;
+              near_parity = v2457 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1730,10 +1890,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2246 = fill + 1;
-              const bool v2247 = v2246 == 23;
-              fill = v2247 ? 0u : v2246;
-              fill_parity = v2247 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2470 = fill + 1;
+              const bool v2471 = v2470 == 23;
+              fill = v2471 ? 0u : v2470;
+              fill_parity = v2471 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1741,7 +1901,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 12;
+                notes[warp * 4] = 13;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1752,10 +1912,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2280 = landed + 1;
-              const bool v2281 = v2280 == 23;
-              landed = v2281 ? 0u : v2280;
-              landed_parity = v2281 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2504 = landed + 1;
+              const bool v2505 = v2504 == 23;
+              landed = v2505 ? 0u : v2504;
+              landed_parity = v2505 ? landed_parity ^ 1u : landed_parity;
+              const bool v2513 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2513) {
+                ptx::mbar_wait(&full[near], near_parity);
+              }
+              const u32 v2518 = led + 1;
+              const bool v2519 = v2518 == 23;
+              led = v2519 ? 0u : v2518;
+              led_parity = v2519 ? led_parity ^ 1u : led_parity;
+              const u32 v2526 = near + 1;
+              const bool v2527 = v2526 == 23;
+              near = v2527 ? 0u : v2526;
+              near_parity = v2527 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1764,10 +1936,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2294 = fill + 1;
-              const bool v2295 = v2294 == 23;
-              fill = v2295 ? 0u : v2294;
-              fill_parity = v2295 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2540 = fill + 1;
+              const bool v2541 = v2540 == 23;
+              fill = v2541 ? 0u : v2540;
+              fill_parity = v2541 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1775,7 +1947,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 13;
+                notes[warp * 4] = 14;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1786,10 +1958,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2328 = landed + 1;
-              const bool v2329 = v2328 == 23;
-              landed = v2329 ? 0u : v2328;
-              landed_parity = v2329 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2574 = landed + 1;
+              const bool v2575 = v2574 == 23;
+              landed = v2575 ? 0u : v2574;
+              landed_parity = v2575 ? landed_parity ^ 1u : landed_parity;
+              const bool v2583 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2583) {
+                ptx::mbar_wait(&full[near], near_parity);
+              }
+              const u32 v2588 = led + 1;
+              const bool v2589 = v2588 == 23;
+              led = v2589 ? 0u : v2588;
+              led_parity = v2589 ? led_parity ^ 1u : led_parity;
+              const u32 v2596 = near + 1;
+              const bool v2597 = v2596 == 23;
+              near = v2597 ? 0u : v2596;
+              near_parity = v2597 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1798,18 +1982,30 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2342 = fill + 1;
-              const bool v2343 = v2342 == 23;
-              fill = v2343 ? 0u : v2342;
-              fill_parity = v2343 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2610 = fill + 1;
+              const bool v2611 = v2610 == 23;
+              fill = v2611 ? 0u : v2610;
+              fill_parity = v2611 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2356 = landed + 1;
-              const bool v2357 = v2356 == 23;
-              landed = v2357 ? 0u : v2356;
-              landed_parity = v2357 ? landed_parity ^ 1u : landed_parity;
+              const u32 v2624 = landed + 1;
+              const bool v2625 = v2624 == 23;
+              landed = v2625 ? 0u : v2624;
+              landed_parity = v2625 ? landed_parity ^ 1u : landed_parity;
+              const bool v2633 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2633) {
+                ptx::mbar_wait(&full[near], near_parity);
+              }
+              const u32 v2638 = led + 1;
+              const bool v2639 = v2638 == 23;
+              led = v2639 ? 0u : v2638;
+              led_parity = v2639 ? led_parity ^ 1u : led_parity;
+              const u32 v2646 = near + 1;
+              const bool v2647 = v2646 == 23;
+              near = v2647 ? 0u : v2646;
+              near_parity = v2647 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -1818,10 +2014,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2370 = fill + 1;
-              const bool v2371 = v2370 == 23;
-              fill = v2371 ? 0u : v2370;
-              fill_parity = v2371 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2660 = fill + 1;
+              const bool v2661 = v2660 == 23;
+              fill = v2661 ? 0u : v2660;
+              fill_parity = v2661 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1833,7 +2029,7 @@ mkgen_step(const __grid_constant__ Params p) {
         {
           if (lane == 0) {
             if (notes[0] == 0) {
-              notes[warp * 4] = 14;
+              notes[warp * 4] = 15;
               notes[warp * 4 + 1] = 2;
               notes[warp * 4 + 2] = 0;
               notes[warp * 4 + 3] = 0;
@@ -1844,10 +2040,22 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2417 = landed + 1;
-            const bool v2418 = v2417 == 23;
-            landed = v2418 ? 0u : v2417;
-            landed_parity = v2418 ? landed_parity ^ 1u : landed_parity;
+            const u32 v2707 = landed + 1;
+            const bool v2708 = v2707 == 23;
+            landed = v2708 ? 0u : v2707;
+            landed_parity = v2708 ? landed_parity ^ 1u : landed_parity;
+            const bool v2716 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v2716) {
+              ptx::mbar_wait(&full[near], near_parity);
+            }
+            const u32 v2721 = led + 1;
+            const bool v2722 = v2721 == 23;
+            led = v2722 ? 0u : v2721;
+            led_parity = v2722 ? led_parity ^ 1u : led_parity;
+            const u32 v2729 = near + 1;
+            const bool v2730 = v2729 == 23;
+            near = v2730 ? 0u : v2729;
+            near_parity = v2730 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1856,24 +2064,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2431 = fill + 1;
-            const bool v2432 = v2431 == 23;
-            fill = v2432 ? 0u : v2431;
-            fill_parity = v2432 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2743 = fill + 1;
+            const bool v2744 = v2743 == 23;
+            fill = v2744 ? 0u : v2743;
+            fill_parity = v2744 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2443 = warp * 4;
-      const u32 v2444 = notes[v2443];
-      if (notes[0] != 0 && v2444 != 0) {
-        const u32 v2453 = (cta * 9 + warp) * 4;
-        records[v2453] = v2444;
-        records[v2453 + 1] = notes[v2443 + 1];
-        records[v2453 + 2] = notes[v2443 + 2];
-        records[v2453 + 3] = notes[v2443 + 3];
+      const u32 v2755 = warp * 4;
+      const u32 v2756 = notes[v2755];
+      if (notes[0] != 0 && v2756 != 0) {
+        const u32 v2765 = (cta * 9 + warp) * 4;
+        records[v2765] = v2756;
+        records[v2765 + 1] = notes[v2755 + 1];
+        records[v2765 + 2] = notes[v2755 + 2];
+        records[v2765 + 3] = notes[v2755 + 3];
       }
     }
   }

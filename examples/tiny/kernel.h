@@ -20,7 +20,7 @@
 #define TINY_GRID 4  // CTAs
 #define TINY_CLUSTER_SIZE 1  // CTAs of a cluster
 #define TINY_THREADS 288  // of a CTA
-#define TINY_SHARED_BYTES 106480  // dynamic shared memory of a CTA
+#define TINY_SHARED_BYTES 106720  // dynamic shared memory of a CTA
 #define TINY_PARAMS_BYTES 224  // the params block
 
 // What the kernel was made for.
@@ -39,7 +39,7 @@
 #define TINY_STAGE_BYTES 4096  // bytes of a stage
 #define TINY_COPIES_IN_FLIGHT 3  // bulk copies outstanding at most
 #define TINY_CONSUMER_WARPS 8  // warps of a CTA that compute; one more copies
-#define TINY_BARRIERS 13  // grid barriers of a step; epoch grows by barriers times grid
+#define TINY_BARRIERS 9  // grid barriers of a step; epoch grows by barriers times grid
 #define TINY_PACKED_BYTES 663552  // bytes of the buffer weights
 
 // The buffers, in memory that the device reaches: their types, sizes and alignments in bytes, and what the host writes
@@ -79,17 +79,21 @@
 #define TINY_X_BYTES 384
 #define TINY_X_ALIGN 16
 
-// q: 192 × bf16: [6][32] rotated, scaled queries
-#define TINY_Q_BYTES 384
-#define TINY_Q_ALIGN 16
+// query_words: 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag. The host
+//   writes: 0, and again after a launch that was given up
+#define TINY_QUERY_WORDS_BYTES 1536
+#define TINY_QUERY_WORDS_ALIGN 16
 
-// part: 384 × f32: [2][6][32] partial attention outputs
-#define TINY_PART_BYTES 1536
-#define TINY_PART_ALIGN 16
+// kv_words: 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag. The
+//   host writes: 0, and again after a launch that was given up
+#define TINY_KV_WORDS_BYTES 1024
+#define TINY_KV_WORDS_ALIGN 16
 
-// lse: 12 × f32: [2][6] their log-sum-exp, base 2
-#define TINY_LSE_BYTES 48
-#define TINY_LSE_ALIGN 4
+// states: 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base
+//   2, and a tag. The host writes: 0, and again after a launch that was given up, and between launches before 2^31
+//   arrivals at the barrier have gone by since
+#define TINY_STATES_BYTES 3072
+#define TINY_STATES_ALIGN 16
 
 // attn: 192 × bf16: [6][32] attention output
 #define TINY_ATTN_BYTES 384
@@ -187,9 +191,9 @@ typedef struct tiny_params {
   uint64_t page_table;  // any number of u32: page of tokens 16·i …, in order
   uint64_t kv;  // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
   uint64_t x;  // 96 × f32: [96] residual vector
-  uint64_t q;  // 192 × bf16: [6][32] rotated, scaled queries
-  uint64_t part;  // 384 × f32: [2][6][32] partial attention outputs
-  uint64_t lse;  // 12 × f32: [2][6] their log-sum-exp, base 2
+  uint64_t query_words;  // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
+  uint64_t kv_words;  // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
+  uint64_t states;  // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
   uint64_t attn;  // 192 × bf16: [6][32] attention output
   uint64_t act;  // 352 × bf16: [352] silu(gate)·up
   uint64_t logits;  // 320 × f32: [320] out
@@ -219,9 +223,9 @@ TINY_CHECK(offsetof(tiny_params, plan) == 24);
 TINY_CHECK(offsetof(tiny_params, page_table) == 32);
 TINY_CHECK(offsetof(tiny_params, kv) == 40);
 TINY_CHECK(offsetof(tiny_params, x) == 48);
-TINY_CHECK(offsetof(tiny_params, q) == 56);
-TINY_CHECK(offsetof(tiny_params, part) == 64);
-TINY_CHECK(offsetof(tiny_params, lse) == 72);
+TINY_CHECK(offsetof(tiny_params, query_words) == 56);
+TINY_CHECK(offsetof(tiny_params, kv_words) == 64);
+TINY_CHECK(offsetof(tiny_params, states) == 72);
 TINY_CHECK(offsetof(tiny_params, attn) == 80);
 TINY_CHECK(offsetof(tiny_params, act) == 88);
 TINY_CHECK(offsetof(tiny_params, logits) == 96);

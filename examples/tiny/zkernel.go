@@ -16,6 +16,10 @@
 //   - plan (224 bytes): the table of that name
 //   - page_table (4 bytes for each 16 tokens of context): word i is the page, below the parameter pages, of tokens 16·i to
 //     16·i+15; no page twice
+//   - query_words (1536 bytes): 0, and again after a launch that was given up
+//   - kv_words (1024 bytes): 0, and again after a launch that was given up
+//   - states (3072 bytes): 0, and again after a launch that was given up, and between launches before 2^31 arrivals at the
+//     barrier have gone by since
 //   - tokens (4 bytes for each token of context, and 4 for the one chosen behind it): word i is the token at position i,
 //     for the positions from pos on and below known; before every launch
 //   - ends (32 bytes): the table of that name, or up to 8 tokens that end the text and 0xffffffff in every other word
@@ -36,9 +40,6 @@
 //
 //   - kv (8192 bytes a page: 2 layers × 4096)
 //   - x (384 bytes)
-//   - q (384 bytes)
-//   - part (1536 bytes)
-//   - lse (48 bytes)
 //   - attn (384 bytes)
 //   - act (704 bytes)
 //   - logits (1280 bytes)

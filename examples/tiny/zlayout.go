@@ -9,7 +9,7 @@ const (
 	Grid        = 4            // CTAs, all resident at once; 0: any number
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
-	SharedBytes = 106480       // dynamic shared memory per CTA
+	SharedBytes = 106720       // dynamic shared memory per CTA
 	ParamsBytes = 224          // size of the params block
 )
 
@@ -30,7 +30,7 @@ const (
 	StageBytes     = 4096   // bytes of a stage
 	CopiesInFlight = 3      // bulk copies outstanding at most
 	ConsumerWarps  = 8      // warps of a CTA that compute; one more copies
-	Barriers       = 13     // grid barriers of a step; epoch grows by barriers times grid
+	Barriers       = 9      // grid barriers of a step; epoch grows by barriers times grid
 	PackedBytes    = 663552 // bytes of the buffer weights
 )
 
@@ -56,9 +56,9 @@ func Buffers() []Buffer {
 		{"page_table", "u32", 0, 0, 4, true, "4 bytes for each 16 tokens of context", "word i is the page, below the parameter pages, of tokens 16·i to 16·i+15; no page twice"},
 		{"kv", "b128", 0, 0, 128, false, "8192 bytes a page: 2 layers × 4096", ""},
 		{"x", "f32", 96, 384, 16, false, "", ""},
-		{"q", "bf16", 192, 384, 16, false, "", ""},
-		{"part", "f32", 384, 1536, 16, false, "", ""},
-		{"lse", "f32", 12, 48, 4, false, "", ""},
+		{"query_words", "b128", 96, 1536, 16, false, "", "0, and again after a launch that was given up"},
+		{"kv_words", "b128", 64, 1024, 16, false, "", "0, and again after a launch that was given up"},
+		{"states", "b128", 192, 3072, 16, false, "", "0, and again after a launch that was given up, and between launches before 2^31 arrivals at the barrier have gone by since"},
 		{"attn", "bf16", 192, 384, 16, false, "", ""},
 		{"act", "bf16", 352, 704, 16, false, "", ""},
 		{"logits", "f32", 320, 1280, 16, false, "", ""},

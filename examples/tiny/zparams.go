@@ -12,36 +12,36 @@ type DevicePtr uint64
 
 // Params are the arguments of a launch. The kernel takes them as a block of 224 bytes.
 type Params struct {
-	Weights   DevicePtr // 41472 × b128: packed matrices, see the layout
-	Gains     DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
-	InvFreq   DevicePtr // 16 × f32: [16] RoPE, radians a position
-	Plan      DevicePtr // 56 × u32: [4][14] what each SM owns
-	PageTable DevicePtr // any number of u32: page of tokens 16·i …, in order
-	Kv        DevicePtr // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-	X         DevicePtr // 96 × f32: [96] residual vector
-	Q         DevicePtr // 192 × bf16: [6][32] rotated, scaled queries
-	Part      DevicePtr // 384 × f32: [2][6][32] partial attention outputs
-	Lse       DevicePtr // 12 × f32: [2][6] their log-sum-exp, base 2
-	Attn      DevicePtr // 192 × bf16: [6][32] attention output
-	Act       DevicePtr // 352 × bf16: [352] silu(gate)·up
-	Logits    DevicePtr // 320 × f32: [320] out
-	Best      DevicePtr // 4 × f32: [4] each SM's largest logit
-	BestIndex DevicePtr // 4 × u32: [4] and its row
-	Tokens    DevicePtr // any number of u32: token at each position; the kernel appends behind the known ones
-	Ends      DevicePtr // 8 × u32: tokens that end the text; unused entries are no token
-	Stop      DevicePtr // 1 × u32: not 0: the launch ends after the running step
-	Verdict   DevicePtr // 2 × u32: stop as CTA 0 saw it, for even and odd steps
-	Progress  DevicePtr // 1 × u32: out: the position behind the last finished step
-	Stream    DevicePtr // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
-	Times     DevicePtr // any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
-	Abort     DevicePtr // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
-	Records   DevicePtr // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
-	Epoch     DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
-	Barrier   DevicePtr // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
-	Pos       uint32    // u32: position of the first step; the cache holds tokens 0 … pos-1
-	Steps     uint32    // u32: steps to run at most, at least 1
-	Known     uint32    // u32: tokens known at launch, at least pos+1; behind them the kernel chooses
-	Pages     uint32    // u32: pages a layer in kv
+	Weights    DevicePtr // 41472 × b128: packed matrices, see the layout
+	Gains      DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
+	InvFreq    DevicePtr // 16 × f32: [16] RoPE, radians a position
+	Plan       DevicePtr // 56 × u32: [4][14] what each SM owns
+	PageTable  DevicePtr // any number of u32: page of tokens 16·i …, in order
+	Kv         DevicePtr // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
+	X          DevicePtr // 96 × f32: [96] residual vector
+	QueryWords DevicePtr // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
+	KvWords    DevicePtr // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
+	States     DevicePtr // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
+	Attn       DevicePtr // 192 × bf16: [6][32] attention output
+	Act        DevicePtr // 352 × bf16: [352] silu(gate)·up
+	Logits     DevicePtr // 320 × f32: [320] out
+	Best       DevicePtr // 4 × f32: [4] each SM's largest logit
+	BestIndex  DevicePtr // 4 × u32: [4] and its row
+	Tokens     DevicePtr // any number of u32: token at each position; the kernel appends behind the known ones
+	Ends       DevicePtr // 8 × u32: tokens that end the text; unused entries are no token
+	Stop       DevicePtr // 1 × u32: not 0: the launch ends after the running step
+	Verdict    DevicePtr // 2 × u32: stop as CTA 0 saw it, for even and odd steps
+	Progress   DevicePtr // 1 × u32: out: the position behind the last finished step
+	Stream     DevicePtr // any number of u32: out: each chosen token at its position, as it comes; as long as tokens
+	Times      DevicePtr // any number of u32: out: when that was, nanoseconds of the GPU's clock, low word; as long as tokens
+	Abort      DevicePtr // 2 × u32: not 0: give the launch up; the second word: for copies in flight too
+	Records    DevicePtr // 144 × u32: [4][9][4] what each warp waited for when it gave up; 0 before a launch
+	Epoch      DevicePtr // 1 × u32: value of barrier when a launch begins; kept by the kernel
+	Barrier    DevicePtr // 1 × u32: arrivals at the grid barrier since it was zeroed, modulo 2^32
+	Pos        uint32    // u32: position of the first step; the cache holds tokens 0 … pos-1
+	Steps      uint32    // u32: steps to run at most, at least 1
+	Known      uint32    // u32: tokens known at launch, at least pos+1; behind them the kernel chooses
+	Pages      uint32    // u32: pages a layer in kv
 }
 
 // Bytes is the block, little-endian, ParamsBytes long.
@@ -54,9 +54,9 @@ func (p *Params) Bytes() []byte {
 	binary.LittleEndian.PutUint64(b[32:], uint64(p.PageTable))
 	binary.LittleEndian.PutUint64(b[40:], uint64(p.Kv))
 	binary.LittleEndian.PutUint64(b[48:], uint64(p.X))
-	binary.LittleEndian.PutUint64(b[56:], uint64(p.Q))
-	binary.LittleEndian.PutUint64(b[64:], uint64(p.Part))
-	binary.LittleEndian.PutUint64(b[72:], uint64(p.Lse))
+	binary.LittleEndian.PutUint64(b[56:], uint64(p.QueryWords))
+	binary.LittleEndian.PutUint64(b[64:], uint64(p.KvWords))
+	binary.LittleEndian.PutUint64(b[72:], uint64(p.States))
 	binary.LittleEndian.PutUint64(b[80:], uint64(p.Attn))
 	binary.LittleEndian.PutUint64(b[88:], uint64(p.Act))
 	binary.LittleEndian.PutUint64(b[96:], uint64(p.Logits))
@@ -102,12 +102,12 @@ func (p *Params) Bind(name string, at DevicePtr) error {
 		p.Kv = at
 	case "x":
 		p.X = at
-	case "q":
-		p.Q = at
-	case "part":
-		p.Part = at
-	case "lse":
-		p.Lse = at
+	case "query_words":
+		p.QueryWords = at
+	case "kv_words":
+		p.KvWords = at
+	case "states":
+		p.States = at
 	case "attn":
 		p.Attn = at
 	case "act":

@@ -33,6 +33,7 @@ type Options struct {
 	Compiler   string `json:"compiler"`            // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
 	InFlight   int    `json:"in_flight"`
+	Leads      string `json:"leads,omitempty"`   // fewer in flight with so many chunks ahead; absent: none
 	KV         string `json:"kv,omitempty"`      // format of the KV cache where it is not that of the weights
 	Queries    string `json:"queries,omitempty"` // how queries reach attention; absent: behind a barrier
 	Merge      string `json:"merge,omitempty"`   // where partial states are merged; absent: of one row in a phase of their own
@@ -60,7 +61,7 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Tokens == 1 {
 		queries, merge = string(o.Queries), string(o.Merge)
 	}
-	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

@@ -1,11 +1,13 @@
 package tune
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Choice is what is searched, each as in megakernel.Options and none left open.
@@ -13,6 +15,7 @@ type Choice struct {
 	StageBytes int                `json:"stage_bytes"`
 	Stages     int                `json:"stages"`
 	InFlight   int                `json:"in_flight"`
+	Leads      string             `json:"leads"`
 	Consumers  int                `json:"consumers"`
 	Splits     int                `json:"splits"`
 	Queries    megakernel.Handoff `json:"queries"`
@@ -22,12 +25,12 @@ type Choice struct {
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge}
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
-	o.StageBytes, o.Stages, o.InFlight = c.StageBytes, c.Stages, c.InFlight
+	o.StageBytes, o.Stages, o.InFlight, o.Leads = c.StageBytes, c.Stages, c.InFlight, c.Leads
 	o.Consumers, o.Splits, o.Queries, o.Merge = c.Consumers, c.Splits, c.Queries, c.Merge
 	return o
 }
@@ -41,6 +44,8 @@ func (c Choice) Value(dimension string) string {
 		return strconv.Itoa(c.Stages)
 	case InFlight:
 		return strconv.Itoa(c.InFlight)
+	case Leads:
+		return c.Leads
 	case Consumers:
 		return strconv.Itoa(c.Consumers)
 	case Splits:
@@ -55,8 +60,8 @@ func (c Choice) Value(dimension string) string {
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	return fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --queries %s --merge %s",
-		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Queries, c.Merge)
+	return fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s",
+		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge)
 }
 
 // check names a value that no kernel has; what else there is megakernel.Build refuses.
@@ -68,6 +73,12 @@ func (c Choice) check() error {
 		if f.v < 1 {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
+	}
+	if c.Leads == "" {
+		return errors.New("leads is empty, want none or chunks:copies")
+	}
+	if _, err := pipeline.ParseLeads(c.Leads); err != nil {
+		return fmt.Errorf("leads: %w", err)
 	}
 	if !slices.Contains(megakernel.Handoffs(), c.Queries) {
 		return fmt.Errorf("queries is %q, want one of %q", string(c.Queries), megakernel.Handoffs())

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // The dimensions, by the names of mkgen's flags.
@@ -11,6 +12,7 @@ const (
 	StageBytes = "stage-bytes"
 	Stages     = "stages"
 	InFlight   = "in-flight"
+	Leads      = "leads"
 	Consumers  = "consumers"
 	Splits     = "splits"
 	Queries    = "queries"
@@ -29,9 +31,9 @@ type Dimension struct {
 // row's --splits and --merge say.
 func Dimensions(rows int) []string {
 	if rows > 1 {
-		return []string{StageBytes, Stages, InFlight, Consumers}
+		return []string{StageBytes, Stages, InFlight, Leads, Consumers}
 	}
-	return []string{StageBytes, Stages, InFlight, Consumers, Splits, Queries, Merge}
+	return []string{StageBytes, Stages, InFlight, Leads, Consumers, Splits, Queries, Merge}
 }
 
 // Space is every dimension's candidates around a kernel.
@@ -72,6 +74,9 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 			if searched(InFlight) {
 				o.InFlight = 0
 			}
+			if searched(Leads) {
+				o.Leads = ""
+			}
 		})
 	case Stages:
 		fit := planned(mk, func(o *megakernel.Options) { o.Stages, o.InFlight = 0, 0 }).Stages
@@ -79,9 +84,18 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 			if o.Stages = n; searched(InFlight) {
 				o.InFlight = min(o.InFlight, n)
 			}
+			if searched(Leads) {
+				o.Leads = ""
+			}
 		})
 	case InFlight:
-		return each(mk, []int{1, 2, 3, 4, 5, 6}, func(o *megakernel.Options, n int) { o.InFlight = n })
+		return each(mk, []int{1, 2, 3, 4, 5, 6}, func(o *megakernel.Options, n int) {
+			if o.InFlight = n; searched(Leads) {
+				o.Leads = ""
+			}
+		})
+	case Leads:
+		return each(mk, leads(mk.Options.InFlight), func(o *megakernel.Options, text string) { o.Leads = text })
 	case Consumers:
 		return each(mk, []int{6, 7, 8, 10, 11}, func(o *megakernel.Options, n int) { o.Consumers = n })
 	case Splits:
@@ -93,6 +107,18 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
 	}
 	panic("BUG: tune: dimension " + dimension)
+}
+
+// leads are candidates beside a number of copies in flight: none, and fewer copies from
+// one or a few chunks more on.
+func leads(inFlight int) []string {
+	list := []string{pipeline.LeadsText(nil)}
+	for _, ahead := range []int{1, 2, 4} {
+		for _, fewer := range []int{1, 2} {
+			list = append(list, pipeline.LeadsText([]pipeline.Lead{{Chunks: inFlight + ahead, InFlight: inFlight - fewer}}))
+		}
+	}
+	return list
 }
 
 // each is the kernel's options with each of the values, which are left out where they
