@@ -130,6 +130,8 @@ func synchroOps(t *[256]row) {
 	t[ir.OpWaitMBar] = row{expr: spellWaitMBar}
 	t[ir.OpWaitMem] = row{expr: spellWaitMem}
 	t[ir.OpNanosleep] = row{expr: callOf("__nanosleep")}
+	t[ir.OpGridWait] = row{expr: helperCall("wait_for_prior")}
+	t[ir.OpGridLaunch] = row{expr: helperCall("launch_dependents")}
 }
 
 func warpOps(t *[256]row) {

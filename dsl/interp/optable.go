@@ -129,6 +129,8 @@ func syncRows() map[ir.Op]binder {
 		ir.OpWaitMBar:    fixedStep(stepWaitMBar),
 		ir.OpWaitMem:     fixedStep(stepWaitMem),
 		ir.OpNanosleep:   fixedStep(func(*machine, *warp, *inst) {}),
+		ir.OpGridWait:    fixedStep(stepGridWait),
+		ir.OpGridLaunch:  fixedStep(stepGridLaunch),
 	}
 }
 

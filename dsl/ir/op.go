@@ -98,6 +98,8 @@ const (
 	OpWaitMBar    // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
 	OpWaitMem     // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
 	OpNanosleep   // nanosleep v0              at most about v0 ns
+	OpGridWait    // griddep.wait              until the grids launched before this one have ended; what they did is visible then
+	OpGridLaunch  // griddep.launch            the grid launched behind may start once every CTA has come here or ended
 
 	// Warp collectives: all 32 lanes must be active.
 	OpShflIdx  // v2:f32 = shfl.idx v0, v1     value of lane v1 % 32

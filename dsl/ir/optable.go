@@ -85,6 +85,8 @@ var ops = [numOps]OpInfo{
 	OpWaitMBar:    {"wait.mbar", Synchro, Thread, waitMBar},
 	OpWaitMem:     {"wait", Synchro, Thread, waitMem},
 	OpNanosleep:   {"nanosleep", Synchro, Thread, fixed([]Type{U32})},
+	OpGridWait:    {"griddep.wait", Synchro, Thread, fixed(nil)},
+	OpGridLaunch:  {"griddep.launch", Synchro, Thread, fixed(nil)},
 
 	OpShflIdx:  {"shfl.idx", Pure, Warp, shuffle},
 	OpShflXor:  {"shfl.xor", Pure, Warp, shuffle},

@@ -179,6 +179,8 @@ func (e *everything) sync() {
 		dsl.WaitUntil(e.words, dsl.At(2), dsl.GE, one, dsl.Acquire(dsl.GPUScope))
 		k.Assert(dsl.WaitUntilOr(e.words, dsl.At(2), dsl.NE, one, e.words, dsl.At(3), dsl.Relaxed(dsl.GPUScope)).Not(), "on")
 		k.Nanosleep(k32(k, 100))
+		k.LaunchDependents()
+		k.WaitForPrior()
 	}
 	k.Roles(dsl.Role{Name: "producer", First: 2, End: 3, Body: producer}, dsl.Role{Name: "consumer", First: 0, End: 2, Body: consumer})
 }
