@@ -17,7 +17,8 @@ type Kernel struct {
 	Options Options
 	Plan    *pipeline.Plan
 	KV      tasks.KVLayout
-	IR      *ir.Kernel
+	IR      *ir.Kernel           // with LaunchGraph the first of Graph's
+	Graph   *ir.Graph            // the step's kernels; nil with LaunchSingle
 	Phases  []Phase              // what runs between two hand-offs, in order
 	specs   []attentionSpec      // classes of layers, which differ in their attention
 	classes []*tasks.Variant     // theirs, with the kernel's buffers; nil is plain
@@ -82,6 +83,12 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	}
 	mk.classes = make([]*tasks.Variant, len(mk.specs))
 	mk.KV = kvLayout(&c, &o)
+	if o.graph() {
+		if err := mk.buildGraph(); err != nil {
+			return nil, err
+		}
+		return mk, nil
+	}
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
 		return nil, err
 	}
@@ -158,7 +165,7 @@ func (mk *Kernel) Barriers() int {
 	n := 0
 	for _, p := range mk.Phases {
 		switch {
-		case p.Handoff == "":
+		case p.Handoff != gridBarrier:
 		case p.PerLayer:
 			n += mk.Config.Layers
 		default:

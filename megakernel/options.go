@@ -49,6 +49,13 @@ type Options struct {
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
 
+	// Launch is how a step is launched; default single. Resident is how many kernels of a
+	// graph fit side by side on an SM, 1 to 4, by shared memory and registers: default 2.
+	// Dependents is when one lets the next one start; default at once.
+	Launch     Launching
+	Resident   int
+	Dependents Dependents
+
 	// Trace is how many spans a role of a CTA can note of what it does, and when, in a
 	// launch; 0, the default, generates a kernel that notes nothing.
 	Trace int
@@ -181,6 +188,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
+	}
+	if err := o.completeLaunch(); err != nil {
+		return o, err
 	}
 	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))
 	if o.Splits < 1 || o.Splits > maxSplits {

@@ -49,8 +49,17 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
+	var zero []string
 	if s.mk.HasArrived() {
-		return s.dev.Zero(megakernel.BufferArrived)
+		zero = append(zero, megakernel.BufferArrived)
+	}
+	if s.mk.Graph != nil {
+		zero = append(zero, megakernel.BufferFinished)
+	}
+	for _, name := range zero {
+		if err := s.dev.Zero(name); err != nil {
+			return err
+		}
 	}
 	return nil
 }
