@@ -140,7 +140,7 @@ func (mk *Kernel) resize(g *pipeline.Region, name string) {
 		g.Bytes = 4 * att.ScratchLen(mk.Options.Consumers)
 	case g.Name == regionInput && input > 0:
 		g.Bytes = 2 * ceilDiv(input, pipeline.GroupK) * pipeline.GroupK
-	case g.Name == regionInput, g.Name == regionPartials && input == 0, g.Name == regionTail && name != phaseAttention:
+	case g.Name == regionInput, g.Name == regionPartials && input == 0, g.Name == regionTail && name != phaseAttention, g.Name == regionNotes:
 		g.Bytes = unusedRegion
 	}
 }

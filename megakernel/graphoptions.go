@@ -45,11 +45,11 @@ func AllDependents() []Dependents {
 
 // What an SM of sm_90 has for the CTAs on it.
 const (
-	sharedPerSM   = 233472 // bytes of shared memory
-	sharedPerCTA  = 1024   // of them the system's, for each CTA
-	threadsPerSM  = 2048
-	sharedMergers = 2048 // left for a kernel without a ring beside those that have one
-	maxResident   = 4
+	sharedPerSM  = 233472 // bytes of shared memory
+	sharedPerCTA = 1024   // of them the system's, for each CTA
+	threadsPerSM = 2048
+	sharedNoRing = 1280 // left for a kernel without a ring beside those that have one
+	maxResident  = 4
 )
 
 // DefaultResident is two kernels side by side: one works while the next one's ring fills.
@@ -103,5 +103,5 @@ func (o *Options) completeLaunch() error {
 // sharedLimit is the shared memory that a kernel of a graph may use, in bytes: an SM's
 // over the kernels side by side.
 func (o *Options) sharedLimit() int {
-	return min(o.SharedLimit, (sharedPerSM-sharedMergers)/o.Resident/16*16-sharedPerCTA)
+	return min(o.SharedLimit, (sharedPerSM-sharedNoRing)/o.Resident/16*16-sharedPerCTA)
 }

@@ -101,6 +101,14 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	return mk, nil
 }
 
+// Kernels are the kernels of a step: one, or those of Graph.
+func (mk *Kernel) Kernels() []*ir.Kernel {
+	if mk.Graph != nil {
+		return mk.Graph.Kernels
+	}
+	return []*ir.Kernel{mk.IR}
+}
+
 // request is what the planner is asked for.
 func (mk *Kernel) request() pipeline.Request {
 	c, o := &mk.Config, &mk.Options

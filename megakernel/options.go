@@ -113,6 +113,10 @@ const maxSMs = 1024
 // 256, nvcc 13) spill in 168.
 const widestHeadOf8Warps = 176
 
+// Two kernels side by side leave a thread 128 registers with 7 consumer warps, as each
+// of an SM's four parts has four warps then; with 8 one of them has five or six.
+const graphConsumers = 7
+
 func defaultConsumers(c *models.Config) int {
 	if c.HeadDim > widestHeadOf8Warps {
 		return DefaultConsumers - 1
@@ -142,6 +146,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	def(&o.SMs, DefaultSMs)
 	def(&o.Tokens, 1)
 	def(&o.Page, DefaultPage)
+	if o.graph() {
+		def(&o.Consumers, graphConsumers)
+	}
 	def(&o.Consumers, defaultConsumers(c))
 	def(&o.SharedLimit, DefaultSharedLimit)
 	if o.SMs < 1 || o.SMs > maxSMs {

@@ -47,7 +47,7 @@ func stepsOf(t *testing.T, mk *megakernel.Kernel, seed, weightSeed uint64, token
 func TestAGraphOfKernelsComputesWhatTheSingleKernelDoes(t *testing.T) {
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:min(19, len(g.Tokens))]
-	base := megakernel.Options{SMs: 3, Splits: 2, StageBytes: 2048, Stages: 5, InFlight: 2}
+	base := megakernel.Options{SMs: 3, Splits: 2, StageBytes: 2048, Stages: 5, InFlight: 2, Consumers: 3}
 	one, err := megakernel.Build(c, base)
 	require.NoError(t, err)
 	wantLogits, want := stepsOf(t, one, 1, g.Seed, tokens, 3)
