@@ -94,6 +94,7 @@ works, and no speed.`,
 	}
 	f := cmd.Flags()
 	b.choice.flags(cmd)
+	b.choice.graphFlags(cmd)
 	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&b.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
 	f.Lookup("random").DefValue = ""
@@ -185,6 +186,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	one := b.options()
 	if one.Tokens > 1 { // beside a kernel of several rows one of one row is measured
 		one.Tokens, one.Selection = 1, false
+		if _, err := megakernel.Build(config, b.options()); err != nil { // such as a graph, which has one row
+			return inFlags(err)
+		}
 	}
 	mk, err := megakernel.Build(config, one)
 	if err != nil {
