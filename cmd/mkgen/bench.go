@@ -357,7 +357,7 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	}
 	path := b.record
 	if path == "" {
-		path = bench.Path("bench/results", facts.GPU, b.what()+mk.Config.Name, time.Now())
+		path = bench.Path("bench/results", facts.GPU, b.what(mk)+mk.Config.Name, time.Now())
 	}
 	if err := r.Write(path); err != nil {
 		return err
@@ -367,7 +367,10 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 }
 
 // what is the first part of the record's name.
-func (b *benchFlags) what() string {
+func (b *benchFlags) what(mk *megakernel.Kernel) string {
+	if mk.Graph != nil {
+		return "decode-graph-"
+	}
 	if b.rows > 1 {
 		return fmt.Sprintf("steps-of-%d-", b.rows)
 	}

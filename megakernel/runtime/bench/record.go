@@ -32,9 +32,12 @@ type Options struct {
 	Attention  string `json:"attention,omitempty"` // where it is not plain, as megakernel.Options has it
 	Compiler   string `json:"compiler"`            // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
+	Dependents string `json:"dependents,omitempty"` // of a graph of kernels: when one lets the next one start
 	InFlight   int    `json:"in_flight"`
-	KV         string `json:"kv,omitempty"`    // format of the KV cache where it is not that of the weights
-	Merge      string `json:"merge,omitempty"` // where partial states are merged, if not in a phase of their own
+	KV         string `json:"kv,omitempty"`       // format of the KV cache where it is not that of the weights
+	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
+	Resident   int    `json:"resident,omitempty"` // of a graph of kernels: how many fit side by side on an SM
+	Merge      string `json:"merge,omitempty"`    // where partial states are merged, if not in a phase of their own
 	Page       int    `json:"page"`
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
@@ -59,7 +62,11 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Merge != megakernel.MergePhase {
 		merge = string(o.Merge)
 	}
-	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	launch := ""
+	if o.Launch != megakernel.LaunchSingle {
+		launch = string(o.Launch)
+	}
+	return Options{Launch: launch, Resident: o.Resident, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

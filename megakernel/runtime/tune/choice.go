@@ -15,18 +15,23 @@ type Choice struct {
 	Consumers  int                `json:"consumers"`
 	Splits     int                `json:"splits"`
 	Merge      megakernel.Merging `json:"merge"`
+
+	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
+	Dependents megakernel.Dependents `json:"dependents,omitempty"`
 }
 
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Merge: o.Merge}
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Merge: o.Merge,
+		Resident: o.Resident, Dependents: o.Dependents}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight = c.StageBytes, c.Stages, c.InFlight
 	o.Consumers, o.Splits, o.Merge = c.Consumers, c.Splits, c.Merge
+	o.Resident, o.Dependents = c.Resident, c.Dependents
 	return o
 }
 
@@ -45,14 +50,22 @@ func (c Choice) Value(dimension string) string {
 		return strconv.Itoa(c.Splits)
 	case Merge:
 		return string(c.Merge)
+	case Resident:
+		return strconv.Itoa(c.Resident)
+	case DependentsOf:
+		return string(c.Dependents)
 	}
 	panic("BUG: tune: dimension " + dimension)
 }
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	return fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --merge %s",
+	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --merge %s",
 		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Merge)
+	if c.Dependents != "" {
+		flags += fmt.Sprintf(" --resident %d --dependents %s", c.Resident, c.Dependents)
+	}
+	return flags
 }
 
 // check names a value that no kernel has; what else there is megakernel.Build refuses.
@@ -67,6 +80,9 @@ func (c Choice) check() error {
 	}
 	if c.Merge != megakernel.MergePhase && c.Merge != megakernel.MergeLast {
 		return fmt.Errorf("merge is %q, want phase or last", string(c.Merge))
+	}
+	if (c.Resident > 0) != (c.Dependents != "") || c.Resident < 0 {
+		return fmt.Errorf("resident is %d with dependents %q, want both, of a graph of kernels, or neither", c.Resident, string(c.Dependents))
 	}
 	return nil
 }

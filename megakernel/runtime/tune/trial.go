@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
@@ -95,8 +96,8 @@ func (t *Trial) check(contexts int) error {
 			return err
 		}
 	}
-	if !slices.Contains(Dimensions(1), t.Dimension) {
-		return fmt.Errorf("dimension is %q, want one of %q", t.Dimension, Dimensions(1))
+	if all := Dimensions(1, megakernel.LaunchGraph); !slices.Contains(all, t.Dimension) {
+		return fmt.Errorf("dimension is %q, want one of %q", t.Dimension, all)
 	}
 	if t.Error != "" {
 		if t.Micros != nil || t.AgainstMicros != nil || t.Better {
