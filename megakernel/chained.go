@@ -66,8 +66,9 @@ func (f *chained) declareShared() {
 }
 
 // assemble builds the kernel's body. The producer fills the ring at once: weights, the
-// plan and the page table nobody writes, and cached KV and the position no kernel of the
-// same step does. The consumers wait for the kernel before.
+// plan and the page table nobody writes, and cached KV, the position and its token no
+// kernel of the same step does, but for its last one at the end. The consumers wait for
+// the kernel before.
 func (f *chained) assemble() {
 	k, e := f.k, f.env
 	streams := f.phase.produce != nil
@@ -90,12 +91,6 @@ func (f *chained) assemble() {
 
 func (f *chained) consumers() {
 	k, e, at := f.k, f.env, f.mk.Options.Dependents
-	if at != DependentsEnded {
-		k.WaitForPrior()
-	}
-	if at == DependentsWaited {
-		k.If(e.Tid.EqC(0), k.LaunchDependents)
-	}
 	if f.ring != nil {
 		f.cons = f.ring.Consumer()
 	}
@@ -105,6 +100,12 @@ func (f *chained) consumers() {
 		k.If(step.Layer.EqC(0), func() {
 			f.token.Set(dsl.Uniform(f.bufs.tokens.Load(step.Pos), dsl.GPUScope))
 		})
+	}
+	if at != DependentsEnded {
+		k.WaitForPrior()
+	}
+	if at == DependentsWaited {
+		k.If(e.Tid.EqC(0), k.LaunchDependents)
 	}
 	k.Region(f.phase.Name, func() { f.phase.consume(step) })
 	if f.phase.Name == phaseHead {

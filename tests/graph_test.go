@@ -1,12 +1,18 @@
 package tests
 
 import (
+	"errors"
 	"fmt"
+	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
 )
@@ -65,4 +71,57 @@ func TestAGraphOfKernelsComputesWhatTheSingleKernelDoes(t *testing.T) {
 			})
 		}
 	}
+}
+
+// Removing any kernel's wait for the kernel before is reported, and so is what breaks the
+// last SM's choice of the token.
+func TestMutantsOfAGraphAreReported(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, 48, models.NoToken, nil
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 3, Splits: 2, Consumers: 2, Stages: 3, InFlight: 2, Launch: megakernel.LaunchGraph})
+	require.NoError(t, err)
+	run := func(g *ir.Graph, seed uint64) error {
+		sim, err := runtime.NewSimGraph(g, seed)
+		require.NoError(t, err)
+		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, reference.ShapeOf(c).Dims()), 2, nil, 0)
+		require.NoError(t, err)
+		chosen, err := s.Generate([]int{1, 2}, 2)
+		if err == nil && len(chosen) != 2 {
+			err = &runtime.ResultError{Text: "tokens are missing"}
+		}
+		return err
+	}
+	waits, survivors := 0, []string{}
+	for i, k := range mk.Graph.Kernels {
+		for _, m := range mutate.List(k) {
+			wait := m.Name == "remove griddep.wait"
+			if !wait && (m.Region != "choose" || m.Class == mutate.Earlier || m.Class == mutate.Later) {
+				continue
+			}
+			if wait {
+				waits++
+			}
+			broken, err := mutate.Apply(k, m)
+			require.NoError(t, err)
+			g := *mk.Graph
+			g.Kernels = slices.Clone(g.Kernels)
+			g.Kernels[i] = broken
+			reported := false
+			for seed := uint64(1); seed <= 8 && !reported; seed++ {
+				err := run(&g, seed)
+				var fault *interp.Fault
+				var wrong *runtime.ResultError
+				reported = errors.As(err, &fault) || errors.As(err, &wrong)
+				require.True(t, reported || err == nil, "%v", err)
+			}
+			if !reported {
+				survivors = append(survivors, fmt.Sprintf("%s: %s", k.Name, m.Name))
+			}
+		}
+	}
+	require.Equal(t, len(mk.Graph.Kernels), waits)
+	// The count is cleared by the SM that found it complete, and is next used behind this
+	// kernel's end, which orders any store.
+	require.Equal(t, []string{"mkgen_lm_head: weaken st @finished: relaxed to weak", "mkgen_lm_head: weaken st @finished: scope gpu to cta"}, survivors)
 }

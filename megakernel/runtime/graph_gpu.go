@@ -50,6 +50,9 @@ func (g *GPU) loadGraph(graph *ir.Graph, cubins [][]byte) (*gpuGraph, error) {
 	return out, nil
 }
 
+// RunsGraph is whether it was made for a graph of kernels.
+func (g *GPU) RunsGraph() bool { return g.graph != nil }
+
 // SwapGraph is Swap for a graph of kernels.
 func (g *GPU) SwapGraph(graph *ir.Graph, cubins [][]byte) (restore func(), err error) {
 	other, err := g.loadGraph(graph, cubins)

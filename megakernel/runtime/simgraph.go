@@ -40,6 +40,9 @@ func NewSimGraph(g *ir.Graph, seed uint64) (*Sim, error) {
 	return s, nil
 }
 
+// RunsGraph is whether it was made for a graph of kernels.
+func (s *Sim) RunsGraph() bool { return s.graph != nil }
+
 // SwapGraph is Swap for a graph of kernels.
 func (s *Sim) SwapGraph(g *ir.Graph) (err error) {
 	s.graph, err = loadGraph(g)
