@@ -60,7 +60,7 @@ type benchFlags struct {
 	choice
 	device                    deviceName
 	checkpoint, reference     string
-	record, plot              string
+	record, cases, plot       string
 	seed                      seed
 	contexts                  contexts
 	rounds, tokens, perLaunch count
@@ -104,6 +104,7 @@ works, and no speed.`,
 	f.Var(&b.perLaunch, "tokens-per-launch", "tokens that a launch chooses (default: a whole round)")
 	f.StringVar(&b.reference, "reference", "", "`directory` with the reference's logits")
 	f.StringVar(&b.record, "record", "", "`file` for the record (default bench/results/GPU/DATE-decode-MODEL.json)")
+	f.StringVar(&b.cases, "cases", "", "JSON `file` for what was measured, gated or not: for other programs, no record")
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
 	f.Var(&b.device, "device", "cuda or sim")
 	f.Lookup("tokens-per-launch").DefValue = ""
@@ -311,6 +312,12 @@ func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error,
 // report prints what was found, and writes record and plot.
 func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
 	facts, mk := s.Machine.Facts(), s.Kernel
+	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
+	if b.cases != "" {
+		if err := r.Dump(b.cases); err != nil {
+			return fmt.Errorf("--cases: %w", err)
+		}
+	}
 	if facts.Executor {
 		return reportExecutor(w, s, o)
 	}
@@ -337,7 +344,6 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	if err := writeTable(w, o.Cases, mark); err != nil {
 		return err
 	}
-	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
 	if b.plot != "" {
 		note := ""
 		if mark != "passed" {
