@@ -175,7 +175,7 @@ def main():
         cases.append(measure(decoder, cached, args.rounds, args.tokens, args.warm_up))
     out = {
         "torch": torch.__version__, "transformers": transformers.__version__, "weights_hash": weights_hash, "attention": args.attention,
-        "mode": args.mode, "cache_tokens": room, "compile_s": round(took, 1), "apart": significant(apart),
+        "mode": args.mode, "cudagraph_skips": torch._dynamo.utils.counters["inductor"]["cudagraph_skips"], "cache_tokens": room, "compile_s": round(took, 1), "apart": significant(apart),
         "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else args.device, "cases": cases,
     }
     args.out.write_text(json.dumps(out, indent=2) + "\n")

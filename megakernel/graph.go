@@ -58,7 +58,7 @@ const phaseMerge = "merge"
 // buildGraph makes a kernel of each phase, and the order in which a step launches them.
 // The options say what was asked for until all are made.
 func (mk *Kernel) buildGraph() error {
-	mk.Graph = &ir.Graph{Dependent: mk.Options.Dependents != DependentsEnded, Repeat: ScalarSteps}
+	mk.Graph = &ir.Graph{Dependent: mk.Options.Dependents != DependentsEnded, Repeat: ScalarSteps, Steps: mk.Options.GraphSteps}
 	names := []string{"qkv", phaseAttention, phaseMerge, "o", "gate_up", "down"}
 	if mk.Options.Merge == MergeLast {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == phaseMerge })

@@ -45,11 +45,12 @@ func AllDependents() []Dependents {
 
 // What an SM of sm_90 has for the CTAs on it.
 const (
-	sharedPerSM  = 233472 // bytes of shared memory
-	sharedPerCTA = 1024   // of them the system's, for each CTA
-	threadsPerSM = 2048
-	sharedNoRing = 1280 // left for a kernel without a ring beside those that have one
-	maxResident  = 4
+	sharedPerSM   = 233472 // bytes of shared memory
+	sharedPerCTA  = 1024   // of them the system's, for each CTA
+	threadsPerSM  = 2048
+	sharedNoRing  = 1280 // left for a kernel without a ring beside those that have one
+	maxResident   = 4
+	maxGraphSteps = 64
 )
 
 // DefaultResident is two kernels side by side: one works while the next one's ring fills.
@@ -70,6 +71,8 @@ func (o *Options) completeLaunch() error {
 		switch {
 		case o.Resident != 0:
 			return refuse("Resident", "%d kernels side by side, but a step is one; that is for a graph of them", o.Resident)
+		case o.GraphSteps != 0:
+			return refuse("GraphSteps", "%d steps a launch of a graph, but a step is one kernel; that is for a graph of them", o.GraphSteps)
 		case o.Dependents != "":
 			return refuse("Dependents", "%q, but a step is one kernel; that is for a graph of them", string(o.Dependents))
 		}
@@ -81,11 +84,16 @@ func (o *Options) completeLaunch() error {
 	if o.Dependents == "" {
 		o.Dependents = DependentsStart
 	}
+	if o.GraphSteps == 0 {
+		o.GraphSteps = 1
+	}
 	switch {
 	case o.Resident < 1 || o.Resident > maxResident:
 		return refuse("Resident", "%d kernels side by side on an SM, want 1 to %d", o.Resident, maxResident)
 	case o.Resident*32*(o.Consumers+1) > threadsPerSM:
 		return refuse("Resident", "%d kernels of %d threads side by side, an SM has room for %d threads", o.Resident, 32*(o.Consumers+1), threadsPerSM)
+	case o.GraphSteps < 1 || o.GraphSteps > maxGraphSteps:
+		return refuse("GraphSteps", "%d steps a launch of a graph, want 1 to %d", o.GraphSteps, maxGraphSteps)
 	case !slices.Contains(AllDependents(), o.Dependents):
 		return refuse("Dependents", "found %q, want start, waited, streamed or ended", string(o.Dependents))
 	case o.Tokens > 1:

@@ -51,8 +51,10 @@ type Options struct {
 
 	// Launch is how a step is launched; default single. Resident is how many kernels of a
 	// graph fit side by side on an SM, 1 to 4, by shared memory and registers: default 2.
-	// Dependents is when one lets the next one start; default at once.
+	// Dependents is when one lets the next one start; default at once. GraphSteps is how
+	// many steps a launch of the graph makes where so many are wanted, 1 to 64; default 1.
 	Launch     Launching
+	GraphSteps int
 	Resident   int
 	Dependents Dependents
 

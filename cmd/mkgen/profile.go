@@ -30,7 +30,7 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 		value int
 	}{
 		{tune.StageBytes, &c.stageBytes, p.Chosen.StageBytes}, {tune.Stages, &c.stages, p.Chosen.Stages}, {tune.InFlight, &c.inFlight, p.Chosen.InFlight},
-		{tune.Consumers, &c.consumers, p.Chosen.Consumers}, {tune.Splits, &c.splits, p.Chosen.Splits}, {tune.Resident, &c.resident, p.Chosen.Resident},
+		{tune.Consumers, &c.consumers, p.Chosen.Consumers}, {tune.Splits, &c.splits, p.Chosen.Splits}, {tune.Resident, &c.resident, p.Chosen.Resident}, {tune.GraphSteps, &c.graphSteps, p.Chosen.GraphSteps},
 	} {
 		if !given(f.flag) {
 			*f.to = count(f.value)

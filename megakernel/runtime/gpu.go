@@ -287,8 +287,8 @@ func (g *GPU) Close() error {
 		}
 	}
 	var errs []error
-	if g.graph != nil && g.graph.made != nil {
-		errs = append(errs, g.graph.made.Close())
+	if g.graph != nil {
+		errs = append(errs, g.graph.close())
 	}
 	for _, m := range g.mem {
 		errs = append(errs, m.Free())

@@ -64,6 +64,16 @@ func TestAGraphOnAGPURunsAsOftenAsAsked(t *testing.T) {
 	}
 	launch(2, 6)
 	launch(1, 9)
+	g.Steps = 2
+	gpu2, err := runtime.NewGPUGraph(g, dev, [][]byte{[]byte("\x7fELF")})
+	require.NoError(t, err)
+	require.NoError(t, gpu2.Alloc("x", 4))
+	require.NoError(t, gpu2.Zero("x"))
+	require.NoError(t, runtime.Launch(gpu2, map[string]uint64{"steps": 5})) // twice two, and one
+	got := make([]byte, 4)
+	require.NoError(t, gpu2.Read("x", 0, got))
+	require.Equal(t, []byte{15, 0, 0, 0}, got)
+	require.NoError(t, gpu2.Close())
 	restore, err := gpu.SwapGraph(&ir.Graph{Kernels: g.Kernels, Nodes: g.Nodes[:1], Repeat: "steps"}, [][]byte{[]byte("\x7fELF")})
 	require.NoError(t, err)
 	launch(1, 10)

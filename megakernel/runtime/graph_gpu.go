@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
@@ -16,8 +17,8 @@ import (
 type gpuGraph struct {
 	*ir.Graph
 	functions []*cuda.Function
-	made      *cuda.Graph // of blocks
-	blocks    []byte      // the params blocks of all nodes
+	made      map[int]*cuda.Graph // by the number of steps, for these scalars
+	scalars   map[string]uint64
 }
 
 // NewGPUGraph is NewGPU for a graph of kernels, with a cubin of each.
@@ -64,35 +65,56 @@ func (g *GPU) SwapGraph(graph *ir.Graph, cubins [][]byte) (restore func(), err e
 	return func() { g.graph = old }, nil
 }
 
-// ready makes the graph for the scalars, unless the one there is made for these.
+// ready makes the graph for the scalars, unless the one there is made for these: of one
+// step, and of as many as a launch runs at once.
 func (g *GPU) ready(scalars map[string]uint64) error {
-	var launches []cuda.GraphLaunch
-	var all []byte
+	of := map[string]uint64{} // what the blocks depend on: buffers stay where they are
+	for _, p := range g.k.Params {
+		of[p.Name] = scalars[p.Name]
+	}
+	if g.graph.made != nil && maps.Equal(of, g.graph.scalars) {
+		return nil
+	}
+	if err := g.graph.close(); err != nil {
+		return err
+	}
+	step, err := g.step(scalars)
+	if err != nil {
+		return err
+	}
+	g.graph.made, g.graph.scalars = map[int]*cuda.Graph{}, of
+	for _, steps := range []int{1, max(1, g.graph.Steps)} {
+		if g.graph.made[steps] == nil {
+			if g.graph.made[steps], err = g.dev.NewGraph(slices.Repeat(step, steps)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// step is the launches of one step.
+func (g *GPU) step(scalars map[string]uint64) (launches []cuda.GraphLaunch, err error) {
 	for i, n := range g.graph.Nodes {
 		of := maps.Clone(scalars)
 		maps.Copy(of, n.Scalars)
 		if err := g.fill(of); err != nil {
-			return err
+			return nil, err
 		}
-		k, block := g.graph.Kernels[n.Kernel], bytes.Clone(g.block)
+		k := g.graph.Kernels[n.Kernel]
 		launches = append(launches, cuda.GraphLaunch{Function: g.graph.functions[n.Kernel], Grid: k.Grid, Block: 32 * k.Warps, Shared: k.SharedBytes,
-			Params: block, Dependent: g.graph.Dependent && i > 0})
-		all = append(all, block...)
+			Params: bytes.Clone(g.block), Dependent: g.graph.Dependent && i > 0})
 	}
-	if g.graph.made != nil && bytes.Equal(all, g.graph.blocks) {
-		return nil
+	return launches, nil
+}
+
+// close releases what was made; it can be made again.
+func (g *gpuGraph) close() (err error) {
+	for _, m := range g.made {
+		err = errors.Join(err, m.Close())
 	}
-	if g.graph.made != nil {
-		if err := g.graph.made.Close(); err != nil {
-			return err
-		}
-	}
-	made, err := g.dev.NewGraph(launches)
-	if err != nil {
-		return err
-	}
-	g.graph.made, g.graph.blocks = made, all
-	return nil
+	g.made = nil
+	return err
 }
 
 // startGraph queues the graph as often as the scalar Repeat says, beside the caller:
@@ -104,12 +126,17 @@ func (g *GPU) startGraph(scalars map[string]uint64) error {
 	if err := g.begin.Record(g.stream); err != nil {
 		return err
 	}
-	made, times := g.graph.made, scalars[g.graph.Repeat]
+	made, left, atOnce := g.graph.made, int(scalars[g.graph.Repeat]), max(1, g.graph.Steps)
 	g.await(func() error {
-		for range times {
-			if err := made.Launch(g.stream); err != nil {
+		for left > 0 {
+			n := 1
+			if left >= atOnce {
+				n = atOnce
+			}
+			if err := made[n].Launch(g.stream); err != nil {
 				return err
 			}
+			left -= n
 		}
 		return g.end.Record(g.stream)
 	})

@@ -32,7 +32,8 @@ type Options struct {
 	Attention  string `json:"attention,omitempty"` // where it is not plain, as megakernel.Options has it
 	Compiler   string `json:"compiler"`            // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
-	Dependents string `json:"dependents,omitempty"` // of a graph of kernels: when one lets the next one start
+	Dependents string `json:"dependents,omitempty"`  // of a graph of kernels: when one lets the next one start
+	GraphSteps int    `json:"graph_steps,omitempty"` // that a launch of it makes
 	InFlight   int    `json:"in_flight"`
 	KV         string `json:"kv,omitempty"`       // format of the KV cache where it is not that of the weights
 	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
@@ -66,7 +67,7 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Launch != megakernel.LaunchSingle {
 		launch = string(o.Launch)
 	}
-	return Options{Launch: launch, Resident: o.Resident, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

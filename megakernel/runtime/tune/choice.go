@@ -18,20 +18,21 @@ type Choice struct {
 
 	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
 	Dependents megakernel.Dependents `json:"dependents,omitempty"`
+	GraphSteps int                   `json:"graph_steps,omitempty"`
 }
 
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
 	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Merge: o.Merge,
-		Resident: o.Resident, Dependents: o.Dependents}
+		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight = c.StageBytes, c.Stages, c.InFlight
 	o.Consumers, o.Splits, o.Merge = c.Consumers, c.Splits, c.Merge
-	o.Resident, o.Dependents = c.Resident, c.Dependents
+	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
 
@@ -54,6 +55,8 @@ func (c Choice) Value(dimension string) string {
 		return strconv.Itoa(c.Resident)
 	case DependentsOf:
 		return string(c.Dependents)
+	case GraphSteps:
+		return strconv.Itoa(c.GraphSteps)
 	}
 	panic("BUG: tune: dimension " + dimension)
 }
@@ -63,7 +66,7 @@ func (c Choice) String() string {
 	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --merge %s",
 		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Merge)
 	if c.Dependents != "" {
-		flags += fmt.Sprintf(" --resident %d --dependents %s", c.Resident, c.Dependents)
+		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
 	}
 	return flags
 }
@@ -81,8 +84,9 @@ func (c Choice) check() error {
 	if c.Merge != megakernel.MergePhase && c.Merge != megakernel.MergeLast {
 		return fmt.Errorf("merge is %q, want phase or last", string(c.Merge))
 	}
-	if (c.Resident > 0) != (c.Dependents != "") || c.Resident < 0 {
-		return fmt.Errorf("resident is %d with dependents %q, want both, of a graph of kernels, or neither", c.Resident, string(c.Dependents))
+	graph := c.Dependents != ""
+	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {
+		return fmt.Errorf("resident is %d and graph_steps %d with dependents %q, want all, of a graph of kernels, or none", c.Resident, c.GraphSteps, string(c.Dependents))
 	}
 	return nil
 }

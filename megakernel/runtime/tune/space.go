@@ -18,6 +18,7 @@ const (
 	// Of a graph of kernels.
 	Resident     = "resident"
 	DependentsOf = "dependents"
+	GraphSteps   = "graph-steps"
 )
 
 // Dimension is one option and the kernels that differ from an incumbent in it: of
@@ -35,7 +36,7 @@ func Dimensions(rows int, launch megakernel.Launching) []string {
 		return []string{StageBytes, Stages, InFlight, Consumers}
 	}
 	if launch == megakernel.LaunchGraph {
-		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Consumers, Splits, Merge}
+		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Consumers, Splits, Merge, GraphSteps}
 	}
 	return []string{StageBytes, Stages, InFlight, Consumers, Splits, Merge}
 }
@@ -101,6 +102,8 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 				o.Stages = 0
 			}
 		})
+	case GraphSteps:
+		return each(mk, []int{1, 4, 16}, func(o *megakernel.Options, n int) { o.GraphSteps = n })
 	case DependentsOf:
 		return each(mk, megakernel.AllDependents(), func(o *megakernel.Options, d megakernel.Dependents) { o.Dependents = d })
 	}
