@@ -116,10 +116,12 @@ func (f *chained) consumers() {
 func (f *chained) producer() {
 	k := f.k
 	f.prod = f.ring.Producer()
+	var step tasks.Step // of which weights do not depend
 	if f.phase.Matrix != "" {
 		f.offset = dsl.NewVar(f.start(), "offset")
+	} else {
+		step = f.now()
 	}
-	step := f.now()
 	k.Region(f.phase.Name, func() { f.phase.produce(step) })
 	if f.mk.Options.Dependents == DependentsStreamed {
 		k.If(f.env.Lane.EqC(0), k.LaunchDependents)

@@ -73,6 +73,88 @@ func TestAGraphOfKernelsComputesWhatTheSingleKernelDoes(t *testing.T) {
 	}
 }
 
+// The same for attention that is not plain, a float8 cache, heads of other sizes with rows
+// and columns to pad, an LM head of its own, and SMs without work.
+func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	odd := tiny
+	odd.Name, odd.Hidden, odd.Intermediate, odd.Heads, odd.KVHeads, odd.HeadDim, odd.Vocab = "odd", 104, 296, 3, 1, 48, 333
+	odd.TieEmbeddings, odd.Rope.Scaling = false, nil
+	for name, test := range map[string]struct {
+		c models.Config
+		o megakernel.Options
+	}{
+		"window in turns, head scales": {tiny, megakernel.Options{SMs: 2, Splits: 2, Attention: "window=6+sinks=2+head-scale/head-scale", Consumers: 2}},
+		"streaming, alibi, e4m3":       {tiny, megakernel.Options{SMs: 3, KV: "e4m3", Attention: "streaming=9+alibi", Consumers: 2, Page: 1}},
+		"odd":                          {odd, megakernel.Options{SMs: 25, Consumers: 2}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			one, err := megakernel.Build(test.c, test.o)
+			require.NoError(t, err)
+			o := one.Options
+			o.Launch = megakernel.LaunchGraph
+			graph, err := megakernel.Build(test.c, o)
+			require.NoError(t, err)
+			tokens := []int{1, 5, 300, 2, 7, 7, 11, 90, 4, 8, 250, 3}
+			wantLogits, want := stepsOf(t, one, 1, 5, tokens, 2)
+			logits, got := stepsOf(t, graph, 2, 5, tokens, 2)
+			require.Equal(t, want, got)
+			require.Equal(t, wantLogits, logits)
+		})
+	}
+}
+
+// An end token and the host's stop end a launch: what is queued behind changes nothing,
+// and the session goes on from there.
+func TestALaunchOfAGraphEndsEarly(t *testing.T) {
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(tiny, megakernel.Options{SMs: 2, Consumers: 2, Launch: megakernel.LaunchGraph})
+	require.NoError(t, err)
+	open := func() (*runtime.Session, *runtime.Sim) {
+		sim, err := runtime.NewSimGraph(mk.Graph, 1)
+		require.NoError(t, err)
+		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, reference.ShapeOf(tiny).Dims()), 4, nil, 0)
+		require.NoError(t, err)
+		return s, sim
+	}
+	whole, _ := open()
+	all, err := whole.Generate([]int{1, 2, 3}, 12)
+	require.NoError(t, err)
+	require.Len(t, all, 12)
+	end := slices.IndexFunc(all, func(id int) bool { return id != all[0] })
+	require.Positive(t, end)
+	s, _ := open()
+	require.NoError(t, s.SetEnds([]int{all[end]}))
+	got, err := s.Generate([]int{1, 2, 3}, 12)
+	require.NoError(t, err)
+	require.Equal(t, all[:end+1], got)
+	require.Equal(t, 3+end, s.Pos())
+	require.NoError(t, s.SetEnds(nil))
+	rest, err := s.Generate(got[end:], 12-end-1)
+	require.NoError(t, err)
+	require.Equal(t, all[end+1:], rest)
+
+	stopped, _ := open()
+	some, err := stopped.Stream(t.Context(), []int{1, 2, 3}, 12, func(int) bool { return false })
+	require.NoError(t, err)
+	require.Equal(t, all[:len(some)], some)
+	require.Equal(t, 2+len(some), stopped.Pos())
+}
+
+func TestASessionWantsADeviceOfItsKind(t *testing.T) {
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(tiny, megakernel.Options{SMs: 2, Launch: megakernel.LaunchGraph})
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	_, err = runtime.NewSession(mk, sim, synth.NewWeights(3, reference.ShapeOf(tiny).Dims()), 4, nil, 0)
+	require.ErrorContains(t, err, "a step that is a graph of kernels and a device that is loaded with one kernel")
+}
+
 // Removing any kernel's wait for the kernel before is reported, and so is what breaks the
 // last SM's choice of the token.
 func TestMutantsOfAGraphAreReported(t *testing.T) {
