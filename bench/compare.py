@@ -55,7 +55,7 @@ class Comparison:
         given, profile = {"single": (a.single, a.single_profile), "graph": (a.graph, a.graph_profile)}[launch]
         flags = (["--launch", "graph"] if launch == "graph" else []) + shlex.split(given)
         if a.tune and not profile:
-            profile = self.scratch / f"tune-{launch}.json"
+            profile = (self.scratch if self.sim else pathlib.Path("out")) / f"tune-{launch}-{a.model}.json"  # a search goes on where it stopped
             command = [a.mkgen, "tune", *self.model, *flags, *self.sim, "--contexts", a.contexts, "--random", a.seed, "--budget", a.tune, "-o", profile]
             if run(f"tune {launch}", command):
                 sys.exit(1)
