@@ -95,6 +95,13 @@ func (m MBars) ArriveN(i Index, n Val[U32]) { m.op(ir.OpMBarArriveN, i, n.v) }
 // ArriveExpect adds bytes to what the phase waits for, then arrives.
 func (m MBars) ArriveExpect(i Index, bytes Val[U32]) { m.op(ir.OpMBarExpect, i, bytes.v) }
 
+// Test is whether the phase of the given parity (0 or 1) has completed. It orders
+// nothing: what follows may depend on it in time alone.
+func (m MBars) Test(i Index, parity Val[U32]) Pred {
+	mem := Buf[U64]{k: m.k, b: m.b}.addr(i)
+	return opPred(kern(m.k), &ir.Instr{Op: ir.OpMBarTest, Args: []*ir.Value{parity.v}, Mem: mem})
+}
+
 // Wait waits until the phase of the given parity (0 or 1) has completed,
 // acquiring at CTA scope what its arrivals and copies released.
 func (m MBars) Wait(i Index, parity Val[U32]) { m.op(ir.OpWaitMBar, i, parity.v) }
@@ -125,12 +132,15 @@ func (m MBars) WaitOrNote(i Index, parity Val[U32], flag Buf[U32], j Index, n No
 }
 
 // noted emits a wait with a note.
-func (k *Kernel) noted(in *ir.Instr, n Note) {
+func (k *Kernel) noted(in *ir.Instr, n Note) { k.emit(k.note(in, n)) }
+
+// note adds a note to a wait.
+func (k *Kernel) note(in *ir.Instr, n Note) *ir.Instr {
 	in.Mem = append(in.Mem, n.To.addr(nil)...)
 	in.Args = append(in.Args, n.Tag.v, n.Detail.v)
 	in.Attr.N = n.Site
 	k.Require(n.To.Len() >= int64(NoteWords*k.Warps()), "notes have %d words, want %d a warp of %d", n.To.Len(), NoteWords, k.Warps())
-	k.emit(in)
+	return in
 }
 
 // BulkCopy starts an asynchronous copy of bytes (a multiple of 16, under 2²⁰)
@@ -179,4 +189,25 @@ func WaitUntilOrNote(b Buf[U32], i Index, c ir.Cond, want Val[U32], flag Buf[U32
 	in.Mem = append(b.addr(i), flag.addr(j)...)
 	in.Attr.Cond = c
 	kern(b.k).noted(in, n)
+}
+
+// WaitTag is first, or, if the last of its four words is not tag, element i of b once that
+// is so there: data and the word that says that they have come are one access, so that
+// nothing has to be released or acquired. Load all elements that are needed first, to
+// have the loads in flight together. Give Acquire or Relaxed and a scope; the element is
+// to be written by Join with the tag last, as strongly.
+func WaitTag(b Buf[B128], i Index, first Val[B128], tag Val[U32], opts ...MemOpt) Val[B128] {
+	return op1[B128](kern(b.k, first.k, tag.k), waitTag(b, i, first, tag, opts))
+}
+
+// WaitTagOrNote is WaitTag that also ends when word j of flag is not 0, with a note; the
+// result is of no use then.
+func WaitTagOrNote(b Buf[B128], i Index, first Val[B128], tag Val[U32], flag Buf[U32], j Index, n Note, opts ...MemOpt) Val[B128] {
+	in := waitTag(b, i, first, tag, opts)
+	in.Mem = append(in.Mem, flag.addr(j)...)
+	return op1[B128](kern(b.k, first.k, tag.k), kern(b.k).note(in, n))
+}
+
+func waitTag[B Elem](b Buf[B], i Index, first Val[B128], tag Val[U32], opts []MemOpt) *ir.Instr {
+	return &ir.Instr{Op: ir.OpWaitTag, T: ir.B128, Args: []*ir.Value{tag.v, first.v}, Mem: b.addr(i), Attr: attr(0, opts)}
 }

@@ -148,3 +148,45 @@ func waitHelper(name, load string, c ir.Cond, abort, sleep bool) string {
   return false;
 }`, until, waitPolls, device, name, params, met, waitPolls, rest)
 }
+
+// spellWaitTag calls the polling loop of a word with a tag.
+func spellWaitTag(p *printer, in *ir.Instr) expr {
+	space := in.Mem[0].Buf.Space
+	mode := qualifiers(in.Attr.Order, in.Attr.Scope)
+	load := helperName("ld", mode, "."+space.String(), "_b128")
+	p.needSpace(space)
+	p.need(load, 1, func() string {
+		return loadHelper(load, "ld"+mode+"."+space.String(), ctype(ir.B128), ir.B128, 1, space, false, true)
+	})
+	name := helperName("wait_tag", mode, "."+space.String())
+	args := []string{p.address(in.Mem[0]), p.bare(in.Args[0]), p.bare(in.Args[1])}
+	if len(in.Mem) > 2 {
+		p.fixed("note")
+		f := p.need(name+"_noted", 2, func() string { return notedTagHelper(name+"_noted", load) })
+		return call(f, p.notedArgs(in, args)...)
+	}
+	return call(p.need(name, 2, func() string {
+		return fmt.Sprintf(`// v, or what comes to be there, as soon as its last word is tag.
+%s uint4 %s(const uint4* p, u32 tag, uint4 v) {
+  while (v.w != tag) {
+    v = %s(p);
+  }
+  return v;
+}`, device, name, load)
+	}), args...)
+}
+
+func notedTagHelper(name, load string) string {
+	return fmt.Sprintf(`// v, or what comes to be there, as soon as its last word is tag, or the flag is set,
+// which it notes. Looks at the flag every %d polls.
+%s uint4 %s(const uint4* p, u32 tag, uint4 v, const u32* flag, u32* notes, u32 site, u32 word, u32 detail) {
+  for (u32 polls = 1; v.w != tag; ++polls) {
+    v = %s(p);
+    if (polls %% %d == 0 && *(const volatile u32*)flag != 0) {
+      note(notes, site, word, detail);
+      return v;
+    }
+  }
+  return v;
+}`, waitPolls, device, name, load, waitPolls)
+}

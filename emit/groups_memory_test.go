@@ -122,7 +122,7 @@ func bulk(k *dsl.Kernel) {
 	k.FenceProxyAsync()
 	k.FenceProxyAsyncShared()
 	k.FenceProxyAsyncGlobal()
-	bar.Arrive(dsl.At(1))
+	k.If(bar.Test(dsl.At(1), k.U32(1)), func() { bar.Arrive(dsl.At(1)) })
 	bar.ArriveN(dsl.At(0), k.U32(3))
 }
 
@@ -162,6 +162,13 @@ func waits(k *dsl.Kernel) {
 	dsl.WaitUntilOr(flags, dsl.At(4), dsl.NE, want, stop, dsl.At(0), dsl.Relaxed(dsl.GPUScope), sleep)
 	k.If(bar.WaitOr(dsl.At(0), want, stop, dsl.At(0)), func() { out.Store(dsl.At(1), k.U32(1)) })
 	bar.Wait(dsl.At(0), want.AndC(1))
+	tagged := dsl.Global[dsl.B128](k, "tagged", 4)
+	load := func(i int) dsl.Val[dsl.B128] { return tagged.Load(dsl.At(i), dsl.Relaxed(dsl.GPUScope)) }
+	v := dsl.WaitTag(tagged, dsl.At(0), load(0), want, dsl.Relaxed(dsl.GPUScope))
+	out.Store(dsl.At(2), dsl.Split(v)[0])
+	notes := dsl.Shared[dsl.U32](k, "notes", k.Warps()*dsl.NoteWords, dsl.Align(16))
+	v = dsl.WaitTagOrNote(tagged, dsl.At(1), load(1), want, stop, dsl.At(0), dsl.Note{To: notes, Site: 1, Tag: want, Detail: k.U32(2)}, dsl.Acquire(dsl.GPUScope))
+	out.Store(dsl.At(3), dsl.Split(v)[1])
 }
 
 func collectives(k *dsl.Kernel) {

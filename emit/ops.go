@@ -127,8 +127,10 @@ func synchroOps(t *[256]row) {
 	t[ir.OpMBarArrive] = row{expr: mbarrier("mbar_arrive")}
 	t[ir.OpMBarArriveN] = row{expr: mbarrier("mbar_arrive_n")}
 	t[ir.OpMBarExpect] = row{expr: mbarrier("mbar_arrive_expect")}
+	t[ir.OpMBarTest] = row{expr: mbarrier("mbar_test")}
 	t[ir.OpWaitMBar] = row{expr: spellWaitMBar}
 	t[ir.OpWaitMem] = row{expr: spellWaitMem}
+	t[ir.OpWaitTag] = row{expr: spellWaitTag}
 	t[ir.OpNanosleep] = row{expr: callOf("__nanosleep")}
 	t[ir.OpGridWait] = row{expr: helperCall("wait_for_prior")}
 	t[ir.OpGridLaunch] = row{expr: helperCall("launch_dependents")}

@@ -53,6 +53,19 @@ DEVICE void mbar_arrive_expect(u64* bar, u32 bytes) {
   asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;"
                : : "r"(shared_address(bar)), "r"(bytes) : "memory");
 }`},
+	{"mbar_test", 1, "shared_address", `
+// Whether the phase of this parity has completed, as it is now.
+DEVICE bool mbar_test(u64* bar, u32 parity) {
+  u32 done;
+  asm volatile(
+      "{\n"
+      ".reg .pred p;\n"
+      "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], %2;\n"
+      "selp.u32 %0, 1, 0, p;\n"
+      "}"
+      : "=r"(done) : "r"(shared_address(bar)), "r"(parity) : "memory");
+  return done != 0;
+}`},
 	{"mbar_try_wait", 1, "shared_address", `
 // Whether the phase of this parity has completed (acquire at CTA scope); waits
 // a while, as long as the hardware likes, before it says no.

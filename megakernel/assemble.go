@@ -208,6 +208,12 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
+// words hands data on within a phase, or without a barrier; the tag is that of the
+// hand-off before.
+func (b *builder) words() *tasks.Words {
+	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.Tag() }, Watch: b.watch}
+}
+
 // at says where in the launch what follows lies.
 func (b *builder) at(step, layer dsl.Val[dsl.U32]) {
 	b.watch.Layer(layer)
@@ -304,9 +310,12 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			b.k.Region(p.Name, func() {
 				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
 			})
-			if p.Handoff != "" {
+			switch p.Handoff {
+			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+			case string(HandoffWords): // who needs them waits; the next phase uses this one's shared memory
+				b.env.Sync()
 			}
 		}
 		if p.when == nil {

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )
@@ -95,7 +96,7 @@ func TestTheLayoutHasWhatAttentionReads(t *testing.T) {
 	require.Equal(t, 6, tables[BufferSlopes])
 	require.Equal(t, 6, tables[BufferHeadScales])
 	var text strings.Builder
-	require.NoError(t, mk.Explain(&text, 1e12))
+	require.NoError(t, mk.Explain(&text, machine.H200()))
 	require.Contains(t, text.String(), "Attention, the layers in turn: head-scale+alibi / mask.")
 	require.Contains(t, text.String(), "query rows")
 }

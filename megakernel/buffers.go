@@ -24,8 +24,10 @@ type buffers struct {
 	scales  dsl.Buf[dsl.F32] // of kv, absent where it has none
 
 	x          dsl.Buf[dsl.F32]
-	q          dsl.Buf[dsl.BF16]
-	part, lse  dsl.Buf[dsl.F32]
+	q          dsl.Buf[dsl.BF16] // without HandoffWords of queries
+	qWords     dsl.Buf[dsl.B128] // with them
+	kvWords    dsl.Buf[dsl.B128]
+	states     dsl.Buf[dsl.B128]
 	attn, act  dsl.Buf[dsl.BF16]
 	logits     dsl.Buf[dsl.F32]
 	best       dsl.Buf[dsl.F32]
@@ -73,9 +75,13 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		mk.declareRows(k, b)
 	} else {
 		b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
-		b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
-		b.part = dsl.Global[dsl.F32](k, "part", product(o.Splits, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] partial attention outputs", o.Splits, c.Heads, c.HeadDim))
-		b.lse = dsl.Global[dsl.F32](k, "lse", product(o.Splits, c.Heads), bufDoc("[%d][%d] their log-sum-exp, base 2", o.Splits, c.Heads))
+		if o.Queries == HandoffWords {
+			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2), bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2, c.HeadDim/2))
+			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim), bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads, c.HeadDim/2))
+		} else {
+			b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
+		}
+		b.states = declareStates(k, o.Splits, c.Heads, c.HeadDim)
 		if mk.HasArrived() {
 			groups := attention(c, o).Items()
 			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
@@ -147,9 +153,46 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 // OwnEmbedding is whether there is a buffer of token embeddings.
 func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
 
-// HasArrived is whether the kernel counts partial states, in BufferArrived, which must
-// be 0 before a launch: at first, and after one that was given up.
-func (mk *Kernel) HasArrived() bool { return mk.Ragged() || mk.Options.Merge == MergeLast }
+// BufferStates is the buffer of attention's partial states. Their tags come again after
+// 2³¹ arrivals at the grid barrier: with HasTags the host zeroes it in time for words
+// that are not written as often.
+const BufferStates = "states"
+
+// The buffers of queries, and of the token's own key and value, with HandoffWords.
+const (
+	BufferQueryWords = "query_words"
+	BufferKVWords    = "kv_words"
+)
+
+// declareStates declares n partial states of heads heads of d elements.
+func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
+	return dsl.Global[dsl.B128](k, BufferStates, product(n, tasks.StateWords(heads, d)),
+		bufDoc("[%d][%d][%d] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag", n, heads, d/2))
+}
+
+// HasArrived is whether the kernel counts partial states, in BufferArrived.
+func (mk *Kernel) HasArrived() bool { return mk.Options.Merge == MergeLast }
+
+// HasTags is whether partial states are passed on in words with tags.
+func (mk *Kernel) HasTags() bool { return mk.Ragged() || mk.Options.Merge == MergeWords }
+
+// Zeroed are the buffers that must be 0 before the first launch and after one that was
+// given up.
+func (mk *Kernel) Zeroed() (names []string) {
+	if mk.HasArrived() {
+		names = append(names, BufferArrived)
+	}
+	if mk.HasTags() {
+		names = append(names, BufferStates)
+	}
+	if mk.Options.Queries == HandoffWords {
+		names = append(names, BufferQueryWords, BufferKVWords)
+	}
+	if mk.Options.graph() {
+		names = append(names, BufferFinished)
+	}
+	return names
+}
 
 // declareScales is what the cache's elements are multiplied by, or nothing where
 // they count as they are.

@@ -8,21 +8,22 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Explain writes the plan in detail, after what Summary writes: matrices and
-// who owns how many of their tiles, the phases' predicted times, KV cache and
-// splits, the params block, and what the program is made of. The same kernel
-// gives the same text. The error is w's.
-func (mk *Kernel) Explain(w io.Writer, bytesPerSecond float64) error {
-	if err := mk.Summary(w, bytesPerSecond); err != nil {
+// who owns how many of their tiles, the phases' predicted times on a machine, KV cache
+// and splits, the params block, and what the program is made of. The same kernel and
+// machine give the same text. The error is w's.
+func (mk *Kernel) Explain(w io.Writer, m *machine.Machine) error {
+	if err := mk.Summary(w, m); err != nil {
 		return err
 	}
 	r := &report{w: w}
 	mk.reportMatrices(r)
 	mk.reportShares(r)
-	mk.reportTimes(r, bytesPerSecond)
+	mk.reportTimes(r, m)
 	mk.reportKV(r)
 	mk.reportParams(r)
 	mk.reportProgram(r)
@@ -110,28 +111,21 @@ func ranges(counts []int, n int) string {
 	return strings.Join(parts, " ")
 }
 
-func (mk *Kernel) reportTimes(r *report, bytesPerSecond float64) {
-	p := mk.Plan
+func (mk *Kernel) reportTimes(r *report, m *machine.Machine) {
 	contexts := mk.contexts()
 	last := contexts[len(contexts)-1]
-	t := table.New("phase", ">runs", ">busiest SM", ">reading", ">hand-off", ">in a step")
-	for i := range mk.Phases {
-		f := &mk.Phases[i]
-		bytes, handoff := int64(0), 0.0
-		if m, _ := mk.phaseMatrix(f); m != nil {
-			bytes = int64(m.MaxCount()) * m.TileBytes()
-		} else if f.Name == phaseAttention {
-			bytes = mk.kvBusiest(last) / int64(mk.Config.Layers)
-		}
-		if f.Handoff != "" {
-			handoff = ExchangeSeconds
-		}
-		reading := float64(bytes) / p.SMBytesPerSecond(machine(bytesPerSecond))
-		t.Row(f.Name, mk.runs(f), FormatBytes(bytes), formatSeconds(reading), formatSeconds(handoff), formatSeconds(float64(mk.runs(f))*(reading+handoff)))
+	p := mk.Predict(m, last, 1)
+	t := table.New("phase", ">runs", ">busiest SM", ">work", ">chunks", ">hand-off", ">a run", ">in a step")
+	for _, f := range p.Phases {
+		t.Row(f.Name, f.Runs, FormatBytes(f.Most), formatSeconds(f.Work), formatSeconds(f.Chunks), formatSeconds(f.Handoff),
+			formatSeconds(f.Time), formatSeconds(float64(f.Runs)*f.Time))
 	}
-	r.line("\nPhases with %d tokens in the cache, predicted at %.0f GB/s", last, bytesPerSecond/1e9)
+	r.line("\nPhases with %d tokens in the cache, predicted at %.0f GB/s", last, m.Ceiling.Median)
 	r.table(t)
-	r.text("Each for itself: the ring reads ahead over the ends of phases, so a step takes what the prediction above says, not the sum.")
+	r.text("From the hand-off before to the end of its own, mean over the SMs. Work: what other SMs wrote is read, arithmetic. Chunks: waits for them, the ring is empty. The ring reads ahead while consumers are at a hand-off, so a phase may take less than its bytes do.")
+	busy := mk.inFlight()
+	r.text("A copy takes %.2f µs to land. With %s of %d bytes in flight on each SM a load from L2 takes %.2f µs and SMs wait %.1f at a grid barrier, when memory is quiet %.2f and %.1f. Consumers drain a full stage in %.2f µs.",
+		m.CopySeconds()*1e6, copies(mk.Plan.InFlight), mk.Plan.StageBytes, m.LoadSeconds(busy)*1e6, m.WaitSeconds(busy)*1e6, m.LoadSeconds(0)*1e6, m.WaitSeconds(0)*1e6, m.DrainSeconds(mk.Plan.StageBytes)*1e6)
 }
 
 func (mk *Kernel) reportKV(r *report) {

@@ -64,7 +64,7 @@ func (mk *Kernel) buildGraph() error {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == phaseMerge })
 	}
 	r := mk.request()
-	r.Stages, r.InFlight = 0, 0
+	r.Stages, r.InFlight, r.Lead, r.LeadInFlight = 0, 0, 0, 0
 	var err error
 	if mk.Plan, err = pipeline.New(r); err != nil {
 		return err
@@ -106,6 +106,7 @@ func node(kernel, layer int) ir.Node {
 func (mk *Kernel) phasePlan(name string) (*pipeline.Plan, error) {
 	o, r := &mk.Options, mk.request()
 	r.StageBytes, r.Stages, r.InFlight, r.SharedLimit = mk.Plan.StageBytes, 0, 0, o.sharedLimit()
+	r.Lead, r.LeadInFlight = 0, 0
 	for i := range r.Fixed {
 		mk.resize(&r.Fixed[i], name)
 	}
@@ -124,6 +125,7 @@ func (mk *Kernel) phasePlan(name string) (*pipeline.Plan, error) {
 		r.InFlight = o.InFlight
 	}
 	r.InFlight = min(r.InFlight, r.Stages)
+	r.Lead, r.LeadInFlight = o.Lead, o.LeadInFlight
 	return pipeline.New(r)
 }
 

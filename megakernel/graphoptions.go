@@ -98,6 +98,10 @@ func (o *Options) completeLaunch() error {
 		return refuse("Dependents", "found %q, want start, waited, streamed or ended", string(o.Dependents))
 	case o.Tokens > 1:
 		return refuse("Launch", "a graph of kernels with %d query rows a step, want one", o.Tokens)
+	case o.Queries != HandoffBarrier:
+		return refuse("Queries", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", string(o.Queries))
+	case o.Merge == MergeWords:
+		return refuse("Merge", "%q in a graph of kernels, which have no barrier to take tags from; want phase or last", string(o.Merge))
 	case o.Watchdog == WatchAll:
 		return refuse("Watchdog", "all waits of a graph of kernels, which have none; want grid or none")
 	case o.Trace > 0:

@@ -139,7 +139,7 @@ func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 			}
 		}
 	}
-	require.Equal(t, []string{"kv", "x", "q", "part", "lse", "attn", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled)
+	require.Equal(t, []string{"kv", "x", "q", "states", "attn", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled)
 }
 
 func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {

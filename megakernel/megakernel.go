@@ -34,6 +34,7 @@ type Phase struct {
 	Ops      []string // what it computes, in order
 	Matrix   string   // the weights it streams, if any
 	Handoff  string   // how its output reaches the next phase
+	Planned  bool     // runs only where a launch's plan has work for it
 }
 
 // The matrices of a plan, by index: Layer of every layer, Final after the last.
@@ -127,7 +128,7 @@ func (mk *Kernel) request() pipeline.Request {
 			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
-		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight,
+		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Lead: o.Lead, LeadInFlight: o.LeadInFlight,
 		SharedLimit:  o.SharedLimit,
 		KVTokenBytes: mk.KV.TokenBytes(),
 		BatchTiles:   batch,

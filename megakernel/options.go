@@ -20,7 +20,12 @@ type Options struct {
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
 	InFlight   int // bulk copies outstanding; default chosen by the planner
-	Consumers  int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
+
+	// Lead, unless 0, is how many chunks the consumers are behind their producer from
+	// where on it keeps only LeadInFlight copies outstanding.
+	Lead, LeadInFlight int
+
+	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
 	// room and the time to read, and adds an error, see docs/numerics.md.
@@ -45,6 +50,9 @@ type Options struct {
 	// Watchdog is which waits the host can make the kernel give up.
 	Watchdog Watchdog
 
+	// Queries is how queries reach attention, and the token's own key and value; with one
+	// row only: behind a barrier with several.
+	Queries Handoff
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
@@ -66,6 +74,20 @@ type Options struct {
 	Fault Fault
 }
 
+// Handoff is how what a phase writes reaches the next one.
+type Handoff string
+
+// The hand-offs.
+const (
+	// HandoffBarrier is a grid barrier: all SMs wait for all.
+	HandoffBarrier Handoff = "barrier"
+	// HandoffWords passes data in words with tags: who needs some waits for them.
+	HandoffWords Handoff = "words"
+)
+
+// Handoffs lists the ways.
+func Handoffs() []Handoff { return []Handoff{HandoffBarrier, HandoffWords} }
+
 // Merging is where partial states of attention are merged.
 type Merging string
 
@@ -76,10 +98,14 @@ const (
 	MergePhase Merging = "phase"
 	// MergeLast merges in the SM that brings a head's last state: a hand-off less.
 	MergeLast Merging = "last"
+	// MergeWords merges in all SMs that have a state of a head, each a share of its
+	// output, as soon as the others' states are there: no hand-off between, words that
+	// carry a tag instead.
+	MergeWords Merging = "words"
 )
 
 // Mergings lists the places.
-func Mergings() []Merging { return []Merging{MergePhase, MergeLast} }
+func Mergings() []Merging { return []Merging{MergePhase, MergeLast, MergeWords} }
 
 // Watchdog names waits that end when the host gives the launch up, so that a hang
 // is an error and the GPU stays usable.
@@ -184,10 +210,19 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		o.Merge = MergePhase
 	}
 	if !slices.Contains(Mergings(), o.Merge) {
-		return o, refuse("Merge", "found %q, want phase or last", string(o.Merge))
+		return o, refuse("Merge", "found %q, want one of %q", string(o.Merge), Mergings())
 	}
 	if o.Merge != MergePhase && o.Tokens > 1 {
 		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
+	}
+	if o.Queries == "" {
+		o.Queries = HandoffBarrier
+	}
+	if !slices.Contains(Handoffs(), o.Queries) {
+		return o, refuse("Queries", "found %q, want one of %q", string(o.Queries), Handoffs())
+	}
+	if o.Queries != HandoffBarrier && o.Tokens > 1 {
+		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)

@@ -1,29 +1,70 @@
 package megakernel
 
-import "github.com/mkgen/mkgen/pipeline"
+import (
+	"slices"
 
-// ExchangeSeconds is what one grid-wide hand-off costs that the ring does not
-// hide, as measured on an H200 with synthetic phases: about 2 µs.
-const ExchangeSeconds = 2e-6
+	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/mkgen/mkgen/pipeline"
+)
 
-// CopySeconds is how long a bulk copy takes to land: with one of 16 KiB in flight
-// on each of its 132 SMs an H200 streams 3121 GB/s.
-const CopySeconds = 132 * 16384 / 3121e9
-
-func machine(bytesPerSecond float64) pipeline.Machine {
-	return pipeline.Machine{BytesPerSecond: bytesPerSecond, CopySeconds: CopySeconds, ExchangeSeconds: ExchangeSeconds}
+// Prediction is the time of one step by the model of Predict, in seconds.
+type Prediction struct {
+	Floor  float64 // what must be read at the machine's ceiling, each byte once
+	Stream float64 // the bytes of the busiest SM, at what an SM streams
+	Total  float64 // of the step: Stream, and what of the hand-offs the ring does not hide
+	Phases []PhasePrediction
 }
 
-// Predict models the time of one step with context tokens (0 or more) in the KV
-// cache on a machine that streams bytesPerSecond (positive): what the busiest
-// SM reads at its share of the bandwidth, or at what its copies in flight allow
-// where that is less, KV as unevenly as it is split, plus
-// the hand-offs. It leaves out what is read from the L2 cache, arithmetic, and
-// the launch. A model, not a measurement.
-func (mk *Kernel) Predict(bytesPerSecond float64, context int) pipeline.Prediction {
-	t := mk.Plan.Predict(machine(bytesPerSecond), mk.kvBusiest(context)*int64(mk.Plan.SMs), mk.Barriers())
-	t.Floor = float64(mk.Plan.WeightBytes()+mk.KVBytes(context)) / bytesPerSecond
-	return t
+// Unhidden is what hand-offs, arithmetic and restarts of the ring add to Stream.
+func (p *Prediction) Unhidden() float64 { return max(0, p.Total-p.Stream) }
+
+// PhasePrediction is one phase: the mean of its runs in a step, over all SMs. A run is
+// from the release of the hand-off before to the release of its own.
+type PhasePrediction struct {
+	Name  string
+	Runs  int   // in a step
+	Bytes int64 // that all SMs read from memory in a run
+	Most  int64 // that the busiest SM does
+
+	Time    float64 // of a run: Work + Chunks + Handoff
+	Work    float64 // what the phase reads behind the hand-off, and its arithmetic
+	Chunks  float64 // waits for chunks: the ring is empty
+	Handoff float64 // from an SM's arrival to its release
+}
+
+// predictedLayers is how many layers are run through: hand-offs make every layer begin
+// in the same way, so further ones take as long as the last of them.
+const predictedLayers = 4
+
+// Predict models the time of a step over sequences sequences (at least 1), each with
+// context tokens (0 or more) in the KV cache, on a machine. It runs a pipeline.RingClock
+// for every kind of share that SMs have, through two steps, of which the second counts:
+//
+//   - Memory brings an SM its share of what all stream with the kernel's copies in flight.
+//   - A phase begins with what consumers read of other SMs' work, through the L2 cache,
+//     while the producer goes on: see chain. Then they drain its chunks, and a product's
+//     sums meet.
+//   - The hand-off is passed when all have arrived, and the machine's wait behind that. Where
+//     the last SM finds its ring full, memory is quiet, and the exchange takes what it takes
+//     on an idle GPU; else what it takes while copies are in flight.
+//
+// A model, not a measurement. It leaves out the launch, the choice of a token, and what
+// several rows cost beside one: their inputs from L2 and their arithmetic.
+func (mk *Kernel) Predict(m *machine.Machine, context, sequences int) Prediction {
+	s := newStepModel(mk, m, context, sequences)
+	for range 2 {
+		s.step()
+	}
+	p := Prediction{
+		Floor:  float64(mk.Plan.WeightBytes()+int64(sequences)*mk.KVBytes(context)) / (m.Ceiling.Median * 1e9),
+		Phases: s.phases,
+	}
+	busiest := float64(mk.Config.Layers)*float64(mk.Plan.MaxSMBytes(0)+mk.kvBusiest(context, sequences)) + float64(mk.Plan.MaxSMBytes(pipeline.FinalLayer))
+	p.Stream = busiest / s.rate
+	for _, f := range p.Phases {
+		p.Total += float64(f.Runs) * f.Time
+	}
+	return p
 }
 
 // KVBytes is what one step reads of a KV cache of context tokens, each once.
@@ -35,17 +76,55 @@ func (mk *Kernel) kvLayerBytes(context int) int64 {
 	return int64(context) * int64(mk.KV.Heads) * int64(mk.KV.TokenBytes())
 }
 
-// kvBusiest is at most what the SM with the most KV reads of it in a step: items
-// (KV head, split) are dealt out in turn, and an item is cut into whole chunks.
-func (mk *Kernel) kvBusiest(context int) int64 {
+// kvBusiest is at most what the SM with the most KV reads of it in a layer: items
+// (KV head, split) are dealt out in turn, and an item is cut into whole chunks. What a
+// plan deals out is taken to be even, but for whole chunks.
+func (mk *Kernel) kvBusiest(context, sequences int) int64 {
+	per, token := kvTokensPerStage(mk.Plan), int64(mk.KV.TokenBytes())
+	if mk.Ragged() {
+		chunks := ceilDiv(sequences*mk.KV.Heads*ceilDiv(context, per), mk.Plan.SMs)
+		return min(int64(chunks)*int64(per)*token, int64(sequences)*mk.kvLayerBytes(context))
+	}
 	items := ceilDiv(mk.KV.Heads*mk.Options.Splits, mk.Plan.SMs)
-	per := kvTokensPerStage(mk.Plan)
 	chunks := ceilDiv(ceilDiv(context, per), mk.Options.Splits)
-	tokens := int64(items) * min(int64(chunks)*int64(per), int64(context))
-	return int64(mk.Config.Layers) * tokens * int64(mk.KV.TokenBytes())
+	return int64(items) * min(int64(chunks)*int64(per), int64(context)) * token
 }
 
 func ceilDiv(a, b int) int { return (a + b - 1) / b }
+
+// inFlight is how many bytes an SM's producer keeps in flight at most.
+func (mk *Kernel) inFlight() int64 { return int64(mk.Plan.InFlight) * int64(mk.Plan.StageBytes) }
+
+// The loads from the L2 cache, one after another, that a phase begins with or comes
+// to, beside its vector: attention's queries and the newest token's key and value, the
+// partial states of a merge, the tables of several rows.
+const (
+	attentionLoads = 2
+	mergeLoads     = 1
+	embedLoads     = 2
+	rowsLoads      = 2
+)
+
+// chain is what consumers read at the beginning of a phase of what other SMs wrote: the
+// vector (bytes), and the loads that follow one another.
+func (mk *Kernel) chain(p *Phase) (vector, loads int) {
+	c := &mk.Config
+	switch {
+	case p.Matrix != "" && mk.Ragged():
+		return 0, rowsLoads // the input itself comes along with the chunks
+	case p.Matrix == "o":
+		return 2 * c.Heads * c.HeadDim, 0
+	case p.Matrix == "down":
+		return 2 * c.Intermediate, 0
+	case p.Matrix != "":
+		return 6 * c.Hidden, 0 // the residual in f32, and the norm's gains
+	case p.Name == phaseAttention:
+		return 0, attentionLoads
+	case p.PerLayer:
+		return 0, mergeLoads
+	}
+	return 0, embedLoads
+}
 
 // phaseMatrix is the matrix that a phase streams, its evenness over the SMs (1
 // is even) and nil when it streams none.
@@ -70,4 +149,9 @@ func (mk *Kernel) runs(p *Phase) int {
 		return mk.Config.Layers
 	}
 	return 1
+}
+
+// predicted are the phases of a step that a plan cannot leave out, in order.
+func (mk *Kernel) predicted() []Phase {
+	return slices.DeleteFunc(slices.Clone(mk.Phases), func(p Phase) bool { return p.Planned })
 }

@@ -27,7 +27,6 @@ type ragged struct {
 	rows *tasks.ColumnRows
 	work *tasks.Work
 
-	arrived *tasks.Arrivals
 	first   dsl.Buf[dsl.U32] // shared memory: the rows as the host wrote them
 	part    tasks.Partials
 	scales  dsl.Buf[dsl.F32]
@@ -53,8 +52,6 @@ func newRagged(b *builder) *ragged {
 	f.work = &tasks.Work{Classes: len(b.mk.classes), PerCTA: b.mk.Limits(0).ItemsPerCTA, Rows: f.first, Selection: o.Selection, Positions: b.bufs.positions,
 		Items: dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16), dsl.Doc("this SM's attention work"))}
 	f.work.Fresh = pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
-	f.arrived = &tasks.Arrivals{Count: b.bufs.arrived,
-		Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("rows whose partial states are complete, and where these are"))}
 	f.scales = dsl.Shared[dsl.F32](k, regionScales, words(regionScales), at(regionScales), dsl.Doc("RMSNorm's scale of each row, and sums of the warps"))
 	f.sums = dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums), dsl.Doc("what the threads have of each row"))
 	f.chosen = dsl.Shared[dsl.U32](k, regionChosen, words(regionChosen), at(regionChosen), dsl.Doc("each row's token"))
@@ -72,7 +69,6 @@ func (mk *Kernel) raggedRegions() []pipeline.Region {
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},
 		{Name: regionFresh, Bytes: pipeline.LandingBytes, Align: 8},
-		{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16},
 		{Name: regionScales, Bytes: 4 * tasks.ScaleColumnsLen(o.Consumers, pad), Align: 16},
 		{Name: regionSums, Bytes: 4 * tasks.ColumnSumsLen(o.Consumers, pad), Align: 16},
 		{Name: regionChosen, Bytes: 4 * o.Tokens, Align: 16},

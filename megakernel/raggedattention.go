@@ -13,20 +13,22 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 	var atts []*tasks.Attention
 	for class, variant := range f.mk.classes {
 		att, work := f.mk.attention(class), f.workOf(class)
-		att.Work, att.Q, att.Out, att.LSE, att.Final = work, bufs.q, bufs.part, bufs.lse, out
+		att.Work, att.Q, att.States, att.Final = work, bufs.q, bufs.states, out
 		att.Scratch = f.scratch
-		att.Arrived = f.arrived
-		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: bufs.part, LSE: bufs.lse, Variant: variant,
+		att.Words = f.words()
+		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: bufs.states, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work, Final: out}}
 		f.plant(qkv, att.Merge)
 		att.Variant = f.blind(att.Variant)
 		atts = append(atts, att)
 	}
+	merge := per("merge", "merge of partial states, where that has a phase")
+	merge.Planned = true
 	return []phase{
 		{Phase: per("attention", "attention, as planned", "merge of partial states"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(f.env, f.prod, s) }) },
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(f.env, f.cons, f.ring, s) }) }},
-		{Phase: per("merge", "merge of partial states, where that has a phase"),
+		{Phase: merge,
 			when: func(s tasks.Step) dsl.Pred {
 				any := dsl.NewVar(f.k.U32(0), "phase")
 				f.eachClass(s, func(i int) { any.Set(dsl.Select(atts[i].Phase(), f.k.U32(1), f.k.U32(0))) })

@@ -35,7 +35,7 @@ const (
 	BufferEntries = "kv_indices"
 	BufferWork    = "attn_plan"
 	BufferMerges  = "attn_merge"
-	BufferArrived = "arrived"
+	BufferArrived = "arrived" // with MergeLast only
 
 	BufferPositions = "kv_positions" // with Options.Selection only
 )
@@ -78,9 +78,7 @@ func (mk *Kernel) declareRows(k *dsl.Kernel, b *buffers) {
 	b.input = mk.fragments(k, "normed", c.Hidden, "residual vectors times the next norm's gains")
 	b.squares = dsl.Global[dsl.F32](k, "squares", product(o.SMs, pad), dsl.Align(16), bufDoc("[%d][%d] each SM's part of the residual vectors' sums of squares", o.SMs, pad))
 	b.q = dsl.Global[dsl.BF16](k, "q", product(o.Tokens, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] rotated, scaled queries", o.Tokens, c.Heads, c.HeadDim))
-	b.part = dsl.Global[dsl.F32](k, "part", product(l.Partials, group, c.HeadDim), dsl.Align(16), bufDoc("[%d][%d][%d] partial attention outputs", l.Partials, group, c.HeadDim))
-	b.lse = dsl.Global[dsl.F32](k, "lse", product(l.Partials, group), bufDoc("[%d][%d] their log-sum-exp, base 2", l.Partials, group))
-	b.arrived = dsl.Global[dsl.U32](k, BufferArrived, product(o.Tokens, c.KVHeads), bufDoc("[%d][%d] partial states written, of each row and KV head; 0 between the phases", o.Tokens, c.KVHeads))
+	b.states = declareStates(k, l.Partials, group, c.HeadDim)
 	b.attn = mk.fragments(k, "attn", qRows, "attention outputs")
 	b.act = mk.fragments(k, "act", c.Intermediate, "silu(gate)·up")
 	b.logits = dsl.Global[dsl.F32](k, "logits", product(o.Tokens, c.Vocab), dsl.Align(16), bufDoc("[%d][%d] out", o.Tokens, c.Vocab))

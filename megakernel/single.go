@@ -44,6 +44,9 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	widest := max(c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
 	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
+	if o.Queries == HandoffWords {
+		att.Passed = &tasks.Passed{}
+	}
 	regions := []pipeline.Region{
 		{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
 		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
@@ -109,15 +112,21 @@ func (f *single) phases() stages {
 func (f *single) layerPhases() []phase {
 	c, o, bufs, e := &f.mk.Config, &f.mk.Options, f.bufs, f.env
 	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q, RotateFor: f.rotatedFor()}
+	if o.Queries == HandoffWords {
+		qkv.Passed = &tasks.Passed{Words: f.words(), Q: bufs.qWords, KV: bufs.kvWords}
+	}
 	var atts []*tasks.Attention
 	var merges []*tasks.Merge
 	for _, v := range f.mk.classes {
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
-			Q: bufs.q, Out: bufs.part, LSE: bufs.lse, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, In: bufs.part, LSE: bufs.lse, Out: bufs.attn, Variant: v}
+			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Variant: v}
 		f.plant(qkv, merge)
-		if f.arrived != nil {
+		switch o.Merge {
+		case MergeLast:
 			att.Arrived, att.Merge = f.arrived, merge
+		case MergeWords:
+			att.Words, att.Merge = f.words(), merge
 		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}
@@ -145,7 +154,10 @@ func (f *single) layerPhases() []phase {
 			return tasks.AddResidual(bufs.x, tasks.FromBuf(bufs.x))
 		}, nil),
 	}
-	if f.arrived != nil { // the merge is attention's
+	if o.Queries == HandoffWords {
+		all[0].Handoff = string(HandoffWords)
+	}
+	if o.Merge != MergePhase { // the merge is attention's
 		all[1].Ops = append(all[1].Ops, all[2].Ops...)
 		all = slices.Delete(all, 2, 3)
 	}

@@ -6,13 +6,10 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
-
-// DefaultBytesPerSecond is the bandwidth for which a summary predicts times
-// unless told otherwise: about what an H200's memory streams.
-const DefaultBytesPerSecond = 4600e9
 
 // contexts are the lengths of the KV cache for which times are predicted, as
 // far as the model has positions.
@@ -31,9 +28,9 @@ func (mk *Kernel) contexts() []int {
 
 // Summary writes what a person wants to know of the kernel, in lines of at most
 // 80 characters: the model, the phases, what is read for a token, shared
-// memory, hand-offs and the times predicted at bytesPerSecond (positive). The
-// same kernel gives the same text. The error is w's.
-func (mk *Kernel) Summary(w io.Writer, bytesPerSecond float64) error {
+// memory, hand-offs and the times predicted on a machine. The same kernel and
+// machine give the same text. The error is w's.
+func (mk *Kernel) Summary(w io.Writer, m *machine.Machine) error {
 	r := &report{w: w}
 	mk.reportModel(r)
 	r.line("")
@@ -43,7 +40,7 @@ func (mk *Kernel) Summary(w io.Writer, bytesPerSecond float64) error {
 	r.line("")
 	mk.reportShared(r)
 	r.line("")
-	mk.reportPrediction(r, bytesPerSecond)
+	mk.reportPrediction(r, m)
 	return r.err
 }
 
@@ -173,16 +170,15 @@ func (mk *Kernel) sharedDoc(name string) string {
 	return ""
 }
 
-func (mk *Kernel) reportPrediction(r *report, bytesPerSecond float64) {
-	t := table.New(">context", ">reading", ">hand-offs", ">a token", ">tokens/s", ">of the ceiling")
+func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
+	t := table.New(">context", ">reading", ">unhidden", ">a token", ">tokens/s", ">of the ceiling")
 	for _, n := range mk.contexts() {
-		p := mk.Predict(bytesPerSecond, n)
-		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Exchanges), formatSeconds(p.Total), formatRate(1/p.Total), percent(p.Floor/p.Total))
+		p := mk.Predict(m, n, 1)
+		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Unhidden()), formatSeconds(p.Total), formatRate(1/p.Total), percent(p.Floor/p.Total))
 	}
-	r.line("Predicted, not measured, at %.0f GB/s", bytesPerSecond/1e9)
+	r.line("Predicted, not measured, at %.0f GB/s", m.Ceiling.Median)
 	r.table(t)
 	p := mk.Plan
-	r.text("Reading: the busiest SM's bytes at what an SM streams, the lesser of its share of the bandwidth (%.1f GB/s) and %s of %d bytes every %.2f µs (%.1f GB/s; the time a copy takes is from an H200, which streams 3121 GB/s with one of 16384 bytes in flight on each of its 132 SMs). Hand-offs: %d × %.0f µs, what a grid barrier costs that prefetching does not hide. Ceiling: weights and KV once at the full bandwidth. Left out: arithmetic, L2 traffic, launch.",
-		bytesPerSecond/float64(p.SMs)/1e9, copies(p.InFlight), p.StageBytes, CopySeconds*1e6, float64(p.InFlight*p.StageBytes)/CopySeconds/1e9,
-		mk.Barriers(), ExchangeSeconds*1e6)
+	r.text("For %s. Reading: the busiest SM's bytes at what an SM streams with %s of %d bytes in flight (%.1f GB/s). Unhidden: what the ring does not hide of %d grid barriers, of what is read behind them, and of arithmetic. Ceiling: weights and KV once at the full bandwidth. Left out: launch, the choice of a token.",
+		m.About(), copies(p.InFlight), p.StageBytes, m.BytesPerSecond(p.SMs, mk.inFlight())/float64(p.SMs)/1e9, mk.Barriers())
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )
@@ -27,8 +28,8 @@ func TestReportsFitATerminalAndRepeat(t *testing.T) {
 			mk, err := Build(c, o)
 			require.NoError(t, err)
 			var first, again strings.Builder
-			require.NoError(t, mk.Explain(&first, DefaultBytesPerSecond))
-			require.NoError(t, mk.Explain(&again, DefaultBytesPerSecond))
+			require.NoError(t, mk.Explain(&first, machine.H200()))
+			require.NoError(t, mk.Explain(&again, machine.H200()))
 			require.Equal(t, first.String(), again.String())
 			for line := range strings.Lines(first.String()) {
 				require.LessOrEqual(t, utf8.RuneCountInString(strings.TrimSuffix(line, "\n")), 80, "%s: %q", c.Name, line)
@@ -40,7 +41,7 @@ func TestReportsFitATerminalAndRepeat(t *testing.T) {
 func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 	mk := build(t, "llama3-8b", Options{})
 	var b strings.Builder
-	require.NoError(t, mk.Summary(&b, 4600e9))
+	require.NoError(t, mk.Summary(&b, machine.H200()))
 	for _, p := range mk.Phases {
 		require.Regexp(t, fmt.Sprintf(`(?m)^  %s +%d `, p.Name, mk.runs(&p)), b.String())
 	}
@@ -50,37 +51,10 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 	require.Contains(t, b.String(), fmt.Sprintf("grid barrier: %d a step", mk.Barriers()))
 }
 
-// At a bandwidth below what the copies of one SM bring.
-func TestPredictionIsBytesOverBandwidthPlusExchanges(t *testing.T) {
-	mk := build(t, "llama3-8b", Options{SMs: 1, Splits: 1})
-	const rate = 50e9
-	for _, context := range []int{0, 1, 1024} {
-		p := mk.Predict(rate, context)
-		kv := float64(mk.Config.KVBytesPerToken()) * float64(context)
-		require.InDelta(t, (float64(mk.Plan.WeightBytes())+kv)/rate, p.Floor, 1e-12)
-		require.InDelta(t, p.Floor, p.Stream, 1e-5, "one SM reads everything; nothing is padded")
-		require.InDelta(t, float64(mk.Barriers())*2e-6, p.Exchanges, 1e-12)
-		require.InDelta(t, p.Stream+p.Exchanges, p.Total, 1e-12)
-	}
-}
-
-// One SM with three 16-KiB copies in flight streams 3 × 23.6 GB/s of an H200's
-// 4600 GB/s; with all SMs the bandwidth is the limit.
-func TestPredictionOfFewSMsIsWhatTheirCopiesBring(t *testing.T) {
-	for sms, rate := range map[int]float64{1: 3 * 3121e9 / 132, 2: 6 * 3121e9 / 132, 132: 4600e9} {
-		mk := build(t, "llama3-8b", Options{SMs: sms})
-		require.Equal(t, 3*16384, mk.Plan.InFlight*mk.Plan.StageBytes)
-		p, e := mk.Predict(4600e9, 0), mk.Plan.Efficiency().Step
-		require.InEpsilon(t, float64(mk.Plan.PackedBytes)/e/rate, p.Stream, 1e-9, "%d SMs", sms)
-	}
-	one := build(t, "llama3-8b", Options{SMs: 1, InFlight: 1})
-	require.InEpsilon(t, float64(one.Plan.PackedBytes)/(3121e9/132), one.Predict(4600e9, 0).Stream, 1e-9)
-}
-
 func TestSummaryWarnsOfTooManyWarpsForTheRegisters(t *testing.T) {
 	for consumers, left := range map[int]int{0: 0, 7: 0, 11: 0, 12: 128, 16: 96, 20: 80, 31: 64} {
 		var b strings.Builder
-		require.NoError(t, build(t, "llama3-8b", Options{Consumers: consumers}).Summary(&b, 4600e9))
+		require.NoError(t, build(t, "llama3-8b", Options{Consumers: consumers}).Summary(&b, machine.H200()))
 		text := strings.Join(strings.Fields(b.String()), " ")
 		if left == 0 {
 			require.NotContains(t, text, "spill")
@@ -96,12 +70,12 @@ func TestBusiestSMsShareOfTheKVCache(t *testing.T) {
 	for _, o := range []Options{{}, {SMs: 1}, {SMs: 5, Splits: 3}, {SMs: 132, Splits: 128}} {
 		mk := build(t, "llama3-8b", o)
 		for _, context := range []int{0, 1, 31, 32, 33, 128, 1000, 6144} {
-			mean := float64(mk.KVBytes(context)) / float64(mk.Plan.SMs)
-			busiest := float64(mk.kvBusiest(context))
+			mean := float64(mk.kvLayerBytes(context)) / float64(mk.Plan.SMs)
+			busiest := float64(mk.kvBusiest(context, 1))
 			require.GreaterOrEqual(t, busiest, mean, "%+v context %d", o, context)
 			items := float64(ceilDiv(mk.KV.Heads*mk.Options.Splits, mk.Plan.SMs))
-			each := float64(mk.KVBytes(context)) / float64(mk.KV.Heads*mk.Options.Splits)
-			chunk := float64(mk.Config.Layers * kvTokensPerStage(mk.Plan) * mk.KV.TokenBytes())
+			each := float64(mk.kvLayerBytes(context)) / float64(mk.KV.Heads*mk.Options.Splits)
+			chunk := float64(kvTokensPerStage(mk.Plan) * mk.KV.TokenBytes())
 			require.LessOrEqual(t, busiest, items*(each+chunk), "%+v context %d", o, context)
 		}
 	}
@@ -114,7 +88,7 @@ func TestOneOfAThingIsNamedInTheSingular(t *testing.T) {
 	mk, err := Build(c, Options{SMs: 1, Page: 1, Consumers: 1, Stages: 1})
 	require.NoError(t, err)
 	var b strings.Builder
-	require.NoError(t, mk.Explain(&b, 1e12))
+	require.NoError(t, mk.Explain(&b, machine.H200()))
 	require.NotRegexp(t, `\b1 (layers|KV\s+heads|positions|items|SMs|splits|stages|tokens|CTAs|copies)\b`, strings.ReplaceAll(b.String(), "[1 layers][pages][1 KV heads]", ""))
 }
 
@@ -155,7 +129,7 @@ func (w *fullWriter) Write(p []byte) (int, error) {
 func TestReportsReturnTheWritersError(t *testing.T) {
 	mk := build(t, "tiny", Options{SMs: 4})
 	for _, room := range []int{0, 100, 1000, 5000} {
-		require.EqualError(t, mk.Explain(&fullWriter{room}, 1e12), "full")
+		require.EqualError(t, mk.Explain(&fullWriter{room}, machine.H200()), "full")
 	}
 	require.EqualError(t, mk.ExplainSM(&fullWriter{200}, 0), "full")
 }

@@ -12,6 +12,10 @@ type Plan struct {
 	Stages     int // ring depth
 	InFlight   int // bulk copies outstanding at most
 
+	// LeadInFlight is that bound while the consumers are Lead chunks or more behind the
+	// producer; Lead 0: no other than InFlight.
+	Lead, LeadInFlight int
+
 	Shared      []Region // ring, full and empty mbarriers, then the request's Fixed, with offsets
 	SharedBytes int      // end of the last region, rounded up to 16
 	SharedLimit int      // what the request allowed
@@ -192,6 +196,24 @@ func chunksPerStep(r *Request, stageBytes int) (n int64) {
 	return n
 }
 
+// chooseLead sets the lead and what it allows in flight, or says why it cannot be.
+func (p *Plan) chooseLead(r *Request) error {
+	if r.Lead == 0 {
+		if r.LeadInFlight != 0 {
+			return fmt.Errorf("pipeline: LeadInFlight is %d without a Lead", r.LeadInFlight)
+		}
+		return nil
+	}
+	if r.Lead >= p.Stages {
+		return fmt.Errorf("pipeline: a lead of %d chunks, want fewer than the ring's %d stages", r.Lead, p.Stages)
+	}
+	if r.LeadInFlight < 1 || r.LeadInFlight >= p.InFlight {
+		return fmt.Errorf("pipeline: %d copies in flight with a lead, want at least 1 and fewer than the %d without", r.LeadInFlight, p.InFlight)
+	}
+	p.Lead, p.LeadInFlight = r.Lead, r.LeadInFlight
+	return nil
+}
+
 // chooseRing sets InFlight, Stages and the shared-memory map, or says why there is none.
 func (p *Plan) chooseRing(r *Request) error {
 	fit := stagesThatFit(p.StageBytes, r.Fixed, r.SharedLimit)
@@ -213,5 +235,5 @@ func (p *Plan) chooseRing(r *Request) error {
 	}
 	p.InFlight = min(p.InFlight, p.Stages)
 	p.Shared, p.SharedBytes = layout(p.Stages, p.StageBytes, r.Fixed)
-	return nil
+	return p.chooseLead(r)
 }

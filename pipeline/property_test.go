@@ -158,24 +158,6 @@ func TestChunksRunThroughAllLayersThenFinal(t *testing.T) {
 	}
 }
 
-func TestPredictionOfAnEvenPlan(t *testing.T) {
-	r := pipeline.Request{SMs: 2, Layers: 3, Layer: []pipeline.Matrix{{Name: "w", Rows: 32, K: 64}}, SharedLimit: 65536}
-	p, err := pipeline.New(r)
-	require.NoError(t, err)
-	got := p.Predict(pipeline.Machine{BytesPerSecond: 1000, ExchangeSeconds: 2}, 712, 5)
-	// 3 layers × 32 × 64 × 2 bytes = 12288, and 712 of KV.
-	require.Equal(t, pipeline.Prediction{Floor: 13, Stream: 13, Exchanges: 10, Total: 23}, got)
-	require.Equal(t, 1.0, p.Efficiency().Step)
-	require.Equal(t, 1.0, p.Efficiency().Final)
-
-	// An SM whose copies last long streams less than its share.
-	slow := pipeline.Machine{BytesPerSecond: 1000, CopySeconds: float64(p.InFlight*p.StageBytes) / 100, ExchangeSeconds: 2}
-	require.Equal(t, 100.0, p.SMBytesPerSecond(slow))
-	require.Equal(t, pipeline.Prediction{Floor: 13, Stream: 65, Exchanges: 10, Total: 75}, p.Predict(slow, 712, 5))
-	slow.CopySeconds = 1e-9
-	require.Equal(t, 500.0, p.SMBytesPerSecond(slow))
-}
-
 // extremes are the SMs with the largest and the smallest load of a layer, the first
 // and the last.
 func extremes(p *pipeline.Plan) []int {

@@ -61,6 +61,9 @@ type Request struct {
 	Stages     int // ring depth, 1 to MaxStages; 0 = choose
 	InFlight   int // bulk copies outstanding at most, 1 to Stages; 0 = choose
 
+	// Lead and LeadInFlight are the plan's; 0: no bound but InFlight.
+	Lead, LeadInFlight int
+
 	SharedLimit int      // bytes of shared memory one CTA may use, 232448 on sm_90
 	Fixed       []Region // shared memory beside the ring
 
@@ -93,6 +96,8 @@ func (r *Request) check() error {
 		{"number of Final matrices", len(r.Final), 0, maxMatrices},
 		{"Stages", r.Stages, 0, MaxStages},
 		{"InFlight", r.InFlight, 0, MaxStages},
+		{"Lead", r.Lead, 0, MaxStages},
+		{"LeadInFlight", r.LeadInFlight, 0, MaxStages},
 		{"SharedLimit", r.SharedLimit, 1, maxShared},
 		{"number of Fixed regions", len(r.Fixed), 0, maxRegions},
 		{"KVTokenBytes", r.KVTokenBytes, 0, MaxTransactionBytes / KVTokenMultiple},

@@ -21,6 +21,7 @@ type Ring struct {
 	k                   *dsl.Kernel
 	stages, stageBytes  int
 	inFlight, consumers int
+	lead, leadInFlight  int
 	full, empty         dsl.MBars
 	watch               *Watch
 	trace               *Trace
@@ -32,6 +33,7 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	return &Ring{
 		k: k, stages: p.Stages, stageBytes: p.StageBytes, inFlight: p.InFlight, consumers: consumers,
+		lead: p.Lead, leadInFlight: p.LeadInFlight,
 		Data: dsl.Shared[dsl.B128](k, RegionRing, p.Stages*p.StageBytes/16, at(RegionRing), dsl.Align(StageAlign),
 			dsl.Doc("the ring: stages that hold chunks of weights or KV")),
 		full:  dsl.NewMBars(k, RegionFull, p.Stages, at(RegionFull), dsl.Doc("a stage's copy has landed")),
@@ -88,6 +90,8 @@ type Producer struct {
 	r          *Ring
 	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
 	chunks     chunkCount
+
+	led, near cursor // with a lead: the stages filled lead and leadInFlight chunks ago
 }
 
 // Producer starts the producer warp at the first stage. Declare it at the top
@@ -97,10 +101,22 @@ type Producer struct {
 // parity 1, so waiting for that parity passes at once: thus the first lap waits
 // for no consumer and the first inFlight chunks for no earlier copy.
 func (r *Ring) Producer() *Producer {
-	return &Producer{r: r,
+	p := &Producer{r: r,
 		next: newCursor(r.k, r.stages, 0, 1, "fill"), chunks: r.newCount(),
-		last: newCursor(r.k, r.stages, (r.stages-r.inFlight)%r.stages, 1, "landed")}
+		last: r.ago(r.inFlight, "landed")}
+	if r.leads() {
+		p.led, p.near = r.ago(r.lead, "led"), r.ago(r.leadInFlight, "near")
+	}
+	return p
 }
+
+// ago is the stage filled n chunks ago, before the first.
+func (r *Ring) ago(n int, name string) cursor {
+	return newCursor(r.k, r.stages, (r.stages-n)%r.stages, 1, name)
+}
+
+// leads is whether a producer far ahead of its consumers keeps fewer copies in flight.
+func (r *Ring) leads() bool { return r.lead > 0 }
 
 // Finish ends the producer's role: a copy in flight may not outlive the CTA. It
 // waits for nothing unless a wait was given up before.
@@ -135,12 +151,29 @@ func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])
 		r.trace.Span(k, TraceWait, "waits for copies in flight", p.chunks.get(), func() { r.watch.landed(k, r.full, last, p.last.parity.Get(), last) })
 		p.last.advance()
 	}
+	p.yield()
 	k.FenceProxyAsyncShared()
 	k.If(k.Lane().EqC(0), func() { r.full.ArriveExpect(stage, bytes) })
 	k.SyncWarp()
 	copy(stage.MulC(r.stageBytes / 16))
 	p.next.advance()
 	p.chunks.add(k.U32(1))
+}
+
+// yield waits for the copy leadInFlight chunks ago where the consumers have not drained
+// the chunk that was filled lead chunks ago: they wait for other SMs, and what this one
+// fetches ahead comes out of what those still need.
+func (p *Producer) yield() {
+	r, k := p.r, p.r.k
+	if !r.leads() {
+		return
+	}
+	k.If(r.empty.Test(p.led.stage.Get(), p.led.parity.Get()).Not(), func() {
+		near := p.near.stage.Get()
+		r.trace.Span(k, TraceWait, "waits for copies in flight", p.chunks.get(), func() { r.watch.landed(k, r.full, near, p.near.parity.Get(), near) })
+	})
+	p.led.advance()
+	p.near.advance()
 }
 
 // limits is whether the producer waits for copies to land before it goes on: to

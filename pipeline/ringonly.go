@@ -10,6 +10,6 @@ func RingOnly(stageBytes, stages, inFlight, limit int) (*Plan, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Plan{StageBytes: p.StageBytes, Stages: p.Stages, InFlight: p.InFlight,
+	return &Plan{StageBytes: p.StageBytes, Stages: p.Stages, InFlight: p.InFlight, Lead: p.Lead, LeadInFlight: p.LeadInFlight,
 		Shared: p.Shared, SharedBytes: p.SharedBytes, SharedLimit: p.SharedLimit}, nil
 }

@@ -38,3 +38,11 @@ func (c *Consumer) Pass(n dsl.Val[dsl.U32]) {
 	c.next.parity.Set(parity)
 	c.chunks.add(n)
 }
+
+// Await waits until chunk n from here (0 to the ring's stages, exclusive) has been filled,
+// without moving on. Unlike Take it needs no Reach: this warp has drained the chunk that
+// lay in the stage a lap before.
+func (c *Consumer) Await(n dsl.Val[dsl.U32]) {
+	stage, parity := c.next.ahead(n)
+	c.wait(stage, parity, n)
+}

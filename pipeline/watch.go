@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"reflect"
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -143,10 +144,23 @@ func (w *Watch) Until(k *dsl.Kernel, b dsl.Buf[dsl.U32], i dsl.Index, c dsl.Cond
 	dsl.WaitUntilOrNote(b, i, c, want, w.Abort, dsl.At(0), w.at(k, want, what), opts...)
 }
 
+// Tagged is first, or word i of b once its tag is tag, or until the launch is given up.
+func (w *Watch) Tagged(k *dsl.Kernel, b dsl.Buf[dsl.B128], i dsl.Val[dsl.U32], first dsl.Val[dsl.B128], tag dsl.Val[dsl.U32], what string) dsl.Val[dsl.B128] {
+	k.Helper()
+	relaxed := dsl.Relaxed(dsl.GPUScope)
+	if w == nil {
+		return dsl.WaitTag(b, i, first, tag, relaxed)
+	}
+	return dsl.WaitTagOrNote(b, i, first, tag, w.Abort, dsl.At(0), w.at(k, i, what), relaxed)
+}
+
 // at makes a site of the place at hand.
 func (w *Watch) at(k *dsl.Kernel, detail dsl.Val[dsl.U32], what string) dsl.Note {
 	k.Helper()
-	w.Sites = append(w.Sites, Site{What: what, Place: k.Place()})
+	site := Site{What: what, Place: k.Place()}
+	if n := len(w.Sites); n == 0 || !reflect.DeepEqual(w.Sites[n-1], site) { // else one of several waits of one line
+		w.Sites = append(w.Sites, site)
+	}
 	return dsl.Note{To: w.Notes, Site: len(w.Sites), Tag: w.layer, Detail: detail}
 }
 

@@ -33,15 +33,22 @@ type Attention struct {
 	Work   *Work // the plan's items; nil for one token of one sequence
 	Class  int   // with Work: which of the plan's classes
 
-	Q   dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder
-	Out dsl.Buf[dsl.F32]  // [Splits][Heads][D], with Work [partial][Group][D]
-	LSE dsl.Buf[dsl.F32]  // [Splits][Heads], with Work [partial][Group]; −inf for an empty part
+	Q dsl.Buf[dsl.BF16] // [Tokens][Heads][D], scaled by log2(e)/√D, in the order of KVLayout.KeyOrder; not with Passed
+	// Passed, without Work, is how queries and the token's own key and value come; nil:
+	// a hand-off lies between QKV and attention.
+	Passed *Passed
+
+	// States are the partial states, [Splits][Heads][D/2] or with Work
+	// [partial][Group][D/2] words: see Words.
+	States dsl.Buf[dsl.B128]
 
 	// Final takes the output of direct items; with Work only.
 	Final Output
-	// Merge merges a row's partial states where the last of them arrives; with Arrived
-	// only. nil: in a phase of its own.
+	// Merge merges the partial states of a row within the phase: with Words each SM
+	// that has one merges a share of the row; with Arrived, without Work, the SM that
+	// writes the last does. With neither it is a phase of its own.
 	Merge   *Merge
+	Words   *Words
 	Arrived *Arrivals
 	// Variant is what is not plain causal attention; nil is that.
 	Variant *Variant
@@ -88,13 +95,13 @@ func (t *Attention) rowsMax() int {
 // each warp's maxima, sums and a slice of its output, for every row it has.
 func (t *Attention) ScratchLen(consumers int) int {
 	if t.Work == nil {
-		return consumers * t.part() * (t.KV.D + 2)
+		return max(t.passedAt(consumers)+t.passedLen(), 4*t.meetingLen())
 	}
-	n := consumers * t.tileRows() * (t.slice(consumers) + 2)
+	n := consumers * t.tileRows() * (t.slice(consumers) + 3)
 	if t.few(consumers) {
-		n = max(n, consumers*fewRows*(t.KV.D+2))
+		n = max(n, consumers*fewRows*(t.KV.D+3))
 	}
-	return max(n, 4*(t.queriesLen(consumers)+t.tailLen()))
+	return max(n, 4*(t.queriesLen(consumers)+t.tailLen()), 4*t.meetingLen())
 }
 
 // TailLen is the length of Tail in 16-byte elements.
@@ -132,6 +139,9 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		need(t.Work != nil || t.Splits >= 1, "attention: %d splits, want at least 1", t.Splits),
 		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens, kv.MaxRows),
 		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
+		need(t.Work == nil || t.Passed == nil, "attention: queries are passed without Work only"),
+		need(t.Words == nil && t.Arrived == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
+		need(t.Arrived == nil || t.Work == nil && t.Words == nil, "attention: arrivals are counted without Work and Words only"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
 		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage, l.TokenBytes(), bytes, r.StageBytes())); p != "" {
@@ -202,9 +212,12 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	}
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
+			if t.Passed != nil {
+				e.Part("queries", func() { t.fetchPassed(e, s, it) })
+			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
 			e.Part("states meet", st.combineSplit)
-			if t.settles() {
+			if t.Arrived != nil {
 				e.Part("arrivals and merge", func() { t.settleSplit(e, s, st) })
 			}
 			return
@@ -230,8 +243,8 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
 		}
 	})
-	if t.settles() && t.Work != nil {
-		e.Part("arrivals and merge", func() { t.settle(e, s) })
+	if t.Words != nil {
+		e.Part("merge", func() { t.settle(e, s) })
 	}
 }
 

@@ -21,12 +21,12 @@ type attend struct {
 	sms, consumers          int
 	scale                   float64 // of queries and keys; 0: 1
 	kv                      tasks.KVType
-	last                    bool // the SM that brings the last state merges
+	meet                    string // who merges: "" all, behind a barrier, "last", the SM that brings the last state, or "words", all that have one
 }
 
 func (c attend) String() string {
 	return fmt.Sprintf("%d x %d heads of %d, page %d, %d cached, %d splits, %d a stage, %d SMs, %d warps%s",
-		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers, map[bool]string{true: ", e4m3"}[c.kv == tasks.KVE4M3]+map[bool]string{true: ", merged by the last"}[c.last])
+		c.kvHeads, c.group, c.d, c.page, c.cached, c.splits, c.perStage, c.sms, c.consumers, map[bool]string{true: ", e4m3"}[c.kv == tasks.KVE4M3]+map[bool]string{true: ", merged by " + c.meet}[c.meet != ""])
 }
 
 func (c attend) withDefaults() attend {
@@ -48,6 +48,9 @@ func (c attend) withDefaults() attend {
 	}
 	return c
 }
+
+// meetings are the values of attend.meet.
+var meetings = []string{"", "last", "words"}
 
 // scene is the cache and the query of one attend.
 type scene struct {
@@ -106,11 +109,11 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 	r := newRig(t, kvSetup(s.sms, s.consumers, l, s.perStage, s.cached+s.group+s.splits))
 	v := declare(r)
 	att := &tasks.Attention{Heads: heads, KV: l, Splits: s.splits, PerStage: s.perStage, Variant: v,
-		Q:   in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
-		Out: out[dsl.F32](r, "part", s.splits*heads*s.d), LSE: out[dsl.F32](r, "lse", s.splits*heads)}
-	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(s.consumers), dsl.Align(16))
+		Q:      in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, s.q)), len(s.q)),
+		States: inOut[dsl.B128](r, "states", make([]byte, 16*s.splits*tasks.StateWords(heads, s.d)), s.splits*tasks.StateWords(heads, s.d))}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(s.consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())
-	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*s.d), Variant: v}
+	merge := &tasks.Merge{Heads: heads, D: s.d, Splits: s.splits, States: att.States, Out: out[dsl.BF16](r, "attn", heads*s.d), Variant: v}
 	cached, pages := r.scalar("cached", uint32(s.cached)), r.scalar("pages", uint32(s.pages))
 	step := tasks.Step{Pos: cached, Cached: cached, Pages: pages, Layer: r.k.U32(1),
 		Table: in[dsl.U32](r, "table", u32Bytes(s.table...), len(s.table)), Cache: in[dsl.B128](r, "kv", s.cache, 0)}
@@ -118,20 +121,24 @@ func (s *scene) rigOf(t testing.TB, declare func(r *rig) *tasks.Variant) *rig {
 		step.Scales = in[dsl.F32](r, "kv_scales", f32Bytes(s.scales), len(s.scales))
 	}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
-	if s.last {
+	switch s.meet {
+	case "last":
 		groups := att.Items() / s.splits
 		att.Merge, att.Arrived = merge, &tasks.Arrivals{Count: inOut[dsl.U32](r, "arrived", make([]byte, 4*groups), groups), Found: dsl.Shared[dsl.U32](r.k, "found", tasks.ArrivalsLen)}
 	}
-	layers := func(body func()) { // the counters must be as they were for the next layer
-		r.k.For(r.k.U32(0), r.k.U32(map[bool]int{true: 2, false: 1}[s.last]), func(dsl.Val[dsl.U32]) { body() }, dsl.Unroll(1))
+	layers := func(body func()) { // counters must be as they were for the next layer, and words be other ones
+		r.k.For(r.k.U32(0), r.k.U32(map[bool]int{true: 2, false: 1}[s.meet != ""]), func(dsl.Val[dsl.U32]) { body() }, dsl.Unroll(1))
 	}
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
+		if s.meet == "words" {
+			att.Merge, att.Words = merge, &tasks.Words{Tag: bar.Tag}
+		}
 		layers(func() {
 			att.Consume(r.e, c, r.ring, step)
 			bar.Sync()
 		})
-		if !s.last {
+		if s.meet == "" {
 			merge.EmitIn(r.e, step)
 		}
 	}, func(p *pipeline.Producer) { layers(func() { att.Produce(r.e, p, step) }) })
@@ -168,7 +175,7 @@ func (s *scene) check(t testing.TB, got map[string][]byte) {
 		weights = 0x1p-11
 	}
 	heads := s.kvHeads * s.group
-	part, lse := f32s(got["part"]), f32s(got["lse"])
+	part, lse := statesOf(got["states"], s.d)
 	chunks := (s.cached + s.perStage - 1) / s.perStage
 	for sp := range s.splits {
 		from := sp * chunks / s.splits * s.perStage
@@ -229,7 +236,7 @@ func TestAttention(t *testing.T) {
 				continue
 			}
 			c := c.withDefaults()
-			c.kv, c.last = kv, i%2 == 1
+			c.kv, c.meet = kv, meetings[i%3]
 			t.Run(c.String(), func(t *testing.T) {
 				s := newScene(c)
 				s.check(t, s.rig(t).run())
@@ -247,7 +254,7 @@ func TestAttentionOfRandomShapes(t *testing.T) {
 	}
 	for range cases {
 		c := attend{kvHeads: 1 + rng.IntN(3), group: 1 + rng.IntN(16), d: 16 * (1 + rng.IntN(8)), page: 1 << rng.IntN(8), cached: rng.IntN(140),
-			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)], kv: tasks.KVTypes()[rng.IntN(2)], last: rng.IntN(2) == 0}
+			splits: 1 + rng.IntN(6), perStage: 16 << rng.IntN(3), sms: 1 + rng.IntN(4), consumers: 1 + rng.IntN(5), scale: []float64{0.3, 1, 3}[rng.IntN(3)], kv: tasks.KVTypes()[rng.IntN(2)], meet: meetings[rng.IntN(3)]}
 		t.Run(c.String(), func(t *testing.T) {
 			s := newScene(c)
 			s.check(t, s.rig(t).run())

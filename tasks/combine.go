@@ -45,17 +45,18 @@ func (st *state) combineMany() {
 	}, slices)
 }
 
-// share replaces every warp's output by its share of the normalised one, and
-// writes the log-sum-exp of partial states.
+// share replaces every warp's output by its share of the normalised one, and keeps the
+// rows' log-sum-exp: each lane its own rows', and all in Scratch.
 func (st *state) share() {
 	e, t := st.e, st.t
 	k := e.K
 	if t.sums() {
 		st.scaleValues()
+		st.lses = []f32{k.F32(0), k.F32(0)}
 		return
 	}
 	rows := t.tileRows()
-	maxima, sums := 0, e.Consumers*rows
+	maxima, sums, lses := 0, e.Consumers*rows, 2*e.Consumers*rows
 	g, col := e.Lane.DivC(4), e.Lane.RemC(4)
 	for h := range st.rows {
 		sum := dsl.Butterfly(st.l[h].Get(), 4, f32.Add)
@@ -85,10 +86,19 @@ func (st *state) share() {
 			o[2*h].Set(o[2*h].Get().Mul(share))
 			o[2*h+1].Set(o[2*h+1].Get().Mul(share))
 		}
-		k.If(col.EqC(0).And(st.deal.lane.EqC(0)).And(st.row[h].valid()), func() {
-			st.storeLSE(st.e.Lane.DivC(4).AddC(8*h).Add(st.deal.tile.MulC(blockTokens)), st.lse(base, total.Get()))
-		})
+		lse := st.lse(base, total.Get()).Named("lse")
+		st.lses = append(st.lses, lse)
+		k.If(col.EqC(0).And(st.deal.lane.EqC(0)), func() { t.Scratch.Store(e.Warp.MulC(rows).Add(g).AddC(lses+8*h), lse) })
 	}
+}
+
+// lseOf is the log-sum-exp of row in of a tile, of those that share has left in Scratch.
+func (st *state) lseOf(tile, in u32) f32 {
+	rows := st.t.tileRows()
+	if st.t.sums() {
+		return st.e.K.F32(0)
+	}
+	return st.t.Scratch.Load(tile.MulC(rows).Add(in).AddC(2 * st.e.Consumers * rows))
 }
 
 // scaled is x times the scale of values, where it is not on the values already.
@@ -117,11 +127,6 @@ func (st *state) lse(top, sum f32) f32 {
 	return lse
 }
 
-// storeLSE writes the log-sum-exp of a row of this pass, unless the item is direct.
-func (st *state) storeLSE(row u32, lse f32) {
-	st.e.K.If(st.it.direct().Not(), func() { st.t.LSE.Store(st.it.partial(row.Add(st.passRow())), lse) })
-}
-
 func (it *item) direct() dsl.Pred { return it.word(kv.ItemFlags).AndC(kv.ItemDirect).NeC(0) }
 
 // partial is the place [partial][Group] of the item's row n.
@@ -139,7 +144,7 @@ func (st *state) published(warp, row, dim u32, rows, n int) u32 {
 		m *= 2
 	}
 	at := warp.MulC(rows).Add(row).MulC(n).Add(dim.Xor(row.AndC(m - 1).MulC(8)))
-	return at.AddC(2 * st.e.Consumers * rows)
+	return at.AddC(3 * st.e.Consumers * rows)
 }
 
 // publishSlice writes this warp's dimensions from … of its tile to Scratch.
@@ -178,7 +183,7 @@ func (st *state) addSlice(from int) {
 				sum[j].Set(sum[j].Get().Add(v[j]))
 			}
 		}, dsl.Unroll(8))
-		st.store(row.Add(st.passRow()), func(put put) {
+		st.store(row.Add(st.passRow()), st.lseOf(tile, in), func(put put) {
 			put(dim.AddC(from), sum[0].Get(), sum[1].Get())
 		})
 	})
@@ -194,7 +199,7 @@ func (st *state) storeOwn() {
 			store = store.And(st.deal.lane.EqC(0))
 		}
 		e.K.If(store, func() {
-			st.store(row.Add(st.passRow()), func(put put) {
+			st.store(row.Add(st.passRow()), st.lses[h], func(put put) {
 				runs, _ := t.KV.runs()
 				col := t.KV.column(e)
 				for _, r := range runs {
@@ -212,8 +217,8 @@ func (st *state) storeOwn() {
 type put func(dim u32, lo, hi f32)
 
 // store writes row n of the item, of which each says some dimensions: to the
-// output, or to the partial state.
-func (st *state) store(n u32, each func(put put)) {
+// output, or to the partial state, of log-sum-exp lse.
+func (st *state) store(n u32, lse f32, each func(put put)) {
 	t, it, d := st.t, st.it, st.t.KV.D
 	st.e.K.IfElse(it.direct(), func() {
 		token, head := it.fused(n)
@@ -223,8 +228,8 @@ func (st *state) store(n u32, each func(put put)) {
 			t.Final(token, head.MulC(d).Add(dim), lo, hi)
 		})
 	}, func() {
-		at := it.partial(n).MulC(d)
-		each(func(dim u32, lo, hi f32) { t.Out.StoreN(at.Add(dim), []f32{lo, hi}) })
+		at := it.partial(n).MulC(d / 2)
+		each(func(dim u32, lo, hi f32) { t.Words.store(st.e, t.States, at.Add(dim.DivC(2)), statePart{lo, hi, lse}) })
 	})
 }
 
@@ -232,40 +237,36 @@ func (st *state) store(n u32, each func(put put)) {
 // into the partial state of (split, head).
 func (st *state) combineSplit() {
 	e, t, it := st.e, st.t, st.it
-	k, group, d := e.K, t.part(), t.KV.D
+	group, d := t.part(), t.KV.D
 	maxima, sums := e.Consumers*group*d, e.Consumers*group*(d+1)
 	st.publish(maxima, sums)
 	e.Sync()
-	e.EachConsumer(group*d, func(i u32) {
-		row, dim := i.DivC(d), i.RemC(d)
-		out, lse := st.mergeWarps(i, row, maxima, sums)
-		at := it.split.MulC(t.Heads).Add(st.query).Add(row)
-		store := func() {
-			t.Out.Store(at.MulC(d).Add(dim), out)
-			if !t.sums() {
-				k.If(dim.EqC(0), func() { t.LSE.Store(at, lse()) })
-			}
-		}
+	e.EachConsumer(group*d/2, func(i u32) {
+		row := dsl.Optional(i.DivC(d / 2))
+		part := st.mergeWarps(i, row, maxima, sums)
+		at := it.split.MulC(t.Heads).Add(st.query).MulC(d / 2).Add(i)
+		store := func() { t.Words.store(e, t.States, at, part) }
 		if t.Group()%group == 0 {
 			store()
 		} else {
-			k.If(row.Lt(st.heads), store)
+			e.K.If(row.Lt(st.heads), store)
 		}
 	})
 	e.Sync() // the next item, or the next op, writes Scratch again
 }
 
-// mergeWarps is element i of the warps' outputs, of a row, and the row's
-// log-sum-exp.
-func (st *state) mergeWarps(i, row u32, maxima, sums int) (out f32, lse func() f32) {
+// mergeWarps is elements 2i and 2i + 1 of the warps' outputs, of a row.
+func (st *state) mergeWarps(i, row u32, maxima, sums int) statePart {
 	e, t := st.e, st.t
 	k, group, d := e.K, t.part(), t.KV.D
-	out = k.F32(0)
+	output := func(w int) []f32 { return t.Scratch.LoadN(i.MulC(2).AddC(w*group*d), 2) }
+	lo, hi := k.F32(0), k.F32(0)
 	if t.sums() {
 		for w := range e.Consumers {
-			out = out.Add(t.Scratch.Load(i.AddC(w * group * d)))
+			v := output(w)
+			lo, hi = lo.Add(v[0]), hi.Add(v[1])
 		}
-		return st.scaled(out), nil
+		return statePart{st.scaled(lo), st.scaled(hi), k.F32(0)}
 	}
 	var ms []f32
 	top := k.F32(math.Inf(-1))
@@ -277,10 +278,12 @@ func (st *state) mergeWarps(i, row u32, maxima, sums int) (out f32, lse func() f
 	sum := k.F32(0)
 	for w := range e.Consumers {
 		weight := dsl.Select(empty, k.F32(0), dsl.Exp2(ms[w].Sub(top)))
-		out = dsl.FMA(weight, t.Scratch.Load(i.AddC(w*group*d)), out)
+		v := output(w)
+		lo, hi = dsl.FMA(weight, v[0], lo), dsl.FMA(weight, v[1], hi)
 		sum = dsl.FMA(weight, t.Scratch.Load(row.AddC(sums+w*group)), sum)
 	}
-	return dsl.Select(empty, k.F32(0), out.Mul(st.scaled(dsl.Rcp(sum)))), func() f32 { return st.lse(top, sum) }
+	inverse := dsl.Select(empty, k.F32(0), st.scaled(dsl.Rcp(sum)))
+	return statePart{lo.Mul(inverse), hi.Mul(inverse), st.lse(top, sum)}
 }
 
 // publish writes this warp's output, maximum and sum for every head to Scratch.

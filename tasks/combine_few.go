@@ -24,7 +24,7 @@ func (st *state) combineFew() {
 	k.ForStep(e.Tid, st.deal.rows.MulC(d/2), e.Threads(), func(i u32) {
 		row, dim := i.DivC(d/2), i.RemC(d/2).MulC(2)
 		at := func(w int) u32 { return st.published(k.U32(w), row, dim, fewRows, d) }
-		lo, hi := k.F32(0), k.F32(0)
+		lo, hi, lse := k.F32(0), k.F32(0), k.F32(0)
 		if t.sums() {
 			for w := range e.Consumers {
 				v := t.Scratch.LoadN(at(w), 2)
@@ -47,9 +47,9 @@ func (st *state) combineFew() {
 			}
 			inverse := st.scaled(dsl.Select(sum.EqC(0), k.F32(0), dsl.Rcp(sum)))
 			lo, hi = lo.Mul(inverse), hi.Mul(inverse)
-			k.If(dim.EqC(0), func() { st.storeLSE(row, st.lse(base, sum)) })
+			lse = st.lse(base, sum)
 		}
-		st.store(row.Add(st.passRow()), func(put put) { put(dim, lo, hi) })
+		st.store(row.Add(st.passRow()), lse, func(put put) { put(dim, lo, hi) })
 	})
 	e.Sync() // the next item, or the next op, writes Scratch again
 }

@@ -102,6 +102,10 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
 
+// Tag is a tag for Words: odd, and another one behind every hand-off, for the next 2³¹
+// arrivals.
+func (g *GridBarrier) Tag() u32 { return g.target.Get().MulC(2).AddC(1) }
+
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.

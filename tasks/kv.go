@@ -151,6 +151,12 @@ func (l KVLayout) unit(v int, u, t u32) u32 {
 	return u.AddC(v * l.keyUnits()).Xor(key)
 }
 
+// element is where element i of a row of K or V lies in the token at position t; per is
+// the number of elements a unit.
+func (l KVLayout) element(v int, i u32, per int, t u32) u32 {
+	return l.unit(v, i.DivC(per), t).MulC(per).Add(i.RemC(per))
+}
+
 // Step is what is known of the running step, the same for every thread.
 type Step struct {
 	Pos    u32 // position of the query token; a plan's query rows have their own

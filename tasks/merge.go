@@ -14,12 +14,11 @@ import (
 // or a Variant's Mask, where none gives 0.
 type Merge struct {
 	Heads, D, Splits int
-	In               dsl.Buf[dsl.F32]  // [Splits][Heads][D]
-	LSE              dsl.Buf[dsl.F32]  // [Splits][Heads], base 2
+	States           dsl.Buf[dsl.B128] // [Splits][Heads][D/2], see StateWord
 	Out              dsl.Buf[dsl.BF16] // [Heads][D]
 
 	// Table, if not nil, says which states there are instead of Splits: a plan's.
-	// In is [partial][Group][D] and LSE [partial][Group] then, and Out is not used.
+	// States is [partial][Group][D/2] then, and Out is not used.
 	Table *MergeTable
 	// Variant is attention's: its states may be sums, and its Output hook is
 	// applied here; nil for plain attention.
@@ -30,8 +29,7 @@ type Merge struct {
 	LastBias float64
 }
 
-// Emit runs in the consumer warps: 32 elements a warp (64 with Table), spread
-// over the CTAs first.
+// Emit runs in the consumer warps: 64 elements a warp, spread over the CTAs first.
 func (t *Merge) Emit(e *Env) { t.EmitIn(e, Step{}) }
 
 // EmitIn is Emit in a step, which a variant's Output hook may ask for.
@@ -41,17 +39,17 @@ func (t *Merge) EmitIn(e *Env, s Step) {
 		return
 	}
 	k := e.K
-	n := t.Heads * t.D
-	if n < 1 || t.Splits < 1 {
-		k.Require(false, "merge: %d splits of %d heads of %d, want at least 1 of each", t.Splits, t.Heads, t.D)
+	n := t.Heads * t.D / 2
+	if n < 1 || t.D%2 != 0 || t.Splits < 1 {
+		k.Require(false, "merge: %d splits of %d heads of %d, want at least 1 of each, and an even head", t.Splits, t.Heads, t.D)
 		return
 	}
 	k.ForStep(e.Warp.MulC(e.Grid).Add(e.CTA), k.U32(ceilDiv(n, dsl.WarpSize)), e.Grid*e.Consumers, func(item u32) {
 		i := item.MulC(dsl.WarpSize).Add(e.Lane).Named("i")
 		if n%dsl.WarpSize == 0 {
-			t.element(e, s, i)
+			t.pair(e, s, i)
 		} else {
-			k.If(i.LtC(n), func() { t.element(e, s, i) })
+			k.If(i.LtC(n), func() { t.pair(e, s, i) })
 		}
 	})
 }
@@ -59,72 +57,48 @@ func (t *Merge) EmitIn(e *Env, s Step) {
 // maxUnrolledSplits bounds the splits whose states a thread holds in registers at once.
 const maxUnrolledSplits = 32
 
-// element merges element i of the output. Up to maxUnrolledSplits states all loads are
-// in flight together.
-func (t *Merge) element(e *Env, s Step, i u32) {
+// pair merges elements 2i and 2i + 1 of the output. Up to maxUnrolledSplits states all
+// loads are in flight together.
+func (t *Merge) pair(e *Env, s Step, i u32) {
+	at := func(s u32) u32 { return i.Add(s.MulC(t.Heads * t.D / 2)) }
+	var lo, hi f32
+	if t.Splits <= maxUnrolledSplits {
+		var states []u32
+		for s := range t.Splits {
+			states = append(states, at(e.K.U32(s)))
+		}
+		lo, hi = t.unrolled(e, states)
+	} else {
+		lo, hi = t.states(e, e.K.U32(0), e.K.U32(t.Splits), at)
+	}
+	t.store(e, s, i, lo, hi)
+}
+
+// unrolled merges the states at these places, in their order.
+func (t *Merge) unrolled(e *Env, at []u32) (lo, hi f32) {
+	k := e.K
+	parts := parts(t.States, at)
+	sum, top := k.F32(0), k.F32(math.Inf(-1))
+	lo, hi = k.F32(0), k.F32(0)
 	if t.sums() {
-		t.sumElement(e, s, i)
-		return
-	}
-	if t.Splits > maxUnrolledSplits {
-		t.longElement(e, s, i)
-		return
-	}
-	k := e.K
-	head := i.DivC(t.D)
-	var lse, part []f32
-	top := k.F32(math.Inf(-1))
-	for s := range t.Splits {
-		l := t.LSE.Load(head.AddC(s * t.Heads))
-		if s == t.Splits-1 && t.LastBias != 0 {
-			l = l.Add(k.F32(t.LastBias))
+		for _, p := range parts {
+			lo, hi = lo.Add(p.lo), hi.Add(p.hi)
 		}
-		lse = append(lse, l)
-		part = append(part, t.In.Load(i.AddC(s*t.Heads*t.D)))
-		top = top.Max(lse[s])
+		return lo, hi
 	}
-	sum, out := k.F32(0), k.F32(0)
+	if last := len(parts) - 1; t.LastBias != 0 {
+		parts[last].lse = parts[last].lse.Add(k.F32(t.LastBias))
+	}
+	for _, p := range parts {
+		top = top.Max(p.lse)
+	}
 	base := t.base(e, top)
-	for s := range t.Splits {
-		weight := dsl.Exp2(lse[s].Sub(base))
+	for _, p := range parts {
+		weight := dsl.Exp2(p.lse.Sub(base))
 		sum = sum.Add(weight)
-		out = dsl.FMA(weight, part[s], out)
+		lo, hi = dsl.FMA(weight, p.lo, lo), dsl.FMA(weight, p.hi, hi)
 	}
-	t.store(e, s, i, t.divide(e, out, sum))
-}
-
-// longElement is element with device loops, one for the maximum and one for the
-// sum, in the same order: the same bits in few registers.
-func (t *Merge) longElement(e *Env, s Step, i u32) {
-	k := e.K
-	head, n, last := i.DivC(t.D), k.U32(t.Splits), t.Splits-1
-	lse := func(s u32) f32 {
-		l := t.LSE.Load(head.Add(s.MulC(t.Heads)))
-		if t.LastBias != 0 {
-			l = dsl.Select(s.EqC(last), l.Add(k.F32(t.LastBias)), l)
-		}
-		return l
-	}
-	top := dsl.NewVar(k.F32(math.Inf(-1)), "top")
-	k.For(k.U32(0), n, func(s u32) { top.Set(top.Get().Max(lse(s))) }, dsl.Unroll(8))
-	sum, out := dsl.NewVar(k.F32(0), "sum"), dsl.NewVar(k.F32(0), "out")
-	base := t.base(e, top.Get())
-	k.For(k.U32(0), n, func(s u32) {
-		weight := dsl.Exp2(lse(s).Sub(base))
-		sum.Set(sum.Get().Add(weight))
-		out.Set(dsl.FMA(weight, t.In.Load(i.Add(s.MulC(t.Heads*t.D))), out.Get()))
-	}, dsl.Unroll(8))
-	t.store(e, s, i, t.divide(e, out.Get(), sum.Get()))
-}
-
-// sumElement is element i of states that are sums.
-func (t *Merge) sumElement(e *Env, s Step, i u32) {
-	k := e.K
-	out := dsl.NewVar(k.F32(0), "out")
-	k.For(k.U32(0), k.U32(t.Splits), func(s u32) {
-		out.Set(out.Get().Add(t.In.Load(i.Add(s.MulC(t.Heads * t.D)))))
-	}, dsl.Unroll(8))
-	t.store(e, s, i, out.Get())
+	return t.divide(e, lo, sum), t.divide(e, hi, sum)
 }
 
 func (t *Merge) sums() bool { return t.Variant != nil && t.Variant.Sum }
@@ -149,11 +123,13 @@ func (t *Merge) divide(e *Env, out, sum f32) f32 {
 	return out.Mul(inverse)
 }
 
-// store writes element i of the output without a table.
-func (t *Merge) store(e *Env, s Step, i u32, v f32) {
+// store writes elements 2i and 2i + 1 of the output without a table.
+func (t *Merge) store(e *Env, s Step, i u32, lo, hi f32) {
 	if t.Variant != nil && t.Variant.Output != nil {
-		q := t.Variant.query(e, s, t.Heads, i.DivC(t.D), e.K.U32(0), nil)
-		v = t.Variant.Output(q, dsl.Optional(i.RemC(t.D)), v)
+		at := i.MulC(2)
+		q := t.Variant.query(e, s, t.Heads, at.DivC(t.D), e.K.U32(0), nil)
+		dim := at.RemC(t.D)
+		lo, hi = t.Variant.Output(q, dsl.Optional(dim), lo), t.Variant.Output(q, dsl.Optional(dim.AddC(1)), hi)
 	}
-	t.Out.Store(i, dsl.Cast[dsl.BF16](v))
+	dsl.View[dsl.BF16x2](t.Out).Store(i, dsl.Pack[dsl.BF16x2](lo, hi))
 }

@@ -49,7 +49,8 @@ func (t *Merge) emitTable(e *Env, s Step) {
 			at := token.MulC(m.KVHeads).Add(head.DivC(group))
 			first, end := m.word(at).Named("first"), m.word(at.AddC(1)).Named("end")
 			k.If(first.Lt(end), func() {
-				lo, hi := t.states(e, first, end, head.RemC(group), dim, group)
+				at := func(state u32) u32 { return t.word(state, head.RemC(group), dim, group) }
+				lo, hi := t.states(e, first, end, at)
 				lo, hi = t.Variant.outputs(e, s, t.Heads, head, token, m.Work)(dim, lo, hi)
 				m.Final(token, head.MulC(t.D).Add(dim), lo, hi)
 			})
@@ -62,45 +63,51 @@ func (t *Merge) emitTable(e *Env, s Step) {
 	})
 }
 
-// states merges states first … end−1 (at least one) of a head of the group, in
+// word is where the word of a state with dimension dim (even) of a head of the group lies.
+func (t *Merge) word(state, head, dim u32, group int) u32 {
+	return state.MulC(group).Add(head).MulC(t.D / 2).Add(dim.DivC(2))
+}
+
+// states merges states first … end−1 (at least one), whose words are where at says, in
 // their order, statesAtOnce at a time.
-func (t *Merge) states(e *Env, first, end, head, dim u32, group int) (lo, hi f32) {
+func (t *Merge) states(e *Env, first, end u32, at func(state u32) u32) (lo, hi f32) {
 	k := e.K
 	top, sum := dsl.NewVar(k.F32(math.Inf(-1)), "top"), dsl.NewVar(k.F32(0), "sum")
 	out := dsl.NewArray(k.F32(0), 2, "out")
 	k.ForStep(first, end, statesAtOnce, func(from u32) {
-		var lse []f32
-		var part [][]f32
+		var places []u32
 		for j := range statesAtOnce {
-			state := from.AddC(j).Min(end.SubC(1)).MulC(group).Add(head)
-			part = append(part, t.In.LoadN(state.MulC(t.D).Add(dim), 2))
-			if !t.sums() {
-				lse = append(lse, t.lse(e, from.AddC(j), end, state))
-			}
+			places = append(places, at(from.AddC(j).Min(end.SubC(1))))
 		}
+		parts := parts(t.States, places)
 		if t.sums() {
-			t.addSums(e, from, end, part, out)
+			for j, p := range parts {
+				in := from.AddC(j).Lt(end)
+				for x, v := range []f32{p.lo, p.hi} {
+					out[x].Set(out[x].Get().Add(dsl.Select(in, v, k.F32(0))))
+				}
+			}
 			return
 		}
 		most := top.Get()
-		for _, l := range lse {
-			most = most.Max(l)
+		for j := range parts {
+			i := from.AddC(j)
+			parts[j].lse = dsl.Select(i.Lt(end), t.weighed(e, i, end, parts[j].lse), k.F32(math.Inf(-1)))
+			most = most.Max(parts[j].lse)
 		}
 		base := finite(e, most)
 		decay := dsl.Exp2(top.Get().Sub(base))
 		total := sum.Get().Mul(decay)
-		acc := []f32{out[0].Get().Mul(decay), out[1].Get().Mul(decay)}
-		for j, l := range lse {
-			weight := dsl.Exp2(l.Sub(base))
+		lo, hi := out[0].Get().Mul(decay), out[1].Get().Mul(decay)
+		for _, p := range parts {
+			weight := dsl.Exp2(p.lse.Sub(base))
 			total = total.Add(weight)
-			for x := range acc {
-				acc[x] = dsl.FMA(weight, part[j][x], acc[x])
-			}
+			lo, hi = dsl.FMA(weight, p.lo, lo), dsl.FMA(weight, p.hi, hi)
 		}
 		top.Set(most)
 		sum.Set(total)
-		out[0].Set(acc[0])
-		out[1].Set(acc[1])
+		out[0].Set(lo)
+		out[1].Set(hi)
 	}, dsl.Unroll(1))
 	if t.sums() {
 		return out[0].Get(), out[1].Get()
@@ -108,23 +115,66 @@ func (t *Merge) states(e *Env, first, end, head, dim u32, group int) (lo, hi f32
 	return t.divide(e, out[0].Get(), sum.Get()), t.divide(e, out[1].Get(), sum.Get())
 }
 
-// lse is the log-sum-exp of a state, −inf from end on.
-func (t *Merge) lse(e *Env, i, end, state u32) f32 {
-	k := e.K
-	l := t.LSE.Load(state)
-	if t.LastBias != 0 {
-		l = dsl.Select(i.AddC(1).Eq(end), l.Add(k.F32(t.LastBias)), l)
+// weighed is the log-sum-exp of state i of those before end.
+func (t *Merge) weighed(e *Env, i, end u32, lse f32) f32 {
+	if t.LastBias == 0 {
+		return lse
 	}
-	return dsl.Select(i.Lt(end), l, k.F32(math.Inf(-1)))
+	return dsl.Select(i.AddC(1).Eq(end), lse.Add(e.K.F32(t.LastBias)), lse)
 }
 
-// addSums adds states that are sums.
-func (t *Merge) addSums(e *Env, from, end u32, part [][]f32, out []*dsl.Var[dsl.F32]) {
-	for x := range out {
-		acc := out[x].Get()
-		for j := range part {
-			acc = acc.Add(dsl.Select(from.AddC(j).Lt(end), part[j][x], e.K.F32(0)))
-		}
-		out[x].Set(acc)
+// running is the merge of a word of states that come batch by batch.
+type running struct {
+	t        *Merge
+	e        *Env
+	top, sum *dsl.Var[dsl.F32]
+	out      []*dsl.Var[dsl.F32]
+}
+
+func (t *Merge) running(e *Env) *running {
+	r := &running{t: t, e: e, out: dsl.NewArray(e.K.F32(0), 2, "out")}
+	if !t.sums() {
+		r.top, r.sum = dsl.NewVar(e.K.F32(math.Inf(-1)), "top"), dsl.NewVar(e.K.F32(0), "sum")
 	}
+	return r
+}
+
+// add merges n more states, the first of them number from of all; word is the word of
+// the j-th of the n.
+func (r *running) add(from, all, n u32, word func(j u32) dsl.Val[dsl.B128]) {
+	k, t := r.e.K, r.t
+	each := func(body func(j u32, p statePart)) {
+		k.For(k.U32(0), n, func(j u32) { body(j, partOf(word(j))) }, dsl.Unroll(8))
+	}
+	if t.sums() {
+		each(func(_ u32, p statePart) {
+			r.out[0].Set(r.out[0].Get().Add(p.lo))
+			r.out[1].Set(r.out[1].Get().Add(p.hi))
+		})
+		return
+	}
+	lse := func(j u32, p statePart) f32 { return t.weighed(r.e, dsl.Optional(from.Add(j)), all, p.lse) }
+	before := r.top.Get()
+	k.For(k.U32(0), n, func(j u32) {
+		f := dsl.Split(word(j))
+		r.top.Set(r.top.Get().Max(lse(j, statePart{lse: dsl.Bits[dsl.F32](f[2])})))
+	}, dsl.Unroll(8))
+	base := finite(r.e, r.top.Get()).Named("base")
+	decay := dsl.Exp2(before.Sub(base))
+	for _, v := range append(r.out, r.sum) {
+		v.Set(v.Get().Mul(decay))
+	}
+	each(func(j u32, p statePart) {
+		weight := dsl.Exp2(lse(j, p).Sub(base))
+		r.sum.Set(r.sum.Get().Add(weight))
+		r.out[0].Set(dsl.FMA(weight, p.lo, r.out[0].Get()))
+		r.out[1].Set(dsl.FMA(weight, p.hi, r.out[1].Get()))
+	})
+}
+
+func (r *running) done() (lo, hi f32) {
+	if r.t.sums() {
+		return r.out[0].Get(), r.out[1].Get()
+	}
+	return r.t.divide(r.e, r.out[0].Get(), r.sum.Get()), r.t.divide(r.e, r.out[1].Get(), r.sum.Get())
 }

@@ -54,10 +54,7 @@ func (m *tabled) run(t testing.TB) []float64 {
 		old[i] = toBF16(7)
 	}
 	p := m.indptr()
-	in0 := func(name string, x []float32) dsl.Buf[dsl.F32] {
-		return in[dsl.F32](r, name, f32Bytes(append([]float32{}, append(x, make([]float32, 4)...)...)), len(x)+4)
-	}
-	merge := &tasks.Merge{Heads: m.kvHeads * m.group, D: m.d, In: in0("part", m.part), LSE: in0("lse", m.lse), LastBias: m.bias, Variant: m.variant,
+	merge := &tasks.Merge{Heads: m.kvHeads * m.group, D: m.d, States: statesIn(r, m.d, m.part, m.lse), LastBias: m.bias, Variant: m.variant,
 		Table: &tasks.MergeTable{Tokens: m.tokens, KVHeads: m.kvHeads, Indptr: in[dsl.U32](r, "indptr", u32Bytes(p...), len(p)),
 			Final: tasks.RowMajor(inOut[dsl.BF16](r, "out", bf16Bytes(old), len(old)), width)}}
 	any := out[dsl.U32](r, "any", max(m.sms, 1))

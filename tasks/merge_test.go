@@ -15,10 +15,32 @@ import (
 // mergeStates merges [split][head·d] partial outputs with [split][head] LSEs in base 2.
 func mergeStates(t testing.TB, heads, d, splits, sms, consumers int, part, lse []float32) []float64 {
 	r := newRig(t, setup{sms: sms, consumers: consumers})
-	m := &tasks.Merge{Heads: heads, D: d, Splits: splits, In: in[dsl.F32](r, "part", f32Bytes(part), len(part)),
-		LSE: in[dsl.F32](r, "lse", f32Bytes(lse), len(lse)), Out: out[dsl.BF16](r, "out", heads*d)}
+	m := &tasks.Merge{Heads: heads, D: d, Splits: splits, States: statesIn(r, d, part, lse), Out: out[dsl.BF16](r, "out", heads*d)}
 	r.body(func(*pipeline.Consumer) { m.Emit(r.e) }, nil)
 	return wide(bf16s(r.run()["out"]))
+}
+
+// statesIn are the words of states of d elements of a head, one after another.
+func statesIn(r *rig, d int, part, lse []float32) dsl.Buf[dsl.B128] {
+	var words []float32
+	for i := 0; i < len(part); i += 2 {
+		words = append(words, part[i], part[i+1], lse[i/d], 0)
+	}
+	words = append(words, 0, 0, 0, 0) // a buffer of nothing is none
+	return in[dsl.B128](r, "states", f32Bytes(words), len(words)/4)
+}
+
+// statesOf is the reverse.
+func statesOf(words []byte, d int) (part, lse []float64) {
+	for i, x := range f32s(words) {
+		if i%4 < 2 {
+			part = append(part, x)
+		}
+	}
+	for _, x := range tasks.StateLSE(words, d) {
+		lse = append(lse, float64(x))
+	}
+	return part, lse
 }
 
 func mergeReference(heads, d, splits int, part, lse []float32) []float64 {

@@ -87,27 +87,26 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	lim, layout := l.limits, l.layout
 	heads := lim.KVHeads * lim.Group
 	r := newRig(t, kvSetup(lim.CTAs, l.warps, layout, lim.ChunkTokens, 1))
-	words, merges := make([]uint32, lim.WorkWords(1)), make([]uint32, lim.MergeWords(1))
-	l.plan.EncodeWork(words)
+	items, merges := make([]uint32, lim.WorkWords(1)), make([]uint32, lim.MergeWords(1))
+	l.plan.EncodeWork(items)
 	l.plan.EncodeMerge(merges)
-	buffer := in[dsl.U32](r, "attn_plan", u32Bytes(words...), len(words))
+	buffer := in[dsl.U32](r, "attn_plan", u32Bytes(items...), len(items))
 	work := &tasks.Work{Classes: 1, PerCTA: lim.ItemsPerCTA, Items: dsl.Shared[dsl.U32](r.k, "items", tasks.WorkWords(1, lim.ItemsPerCTA), dsl.Align(16)),
 		Rows: in[dsl.U32](r, "rows", u32Bytes(l.plan.Rows...), len(l.plan.Rows))}
 	r.work = work
 	work.Fresh = pipeline.NewLanding(r.k, "fresh", nil)
-	arrived := &tasks.Arrivals{Count: inOut[dsl.U32](r, "arrived", u32Bytes(make([]uint32, lim.Rows*lim.KVHeads)...), lim.Rows*lim.KVHeads),
-		Found: dsl.Shared[dsl.U32](r.k, "found", tasks.ArrivalsLen)}
 	if lim.Selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(l.plan.Positions...), 0)
 	}
 	width := heads * l.d
 	attn := out[dsl.BF16](r, "attn", l.steps()*lim.Rows*width)
 	q := in[dsl.BF16](r, "q", bf16Bytes(l.q), len(l.q))
-	part, lse := out[dsl.F32](r, "part", lim.Partials*lim.Group*l.d), out[dsl.F32](r, "lse", lim.Partials*lim.Group)
+	words := lim.Partials * tasks.StateWords(lim.Group, l.d)
+	states := inOut[dsl.B128](r, "states", make([]byte, 16*words), words)
 	indptr := in[dsl.U32](r, "attn_merge", u32Bytes(merges...), len(merges))
-	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v, Q: q, Out: part, LSE: lse}
-	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(l.warps), dsl.Align(16))
-	att.Final, att.Arrived = tasks.RowMajor(attn, width), arrived
+	att := &tasks.Attention{Heads: heads, KV: layout, PerStage: lim.ChunkTokens, Tokens: lim.Rows, Work: work, Variant: v, Q: q, States: states}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(l.warps), dsl.Align(16))
+	att.Final = tasks.RowMajor(attn, width)
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.k.U32(lim.Pages), Layer: r.k.U32(0),
 		Table: in[dsl.U32](r, "table", u32Bytes(l.plan.Entries...), 0), Cache: in[dsl.B128](r, "kv", bf16Bytes(l.cache), 0)}
 	counter := inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
@@ -122,12 +121,13 @@ func (l *launch) run(t testing.TB, v *tasks.Variant) [][]float64 {
 	}
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0))
+		att.Words = &tasks.Words{Tag: bar.Tag}
 		each(func(s tasks.Step) {
 			final := tasks.RowMajor(attn, width)
 			att.Final = func(row, i dsl.Val[dsl.U32], lo, hi dsl.Val[dsl.F32]) {
 				final(row.Add(s.Index.MulC(lim.Rows)), i, lo, hi)
 			}
-			att.Merge = &tasks.Merge{Heads: heads, D: l.d, In: part, LSE: lse, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
+			att.Merge = &tasks.Merge{Heads: heads, D: l.d, States: states, Variant: v, Table: &tasks.MergeTable{Tokens: lim.Rows, KVHeads: lim.KVHeads, Indptr: indptr, Work: work, Final: att.Final}}
 			att.Consume(r.e, c, r.ring, s)
 			bar.Sync()
 			r.k.If(att.Phase(), func() {

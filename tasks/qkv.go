@@ -16,7 +16,8 @@ type QKV struct {
 	Heads   int // query heads
 	KV      KVLayout
 	InvFreq dsl.Buf[dsl.F32]  // [D/2], radians a position, frequency scaling applied
-	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D, in the order of KVLayout.KeyOrder
+	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D, in the order of KVLayout.KeyOrder; not with Passed
+	Passed  *Passed           // nil: what reads Q and the cache stands behind a hand-off
 
 	// QueryShift is added to the position queries are rotated for; it is 0 but
 	// where a fault is planted.
@@ -88,10 +89,14 @@ type stores interface {
 }
 
 func (t *QKV) stores(p place) stores {
+	var st stores = bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
 	if t.KV.e4m3() {
-		return e4m3Stores{p, dsl.View[dsl.BF16x2](t.Q), dsl.View[dsl.E4M3x2](p.s.Cache)}
+		st = e4m3Stores{p, dsl.View[dsl.E4M3x2](p.s.Cache)}
 	}
-	return bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
+	if t.Passed != nil {
+		st = passedStores{st, p, t.Passed}
+	}
+	return st
 }
 
 // place is a new token's place in the cache.
@@ -110,8 +115,7 @@ func (p *place) token(kvHead u32) dsl.Val[dsl.U64] {
 // element is where element i of a row of K or V lies in its token; per is the
 // number of elements a unit.
 func (p *place) element(v int, i u32, per int) dsl.Val[dsl.U64] {
-	unit := p.t.KV.unit(v, i.DivC(per), p.slot)
-	return dsl.Cast[dsl.U64](unit.MulC(per).Add(i.RemC(per)))
+	return dsl.Cast[dsl.U64](p.t.KV.element(v, i, per, p.slot))
 }
 
 // softmaxScale goes on queries: scores are then exponents of 2.
@@ -148,13 +152,12 @@ func (p bf16Stores) value(kvHead, i u32, y0, y1 f32) {
 // most).
 type e4m3Stores struct {
 	place
-	q  dsl.Buf[dsl.BF16x2]
 	kv dsl.Buf[dsl.E4M3x2]
 }
 
 func (p e4m3Stores) query(head, i u32, r0, r1 f32) {
 	c := p.softmaxScale()
-	p.q.Store(head.MulC(p.t.KV.D/2).Add(i), dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c)))
+	dsl.View[dsl.BF16x2](p.t.Q).Store(head.MulC(p.t.KV.D/2).Add(i), dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c)))
 }
 
 func (p e4m3Stores) key(kvHead, i u32, r0, r1 f32) { p.quantised(0, kvHead, i, r0, r1) }
@@ -163,8 +166,13 @@ func (p e4m3Stores) value(kvHead, i u32, y0, y1 f32) { p.quantised(1, kvHead, i,
 
 // quantised stores the i-th pair of a row of K or V.
 func (p e4m3Stores) quantised(v int, kvHead, i u32, x0, x1 f32) {
+	p.kv.Store(p.token(kvHead).MulC(8).Add(p.element(v, i, 8)), p.quantise(v, kvHead, x0, x1))
+}
+
+// quantise is a pair of a row of K or V as an e4m3 cache has it.
+func (p *place) quantise(v int, kvHead u32, x0, x1 f32) dsl.Val[dsl.E4M3x2] {
 	c := dsl.Rcp(p.t.KV.scale(p.s, kvHead, v))
-	p.kv.Store(p.token(kvHead).MulC(8).Add(p.element(v, i, 8)), dsl.Pack[dsl.E4M3x2](x0.Mul(c), x1.Mul(c)))
+	return dsl.Pack[dsl.E4M3x2](x0.Mul(c), x1.Mul(c))
 }
 
 // rotate turns (y0, y1), elements i and i + D/2 of a head, by pos·InvFreq[i]

@@ -229,12 +229,12 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	}
 	final := tasks.FragmentOrder(out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens)
 	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
-		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), Out: out[dsl.F32](r, "part", partials*b.group*b.d), LSE: out[dsl.F32](r, "lse", partials*b.group)}
-	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(b.consumers), dsl.Align(16))
+		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), States: out[dsl.B128](r, "states", partials*tasks.StateWords(b.group, b.d))}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(b.consumers), dsl.Align(16))
 	if b.spoil != nil {
 		b.spoil(r, att)
 	}
-	merge := &tasks.Merge{Heads: heads, D: b.d, In: att.Out, LSE: att.LSE, Variant: v, Table: &tasks.MergeTable{Tokens: b.tokens, KVHeads: b.kvHeads,
+	merge := &tasks.Merge{Heads: heads, D: b.d, States: att.States, Variant: v, Table: &tasks.MergeTable{Tokens: b.tokens, KVHeads: b.kvHeads,
 		Indptr: in[dsl.U32](r, "attn_merge", u32Bytes(b.indptr...), len(b.indptr)), Work: work, Final: final}}
 	step := tasks.Step{Pos: r.k.U32(0), Cached: r.k.U32(0), Pages: r.scalar("pages", uint32(b.pages)), Layer: r.k.U32(1), Index: r.scalar("index", uint32(b.index)),
 		Table: in[dsl.U32](r, "table", u32Bytes(b.entries...), len(b.entries)), Cache: in[dsl.B128](r, "kv", b.cache, 0)}
@@ -319,7 +319,7 @@ func (b *batch) checkLSE(t testing.TB, v *tasks.Variant, got map[string][]byte, 
 		return
 	}
 	top, sum := math.Inf(-1), 0.0
-	all := f32s(got["lse"])
+	_, all := statesOf(got["states"], b.d)
 	for i := first; i < end; i++ {
 		top = max(top, all[i*b.group+head%b.group])
 	}

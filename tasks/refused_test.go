@@ -17,8 +17,8 @@ func attentionRig(t testing.TB, spoil func(r *rig, a *tasks.Attention)) *rig {
 	l := tasks.KVLayout{Layers: 1, Heads: 2, D: 32, Page: 8}
 	r := newRig(t, setup{consumers: 2, kvToken: l.TokenBytes(), stage: 2048, stages: 2})
 	a := &tasks.Attention{Heads: 4, KV: l, Splits: 1, PerStage: 16,
-		Q: in[dsl.BF16](r, "q", nil, 128), Out: out[dsl.F32](r, "part", 128), LSE: out[dsl.F32](r, "lse", 4),
-		Scratch: dsl.Shared[dsl.F32](r.k, "states", 2*2*34, dsl.Align(16)), Tail: dsl.Shared[dsl.B128](r.k, "tail", 8)}
+		Q: in[dsl.BF16](r, "q", nil, 128), States: out[dsl.B128](r, "partial_states", 64),
+		Scratch: dsl.Shared[dsl.F32](r.k, "attention_scratch", 256, dsl.Align(16)), Tail: dsl.Shared[dsl.B128](r.k, "tail", 8)}
 	spoil(r, a)
 	s := tasks.Step{Pos: r.k.U32(5), Cached: r.k.U32(5), Pages: r.k.U32(1), Layer: r.k.U32(0),
 		Table: in[dsl.U32](r, "table", nil, 0), Cache: in[dsl.B128](r, "kv", nil, 0)}
@@ -91,7 +91,7 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 		{"attention", "attention: a stage holds 8 tokens, want a power of two of at least 16", attention(func(_ *rig, a *tasks.Attention) { a.PerStage = 8 })},
 		{"attention", "attention: a stage holds 48 tokens, want a power of two of at least 16", attention(func(_ *rig, a *tasks.Attention) { a.PerStage = 48 })},
 		{"attention", "attention: 32 tokens of 128 bytes are 4096 bytes, a stage has 2048", attention(func(_ *rig, a *tasks.Attention) { a.PerStage = 32 })},
-		{"attention", "attention: Scratch has 136 elements, want 204 for 2 consumer warps", attention(func(_ *rig, a *tasks.Attention) { a.Heads = 6 })},
+		{"attention", "attention: Scratch has 256 elements, want 320 for 2 consumer warps", attention(func(_ *rig, a *tasks.Attention) { a.Heads = 6 })},
 		{"attention", "attention: Tail has 4 elements, want 8", attention(func(r *rig, a *tasks.Attention) { a.Tail = dsl.Shared[dsl.B128](r.k, "short", 4) })},
 		{"gemv", "w: the input X has 96 elements, want 128 for 100 columns padded", gemv(func(r *rig, g *tasks.GEMV) {
 			g.X = dsl.Shared[dsl.BF16](r.k, "short", 96, dsl.Align(16))
@@ -124,8 +124,8 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 			p := tasks.PlainInput{N: 40, X: in[dsl.BF16](r, "x", nil, 40), Dst: input(r, 32)}
 			p.Emit(r.e)
 		})},
-		{"merge", "merge: 0 splits of 2 heads of 16, want at least 1 of each", vector(func(r *rig) {
-			m := tasks.Merge{Heads: 2, D: 16, In: in[dsl.F32](r, "in", nil, 32), LSE: in[dsl.F32](r, "lse", nil, 2), Out: out[dsl.BF16](r, "out", 32)}
+		{"merge", "merge: 0 splits of 2 heads of 16, want at least 1 of each, and an even head", vector(func(r *rig) {
+			m := tasks.Merge{Heads: 2, D: 16, States: in[dsl.B128](r, "in", nil, 16), Out: out[dsl.BF16](r, "out", 32)}
 			m.Emit(r.e)
 		})},
 		{"qkv", "KV cache: head dimension 40, want a multiple of 16 up to 256", qkv(tasks.KVLayout{Layers: 1, Heads: 1, D: 40, Page: 8}, 1, 20)},

@@ -94,7 +94,7 @@ func (t *Attention) idle(consumers int) bool {
 type queryRow struct {
 	valid func() dsl.Pred // whether the item has it
 	at    u32             // without Work: [token][head], the row of Q
-	local u32             // with Work: the row of Queries
+	local u32             // with Work or Passed: the row of Queries
 	query *Query          // for the variant's hooks; nil without
 	token func() u32      // index of the query token; with Work only
 }
@@ -104,8 +104,13 @@ func (st *state) queryRow(h int) queryRow {
 	e, t, it := st.e, st.t, st.it
 	row := e.Lane.DivC(4).AddC(8 * h)
 	if t.Work == nil {
-		valid := row.Lt(st.heads)
-		r := queryRow{valid: func() dsl.Pred { return valid }, at: st.query.Add(row.Min(st.heads.SubC(1)))}
+		valid := func() dsl.Pred { return row.Lt(st.heads) }
+		if t.Passed == nil { // all queries' loads ask for it
+			v := valid()
+			valid = func() dsl.Pred { return v }
+		}
+		local := row.Min(st.heads.SubC(1))
+		r := queryRow{valid: valid, at: dsl.Optional(st.query.Add(local)), local: local}
 		r.query = t.query(e, st.step, r.at, e.K.U32(0))
 		return r
 	}

@@ -5,20 +5,16 @@ import (
 	"github.com/mkgen/mkgen/kv"
 )
 
-// Arrivals counts the partial states of each query row and KV head that have been
-// written, so that the SM that writes the last one merges them all: no phase and no
-// hand-off of its own. Who that is depends on the run, the order of the merge, that
-// of the states, does not.
+// Arrivals counts the splits of each group of query heads that have been written, so
+// that the SM that writes the last one merges them: no phase and no hand-off of its own.
+// Who that is depends on the run, the order of the merge, that of the splits, does not.
 type Arrivals struct {
-	Count dsl.Buf[dsl.U32] // [Tokens][KV heads], without Work [KV heads][Parts]; 0 before a launch, and after each layer
+	Count dsl.Buf[dsl.U32] // [KV heads][Parts]; 0 before a launch, and after each layer
 	Found dsl.Buf[dsl.U32] // shared memory, ArrivalsLen words
 }
 
-// ArrivalsLen is the length of Arrivals.Found: which rows of some items are complete.
+// ArrivalsLen is the length of Arrivals.Found: whether the item's group is complete.
 const ArrivalsLen = 1
-
-// itemsAtOnce is how many items' rows a warp counts at once, a lane a row.
-const itemsAtOnce = dsl.WarpSize / kv.SettleRows
 
 // Phase is whether the class's partial states are merged in a phase of their own.
 func (t *Attention) Phase() dsl.Pred {
@@ -26,13 +22,8 @@ func (t *Attention) Phase() dsl.Pred {
 	return dsl.Uniform(t.Work.Items.Load(dsl.At(head+kv.HeaderPhase)), dsl.GPUScope).NeC(0)
 }
 
-// settles is whether partial states may be merged where the last of them arrives.
-func (t *Attention) settles() bool {
-	return t.Merge != nil && t.Arrived != nil
-}
-
-// settleSplit is settle without Work, for an item whose states lie in global memory: the
-// CTA that brings the last split of a group of query heads merges their states.
+// settleSplit counts an item's split, whose states lie in global memory: the CTA that
+// brings the last split of a group of query heads merges their states.
 func (t *Attention) settleSplit(e *Env, s Step, st *state) {
 	k, a, it := e.K, t.Arrived, st.it
 	k.If(e.Tid.EqC(0), func() {
@@ -48,85 +39,115 @@ func (t *Attention) settleSplit(e *Env, s Step, st *state) {
 	e.Sync()
 	k.If(dsl.Uniform(a.Found.Load(dsl.At(0)), dsl.CTAScope).NeC(0), func() {
 		d := t.KV.D
-		e.EachConsumer(t.part()*d, func(i u32) {
-			element := func() { t.Merge.element(e, s, st.query.MulC(d).Add(i)) }
+		e.EachConsumer(t.part()*d/2, func(i u32) {
+			pair := func() { t.Merge.pair(e, s, st.query.MulC(d/2).Add(i)) }
 			if t.Group()%t.part() == 0 {
-				element()
+				pair()
 			} else {
-				k.If(i.DivC(d).Lt(st.heads), element)
+				k.If(i.DivC(d/2).Lt(st.heads), pair)
 			}
 		})
 	})
 }
 
-// settle counts the partial states of all of this CTA's items, after the last of
-// them, and merges the rows that are now complete, unless there is a phase for it.
-// The barrier at the end of combine, the atomic's release and its acquire order the
-// states that other SMs wrote before the loads here.
+// settle merges this CTA's share of the rows that its items have partial states of: of
+// a row and KV head's S states the SM that wrote the j-th merges the j-th S-th of the
+// output, as soon as the others' words are there. All of this CTA's own have been
+// written, so that nobody waits for somebody who waits.
 func (t *Attention) settle(e *Env, s Step) {
+	if t.Work == nil {
+		t.eachSplit(e, func(it *item) { t.settleShare(e, s, it) })
+		return
+	}
 	k, w := e.K, t.Work
 	head := t.Class * (w.PerCTA + 1) * kv.ItemWords
 	count := dsl.Uniform(w.Items.Load(dsl.At(head)), dsl.CTAScope)
 	k.If(t.Phase().Not(), func() {
-		k.ForStep(k.U32(0), count, itemsAtOnce, func(from u32) {
-			k.If(e.Warp.EqC(0), func() { t.arrive(e, from, count) })
-			e.Sync()
-			complete := dsl.Uniform(t.Arrived.Found.Load(dsl.At(0)), dsl.CTAScope).Named("complete")
-			k.If(complete.NeC(0), func() {
-				k.For(k.U32(0), count.Sub(from).MulC(kv.SettleRows).MinC(dsl.WarpSize), func(i u32) {
-					k.If(complete.Shr(i).AndC(1).NeC(0), func() { t.mergeRow(e, s, from, i) })
-				}, dsl.Unroll(1))
+		k.For(k.U32(0), count, func(i u32) {
+			it := &item{t: t, e: e, at: i.AddC(1).MulC(kv.ItemWords).AddC(head).Named("item")}
+			k.If(it.direct().Not(), func() {
+				k.For(k.U32(0), it.word(kv.ItemRows), func(row u32) { t.settleRow(e, s, it, row) }, dsl.Unroll(1))
 			})
-			k.If(from.AddC(itemsAtOnce).Lt(count), e.Sync) // the next items' rows overwrite Found
 		}, dsl.Unroll(1))
 	})
 }
 
-// settled is lane i's row of some items: row i mod SettleRows of the item i /
-// SettleRows behind item from.
-func (t *Attention) settled(e *Env, from, i u32) (it *item, row u32) {
-	it = &item{t: t, e: e}
-	it.at = from.Add(i.DivC(kv.SettleRows)).AddC(1).MulC(kv.ItemWords).AddC(t.Class * (t.Work.PerCTA + 1) * kv.ItemWords)
-	return it, i.RemC(kv.SettleRows)
+// settleShare merges the item's share of its group of query heads.
+func (t *Attention) settleShare(e *Env, s Step, it *item) {
+	k, d := e.K, t.KV.D
+	first, heads := t.queries(e, it)
+	all := gather{from: first.MulC(d / 2), words: heads.MulC(d / 2), own: it.split, n: k.U32(t.Splits),
+		at: func(state, word u32) u32 { return state.MulC(t.Heads * d / 2).Add(word) }}
+	t.gather(e, all, func(word u32, lo, hi f32) { t.Merge.store(e, s, word, lo, hi) })
 }
 
-// states says which partial states make row i's output.
-func (it *item) states(i u32) u32 { return it.words(i.AddC(kv.ItemStates)) }
-
-// arrive counts rows of items from on, a lane each, and says which are complete.
-func (t *Attention) arrive(e *Env, from, count u32) {
-	k, a := e.K, t.Arrived
-	last := dsl.NewVar(k.U32(0), "last")
-	it, row := t.settled(e, from, e.Lane)
-	k.If(from.Add(e.Lane.DivC(kv.SettleRows)).Lt(count), func() {
-		split := it.words(k.U32(kv.ItemFlags)).AndC(kv.ItemDirect).EqC(0)
-		k.If(split.And(row.Lt(it.words(k.U32(kv.ItemRows)))), func() {
-			at := it.row(row).MulC(t.KV.Heads).Add(it.words(k.U32(kv.ItemHead))).Named("row_head")
-			before := dsl.AtomicAdd(a.Count, at, k.U32(1), dsl.AcqRel(dsl.GPUScope))
-			k.If(before.AddC(1).Eq(it.states(row).ShrC(kv.StateBits)), func() {
-				last.Set(k.U32(1))
-				a.Count.Store(at, k.U32(0), dsl.Relaxed(dsl.GPUScope)) // for the next layer, behind a hand-off
-			})
-		})
-	})
-	complete := dsl.Ballot(last.Get().NeC(0))
-	k.If(e.Lane.EqC(0), func() { a.Found.Store(dsl.At(0), complete) })
-}
-
-// mergeRow merges the partial states of a complete row, all heads of the group, two
-// elements a thread at a time.
-func (t *Attention) mergeRow(e *Env, s Step, from, i u32) {
+// settleRow merges the item's share of its row-th row, all heads of the group.
+func (t *Attention) settleRow(e *Env, s Step, it *item, row u32) {
 	k, group, d := e.K, t.Group(), t.KV.D
-	it, row := t.settled(e, from, i)
-	states := it.states(row)
+	states := dsl.Uniform(it.words(row.AddC(kv.ItemStates)), dsl.CTAScope)
 	first := states.AndC(1<<kv.StateBits - 1).Named("first")
-	end := first.Add(states.ShrC(kv.StateBits)).Named("end")
 	token, head := it.row(row), it.words(k.U32(kv.ItemHead))
-	k.ForStep(e.Tid, k.U32(group*d/2), e.Threads(), func(x u32) {
-		n, dim := x.DivC(d/2), x.RemC(d/2).MulC(2)
-		lo, hi := t.Merge.states(e, first, end, n, dim, group)
-		of := head.MulC(group).Add(n)
+	own := dsl.Uniform(it.words(row.AddC(kv.ItemPartials)), dsl.CTAScope).Sub(first)
+	all := gather{from: k.U32(0), words: k.U32(group * d / 2), own: own, n: states.ShrC(kv.StateBits).Named("states"),
+		at: func(state, word u32) u32 { return first.Add(state).MulC(group * d / 2).Add(word) }}
+	t.gather(e, all, func(word u32, lo, hi f32) {
+		of, dim := head.MulC(group).Add(word.DivC(d/2)), word.RemC(d/2).MulC(2)
 		lo, hi = t.Variant.outputs(e, s, t.Heads, of, token, t.Work)(dim, lo, hi)
 		t.Final(token, of.MulC(d).Add(dim), lo, hi)
 	})
+}
+
+// gather is the own-th of n shares of an output whose n states are to be merged: it has
+// words words from word from on, which a state has where at says.
+type gather struct {
+	from, words, own, n u32
+	at                  func(state, word u32) u32
+}
+
+// gathered is how many states of a share are merged at once. A share has no more
+// words of so many states than an output has words, and gathered more.
+const gathered = 32
+
+// gather merges a share and calls body for each of its words. All words of a batch of
+// states are polled at once, each by a thread of its own as long as there are enough,
+// and meet in Scratch, where a thread merges all of an output's in their order: polled
+// one after another they would cost a round trip each.
+func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
+	k := e.K
+	begin := g.own.Mul(g.words).Div(g.n).Named("share")
+	end := g.own.AddC(1).Mul(g.words).Div(g.n).Named("share_end")
+	k.ForStep(begin, end, e.Threads(), func(block u32) {
+		words := end.Sub(block).MinC(e.Threads()).Named("words")
+		block = block.Add(g.from)
+		mine := e.Tid.Lt(words)
+		m := t.Merge.running(e)
+		k.ForStep(k.U32(0), g.n, gathered, func(from u32) {
+			n := g.n.Sub(from).MinC(gathered).Named("states_now")
+			k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
+				at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
+				t.meeting().Store(i, t.Words.load(e, t.States, at, "waits for a partial state of attention, word %d"))
+			}, dsl.Unroll(1))
+			e.Sync()
+			k.If(mine, func() {
+				m.add(from, g.n, n, func(j u32) dsl.Val[dsl.B128] { return t.meeting().Load(j.Mul(words).Add(e.Tid)) })
+			})
+			e.Sync() // what comes next writes Scratch again
+		}, dsl.Unroll(1))
+		k.If(mine, func() {
+			lo, hi := m.done()
+			body(block.Add(e.Tid), lo, hi)
+		})
+	}, dsl.Unroll(1))
+}
+
+// meeting is Scratch as the words of states that are merged.
+func (t *Attention) meeting() dsl.Buf[dsl.B128] { return dsl.View[dsl.B128](t.Scratch) }
+
+// meetingLen is its length: words of a share and a batch of states.
+func (t *Attention) meetingLen() int {
+	heads := t.Group()
+	if t.Work == nil {
+		heads = t.part()
+	}
+	return StateWords(heads, t.KV.D) + gathered
 }

@@ -26,6 +26,8 @@ type state struct {
 	o    [][]*dsl.Var[dsl.F32] // C fragments of the output, one each 8 dimensions
 	m, l []*dsl.Var[dsl.F32]   // per row: maximum, this lane's part of the sum (2^shift times it)
 
+	lses []f32 // of the rows, behind share
+
 	// valueScale is not there before combine, unless values have a hook.
 	keyScale, valueScale f32 // of an e4m3 cache
 	blocks               u32 // of the item
@@ -73,14 +75,14 @@ func (t *Attention) queries(e *Env, it *item) (first, n u32) {
 // with Work those of another, and their results are not used.
 func (st *state) loadQueries() {
 	e, t, d := st.e, st.t, st.t.KV.D
-	q := dsl.View[dsl.BF16x2](t.Q)
-	if t.Work != nil {
-		q = dsl.View[dsl.BF16x2](t.Scratch)
-	}
 	load := func(row queryRow, pair u32) pair {
 		if t.Work != nil {
-			return q.Load(row.local.MulC(4 * t.queryUnits()).Add(pair))
+			return dsl.View[dsl.BF16x2](t.Scratch).Load(row.local.MulC(4 * t.queryUnits()).Add(pair))
 		}
+		if t.Passed != nil {
+			return dsl.View[dsl.BF16x2](t.Scratch).Load(row.local.MulC(4 * t.queryUnits()).AddC(t.passedAt(e.Consumers)).Add(pair))
+		}
+		q := dsl.View[dsl.BF16x2](t.Q)
 		return dsl.Select(row.valid(), q.Load(row.at.MulC(d/2).Add(pair)), dsl.Lit[dsl.BF16x2](e.K, 0))
 	}
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)

@@ -1,6 +1,7 @@
 package tasks_test
 
 import (
+	"fmt"
 	"math"
 	"testing"
 
@@ -93,19 +94,45 @@ func TestHeadOnSMsWithoutRows(t *testing.T) {
 	}
 }
 
-// The query's own K and V, appended in this launch, are read behind the hand-off
-// and never through the ring, while the ring streams the tokens before it.
-// Launches follow one another on one cache, from an empty one over several pages.
+// The query's own K and V, appended in this launch, are read behind the hand-off, or as
+// words that have come, and never through the ring, while the ring streams the tokens
+// before it. Launches follow one another on one cache, from an empty one over several
+// pages.
 func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
-	const heads, kvHeads, d, page, splits, consumers, sms, tokens = 4, 2, 32, 4, 2, 2, 3, 23
+	for _, c := range []appended{{heads: 4, kvHeads: 2, d: 32}, {heads: 4, kvHeads: 2, d: 32, words: true}, {heads: 6, kvHeads: 2, d: 48, words: true}, {heads: 17, kvHeads: 1, d: 16, words: true}} {
+		t.Run(fmt.Sprintf("%+v", c), c.check)
+	}
+}
+
+// appended is attention of tokens that the same launch appends, with words instead of
+// hand-offs or without.
+type appended struct {
+	heads, kvHeads, d int
+	words             bool
+}
+
+func (c appended) check(t *testing.T) {
+	const page, splits, consumers, sms, tokens = 4, 2, 2, 3, 23
+	heads, kvHeads, d := c.heads, c.kvHeads, c.d
 	l := tasks.KVLayout{Layers: 1, Heads: kvHeads, D: d, Page: page}
 	rng := newRand(4)
 	r := newRig(t, setup{sms: sms, consumers: consumers, kvToken: l.TokenBytes(), stage: 16 * l.TokenBytes(), stages: 2})
-	q := &tasks.QKV{Heads: heads, KV: l, InvFreq: in[dsl.F32](r, "inv_freq", make([]byte, 4*d/2), d/2), Q: out[dsl.BF16](r, "q", heads*d)} // no rotation
-	att := &tasks.Attention{Heads: heads, KV: l, Splits: splits, PerStage: 16, Q: q.Q,
-		Out: out[dsl.F32](r, "part", splits*heads*d), LSE: out[dsl.F32](r, "lse", splits*heads), Tail: dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
-	att.Scratch = dsl.Shared[dsl.F32](r.k, "states", att.ScratchLen(consumers), dsl.Align(16))
-	merge := &tasks.Merge{Heads: heads, D: d, Splits: splits, In: att.Out, LSE: att.LSE, Out: out[dsl.BF16](r, "attn", heads*d)}
+	q := &tasks.QKV{Heads: heads, KV: l, InvFreq: in[dsl.F32](r, "inv_freq", make([]byte, 4*d/2), d/2)} // no rotation
+	att := &tasks.Attention{Heads: heads, KV: l, Splits: splits, PerStage: 16,
+		States: inOut[dsl.B128](r, "states", nil, splits*tasks.StateWords(heads, d)), Tail: dsl.Shared[dsl.B128](r.k, "tail", l.TokenUnits())}
+	merge := &tasks.Merge{Heads: heads, D: d, Splits: splits, States: att.States, Out: out[dsl.BF16](r, "attn", heads*d)}
+	var words *tasks.Words
+	barriers := 2
+	if c.words {
+		barriers, words = 1, &tasks.Words{}
+		att.Words, att.Merge = words, merge
+		q.Passed = &tasks.Passed{Words: words, Q: inOut[dsl.B128](r, "q_words", nil, heads*d/2), KV: inOut[dsl.B128](r, "kv_words", nil, kvHeads*d)}
+		att.Passed = q.Passed
+	} else {
+		q.Q = out[dsl.BF16](r, "q", heads*d)
+		att.Q = q.Q
+	}
+	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(consumers), dsl.Align(16))
 	table := []uint32{5, 2, 0, 4, 1, 3}
 	pos, epoch := r.scalar("pos", 0), r.scalar("epoch", 0)
 	step := tasks.Step{Pos: pos, Cached: pos, Pages: r.k.U32(len(table)), Layer: r.k.U32(0), Table: in[dsl.U32](r, "table", u32Bytes(table...), len(table)),
@@ -113,34 +140,67 @@ func TestAttentionOfTokensAppendedInTheSameLaunch(t *testing.T) {
 	y, counter := in[dsl.F32](r, "y", make([]byte, 4*q.Rows()), q.Rows()), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(c *pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(r.e, counter, epoch)
+		if words != nil {
+			words.Tag = bar.Tag
+		}
 		r.eachPair(y, q.Rows(), q.Epilogue(r.e, step, r.k.F32(1)))
-		bar.Sync()
+		if words == nil {
+			bar.Sync()
+		}
 		att.Consume(r.e, c, r.ring, step)
 		bar.Sync()
-		merge.Emit(r.e)
+		if words == nil {
+			merge.Emit(r.e)
+		}
 	}, func(p *pipeline.Producer) { att.Produce(r.e, p, step) })
 	program := r.load()
+	kept := []string{"kv", "barrier", "states", "q_words", "kv_words"}
 	for seed := range seeds() {
 		var keys, values [][]float64
-		r.data["kv"], r.data["barrier"] = nil, u32Bytes(0)
+		for _, name := range kept {
+			r.data[name] = nil
+		}
+		r.data["barrier"] = u32Bytes(0)
+		if c.words {
+			r.data["states"] = make([]byte, 16*splits*tasks.StateWords(heads, d))
+			r.data["q_words"], r.data["kv_words"] = make([]byte, 16*heads*d/2), make([]byte, 16*kvHeads*d)
+		}
 		for p := range tokens {
 			rows := floats(rng, q.Rows(), 1)
 			r.data["y"] = f32Bytes(rows)
-			r.params["pos"], r.params["epoch"] = uint64(p), uint64(2*sms*p)
+			r.params["pos"], r.params["epoch"] = uint64(p), uint64(barriers*sms*p)
 			got, err := r.once(program, uint64(seed))
 			require.NoError(t, err, "token %d", p)
-			r.data["kv"], r.data["barrier"] = got["kv"], got["barrier"]
-			var k, v, query []float64
+			for _, name := range kept {
+				r.data[name] = got[name]
+			}
+			var k, v []float64
 			for i := range kvHeads * d { // the packed rows of a head of k are i and i + D/2 in turn
 				at := heads*d + i/d*d + 2*(i%d%(d/2)) + i%d/(d/2)
 				k, v = append(k, fromBF16(toBF16(float64(rows[at])))), append(v, fromBF16(toBF16(float64(rows[(heads+kvHeads)*d+i]))))
 			}
 			keys, values = append(keys, k), append(values, v)
-			for _, b := range bf16s(got["q"]) {
-				query = append(query, fromBF16(b)*math.Sqrt(d)/math.Log2E)
+			query := c.queries(got)
+			for i := range query {
+				query[i] *= math.Sqrt(float64(d)) / math.Log2E
 			}
 			want := reference.Concat(reference.Attention(query, keys, values, heads, kvHeads))
 			near(t, want, wide(bf16s(got["attn"])), scaled(want, 0x1p-7, 0.02), "token %d", p) // weights and outputs in bf16, |v| of about 1
 		}
 	}
+}
+
+// queries are the queries that the launch has made.
+func (c appended) queries(got map[string][]byte) []float64 {
+	if !c.words {
+		return wide(bf16s(got["q"]))
+	}
+	all, half := make([]float64, c.heads*c.d), c.d/2
+	for i, x := range u32s(got["q_words"]) {
+		if word := i / 4; i%4 == 0 {
+			at := word/half*c.d + word%half
+			all[at], all[at+half] = fromBF16(uint16(x)), fromBF16(uint16(x>>16))
+		}
+	}
+	return all
 }

@@ -190,7 +190,7 @@ func TestVariantsOfAttentionOfOneSequence(t *testing.T) {
 				continue
 			}
 			c = c.withDefaults()
-			c.last = (i+j)%2 == 0
+			c.meet = meetings[(i+j)%3]
 			t.Run(f.name+" "+c.String(), func(t *testing.T) {
 				s := newScene(c)
 				s.checkVariant(t, f)

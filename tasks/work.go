@@ -117,15 +117,22 @@ func (t *Attention) eachItem(e *Env, s Step, body func(it *item)) {
 		t.eachPlanned(e, s, body)
 		return
 	}
-	k, parts := e.K, t.Parts()
 	chunks, window := t.chunks(s.Cached, e.K.U32(0), s.Pos)
-	k.ForStep(e.CTA, k.U32(t.Items()), e.Grid, func(i u32) {
-		head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
-		split := rest.DivC(parts).Named("split")
-		it := &item{t: t, e: e, kvHead: head, split: split, part: func() u32 { return rest.RemC(parts) }, cached: s.Cached, window: window}
-		first, end := split.Mul(chunks).DivC(t.Splits), split.AddC(1).Mul(chunks).DivC(t.Splits)
+	t.eachSplit(e, func(it *item) {
+		it.cached, it.window = s.Cached, window
+		first, end := it.split.Mul(chunks).DivC(t.Splits), it.split.AddC(1).Mul(chunks).DivC(t.Splits)
 		it.first, it.end = first.Named("first"), end.Named("end")
 		body(it)
+	})
+}
+
+// eachSplit calls body for this CTA's items without Work, of which it does not say what
+// they read.
+func (t *Attention) eachSplit(e *Env, body func(it *item)) {
+	k, parts := e.K, t.Parts()
+	k.ForStep(e.CTA, k.U32(t.Items()), e.Grid, func(i u32) {
+		head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
+		body(&item{t: t, e: e, kvHead: head, split: rest.DivC(parts).Named("split"), part: func() u32 { return rest.RemC(parts) }})
 	})
 }
 

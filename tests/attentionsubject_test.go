@@ -116,11 +116,13 @@ func (p *attentionPlay) run(k *ir.Kernel, seed uint64) (string, error) {
 		}
 	}
 	q := randomBF16(rand.New(rand.NewPCG(4, 4)), c.Rows*c.Heads*c.HeadDim)
-	for name, data := range map[string][]byte{attend.BufferQ: q, "barrier": u32Bytes([]uint32{p.epoch}), "epoch": u32Bytes([]uint32{p.epoch}),
-		"arrived": make([]byte, 4*c.Rows*c.KVHeads)} {
+	for name, data := range map[string][]byte{attend.BufferQ: q, "barrier": u32Bytes([]uint32{p.epoch}), "epoch": u32Bytes([]uint32{p.epoch})} {
 		if err := sim.Write(name, 0, data); err != nil {
 			return "", err
 		}
+	}
+	if err := sim.Zero(attend.BufferStates); err != nil {
+		return "", err
 	}
 	sum := sha256.New()
 	for _, l := range p.launches {

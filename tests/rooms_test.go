@@ -20,14 +20,15 @@ const module = "github.com/mkgen/mkgen"
 // path that is its own or above it, and packages of one room may import each other. A package in no room fails the test: a new
 // room is a decision, made here.
 var mayImport = map[string][]string{
-	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/randomize", "megakernel/trace", "megakernel/runtime", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/runtime/engine",
-		"megakernel/runtime/sampling", "megakernel/runtime/bench", "megakernel/runtime/tune", "megakernel/gate", "megakernel/reference", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
+	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/randomize", "megakernel/trace", "megakernel/budget", "megakernel/runtime", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/runtime/engine",
+		"megakernel/runtime/sampling", "megakernel/runtime/bench", "megakernel/runtime/sweep", "megakernel/runtime/tune", "megakernel/gate", "megakernel/reference", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
 	"megakernel":                  {"kv", "tasks", "pipeline", "models", "dsl", "dsl/ir", "emit", "internal"},
 	"megakernel/runtime":          {"kv", "megakernel", "megakernel/runtime/batch", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/randomize", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
 	"megakernel/runtime/cuda":     {},
 	"megakernel/runtime/engine":   {"kv", "megakernel", "megakernel/runtime", "megakernel/runtime/batch", "megakernel/runtime/pages", "megakernel/runtime/sampling", "models"},
-	"megakernel/runtime/bench":    {"kv", "megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/batch", "pipeline", "models", "dsl", "dsl/ir", "internal"},
+	"megakernel/runtime/bench":    {"kv", "megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/batch", "tasks", "pipeline", "models", "dsl", "dsl/ir", "internal"},
 	"megakernel/runtime/tune":     {"megakernel", "megakernel/runtime", "megakernel/runtime/bench", "models", "internal"},
+	"megakernel/runtime/sweep":    {"megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/bench", "megakernel/runtime/tune", "models", "internal"},
 	"megakernel/gate":             {"kv", "megakernel", "models"},
 	"megakernel/runtime/batch":    {"kv", "megakernel/runtime/pages", "megakernel/runtime/prefix"},
 	"megakernel/runtime/prefix":   {"megakernel/runtime/pages"},
@@ -37,6 +38,7 @@ var mayImport = map[string][]string{
 	"megakernel/randomize":        {"megakernel", "pipeline", "models", "dsl", "dsl/ir"},
 	"megakernel/reference":        {"models"},
 	"megakernel/trace":            {"pipeline", "internal"},
+	"megakernel/budget":           {"megakernel", "megakernel/trace", "internal"},
 	"megakernel/verify":           {"kv", "megakernel", "megakernel/runtime", "megakernel/reference", "tasks", "pipeline", "models", "dsl/ir", "dsl/interp", "internal"},
 	"tasks":                       {"pipeline", "dsl", "kv"},
 	"kv":                          {},

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -126,7 +127,8 @@ func outputs(t *testing.T, mk *megakernel.Kernel, sim *runtime.Sim, table []uint
 	for i := range l.Layers * tokens * l.Heads * 2 * l.D {
 		d, v, h, token := i%l.D, i/l.D%2, i/l.D/2%l.Heads, i/l.D/2/l.Heads
 		at := l.Index(pages, token/tokens, int(table[token%tokens/l.Page]), h, token%tokens%l.Page, v, d)
-		ordered = append(ordered, kv[2*at:2*at+2]...)
+		size := l.TokenBytes() / (2 * l.D) // of an element
+		ordered = append(ordered, kv[size*at:size*(at+1)]...)
 	}
 	memory["kv"] = ordered
 	return memory
@@ -175,10 +177,9 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 				require.True(t, sameTrace(first, decode(t, mk, g.Seed, g.Tokens, seed)), "seeds %d and %d give different bits", test.seeds[0], seed)
 			}
 			requireRight(t, c, g, first)
-			raw := first.memory["lse"]
-			require.Len(t, raw, 4*2*c.Heads)
-			for i := range len(raw) / 4 {
-				lse := math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
+			all := tasks.StateLSE(first.memory[megakernel.BufferStates], c.HeadDim)
+			require.Len(t, all, 2*c.Heads)
+			for i, lse := range all {
 				require.False(t, math.IsInf(float64(lse), 0), "split %d of head %d is empty", i/c.Heads, i%c.Heads)
 			}
 		})

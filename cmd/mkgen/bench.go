@@ -64,6 +64,8 @@ type benchFlags struct {
 	seed                      seed
 	contexts                  contexts
 	rounds, tokens, perLaunch count
+	withBudget                bool
+	machine                   machineFlags
 }
 
 func newBench() *cobra.Command {
@@ -83,11 +85,16 @@ With --rows a kernel is measured whose steps have so many query rows: each a
 sequence's that decodes, and all of them one sequence's, beside a step of the
 kernel of one row at the same context.
 
+--budget measures, instead, where a step's time goes: a launch of a kernel that
+notes what its SMs do (mkgen trace) is put beside what is predicted for the
+machine, phase by phase, and beside the kernel without a trace.
+
 --device sim runs the same on the CPU, for small models: it shows that all of it
 works, and no speed.`,
 		Example: `  mkgen bench --model llama3-8b --random 1 --plot out/8b.svg
   mkgen bench --model llama3.2-1b --reference out/ref-1b
   mkgen bench --model llama3-8b --rows 8 --contexts 1024 --reference out/8b
+  mkgen bench --model llama3-8b --budget --machine out/machine.json
   mkgen bench --model tiny --device sim`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
@@ -106,6 +113,8 @@ works, and no speed.`,
 	f.StringVar(&b.record, "record", "", "`file` for the record (default bench/results/GPU/DATE-decode-MODEL.json)")
 	f.StringVar(&b.cases, "cases", "", "JSON `file` for what was measured, gated or not: for other programs, no record")
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
+	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
+	b.machine.fileFlag(cmd)
 	f.Var(&b.device, "device", "cuda or sim")
 	f.Lookup("tokens-per-launch").DefValue = ""
 	return cmd
@@ -155,7 +164,9 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 	switch given := cmd.Flags().Changed; {
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
-	case given("record") && !given("reference"):
+	case given("machine") && !b.withBudget:
+		return usagef("--machine goes with --budget")
+	case given("record") && !given("reference") && !b.withBudget:
 		return usagef("--record goes with --reference: speeds without a gate are no record")
 	case b.rows > kv.MaxRows:
 		return usagef("--rows: %d, want 1 to %d", b.rows, kv.MaxRows)
@@ -168,6 +179,9 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 	case b.device == deviceSim:
 		b.executorDefaults(given)
 	}
+	if b.withBudget {
+		return b.checkBudget(cmd)
+	}
 	return nil
 }
 
@@ -179,6 +193,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		if err := cmd.Flags().Set("config", filepath.Join(b.checkpoint, "config.json")); err != nil {
 			return err
 		}
+	}
+	if b.withBudget {
+		return b.budget(cmd)
 	}
 	config, err := b.load(cmd)
 	if err != nil {
@@ -208,8 +225,8 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
-	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
-		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
+	if err := b.describable(); err != nil {
+		return err
 	}
 	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
 	if err != nil {
@@ -227,6 +244,14 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		fmt.Fprintf(cmd.OutOrStdout(), "Not measured: contexts %v, the model was made for %d positions.\n", beyond, mk.Config.MaxPositions)
 	}
 	return b.report(cmd.OutOrStdout(), s, o)
+}
+
+// describable refuses to make a record with a program that no commit describes.
+func (b *benchFlags) describable() error {
+	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
+		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
+	}
+	return nil
 }
 
 // progressOf prints what is done next on a GPU, with the time since now.

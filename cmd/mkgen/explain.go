@@ -3,7 +3,6 @@ package main
 import (
 	"strconv"
 
-	"github.com/mkgen/mkgen/megakernel"
 	"github.com/spf13/cobra"
 )
 
@@ -24,9 +23,9 @@ func (i *index) Set(s string) error {
 
 func newExplain() *cobra.Command {
 	var (
-		c    choice
-		sm   = index(-1)
-		rate = speed(megakernel.DefaultBytesPerSecond / 1e9)
+		c  choice
+		sm = index(-1)
+		m  machineFlags
 	)
 	cmd := &cobra.Command{
 		Use:   "explain",
@@ -38,7 +37,11 @@ func newExplain() *cobra.Command {
 			case err != nil:
 				return err
 			case sm < 0:
-				return mk.Explain(cmd.OutOrStdout(), float64(rate)*1e9)
+				of, err := m.machine(cmd)
+				if err != nil {
+					return err
+				}
+				return mk.Explain(cmd.OutOrStdout(), of)
 			case int(sm) >= mk.Plan.SMs:
 				return usagef("--sm: found %d, want 0 to %d", sm, mk.Plan.SMs-1)
 			}
@@ -46,7 +49,7 @@ func newExplain() *cobra.Command {
 		},
 	}
 	c.flags(cmd)
-	cmd.Flags().Var(&rate, "bandwidth", "memory bandwidth for the predicted times")
+	m.flags(cmd)
 	cmd.Flags().Var(&sm, "sm", "instead, the chunks that this SM reads, in order")
 	cmd.Flags().Lookup("sm").DefValue = ""
 	return cmd

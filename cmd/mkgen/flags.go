@@ -110,11 +110,12 @@ type choice struct {
 	sms, page, splits   count
 	stages, stageBytes  count
 	inFlight, consumers count
+	lead, leadInFlight  count
 	watchdog, kv        string
 	rows                count
 	attention           string
 	selection           bool
-	merge               string
+	merge, queries      string
 	profile             string
 
 	launch, dependents string // of commands with graphFlags only
@@ -136,15 +137,18 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stages, "stages", "depth of the ring, up to 32 (default: what fits)")
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
+	f.Var(&c.lead, "lead", "chunks that the consumers are behind, with --lead-in-flight")
+	f.Var(&c.leadInFlight, "lead-in-flight", "bulk copies in flight once the consumers are so far behind")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
 	f.Var(&c.rows, "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
 	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
-	f.StringVar(&c.merge, "merge", string(megakernel.MergePhase), "`where` attention's partial states are merged: phase, by all SMs behind a hand-off; last, by the SM that brings a head's last one")
+	f.StringVar(&c.queries, "queries", string(megakernel.HandoffBarrier), "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them")
+	f.StringVar(&c.merge, "merge", string(megakernel.MergePhase), "`where` attention's partial states are merged: phase, by all SMs behind a barrier; last, by the SM that brings a head's last one; words, by the SMs that have them, a share each")
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
-	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
+	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "lead", "lead-in-flight", "consumers", "rows"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
 }
@@ -224,13 +228,13 @@ func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
 		return nil
 	}
-	for field, flag := range map[string]string{"StageBytes": "stage-bytes", "Stages": "stages", "InFlight": "in-flight"} {
+	for field, flag := range map[string]string{"StageBytes": "stage-bytes", "Stages": "stages", "InFlight": "in-flight", "Lead": "lead", "LeadInFlight": "lead-in-flight"} {
 		if problem, ok := strings.CutPrefix(err.Error(), "pipeline: "+field+" is "); ok {
 			// The planner's 0 stands for a flag that is not given.
 			return usagef("--%s: found %s", flag, strings.Replace(problem, "want 0 to ", "want 1 to ", 1))
@@ -241,7 +245,7 @@ func inFlags(err error) error {
 
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
-		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge),
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Lead: int(c.lead), LeadInFlight: int(c.leadInFlight), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
+		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries),
 		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
 }

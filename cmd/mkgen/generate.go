@@ -24,7 +24,7 @@ func newRoot(check verify.Checker) *cobra.Command {
 		c     choice
 		dir   string
 		quiet bool
-		rate  = speed(megakernel.DefaultBytesPerSecond / 1e9)
+		m     machineFlags
 	)
 	root := &cobra.Command{
 		Use:   "mkgen",
@@ -39,6 +39,10 @@ needs neither a GPU nor CUDA.`,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			start := time.Now()
+			of, err := m.machine(cmd)
+			if err != nil {
+				return err
+			}
 			mk, err := c.build(cmd)
 			if err != nil {
 				return err
@@ -53,7 +57,7 @@ needs neither a GPU nor CUDA.`,
 			if err := write(cmd.Context(), dir, files); err != nil || quiet {
 				return err
 			}
-			if err := mk.Summary(cmd.OutOrStdout(), float64(rate)*1e9); err != nil {
+			if err := mk.Summary(cmd.OutOrStdout(), of); err != nil {
 				return err
 			}
 			return listFiles(cmd.OutOrStdout(), dir, files, time.Since(start))
@@ -66,10 +70,10 @@ needs neither a GPU nor CUDA.`,
 	f := root.Flags()
 	f.StringVarP(&dir, "output", "o", "", "`directory` to write, replaced if mkgen made it (default out/MODEL)")
 	c.flags(root)
-	f.Var(&rate, "bandwidth", "memory bandwidth for the predicted times")
+	m.flags(root)
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newModels(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(), newBench(), newTune(), newTrace(), newPlot())
+	root.AddCommand(newModels(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(), newBench(), newSweep(), newCalibrate(), newTune(), newTrace(), newPlot())
 	return root
 }
 

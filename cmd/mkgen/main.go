@@ -9,9 +9,11 @@
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
 //	mkgen run --model tiny "prompt"    text, on the CPU or a GPU
 //	mkgen bench --model llama3-8b      how fast it decodes on a GPU
+//	mkgen sweep --model llama3-8b      the same over contexts and batches, as a heat map
+//	mkgen calibrate                    what a GPU's times follow from, as a machine file
 //	mkgen tune --model llama3-8b       its fastest options on a GPU, as a profile
 //	mkgen trace --model llama3-8b      what every SM does in a step, and when
-//	mkgen plot RECORD...               records of mkgen bench, drawn
+//	mkgen plot RECORD...               records of mkgen bench and sweep, drawn
 //
 // It exits with 0 when all went well, with 2 when it was called wrongly, with 1
 // for everything else; an error is one line on stderr.

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/sweep"
 	"github.com/spf13/cobra"
 )
 
@@ -14,8 +16,8 @@ func newPlot() *cobra.Command {
 	var out string
 	cmd := &cobra.Command{
 		Use:     "plot RECORD...",
-		Short:   "Draw records of mkgen bench into one SVG",
-		Example: "  mkgen plot bench/results/h200/2026-11-21-decode-llama3-8b.json -o out/8b.svg",
+		Short:   "Draw records of mkgen bench into one SVG, or one of mkgen sweep",
+		Example: "  mkgen plot bench/results/h200/2026-11-21-decode-llama3-8b.json -o out/8b.svg\n  mkgen plot out/sweep-llama3-8b.json -o out/8b-sweep.svg",
 		RunE: func(cmd *cobra.Command, files []string) error {
 			if len(files) == 0 {
 				return usagef("plot: name at least one record")
@@ -25,6 +27,9 @@ func newPlot() *cobra.Command {
 				data, err := os.ReadFile(path)
 				if err != nil {
 					return err
+				}
+				if isSweep(data) {
+					return plotSweep(cmd, path, len(files), out)
 				}
 				r, err := bench.Parse(data)
 				if err != nil {
@@ -45,4 +50,28 @@ func newPlot() *cobra.Command {
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "out/bench.svg", "SVG `file` to write")
 	return cmd
+}
+
+// isSweep says whether a file's contents are those of mkgen sweep.
+func isSweep(data []byte) bool {
+	var of struct {
+		What string `json:"what"`
+	}
+	return json.Unmarshal(data, &of) == nil && of.What == sweep.What
+}
+
+// plotSweep draws the heat map of a sweep, which goes alone.
+func plotSweep(cmd *cobra.Command, path string, files int, out string) error {
+	if files > 1 {
+		return usagef("plot: %s is a sweep, which is drawn alone", path)
+	}
+	r, err := sweep.ReadFile(path)
+	if err != nil {
+		return err
+	}
+	if err := sweep.WriteSVG(out, r); err != nil {
+		return err
+	}
+	_, err = fmt.Fprintf(cmd.OutOrStdout(), "Plot written to %s\n", out)
+	return err
 }

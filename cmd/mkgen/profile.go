@@ -42,5 +42,8 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 	if !given(tune.DependentsOf) {
 		c.dependents = string(p.Chosen.Dependents)
 	}
+	if !given(tune.Queries) {
+		c.queries = string(p.Chosen.Queries)
+	}
 	return nil
 }

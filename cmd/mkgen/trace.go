@@ -160,17 +160,23 @@ func (t *traceFlags) record(ctx context.Context, s *bench.Suite) (*bench.Recordi
 	return r.Record(ctx, int(t.context), int(t.steps))
 }
 
-// report writes the files, and prints the summary.
-func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording, without float64) error {
+// decode makes a trace of what a launch of a traced kernel left.
+func (t *traceFlags) decode(mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording) (*trace.Trace, error) {
 	tr, err := trace.Decode(r.Spans, r.Heads, mk.Traced, mk.Config.Layers)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	tr.Model, tr.Device = mk.Config.Name, facts.GPU
 	if facts.Executor {
-		tr.Unit = "steps"
+		tr.Unit = trace.Steps
 	}
-	if err := tr.Check(); err != nil {
+	return tr, tr.Check()
+}
+
+// report writes the files, and prints the summary.
+func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording, without float64) error {
+	tr, err := t.decode(mk, facts, r)
+	if err != nil {
 		return err
 	}
 	if t.page == "" {

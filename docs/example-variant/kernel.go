@@ -27,13 +27,12 @@ func Kernel(s Shape, v *tasks.Variant) (*ir.Kernel, error) {
 	ring := pipeline.NewRing(k, plan, s.Consumers)
 	e := tasks.NewEnv(k, s.CTAs, s.Consumers, dsl.Shared[dsl.F32](k, "scratch", s.Consumers))
 	n := int64(s.Heads * s.D)
-	global := func(name string, n int64) dsl.Buf[dsl.F32] { return dsl.Global[dsl.F32](k, name, n, dsl.Align(16)) }
 	att := &tasks.Attention{Heads: s.Heads, KV: layout, Splits: s.Splits, PerStage: perStage, Variant: v,
-		Q:   dsl.Global[dsl.BF16](k, "q", n, dsl.ReadOnly(), dsl.Align(16)),
-		Out: global("part", int64(s.Splits)*n), LSE: global("lse", int64(s.Splits*s.Heads))}
-	att.Scratch = dsl.Shared[dsl.F32](k, "states", att.ScratchLen(s.Consumers), dsl.Align(16))
+		Q:      dsl.Global[dsl.BF16](k, "q", n, dsl.ReadOnly(), dsl.Align(16)),
+		States: dsl.Global[dsl.B128](k, "states", int64(s.Splits*tasks.StateWords(s.Heads, s.D)))}
+	att.Scratch = dsl.Shared[dsl.F32](k, "attention_scratch", att.ScratchLen(s.Consumers), dsl.Align(16))
 	att.Tail = dsl.Shared[dsl.B128](k, "tail", att.TailLen())
-	merge := &tasks.Merge{Heads: s.Heads, D: s.D, Splits: s.Splits, In: att.Out, LSE: att.LSE, Variant: v,
+	merge := &tasks.Merge{Heads: s.Heads, D: s.D, Splits: s.Splits, States: att.States, Variant: v,
 		Out: dsl.Global[dsl.BF16](k, "out", n, dsl.Align(16))}
 	pos := dsl.Scalar[dsl.U32](k, "pos", "position of the query token")
 	step := tasks.Step{Pos: pos, Cached: pos, Pages: dsl.Scalar[dsl.U32](k, "pages", "pages of the cache"), Layer: k.U32(0),

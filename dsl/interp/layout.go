@@ -58,9 +58,9 @@ func (l *loader) scanAccess(s *ir.Instr) {
 		case s.Op == ir.OpBulkG2S || s.Op == ir.OpLdMatrix:
 			size = 16
 			info.written = info.written || s.Op == ir.OpBulkG2S && i == 0
-		case i == 2 && (s.Op == ir.OpWaitMem || s.Op == ir.OpWaitMBar):
+		case i == 2 && s.Op.Waits():
 			info.written = true
-		case s.Op == ir.OpWaitMem || s.Op == ir.OpWaitMBar:
+		case s.Op.Waits():
 			info.strong = true
 		}
 		if size == 0 {

@@ -47,7 +47,7 @@ func Load(k *ir.Kernel) (*Program, error) {
 	for i := range l.p.code {
 		in := &l.p.code[i]
 		in.pc = int32(i)
-		if len(in.mem) > 1 && (in.op == ir.OpWaitMem || in.op == ir.OpWaitMBar) {
+		if len(in.mem) > 1 && in.op.Waits() {
 			flag := *in
 			flag.attr, flag.scope, flag.size = &ir.Attr{Order: ir.Relaxed, Scope: ir.Sys}, ir.Sys, 4
 			in.flag = &flag
@@ -225,7 +225,7 @@ func (l *loader) strength(in *inst) {
 	}
 	in.size = int(in.mem[0].elem)
 	o := in.attr.Order
-	in.strong = isAtomic(in.op) || in.op == ir.OpWaitMem || (in.op == ir.OpLd || in.op == ir.OpSt) && o != ir.Weak
+	in.strong = isAtomic(in.op) || in.op == ir.OpWaitMem || in.op == ir.OpWaitTag || (in.op == ir.OpLd || in.op == ir.OpSt) && o != ir.Weak
 	in.scope = in.attr.Scope
 	if o == ir.Volatile {
 		in.scope = ir.Sys

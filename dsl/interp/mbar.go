@@ -239,3 +239,23 @@ func (m *machine) advance(c *cta, b *mbar, comp int32) {
 	}
 	b.waiters = b.waiters[:0]
 }
+
+// stepMBarTest says whether the phase of a parity has completed, as far as the lane
+// sees now (mbarrier.test_wait.parity, of whose acquire nothing is made).
+func stepMBarTest(m *machine, w *warp, in *inst) {
+	parity, d := *m.in(w, in.a[0]), &w.regs[in.r[0]]
+	for l := range 32 {
+		if w.mask>>l&1 == 0 {
+			continue
+		}
+		b, _ := m.mbarAt(w, in, &in.mem[0], l)
+		if b == nil || !m.ready(w, in, b, l, false) {
+			return
+		}
+		if parity[l] > 1 {
+			m.fail(w, in, l, MBarrierMisuse, "asks for parity %d of mbarrier %d of %s, want 0 or 1", parity[l], b.index, b.buf).at(b.buf, int64(b.index))
+			return
+		}
+		d[l] = uint64(b.phase&1) ^ parity[l]
+	}
+}

@@ -1,6 +1,7 @@
 package interp
 
 import (
+	"math"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -13,6 +14,7 @@ const (
 	waitBarrier
 	waitMBar
 	waitMem
+	waitTag
 )
 
 // waiting is what a warp waits for. A wait of several lanes goes on when every
@@ -24,6 +26,7 @@ type waiting struct {
 	passed uint32 // lanes that are done
 	abort  uint32 // lanes that left because of the abort flag
 	since  [32]uint32
+	tags   row // that lanes want, of a tagged wait: its results may lie where they were
 	begun  bool
 }
 
@@ -49,7 +52,7 @@ func (w *warp) begin(kind waitKind, in *inst) *waiting {
 // later. poll says that another try may succeed although nothing changes.
 func (m *machine) settle(w *warp, in *inst, poll bool) {
 	if w.wait.passed&w.mask == w.mask {
-		if len(in.r) > 0 {
+		if len(in.r) > 0 && w.wait.kind != waitTag {
 			d := &w.regs[in.r[0]]
 			for l := range d {
 				d[l] = uint64(w.wait.abort >> l & 1)
@@ -96,6 +99,54 @@ func stepWaitMem(m *machine, w *warp, in *inst) {
 	m.settle(w, in, poll)
 }
 
+// stepWaitTag polls 128 bits for every active lane that was not given them with the
+// tag it wants, nor has read them so. A lane's result is what it has read last.
+func stepWaitTag(m *machine, w *warp, in *inst) {
+	begun := w.wait.kind == waitTag && w.wait.in == in && w.wait.begun
+	wt := w.begin(waitTag, in)
+	want := m.in(w, in.a[0])
+	lo, hi := &w.regs[in.r[0]], &w.regs[in.r[0]+1]
+	tagged := func(l int) bool { return hi[l]>>32 == want[l]&math.MaxUint32 }
+	if !begun {
+		first, rest := *m.in(w, in.a[1]), *m.in2(w, in.a[1])
+		wt.tags = *want
+		assign(w.mask, lo, &first)
+		assign(w.mask, hi, &rest)
+	}
+	want = &wt.tags
+	r := &in.mem[0]
+	rg := m.region(w, r)
+	a := accessorFor(w, in, false)
+	poll := false
+	for l := range 32 {
+		if (w.mask&^wt.passed)>>l&1 == 0 {
+			continue
+		}
+		if tagged(l) {
+			wt.passed |= 1 << l
+			continue
+		}
+		off, ok := m.locate(w, in, r, rg, l, 1)
+		if !ok || !m.readable(w, in, r, rg, l, off, 16) {
+			return
+		}
+		if a.by(l); rg.shadow != nil && !m.touch(rg, off, 16, &a) {
+			return
+		}
+		v := m.strongRead(rg, off, &a, false)
+		if lo[l], hi[l] = v.lo, v.hi; tagged(l) {
+			wt.passed |= 1 << l
+			continue
+		}
+		poll = poll || rg.load(off, 16) != v
+		m.locAt(rg, off).await(w)
+		if m.aborted(w, in, wt, l, &poll); m.fault != nil {
+			return
+		}
+	}
+	m.settle(w, in, poll)
+}
+
 // aborted polls the abort flag of a wait, a relaxed read at system scope.
 func (m *machine) aborted(w *warp, in *inst, wt *waiting, l int, poll *bool) {
 	if len(in.mem) < 2 {
@@ -131,7 +182,8 @@ func (m *machine) note(w *warp, in *inst) {
 	if rg.isValid(at, 4) && rg.load(at, 4).lo != 0 {
 		return
 	}
-	for i, v := range []uint64{uint64(in.attr.N), m.in(w, in.a[1])[0], m.in(w, in.a[2])[0], uint64(uint32(m.steps))} {
+	own := len(in.a) - 2
+	for i, v := range []uint64{uint64(in.attr.N), m.in(w, in.a[own])[0], m.in(w, in.a[own+1])[0], uint64(uint32(m.steps))} {
 		rg.store(at+4*int64(i), 4, value{lo: v})
 	}
 	rg.setValid(at, 4*ir.NoteWords)

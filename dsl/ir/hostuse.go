@@ -27,7 +27,7 @@ func (s *Instr) HostRace() error {
 		if b.Host == HostNone {
 			continue
 		}
-		flag := i == 1 && (s.Op == OpWaitMem || s.Op == OpWaitMBar) // always relaxed.sys
+		flag := i == 1 && s.Op.Waits() // always relaxed.sys
 		a := s.Attr
 		strong := a.Order == Volatile || a.Order != Weak && a.Scope == Sys
 		reads := flag || s.Op == OpLd || s.Op == OpWaitMem && i == 0

@@ -95,8 +95,10 @@ const (
 	OpMBarArrive  // mbar.arrive @bar[v0]      release, cta
 	OpMBarArriveN // mbar.arrive.n @bar[v0], v1   v1 arrivals at once
 	OpMBarExpect  // mbar.expect @bar[v0], v1  arrive and expect v1 more bytes
+	OpMBarTest    // v2:pred = mbar.test @bar[v0], v1   whether the phase of parity v1 has completed; orders nothing
 	OpWaitMBar    // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
 	OpWaitMem     // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
+	OpWaitTag     // v2:b128 = wait.tag.relaxed.gpu @x[v3], v0, v1   v1, or if its last word is not v0, the 128 bits there once theirs is
 	OpNanosleep   // nanosleep v0              at most about v0 ns
 	OpGridWait    // griddep.wait              until the grids launched before this one have ended; what they did is visible then
 	OpGridLaunch  // griddep.launch            the grid launched behind may start once every CTA has come here or ended
@@ -117,6 +119,10 @@ const (
 
 	numOps
 )
+
+// Waits reports whether the op is a wait for memory: what is polled is its first
+// address, the second a flag that ends it, the third where that is noted.
+func (o Op) Waits() bool { return o == OpWaitMBar || o == OpWaitMem || o == OpWaitTag }
 
 // Effect is what an op does besides computing its results.
 type Effect uint8

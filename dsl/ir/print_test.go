@@ -57,7 +57,7 @@ func everyOp(t *testing.T) *ir.Kernel {
 		k:     k,
 		out:   dsl.Global[dsl.F32](k, "out", 0, dsl.Doc("results")),
 		in:    dsl.Global[dsl.U32](k, "in", 64, dsl.ReadOnly()),
-		words: dsl.Global[dsl.U32](k, "words", 16),
+		words: dsl.Global[dsl.U32](k, "words", 16, dsl.Align(16)),
 		tile:  dsl.Shared[dsl.BF16](k, "tile", 256, dsl.Align(128)),
 		full:  dsl.NewMBars(k, "full", 2),
 	}
@@ -172,12 +172,15 @@ func (e *everything) sync() {
 	consumer := func() {
 		k.NamedBarrier(1, 3)
 		e.full.Wait(dsl.At(0), k32(k, 0))
+		k.Assert(e.full.Test(dsl.At(0), k32(k, 0)), "complete")
 		stop := e.full.WaitOr(dsl.At(0), k32(k, 1), e.words, dsl.At(1))
 		k.Assert(stop, "stopped")
 		k.Fence(dsl.GPUScope)
 		k.FenceSC(dsl.SysScope)
 		dsl.WaitUntil(e.words, dsl.At(2), dsl.GE, one, dsl.Acquire(dsl.GPUScope))
 		k.Assert(dsl.WaitUntilOr(e.words, dsl.At(2), dsl.NE, one, e.words, dsl.At(3), dsl.Relaxed(dsl.GPUScope)).Not(), "on")
+		tagged := dsl.View[dsl.B128](e.words)
+		dsl.WaitTag(tagged, dsl.At(1), tagged.Load(dsl.At(1), dsl.Relaxed(dsl.GPUScope)), one, dsl.Relaxed(dsl.GPUScope))
 		k.Nanosleep(k32(k, 100))
 		k.LaunchDependents()
 		k.WaitForPrior()

@@ -16,7 +16,7 @@ func (s *Instr) String() string {
 		left = append(left, def(r))
 	}
 	mem, abort := s.Mem, ""
-	if (s.Op == OpWaitMBar || s.Op == OpWaitMem) && len(mem) > 1 {
+	if s.Op.Waits() && len(mem) > 1 {
 		abort = " abort=" + mem[1].String()
 		if len(mem) > 2 {
 			abort += fmt.Sprintf(" note=%s site=%d", mem[2].Buf, s.Attr.N)
@@ -91,7 +91,7 @@ func (s *Instr) suffix() string {
 		if a.Imm != 0 {
 			b.WriteString(" trans")
 		}
-	case OpWaitMBar, OpWaitMem:
+	case OpWaitMBar, OpWaitMem, OpWaitTag:
 		if a.Imm != 0 {
 			fmt.Fprintf(&b, " sleep=%d", a.Imm)
 		}

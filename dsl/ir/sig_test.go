@@ -36,7 +36,7 @@ var changes = []struct {
 		return true
 	}},
 	{"an address less", func(_ *ir.Kernel, in *ir.Instr) bool {
-		if len(in.Mem) == 0 || in.Op == ir.OpWaitMem || in.Op == ir.OpWaitMBar { // those may lack the flag
+		if len(in.Mem) == 0 || in.Op.Waits() { // those may lack the flag
 			return false
 		}
 		in.Mem = in.Mem[1:]
@@ -51,7 +51,7 @@ var changes = []struct {
 			return false
 		}
 		in.Mem[0].Buf = buf(k, "full", false)
-		if slices.Contains([]ir.Op{ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar}, in.Op) {
+		if slices.Contains([]ir.Op{ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpMBarTest, ir.OpWaitMBar}, in.Op) {
 			in.Mem[0].Buf = buf(k, "tile", false)
 		}
 		return true

@@ -165,6 +165,14 @@ func mbar(args int) sig {
 	}
 }
 
+// mbarTest has an mbarrier and a parity.
+func mbarTest(in *Instr) ([]Type, error) {
+	if _, err := mbar(1)(in); err != nil {
+		return nil, err
+	}
+	return []Type{Pred}, nil
+}
+
 // abortable checks what a wait may have behind its first address: a u32 flag,
 // with which it also ends when that is not 0, and its one result says so; and
 // behind that NoteWords words a warp of shared memory. The warp's lane 0 then
@@ -193,11 +201,11 @@ func abortable(in *Instr) ([]Type, error) {
 // NoteWords is the length of a warp's note.
 const NoteWords = 4
 
-// waitArgs checks the values and the number of addresses of a wait.
-func waitArgs(in *Instr) error {
-	args := []Type{U32}
+// waitArgs checks the values and the number of addresses of a wait, of which args are
+// those of every form.
+func waitArgs(in *Instr, args ...Type) error {
 	if len(in.Mem) > 2 {
-		args = []Type{U32, U32, U32}
+		args = append(args, U32, U32)
 	}
 	if err := counts(in, len(args), min(max(len(in.Mem), 1), 3)); err != nil {
 		return err
@@ -206,7 +214,7 @@ func waitArgs(in *Instr) error {
 }
 
 func waitMBar(in *Instr) ([]Type, error) {
-	if err := waitArgs(in); err != nil {
+	if err := waitArgs(in, U32); err != nil {
 		return nil, err
 	}
 	if err := isMBar(in, 0); err != nil {
@@ -216,17 +224,43 @@ func waitMBar(in *Instr) ([]Type, error) {
 }
 
 func waitMem(in *Instr) ([]Type, error) {
-	if err := waitArgs(in); err != nil {
+	if err := waitArgs(in, U32); err != nil {
 		return nil, err
 	}
-	a, b := in.Attr, in.Mem[0].Buf
-	switch {
-	case in.T != U32 || b.Elem != U32:
-		return nil, fmt.Errorf("polls %s of %s as %s, want u32", b, b.Elem, in.T)
-	case a.Order != Relaxed && a.Order != Acquire && a.Order != Volatile:
-		return nil, fmt.Errorf("has order %s, want relaxed, acquire or volatile", a.Order)
-	case a.Order != Volatile && a.Scope < CTA:
-		return nil, fmt.Errorf("has order %s at scope %s, want cta, cluster, gpu or sys", a.Order, a.Scope)
+	if err := polls(in, U32); err != nil {
+		return nil, err
 	}
 	return abortable(in)
+}
+
+// polls checks how a wait reads what it polls, elements of t.
+func polls(in *Instr, t Type) error {
+	a, b := in.Attr, in.Mem[0].Buf
+	switch {
+	case in.T != t || b.Elem != t:
+		return fmt.Errorf("polls %s of %s as %s, want %s", b, b.Elem, in.T, t)
+	case a.Order != Relaxed && a.Order != Acquire && a.Order != Volatile:
+		return fmt.Errorf("has order %s, want relaxed, acquire or volatile", a.Order)
+	case a.Order != Volatile && a.Scope < CTA:
+		return fmt.Errorf("has order %s at scope %s, want cta, cluster, gpu or sys", a.Order, a.Scope)
+	}
+	return nil
+}
+
+// waitTag is a wait with the bits as its result. A flag that ends it needs a note; the
+// result is what was read last then.
+func waitTag(in *Instr) ([]Type, error) {
+	if err := waitArgs(in, U32, B128); err != nil {
+		return nil, err
+	}
+	if err := polls(in, B128); err != nil {
+		return nil, err
+	}
+	if len(in.Mem) == 2 {
+		return nil, fmt.Errorf("has abort flag %s without a note", in.Mem[1].Buf)
+	}
+	if _, err := abortable(in); err != nil {
+		return nil, err
+	}
+	return []Type{B128}, nil
 }

@@ -72,7 +72,7 @@ func (st *Statistics) count(in *Instr) {
 		access1(&st.Stores, in.Mem[0].Buf.Space, lanes(in)*in.T.Size())
 	case OpBarCTA, OpBarSync, OpBarArrive:
 		st.Barriers++
-	case OpWaitMBar, OpWaitMem:
+	case OpWaitMBar, OpWaitMem, OpWaitTag:
 		st.Waits++
 	}
 }

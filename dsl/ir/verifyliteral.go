@@ -29,7 +29,7 @@ func (v *verifier) literal(in *Instr) {
 		if n, ok := last(); ok && (n < 0 || n >= 1<<20) {
 			bad("expects %d bytes, want fewer than 2^20", n)
 		}
-	case OpWaitMBar:
+	case OpWaitMBar, OpMBarTest:
 		if len(in.Args) > 0 && in.Args[0].Const && in.Args[0].Bits > 1 {
 			bad("waits for parity %d, want 0 or 1", int64(in.Args[0].Bits))
 		}

@@ -107,7 +107,7 @@ func (s *Instr) touches(i int) (bytes int64, align int) {
 	switch s.Op {
 	case OpLd, OpSt:
 		return int64(lanes(s) * e), lanes(s) * e
-	case OpWaitMBar, OpWaitMem:
+	case OpWaitMBar, OpWaitMem, OpWaitTag:
 		if i == 2 {
 			return int64(NoteWords * e), NoteWords * e
 		}

@@ -23,6 +23,7 @@ type assembly struct {
 	epoch   dsl.Buf[dsl.U32]
 	barrier dsl.Buf[dsl.U32]
 	attns   []*tasks.Attention
+	bar     *tasks.GridBarrier // in the consumer warps
 	trace   *pipeline.Trace
 }
 
@@ -33,7 +34,6 @@ const (
 	regionItems   = "items"
 	regionSums    = "scratch"
 	regionFresh   = "fresh"
-	regionFound   = "found"
 )
 
 func newAssembly(mk *Kernel, k *dsl.Kernel) *assembly { return &assembly{mk: mk, k: k} }
@@ -55,7 +55,6 @@ func (a *assembly) regions() []pipeline.Region {
 		{Name: regionRows, Bytes: 4 * c.Rows * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(a.mk.variants), c.ItemsPerCTA), Align: 16},
 		{Name: regionFresh, Bytes: pipeline.LandingBytes, Align: 8},
-		{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16},
 		{Name: regionSums, Bytes: 4 * c.Consumers, Align: 16},
 	}
 }
@@ -72,7 +71,6 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	first := dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16))
 	items := dsl.Shared[dsl.U32](k, regionItems, words(regionItems), at(regionItems), dsl.Align(16))
 	fresh := pipeline.NewLanding(k, regionFresh, nil, at(regionFresh))
-	found := dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Align(16))
 	a.e = tasks.NewEnv(k, c.SMs, c.Consumers, dsl.Shared[dsl.F32](k, regionSums, words(regionSums), at(regionSums)))
 
 	q := dsl.Global[dsl.BF16](k, BufferQ, int64(c.Rows*c.Heads*c.HeadDim), ro, dsl.Align(16), dsl.Doc("queries, scaled"))
@@ -82,9 +80,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	a.rows = dsl.Global[dsl.U32](k, BufferRows, int64(c.Rows*kv.RowWords), ro, dsl.Align(16), dsl.Doc("the query rows"))
 	a.plan = dsl.Global[dsl.U32](k, BufferWork, int64(limits.WorkWords(n)), ro, dsl.Align(16), dsl.Doc("each CTA's work"))
 	indptr := dsl.Global[dsl.U32](k, BufferMerges, int64(limits.MergeWords(n)), ro, dsl.Doc("which partial states make an output"))
-	part := dsl.Global[dsl.F32](k, "part", int64(c.Partials*group*c.HeadDim), dsl.Align(16), dsl.Doc("partial outputs"))
-	lse := dsl.Global[dsl.F32](k, "lse", int64(c.Partials*group), dsl.Doc("their log-sum-exp, base 2"))
-	arrived := dsl.Global[dsl.U32](k, "arrived", int64(c.Rows*c.KVHeads), dsl.Doc("partial states written, of each row and KV head; 0 between the layers"))
+	states := dsl.Global[dsl.B128](k, BufferStates, int64(c.Partials*tasks.StateWords(group, c.HeadDim)), dsl.Doc("partial states: words of two elements, the log-sum-exp of all, base 2, and a tag; 0 before the first launch"))
 	a.epoch = dsl.Global[dsl.U32](k, "epoch", 1, dsl.Doc("value of barrier when a launch begins; kept by the kernel"))
 	a.barrier = dsl.Global[dsl.U32](k, "barrier", 1, dsl.Doc("arrivals at the grid barrier"))
 	a.step = tasks.Step{Index: k.U32(0), Pages: dsl.Scalar[dsl.U32](k, "pages", "pages a layer in kv"), Table: entries, Cache: cache}
@@ -103,9 +99,9 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	a.steps = dsl.Scalar[dsl.U32](k, "steps", "times all layers are done, at least 1")
 	for i, v := range a.mk.variants {
 		att := a.shape(i)
-		att.PerStage, att.Work, att.Q, att.Out, att.LSE, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, part, lse, final, scratch
-		att.Arrived = &tasks.Arrivals{Count: arrived, Found: found}
-		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, In: part, LSE: lse, Variant: v,
+		att.PerStage, att.Work, att.Q, att.States, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, states, final, scratch
+		att.Words = &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return a.bar.Tag() }}
+		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: states, Variant: v,
 			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}}
 		a.attns = append(a.attns, att)
 	}
@@ -131,16 +127,16 @@ func (a *assembly) assemble() {
 			e.Trace = a.trace
 			a.trace.Start(0, 0)
 			a.work.Start()
-			bar := tasks.NewGridBarrier(e, a.barrier, dsl.Uniform(a.epoch.Load(dsl.At(0)), dsl.GPUScope))
+			a.bar = tasks.NewGridBarrier(e, a.barrier, dsl.Uniform(a.epoch.Load(dsl.At(0)), dsl.GPUScope))
 			a.eachLayer(func(s tasks.Step, class int) {
 				a.phase("attention", func() { a.attns[class].Consume(e, c, ring, s) })
-				k.Region("hand-off after attention", bar.Sync)
+				k.Region("hand-off after attention", a.bar.Sync)
 				k.If(a.attns[class].Phase(), func() {
 					a.phase("merge", func() { a.attns[class].Merge.EmitIn(e, s) })
-					k.Region("hand-off after merge", bar.Sync)
+					k.Region("hand-off after merge", a.bar.Sync)
 				})
 			})
-			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { a.epoch.Store(dsl.At(0), bar.Epoch()) })
+			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { a.epoch.Store(dsl.At(0), a.bar.Epoch()) })
 			a.trace.Finish()
 		}},
 		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {

@@ -26,6 +26,7 @@ type Config struct {
 
 	SMs, Consumers                int
 	Stages, StageBytes, InFlight  int
+	Lead, LeadInFlight            int // as megakernel.Options
 	ItemsPerCTA, Partials, Shared int
 
 	Trace int // spans that a role of a CTA can note; 0: a kernel that notes nothing
@@ -77,7 +78,7 @@ func (c *Config) layout() tasks.KVLayout {
 // plan lays shared memory out: as many stages as fit beside the regions.
 func (c *Config) plan(fixed []pipeline.Region) (*pipeline.Plan, error) {
 	request := pipeline.Request{SMs: c.SMs, Layers: 1, Layer: []pipeline.Matrix{{Name: "none", Rows: pipeline.TileRows, K: pipeline.GroupK}},
-		StageBytes: c.StageBytes, Stages: c.Stages, InFlight: c.InFlight, SharedLimit: c.Shared, Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
+		StageBytes: c.StageBytes, Stages: c.Stages, InFlight: c.InFlight, Lead: c.Lead, LeadInFlight: c.LeadInFlight, SharedLimit: c.Shared, Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
 	if c.Stages > 0 {
 		return pipeline.New(request)
 	}

@@ -37,6 +37,7 @@ const (
 	BufferPositions = "kv_positions" // in: kv.Plan.Positions; with Selection only
 	BufferWork      = "attn_plan"    // in: kv.Plan.EncodeWork
 	BufferMerges    = "attn_merge"   // in: kv.Plan.EncodeMerge
+	BufferStates    = "states"       // 0 before the first launch, and before 2³¹ arrivals at the barrier have gone by since
 )
 
 // Scalars are the parameters of a launch over a cache of so many pages: steps times

@@ -113,14 +113,8 @@ func (s *runner) recover(l *launch) error {
 	if err != nil {
 		return s.fail(err)
 	}
-	names := []string{"records", "barrier", "epoch"}
-	if s.mk.HasArrived() {
-		names = append(names, megakernel.BufferArrived)
-	}
-	for _, name := range names {
-		if err := s.dev.Zero(name); err != nil {
-			return s.fail(err)
-		}
+	if err := s.zero(append(s.mk.Zeroed(), "records", "barrier", "epoch")...); err != nil {
+		return s.fail(err)
 	}
 	for i := range pipeline.AbortWords {
 		if err := s.dev.Poke("abort", i, 0); err != nil {

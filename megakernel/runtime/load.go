@@ -49,19 +49,7 @@ func (s *runner) tables(epoch uint32) error {
 			return err
 		}
 	}
-	var zero []string
-	if s.mk.HasArrived() {
-		zero = append(zero, megakernel.BufferArrived)
-	}
-	if s.mk.Graph != nil {
-		zero = append(zero, megakernel.BufferFinished)
-	}
-	for _, name := range zero {
-		if err := s.dev.Zero(name); err != nil {
-			return err
-		}
-	}
-	return nil
+	return s.zero(s.mk.Zeroed()...)
 }
 
 // variants fills what attention reads that is not plain.

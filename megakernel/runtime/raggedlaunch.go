@@ -72,7 +72,7 @@ func (r *Ragged) Launch(ctx context.Context, q kv.Request, each func(step int, c
 		return nil, err
 	}
 	width := r.Rows()
-	if err := errors.Join(r.upload(plan), r.clear(0, q.Steps*width, 0)); err != nil {
+	if err := errors.Join(r.renew(q.Steps), r.upload(plan), r.clear(0, q.Steps*width, 0)); err != nil {
 		return nil, err
 	}
 	var chosen []int

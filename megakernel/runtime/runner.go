@@ -27,6 +27,8 @@ type runner struct {
 	// with a *HangError; 0 waits for ever. It must be longer than any step.
 	HangTimeout time.Duration
 
+	arrivals int64 // at the grid barrier, at most, since words with tags were zeroed
+
 	stopped bool  // stop is not 0
 	failed  error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
@@ -52,6 +54,31 @@ func (s *runner) open(ctx context.Context, w Weights, sizes map[string]int64, ep
 
 // Loaded says how the weights came to the device.
 func (s *runner) Loaded() LoadStats { return s.loaded }
+
+// zero zeroes buffers.
+func (s *runner) zero(names ...string) error {
+	for _, name := range names {
+		if err := s.dev.Zero(name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// renew zeroes words with tags before a launch of so many steps when their tags might
+// come again: those of a plan's states that no launch has written for long.
+func (s *runner) renew(steps int) error {
+	s.arrivals += int64(steps) * int64(s.mk.Barriers()) * int64(s.mk.Options.SMs)
+	if s.arrivals < tagPeriod || !s.mk.HasTags() {
+		return nil
+	}
+	s.arrivals = 0
+	return s.dev.Zero(megakernel.BufferStates)
+}
+
+// tagPeriod is after how many arrivals at the grid barrier, at most, words with tags
+// are zeroed; half of what a tag holds, so that the launch that passes it fits, too.
+const tagPeriod = 1 << 30
 
 // fail ends the session: a failed launch leaves the grid barrier anywhere.
 func (s *runner) fail(err error) error {

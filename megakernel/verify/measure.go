@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // measured is what one schedule's run is seen to have exercised.
@@ -58,11 +59,12 @@ func (m *measured) memory(x *session, before []byte) error {
 		}
 		return out, err
 	}
-	lse, err := words("lse")
+	states, err := x.all(megakernel.BufferStates)
 	if err != nil {
 		return err
 	}
-	m.countSplits(lse, x.t.mk.Config.Heads)
+	c := &x.t.mk.Config
+	m.countSplits(tasks.StateLSE(states, c.HeadDim), c.Heads)
 	counter, err := words("barrier")
 	if err != nil {
 		return err
@@ -82,11 +84,11 @@ func (m *measured) memory(x *session, before []byte) error {
 }
 
 // countSplits counts the splits with a finite log-sum-exp for every head.
-func (m *measured) countSplits(lse []uint32, heads int) {
+func (m *measured) countSplits(lse []float32, heads int) {
 	for s := range len(lse) / heads {
 		full := true
-		for _, bits := range lse[s*heads : (s+1)*heads] {
-			full = full && !math.IsInf(float64(math.Float32frombits(bits)), 0)
+		for _, x := range lse[s*heads : (s+1)*heads] {
+			full = full && !math.IsInf(float64(x), 0)
 		}
 		if full {
 			m.splits++

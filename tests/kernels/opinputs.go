@@ -19,7 +19,7 @@ func (r *rows) bytes(name string, data []byte) { r.data = append(r.data, Input{n
 // zeros declares a writable buffer of n words that starts as zeros.
 func (r *rows) zeros(name string, n int) dsl.Buf[dsl.U32] {
 	r.bytes(name, make([]byte, 4*n))
-	return dsl.Global[dsl.U32](r.k, name, int64(n))
+	return dsl.Global[dsl.U32](r.k, name, int64(n), dsl.Align(16))
 }
 
 // words declares a read-only buffer of n words per thread: edge cases, then

@@ -1,6 +1,8 @@
 package kernels
 
 import (
+	"fmt"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -47,6 +49,8 @@ func bulkCopy(r *rows) {
 	bar.Wait(dsl.At(1), k.U32(1))
 	read(1)
 	r.put(ir.OpMBarArrive, "gate passed", k.U32(1))
+	r.putP(ir.OpMBarTest, "complete", bar.Test(dsl.At(0), k.U32(1)))
+	r.putP(ir.OpMBarTest, "complete, the other parity", bar.Test(dsl.At(0), k.U32(0)))
 	r.put(ir.OpMBarArriveN, "gate passed", k.U32(1))
 	r.put(ir.OpMBarExpect, "bytes came", k.U32(1))
 	r.put(ir.OpMBarInit, "done", k.U32(1))
@@ -118,7 +122,28 @@ func waits(r *rows) {
 	k.If(k.Tid().EqC(0), func() { never.Init(dsl.At(0), k.U32(1)) })
 	k.Barrier()
 	r.putP(ir.OpWaitMBar, "stopped by the flag", never.WaitOr(dsl.At(0), k.U32(0), flag, dsl.At(1)))
+	taggedWaits(r, flag)
 	notedWaits(r, counters, flag, never)
+}
+
+// taggedWaits are waits for 128 bits with a tag: given at once, and written by the
+// CTA's last thread while the others poll.
+func taggedWaits(r *rows, flag dsl.Buf[dsl.U32]) {
+	k := r.k
+	words := dsl.View[dsl.B128](r.zeros("tagged", 4*rowGrid))
+	gpu := dsl.Relaxed(dsl.GPUScope)
+	tag := k.CTA().AddC(7)
+	given := dsl.Join(k.Tid(), k.U32(1), k.U32(2), tag)
+	for i, v := range dsl.Split(dsl.WaitTag(words, k.CTA(), given, tag, gpu)) {
+		r.put(ir.OpWaitTag, fmt.Sprintf("given, word %d", i), v)
+	}
+	first := words.Load(k.CTA(), gpu)
+	k.If(k.Tid().EqC(k.Warps()*dsl.WarpSize-1), func() {
+		words.Store(k.CTA(), dsl.Join(k.CTA().AddC(100), k.U32(200), k.U32(300), tag), gpu)
+	})
+	for i, v := range dsl.Split(dsl.WaitTag(words, k.CTA(), first, tag, gpu)) {
+		r.put(ir.OpWaitTag, fmt.Sprintf("polled, word %d", i), v)
+	}
 }
 
 // notedWaits are waits that note that they were stopped: not when they were not,

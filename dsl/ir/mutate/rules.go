@@ -21,7 +21,7 @@ func named(c Class, in *ir.Instr, what string, f func(e *edit) error) Mutation {
 func removable(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpBarCTA, ir.OpBarSync, ir.OpBarArrive, ir.OpSyncWarp, ir.OpFence, ir.OpFenceProxy, ir.OpFenceMBar,
-		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem, ir.OpGridWait:
+		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem, ir.OpWaitTag, ir.OpGridWait:
 		return true
 	}
 	return handOff(in)
@@ -122,6 +122,8 @@ func miscounts(in *ir.Instr) []Mutation {
 				return nil
 			}))
 		}
+	case ir.OpWaitTag:
+		arg(Count, -1, "the tag before")
 	}
 	return out
 }
@@ -142,10 +144,15 @@ func (e *edit) insert(op ir.Op, a, b *ir.Value) *ir.Value {
 	return v
 }
 
-// remove leaves the instruction out; its results become 0.
+// remove leaves the instruction out; its results become 0, and a tagged wait's what it
+// was given.
 func remove(e *edit) error {
 	p := e.here()
 	p.block.Stmts = append(p.block.Stmts[:p.at], p.block.Stmts[p.at+1:]...)
+	if e.in.Op == ir.OpWaitTag {
+		e.replace(e.in.Res[0], e.in.Args[1])
+		return nil
+	}
 	for _, r := range e.in.Res {
 		if r.Type != ir.Pred && !r.Type.IsInt() {
 			return fmt.Errorf("has a result of type %s", r.Type)

@@ -110,7 +110,7 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 	if err != nil {
 		return Case{}, err
 	}
-	c := Case{Model: b.Config.Name, DType: dtypeName(b.Config.DType), Batch: 1, Context: cached,
+	c := Case{Model: b.Config.Name, DType: DTypeName(b.Config.DType), Batch: 1, Context: cached,
 		TokensPerRound: m.Tokens, TokensPerLaunch: b.PerLaunch, PerTokenFrom: b.Each,
 		BytesPerToken: BytesPerToken(b.Config, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds}
 	c.complete(each)
@@ -162,8 +162,8 @@ func (c *Case) complete(each []float64) {
 	}
 }
 
-// dtypeName is a type's name in records: "bf16".
-func dtypeName(d models.DType) string {
+// DTypeName is a type's name in records: "bf16".
+func DTypeName(d models.DType) string {
 	if d == models.BF16 {
 		return "bf16"
 	}

@@ -31,6 +31,17 @@ type RaggedRunner struct {
 	Device  Device   // the session's
 	Pages   []uint32 // of the cache: one for each, in the order in which sequences get them
 	Page    int      // tokens of a page
+	// Sequences is how many Steps of the shape Sequences are of; 0: as many as a step has
+	// rows.
+	Sequences int
+}
+
+// sequences is Sequences or what it stands for.
+func (r *RaggedRunner) sequences() int {
+	if r.Sequences > 0 {
+		return r.Sequences
+	}
+	return r.Session.Rows()
 }
 
 // Steps runs n steps of a shape, the first with cached tokens of each sequence in
@@ -42,11 +53,12 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 		return r.chunks(ctx, cached, n)
 	}
 	need := (cached + n + r.Page - 1) / r.Page
-	if rows := r.Session.Rows(); need*rows > len(r.Pages) {
-		return round, fmt.Errorf("%d sequences of %d tokens take %d pages, there are %d", rows, cached+n, need*rows, len(r.Pages))
+	count := r.sequences()
+	if need*count > len(r.Pages) {
+		return round, fmt.Errorf("%d sequences of %d tokens take %d pages, there are %d", count, cached+n, need*count, len(r.Pages))
 	}
 	q := batch.StepRequest{Steps: n}
-	for i := range r.Session.Rows() {
+	for i := range count {
 		q.Sequences = append(q.Sequences, batch.Sequence{New: []int{firstToken + i}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need]})
 	}
 	begin := time.Now()

@@ -30,6 +30,8 @@ type RaggedSuite struct {
 	Rules     gate.Rules
 	// Method; without contexts only the gate is run.
 	Method Method
+	// Pages of the KV cache; 0: what a sequence for each row takes at the longest context.
+	Pages int
 	// Progress hears what is done next; nil is allowed.
 	Progress func(what string)
 
@@ -119,7 +121,9 @@ func (s *RaggedSuite) oneRow(ctx context.Context) (of map[int]float64, err error
 // pages is how many the longest rounds take, or the gate.
 func (s *RaggedSuite) pages() int {
 	page, n := s.Kernel.KV.Page, 1
-	if len(s.Method.Contexts) > 0 {
+	if s.Pages > 0 {
+		n = s.Pages
+	} else if len(s.Method.Contexts) > 0 {
 		longest := max(slices.Max(s.Method.Contexts)+max(s.Method.Tokens, s.Method.WarmUp), leastChunks)
 		n = s.Kernel.Options.Tokens * ((longest + page - 1) / page)
 	}

@@ -36,9 +36,10 @@ type Options struct {
 	GraphSteps int    `json:"graph_steps,omitempty"` // that a launch of it makes
 	InFlight   int    `json:"in_flight"`
 	KV         string `json:"kv,omitempty"`       // format of the KV cache where it is not that of the weights
+	Queries    string `json:"queries,omitempty"`  // how queries reach attention; absent: behind a barrier
+	Merge      string `json:"merge,omitempty"`    // where partial states are merged; absent: of one row in a phase of their own
 	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
 	Resident   int    `json:"resident,omitempty"` // of a graph of kernels: how many fit side by side on an SM
-	Merge      string `json:"merge,omitempty"`    // where partial states are merged, if not in a phase of their own
 	Page       int    `json:"page"`
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
@@ -59,15 +60,15 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if tokens == 1 {
 		tokens = 0
 	}
-	merge := ""
-	if o.Merge != megakernel.MergePhase {
-		merge = string(o.Merge)
+	queries, merge := "", ""
+	if o.Tokens == 1 {
+		queries, merge = string(o.Queries), string(o.Merge)
 	}
 	launch := ""
 	if o.Launch != megakernel.LaunchSingle {
 		launch = string(o.Launch)
 	}
-	return Options{Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 
@@ -98,7 +99,7 @@ type Case struct {
 	OneRowMicros    float64          `json:"one_row_us,omitempty"`         // a step of the kernel of one row, a launch each, in the same run
 	Ratio           float64          `json:"step_ratio,omitempty"`         // device_us_per_step over one_row_us
 	Weights         string           `json:"weights"`
-	Gate            gate.Record      `json:"gate"`
+	Gate            gate.Record      `json:"gate,omitzero"` // none of speeds that are UNGATED
 	TokensPerRound  int              `json:"tokens_per_round"`
 	TokensPerLaunch int              `json:"tokens_per_launch"`
 	Rounds          []RoundTimes     `json:"rounds"`
@@ -172,16 +173,35 @@ func (c *Case) problems() (all []string) {
 	rule(len(c.Rounds) >= LeastRounds, "%d rounds, want at least %d", len(c.Rounds), LeastRounds)
 	rule(c.TokensPerRound >= LeastTokens, "%d tokens a round, want at least %d", c.TokensPerRound, LeastTokens)
 	rule(c.TokensPerLaunch >= 1, "%d tokens a launch", c.TokensPerLaunch)
-	for _, x := range []float64{c.TokensPerSecond, c.Micros, c.P50, c.P99, c.Max, c.DeviceMicros, c.BytesPerToken, c.GBps, c.CeilingGBps, c.Share} {
-		rule(x > 0 && !math.IsInf(x, 0), "a figure is %v, want all positive", x)
-	}
+	all = append(all, c.unlikely()...)
 	rule(c.Share <= 1, "share is %.3f, want at most 1: not all bytes came from memory, or they are counted wrongly", c.Share)
-	rule(c.P50 <= c.P99 && c.P99 <= c.Max, "p50 %.2f, p99 %.2f, max %.2f are not in order", c.P50, c.P99, c.Max)
 	rule(c.Gate.Passed, "the gate is not passed: %s", strings.Join(c.Gate.Reasons, "; "))
 	for _, fault := range gate.Faults() {
 		rule(slices.Contains(c.Gate.FaultsCaught, fault), "the gate did not catch %s", fault)
 	}
 	return all
+}
+
+// unlikely are figures that no case has, gated or not.
+func (c *Case) unlikely() (all []string) {
+	for _, x := range []float64{c.TokensPerSecond, c.Micros, c.P50, c.P99, c.Max, c.DeviceMicros, c.BytesPerToken, c.GBps, c.CeilingGBps, c.Share} {
+		if !(x > 0) || math.IsInf(x, 0) {
+			all = append(all, fmt.Sprintf("a figure is %v, want all positive", x))
+		}
+	}
+	if !(c.P50 <= c.P99 && c.P99 <= c.Max) {
+		all = append(all, fmt.Sprintf("p50 %.2f, p99 %.2f, max %.2f are not in order", c.P50, c.P99, c.Max))
+	}
+	return all
+}
+
+// Consistent returns nil when the figures are positive and follow from each other, else
+// what is wrong. It asks for no gate and for no amount of rounds: see Record.Check.
+func (c *Case) Consistent() error {
+	if all := append(c.unlikely(), c.disagreements()...); len(all) > 0 {
+		return errors.New(strings.Join(all, "; "))
+	}
+	return nil
 }
 
 // rounding is how far a figure may be from what the other, rounded ones make it.

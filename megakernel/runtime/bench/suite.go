@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 )
 
 // Suite is everything that one benchmark of one kernel takes: gate, ceiling and
@@ -71,7 +72,7 @@ func (s *Suite) Run(ctx context.Context) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, yardstick.Close()) }()
-	o.Cases, err = s.bench(yardstick).Run(ctx, s.Method)
+	o.Cases, err = s.bench(yardstick.Measure).Run(ctx, s.Method)
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
 		if o.Gate != nil {
@@ -151,8 +152,8 @@ func plant(ctx context.Context, mk *megakernel.Kernel, l Loaded, fault megakerne
 	return g.PlantGraph(ctx, broken.Graph)
 }
 
-func (s *Suite) bench(y *Yardstick) *Bench {
-	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), PerLaunch: s.PerLaunch, Ceiling: y.Measure, Progress: func(what string) { s.say("%s", what) }}
+func (s *Suite) bench(top func(context.Context) (ceiling.Measured, error)) *Bench {
+	b := &Bench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), PerLaunch: s.PerLaunch, Ceiling: top, Progress: func(what string) { s.say("%s", what) }}
 	if b.PerLaunch < 1 || b.PerLaunch > s.Method.Tokens {
 		b.PerLaunch = s.Method.Tokens
 	}

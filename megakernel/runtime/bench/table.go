@@ -33,6 +33,14 @@ func (c *Case) spread() (low, high float64) {
 	return slices.Min(v), slices.Max(v)
 }
 
+// Step is the device's time of a step in µs, of all its sequences: the median of the
+// rounds, the fastest and the slowest.
+func (c *Case) Step() (median, low, high float64) {
+	rows := float64(max(1, c.Tokens))
+	low, high = c.spread()
+	return c.DeviceMicros * rows, low * rows, high * rows
+}
+
 // us is a time in µs with four or so digits.
 func us(x float64) string {
 	if x < 100 {

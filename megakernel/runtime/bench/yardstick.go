@@ -39,13 +39,8 @@ func OpenYardstick(ctx context.Context, m Machine, executorSMs int, progress fun
 	}
 	bytes := int64(sms) * 64 << 10 // on the executor: a chunk each
 	if !f.Executor {
-		free, err := m.Free()
-		if err != nil {
+		if bytes, err = StreamBytes(m); err != nil {
 			return nil, err
-		}
-		bytes = min(ceiling.MaxBytes, (free-spareMemory)&^15)
-		if least := max(leastCeiling, 32*f.L2); bytes < least {
-			return nil, fmt.Errorf("ceiling: %d bytes of memory are free, a buffer of %d is needed beside %d to spare", free, least, int64(spareMemory))
 		}
 	}
 	if progress != nil {
@@ -67,6 +62,20 @@ func OpenYardstick(ctx context.Context, m Machine, executorSMs int, progress fun
 		return nil, errors.Join(err, y.dev.Close())
 	}
 	return y, nil
+}
+
+// StreamBytes is how much of a GPU's free memory a measurement streams, a multiple of 16:
+// up to ceiling.MaxBytes, and far more than its caches hold. Too little is an error.
+func StreamBytes(m Machine) (int64, error) {
+	free, err := m.Free()
+	if err != nil {
+		return 0, err
+	}
+	bytes := min(ceiling.MaxBytes, (free-spareMemory)&^15)
+	if least := max(leastCeiling, 32*m.Facts().L2); bytes < least {
+		return 0, fmt.Errorf("ceiling: %d bytes of memory are free, a buffer of %d is needed beside %d to spare", free, least, int64(spareMemory))
+	}
+	return bytes, nil
 }
 
 // Measure measures the ceiling. One so low that it makes the measurement void is an

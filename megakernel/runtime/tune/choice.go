@@ -2,6 +2,7 @@ package tune
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -14,6 +15,7 @@ type Choice struct {
 	InFlight   int                `json:"in_flight"`
 	Consumers  int                `json:"consumers"`
 	Splits     int                `json:"splits"`
+	Queries    megakernel.Handoff `json:"queries"`
 	Merge      megakernel.Merging `json:"merge"`
 
 	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
@@ -24,14 +26,14 @@ type Choice struct {
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Merge: o.Merge,
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge,
 		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight = c.StageBytes, c.Stages, c.InFlight
-	o.Consumers, o.Splits, o.Merge = c.Consumers, c.Splits, c.Merge
+	o.Consumers, o.Splits, o.Queries, o.Merge = c.Consumers, c.Splits, c.Queries, c.Merge
 	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
@@ -49,6 +51,8 @@ func (c Choice) Value(dimension string) string {
 		return strconv.Itoa(c.Consumers)
 	case Splits:
 		return strconv.Itoa(c.Splits)
+	case Queries:
+		return string(c.Queries)
 	case Merge:
 		return string(c.Merge)
 	case Resident:
@@ -63,8 +67,8 @@ func (c Choice) Value(dimension string) string {
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --merge %s",
-		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Merge)
+	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --consumers %d --splits %d --queries %s --merge %s",
+		c.StageBytes, c.Stages, c.InFlight, c.Consumers, c.Splits, c.Queries, c.Merge)
 	if c.Dependents != "" {
 		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
 	}
@@ -81,8 +85,11 @@ func (c Choice) check() error {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
 	}
-	if c.Merge != megakernel.MergePhase && c.Merge != megakernel.MergeLast {
-		return fmt.Errorf("merge is %q, want phase or last", string(c.Merge))
+	if !slices.Contains(megakernel.Handoffs(), c.Queries) {
+		return fmt.Errorf("queries is %q, want one of %q", string(c.Queries), megakernel.Handoffs())
+	}
+	if !slices.Contains(megakernel.Mergings(), c.Merge) {
+		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
 	}
 	graph := c.Dependents != ""
 	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
@@ -99,7 +100,7 @@ func (s *Search) open(ctx context.Context) error {
 	if s.Before == nil {
 		return nil
 	}
-	if err := s.Before.Setup.differs(setup); err != nil {
+	if err := jsonfile.Differs(s.Before.Setup, setup); err != nil {
 		return fmt.Errorf("%w: %w", ErrOther, err)
 	}
 	if s.Before.Start != start {

@@ -4,8 +4,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
-	"reflect"
-	"strings"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
@@ -50,26 +48,6 @@ func ShapeOf(c models.Config) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "layers %d hidden %d intermediate %d heads %d kv %d head %d vocab %d tied %t %s",
 		c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab, c.TieEmbeddings, c.DType))
 	return hex.EncodeToString(sum[:8])
-}
-
-// differs names the first field in which a setup is not the one that is wanted.
-func (s Setup) differs(want Setup) error {
-	found, wanted := reflect.ValueOf(s), reflect.ValueOf(want)
-	for i := range found.NumField() {
-		if f, w := found.Field(i).Interface(), wanted.Field(i).Interface(); !reflect.DeepEqual(f, w) {
-			name, _, _ := strings.Cut(found.Type().Field(i).Tag.Get("json"), ",")
-			return fmt.Errorf("%s is %s, want %s", name, shown(f), shown(w))
-		}
-	}
-	return nil
-}
-
-// shown is a value with its text in quotes.
-func shown(v any) string {
-	if s, ok := v.(string); ok {
-		return fmt.Sprintf("%q", s)
-	}
-	return fmt.Sprint(v)
 }
 
 func (s Setup) check() error {

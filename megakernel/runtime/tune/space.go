@@ -13,6 +13,7 @@ const (
 	InFlight   = "in-flight"
 	Consumers  = "consumers"
 	Splits     = "splits"
+	Queries    = "queries"
 	Merge      = "merge"
 
 	// Of a graph of kernels.
@@ -38,7 +39,7 @@ func Dimensions(rows int, launch megakernel.Launching) []string {
 	if launch == megakernel.LaunchGraph {
 		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Consumers, Splits, Merge, GraphSteps}
 	}
-	return []string{StageBytes, Stages, InFlight, Consumers, Splits, Merge}
+	return []string{StageBytes, Stages, InFlight, Consumers, Splits, Queries, Merge}
 }
 
 // Space is every dimension's candidates around a kernel.
@@ -94,6 +95,8 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 	case Splits:
 		fill := planned(mk, func(o *megakernel.Options) { o.Splits = 0 }).Splits
 		return each(mk, []int{fill / 2, fill, 2 * fill, 8, 16, 32}, func(o *megakernel.Options, n int) { o.Splits = n })
+	case Queries:
+		return each(mk, megakernel.Handoffs(), func(o *megakernel.Options, h megakernel.Handoff) { o.Queries = h })
 	case Merge:
 		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
 	case Resident: // depth is the planner's again

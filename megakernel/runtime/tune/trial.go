@@ -96,7 +96,8 @@ func (t *Trial) check(contexts int) error {
 			return err
 		}
 	}
-	if all := Dimensions(1, megakernel.LaunchGraph); !slices.Contains(all, t.Dimension) {
+	all := slices.Concat(Dimensions(1, megakernel.LaunchSingle), []string{DependentsOf, Resident, GraphSteps})
+	if !slices.Contains(all, t.Dimension) {
 		return fmt.Errorf("dimension is %q, want one of %q", t.Dimension, all)
 	}
 	if t.Error != "" {

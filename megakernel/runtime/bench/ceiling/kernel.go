@@ -61,7 +61,7 @@ func Kernel(sms int) (*ir.Kernel, error) {
 		check: dsl.Scalar[dsl.U32](k, scalarCheck, "look at the words that land"),
 	}
 	fill := dsl.Scalar[dsl.U32](k, scalarFill, "16-byte elements to write instead of streaming")
-	k.IfElse(fill.NeC(0), func() { k.Region("fill", func() { s.fill(fill, sms) }) }, func() {
+	k.IfElse(fill.NeC(0), func() { k.Region("fill", func() { Fill(k, s.words, fill, sms) }) }, func() {
 		k.Region("stream", func() {
 			k.Assert(s.unit.Mul(s.depth).LtC(RingBytes/element+1), "the stages do not fit the ring")
 			k.If(k.Tid().EqC(0), func() {
@@ -86,13 +86,14 @@ type stream struct {
 	check       u32
 }
 
-// fill writes the pattern, all threads together.
-func (s *stream) fill(elements u32, sms int) {
-	k := s.k
-	from := k.CTA().MulC(warps * dsl.WarpSize).Add(k.Tid()).Named("from")
-	k.ForStep(from, elements, sms*warps*dsl.WarpSize, func(i u32) {
+// Fill writes the pattern to the first elements (of 16 bytes) of a buffer, all threads of
+// a grid of so many CTAs together.
+func Fill(k *dsl.Kernel, words dsl.Buf[dsl.U32], elements u32, ctas int) {
+	threads := k.Warps() * dsl.WarpSize
+	from := k.CTA().MulC(threads).Add(k.Tid()).Named("from")
+	k.ForStep(from, elements, ctas*threads, func(i u32) {
 		at := i.MulC(4).Named("at")
-		s.words.StoreN(at, []u32{pattern(at), pattern(at.AddC(1)), pattern(at.AddC(2)), pattern(at.AddC(3))})
+		words.StoreN(at, []u32{pattern(at), pattern(at.AddC(1)), pattern(at.AddC(2)), pattern(at.AddC(3))})
 	}, dsl.Unroll(4))
 }
 

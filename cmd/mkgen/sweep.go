@@ -1,0 +1,344 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/sweep"
+	"github.com/mkgen/mkgen/models"
+	"github.com/spf13/cobra"
+)
+
+// batches is a flag that is a list of numbers of sequences.
+type batches struct{ contexts }
+
+func (b *batches) want() string {
+	return fmt.Sprintf("whole numbers from 1 to %d with commas between, such as 1,2,4", kv.MaxRows)
+}
+
+func (b *batches) Set(s string) error {
+	if err := b.contexts.Set(s); err != nil {
+		return err
+	}
+	for _, n := range b.contexts {
+		if n < 1 || n > kv.MaxRows {
+			return strconv.ErrRange
+		}
+	}
+	return nil
+}
+
+// sweepFlags are what mkgen sweep asks for beside the kernels.
+type sweepFlags struct {
+	benchFlags // but for tokens-per-launch
+	batches    batches
+	output     string
+}
+
+func newSweep() *cobra.Command {
+	m := bench.DefaultMethod()
+	s := sweepFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1, contexts: m.Contexts, rounds: count(m.Rounds), tokens: count(m.Tokens)},
+		batches: batches{contexts{1, 2, 4, 8, 16}}}
+	cmd := &cobra.Command{
+		Use:   "sweep",
+		Short: "Measure the share of the ceiling over context and batch",
+		Long: `sweep measures a model at every context of a list with every batch of another:
+the share of the GPU's streaming ceiling, which is measured right before, and of
+single steps the median, the 99th percentile and the longest. It prints a table
+and draws a heat map.
+
+Batch 1 is decoded by the kernel of one row, to which --splits and --merge go. A
+larger batch has a kernel of as many rows, or with --rows N all have that of N.
+All sequences have the same context. All kernels are compiled before the first
+of them runs.
+
+What does not fit, into the model's positions or the GPU's memory, or fails, is
+shown with the reason. The file of -o is written after every case: what it holds
+is not measured again, so the same command goes on where it was interrupted.
+
+With --reference each kernel is judged first, as by mkgen bench, and one that
+does not pass the gate is not measured; a finished sweep then becomes a record.
+Without, everything is marked UNGATED and none is written.
+
+--device sim runs a small one on the CPU: it shows that all of it works, and no
+speed.`,
+		Example: `  mkgen sweep --model llama3.2-1b
+  mkgen sweep --model llama3-8b --rows 16 --contexts 128,1024 -o out/8b.json
+  mkgen plot out/8b.json -o out/8b.svg`,
+		Args: noArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.run(cmd) },
+	}
+	f := cmd.Flags()
+	s.choice.flags(cmd)
+	f.StringVar(&s.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
+	f.Var(&s.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
+	f.Var(&s.contexts, "contexts", "tokens of each sequence in the KV cache when a round begins")
+	f.Var(&s.batches, "batches", "sequences that decode together, up to 16")
+	f.Var(&s.rounds, "rounds", "rounds of each case")
+	f.Var(&s.tokens, "tokens", "tokens of a round, of each sequence")
+	f.StringVar(&s.reference, "reference", "", "`directory` with the reference's logits")
+	f.StringVar(&s.record, "record", "", "`file` for the record (default bench/results/GPU/DATE-sweep-MODEL.json)")
+	f.StringVarP(&s.output, "output", "o", "", "JSON `file` that keeps what was measured (default out/sweep-MODEL.json)")
+	f.StringVar(&s.plot, "plot", "", "SVG `file` for the heat map (default: that of -o, ending in .svg)")
+	f.Var(&s.device, "device", "cuda or sim")
+	f.Lookup("random").DefValue = ""
+	_ = f.MarkHidden("profile") // there is such a flag; it is refused
+	return cmd
+}
+
+// check refuses what does not go together, and completes what is open.
+func (s *sweepFlags) check(cmd *cobra.Command) error {
+	slices.Sort(s.contexts)
+	s.contexts = slices.Compact(s.contexts)
+	slices.Sort(s.batches.contexts)
+	s.batches.contexts = slices.Compact(s.batches.contexts)
+	given := cmd.Flags().Changed
+	most := slices.Max(s.batches.contexts)
+	switch {
+	case given("profile"):
+		return usagef("--profile does not go with sweep: a profile is of one number of rows, a sweep has several")
+	case given("checkpoint") && given("random"):
+		return usagef("--checkpoint and --random exclude each other")
+	case given("record") && !given("reference"):
+		return usagef("--record goes with --reference: speeds without a gate are no record")
+	case s.attention != "" && given("reference"):
+		return usagef("--attention and --reference exclude each other: the reference is of plain attention")
+	case s.rows > kv.MaxRows:
+		return usagef("--rows: %d, want 1 to %d", s.rows, kv.MaxRows)
+	case s.device == deviceSim && (given("record") || given("plot")):
+		return usagef("--record and --plot go with a GPU: times of the executor are none of a GPU")
+	case s.device == deviceSim:
+		s.executorDefaults(given)
+		if !given("batches") {
+			s.batches.contexts = contexts{1, 2}
+			most = 2
+		}
+	}
+	if given("rows") && int(s.rows) < most {
+		return usagef("--rows: %d, but --batches has %d: a batch has at most as many sequences as its kernel has rows", s.rows, most)
+	}
+	if given("checkpoint") && !given("model") && !given("config") {
+		return cmd.Flags().Set("config", filepath.Join(s.checkpoint, "config.json"))
+	}
+	return nil
+}
+
+func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
+	if err := s.check(cmd); err != nil {
+		return err
+	}
+	config, err := s.load(cmd)
+	if err != nil {
+		return err
+	}
+	on := &sweep.Suite{}
+	of := &sweep.Sweep{Config: config, Rows: int(s.rows), Measurer: on}
+	if err := s.kernels(of); err != nil {
+		return err
+	}
+	if of.Method, err = s.grid(config); err != nil {
+		return err
+	}
+	if err := s.before(of); err != nil {
+		return err
+	}
+	weights := &bench.Suite{Kernel: one(of), Method: of.Method}
+	weights.Method.Contexts, _ = bench.Method{Contexts: s.contexts, Tokens: of.Method.Tokens, WarmUp: of.Method.WarmUp}.Fit(config)
+	release, err := s.prepare(weights, cmd.Flags().Changed("random"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	if err := s.describable(); err != nil {
+		return err
+	}
+	machine, closeMachine, err := openBenchMachine(s.device, s.arch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMachine()) }()
+	s.measured(cmd, of, on, weights, machine)
+	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	r, err := of.Run(ctx)
+	err = interrupted(ctx, errors.Join(err, on.Close()))
+	if errors.Is(err, sweep.ErrOther) {
+		return fmt.Errorf("--output %s: %w; remove it or name another file", s.output, err)
+	}
+	if r == nil {
+		return err
+	}
+	return errors.Join(err, s.report(cmd.OutOrStdout(), of, r, err == nil))
+}
+
+// kernels builds one kernel for each number of rows. What has no kernel is a row of the
+// sweep that says so, unless an option is outside its range or nothing can be built.
+func (s *sweepFlags) kernels(of *sweep.Sweep) error {
+	var problems []error
+	for _, batch := range s.batches.contexts {
+		o := s.options()
+		if o.Tokens = sweep.RowsFor(batch, int(s.rows)); o.Tokens == 1 {
+			o.Selection = false
+		} else {
+			o.Splits, o.Merge = 0, megakernel.MergePhase
+		}
+		if slices.ContainsFunc(of.Kernels, func(k sweep.Candidate) bool { return k.Rows == o.Tokens }) {
+			continue
+		}
+		mk, err := megakernel.Build(of.Config, o)
+		if err = inFlags(err); errors.As(err, new(usageError)) {
+			return err
+		}
+		if err != nil {
+			problems = append(problems, err)
+		}
+		of.Kernels = append(of.Kernels, sweep.Candidate{Rows: o.Tokens, Kernel: mk, Problem: err})
+	}
+	if len(problems) == len(of.Kernels) {
+		return problems[0]
+	}
+	return nil
+}
+
+// one is a kernel of the sweep.
+func one(of *sweep.Sweep) *megakernel.Kernel {
+	for _, k := range of.Kernels {
+		if k.Kernel != nil {
+			return k.Kernel
+		}
+	}
+	panic("BUG: a sweep without kernels")
+}
+
+// grid is how much is measured. A context beyond the model's positions is none of its
+// business, unless there is no other.
+func (s *sweepFlags) grid(c models.Config) (bench.Method, error) {
+	m := bench.DefaultMethod()
+	m.Contexts, m.Rounds, m.Tokens = s.contexts, int(s.rounds), int(s.tokens)
+	if s.device == deviceSim {
+		m.WarmUp = 0
+	} else if problem := m.Refuse(); problem != "" {
+		return m, usagef("sweep: %s", problem)
+	}
+	if fit, _ := m.Fit(c); len(fit) == 0 {
+		return m, usagef("--contexts: a round of %d tokens at no context of %s, the model was made for %d positions", m.Tokens, &s.contexts, c.MaxPositions)
+	}
+	return m, nil
+}
+
+// before finds the record of an earlier run.
+func (s *sweepFlags) before(of *sweep.Sweep) (err error) {
+	if s.output == "" {
+		s.output = filepath.Join("out", "sweep-"+of.Config.Name+".json")
+	}
+	if s.plot == "" {
+		s.plot = strings.TrimSuffix(s.output, ".json") + ".svg"
+	}
+	of.Before, err = sweep.ReadFile(s.output)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--output: %w; remove it or name another file", err)
+	}
+	return nil
+}
+
+// measured completes the sweep with what measures.
+func (s *sweepFlags) measured(cmd *cobra.Command, of *sweep.Sweep, on *sweep.Suite, w *bench.Suite, machine bench.Machine) {
+	facts := machine.Facts()
+	*on = sweep.Suite{Machine: machine, Weights: w.Weights, WeightsName: w.WeightsName, Reference: w.Reference, Rules: gate.DefaultRules(), Method: of.Method,
+		SMs: one(of).Options.SMs, Progress: progressOf(cmd, machine)}
+	if !facts.Executor {
+		on.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, s.arch) }
+		if s.checkpoint == "" {
+			on.Made = s.made
+		}
+	}
+	of.Progress = on.Progress
+	of.Save = func(r *sweep.Record) error { return r.WriteFile(s.output) }
+	of.Setup = sweep.Setup{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Arch: s.arch, Weights: w.WeightsName,
+		Gate: bench.Ungated, Contexts: s.contexts, Batches: s.batches.contexts}
+	if w.Reference != nil {
+		of.Setup.Gate = sweep.Gated
+	}
+}
+
+// report prints what was found, draws it, and writes the record of a finished sweep that
+// was judged. ended is whether it came to its end.
+func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended bool) error {
+	if r.Executor() {
+		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", r.Model, one(of).Options.SMs)
+	} else {
+		fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
+		fmt.Fprintf(w, "%d rounds of %d tokens of each sequence; µs of a step of all of them; p50, p99 and max: of single steps\n\n", r.Rounds, r.Tokens)
+	}
+	if err := sweep.WriteTable(w, r); err != nil {
+		return err
+	}
+	fmt.Fprintln(w)
+	for _, k := range of.Kernels {
+		if g := of.Reports[k.Rows]; g != nil {
+			fmt.Fprintf(w, "Gate, kernel of %d rows: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
+				k.Rows, float64(g.Gate.KLOurs), float64(g.Gate.KLReference), g.Gate.Flips, g.Gate.Sure, strings.Join(g.Gate.FaultsCaught, ", "))
+		}
+	}
+	if of.Taken > 0 {
+		fmt.Fprintf(w, "%d of %d cases are of an earlier run, begun on %s; remove %s to measure them again.\n", of.Taken, r.Count(sweep.Measured), r.Date, s.output)
+	}
+	fmt.Fprintf(w, "%s keeps what was measured.\n", s.output)
+	if open := r.Count(sweep.Open); open > 0 {
+		fmt.Fprintf(w, "%d cases are open: the same command goes on.\n", open)
+	}
+	if r.Executor() {
+		return failures(r)
+	}
+	if err := sweep.WriteSVG(s.plot, r); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "Heat map written to %s\n", s.plot)
+	if r.Gate == bench.Ungated {
+		fmt.Fprintf(w, "\n%s: no reference was given (--reference), so no record is written.\n", bench.Ungated)
+		return failures(r)
+	}
+	if !ended || !r.Finished {
+		return failures(r)
+	}
+	if err := r.Committable(); err != nil {
+		return fmt.Errorf("no record is written: %w", err)
+	}
+	path := s.record
+	if path == "" {
+		path = bench.Path("bench/results", r.GPU, "sweep-"+r.Model, time.Now())
+	}
+	if err := r.WriteFile(path); err != nil {
+		return err
+	}
+	fmt.Fprintf(w, "Record written to %s\n", path)
+	return nil
+}
+
+// failures is an error where cases failed.
+func failures(r *sweep.Record) error {
+	for _, c := range r.Cells {
+		if c.Status == sweep.Failed {
+			why, _, _ := strings.Cut(c.Why, "\n")
+			return fmt.Errorf("%d cases failed, the first with batch %d and context %d: %s", r.Count(sweep.Failed), c.Batch, c.Context, why)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,125 @@
+package machine
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// Check says what is wrong with a machine: the first thing found, and what is wanted.
+func (m *Machine) Check() error {
+	if m.Format != Format {
+		return fmt.Errorf("format is %d, want %d", m.Format, Format)
+	}
+	for _, f := range []struct{ name, value string }{{"gpu", m.GPU}, {"driver", m.Driver}, {"cuda", m.CUDA}, {"compiler", m.Compiler}, {"commit", m.Commit}, {"date", m.Date}} {
+		if f.value == "" {
+			return fmt.Errorf("%s is missing", f.name)
+		}
+	}
+	if _, err := time.Parse(time.DateOnly, m.Date); err != nil {
+		return fmt.Errorf("date is %q, want one such as 2026-11-21", m.Date)
+	}
+	for _, f := range []struct {
+		name string
+		n    int
+	}{{"sms", m.SMs}, {"consumers", m.Consumers}, {"stage_bytes", m.StageBytes}, {"stages", m.Stages}} {
+		if f.n < 1 {
+			return fmt.Errorf("%s is %d, want at least 1", f.name, f.n)
+		}
+	}
+	if err := errors.Join(m.Ceiling.check("ceiling_gb_s"), m.Idle.check("idle"), m.Drain.Chunk.check("drain: chunk_us"), m.Drain.Finish.notBelow0("drain: finish_us")); err != nil {
+		return first(err)
+	}
+	if err := m.checkCopies(); err != nil {
+		return err
+	}
+	return m.checkExchanges()
+}
+
+func (m *Machine) checkCopies() error {
+	if len(m.Copies) == 0 {
+		return errors.New("copies is empty, want figures of one number of copies in flight at least")
+	}
+	for i, c := range m.Copies {
+		at := fmt.Sprintf("copies[%d]", i)
+		if c.InFlight < 1 || i > 0 && c.InFlight <= m.Copies[i-1].InFlight {
+			return fmt.Errorf("%s: in_flight is %d, want ascending numbers from 1", at, c.InFlight)
+		}
+		if err := errors.Join(c.GBps.check(at+": gb_s"), c.Latency.check(at)); err != nil {
+			return first(err)
+		}
+	}
+	return nil
+}
+
+// compare orders exchanges.
+func (e *Exchange) compare(f *Exchange) int {
+	return cmp.Or(cmp.Compare(e.InFlight, f.InFlight), cmp.Compare(e.VectorBytes, f.VectorBytes))
+}
+
+func (m *Machine) checkExchanges() error {
+	for i := range m.Exchanges {
+		e, at := &m.Exchanges[i], fmt.Sprintf("exchanges[%d]", i)
+		if e.InFlight < 0 || e.VectorBytes < 0 || i > 0 && m.Exchanges[i-1].compare(e) >= 0 {
+			return fmt.Errorf("%s: in_flight is %d and vector_bytes %d, want both from 0, ascending", at, e.InFlight, e.VectorBytes)
+		}
+		err := e.Wait.check(at + ": wait_us")
+		if e.VectorBytes > 0 {
+			err = errors.Join(err, e.Read.check(at+": read_us"))
+		} else if e.Read != (Figure{}) {
+			err = errors.Join(err, fmt.Errorf("%s: read_us is %v of no vector, want 0", at, e.Read.Median))
+		}
+		if e.Unhidden != nil {
+			err = errors.Join(err, e.Unhidden.ordered(at+": unhidden_us"))
+		}
+		if err != nil {
+			return first(err)
+		}
+	}
+	for _, streaming := range []bool{false, true} {
+		if !slices.ContainsFunc(m.Exchanges, func(e Exchange) bool { return (e.InFlight > 0) == streaming }) {
+			return errors.New("exchanges: want some with nothing in flight (in_flight 0) and some with copies in flight")
+		}
+	}
+	return nil
+}
+
+// first is the first of joined errors.
+func first(err error) error {
+	var all interface{ Unwrap() []error }
+	if errors.As(err, &all) {
+		return first(all.Unwrap()[0])
+	}
+	return err
+}
+
+func (l *Latency) check(at string) error {
+	return errors.Join(l.Load.check(at+": load_us"), l.Atomic.check(at+": atomic_us"))
+}
+
+// check wants a positive figure.
+func (f *Figure) check(name string) error {
+	if !(f.Min > 0) { // NaN, too
+		return fmt.Errorf("%s: min is %v and median %v, want all above 0", name, f.Min, f.Median)
+	}
+	return f.ordered(name)
+}
+
+// notBelow0 wants a figure of 0 or more.
+func (f *Figure) notBelow0(name string) error {
+	if !(f.Min >= 0) {
+		return fmt.Errorf("%s: min is %v and median %v, want none below 0", name, f.Min, f.Median)
+	}
+	return f.ordered(name)
+}
+
+// ordered wants a finite figure whose spread is around it.
+func (f *Figure) ordered(name string) error {
+	if !(f.Min <= f.Median && f.Median <= f.Max) || math.IsInf(f.Min, 0) || math.IsInf(f.Max, 0) {
+		return fmt.Errorf("%s: min %v, median %v, max %v, want them in this order", name, f.Min, f.Median, f.Max)
+	}
+	return nil
+}

@@ -1,0 +1,87 @@
+package machine
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/mkgen/mkgen/internal/whole"
+)
+
+//go:embed h200.json
+var h200 []byte
+
+// H200 is the machine that predictions are of where no other is given.
+func H200() *Machine {
+	m, err := Parse(h200)
+	if err != nil {
+		panic("BUG: the machine that is built in: " + err.Error())
+	}
+	return m
+}
+
+// Parse reads a machine strictly: an unknown field, something behind it, and what Check
+// finds, is an error.
+func Parse(data []byte) (*Machine, error) {
+	d := json.NewDecoder(bytes.NewReader(data))
+	d.DisallowUnknownFields()
+	m := &Machine{}
+	if err := d.Decode(m); errors.Is(err, io.EOF) {
+		return nil, errors.New("it is empty, want what mkgen calibrate writes")
+	} else if err != nil {
+		return nil, err
+	}
+	if d.More() {
+		return nil, errors.New("something follows the object")
+	}
+	return m, m.Check()
+}
+
+// ReadFile reads a machine; errors name the file.
+func ReadFile(path string) (*Machine, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	m, err := Parse(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return m, nil
+}
+
+// WriteFile checks the machine and writes it whole or not at all; its directory is made.
+func (m *Machine) WriteFile(path string) error {
+	if err := m.Check(); err != nil {
+		return fmt.Errorf("no machine is written: %w", err)
+	}
+	text, err := json.MarshalIndent(m, "", "  ")
+	if err != nil {
+		return err
+	}
+	return whole.Write(path, append(text, '\n'))
+}
+
+// Is refuses a GPU of another name than the one that was measured.
+func (m *Machine) Is(gpu string) error {
+	if m.GPU != gpu {
+		return fmt.Errorf("it is of %s, this one is %s; mkgen calibrate measures it", m.GPU, gpu)
+	}
+	return nil
+}
+
+// About is what it is, for a reader: "NVIDIA H200, measured 2026-11-21".
+func (m *Machine) About() string {
+	if m.Executor {
+		return "the executor, whose figures mean nothing"
+	}
+	about := fmt.Sprintf("%s, measured %s", m.GPU, m.Date)
+	if m.bandwidth != 0 && m.bandwidth != 1 {
+		about += " with memory of another bandwidth"
+	}
+	return about
+}

@@ -1,0 +1,117 @@
+package machine
+
+import (
+	"encoding/json"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestAMachineIsReadAsItWasWritten(t *testing.T) {
+	m := H200()
+	path := filepath.Join(t.TempDir(), "new", "m.json")
+	require.NoError(t, m.WriteFile(path))
+	got, err := ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, m, got)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.True(t, strings.HasSuffix(string(text), "}\n"))
+	_, err = ReadFile(filepath.Join(t.TempDir(), "none"))
+	require.ErrorIs(t, err, fs.ErrNotExist)
+}
+
+func TestABrokenMachineIsRefused(t *testing.T) {
+	text, err := json.Marshal(H200())
+	require.NoError(t, err)
+	for _, c := range []struct{ old, new, want string }{
+		{`{"format":1`, `{"speed":1,"format":1`, `json: unknown field "speed"`},
+		{`{"format":1`, `{"format":2`, "format is 2, want 1"},
+		{`"gpu":"NVIDIA H200"`, `"gpu":""`, "gpu is missing"},
+		{`"date":"2026-11-21"`, `"date":"yesterday"`, `date is "yesterday", want one such as 2026-11-21`},
+		{`"sms":132`, `"sms":0`, "sms is 0, want at least 1"},
+		{`"ceiling_gb_s":{"median":4600,"min":4590`, `"ceiling_gb_s":{"median":4600,"min":0`, "ceiling_gb_s: min is 0 and median 4600, want all above 0"},
+		{`"ceiling_gb_s":{"median":4600`, `"ceiling_gb_s":{"median":46000`, "ceiling_gb_s: min 4590, median 46000, max 4680, want them in this order"},
+		{`{"in_flight":1,"gb_s":{"median":3121,"min":3121`, `{"in_flight":1,"gb_s":{"median":-3121,"min":-3121`, "copies[0]: gb_s: min is -3121"},
+		{`{"in_flight":2,"gb_s"`, `{"in_flight":1,"gb_s"`, "copies[1]: in_flight is 1, want ascending numbers from 1"},
+		{`"in_flight":3,"vector_bytes":16384`, `"in_flight":3,"vector_bytes":0`, "exchanges[7]: in_flight is 3 and vector_bytes 0, want both from 0, ascending"},
+		{`"vector_bytes":16384,"wait_us":{"median":1.1,"min":1.1`, `"vector_bytes":16384,"wait_us":{"median":1.1,"min":0`, "exchanges[1]: wait_us: min is 0 and median 1.1, want all above 0"},
+		{`"read_us":{"median":0,"min":0,"max":0}`, `"read_us":{"median":1,"min":1,"max":1}`, "exchanges[0]: read_us is 1 of no vector, want 0"},
+		{`"chunk_us":{"median":0.3,"min":0.3`, `"chunk_us":{"median":0.3,"min":-1`, "drain: chunk_us: min is -1 and median 0.3, want all above 0"},
+	} {
+		broken := strings.Replace(string(text), c.old, c.new, 1)
+		require.NotEqual(t, string(text), broken, c.old)
+		_, err := Parse([]byte(broken))
+		require.ErrorContains(t, err, c.want)
+		require.NotContains(t, err.Error(), "\n")
+	}
+	_, err = Parse(append(text, "{}"...))
+	require.EqualError(t, err, "something follows the object")
+	m := H200()
+	m.Copies = nil
+	require.EqualError(t, m.Check(), "copies is empty, want figures of one number of copies in flight at least")
+	m = H200()
+	m.Exchanges = m.Exchanges[:3]
+	require.EqualError(t, m.Check(), "exchanges: want some with nothing in flight (in_flight 0) and some with copies in flight")
+	m = H200()
+	m.Idle.Load.Median = math.NaN()
+	path := filepath.Join(t.TempDir(), "m.json")
+	require.ErrorContains(t, m.WriteFile(path), "no machine is written: idle: load_us: min ")
+	require.NoFileExists(t, path)
+}
+
+func TestAnotherGPUIsRefused(t *testing.T) {
+	require.NoError(t, H200().Is("NVIDIA H200"))
+	require.EqualError(t, H200().Is("NVIDIA H100 PCIe"), "it is of NVIDIA H200, this one is NVIDIA H100 PCIe; mkgen calibrate measures it")
+}
+
+// By what is in flight on all SMs together: linear to the first measured point, measured
+// from there, never over the ceiling.
+func TestBandwidthFollowsWhatIsInFlight(t *testing.T) {
+	m := H200()
+	for _, c := range []struct {
+		sms    int
+		copies float64
+		gbps   float64
+	}{{132, 1, 3121}, {132, 0.5, 3121 / 2.}, {1, 1, 3121 / 132.}, {66, 2, 3121}, {132, 2, 4265}, {132, 2.5, (4265 + 4509) / 2.}, {132, 12, 4571}, {132, 32, 4571}, {264, 6, 4571}} {
+		require.InEpsilon(t, c.gbps*1e9, m.BytesPerSecond(c.sms, int64(c.copies*16384)), 1e-9, "%+v", c)
+	}
+	m.Ceiling.Median = 4500
+	require.Equal(t, 4500e9, m.BytesPerSecond(132, 12*16384))
+	require.InEpsilon(t, 132*16384/3121e9, m.CopySeconds(), 1e-9)
+}
+
+// Another bandwidth changes no latency: what one SM alone streams stays the same, and
+// twice the bandwidth takes twice the bytes in flight.
+func TestAnotherBandwidthHasTheSameLatencies(t *testing.T) {
+	m := H200()
+	twice := m.At(9200e9)
+	require.Equal(t, 9200.0, twice.Ceiling.Median)
+	require.InEpsilon(t, m.BytesPerSecond(1, 16384), twice.BytesPerSecond(1, 16384), 1e-9)
+	require.InEpsilon(t, 2*4509e9, twice.BytesPerSecond(132, 6*16384), 1e-9)
+	require.InEpsilon(t, m.BytesPerSecond(132, 3*16384), twice.At(4600e9).BytesPerSecond(132, 3*16384), 1e-9)
+	require.Equal(t, m.LoadSeconds(1), twice.LoadSeconds(1))
+	require.NoError(t, twice.Check())
+	require.Contains(t, twice.About(), "memory of another bandwidth")
+}
+
+func TestLatenciesAreThoseMeasuredAndBetween(t *testing.T) {
+	m := H200()
+	require.InDelta(t, 0.158e-6, m.LoadSeconds(0), 1e-12)
+	require.InDelta(t, 0.285e-6, m.LoadSeconds(3*16384), 1e-12)
+	require.InDelta(t, (0.217e-6+0.285e-6)/2, m.LoadSeconds(2*16384+8192), 1e-12)
+	require.InDelta(t, 1.1e-6, m.WaitSeconds(0), 1e-12)
+	require.InDelta(t, 1.99e-6, m.WaitSeconds(3*16384), 1e-12)
+	require.InDelta(t, 1.51e-6, m.WaitSeconds(1), 1e-12, "fewer than measured")
+	require.Zero(t, m.ReadSeconds(3*16384, 0))
+	require.InDelta(t, 0.35e-6, m.ReadSeconds(0, 8192), 1e-12)
+	require.InDelta(t, 1.7e-6, m.ReadSeconds(0, 57344), 1e-12)
+	require.InDelta(t, 3.4e-6, m.ReadSeconds(0, 2*57344), 1e-12, "longer than measured")
+	require.InDelta(t, 0.15e-6, m.DrainSeconds(8192), 1e-12)
+	require.InDelta(t, 0.6e-6, m.FinishSeconds(), 1e-12)
+}

@@ -1,0 +1,90 @@
+package machine
+
+import (
+	"fmt"
+	"io"
+
+	"github.com/mkgen/mkgen/internal/table"
+)
+
+// number is a figure's median for a reader, with three or so digits.
+func number(x float64) string {
+	switch {
+	case x >= 100:
+		return fmt.Sprintf("%.0f", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f", x)
+	}
+	return fmt.Sprintf("%.2f", x)
+}
+
+// spread is "2.10–2.31".
+func (f *Figure) spread() string { return number(f.Min) + "–" + number(f.Max) }
+
+func (f *Figure) cells() []any { return []any{number(f.Median), f.spread()} }
+
+// WriteTable prints all figures for a terminal: medians, each with its least and greatest.
+func (m *Machine) WriteTable(w io.Writer) error {
+	if _, err := fmt.Fprintf(w, "%s (driver %s, CUDA %s), %d SMs, %s\nRing of %d stages of %d bytes, %d consumer warps; medians (least–greatest)\n\n",
+		m.GPU, m.Driver, m.CUDA, m.SMs, m.Compiler, m.Stages, m.StageBytes, m.Consumers); err != nil {
+		return err
+	}
+	for _, t := range []*table.Table{m.copiesTable(), m.exchangesTable(), m.drainTable()} {
+		if err := t.Write(w, "  "); err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintln(w); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *Machine) copiesTable() *table.Table {
+	t := table.New(">in flight", ">GB/s", "", ">L2 load, µs", "", ">L2 atomic, µs", "")
+	row := func(name any, rate *Figure, l *Latency) {
+		cells := []any{name, "", ""}
+		if rate != nil {
+			cells = append(cells[:1], rate.cells()...)
+		}
+		if l != nil {
+			cells = append(append(cells, l.Load.cells()...), l.Atomic.cells()...)
+		}
+		t.Row(cells...)
+	}
+	row("ceiling", &m.Ceiling, nil)
+	row("idle", nil, &m.Idle)
+	for i := range m.Copies {
+		row(m.Copies[i].InFlight, &m.Copies[i].GBps, &m.Copies[i].Latency)
+	}
+	return t
+}
+
+func (m *Machine) exchangesTable() *table.Table {
+	t := table.New(">in flight", ">vector, bytes", ">wait, µs", "", ">read, µs", "", ">not hidden, µs", "")
+	for i := range m.Exchanges {
+		e := &m.Exchanges[i]
+		cells := []any{e.InFlight, e.VectorBytes}
+		if e.InFlight == 0 {
+			cells[0] = "idle"
+		}
+		cells = append(cells, e.Wait.cells()...)
+		if e.VectorBytes > 0 {
+			cells = append(cells, e.Read.cells()...)
+		} else {
+			cells = append(cells, "", "")
+		}
+		if e.Unhidden != nil {
+			cells = append(cells, e.Unhidden.cells()...)
+		}
+		t.Row(cells...)
+	}
+	return t
+}
+
+func (m *Machine) drainTable() *table.Table {
+	t := table.New("consumers", ">µs", "")
+	t.Row(append([]any{"drain a full stage"}, m.Drain.Chunk.cells()...)...)
+	t.Row(append([]any{"end a product"}, m.Drain.Finish.cells()...)...)
+	return t
+}

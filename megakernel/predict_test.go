@@ -1,0 +1,135 @@
+package megakernel
+
+import (
+	"encoding/json"
+	"os"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/stretchr/testify/require"
+)
+
+// quiet is a machine whose hand-offs and arithmetic take next to no time.
+func quiet() *machine.Machine {
+	m := machine.H200()
+	for i := range m.Exchanges {
+		m.Exchanges[i].Wait, m.Exchanges[i].Read = machine.Figure{}, machine.Figure{}
+	}
+	for i := range m.Copies {
+		m.Copies[i].Load = machine.Figure{}
+	}
+	m.Idle.Load, m.Drain = machine.Figure{}, machine.Drain{}
+	return m
+}
+
+// With nothing but memory a step takes what its bytes do.
+func TestPredictionWithoutHandoffsIsBytesOverBandwidth(t *testing.T) {
+	mk := build(t, "llama3-8b", Options{SMs: 1, Splits: 1})
+	m := quiet()
+	for _, context := range []int{0, 1, 1024} {
+		p := mk.Predict(m, context, 1)
+		kv := float64(mk.Config.KVBytesPerToken()) * float64(context)
+		require.InDelta(t, (float64(mk.Plan.WeightBytes())+kv)/4600e9, p.Floor, 1e-12)
+		require.InEpsilon(t, float64(mk.Plan.WeightBytes())+kv, p.Stream*m.BytesPerSecond(1, 3*16384), 1e-5, "one SM reads everything; nothing is padded")
+		require.InEpsilon(t, p.Stream, p.Total, 1e-3, "and what the shorter copies of tails take")
+	}
+}
+
+// One SM with three 16-KiB copies in flight streams 3 × 23.6 GB/s of an H200's; with
+// all SMs the measured curve is the limit.
+func TestPredictionOfFewSMsIsWhatTheirCopiesBring(t *testing.T) {
+	for sms, rate := range map[int]float64{1: 3 * 3121e9 / 132, 2: 6 * 3121e9 / 132, 132: 4509e9} {
+		mk := build(t, "llama3-8b", Options{SMs: sms})
+		require.Equal(t, 3*16384, mk.Plan.InFlight*mk.Plan.StageBytes)
+		p, e := mk.Predict(machine.H200(), 0, 1), mk.Plan.Efficiency().Step
+		require.InEpsilon(t, float64(mk.Plan.PackedBytes)/e/rate, p.Stream, 1e-9, "%d SMs", sms)
+	}
+	one := build(t, "llama3-8b", Options{SMs: 1, InFlight: 1})
+	require.InEpsilon(t, float64(one.Plan.PackedBytes)/(3121e9/132), one.Predict(machine.H200(), 0, 1).Stream, 1e-9)
+}
+
+func TestPhasesAddUp(t *testing.T) {
+	for _, o := range []Options{{}, {SMs: 3}, {Merge: MergeLast}, {Tokens: 8}, {SMs: 5, Stages: 4, InFlight: 1}} {
+		for _, name := range []string{"tiny", "llama3.2-1b"} {
+			mk := build(t, name, o)
+			p := mk.Predict(machine.H200(), 100, max(1, o.Tokens))
+			require.Len(t, p.Phases, len(mk.predicted()))
+			sum, bytes := 0.0, int64(0)
+			for _, f := range p.Phases {
+				require.Positive(t, f.Time, f.Name)
+				require.Positive(t, f.Handoff, f.Name)
+				require.GreaterOrEqual(t, f.Work, 0.0, f.Name)
+				require.InEpsilon(t, f.Time, f.Work+f.Chunks+f.Handoff, 1e-9, f.Name)
+				require.LessOrEqual(t, f.Most, f.Bytes)
+				sum += float64(f.Runs) * f.Time
+				bytes += int64(f.Runs) * f.Bytes
+			}
+			require.InEpsilon(t, p.Total, sum, 1e-9)
+			require.GreaterOrEqual(t, bytes, mk.Plan.WeightBytes()+int64(max(1, o.Tokens))*mk.KVBytes(100))
+			require.Greater(t, p.Total, p.Floor)
+		}
+	}
+}
+
+// What several sequences have in the cache is read for each.
+func TestSequencesAreReadEachForItself(t *testing.T) {
+	mk := build(t, "llama3-8b", Options{Tokens: 8})
+	one, eight := mk.Predict(machine.H200(), 4096, 1), mk.Predict(machine.H200(), 4096, 8)
+	require.InDelta(t, float64(7*mk.KVBytes(4096))/4600e9, eight.Floor-one.Floor, 1e-9)
+	require.Greater(t, eight.Total-one.Total, 0.9*(eight.Floor-one.Floor))
+	for _, p := range eight.Phases {
+		require.NotEqual(t, "merge", p.Name, "no plan has work for it")
+	}
+}
+
+func TestASlowerMachineIsPredictedSlower(t *testing.T) {
+	mk := build(t, "llama3.2-1b", Options{})
+	base := mk.Predict(machine.H200(), 1024, 1).Total
+	for what, change := range map[string]func(m *machine.Machine){
+		"bandwidth": func(m *machine.Machine) { *m = *m.At(4000e9) },
+		"exchange": func(m *machine.Machine) {
+			for i := range m.Exchanges {
+				m.Exchanges[i].Wait.Median *= 2
+			}
+		},
+		"reading": func(m *machine.Machine) {
+			for i := range m.Exchanges {
+				m.Exchanges[i].Read.Median *= 2
+			}
+		},
+		"L2": func(m *machine.Machine) {
+			for i := range m.Copies {
+				m.Copies[i].Load.Median *= 4
+			}
+		},
+		"arithmetic":     func(m *machine.Machine) { m.Drain.Chunk.Median *= 2 },
+		"product's ends": func(m *machine.Machine) { m.Drain.Finish.Median *= 2 },
+	} {
+		m := machine.H200()
+		change(m)
+		require.Greater(t, mk.Predict(m, 1024, 1).Total, base, what)
+	}
+}
+
+// The machine that is built in, against what was measured: drain is fitted to these, the
+// rest is not.
+func TestPredictionsAreNearTheRecords(t *testing.T) {
+	for _, name := range []string{"llama3-8b", "llama3.2-1b"} {
+		data, err := os.ReadFile("../bench/results/h200/2026-11-21-decode-" + name + ".json")
+		require.NoError(t, err)
+		var record struct {
+			Cases []struct {
+				Context int
+				Micros  float64 `json:"device_us_per_token"`
+			}
+		}
+		require.NoError(t, json.Unmarshal(data, &record))
+		require.NotEmpty(t, record.Cases)
+		mk := build(t, name, Options{})
+		for _, c := range record.Cases {
+			p := mk.Predict(machine.H200(), c.Context, 1)
+			t.Logf("%s, context %d: %.1f µs predicted, %.1f measured: %+.1f %%", name, c.Context, p.Total*1e6, c.Micros, 100*(p.Total*1e6/c.Micros-1))
+			require.InEpsilon(t, c.Micros, p.Total*1e6, 0.05)
+		}
+	}
+}

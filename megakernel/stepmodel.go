@@ -1,0 +1,188 @@
+package megakernel
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// stepModel runs steps of a kernel in time; see Predict.
+type stepModel struct {
+	mk     *Kernel
+	m      *machine.Machine
+	layers int     // that are run through
+	rate   float64 // bytes a second that an SM streams
+	run    []Phase // in order
+	shares []*smShare
+	phases []PhasePrediction // of the last step
+	now    float64           // when the last hand-off was passed
+}
+
+// smShare is what some of the SMs have to do, all of them the same.
+type smShare struct {
+	sms    int
+	chunks map[string][]int // bytes of the chunks of each phase
+	clock  *pipeline.RingClock
+}
+
+func newStepModel(mk *Kernel, m *machine.Machine, context, sequences int) *stepModel {
+	p := mk.Plan
+	s := &stepModel{mk: mk, m: m, run: mk.predicted(), layers: min(mk.Config.Layers, predictedLayers),
+		rate: m.BytesPerSecond(p.SMs, mk.inFlight()) / float64(p.SMs)}
+	byKind := map[string]*smShare{}
+	for sm := range p.SMs {
+		kv := mk.kvChunks(sm, context, sequences)
+		kind := fmt.Sprint(len(kv))
+		for i := range layerMatrices + 1 {
+			kind += fmt.Sprint(" ", mk.matrix(i).Count[sm])
+		}
+		if byKind[kind] == nil {
+			byKind[kind] = s.share(sm, kv)
+			s.shares = append(s.shares, byKind[kind])
+		}
+		byKind[kind].sms++
+	}
+	for _, f := range s.run {
+		pp := PhasePrediction{Name: f.Name, Runs: mk.runs(&f)}
+		for _, share := range s.shares {
+			pp.Bytes += int64(share.sms) * share.bytes(f.Name)
+			pp.Most = max(pp.Most, share.bytes(f.Name))
+		}
+		s.phases = append(s.phases, pp)
+	}
+	return s
+}
+
+// kvChunks are the chunks of the KV cache that an SM reads in a layer, in bytes.
+func (mk *Kernel) kvChunks(sm, context, sequences int) (chunks []int) {
+	whole := kvTokensPerStage(mk.Plan) * mk.KV.TokenBytes()
+	if mk.Ragged() {
+		all := sequences * int(mk.kvLayerBytes(context))
+		each := ceilDiv(ceilDiv(all, mk.Plan.SMs), whole) * whole // dealt out in chunks
+		for left := min(each, max(0, all-sm*each)); left > 0; left -= whole {
+			chunks = append(chunks, min(left, whole))
+		}
+		return chunks
+	}
+	per := kvTokensPerStage(mk.Plan)
+	span := ceilDiv(ceilDiv(context, per), mk.Options.Splits) * per // tokens of a split but the last
+	for item := sm; item < mk.KV.Heads*mk.Options.Splits; item += mk.Plan.SMs {
+		for left := min(span, context); left > 0; left -= per {
+			chunks = append(chunks, min(left, per)*mk.KV.TokenBytes())
+		}
+	}
+	return chunks
+}
+
+// share is what SM sm has to do, over two steps.
+func (s *stepModel) share(sm int, kv []int) *smShare {
+	mk, p := s.mk, s.mk.Plan
+	out := &smShare{chunks: map[string][]int{phaseAttention: kv}}
+	for _, layer := range []int{0, pipeline.FinalLayer} {
+		for c := range p.LayerChunks(sm, layer) {
+			name := p.Matrices(layer)[c.Matrix].Name
+			out.chunks[name] = append(out.chunks[name], c.Bytes)
+		}
+	}
+	var all []int
+	for range 2 {
+		s.each(func(i int) { all = append(all, out.chunks[s.run[i].Name]...) })
+	}
+	all = append(all, all[:min(len(all), p.Stages)]...) // the producer goes on
+	out.clock = pipeline.NewRingClock(pipeline.RingTime{Stages: p.Stages, InFlight: p.InFlight, BytesPerSecond: s.rate,
+		CopySeconds: s.m.CopySeconds(), DrainSeconds: s.m.DrainSeconds}, all)
+	for _, f := range s.run {
+		if f.Matrix != "" && f.Matrix != f.Name {
+			panic("BUG: phase " + f.Name + " of " + mk.Config.Name + " streams matrix " + f.Matrix)
+		}
+	}
+	return out
+}
+
+func (h *smShare) bytes(phase string) (n int64) {
+	for _, bytes := range h.chunks[phase] {
+		n += int64(bytes)
+	}
+	return n
+}
+
+// each calls body for the phases of a step in order, by index: those before the layers,
+// the layers', and those behind them.
+func (s *stepModel) each(body func(i int)) {
+	first, behind := len(s.run), 0
+	for i, f := range s.run {
+		if f.PerLayer {
+			first, behind = min(first, i), i+1
+		}
+	}
+	for i := range first {
+		body(i)
+	}
+	for range s.layers {
+		for i := first; i < behind; i++ {
+			body(i)
+		}
+	}
+	for i := behind; i < len(s.run); i++ {
+		body(i)
+	}
+}
+
+// step runs a step, and notes its phases.
+func (s *stepModel) step() {
+	for i := range s.phases {
+		p := &s.phases[i]
+		p.Time, p.Work, p.Chunks, p.Handoff = 0, 0, 0, 0
+	}
+	done := make([]int, len(s.run))
+	s.each(func(i int) {
+		times := 1
+		if s.run[i].PerLayer && done[i] == s.layers-1 { // further layers are as this one
+			times += s.mk.Config.Layers - s.layers
+		}
+		done[i]++
+		s.phase(i, float64(times)/float64(s.phases[i].Runs))
+	})
+}
+
+// phase runs a phase and its hand-off on all SMs, and adds it with a weight.
+func (s *stepModel) phase(i int, weight float64) {
+	f, m, p := &s.run[i], s.m, &s.phases[i]
+	vector, loads := s.mk.chain(f)
+	last, quiet, chunks, arrived := 0.0, false, 0.0, 0.0
+	for _, h := range s.shares {
+		busy := s.mk.inFlight()
+		if h.clock.Full() {
+			busy = 0
+		}
+		h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
+		waited := h.clock.Drain(len(h.chunks[f.Name]))
+		if len(h.chunks[f.Name]) > 0 {
+			h.clock.Until(h.clock.Now() + m.FinishSeconds())
+		}
+		if h.clock.Now() > last {
+			last, quiet = h.clock.Now(), h.clock.Full()
+		}
+		chunks += float64(h.sms) * waited
+		arrived += float64(h.sms) * h.clock.Now()
+	}
+	released := last
+	if f.Handoff != "" {
+		busy := s.mk.inFlight()
+		if quiet {
+			busy = 0
+		}
+		released += m.WaitSeconds(busy)
+	}
+	for _, h := range s.shares {
+		h.clock.Until(released)
+	}
+	sms := float64(s.mk.Plan.SMs)
+	arrived, chunks = arrived/sms, chunks/sms
+	p.Time += weight * (released - s.now)
+	p.Chunks += weight * chunks
+	p.Handoff += weight * (released - arrived)
+	p.Work += weight * (arrived - s.now - chunks)
+	s.now = released
+}

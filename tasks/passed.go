@@ -1,0 +1,120 @@
+package tasks
+
+import "github.com/mkgen/mkgen/dsl"
+
+// Passed hands the query token's queries, key and value from QKV to Attention in words
+// with tags: an SM waits for those of the heads that it works on, and for no barrier. A
+// word carries a pair of elements in its first half, in bf16 or as the cache has them,
+// nothing in the second and third quarter but zeros, and the tag. Key and value go into
+// the cache all the same, for later steps.
+type Passed struct {
+	Words *Words
+	Q     dsl.Buf[dsl.B128] // [Heads][D/2]: elements i and i + D/2 of a query
+	KV    dsl.Buf[dsl.B128] // [KV heads][K, V][D/2]: elements i and i + D/2 of a key, 2i and 2i + 1 of a value
+}
+
+// store writes a word.
+func (p *Passed) store(e *Env, b dsl.Buf[dsl.B128], at, pair u32) {
+	zero := e.K.U32(0)
+	b.Store(at, dsl.Join(pair, zero, zero, p.Words.Tag()), dsl.Relaxed(dsl.GPUScope))
+}
+
+// load reads a word once it has come.
+func (p *Passed) load(e *Env, b dsl.Buf[dsl.B128], at u32, what string) u32 {
+	return dsl.Split(p.Words.load(e, b, at, what))[0]
+}
+
+// passedStores puts a pair of rows into words, keys and values beside the cache.
+type passedStores struct {
+	stores
+	place
+	to *Passed
+}
+
+func (p passedStores) query(head, i u32, r0, r1 f32) {
+	c := p.softmaxScale()
+	p.to.store(p.e, p.to.Q, head.MulC(p.t.KV.D/2).Add(i), dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c))))
+}
+
+func (p passedStores) key(kvHead, i u32, r0, r1 f32) {
+	p.stores.key(kvHead, i, r0, r1)
+	p.pass(0, kvHead, i, r0, r1)
+}
+
+func (p passedStores) value(kvHead, i u32, y0, y1 f32) {
+	p.stores.value(kvHead, i, y0, y1)
+	p.pass(1, kvHead, i, y0, y1)
+}
+
+func (p passedStores) pass(v int, kvHead, i u32, x0, x1 f32) {
+	at := kvHead.MulC(2).AddC(v).MulC(p.t.KV.D / 2).Add(i)
+	if p.t.KV.e4m3() {
+		p.to.store(p.e, p.to.KV, at, dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](p.quantise(v, kvHead, x0, x1))))
+		return
+	}
+	p.to.store(p.e, p.to.KV, at, dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](x0, x1)))
+}
+
+// fetchPassed waits for the item's queries, which go to Scratch, and, where the item
+// has the query's own token, for its key and value, which go to Tail; in all consumer
+// warps.
+func (t *Attention) fetchPassed(e *Env, s Step, it *item) {
+	k, d, p := e.K, t.KV.D, t.Passed
+	first, heads := t.queries(e, it)
+	e.EachConsumer(t.part()*d/2, func(i u32) {
+		fetch := func() {
+			pair := p.load(e, p.Q, first.MulC(d/2).Add(i), "waits for a query, word %d")
+			row, dim := i.DivC(d/2), i.RemC(d/2)
+			at := row.MulC(4 * t.queryUnits()).AddC(t.passedAt(e.Consumers)) // of pairs
+			if t.KV.e4m3() {
+				dsl.View[dsl.U32](t.Scratch).Store(at.Add(dim), pair)
+				return
+			}
+			lo, hi := dsl.Halves(pair)
+			q := dsl.View[dsl.U16](t.Scratch)
+			q.Store(at.MulC(2).Add(dim), lo)
+			q.Store(at.MulC(2).Add(dim).AddC(d/2), hi)
+		}
+		if t.Group()%t.part() == 0 {
+			fetch()
+		} else {
+			k.If(i.DivC(d/2).Lt(heads), fetch)
+		}
+	})
+	k.If(it.split.EqC(t.Splits-1), func() { t.fetchOwn(e, s, it.kvHead) })
+	e.Sync()
+}
+
+// fetchOwn waits for the query token's own key and value.
+func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32) {
+	d, slot, p := t.KV.D, s.Pos.RemC(t.KV.Page), t.Passed
+	for v := range 2 {
+		e.EachConsumer(d/2, func(i u32) {
+			pair := p.load(e, p.KV, kvHead.MulC(2).AddC(v).MulC(d/2).Add(i), "waits for the token's own key or value, word %d")
+			if v == 1 && !t.KV.e4m3() {
+				dsl.View[dsl.U32](t.Tail).Store(t.KV.element(v, i, 4, slot), pair)
+				return
+			}
+			lo, hi := dsl.Halves(pair)
+			half := dsl.View[dsl.U16](t.Tail)
+			if t.KV.e4m3() {
+				half.Store(t.KV.element(v, i, 8, slot), lo)
+			} else {
+				half.Store(t.KV.element(v, i, 8, slot), lo)
+				half.Store(t.KV.element(v, i.AddC(d/2), 8, slot), hi)
+			}
+		})
+	}
+}
+
+// passedAt is where the queries that have come begin in Scratch, in pairs of elements:
+// behind where the warps' states meet, in 16-byte elements.
+func (t *Attention) passedAt(consumers int) int { return ceilDiv(consumers*t.part()*(t.KV.D+2), 4) * 4 }
+
+// passedLen is how many words of Scratch they take.
+func (t *Attention) passedLen() int {
+	if t.Passed == nil {
+		return 0
+	}
+	return 4 * t.part() * t.queryUnits()
+}

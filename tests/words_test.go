@@ -1,0 +1,41 @@
+package tests
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// However queries reach attention and wherever partial states meet, the logits are the
+// same bits.
+func TestHandoffsGiveTheSameBits(t *testing.T) {
+	g, c := readGolden(t, "tiny_hf.json")
+	tokens := g.Tokens[:12]
+	for _, kv := range tasks.KVTypes() {
+		for _, splits := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, %d splits", kv, splits), func(t *testing.T) {
+				t.Parallel()
+				o := megakernel.Options{SMs: 3, Page: 4, Splits: splits, StageBytes: 2048, KV: kv}
+				run := func(q megakernel.Handoff, m megakernel.Merging, seed uint64) trace {
+					o.Queries, o.Merge = q, m
+					mk, err := megakernel.Build(c, o)
+					require.NoError(t, err)
+					return decode(t, mk, g.Seed, tokens, seed)
+				}
+				want := run(megakernel.HandoffBarrier, megakernel.MergePhase, 1)
+				seed := uint64(2)
+				for _, q := range megakernel.Handoffs() {
+					for _, m := range megakernel.Mergings() {
+						got := run(q, m, seed)
+						require.Equal(t, want.next, got.next, "queries %s, merge %s", q, m)
+						require.Equal(t, want.logits, got.logits, "queries %s, merge %s", q, m)
+						seed++
+					}
+				}
+			})
+		}
+	}
+}
