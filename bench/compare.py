@@ -99,8 +99,8 @@ def cases_of(single, graph, other):
             case |= {"bytes_per_token": s["bytes_per_token"], "gb_s": float(f"{rate:.6g}"), "ceiling_gb_s": ceiling, "share": float(f"{rate / ceiling:.6g}"),
                      "time_over_single": float(f"{c['device_us_per_token'] / s['device_us_per_token']:.6g}"),
                      "tokens_per_round": c["tokens_per_round"], "rounds": c["rounds"]}
-            if "gate" in c:
-                case["gate"] = c["gate"]
+            if system != "transformers":
+                case["gate"] = c.get("gate") or {"passed": False}
             cases.append(case)
     return cases
 
@@ -160,7 +160,7 @@ def main():
     if (single["gpu"], single["commit"]) != (graph["gpu"], graph["commit"]):
         sys.exit("compare: the two kernels were not measured on one GPU by one program")
     cases = cases_of(single, graph, other)
-    passed = all(case["gate"]["passed"] for case in cases if "gate" in case)
+    passed = all(case["gate"]["passed"] for case in cases if case["system"] != "transformers")
     mark = "passed" if passed else UNGATED
     record = {"gpu": single["gpu"], "driver": single["driver"], "cuda": single["cuda"], "commit": single["commit"], "gated": passed,
               "options": {"single": single["options"], "graph": graph["options"]}, "cases": cases}
