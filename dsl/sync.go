@@ -51,6 +51,19 @@ func (k *Kernel) Nanosleep(ns Val[U32]) {
 	k.emit(&ir.Instr{Op: ir.OpNanosleep, Args: []*ir.Value{ns.v}})
 }
 
+// WaitForPrior waits until the grids launched before this one have ended, and makes
+// visible to this thread what they did (PTX griddepcontrol.wait). It has a meaning in a
+// grid of a programmatic dependent launch, which may start before they have; in others
+// it does nothing. In what the launch before may still be at work on, nothing may be
+// read or written before it, and some thread must come to it: a grid that has ended
+// stands for all before it.
+func (k *Kernel) WaitForPrior() { k.emit(&ir.Instr{Op: ir.OpGridWait}) }
+
+// LaunchDependents lets the grid launched behind this one start once every CTA has come
+// here, by one of its threads, or has ended (PTX griddepcontrol.launch_dependents). It
+// orders nothing, and may come to nothing: that grid waits by WaitForPrior for what this one does.
+func (k *Kernel) LaunchDependents() { k.emit(&ir.Instr{Op: ir.OpGridLaunch}) }
+
 // MBars is an array of mbarriers in shared memory. A phase of one completes
 // when its count of arrivals and its expected bytes have come; phases
 // alternate between parity 0 (the first) and 1.

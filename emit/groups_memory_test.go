@@ -139,6 +139,8 @@ func barriers(k *dsl.Kernel) {
 	k.FenceSC(dsl.SysScope)
 	k.Barrier()
 	k.Nanosleep(k.U32(100))
+	k.LaunchDependents()
+	k.WaitForPrior()
 }
 
 func waits(k *dsl.Kernel) {

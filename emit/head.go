@@ -111,17 +111,27 @@ func (p *printer) head() {
 	if p.k.ClusterSize > 1 {
 		grid += fmt.Sprintf(" in clusters of %d", p.k.ClusterSize)
 	}
-	p.textf("// Target: %s. Launch: %s of %d threads, %d bytes of dynamic shared memory, all CTAs resident at once",
-		p.t.Arch, grid, 32*p.k.Warps, p.k.SharedBytes)
+	how, kind := "all CTAs resident at once", "(cooperative)"
+	if p.chained() {
+		how, kind = "one of a chain", "(programmatic dependent launch)"
+	}
+	p.textf("// Target: %s. Launch: %s of %d threads, %d bytes of dynamic shared memory, %s",
+		p.t.Arch, grid, 32*p.k.Warps, p.k.SharedBytes, how)
 	if p.o.ParamsByValue {
-		p.text("// (cooperative). The one argument is a Params.")
+		p.textf("// %s. The one argument is a Params.", kind)
 	} else {
-		p.text("// (cooperative). The one argument is the address of a Params in device memory.")
+		p.textf("// %s. The one argument is the address of a Params in device memory.", kind)
 	}
 	p.sharedMap()
 	p.text("", "using u16 = unsigned short;", "using i32 = int;", "using u32 = unsigned int;", "using u64 = unsigned long long;",
 		"using bf16 = u16;    // bit pattern of a bfloat16", "using f16 = u16;     // bit pattern of an IEEE binary16",
 		"using bf16x2 = u32;  // two of them, element 0 in the low half", "using f16x2 = u32;", "")
+}
+
+// chained is whether the kernel waits for the launch before it.
+func (p *printer) chained() (yes bool) {
+	p.k.Instrs(func(in *ir.Instr) { yes = yes || in.Op == ir.OpGridWait })
+	return yes
 }
 
 func (p *printer) sharedMap() {
@@ -201,7 +211,7 @@ func (p *printer) signature() {
 	if p.k.ClusterSize > 1 {
 		cluster = fmt.Sprintf(" __cluster_dims__(%d, 1, 1)", p.k.ClusterSize)
 	}
-	p.textf(`extern "C" __global__ void%s __launch_bounds__(%d, 1)`, cluster, 32*p.k.Warps)
+	p.textf(`extern "C" __global__ void%s __launch_bounds__(%d, %d)`, cluster, 32*p.k.Warps, max(p.k.PerSM, 1))
 	if p.o.ParamsByValue {
 		p.textf("%s(const __grid_constant__ Params p) {", p.k.Name)
 		return

@@ -132,6 +132,8 @@ func synchroOps(t *[256]row) {
 	t[ir.OpWaitMem] = row{expr: spellWaitMem}
 	t[ir.OpWaitTag] = row{expr: spellWaitTag}
 	t[ir.OpNanosleep] = row{expr: callOf("__nanosleep")}
+	t[ir.OpGridWait] = row{expr: helperCall("wait_for_prior")}
+	t[ir.OpGridLaunch] = row{expr: helperCall("launch_dependents")}
 }
 
 func warpOps(t *[256]row) {

@@ -20,6 +20,17 @@ DEVICE void bar_arrive() {
 DEVICE void fence_mbarrier_init() {
   asm volatile("fence.mbarrier_init.release.cluster;" : : : "memory");
 }`},
+	{"wait_for_prior", 1, "", `
+// Waits until the grids launched before this one have ended; what they did is
+// visible then.
+DEVICE void wait_for_prior() {
+  asm volatile("griddepcontrol.wait;" : : : "memory");
+}`},
+	{"launch_dependents", 1, "", `
+// Lets the grid launched behind this one start once every CTA has come here.
+DEVICE void launch_dependents() {
+  asm volatile("griddepcontrol.launch_dependents;" : : : "memory");
+}`},
 	{"mbar_init", 1, "shared_address", `
 // Sets up an mbarrier that count arrivals complete.
 DEVICE void mbar_init(u64* bar, u32 count) {

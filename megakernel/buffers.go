@@ -47,6 +47,8 @@ type buffers struct {
 	pos, steps dsl.Val[dsl.U32]
 	known      dsl.Val[dsl.U32]
 	pages      dsl.Val[dsl.U32]
+
+	chainBuffers // of a graph of kernels only
 }
 
 func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
@@ -114,6 +116,10 @@ func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	b.records = dsl.Global[dsl.U32](k, "records", product(o.SMs, o.Consumers+1, pipeline.RecordWords), bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, o.Consumers+1, pipeline.RecordWords))
 	b.epoch = dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel"))
 	b.barrier = dsl.Global[dsl.U32](k, "barrier", 1, bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32"))
+	if mk.Options.graph() {
+		mk.declareChain(k, b)
+		return
+	}
 	if mk.Ragged() {
 		b.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("query rows of every step, 1 to %d", o.Tokens))
 	} else {
@@ -181,6 +187,9 @@ func (mk *Kernel) Zeroed() (names []string) {
 	}
 	if mk.Options.Queries == HandoffWords {
 		names = append(names, BufferQueryWords, BufferKVWords)
+	}
+	if mk.Options.graph() {
+		names = append(names, BufferFinished)
 	}
 	return names
 }

@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -18,6 +19,9 @@ func EmitOptions() emit.Options { return emit.Options{ParamsByValue: true} }
 // same bytes. It refuses an architecture that there is no emitter for, and a
 // kernel that exceeds it.
 func (mk *Kernel) Files(arch string) ([]File, error) {
+	if mk.Graph != nil {
+		return nil, errors.New("files of a graph of kernels: there are none, want a step that is one kernel")
+	}
 	target, err := emit.TargetFor(arch)
 	if err != nil {
 		return nil, err

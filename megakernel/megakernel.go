@@ -17,7 +17,8 @@ type Kernel struct {
 	Options Options
 	Plan    *pipeline.Plan
 	KV      tasks.KVLayout
-	IR      *ir.Kernel
+	IR      *ir.Kernel           // with LaunchGraph the first of Graph's
+	Graph   *ir.Graph            // the step's kernels; nil with LaunchSingle
 	Phases  []Phase              // what runs between two hand-offs, in order
 	specs   []attentionSpec      // classes of layers, which differ in their attention
 	classes []*tasks.Variant     // theirs, with the kernel's buffers; nil is plain
@@ -83,6 +84,12 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	}
 	mk.classes = make([]*tasks.Variant, len(mk.specs))
 	mk.KV = kvLayout(&c, &o)
+	if o.graph() {
+		if err := mk.buildGraph(); err != nil {
+			return nil, err
+		}
+		return mk, nil
+	}
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
 		return nil, err
 	}
@@ -94,6 +101,14 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 		return nil, err
 	}
 	return mk, nil
+}
+
+// Kernels are the kernels of a step: one, or those of Graph.
+func (mk *Kernel) Kernels() []*ir.Kernel {
+	if mk.Graph != nil {
+		return mk.Graph.Kernels
+	}
+	return []*ir.Kernel{mk.IR}
 }
 
 // request is what the planner is asked for.

@@ -59,6 +59,15 @@ type Options struct {
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
 
+	// Launch is how a step is launched; default single. Resident is how many kernels of a
+	// graph fit side by side on an SM, 1 to 4, by shared memory and registers: default 2.
+	// Dependents is when one lets the next one start; default at once. GraphSteps is how
+	// many steps a launch of the graph makes where so many are wanted, 1 to 64; default 1.
+	Launch     Launching
+	GraphSteps int
+	Resident   int
+	Dependents Dependents
+
 	// Trace is how many spans a role of a CTA can note of what it does, and when, in a
 	// launch; 0, the default, generates a kernel that notes nothing.
 	Trace int
@@ -133,6 +142,10 @@ const maxSMs = 1024
 // 256, nvcc 13) spill in 168.
 const widestHeadOf8Warps = 176
 
+// Two kernels side by side leave a thread 128 registers with 7 consumer warps, as each
+// of an SM's four parts has four warps then; with 8 one of them has five or six.
+const graphConsumers = 7
+
 func defaultConsumers(c *models.Config) int {
 	if c.HeadDim > widestHeadOf8Warps {
 		return DefaultConsumers - 1
@@ -162,6 +175,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	def(&o.SMs, DefaultSMs)
 	def(&o.Tokens, 1)
 	def(&o.Page, DefaultPage)
+	if o.graph() {
+		def(&o.Consumers, graphConsumers)
+	}
 	def(&o.Consumers, defaultConsumers(c))
 	def(&o.SharedLimit, DefaultSharedLimit)
 	if o.SMs < 1 || o.SMs > maxSMs {
@@ -216,6 +232,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
+	if err := o.completeLaunch(); err != nil {
+		return o, err
+	}
 	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))
 	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
@@ -225,10 +244,10 @@ func (o Options) complete(c *models.Config) (Options, error) {
 
 // completeHandoffs chooses those around attention: words where a step has one row. Where
 // it has several a barrier precedes attention, and the plan of a launch says where states
-// are merged.
+// are merged; a graph of kernels has none to take tags from.
 func (o *Options) completeHandoffs() {
 	queries, merge := HandoffWords, MergeWords
-	if o.Tokens > 1 {
+	if o.Tokens > 1 || o.graph() {
 		queries, merge = HandoffBarrier, MergePhase
 	}
 	o.Queries, o.Merge = cmp.Or(o.Queries, queries), cmp.Or(o.Merge, merge)

@@ -60,7 +60,7 @@ type benchFlags struct {
 	choice
 	device                    deviceName
 	checkpoint, reference     string
-	record, plot              string
+	record, cases, plot       string
 	seed                      seed
 	contexts                  contexts
 	rounds, tokens, perLaunch count
@@ -101,6 +101,7 @@ works, and no speed.`,
 	}
 	f := cmd.Flags()
 	b.choice.flags(cmd)
+	b.choice.graphFlags(cmd)
 	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&b.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
 	f.Lookup("random").DefValue = ""
@@ -110,6 +111,7 @@ works, and no speed.`,
 	f.Var(&b.perLaunch, "tokens-per-launch", "tokens that a launch chooses (default: a whole round)")
 	f.StringVar(&b.reference, "reference", "", "`directory` with the reference's logits")
 	f.StringVar(&b.record, "record", "", "`file` for the record (default bench/results/GPU/DATE-decode-MODEL.json)")
+	f.StringVar(&b.cases, "cases", "", "JSON `file` for what was measured, gated or not: for other programs, no record")
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
 	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
 	b.machine.fileFlag(cmd)
@@ -202,6 +204,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	one := b.options()
 	if one.Tokens > 1 { // beside a kernel of several rows one of one row is measured
 		one.Tokens, one.Selection = 1, false
+		if _, err := megakernel.Build(config, b.options()); err != nil { // such as a graph, which has one row
+			return inFlags(err)
+		}
 	}
 	mk, err := megakernel.Build(config, one)
 	if err != nil {
@@ -332,6 +337,12 @@ func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error,
 // report prints what was found, and writes record and plot.
 func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
 	facts, mk := s.Machine.Facts(), s.Kernel
+	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
+	if b.cases != "" {
+		if err := r.Dump(b.cases); err != nil {
+			return fmt.Errorf("--cases: %w", err)
+		}
+	}
 	if facts.Executor {
 		return reportExecutor(w, s, o)
 	}
@@ -358,7 +369,6 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	if err := writeTable(w, o.Cases, mark); err != nil {
 		return err
 	}
-	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
 	if b.plot != "" {
 		note := ""
 		if mark != "passed" {
@@ -378,7 +388,7 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	}
 	path := b.record
 	if path == "" {
-		path = bench.Path("bench/results", facts.GPU, b.what()+mk.Config.Name, time.Now())
+		path = bench.Path("bench/results", facts.GPU, b.what(mk)+mk.Config.Name, time.Now())
 	}
 	if err := r.Write(path); err != nil {
 		return err
@@ -388,7 +398,10 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 }
 
 // what is the first part of the record's name.
-func (b *benchFlags) what() string {
+func (b *benchFlags) what(mk *megakernel.Kernel) string {
+	if mk.Graph != nil {
+		return "decode-graph-"
+	}
 	if b.rows > 1 {
 		return fmt.Sprintf("steps-of-%d-", b.rows)
 	}

@@ -59,6 +59,39 @@ func (m *gpuMachine) Load(ctx context.Context, k *ir.Kernel) (bench.Loaded, erro
 	return &gpuLoaded{GPU: gpu, compile: m.compile}, nil
 }
 
+// LoadGraph compiles and loads the kernels.
+func (m *gpuMachine) LoadGraph(ctx context.Context, g *ir.Graph) (bench.Loaded, error) {
+	for _, k := range g.Kernels {
+		if err := m.dev.Check(cuda.Needs{Arch: m.arch, SMs: k.Grid, Shared: k.SharedBytes}); err != nil {
+			return nil, err
+		}
+	}
+	cubins, code, err := compileGraph(ctx, g, m.compile)
+	if err != nil {
+		return nil, err
+	}
+	if err := m.dev.Check(cuda.Needs{Driver: code.Driver()}); err != nil {
+		return nil, err
+	}
+	gpu, err := runtime.NewGPUGraph(g, m.dev, cubins)
+	if err != nil {
+		return nil, err
+	}
+	m.compiler = code.Compiler
+	return &gpuLoaded{GPU: gpu, compile: m.compile}, nil
+}
+
+// compileGraph compiles a graph's kernels; the last one's result stands for all.
+func compileGraph(ctx context.Context, g *ir.Graph, kernel func(ctx context.Context, k *ir.Kernel) (*compile.Result, error)) (cubins [][]byte, last *compile.Result, err error) {
+	for _, k := range g.Kernels {
+		if last, err = kernel(ctx, k); err != nil {
+			return nil, nil, err
+		}
+		cubins = append(cubins, last.Cubin)
+	}
+	return cubins, last, nil
+}
+
 // gpuLoaded is a kernel on a GPU.
 type gpuLoaded struct {
 	*runtime.GPU
@@ -71,4 +104,12 @@ func (g *gpuLoaded) Plant(ctx context.Context, k *ir.Kernel) (func(), error) {
 		return nil, err
 	}
 	return g.Swap(code.Cubin)
+}
+
+func (g *gpuLoaded) PlantGraph(ctx context.Context, graph *ir.Graph) (func(), error) {
+	cubins, _, err := compileGraph(ctx, graph, g.compile)
+	if err != nil {
+		return nil, err
+	}
+	return g.SwapGraph(graph, cubins)
 }

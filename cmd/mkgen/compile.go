@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
@@ -61,17 +62,30 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 			opt := compile.Options{With: string(with), NoCache: fresh}
 			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME", "CACHED")
 			for _, config := range configs {
-				r, err := compileModel(ctx, config, &c, opt)
+				mk, err := megakernel.Build(config, c.options())
 				if err != nil {
-					return err
+					return inFlags(err)
 				}
-				t.Row(config.Name, r.Compiler, r.Arch, r.Registers, r.SpillBytes, r.Bytes, seconds(r.Took), hit(r))
-				if r.Note != "" {
-					fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: %s\n", config.Name, oneLine(errors.New(r.Note)))
+				if output != "" && mk.Graph != nil {
+					return usagef("--output goes with --launch single: a graph has %d kernels", len(mk.Graph.Kernels))
 				}
-				if output != "" {
-					if err := r.WriteFile(output); err != nil {
-						return fmt.Errorf("--output: %w", err)
+				for _, k := range mk.Kernels() {
+					name := config.Name
+					if mk.Graph != nil {
+						name += " " + k.Name
+					}
+					r, err := compileKernel(ctx, name, k, c.arch, opt)
+					if err != nil {
+						return err
+					}
+					t.Row(name, r.Compiler, r.Arch, r.Registers, r.SpillBytes, r.Bytes, seconds(r.Took), hit(r))
+					if r.Note != "" {
+						fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: %s\n", name, oneLine(errors.New(r.Note)))
+					}
+					if output != "" {
+						if err := r.WriteFile(output); err != nil {
+							return fmt.Errorf("--output: %w", err)
+						}
 					}
 				}
 			}
@@ -79,6 +93,7 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 		},
 	}
 	c.flags(cmd)
+	c.graphFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "every registered model, a row each")
 	f.StringVarP(&output, "output", "o", "", "`file` to write the cubin to")
@@ -106,12 +121,8 @@ func (c *choice) configs(cmd *cobra.Command, all bool) ([]models.Config, error) 
 	return models.All(), c.checkArch()
 }
 
-func compileModel(ctx context.Context, config models.Config, c *choice, opt compile.Options) (*compile.Result, error) {
-	mk, err := megakernel.Build(config, c.options())
-	if err != nil {
-		return nil, inFlags(err)
-	}
-	src, err := compile.SourceOf(mk, c.arch)
+func compileKernel(ctx context.Context, name string, k *ir.Kernel, arch string, opt compile.Options) (*compile.Result, error) {
+	src, err := compile.SourceOfKernel(name, k, arch)
 	if err != nil {
 		return nil, err
 	}

@@ -117,6 +117,10 @@ type choice struct {
 	selection           bool
 	merge, queries      string
 	profile             string
+
+	launch, dependents string // of commands with graphFlags only
+	resident           count
+	graphSteps         count
 }
 
 // flags adds the flags of a choice to a command.
@@ -146,6 +150,18 @@ func (c *choice) flags(cmd *cobra.Command) {
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
+}
+
+// graphFlags adds the flags of a step that is a graph of kernels, to the commands that
+// can have one.
+func (c *choice) graphFlags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&c.launch, "launch", string(megakernel.LaunchSingle), "`how` a step is launched: single, one kernel; graph, a kernel for each phase in a CUDA graph")
+	f.Var(&c.resident, "resident", fmt.Sprintf("with --launch graph, kernels that fit side by side on an SM, up to 4 (default %d)", megakernel.DefaultResident))
+	f.StringVar(&c.dependents, "dependents", "", "with --launch graph, `when` a kernel lets the next one start: start, at once; waited, when the one before has ended; streamed, when its last copies are under way; ended, when it has ended itself (default start)")
+	f.Var(&c.graphSteps, "graph-steps", "with --launch graph, steps that a launch of the graph makes, up to 64 (default 1)")
+	f.Lookup("resident").DefValue = ""
+	f.Lookup("graph-steps").DefValue = ""
 }
 
 // pinUsage is what --pin-split does.
@@ -211,7 +227,7 @@ func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Leads": "leads"}[refused.Option]
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Leads": "leads", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -229,5 +245,6 @@ func inFlags(err error) error {
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
 		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
-		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries)}
+		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries),
+		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
 }

@@ -16,9 +16,15 @@ func newIR() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return ir.Print(cmd.OutOrStdout(), mk.IR)
+			for _, k := range mk.Kernels() {
+				if err := ir.Print(cmd.OutOrStdout(), k); err != nil {
+					return err
+				}
+			}
+			return nil
 		},
 	}
 	c.flags(cmd)
+	c.graphFlags(cmd)
 	return cmd
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
@@ -20,7 +21,7 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 	if err != nil {
 		return fmt.Errorf("--profile: %w", err)
 	}
-	if err := p.Fits(config, int(c.rows)); err != nil {
+	if err := p.Fits(config, int(c.rows), megakernel.Launching(c.launch)); err != nil {
 		return usagef("--profile %s: %w", c.profile, err)
 	}
 	for _, f := range []struct {
@@ -29,7 +30,7 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 		value int
 	}{
 		{tune.StageBytes, &c.stageBytes, p.Chosen.StageBytes}, {tune.Stages, &c.stages, p.Chosen.Stages}, {tune.InFlight, &c.inFlight, p.Chosen.InFlight},
-		{tune.Consumers, &c.consumers, p.Chosen.Consumers}, {tune.Splits, &c.splits, p.Chosen.Splits},
+		{tune.Consumers, &c.consumers, p.Chosen.Consumers}, {tune.Splits, &c.splits, p.Chosen.Splits}, {tune.Resident, &c.resident, p.Chosen.Resident}, {tune.GraphSteps, &c.graphSteps, p.Chosen.GraphSteps},
 	} {
 		if !given(f.flag) {
 			*f.to = count(f.value)
@@ -39,7 +40,8 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 		flag  string
 		to    *string
 		value string
-	}{{tune.Leads, &c.leads, p.Chosen.Leads}, {tune.Queries, &c.queries, string(p.Chosen.Queries)}, {tune.Merge, &c.merge, string(p.Chosen.Merge)}} {
+	}{{tune.Leads, &c.leads, p.Chosen.Leads}, {tune.Queries, &c.queries, string(p.Chosen.Queries)}, {tune.Merge, &c.merge, string(p.Chosen.Merge)},
+		{tune.DependentsOf, &c.dependents, string(p.Chosen.Dependents)}} {
 		if !given(f.flag) {
 			*f.to = f.value
 		}

@@ -64,6 +64,7 @@ of it works, and no speed.`,
 	}
 	f := cmd.Flags()
 	t.choice.flags(cmd)
+	t.choice.graphFlags(cmd)
 	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
 	f.Var(&t.contexts, "contexts", "tokens in the KV cache when a launch begins")
@@ -100,7 +101,7 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	s := &tune.Search{Start: mk, Dimensions: t.dimensions(cmd, mk.Options.Tokens), Budget: time.Duration(t.budget)}
+	s := &tune.Search{Start: mk, Dimensions: t.dimensions(cmd, &mk.Options), Budget: time.Duration(t.budget)}
 	of, err := t.method(cmd, mk.Config)
 	if err != nil {
 		return err
@@ -135,8 +136,8 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 }
 
 // dimensions are those that are searched: what no flag gives, on the executor two.
-func (t *tuneFlags) dimensions(cmd *cobra.Command, rows int) []string {
-	return slices.DeleteFunc(tune.Dimensions(rows), func(name string) bool {
+func (t *tuneFlags) dimensions(cmd *cobra.Command, o *megakernel.Options) []string {
+	return slices.DeleteFunc(tune.Dimensions(o.Tokens, o.Launch), func(name string) bool {
 		return cmd.Flags().Changed(name) || t.device == deviceSim && name != tune.InFlight && name != tune.Merge
 	})
 }
@@ -189,15 +190,19 @@ func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, weights string) {
 
 // compiledFor compiles a kernel into the cache, and says what compiled it.
 func compiledFor(ctx context.Context, mk *megakernel.Kernel, arch string) (string, error) {
-	source, err := compile.SourceOf(mk, arch)
-	if err != nil {
-		return "", err
+	compiler := ""
+	for _, k := range mk.Kernels() {
+		source, err := compile.SourceOfKernel(mk.Config.Name, k, arch)
+		if err != nil {
+			return "", err
+		}
+		r, err := compile.Kernel(ctx, source, compile.Options{})
+		if err != nil {
+			return "", err
+		}
+		compiler = r.Compiler
 	}
-	r, err := compile.Kernel(ctx, source, compile.Options{})
-	if err != nil {
-		return "", err
-	}
-	return r.Compiler, nil
+	return compiler, nil
 }
 
 // report prints what was tried, and how the profile is used.
@@ -230,6 +235,9 @@ func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Ste
 // uses prints the command that uses the profile: with the flags that decide the kernel.
 func (t *tuneFlags) uses(cmd *cobra.Command, w io.Writer, p *tune.Profile) error {
 	words := []string{"mkgen"}
+	if p.Launch != "" {
+		words = append(words, "bench", "--launch", p.Launch)
+	}
 	for _, name := range []string{"model", "config", "name", "arch", "page", "kv", "attention", "rows", "watchdog"} {
 		if f := cmd.Flags().Lookup(name); f.Changed {
 			words = append(words, "--"+name, f.Value.String())

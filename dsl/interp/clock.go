@@ -232,7 +232,7 @@ func (m *machine) released(w *warp, l uint8) stamp {
 			}
 		}
 	}
-	s.hb = s.hb.raised(len(m.ctas), m.comps, w.cta.id, w.wi, k.sync-1, l, k.epoch)
+	s.hb = s.hb.raised(m.parts, m.comps, w.cta.id, w.wi, k.sync-1, l, k.epoch)
 	return s
 }
 
@@ -261,7 +261,7 @@ func (m *machine) proxyFence(w *warp, mask uint32, space int64) {
 	lanes := mask
 	if mask == fullMask {
 		s := k.base
-		s.hb = s.hb.raised(len(m.ctas), m.comps, w.cta.id, w.wi, k.sync-1, anyLane, k.epoch)
+		s.hb = s.hb.raised(m.parts, m.comps, w.cta.id, w.wi, k.sync-1, anyLane, k.epoch)
 		k.base, lanes = apply(k.base, s), k.ahead
 	}
 	for l := uint8(0); l < 32; l++ {

@@ -36,6 +36,7 @@ const (
 	DivisionByZero        // integer division
 	NotUniform            // uniform found different values
 	AssertFailed          // assert found false
+	NeverWaited           // a dependent launch without griddep.wait
 	Limit                 // the kernel is too large for the executor
 	numKinds
 )
@@ -43,7 +44,7 @@ const (
 var kindNames = [numKinds]string{"no fault", "data race", "missing proxy fence", "insufficient scope", "deadlock", "livelock",
 	"out of bounds", "misaligned", "uninitialised read", "inactive lanes", "barrier under divergence", "barrier count mismatch",
 	"bulk copy rules", "loop counter overflow", "argument out of range", "mbarrier phase skipped", "mbarrier arrival overflow", "transaction count overflow", "transaction count mismatch",
-	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "assertion failed", "executor limit"}
+	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "assertion failed", "dependent launch without a wait", "executor limit"}
 
 // String is the kind in words.
 func (k Kind) String() string { return kindNames[k] }
@@ -52,13 +53,16 @@ func (k Kind) String() string { return kindNames[k] }
 type Side struct {
 	What   string // "write", "earlier read", "waits for …"
 	Thread string // "cta 1 warp 3 lane 5"
-	Op     string // the instruction's name
+	Op     string // the instruction's name; "" where it is not known
 	Region string // the innermost region around it, "" if none
 	Pos    ir.Pos
 }
 
 // String is the party on one line.
 func (s Side) String() string {
+	if s.Op == "" {
+		return fmt.Sprintf("%s: %s", s.What, s.Thread)
+	}
 	if s.Region == "" {
 		return fmt.Sprintf("%s: %s, %s at %s", s.What, s.Thread, s.Op, s.Pos)
 	}
@@ -119,6 +123,10 @@ func (f *Fault) side(what string, w *warp, lane int, in *inst) *Fault {
 
 // record adds the party that left r behind.
 func (f *Fault) record(m *machine, what string, r record) *Fault {
+	if m.isPrior(r) {
+		f.Sides = append(f.Sides, Side{What: what, Thread: "a launch before this one, which may not have ended before griddep.wait"})
+		return f
+	}
 	cta, wi := m.splitComp(r.comp())
 	in := &m.p.code[r.pc()]
 	if int(wi) < m.p.kernel.Warps {

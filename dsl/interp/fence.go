@@ -20,7 +20,7 @@ type fenceRelease struct {
 // message is what lane l's strong writes carry because of the fence.
 func (f *fenceRelease) message(m *machine, w *warp, l uint8) message {
 	s := f.st[l]
-	s.hb = s.hb.raised(len(m.ctas), m.comps, w.cta.id, w.wi, f.sync[l]-1, l, f.ep[l])
+	s.hb = s.hb.raised(m.parts, m.comps, w.cta.id, w.wi, f.sync[l]-1, l, f.ep[l])
 	return message{s, f.scope[l], w.cta.id}
 }
 

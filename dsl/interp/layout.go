@@ -40,6 +40,7 @@ func (l *loader) layout(k *ir.Kernel) error {
 }
 
 func (l *loader) scanAccess(s *ir.Instr) {
+	l.p.overlaps = l.p.overlaps || s.Op == ir.OpGridWait || s.Op == ir.OpGridLaunch
 	for i, a := range s.Mem {
 		r, ok := l.p.rootOf[a.Buf.Base()]
 		if !ok || a.Buf.Elem == ir.MBar {

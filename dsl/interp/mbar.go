@@ -230,7 +230,7 @@ func (m *machine) advance(c *cta, b *mbar, comp int32) {
 	b.done, b.acc = b.acc, stamp{}
 	b.phase++
 	if m.o.races() {
-		b.done.hb = b.done.hb.raised(len(m.ctas), m.comps, c.id, comp, 0, anyLane, b.phase)
+		b.done.hb = b.done.hb.raised(m.parts, m.comps, c.id, comp, 0, anyLane, b.phase)
 	}
 	b.pending = b.count
 	b.seen = b.seen[:0]

@@ -10,9 +10,10 @@ import (
 
 // Memory is the global memory of a kernel's launches: buffers bound by name.
 // It persists between runs; the end of a run orders everything before the next
-// run, as a kernel boundary does. It is not safe for concurrent runs.
+// run, as a kernel boundary does, unless that is Dependent (Options). It is not safe for concurrent runs.
 type Memory struct {
-	bufs map[string]*binding
+	bufs  map[string]*binding
+	prior *unsettled // what a dependent launch must wait for; nil: nothing
 }
 
 type binding struct {
@@ -121,10 +122,10 @@ func (rg *region) initialised() int {
 }
 
 // newRegion makes the run-time state of a root buffer.
-func newRegion(info *rootInfo, cta int32, data []byte, races bool) *region {
+func newRegion(info *rootInfo, cta int32, data []byte, races, overlaps bool) *region {
 	rg := &region{info: info, cta: cta, data: data}
 	grans := (len(data) + 1<<info.gran - 1) >> info.gran
-	if races && (cta >= 0 || info.written) {
+	if races && (cta >= 0 || info.written || overlaps && !info.buf.ReadOnly) {
 		rg.shadow = make([]cell, grans)
 	}
 	if info.strong {
@@ -147,7 +148,7 @@ func (m *machine) bindGlobals(mem *Memory) error {
 		if info.size != 0 && int64(len(b.data)) != info.size {
 			return fmt.Errorf("kernel %s: global buffer %s is bound to %d bytes, want %d", m.p.kernel.Name, info.buf, len(b.data), info.size)
 		}
-		rg := newRegion(info, -1, b.data, m.o.races())
+		rg := newRegion(info, -1, b.data, m.o.races(), m.p.overlaps)
 		rg.valid = b.valid
 		m.global[i] = rg
 	}

@@ -131,6 +131,8 @@ func syncRows() map[ir.Op]binder {
 		ir.OpWaitMem:     fixedStep(stepWaitMem),
 		ir.OpWaitTag:     fixedStep(stepWaitTag),
 		ir.OpNanosleep:   fixedStep(func(*machine, *warp, *inst) {}),
+		ir.OpGridWait:    fixedStep(stepGridWait),
+		ir.OpGridLaunch:  fixedStep(stepGridLaunch),
 	}
 }
 

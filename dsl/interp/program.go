@@ -73,6 +73,8 @@ type Program struct {
 	roots  []rootInfo
 	rootOf map[*ir.Buf]int32
 	mbars  int // mbarriers a CTA
+
+	overlaps bool // its launches may overlap with others: it has a griddep op
 }
 
 // Kernel is the kernel the program was loaded from.

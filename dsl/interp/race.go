@@ -134,7 +134,7 @@ func (m *machine) mutual(s, t ir.Scope, c, d int32) bool {
 
 // morallyStrong: both strong, scopes that include each other, the same bytes.
 func (m *machine) morallyStrong(r record, a *accessor) bool {
-	if a.async || !a.in.strong || m.isAsync(r) {
+	if a.async || !a.in.strong || m.isAsync(r) || m.isPrior(r) {
 		return false
 	}
 	old := &m.p.code[r.pc()]
@@ -147,7 +147,7 @@ func (m *machine) conflict(r record, rg *region, a *accessor) (Kind, bool) {
 		return 0, false
 	}
 	if !m.before(r, a.w, a.lane) {
-		if old := &m.p.code[r.pc()]; !a.async && a.in.strong && !m.isAsync(r) && old.strong && old.size == a.in.size {
+		if old := &m.p.code[r.pc()]; !m.isPrior(r) && !a.async && a.in.strong && !m.isAsync(r) && old.strong && old.size == a.in.size {
 			return ScopeRace, true
 		}
 		return DataRace, true
@@ -269,6 +269,9 @@ func (m *machine) recordWrite(rg *region, c *cell, a *accessor) {
 // sameKind reports whether whatever races with the access behind r, and is not
 // ordered after a, races with a as well.
 func (m *machine) sameKind(r record, a *accessor) bool {
+	if m.isPrior(r) {
+		return false // which says nothing of how it was made
+	}
 	if a.async || m.isAsync(r) {
 		return a.async == m.isAsync(r)
 	}

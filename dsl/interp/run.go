@@ -17,6 +17,11 @@ type Options struct {
 	NoRaces  bool              // leave out happens-before checks and weak memory
 	Policy   Policy            // how the schedule is made; the zero value picks by seed
 	Host     Host              // of buffers shared with the host during the run; nil: it does nothing
+
+	// Dependent makes the run a programmatic dependent launch behind the run before on
+	// the same Memory: what that accessed is settled only where griddep.wait has been
+	// passed. The kernels of both must have such an op.
+	Dependent bool
 }
 
 func (o *Options) races() bool { return !o.NoRaces }
@@ -67,6 +72,12 @@ type machine struct {
 	unif     uniformLog
 	turnAt   int64 // the step from which the host has its turn
 	void     bool  // a wait was abandoned
+
+	parts   int   // of a clock: one a CTA, and the prior's where there is one
+	prior   int32 // the part of the launches that may not have ended; −1: none
+	settled stamp // what griddep.wait tells
+	waited  bool  // somebody has come to griddep.wait
+	early   bool  // dependents were let start before that
 }
 
 // cta is the state of one CTA.
@@ -123,10 +134,13 @@ func (p *Program) Run(mem *Memory, o Options) (*Result, error) {
 		return nil, err
 	}
 	m.run()
+	m.checkWaited()
 	if m.fault != nil {
+		mem.prior = nil
 		m.fault.finish(m)
 		return nil, m.fault
 	}
+	m.leave(mem)
 	return m.result(), nil
 }
 
@@ -143,8 +157,11 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 	if m.limit == 0 {
 		m.limit = 4e9
 	}
-	m.comps = int32(k.Warps + p.mbars)
-	if n := int64(m.comps) * int64(o.Grid); n > maxComp {
+	m.comps, m.parts, m.prior = int32(k.Warps+p.mbars), o.Grid, -1
+	if o.Dependent && mem.prior != nil && o.races() {
+		m.parts, m.prior = o.Grid+1, int32(o.Grid)
+	}
+	if n := int64(m.comps) * int64(m.parts); n > maxComp {
 		return nil, fmt.Errorf("kernel %s: %d CTAs of %d warps and %d mbarriers need %d clock components, there are %d", k.Name, o.Grid, k.Warps, p.mbars, n, maxComp)
 	}
 	for _, pa := range k.Params {
@@ -161,13 +178,14 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 		return nil, err
 	}
 	m.warpsPer = int32(k.Warps)
-	for i := range m.comps * int32(o.Grid) {
+	for i := range m.comps * int32(m.parts) {
 		m.places = append(m.places, compPlace{i / m.comps, i % m.comps})
 	}
 	for c := range o.Grid {
 		m.addCTA(int32(c))
 	}
 	m.sched.init(m)
+	m.meetPrior(mem.prior)
 	return m, nil
 }
 
@@ -179,7 +197,7 @@ func (m *machine) addCTA(id int32) {
 		if info.buf.Space != ir.Shared || info.mbar0 >= 0 {
 			continue
 		}
-		rg := newRegion(info, id, make([]byte, info.size), m.o.races())
+		rg := newRegion(info, id, make([]byte, info.size), m.o.races(), false)
 		rg.valid = make([]uint64, (info.size+63)/64)
 		c.shared[i] = rg
 	}

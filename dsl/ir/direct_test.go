@@ -80,6 +80,7 @@ var broken = []struct {
 	{"a misnumbered variable", func(k *ir.Kernel) { k.Vars[0].ID = 3 }, "variable 0: is missing, wrongly numbered"},
 	{"a misnumbered parameter", func(k *ir.Kernel) { k.Params[0].ID = 3 }, "parameter 0: is missing or wrongly numbered"},
 	{"too many warps", func(k *ir.Kernel) { k.Warps = 33 }, "kernel small: has 33 warps a CTA, want 1 to 32"},
+	{"too many CTAs an SM", func(k *ir.Kernel) { k.PerSM = 33 }, "leaves registers for 33 CTAs an SM, want 0 to 32"},
 	{"an uneven cluster", func(k *ir.Kernel) { k.ClusterSize = 3 }, "has a grid of 8 CTAs in clusters of 3, want a multiple"},
 	{"a taken name", func(k *ir.Kernel) { k.Params[0].Name = "" }, "parameter : its name is empty or taken"},
 	{"a parameter of 16 bits", func(k *ir.Kernel) { k.Params[0].Type = ir.BF16 }, "parameter n: is bf16, want i32, u32, u64 or f32"},

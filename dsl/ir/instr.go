@@ -129,6 +129,7 @@ type Kernel struct {
 	Warps       int      // warps a CTA; threads = 32 × Warps
 	Grid        int      // CTAs it is made for; 0: any number
 	ClusterSize int      // CTAs a cluster; 0 or 1: none
+	PerSM       int      // CTAs that registers are left for on an SM, of this kernel or of others; 0: 1
 	SharedLimit int      // bytes of shared memory a CTA may use
 	SharedBytes int      // bytes it uses (set by LayoutShared)
 	Params      []*Param

@@ -100,6 +100,8 @@ const (
 	OpWaitMem     // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
 	OpWaitTag     // v2:b128 = wait.tag.relaxed.gpu @x[v3], v0, v1   v1, or if its last word is not v0, the 128 bits there once theirs is
 	OpNanosleep   // nanosleep v0              at most about v0 ns
+	OpGridWait    // griddep.wait              until the grids launched before this one have ended; what they did is visible then
+	OpGridLaunch  // griddep.launch            the grid launched behind may start once every CTA has come here or ended
 
 	// Warp collectives: all 32 lanes must be active.
 	OpShflIdx  // v2:f32 = shfl.idx v0, v1     value of lane v1 % 32

@@ -87,6 +87,8 @@ var ops = [numOps]OpInfo{
 	OpWaitMem:     {"wait", Synchro, Thread, waitMem},
 	OpWaitTag:     {"wait.tag", Synchro, Thread, waitTag},
 	OpNanosleep:   {"nanosleep", Synchro, Thread, fixed([]Type{U32})},
+	OpGridWait:    {"griddep.wait", Synchro, Thread, fixed(nil)},
+	OpGridLaunch:  {"griddep.launch", Synchro, Thread, fixed(nil)},
 
 	OpShflIdx:  {"shfl.idx", Pure, Warp, shuffle},
 	OpShflXor:  {"shfl.xor", Pure, Warp, shuffle},

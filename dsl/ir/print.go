@@ -50,6 +50,9 @@ func (p *printer) header(k *Kernel) {
 	if k.ClusterSize > 1 {
 		head += fmt.Sprintf(" cluster=%d", k.ClusterSize)
 	}
+	if k.PerSM > 1 {
+		head += fmt.Sprintf(" per-sm=%d", k.PerSM)
+	}
 	p.line("%s shared=%d/%d", head, k.SharedBytes, k.SharedLimit)
 	for _, x := range k.Params {
 		p.line("param %s:%s%s", x.Name, x.Type, doc(x.Doc))

@@ -182,6 +182,8 @@ func (e *everything) sync() {
 		tagged := dsl.View[dsl.B128](e.words)
 		dsl.WaitTag(tagged, dsl.At(1), tagged.Load(dsl.At(1), dsl.Relaxed(dsl.GPUScope)), one, dsl.Relaxed(dsl.GPUScope))
 		k.Nanosleep(k32(k, 100))
+		k.LaunchDependents()
+		k.WaitForPrior()
 	}
 	k.Roles(dsl.Role{Name: "producer", First: 2, End: 3, Body: producer}, dsl.Role{Name: "consumer", First: 0, End: 2, Body: consumer})
 }

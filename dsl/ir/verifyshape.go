@@ -45,6 +45,9 @@ func (v *verifier) head() {
 	if k.Warps < 1 || k.Warps > 32 {
 		refuse(Pos{}, "kernel "+k.Name, "has %d warps a CTA, want 1 to 32", k.Warps)
 	}
+	if k.PerSM < 0 || k.PerSM > 32 {
+		refuse(Pos{}, "kernel "+k.Name, "leaves registers for %d CTAs an SM, want 0 to 32", k.PerSM)
+	}
 	if k.Grid < 0 || k.ClusterSize < 0 || k.ClusterSize > 16 {
 		refuse(Pos{}, "kernel "+k.Name, "has a grid of %d CTAs in clusters of %d, want none negative and at most 16 a cluster", k.Grid, k.ClusterSize)
 	} else if k.ClusterSize > 1 && k.Grid%k.ClusterSize != 0 {

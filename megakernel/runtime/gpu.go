@@ -18,7 +18,8 @@ type GPU struct {
 	dev    *cuda.Device
 	stream *cuda.Stream
 	fn     *cuda.Function
-	block  []byte // the params block
+	graph  *gpuGraph // is launched instead of fn, unless nil
+	block  []byte    // the params block
 	mem    map[string]*cuda.Mem
 	host   map[string]*cuda.Host // buffers for the host to read while a kernel runs
 	done   chan struct{}
@@ -35,11 +36,21 @@ type GPU struct {
 
 // NewGPU loads the cubin of kernel k on a GPU that the caller opened and closes.
 func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
-	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}, host: map[string]*cuda.Host{}}
-	var err error
-	if g.fn, err = g.function(cubin); err != nil {
+	g, err := newGPU(k, dev)
+	if err != nil {
 		return nil, err
 	}
+	g.fn, err = g.function(k, cubin)
+	if err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
+	return g, nil
+}
+
+// newGPU is a GPU without code.
+func newGPU(k *ir.Kernel, dev *cuda.Device) (*GPU, error) {
+	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}, host: map[string]*cuda.Host{}}
+	var err error
 	if g.stream, err = dev.NewStream(); err != nil {
 		return nil, err
 	}
@@ -54,23 +65,23 @@ func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
 	return g, nil
 }
 
-func (g *GPU) function(cubin []byte) (*cuda.Function, error) {
+func (g *GPU) function(k *ir.Kernel, cubin []byte) (*cuda.Function, error) {
 	m, err := g.dev.LoadModule(cubin)
 	if err != nil {
 		return nil, err
 	}
 	g.modules = append(g.modules, m)
-	fn, err := m.Function(g.k.Name)
+	fn, err := m.Function(k.Name)
 	if err != nil {
 		return nil, err
 	}
-	return fn, fn.SetDynamicShared(g.k.SharedBytes)
+	return fn, fn.SetDynamicShared(k.SharedBytes)
 }
 
 // Swap runs another cubin on the same buffers until restore is called. It must
 // be of a kernel with the same params block and shared memory.
 func (g *GPU) Swap(cubin []byte) (restore func(), err error) {
-	fn, err := g.function(cubin)
+	fn, err := g.function(g.k, cubin)
 	if err != nil {
 		return nil, err
 	}
@@ -180,6 +191,9 @@ func (g *GPU) Poke(name string, i int, value uint32) error {
 // Start launches the kernel cooperatively. It must have been printed with its
 // params block by value.
 func (g *GPU) Start(scalars map[string]uint64) error {
+	if g.graph != nil {
+		return g.startGraph(scalars)
+	}
 	if err := g.fill(scalars); err != nil {
 		return err
 	}
@@ -192,16 +206,22 @@ func (g *GPU) Start(scalars map[string]uint64) error {
 	if err := g.end.Record(g.stream); err != nil {
 		return err
 	}
+	g.await(func() error { return nil })
+	return nil
+}
+
+// await queues what remains and waits for the end of the launch, beside the caller.
+func (g *GPU) await(queue func() error) {
 	g.ahead.begun()
 	done := make(chan struct{})
 	g.done = done
 	go func() {
 		defer close(done)
-		if g.err = g.stream.Sync(); g.err == nil {
+		queued := queue()
+		if g.err = errors.Join(queued, g.stream.Sync()); g.err == nil {
 			g.Last, g.err = g.end.Since(g.begin)
 		}
 	}()
-	return nil
 }
 
 // Done is closed when the kernel has ended.
@@ -267,6 +287,9 @@ func (g *GPU) Close() error {
 		}
 	}
 	var errs []error
+	if g.graph != nil {
+		errs = append(errs, g.graph.close())
+	}
 	for _, m := range g.mem {
 		errs = append(errs, m.Free())
 	}

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,53 @@ func fakeGPU(t *testing.T) *runtime.GPU {
 	gpu, err := runtime.NewGPU(built, dev, []byte("\x7fELF"))
 	require.NoError(t, err)
 	return gpu
+}
+
+// A launch of a graph runs it as often as asked, each node with scalars of its own; the
+// fake's kernel adds 1 to the first word of its buffer.
+func TestAGraphOnAGPURunsAsOftenAsAsked(t *testing.T) {
+	gpu := fakeGPU(t)
+	require.NoError(t, gpu.Close())
+	dev, err := cuda.Open(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, dev.Close()) })
+	k := dsl.New("kernel", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 1 << 10})
+	dsl.Global[dsl.U32](k, "x", 1).Store(dsl.At(0), dsl.Scalar[dsl.U32](k, "layer", ""))
+	built, err := k.Finish()
+	require.NoError(t, err)
+	node := func(layer uint64) ir.Node { return ir.Node{Scalars: map[string]uint64{"layer": layer}} }
+	g := &ir.Graph{Kernels: []*ir.Kernel{built}, Nodes: []ir.Node{node(0), node(1), node(2)}, Dependent: true, Repeat: "steps"}
+	_, err = runtime.NewGPUGraph(g, dev, nil)
+	require.EqualError(t, err, "0 cubins of a graph of 1 kernels")
+	gpu, err = runtime.NewGPUGraph(g, dev, [][]byte{[]byte("\x7fELF")})
+	require.NoError(t, err)
+	require.NoError(t, gpu.Alloc("x", 4))
+	require.NoError(t, gpu.Zero("x"))
+	launch := func(steps uint64, want byte) {
+		require.NoError(t, runtime.Launch(gpu, map[string]uint64{"steps": steps}))
+		got := make([]byte, 4)
+		require.NoError(t, gpu.Read("x", 0, got))
+		require.Equal(t, []byte{want, 0, 0, 0}, got)
+		require.NotZero(t, gpu.Elapsed())
+	}
+	launch(2, 6)
+	launch(1, 9)
+	g.Steps = 2
+	gpu2, err := runtime.NewGPUGraph(g, dev, [][]byte{[]byte("\x7fELF")})
+	require.NoError(t, err)
+	require.NoError(t, gpu2.Alloc("x", 4))
+	require.NoError(t, gpu2.Zero("x"))
+	require.NoError(t, runtime.Launch(gpu2, map[string]uint64{"steps": 5})) // twice two, and one
+	got := make([]byte, 4)
+	require.NoError(t, gpu2.Read("x", 0, got))
+	require.Equal(t, []byte{15, 0, 0, 0}, got)
+	require.NoError(t, gpu2.Close())
+	restore, err := gpu.SwapGraph(&ir.Graph{Kernels: g.Kernels, Nodes: g.Nodes[:1], Repeat: "steps"}, [][]byte{[]byte("\x7fELF")})
+	require.NoError(t, err)
+	launch(1, 10)
+	restore()
+	launch(1, 13)
+	require.NoError(t, gpu.Close())
 }
 
 func TestABufferThatDoesNotFitLeavesTheGPUInOrder(t *testing.T) {

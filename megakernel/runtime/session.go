@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -52,6 +53,9 @@ func OpenSession(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weigh
 	}
 	if mk.Ragged() {
 		return nil, fmt.Errorf("a kernel of %d query rows a step, want one of 1; others are for OpenRagged", mk.Options.Tokens)
+	}
+	if g, ok := dev.(interface{ RunsGraph() bool }); ok && g.RunsGraph() != (mk.Graph != nil) {
+		return nil, errors.New("a step that is a graph of kernels and a device that is loaded with one kernel, or the other way round")
 	}
 	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales}, table: slices.Clone(table)}
 	if o.Pages < 1 || len(table) < 1 {

@@ -13,6 +13,7 @@ import (
 // check of the executor.
 type Sim struct {
 	program *interp.Program
+	graph   *simGraph // runs instead of program, unless nil
 	mem     *interp.Memory
 	sizes   map[string]int64
 	seed    uint64
@@ -98,7 +99,11 @@ func (s *Sim) Start(scalars map[string]uint64) error {
 	s.done = done
 	go func() {
 		defer close(done)
-		s.Last, s.err = s.program.Run(s.mem, o)
+		if s.graph != nil {
+			s.Last, s.err = s.graph.run(s.mem, o)
+		} else {
+			s.Last, s.err = s.program.Run(s.mem, o)
+		}
 		s.host.end()
 	}()
 	return nil

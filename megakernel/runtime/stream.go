@@ -60,5 +60,12 @@ func (s *Session) prepare(prompt []int, known, steps int) error {
 	if err := s.dev.Write("tokens", 4*int64(s.pos), words(bits)); err != nil {
 		return err
 	}
+	if s.mk.Graph != nil {
+		state := make([]uint32, megakernel.StateWords)
+		state[megakernel.StatePos], state[megakernel.StateKnown], state[megakernel.StateRunning] = uint32(s.pos), uint32(known), 1
+		if err := s.dev.Write(megakernel.BufferState, 0, words(state)); err != nil {
+			return err
+		}
+	}
 	return s.clear(known, s.pos+steps+1-known, s.pos)
 }

@@ -128,6 +128,10 @@ func orderedMemory(r *rows) {
 	r.k.Fence(dsl.GPUScope)
 	r.k.FenceSC(dsl.SysScope)
 	r.put(ir.OpFence, "done", r.k.U32(1))
+	r.k.LaunchDependents() // of which there are none, as there is nothing to wait for
+	r.k.WaitForPrior()
+	r.put(ir.OpGridWait, "done", r.k.U32(1))
+	r.put(ir.OpGridLaunch, "done", r.k.U32(1))
 }
 
 // atomicRows runs the atomics on a thread's own words of b, so that the values

@@ -21,7 +21,7 @@ func named(c Class, in *ir.Instr, what string, f func(e *edit) error) Mutation {
 func removable(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpBarCTA, ir.OpBarSync, ir.OpBarArrive, ir.OpSyncWarp, ir.OpFence, ir.OpFenceProxy, ir.OpFenceMBar,
-		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem, ir.OpWaitTag:
+		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem, ir.OpWaitTag, ir.OpGridWait:
 		return true
 	}
 	return handOff(in)

@@ -2,9 +2,11 @@ package bench
 
 import (
 	"context"
+	"fmt"
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
@@ -36,6 +38,30 @@ type Loaded interface {
 	Plant(ctx context.Context, k *ir.Kernel) (restore func(), err error)
 }
 
+// Grapher is a Machine that runs graphs of kernels, too.
+type Grapher interface {
+	// LoadGraph is Load for a graph of kernels. What it returns is a GraphPlanter.
+	LoadGraph(ctx context.Context, g *ir.Graph) (Loaded, error)
+}
+
+// GraphPlanter is a loaded graph of kernels.
+type GraphPlanter interface {
+	// PlantGraph is Loaded's Plant for a graph.
+	PlantGraph(ctx context.Context, g *ir.Graph) (restore func(), err error)
+}
+
+// load makes the kernel, or the kernels, of a model's step ready to run.
+func load(ctx context.Context, m Machine, mk *megakernel.Kernel) (Loaded, error) {
+	if mk.Graph == nil {
+		return m.Load(ctx, mk.IR)
+	}
+	g, ok := m.(Grapher)
+	if !ok {
+		return nil, fmt.Errorf("a %T runs no graphs of kernels", m)
+	}
+	return g.LoadGraph(ctx, mk.Graph)
+}
+
 // Executor is the Machine that executes kernels on the CPU with all checks of the
 // executor. Its times are the executor's own and no measure of any GPU.
 type Executor struct {
@@ -54,6 +80,15 @@ func (e Executor) Load(_ context.Context, k *ir.Kernel) (Loaded, error) {
 	return &simulated{Sim: sim, kernel: k}, nil
 }
 
+// LoadGraph loads the kernels.
+func (e Executor) LoadGraph(_ context.Context, g *ir.Graph) (Loaded, error) {
+	sim, err := runtime.NewSimGraph(g, e.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return &simulated{Sim: sim, graph: g}, nil
+}
+
 // Free is little, so that what is allocated in proportion to it stays small.
 func (e Executor) Free() (int64, error) { return 1 << 30, nil }
 
@@ -61,6 +96,7 @@ func (e Executor) Free() (int64, error) { return 1 << 30, nil }
 type simulated struct {
 	*runtime.Sim
 	kernel *ir.Kernel // what nothing is planted in
+	graph  *ir.Graph  // or this
 	begin  time.Time
 	took   time.Duration
 }
@@ -84,4 +120,12 @@ func (s *simulated) Plant(_ context.Context, k *ir.Kernel) (func(), error) {
 			panic("BUG: a kernel that ran does not load: " + err.Error())
 		}
 	}, s.Swap(k)
+}
+
+func (s *simulated) PlantGraph(_ context.Context, g *ir.Graph) (func(), error) {
+	return func() {
+		if err := s.SwapGraph(s.graph); err != nil {
+			panic("BUG: a graph that ran does not load: " + err.Error())
+		}
+	}, s.SwapGraph(g)
 }

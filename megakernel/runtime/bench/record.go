@@ -32,11 +32,15 @@ type Options struct {
 	Attention  string `json:"attention,omitempty"` // where it is not plain, as megakernel.Options has it
 	Compiler   string `json:"compiler"`            // "nvcc 13.0.88"
 	Consumers  int    `json:"consumers"`
+	Dependents string `json:"dependents,omitempty"`  // of a graph of kernels: when one lets the next one start
+	GraphSteps int    `json:"graph_steps,omitempty"` // that a launch of it makes
 	InFlight   int    `json:"in_flight"`
-	Leads      string `json:"leads,omitempty"`   // fewer in flight with so many chunks ahead; absent: none
-	KV         string `json:"kv,omitempty"`      // format of the KV cache where it is not that of the weights
-	Queries    string `json:"queries,omitempty"` // how queries reach attention; absent: behind a barrier
-	Merge      string `json:"merge,omitempty"`   // where partial states are merged; absent: of one row in a phase of their own
+	Leads      string `json:"leads,omitempty"`    // fewer in flight with so many chunks ahead; absent: none
+	KV         string `json:"kv,omitempty"`       // format of the KV cache where it is not that of the weights
+	Queries    string `json:"queries,omitempty"`  // how queries reach attention; absent: behind a barrier
+	Merge      string `json:"merge,omitempty"`    // where partial states are merged; absent: of one row in a phase of their own
+	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
+	Resident   int    `json:"resident,omitempty"` // of a graph of kernels: how many fit side by side on an SM
 	Page       int    `json:"page"`
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
@@ -61,7 +65,11 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Tokens == 1 {
 		queries, merge = string(o.Queries), string(o.Merge)
 	}
-	return Options{Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	launch := ""
+	if o.Launch != megakernel.LaunchSingle {
+		launch = string(o.Launch)
+	}
+	return Options{Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 
@@ -248,6 +256,12 @@ func (r *Record) Write(path string) error {
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("no record is written: %w", err)
 	}
+	return r.Dump(path)
+}
+
+// Dump writes what was measured to a file, gated or not, for a program that goes on with
+// it (bench/compare.py): it is no record.
+func (r *Record) Dump(path string) error {
 	text, err := json.MarshalIndent(r, "", "  ")
 	if err != nil {
 		return err

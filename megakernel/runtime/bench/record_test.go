@@ -125,6 +125,10 @@ func TestCommittedRecordsAreValid(t *testing.T) {
 		if _, attention := kind.Cases[0]["kv_bytes"]; attention {
 			continue // tests/gpu/attention/record looks at those
 		}
+		if _, compared := kind.Cases[0]["system"]; compared {
+			requireComparison(t, path, data)
+			continue
+		}
 		if _, speeds := kind.Cases[0]["tok_s"]; speeds {
 			_, err = Parse(data)
 			require.NoError(t, err, path)
@@ -198,4 +202,45 @@ func TestRecordsOfSeveralModelsAreSeveralCurves(t *testing.T) {
 	series := SeriesOf(r, Ungated)
 	require.Equal(t, []string{"llama3-8b bf16, NVIDIA H200, UNGATED", "tiny bf16, NVIDIA H200, UNGATED"}, []string{series[0].Name, series[1].Name})
 	require.Len(t, series[0].Cases, 3)
+}
+
+// requireComparison wants what bench/compare.py writes to be gated, and its figures to
+// follow from each other.
+func requireComparison(t *testing.T, path string, data []byte) {
+	t.Helper()
+	var r struct {
+		GPU   string
+		Gated bool
+		Cases []struct {
+			System  string
+			Micros  float64 `json:"us_per_token"`
+			Rate    float64 `json:"tok_s"`
+			Device  float64 `json:"device_us_per_token"`
+			Bytes   float64 `json:"bytes_per_token"`
+			Ceiling float64 `json:"ceiling_gb_s"`
+			Share   float64
+			Over    float64 `json:"time_over_single"`
+			Gate    *gate.Record
+			Rounds  []RoundTimes
+		}
+	}
+	require.NoError(t, json.Unmarshal(data, &r), path)
+	require.True(t, r.Gated, path)
+	single := 0.0
+	for i, c := range r.Cases {
+		if c.System == "single" {
+			single = c.Device
+		}
+		require.NotZero(t, single, path)
+		require.NoError(t, Void(r.GPU, c.Ceiling), path)
+		require.GreaterOrEqual(t, len(c.Rounds), LeastRounds, path)
+		require.InEpsilon(t, 1e6/c.Micros, c.Rate, 1e-4, "%s, case %d", path, i)
+		require.InEpsilon(t, c.Device/single, c.Over, 1e-4, "%s, case %d", path, i)
+		require.InEpsilon(t, c.Bytes/c.Device/1e3/c.Ceiling, c.Share, 1e-4, "%s, case %d", path, i)
+		require.LessOrEqual(t, c.Share, 1.0, path)
+		if c.System != "transformers" {
+			require.NotNil(t, c.Gate, path)
+			require.True(t, c.Gate.Passed, path)
+		}
+	}
 }

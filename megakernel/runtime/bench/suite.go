@@ -103,7 +103,7 @@ func (s *Suite) kvBytes() int64 {
 
 func (s *Suite) load(ctx context.Context) (err error) {
 	s.say("compiling the kernel")
-	if s.loaded, err = s.Machine.Load(ctx, s.Kernel.IR); err != nil {
+	if s.loaded, err = load(ctx, s.Machine, s.Kernel); err != nil {
 		return err
 	}
 	s.say("loading the weights")
@@ -142,7 +142,14 @@ func plant(ctx context.Context, mk *megakernel.Kernel, l Loaded, fault megakerne
 	if err != nil {
 		return nil, err
 	}
-	return l.Plant(ctx, broken.IR)
+	if broken.Graph == nil {
+		return l.Plant(ctx, broken.IR)
+	}
+	g, ok := l.(GraphPlanter)
+	if !ok {
+		return nil, fmt.Errorf("a %T runs no graphs of kernels", l)
+	}
+	return g.PlantGraph(ctx, broken.Graph)
 }
 
 func (s *Suite) bench(top func(context.Context) (ceiling.Measured, error)) *Bench {

@@ -74,11 +74,13 @@ func small() gate.Rules {
 	return r
 }
 
-func tinySuite(t *testing.T) *bench.Suite {
+func tinySuite(t *testing.T) *bench.Suite { return tinySuiteOf(t, megakernel.LaunchSingle) }
+
+func tinySuiteOf(t *testing.T, launch megakernel.Launching) *bench.Suite {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048, Launch: launch})
 	require.NoError(t, err)
 	return &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: synth.NewWeights(2, reference.ShapeOf(c).Dims()), WeightsName: "random, seed 2",
 		Method: bench.Method{Contexts: []int{3, 20}, Rounds: 2, Tokens: 3}}
@@ -108,7 +110,16 @@ func TestASuiteJudgesWithPlantedFaults(t *testing.T) {
 	if testing.Short() {
 		t.Skip("runs several kernels on the executor")
 	}
-	s := tinySuite(t)
+	for _, launch := range megakernel.Launchings() {
+		t.Run(string(launch), func(t *testing.T) {
+			t.Parallel()
+			judgeWithPlantedFaults(t, tinySuiteOf(t, launch))
+		})
+	}
+}
+
+func judgeWithPlantedFaults(t *testing.T, s *bench.Suite) {
+	t.Helper()
 	var err error
 	s.Reference, err = gate.OpenReference(writeReference(t, s.Kernel.Config, 2))
 	require.NoError(t, err)

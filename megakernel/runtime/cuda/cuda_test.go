@@ -290,3 +290,50 @@ func TestADeviceServesManyGoroutinesWhileItIsClosed(t *testing.T) {
 	require.NoError(t, dev.Close())
 	group.Wait()
 }
+
+func TestAGraphMakesItsLaunchesAgain(t *testing.T) {
+	dev := fake(t)
+	f := kernel(t, dev)
+	require.NoError(t, f.PreferShared())
+	m, err := dev.Alloc(8)
+	require.NoError(t, err)
+	require.NoError(t, m.Set(0))
+	launch := func(at uint64, dependent bool) GraphLaunch {
+		return GraphLaunch{Function: f, Grid: 4, Block: 32, Params: Pointer(m.Addr() + at), Dependent: dependent}
+	}
+	g, err := dev.NewGraph([]GraphLaunch{launch(0, false), launch(4, true), launch(4, true)})
+	require.NoError(t, err)
+	s, err := dev.NewStream()
+	require.NoError(t, err)
+	for range 3 {
+		require.NoError(t, g.Launch(s))
+	}
+	require.NoError(t, s.Sync())
+	got := make([]byte, 8)
+	require.NoError(t, m.Download(got, 0))
+	require.Equal(t, []byte{3, 0, 0, 0, 6, 0, 0, 0}, got)
+	for range 2 {
+		require.NoError(t, g.Close())
+	}
+	require.ErrorIs(t, g.Launch(s), ErrClosed)
+}
+
+func TestGraphsThatCannotBe(t *testing.T) {
+	dev := fake(t)
+	f := kernel(t, dev)
+	m, err := dev.Alloc(8)
+	require.NoError(t, err)
+	at := Pointer(m.Addr())
+	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 1024, Params: at}})
+	require.EqualError(t, err, "cuda: graph: launch 0: kernel: 1 blocks of 1024 threads with 0 bytes: want at least 1 block, 1 to 512 threads, at least 0 bytes")
+	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32}})
+	require.ErrorContains(t, err, "a parameter of 0 bytes")
+	// The first launch has none before it that it could start beside.
+	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: at, Dependent: true}, {Function: f, Grid: 1, Block: 32, Params: at}})
+	require.ErrorContains(t, err, "0 of 1 edges are programmatic, want 1")
+	_, err = dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: Pointer(8)}}) // no memory of its own
+	require.ErrorContains(t, err, "launch 0 of kernel: CUDA_ERROR_ILLEGAL_ADDRESS")
+	g, err := dev.NewGraph([]GraphLaunch{{Function: f, Grid: 1, Block: 32, Params: at}}) // the stream before captures no more
+	require.NoError(t, err)
+	require.NoError(t, g.Close())
+}

@@ -15,6 +15,10 @@ static CUresult mkgen_set_dynamic_shared(CUfunction f, int bytes) {
   return cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, bytes);
 }
 
+static CUresult mkgen_prefer_shared(CUfunction f) {
+  return cuFuncSetAttribute(f, CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT, CU_SHAREDMEM_CARVEOUT_MAX_SHARED);
+}
+
 static CUresult mkgen_launch_cooperative(CUfunction f, unsigned grid, unsigned block, unsigned shared, CUstream stream, void *block_of_params) {
   void *params[1] = {block_of_params};
   return cuLaunchCooperativeKernel(f, grid, 1, 1, block, 1, 1, shared, stream, params);
@@ -135,6 +139,9 @@ var (
 func setDynamicShared(f cu.Function, bytes int) error {
 	return driverError(C.mkgen_set_dynamic_shared(raw(f), C.int(bytes)))
 }
+
+// preferShared asks for the largest share of on-chip memory as shared memory.
+func preferShared(f cu.Function) error { return driverError(C.mkgen_prefer_shared(raw(f))) }
 
 // launchCooperative launches a one-dimensional grid with all blocks resident; params are the bytes of the kernel's only parameter.
 func launchCooperative(f cu.Function, s cu.Stream, grid, block, shared int, params []byte) error {

@@ -101,6 +101,12 @@ func (f *Function) SetDynamicShared(bytes int) error {
 	})
 }
 
+// PreferShared asks for as much of the multiprocessors' on-chip memory to be shared memory as there can be, so that other kernels'
+// blocks find room beside this one's.
+func (f *Function) PreferShared() error {
+	return f.module.use("kernel "+f.name+": prefer shared memory", func() error { return preferShared(f.fn) })
+}
+
 // PerSM is how many blocks of so many threads with so much dynamic shared memory (bytes) fit on one multiprocessor; 0 when not one
 // does.
 func (f *Function) PerSM(block, shared int) (n int, err error) {

@@ -20,18 +20,24 @@ type Choice struct {
 	Splits     int                `json:"splits"`
 	Queries    megakernel.Handoff `json:"queries"`
 	Merge      megakernel.Merging `json:"merge"`
+
+	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
+	Dependents megakernel.Dependents `json:"dependents,omitempty"`
+	GraphSteps int                   `json:"graph_steps,omitempty"`
 }
 
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge}
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge,
+		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight, o.Leads = c.StageBytes, c.Stages, c.InFlight, c.Leads
 	o.Consumers, o.Splits, o.Queries, o.Merge = c.Consumers, c.Splits, c.Queries, c.Merge
+	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
 
@@ -54,14 +60,24 @@ func (c Choice) Value(dimension string) string {
 		return string(c.Queries)
 	case Merge:
 		return string(c.Merge)
+	case Resident:
+		return strconv.Itoa(c.Resident)
+	case DependentsOf:
+		return string(c.Dependents)
+	case GraphSteps:
+		return strconv.Itoa(c.GraphSteps)
 	}
 	panic("BUG: tune: dimension " + dimension)
 }
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	return fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s",
+	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s",
 		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge)
+	if c.Dependents != "" {
+		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
+	}
+	return flags
 }
 
 // check names a value that no kernel has; what else there is megakernel.Build refuses.
@@ -85,6 +101,10 @@ func (c Choice) check() error {
 	}
 	if !slices.Contains(megakernel.Mergings(), c.Merge) {
 		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
+	}
+	graph := c.Dependents != ""
+	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {
+		return fmt.Errorf("resident is %d and graph_steps %d with dependents %q, want all, of a graph of kernels, or none", c.Resident, c.GraphSteps, string(c.Dependents))
 	}
 	return nil
 }

@@ -2,12 +2,14 @@ package tune
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
 	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 )
 
@@ -92,13 +94,20 @@ func (p *Profile) WriteFile(path string) error {
 	return whole.Write(path, append(text, '\n'))
 }
 
-// Fits refuses a profile of a model of another shape, or of other query rows (0 means 1).
-func (p *Profile) Fits(c models.Config, rows int) error {
+// Fits refuses a profile of a model of another shape, of other query rows (0 means 1), or
+// of steps that are launched in another way ("" means one kernel).
+func (p *Profile) Fits(c models.Config, rows int, launch megakernel.Launching) error {
 	if want := ShapeOf(c); p.Shape != want {
 		return fmt.Errorf("it is of %s (shape %s), want one of %s (shape %s)", p.Model, p.Shape, c.Name, want)
 	}
 	if rows = max(1, rows); p.Rows != rows {
 		return fmt.Errorf("it is of steps of %s, want one of %d", count(p.Rows, "query row"), rows)
+	}
+	if launch == megakernel.LaunchSingle {
+		launch = ""
+	}
+	if p.Launch != string(launch) {
+		return fmt.Errorf("it is of steps launched as %q, want %q", cmp.Or(p.Launch, string(megakernel.LaunchSingle)), cmp.Or(launch, megakernel.LaunchSingle))
 	}
 	return nil
 }

@@ -84,16 +84,18 @@ func TestAProfileFitsItsShapeAndRows(t *testing.T) {
 	p, _ := found(t)
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	require.NoError(t, p.Fits(tiny, 0))
-	require.NoError(t, p.Fits(tiny, 1))
-	require.EqualError(t, p.Fits(tiny, 8), "it is of steps of 1 query row, want one of 8")
+	require.NoError(t, p.Fits(tiny, 0, ""))
+	require.NoError(t, p.Fits(tiny, 1, ""))
+	require.NoError(t, p.Fits(tiny, 1, megakernel.LaunchSingle))
+	require.EqualError(t, p.Fits(tiny, 1, megakernel.LaunchGraph), `it is of steps launched as "single", want "graph"`)
+	require.EqualError(t, p.Fits(tiny, 8, ""), "it is of steps of 1 query row, want one of 8")
 	tiny.Name, tiny.BOS, tiny.Rope.Theta = "mine", 3, 1e6
-	require.NoError(t, p.Fits(tiny, 1), "what the plan does not follow from")
+	require.NoError(t, p.Fits(tiny, 1, ""), "what the plan does not follow from")
 	tiny.Layers++
-	require.ErrorContains(t, p.Fits(tiny, 1), "it is of tiny (shape "+p.Shape+"), want one of mine (shape ")
+	require.ErrorContains(t, p.Fits(tiny, 1, ""), "it is of tiny (shape "+p.Shape+"), want one of mine (shape ")
 	big, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
-	require.Error(t, p.Fits(big, 1))
+	require.Error(t, p.Fits(big, 1, ""))
 }
 
 func TestTheTableSaysWhatWasTriedAndChosen(t *testing.T) {

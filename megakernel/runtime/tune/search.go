@@ -114,7 +114,7 @@ func (s *Search) dimensions() []string {
 	if s.Dimensions != nil {
 		return s.Dimensions
 	}
-	return Dimensions(s.Start.Options.Tokens)
+	return Dimensions(s.Start.Options.Tokens, s.Start.Options.Launch)
 }
 
 func (s *Search) say(format string, args ...any) {

@@ -24,10 +24,11 @@ type Setup struct {
 	Attention string `json:"attention"`
 	Selection bool   `json:"selection"`
 	Watchdog  string `json:"watchdog"`
-	Contexts  []int  `json:"contexts"` // tokens in the cache when a launch begins
-	Weights   string `json:"weights"`  // "random, seed 1"
-	Tokens    int    `json:"tokens"`   // of a launch
-	Launches  int    `json:"launches"` // of a measurement
+	Launch    string `json:"launch,omitempty"` // absent: of one kernel
+	Contexts  []int  `json:"contexts"`         // tokens in the cache when a launch begins
+	Weights   string `json:"weights"`          // "random, seed 1"
+	Tokens    int    `json:"tokens"`           // of a launch
+	Launches  int    `json:"launches"`         // of a measurement
 }
 
 // Of fills in what a kernel says.
@@ -35,6 +36,9 @@ func (s Setup) Of(mk *megakernel.Kernel) Setup {
 	o := mk.Options
 	s.Model, s.Shape = mk.Config.Name, ShapeOf(mk.Config)
 	s.SMs, s.Page, s.Rows, s.KV, s.Attention, s.Selection, s.Watchdog = o.SMs, o.Page, o.Tokens, string(o.KV), o.Attention, o.Selection, string(o.Watchdog)
+	if o.Launch != megakernel.LaunchSingle {
+		s.Launch = string(o.Launch)
+	}
 	return s
 }
 

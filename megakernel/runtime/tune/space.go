@@ -17,6 +17,11 @@ const (
 	Splits     = "splits"
 	Queries    = "queries"
 	Merge      = "merge"
+
+	// Of a graph of kernels.
+	Resident     = "resident"
+	DependentsOf = "dependents"
+	GraphSteps   = "graph-steps"
 )
 
 // Dimension is one option and the kernels that differ from an incumbent in it: of
@@ -26,12 +31,15 @@ type Dimension struct {
 	Kernels []*megakernel.Kernel
 }
 
-// Dimensions lists the names of those that a kernel of so many query rows has, in the
-// order in which they are searched. Of several rows the plan of a launch says what one
-// row's --splits and --merge say.
-func Dimensions(rows int) []string {
+// Dimensions lists the names of those that a kernel of so many query rows has, launched
+// so, in the order in which they are searched. Of several rows the plan of a launch says
+// what one row's --splits and --merge say.
+func Dimensions(rows int, launch megakernel.Launching) []string {
 	if rows > 1 {
 		return []string{StageBytes, Stages, InFlight, Leads, Consumers}
+	}
+	if launch == megakernel.LaunchGraph {
+		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Leads, Consumers, Splits, Merge, GraphSteps}
 	}
 	return []string{StageBytes, Stages, InFlight, Leads, Consumers, Splits, Queries, Merge}
 }
@@ -39,7 +47,7 @@ func Dimensions(rows int) []string {
 // Space is every dimension's candidates around a kernel.
 func Space(mk *megakernel.Kernel) []Dimension {
 	var all []Dimension
-	names := Dimensions(mk.Options.Tokens)
+	names := Dimensions(mk.Options.Tokens, mk.Options.Launch)
 	for _, name := range names {
 		all = append(all, Dimension{name, candidates(mk, name, names)})
 	}
@@ -105,6 +113,16 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		return each(mk, megakernel.Handoffs(), func(o *megakernel.Options, h megakernel.Handoff) { o.Queries = h })
 	case Merge:
 		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
+	case Resident: // depth is the planner's again
+		return each(mk, []int{1, 2, 3}, func(o *megakernel.Options, n int) {
+			if o.Resident = n; searched(Stages) {
+				o.Stages = 0
+			}
+		})
+	case GraphSteps:
+		return each(mk, []int{1, 4, 16}, func(o *megakernel.Options, n int) { o.GraphSteps = n })
+	case DependentsOf:
+		return each(mk, megakernel.AllDependents(), func(o *megakernel.Options, d megakernel.Dependents) { o.Dependents = d })
 	}
 	panic("BUG: tune: dimension " + dimension)
 }

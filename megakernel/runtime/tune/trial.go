@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
@@ -95,8 +96,9 @@ func (t *Trial) check(contexts int) error {
 			return err
 		}
 	}
-	if !slices.Contains(Dimensions(1), t.Dimension) {
-		return fmt.Errorf("dimension is %q, want one of %q", t.Dimension, Dimensions(1))
+	all := slices.Concat(Dimensions(1, megakernel.LaunchSingle), []string{DependentsOf, Resident, GraphSteps})
+	if !slices.Contains(all, t.Dimension) {
+		return fmt.Errorf("dimension is %q, want one of %q", t.Dimension, all)
 	}
 	if t.Error != "" {
 		if t.Micros != nil || t.AgainstMicros != nil || t.Better {

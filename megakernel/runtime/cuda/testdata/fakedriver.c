@@ -17,7 +17,7 @@ static __thread int current;         // whether this thread has the context
 static int retained;                 // uses of the primary context
 static size_t used;                  // bytes of device memory
 static struct { void *p; size_t bytes; int kind; } live[LIVE];
-enum { NONE, DEVICE, HOST, STREAM, EVENT, MODULE };
+enum { NONE, DEVICE, HOST, STREAM, EVENT, MODULE, GRAPH, EXEC };
 
 static int knob(const char *name, int otherwise) {
   const char *v = getenv(name);
@@ -154,6 +154,7 @@ CUresult cuFuncGetAttribute(int *v, CUfunction_attribute a, CUfunction f) {
 }
 
 CUresult cuFuncSetAttribute(CUfunction f, CUfunction_attribute a, int v) {
+  if (a == CU_FUNC_ATTRIBUTE_PREFERRED_SHARED_MEMORY_CARVEOUT) return v == 100 ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
   if (a != CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES || v + 1024 > OPTIN) return CUDA_ERROR_INVALID_VALUE;
   return dynamic_shared = v, CUDA_SUCCESS;
 }
@@ -170,6 +171,61 @@ CUresult cuLaunchCooperativeKernel(CUfunction f, unsigned gx, unsigned gy, unsig
   unsigned *word = *(unsigned **)params[0];
   if (find(DEVICE, word, 4, 0) && find(HOST, word, 4, 0)) return CUDA_ERROR_ILLEGAL_ADDRESS;
   return *word += 1, CUDA_SUCCESS;
+}
+
+// A graph is the words that its launches add 1 to, and which of them are programmatic dependent ones.
+enum { NODES = 64 };
+struct graph { int n; unsigned *word[NODES]; int dependent[NODES]; };
+static CUstream capturing;
+static struct graph captured;
+
+CUresult cuStreamBeginCapture(CUstream s, CUstreamCaptureMode mode) {
+  if (capturing || mode != CU_STREAM_CAPTURE_MODE_RELAXED || find(STREAM, s, 0, 0)) return CUDA_ERROR_ILLEGAL_STATE;
+  return capturing = s, memset(&captured, 0, sizeof captured), CUDA_SUCCESS;
+}
+
+CUresult cuLaunchKernelEx(const CUlaunchConfig *c, CUfunction f, void **params, void **extra) {
+  if (find(MODULE, f, 0, 0)) return CUDA_ERROR_INVALID_HANDLE;
+  if (!capturing || c->hStream != capturing || captured.n == NODES) return CUDA_ERROR_NOT_SUPPORTED;
+  unsigned *word = *(unsigned **)params[0];
+  if (find(DEVICE, word, 4, 0) && find(HOST, word, 4, 0)) return CUDA_ERROR_ILLEGAL_ADDRESS;
+  for (unsigned i = 0; i < c->numAttrs; i++) {
+    if (c->attrs[i].id != CU_LAUNCH_ATTRIBUTE_PROGRAMMATIC_STREAM_SERIALIZATION) return CUDA_ERROR_INVALID_VALUE;
+    captured.dependent[captured.n] = c->attrs[i].value.programmaticStreamSerializationAllowed;
+  }
+  return captured.word[captured.n++] = word, CUDA_SUCCESS;
+}
+
+CUresult cuStreamEndCapture(CUstream s, CUgraph *g) {
+  if (s != capturing) return CUDA_ERROR_ILLEGAL_STATE;
+  capturing = NULL;
+  CUresult r = make(GRAPH, sizeof(struct graph), (void **)g);
+  if (r == CUDA_SUCCESS) memcpy(*g, &captured, sizeof captured);
+  return r;
+}
+
+CUresult cuGraphGetEdges_v2(CUgraph g, CUgraphNode *from, CUgraphNode *to, CUgraphEdgeData *data, size_t *n) {
+  struct graph *x = (struct graph *)g;
+  if (find(GRAPH, g, 0, 0)) return CUDA_ERROR_INVALID_HANDLE;
+  for (int i = 1; data && i < x->n; i++) data[i - 1].type = x->dependent[i] ? CU_GRAPH_DEPENDENCY_TYPE_PROGRAMMATIC : CU_GRAPH_DEPENDENCY_TYPE_DEFAULT;
+  return *n = x->n ? x->n - 1 : 0, CUDA_SUCCESS;
+}
+
+CUresult cuGraphInstantiateWithFlags(CUgraphExec *e, CUgraph g, unsigned long long flags) {
+  if (find(GRAPH, g, 0, 0)) return CUDA_ERROR_INVALID_HANDLE;
+  CUresult r = make(EXEC, sizeof(struct graph), (void **)e);
+  if (r == CUDA_SUCCESS) memcpy(*e, g, sizeof(struct graph));
+  return r;
+}
+
+CUresult cuGraphDestroy(CUgraph g) { return find(GRAPH, g, 0, 1); }
+CUresult cuGraphExecDestroy(CUgraphExec e) { return find(EXEC, e, 0, 1); }
+
+CUresult cuGraphLaunch(CUgraphExec e, CUstream s) {
+  struct graph *x = (struct graph *)e;
+  if (find(EXEC, e, 0, 0) || find(STREAM, s, 0, 0)) return CUDA_ERROR_INVALID_HANDLE;
+  for (int i = 0; i < x->n; i++) *x->word[i] += 1;
+  return CUDA_SUCCESS;
 }
 
 CUresult cuGetErrorName(CUresult r, const char **text) {

@@ -1,0 +1,184 @@
+"""Times one model's decoding in three ways, in one run, on one GPU, with the same random weights:
+
+  single         the kernel: `mkgen bench`
+  graph          the same tasks as a kernel each, in a CUDA graph, by programmatic dependent launch: `mkgen bench --launch graph`
+  transformers   Hugging Face transformers, static cache, the step compiled: bench/transformers_decode.py
+
+    python bench/compare.py --mkgen out/mkgen --model llama3-8b
+    python bench/compare.py --mkgen out/mkgen --model llama3-8b --tune 120s --reference out/ref-8b
+
+`scripts/build-cuda build -o out/mkgen ./cmd/mkgen` makes out/mkgen. What the single kernel gains over the graph is what not ending the kernel
+gains; the graph preloads its weights as far as shared memory goes, and has options of its own (--graph, --graph-profile, or --tune, which
+searches those of both first). Shares are of the streaming ceiling that mkgen measures right before its case; transformers' are of the single kernel's.
+With --reference (tests/gpu/reference.py) both kernels pass the gate or the run ends with exit code 1; without, all is marked UNGATED.
+
+The comparison is printed, and written as JSON to --out: by default bench/results/<gpu>/<date>-compare-<model>.json where the gate was passed, else
+out/compare-<model>.json. docs/benchmarking.md says how the figures come about. Needs PyTorch and transformers, unless --no-transformers.
+"""
+
+import argparse
+import datetime
+import json
+import pathlib
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FIGURES = ["tok_s", "us_per_token", "device_us_per_token", "p50_us", "p99_us", "max_us"]
+UNGATED = "UNGATED"
+
+
+def run(what, command):
+    """Runs a command, its output behind ours; ends with its exit code when that is not 0."""
+    start = time.time()
+    print(f"\n== {what}: {shlex.join(map(str, command))}", flush=True)
+    code = subprocess.run(list(map(str, command))).returncode
+    print(f"== {what}: {time.time() - start:.1f} s", flush=True)
+    if code != 0:
+        print(f"compare: {what} ended with exit code {code}", file=sys.stderr)
+    return code
+
+
+class Comparison:
+    def __init__(self, args, scratch):
+        self.args, self.scratch = args, pathlib.Path(scratch)
+        self.config = args.config or ROOT / "models" / "testdata" / "configs" / f"{args.model}.json"
+        self.model = ["--config", args.config, "--name", args.model] if args.config else ["--model", args.model]
+        self.sim = ["--device", "sim"] if args.device == "sim" else []
+
+    def options(self, launch):
+        """The flags of one of the two kernels: given, or what a search chose."""
+        a = self.args
+        given, profile = {"single": (a.single, a.single_profile), "graph": (a.graph, a.graph_profile)}[launch]
+        flags = (["--launch", "graph"] if launch == "graph" else []) + shlex.split(given)
+        if a.tune and not profile:
+            profile = (self.scratch if self.sim else pathlib.Path("out")) / f"tune-{launch}-{a.model}.json"  # a search goes on where it stopped
+            command = [a.mkgen, "tune", *self.model, *flags, *self.sim, "--contexts", a.contexts, "--random", a.seed, "--budget", a.tune, "-o", profile]
+            if run(f"tune {launch}", command):
+                sys.exit(1)
+        return flags + (["--profile", profile] if profile else [])
+
+    def kernel(self, launch):
+        """What `mkgen bench` measured, as it writes it with --cases."""
+        a, out = self.args, self.scratch / f"{launch}.json"
+        command = [a.mkgen, "bench", *self.model, *self.options(launch), *self.sim, "--contexts", a.contexts, "--rounds", a.rounds, "--tokens", a.tokens, "--cases", out]
+        if a.reference:
+            command += ["--reference", a.reference] + ([] if self.sim else ["--record", self.scratch / f"{launch}-record.json"])
+        else:
+            command += ["--random", a.seed]
+        if run(launch, command):
+            sys.exit(1)
+        return json.loads(out.read_text())
+
+    def transformers(self):
+        a, out = self.args, self.scratch / "transformers.json"
+        command = [sys.executable, ROOT / "bench" / "transformers_decode.py", "--config", self.config, "--contexts", a.contexts, "--seed", a.seed,
+                   "--rounds", a.rounds, "--tokens", a.tokens, "--mode", a.mode, "--out", out]
+        if run("transformers", command):
+            sys.exit(1)
+        return json.loads(out.read_text())
+
+
+def cases_of(single, graph, other):
+    """One list of cases, context by context: single, graph, transformers."""
+    cases = []
+    for i, s in enumerate(single["cases"]):
+        rows = [("single", s), ("graph", graph["cases"][i])]
+        if other:
+            rows.append(("transformers", other["cases"][i]))
+        for system, c in rows:
+            if c["context"] != s["context"]:
+                sys.exit(f"compare: {system} has context {c['context']} where the single kernel has {s['context']}")
+            case = {"system": system, "model": s["model"], "dtype": s["dtype"], "batch": 1, "context": s["context"]}
+            case |= {name: c[name] for name in FIGURES}
+            ceiling = c.get("ceiling_gb_s", s["ceiling_gb_s"])
+            rate = s["bytes_per_token"] / c["device_us_per_token"] / 1e3
+            case |= {"bytes_per_token": s["bytes_per_token"], "gb_s": float(f"{rate:.6g}"), "ceiling_gb_s": ceiling, "share": float(f"{rate / ceiling:.6g}"),
+                     "time_over_single": float(f"{c['device_us_per_token'] / s['device_us_per_token']:.6g}"),
+                     "tokens_per_round": c["tokens_per_round"], "rounds": c["rounds"]}
+            if system != "transformers":
+                case["gate"] = c.get("gate") or {"passed": False}
+            cases.append(case)
+    return cases
+
+
+def table(cases, mark):
+    header = ["context", "system", "tok/s", "us/token", "device us", "p50", "p99", "max", "share", "time / single", "gate"]
+    rows = [[str(c["context"]), c["system"], f"{c['tok_s']:.1f}", f"{c['us_per_token']:.1f}", f"{c['device_us_per_token']:.1f}", f"{c['p50_us']:.1f}",
+             f"{c['p99_us']:.1f}", f"{c['max_us']:.1f}", f"{100 * c['share']:.1f} %", f"{c['time_over_single']:.3f}", mark if "gate" in c else "-"] for c in cases]
+    widths = [max(len(r[i]) for r in [header, *rows]) for i in range(len(header))]
+    for r in [header, *rows]:
+        print("  ".join(cell.ljust(w) if i in (1, len(header) - 1) else cell.rjust(w) for i, (cell, w) in enumerate(zip(r, widths))).rstrip())
+
+
+def short_name(gpu):
+    """As mkgen calls a GPU's folder: "h200" of "NVIDIA H200"."""
+    words = gpu.lower().split()
+    if len(words) > 1 and words[0] == "nvidia":
+        words = words[1:]
+    return "".join(c if c.isascii() and c.isalnum() else "-" for c in (words or ["unknown"])[0])
+
+
+def free(path):
+    """path, with a number where the name is taken."""
+    at, n = path, 2
+    while at.exists():
+        at, n = path.with_name(f"{path.stem}-{n}{path.suffix}"), n + 1
+    return at
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser.add_argument("--mkgen", type=pathlib.Path, default=pathlib.Path("out/mkgen"), help="the program, built with CUDA")
+    parser.add_argument("--model", default="llama3-8b", help="registered name, or with --config what the model is called")
+    parser.add_argument("--config", type=pathlib.Path, help="a Hugging Face config.json (default: that of the registered model)")
+    parser.add_argument("--contexts", default="128,1024", help="tokens in the KV cache when a round begins")
+    parser.add_argument("--seed", default="1", help="of the weights; with --reference that of the reference")
+    parser.add_argument("--rounds", default="7")
+    parser.add_argument("--tokens", default="128", help="of a round")
+    parser.add_argument("--reference", type=pathlib.Path, help="directory of tests/gpu/reference.py: gates both kernels")
+    parser.add_argument("--single", default="", help="flags of mkgen bench for the single kernel, such as '--in-flight 2'")
+    parser.add_argument("--graph", default="", help="the same for the graph, such as '--resident 2 --dependents streamed'")
+    parser.add_argument("--single-profile", type=pathlib.Path, help="file of mkgen tune for the single kernel")
+    parser.add_argument("--graph-profile", type=pathlib.Path, help="file of mkgen tune --launch graph for the graph")
+    parser.add_argument("--tune", default="", help="search the options of both for so long each first, such as 60s")
+    parser.add_argument("--mode", default="reduce-overhead", help="of torch.compile")
+    parser.add_argument("--no-transformers", action="store_true", help="compare the two kernels only")
+    parser.add_argument("--device", default="cuda", choices=["cuda", "sim"], help="sim tries this out on a CPU: no speed")
+    parser.add_argument("--out", type=pathlib.Path, help="JSON file (default: see above)")
+    args = parser.parse_args()
+
+    if args.reference:
+        args.seed = str(json.loads((args.reference / "manifest.json").read_text())["seed"])
+    with tempfile.TemporaryDirectory() as scratch:
+        c = Comparison(args, scratch)
+        single, graph = c.kernel("single"), c.kernel("graph")
+        other = None if args.no_transformers else c.transformers()
+    if (single["gpu"], single["commit"]) != (graph["gpu"], graph["commit"]):
+        sys.exit("compare: the two kernels were not measured on one GPU by one program")
+    cases = cases_of(single, graph, other)
+    passed = all(case["gate"]["passed"] for case in cases if case["system"] != "transformers")
+    mark = "passed" if passed else UNGATED
+    record = {"gpu": single["gpu"], "driver": single["driver"], "cuda": single["cuda"], "commit": single["commit"], "gated": passed,
+              "options": {"single": single["options"], "graph": graph["options"]}, "cases": cases}
+    if other:
+        record["transformers"] = {k: v for k, v in other.items() if k != "cases"}
+    print(f"\n{args.model} on {record['gpu']}, batch 1, random weights of seed {args.seed}; medians of {args.rounds} rounds of {args.tokens} tokens")
+    table(cases, mark)
+    for case in cases:
+        if case["system"] == "graph":
+            print(f"Context {case['context']}: the single kernel takes {100 * (1 - 1 / case['time_over_single']):.2f} % less device time a token than the graph of kernels.")
+    out = args.out
+    if out is None and passed and args.device == "cuda":
+        out = free(ROOT / "bench" / "results" / short_name(record["gpu"]) / f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}-compare-{args.model}.json")
+    out = out or pathlib.Path("out") / f"compare-{args.model}.json"
+    out.parent.mkdir(parents=True, exist_ok=True)
+    out.write_text(json.dumps(record, indent=2) + "\n")
+    print(f"{'Record' if passed else UNGATED + ': no record. Figures'} written to {out}")
+
+
+if __name__ == "__main__":
+    main()
