@@ -126,7 +126,7 @@ func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 	for i, f := range mk.InvFreq() {
 		require.Equal(t, f, math.Float32frombits(l.Tables[0].Words[i]))
 	}
-	var unfilled []string
+	require.Equal(t, []string{"kv", "x", "attn", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled(t, mk))
 	for _, f := range l.Params {
 		if f.Pointer {
 			require.Equal(t, f.Bytes == 0, f.Size != "" && f.PageBytes > 0, "how big is %s?", f.Name)
@@ -134,12 +134,46 @@ func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 				require.Len(t, f.Tensors, 2*mk.Config.Layers+1)
 				require.Equal(t, "model.layers.79.post_attention_layernorm.weight", f.Tensors[159])
 			}
-			if f.Fill == "" {
-				unfilled = append(unfilled, f.Name)
-			}
 		}
 	}
-	require.Equal(t, []string{"kv", "x", "q", "states", "attn", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled)
+}
+
+// unfilled are the buffers that the layout does not tell to fill.
+func unfilled(t *testing.T, mk *Kernel) (names []string) {
+	for _, f := range readLayout(t, mk).Params {
+		if f.Pointer && f.Fill == "" {
+			names = append(names, f.Name)
+		}
+	}
+	return names
+}
+
+// Of words with tags the first ones that are polled must carry none of a launch: the
+// layout says of each such buffer that it is to be zeroed, and of what stands behind a
+// barrier nothing.
+func TestLayoutSaysWhichWordsToZero(t *testing.T) {
+	for _, c := range []struct {
+		queries Handoff
+		merge   Merging
+		zeroed  []string
+	}{
+		{HandoffWords, MergeWords, []string{BufferStates, BufferQueryWords, BufferKVWords}},
+		{HandoffBarrier, MergeWords, []string{BufferStates}},
+		{HandoffWords, MergePhase, []string{BufferQueryWords, BufferKVWords}},
+		{HandoffWords, MergeLast, []string{BufferArrived, BufferQueryWords, BufferKVWords}},
+		{HandoffBarrier, MergePhase, nil},
+	} {
+		mk := build(t, "tiny", Options{SMs: 4, Queries: c.queries, Merge: c.merge})
+		require.Equal(t, c.zeroed, mk.Zeroed())
+		left := unfilled(t, mk)
+		for _, f := range readLayout(t, mk).Params {
+			if slices.Contains(c.zeroed, f.Name) {
+				require.True(t, strings.HasPrefix(f.Fill, "0, and again after a launch that was given up"), "%s: %s", f.Name, f.Fill)
+			}
+		}
+		require.Equal(t, c.merge != MergeWords, slices.Contains(left, BufferStates))
+		require.Equal(t, c.queries == HandoffBarrier, slices.Contains(left, "q"))
+	}
 }
 
 func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {

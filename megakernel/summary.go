@@ -120,8 +120,23 @@ func (mk *Kernel) reportPhases(r *report) {
 	}
 	r.line("Phases")
 	r.table(t)
-	r.text("Every phase ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
-		mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+	r.text("Every phase%s ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
+		mk.butWords(), mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+}
+
+// butWords names the phases behind which there is no barrier, as their output is passed in
+// words.
+func (mk *Kernel) butWords() string {
+	var names []string
+	for i := range mk.Phases {
+		if p := &mk.Phases[i]; p.Handoff == string(HandoffWords) {
+			names = append(names, p.Name)
+		}
+	}
+	if names == nil {
+		return ""
+	}
+	return " but " + strings.Join(names, ", ") + ", whose output is waited for word by word,"
 }
 
 // phaseAttention is the phase that reads the KV cache.

@@ -48,7 +48,16 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 	for _, g := range mk.Plan.Shared {
 		require.Regexp(t, fmt.Sprintf(`(?m)^ +%d +%d  %s `, g.Offset, g.Bytes, g.Name), b.String())
 	}
-	require.Contains(t, b.String(), fmt.Sprintf("grid barrier: %d a step", mk.Barriers()))
+	text := func(mk *Kernel) string {
+		var b strings.Builder
+		require.NoError(t, mk.Summary(&b, machine.H200()))
+		return strings.Join(strings.Fields(b.String()), " ")
+	}
+	require.Contains(t, text(mk), fmt.Sprintf("Every phase but qkv, whose output is waited for word by word, ends in a grid barrier: %d a step.", mk.Barriers()))
+	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers(), "attention, o, gate_up, down; lm_head")
+	mk = build(t, "llama3-8b", Options{Queries: HandoffBarrier, Merge: MergePhase})
+	require.Contains(t, text(mk), fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers()))
+	require.Equal(t, 6*mk.Config.Layers+1, mk.Barriers(), "qkv and merge, too")
 }
 
 func TestSummaryWarnsOfTooManyWarpsForTheRegisters(t *testing.T) {

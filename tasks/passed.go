@@ -87,7 +87,7 @@ func (t *Attention) fetchPassed(e *Env, s Step, it *item) {
 
 // fetchOwn waits for the query token's own key and value.
 func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32) {
-	d, slot, p := t.KV.D, s.Pos.RemC(t.KV.Page), t.Passed
+	d, slot, p := t.KV.D, dsl.Optional(s.Pos.RemC(t.KV.Page)), t.Passed // where units lie by their token
 	for v := range 2 {
 		e.EachConsumer(d/2, func(i u32) {
 			pair := p.load(e, p.KV, kvHead.MulC(2).AddC(v).MulC(d/2).Add(i), "waits for the token's own key or value, word %d")

@@ -135,10 +135,12 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	return t.report(cmd, p, steps, s.Over)
 }
 
-// dimensions are those that are searched: what no flag gives, on the executor two.
+// dimensions are those that are searched: what no flag gives; on the executor three, of which leads
+// follow copies in flight.
 func (t *tuneFlags) dimensions(cmd *cobra.Command, o *megakernel.Options) []string {
+	onExecutor := []string{tune.InFlight, tune.Leads, tune.Merge}
 	return slices.DeleteFunc(tune.Dimensions(o.Tokens, o.Launch), func(name string) bool {
-		return cmd.Flags().Changed(name) || t.device == deviceSim && name != tune.InFlight && name != tune.Merge
+		return cmd.Flags().Changed(name) || t.device == deviceSim && !slices.Contains(onExecutor, name)
 	})
 }
 

@@ -104,7 +104,7 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 		var hang *runtime.HangError
 		require.ErrorAs(t, err, &hang)
 		require.Equal(t, 0, hang.Pos)
-		require.ErrorContains(t, err, `SM 0-2: consumers in "hand-off after o", layer 0, waits for the grid barrier to count 12 arrivals (tasks/`)
+		require.ErrorContains(t, err, `SM 0-2: consumers in "hand-off after o", layer 0, waits for the grid barrier to count 6 arrivals (tasks/`)
 		require.ErrorContains(t, err, "producer in")
 
 		c, err := models.Lookup("tiny")

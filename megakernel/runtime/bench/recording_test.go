@@ -1,6 +1,7 @@
 package bench_test
 
 import (
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -41,45 +42,87 @@ func decoded(t *testing.T, mk *megakernel.Kernel, r *bench.Recording) *trace.Tra
 }
 
 // Every SM has every phase and hand-off of every layer and step once, and as many waits
-// for chunks as the plan has chunks.
+// for chunks as the plan has chunks. Where queries go in words there is no hand-off after
+// qkv, and where partial states do, the merge is attention's: who works on heads waits for
+// their queries, item by item, and everyone comes by the merge once.
 func TestALaunchIsRecordedWhole(t *testing.T) {
-	for _, rows := range []int{1, 3} {
-		mk, r := recording(t, megakernel.Options{SMs: 3, Tokens: rows, Trace: 4000})
-		tr := decoded(t, mk, r)
-		require.Len(t, tr.Tracks, 6)
-		for _, track := range tr.Tracks {
-			require.Zero(t, track.Dropped)
-			require.LessOrEqual(t, len(track.Spans), mk.TraceSpans(40, 2), "the room that is asked for by default")
-			phases := map[string]int{}
-			for _, s := range track.Spans {
-				if site := tr.Sites[s.Site]; site.Kind == trace.Phase || site.Kind == trace.Handoff {
-					phases[site.Name]++
-				}
-			}
+	barriers := megakernel.Options{Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase}
+	for name, o := range map[string]megakernel.Options{"words": {Tokens: 1}, "barriers": barriers, "rows": {Tokens: 3}} {
+		t.Run(name, func(t *testing.T) {
+			o.SMs, o.Trace = 3, 4000
+			mk, r := recording(t, o)
+			tr := decoded(t, mk, r)
+			require.Len(t, tr.Tracks, 6)
 			layers := 2 * mk.Config.Layers
-			for _, name := range []string{"qkv", "attention", "o", "gate_up", "down"} {
-				require.Equal(t, layers, phases[name], "%s of the %s of SM %d", name, track.Role, track.SM)
-				if track.Role == trace.Consumers {
-					require.Equal(t, layers, phases["hand-off after "+name], "hand-off after %s of SM %d", name, track.SM)
+			queries := 0
+			for _, track := range tr.Tracks {
+				require.Zero(t, track.Dropped)
+				require.LessOrEqual(t, len(track.Spans), mk.TraceSpans(40, 2), "the room that is asked for by default")
+				phases, tasks := map[string]int{}, map[string]int{}
+				for _, s := range track.Spans {
+					switch site := tr.Sites[s.Site]; site.Kind {
+					case trace.Phase, trace.Handoff:
+						phases[site.Name]++
+					case trace.Task:
+						tasks[site.Name]++
+					}
+				}
+				for _, name := range []string{"qkv", "attention", "o", "gate_up", "down"} {
+					require.Equal(t, layers, phases[name], "%s of the %s of SM %d", name, track.Role, track.SM)
+				}
+				require.Equal(t, 2, phases["lm_head"])
+				if track.Role != trace.Consumers {
+					continue
+				}
+				handoffs := 0
+				for _, p := range mk.Phases {
+					want := 0
+					switch {
+					case name == "words" && p.Name == "qkv":
+					case name == "rows" && p.Name == "merge": // so few tokens are not split
+					case p.PerLayer:
+						want = layers
+					default:
+						want = 2
+					}
+					require.Equal(t, want, phases["hand-off after "+p.Name], "hand-off after %s of SM %d", p.Name, track.SM)
+					handoffs += want
+				}
+				if name != "rows" {
+					require.Equal(t, 2*mk.Barriers(), handoffs)
+				}
+				if name == "words" {
+					require.Zero(t, phases["merge"])
+					require.Equal(t, layers, tasks["merge"], "merge within attention of SM %d", track.SM)
+					queries += tasks["queries"]
 				}
 			}
-			require.Equal(t, 2, phases["lm_head"])
-		}
-		s := tr.Summarize()
-		require.InDelta(t, s.Step.Time, s.Step.Work+s.Step.Chunks+s.Step.Others+s.Step.Handoffs, 1e-6*s.Step.Time)
+			if name == "words" {
+				require.Equal(t, layers*mk.AttentionItems()*mk.Options.Splits, queries, "waits for an item's queries")
+			}
+			s := tr.Summarize()
+			require.InDelta(t, s.Step.Time, s.Step.Work+s.Step.Chunks+s.Step.Others+s.Step.Handoffs, 1e-6*s.Step.Time)
+		})
 	}
 }
 
 // A recording that is cut short is the beginning of the whole one: the program is the
-// same, and so is its schedule.
+// same, and so is what it does. Only whether a producer finds itself ahead of its
+// consumers, and waits for copies for that, differs from run to run where there are leads.
 func TestARecordingWithoutRoomSaysWhatIsLost(t *testing.T) {
-	mk, r := recording(t, megakernel.Options{SMs: 2, Trace: 4000})
-	whole := decoded(t, mk, r)
-	mk, r = recording(t, megakernel.Options{SMs: 2, Trace: 50})
-	short := decoded(t, mk, r)
-	for i, track := range short.Tracks {
-		require.Len(t, track.Spans, 50)
-		require.Equal(t, len(whole.Tracks[i].Spans)-50, track.Dropped)
+	for leads, same := range map[string][]string{"none": {trace.Consumers, trace.Producer}, "4:2": {trace.Consumers}} {
+		mk, r := recording(t, megakernel.Options{SMs: 2, Leads: leads, Trace: 4000})
+		whole := decoded(t, mk, r)
+		mk, r = recording(t, megakernel.Options{SMs: 2, Leads: leads, Trace: 50})
+		short := decoded(t, mk, r)
+		for i, track := range short.Tracks {
+			require.Len(t, track.Spans, 50)
+			require.Zero(t, whole.Tracks[i].Dropped)
+			require.Positive(t, track.Dropped)
+			if slices.Contains(same, track.Role) {
+				require.Equal(t, len(whole.Tracks[i].Spans)-50, track.Dropped, "%s of SM %d, leads %s", track.Role, track.SM, leads)
+			}
+		}
 	}
 }
 

@@ -61,7 +61,10 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
 		{`"better":true`, `"better":false`, "better is false with a ratio of"},
 		{`"error":"i/o timeout"`, `"error":""`, "it has figures of 0 and 0 contexts, want 2"},
-		{`"merge":"phase"`, `"merge":"never"`, `start: merge is "never", want phase or last`},
+		{`"merge":"words"`, `"merge":"never"`, `start: merge is "never", want one of ["phase" "last" "words"]`},
+		{`"queries":"words"`, `"queries":"never"`, `start: queries is "never", want one of ["barrier" "words"]`},
+		{`"leads":"4:2"`, `"leads":""`, "start: leads is empty, want none or chunks:copies"},
+		{`"leads":"4:2"`, `"leads":"4"`, `start: leads: lead "4" in "4", want none or chunks:copies`},
 		{`"in_flight":3`, `"in_flight":0`, "start: in_flight is 0, want at least 1"},
 		{`"chosen":{"stage_bytes":`, `"chosen":{"stage_bytes":9`, "chosen is neither start nor"},
 	} {
@@ -106,7 +109,7 @@ func TestTheTableSaysWhatWasTriedAndChosen(t *testing.T) {
 	require.Equal(t, "round  dimension  value  against  µs at 16  µs at 128   ratio   noise", lines[0])
 	require.Contains(t, out.String(), "    1  in-flight      2        3    1050.0     2100.0  0.9813  0.0030  chosen\n")
 	require.Contains(t, out.String(), "failed: i/o timeout\n")
-	require.Contains(t, out.String(), "    1  merge       last    phase    1000.0     2000.0  0.9709  0.0030  chosen\n")
+	require.Contains(t, out.String(), "    1  merge       last    words    1000.0     2000.0  0.9709  0.0030  chosen\n")
 }
 
 func TestTheSpaceOfAKernel(t *testing.T) {
@@ -122,7 +125,8 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 		}
 	}
 	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "4", "5", "6"},
-		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "merge": {"last"}}, all)
+		"leads":     {"none", "4:1", "5:2", "5:1", "7:2", "7:1"},
+		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase", "last"}}, all)
 	rows, err := megakernel.Build(c, megakernel.Options{Tokens: 8})
 	require.NoError(t, err)
 	var of []string
@@ -130,7 +134,21 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 		of = append(of, d.Name)
 		require.NotEmpty(t, d.Kernels)
 	}
-	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "consumers"}, of)
+	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "consumers"}, of)
+}
+
+// How deep a ring may be follows from the room for it, whatever leads the incumbent has:
+// the planner's copies in flight need not be more than theirs.
+func TestTheDepthsDoNotFollowFromLeads(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{Stages: 8, InFlight: 5, Leads: "6:4"})
+	require.NoError(t, err)
+	var all []string
+	for _, k := range tune.Space(mk)[1].Kernels {
+		all = append(all, tune.ChoiceOf(k).Value(tune.Stages))
+	}
+	require.Equal(t, []string{"11", "8", "5"}, all)
 }
 
 // A stage that a KV chunk of 16 tokens does not fit into is left out.

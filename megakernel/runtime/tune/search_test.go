@@ -93,10 +93,10 @@ func kernel(t *testing.T, o megakernel.Options) *megakernel.Kernel {
 	return mk
 }
 
-// search is a search of three dimensions of a landscape; saved are copies of what it saved.
+// search is a search of four dimensions of a landscape; saved are copies of what it saved.
 func search(t *testing.T, l tune.Measurer) (s *tune.Search, saved *[]tune.Profile) {
 	saved = &[]tune.Profile{}
-	return &tune.Search{Start: kernel(t, megakernel.Options{}), Dimensions: []string{tune.InFlight, tune.Consumers, tune.Merge}, Measurer: l,
+	return &tune.Search{Start: kernel(t, megakernel.Options{}), Dimensions: []string{tune.InFlight, tune.Leads, tune.Consumers, tune.Merge}, Measurer: l,
 		Setup: tune.Setup{GPU: "fake GPU", Commit: "abc", Arch: "sm_90a", Contexts: contexts, Weights: "random, seed 1", Tokens: 32, Launches: 9},
 		Save: func(p *tune.Profile) error {
 			require.NoError(t, p.Check())
@@ -126,7 +126,7 @@ func TestTheLowestPointIsFound(t *testing.T) {
 	require.Len(t, *saved, len(p.Trials)+1, "after every trial and at the end")
 	require.Equal(t, *p, (*saved)[len(*saved)-1])
 	require.InDelta(t, 1-bowl(p.Chosen)/bowl(p.Start), tune.Gain(steps), 1e-4)
-	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "consumers", "splits", "merge"}, names(steps[:6]))
+	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "consumers", "splits", "queries", "merge"}, names(steps[:8]))
 	again, _, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, p, again, "the same search makes the same profile")
@@ -317,7 +317,7 @@ func TestRoundsEndASearch(t *testing.T) {
 	require.NoError(t, err)
 	require.False(t, p.Finished)
 	require.False(t, s.Over)
-	require.Len(t, steps, 3)
+	require.Len(t, steps, 4)
 	require.NotEqual(t, p.Start, p.Chosen)
 }
 
@@ -372,6 +372,31 @@ func TestWhatIsNotSearchedStays(t *testing.T) {
 	require.Equal(t, 8<<10, p.Chosen.StageBytes)
 	for _, trial := range p.Trials {
 		require.Equal(t, []int{4, 2}, []int{trial.Options.Stages, trial.Options.InFlight})
+	}
+}
+
+// Copies in flight that the incumbent's leads leave no room for are candidates where leads
+// are searched, with the planner's leads, and none where they are to stay.
+func TestLeadsFollowTheCopiesInFlightWhereTheyAreSearched(t *testing.T) {
+	for _, c := range []struct {
+		dimensions, tried []string
+		leads             string
+	}{
+		{[]string{tune.InFlight}, []string{"4", "5", "6"}, "4:2"},
+		{[]string{tune.InFlight, tune.Leads}, []string{"1", "2", "4", "5", "6"}, "none"},
+	} {
+		s, _ := search(t, &land{micros: flat})
+		s.Dimensions, s.Rounds = c.dimensions, 1
+		require.Equal(t, "4:2", s.Start.Options.Leads)
+		p, steps, err := s.Run(t.Context())
+		require.NoError(t, err)
+		require.Equal(t, "4:2", p.Chosen.Leads)
+		var tried []string
+		for _, trial := range steps[0].Trials {
+			tried = append(tried, trial.Options.Value(tune.InFlight))
+			require.Equal(t, c.leads, trial.Options.Leads)
+		}
+		require.Equal(t, c.tried, tried)
 	}
 }
 

@@ -87,7 +87,7 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 			}
 		})
 	case Stages:
-		fit := planned(mk, func(o *megakernel.Options) { o.Stages, o.InFlight = 0, 0 }).Stages
+		fit := planned(mk, func(o *megakernel.Options) { o.Stages, o.InFlight, o.Leads = 0, 0, "" }).Stages
 		return each(mk, []int{fit, fit * 3 / 4, fit / 2}, func(o *megakernel.Options, n int) {
 			if o.Stages = n; searched(InFlight) {
 				o.InFlight = min(o.InFlight, n)

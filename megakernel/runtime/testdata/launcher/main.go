@@ -85,6 +85,9 @@ func fill(tensors string, pages, epoch uint32, prompt []uint32) (map[string][]by
 		"stream":  make([]byte, 4*(len(prompt)+chosen)),
 		"times":   make([]byte, 4*(len(prompt)+chosen)),
 	}
+	for _, name := range []string{"states", "query_words", "kv_words"} { // words with tags
+		m[name] = make([]byte, size(name))
+	}
 	for i := range pages { // backwards: any order will do
 		m["page_table"] = append(m["page_table"], words(pages-1-i)...)
 	}
