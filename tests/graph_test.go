@@ -49,7 +49,7 @@ func stepsOf(t *testing.T, mk *megakernel.Kernel, seed, weightSeed uint64, token
 }
 
 // A graph of the phases' kernels makes the same bits as the single kernel with the same
-// sizes, whenever a kernel lets the next one start.
+// sizes, which passes queries and states in words, whenever a kernel lets the next one start.
 func TestAGraphOfKernelsComputesWhatTheSingleKernelDoes(t *testing.T) {
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:min(19, len(g.Tokens))]
@@ -94,7 +94,7 @@ func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
 			one, err := megakernel.Build(test.c, test.o)
 			require.NoError(t, err)
 			o := one.Options
-			o.Launch = megakernel.LaunchGraph
+			o.Launch, o.Queries, o.Merge = megakernel.LaunchGraph, megakernel.HandoffBarrier, megakernel.MergePhase // no words
 			graph, err := megakernel.Build(test.c, o)
 			require.NoError(t, err)
 			tokens := []int{1, 5, 300, 2, 7, 7, 11, 90, 4, 8, 250, 3}
