@@ -12,6 +12,13 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
+// byHand is a machine with few, round figures.
+func byHand(t *testing.T) *Machine {
+	m, err := ReadFile("testdata/by_hand.json")
+	require.NoError(t, err)
+	return m
+}
+
 func TestAMachineIsReadAsItWasWritten(t *testing.T) {
 	m := H200()
 	path := filepath.Join(t.TempDir(), "new", "m.json")
@@ -27,7 +34,7 @@ func TestAMachineIsReadAsItWasWritten(t *testing.T) {
 }
 
 func TestABrokenMachineIsRefused(t *testing.T) {
-	text, err := json.Marshal(H200())
+	text, err := json.Marshal(byHand(t))
 	require.NoError(t, err)
 	for _, c := range []struct{ old, new, want string }{
 		{`{"format":1`, `{"speed":1,"format":1`, `json: unknown field "speed"`},
@@ -52,13 +59,13 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 	}
 	_, err = Parse(append(text, "{}"...))
 	require.EqualError(t, err, "something follows the object")
-	m := H200()
+	m := byHand(t)
 	m.Copies = nil
 	require.EqualError(t, m.Check(), "copies is empty, want figures of one number of copies in flight at least")
-	m = H200()
+	m = byHand(t)
 	m.Exchanges = m.Exchanges[:3]
 	require.EqualError(t, m.Check(), "exchanges: want some with nothing in flight (in_flight 0) and some with copies in flight")
-	m = H200()
+	m = byHand(t)
 	m.Idle.Load.Median = math.NaN()
 	path := filepath.Join(t.TempDir(), "m.json")
 	require.ErrorContains(t, m.WriteFile(path), "no machine is written: idle: load_us: min ")
@@ -73,7 +80,7 @@ func TestAnotherGPUIsRefused(t *testing.T) {
 // By what is in flight on all SMs together: linear to the first measured point, measured
 // from there, never over the ceiling.
 func TestBandwidthFollowsWhatIsInFlight(t *testing.T) {
-	m := H200()
+	m := byHand(t)
 	for _, c := range []struct {
 		sms    int
 		copies float64
@@ -89,7 +96,7 @@ func TestBandwidthFollowsWhatIsInFlight(t *testing.T) {
 // Another bandwidth changes no latency: what one SM alone streams stays the same, and
 // twice the bandwidth takes twice the bytes in flight.
 func TestAnotherBandwidthHasTheSameLatencies(t *testing.T) {
-	m := H200()
+	m := byHand(t)
 	twice := m.At(9200e9)
 	require.Equal(t, 9200.0, twice.Ceiling.Median)
 	require.InEpsilon(t, m.BytesPerSecond(1, 16384), twice.BytesPerSecond(1, 16384), 1e-9)
@@ -101,7 +108,7 @@ func TestAnotherBandwidthHasTheSameLatencies(t *testing.T) {
 }
 
 func TestLatenciesAreThoseMeasuredAndBetween(t *testing.T) {
-	m := H200()
+	m := byHand(t)
 	require.InDelta(t, 0.158e-6, m.LoadSeconds(0), 1e-12)
 	require.InDelta(t, 0.285e-6, m.LoadSeconds(3*16384), 1e-12)
 	require.InDelta(t, (0.217e-6+0.285e-6)/2, m.LoadSeconds(2*16384+8192), 1e-12)

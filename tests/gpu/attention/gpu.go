@@ -78,7 +78,7 @@ type machine struct {
 }
 
 func (m *machine) measure(ctx context.Context, j job, y *bench.Yardstick, f *flags) (record.Case, error) {
-	p, err := build(j.c, nil)
+	p, err := build(j.c, f.ring)
 	if err != nil {
 		return record.Case{}, err
 	}

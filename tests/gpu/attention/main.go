@@ -27,8 +27,10 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/attend"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/gpu/attention/record"
 )
 
@@ -39,6 +41,8 @@ type flags struct {
 	round                           time.Duration
 	trace                           bool
 	costs                           costs
+	inFlight                        int
+	leads                           string
 }
 
 func main() {
@@ -53,6 +57,8 @@ func main() {
 	set.StringVar(&f.cases, "cases", "", "beginnings of the names of the cases to take")
 	set.IntVar(&f.rounds, "rounds", 7, "run: rounds of each timed case")
 	set.Var(&f.costs, "costs", "run: the planner's costs, `item,part,row,token,state` in tokens, instead of its own; for finding those")
+	set.IntVar(&f.inFlight, "in-flight", 0, "run, compile: copies in flight, instead of the default; for finding that")
+	set.StringVar(&f.leads, "leads", "", "run, compile: leads, as mkgen's --leads, instead of the default")
 	set.BoolVar(&f.trace, "trace", false, "run: trace each timed case, too, into DIR")
 	set.DurationVar(&f.round, "round", 10*time.Millisecond, "run: device time of a round")
 	commands := map[string]func(context.Context, *flags) error{"compile": compileAll, "run": run, "record": join}
@@ -67,6 +73,16 @@ func main() {
 	if err := commands[os.Args[1]](ctx, &f); err != nil {
 		log.Fatal(err)
 	}
+}
+
+// ring sets what the flags say of the ring.
+func (f *flags) ring(c *attend.Config) {
+	c.InFlight = f.inFlight
+	leads, err := pipeline.ParseLeads(f.leads)
+	if err != nil {
+		log.Fatal(err)
+	}
+	c.Leads = leads
 }
 
 func (f *flags) jobs() []job {
@@ -97,7 +113,7 @@ func compileAll(ctx context.Context, f *flags) error {
 		return err
 	}
 	for _, j := range f.jobs() {
-		p, err := build(j.c, nil)
+		p, err := build(j.c, f.ring)
 		if err == nil {
 			err = compileOne(ctx, f, j.c.Name, p.IR, done)
 		}
