@@ -207,21 +207,36 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 
 // The same of attention whose partial states the SM merges that brings the last.
 func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
+	o := megakernel.Options{Stages: 3, InFlight: 2, Queries: megakernel.HandoffWords, Merge: megakernel.MergeLast}
+	aroundAttention(t, o, "mutants of attention that the SM with the last state merges, on the executor", lastRedundant)
+}
+
+// The same of attention behind a barrier, whose states are merged behind another, with
+// a producer that keeps fewer copies in flight where it leads.
+func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
+	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase}
+	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", leadRedundant)
+}
+
+// aroundAttention is about the mutants of the phases before, of and behind attention, and
+// their hand-offs.
+func aroundAttention(t *testing.T, o megakernel.Options, what string, own table) {
+	t.Helper()
 	start := time.Now()
-	o := megakernel.Options{SMs: 3, Splits: 3, Consumers: 3, Stages: 3, InFlight: 2, Merge: megakernel.MergeLast}
+	o.SMs, o.Splits, o.Consumers = 3, 3, 3
 	first := newSubjectOf(t, o, 16, 2)
-	var attention []mutant
+	var near []mutant
 	for _, m := range sample(t, first.ir, 3) {
-		if m.Region == "attention" || m.Region == "hand-off after attention" {
-			attention = append(attention, m)
+		if slices.Contains([]string{"qkv", "hand-off after qkv", "attention", "hand-off after attention", "merge", "hand-off after merge"}, m.Region) {
+			near = append(near, m)
 		}
 	}
-	require.NotEmpty(t, attention)
-	reasons := append(slices.Clone(redundant), lastRedundant...)
-	outcomes := first.tryAll(t, attention, nil)
+	require.NotEmpty(t, near)
+	reasons := append(slices.Clone(redundant), own...)
+	outcomes := first.tryAll(t, near, nil)
 	o.SMs = 8
 	newSubjectOf(t, o, 16, 3).tryAgain(t, outcomes, nil)
-	judge(t, "mutants of attention that the SM with the last state merges, on the executor", outcomes, reasons, lastRedundant, start)
+	judge(t, what, outcomes, reasons, own, start)
 }
 
 // judge wants a reason in the table for every survivor, and, when all mutants were

@@ -73,6 +73,11 @@ var lastRedundant = table{
 	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settleSplit(e, s, st)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
 }
 
+// leadRedundant is what a producer that leads has beside those.
+var leadRedundant = table{
+	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing"},
+}
+
 // raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{
 	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer"},
