@@ -314,8 +314,8 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
-			case string(HandoffWords): // who needs them waits; the next phase uses this one's shared memory
-				b.env.Sync()
+			case string(HandoffWords):
+				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
 			}
 		}
 		if p.when == nil {

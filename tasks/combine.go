@@ -41,7 +41,7 @@ func (st *state) combineMany() {
 	}
 	e.K.IfElse(st.deal.lanes.EqC(1), func() {
 		st.storeOwn()
-		e.Sync()
+		e.Sync() // Scratch, which share has read, is written again
 	}, slices)
 }
 

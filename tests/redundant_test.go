@@ -66,6 +66,7 @@ var singleRedundant = table{
 	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "passes a store to global memory, which the barrier does not guard"},
+	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums"},
 }
 
 // lastRedundant is what attention with a merge by the last SM has beside those.
@@ -86,14 +87,14 @@ var raggedRedundant = table{
 	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies"},
 	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected"},
 	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected"},
-	{"bar.sync", moved[:1], "NamedBarrier", "Lt(count), e.Sync)", nil, "passes a merge, which reads nothing of what the barrier guards"},
-	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settle(e, s)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
+	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // Scratch, which share has read", nil, "passes stores to global memory, which the barrier does not guard"},
 }
 
 // attentionRedundant is what attention-only kernels have beside those.
 var attentionRedundant = table{
 	{"fence.proxy.async", []mutate.Class{mutate.Weaken}, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "the host has written the new tokens"},
 	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"hand-off after merge"}, "the next layer's items begin with a barrier"},
+	{"bar.sync", []mutate.Class{mutate.Remove, mutate.Later}, "NamedBarrier", "bar.Sync", []string{"hand-off after attention"}, "the states have been polled before a barrier; what is written behind it the host alone reads"},
 }
 
 // explain finds the reason why m may survive; nil for none.
