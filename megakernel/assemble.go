@@ -60,11 +60,11 @@ func newBuilder(mk *Kernel) *builder {
 	doc := []string{
 		fmt.Sprintf("One decode step of %s: %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d, vocabulary %d.",
 			c.Name, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate, c.Vocab),
-		fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %d copies in flight; KV pages of %d tokens, %d KV splits.",
-			o.SMs, p.Stages, p.StageBytes, p.InFlight, o.Page, o.Splits)}
+		fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %s; KV pages of %d tokens, %d KV splits.",
+			o.SMs, p.Stages, p.StageBytes, p.Copies(), o.Page, o.Splits)}
 	if mk.Ragged() {
-		doc[1] = fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %d copies in flight; KV pages of %d tokens, up to %d query rows a step.",
-			o.SMs, p.Stages, p.StageBytes, p.InFlight, o.Page, o.Tokens)
+		doc[1] = fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %s; KV pages of %d tokens, up to %d query rows a step.",
+			o.SMs, p.Stages, p.StageBytes, p.Copies(), o.Page, o.Tokens)
 	}
 	if o.Attention != "" {
 		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")

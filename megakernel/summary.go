@@ -171,8 +171,8 @@ func (mk *Kernel) reportShared(r *report) {
 	}
 	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
 	r.table(t)
-	r.text("Ring: %s of %d bytes, %s in flight; a stage holds %d × %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
-		copies(p.InFlight), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
+	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
+		p.Copies(), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
 }
 
 // sharedDoc is the note of the kernel's shared buffer of that name.

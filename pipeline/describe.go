@@ -9,7 +9,7 @@ import (
 // map, matrices, shares and evenness. The same plan always gives the same text.
 func (p *Plan) String() string {
 	var b strings.Builder
-	fmt.Fprintf(&b, "ring: %d stages of %d B, %d copies in flight", p.Stages, p.StageBytes, p.InFlight)
+	fmt.Fprintf(&b, "ring: %d stages of %d B, %s", p.Stages, p.StageBytes, p.Copies())
 	if p.KVTokensPerStage > 0 {
 		fmt.Fprintf(&b, ", %d KV tokens of %d B a stage", p.KVTokensPerStage, p.KVTokenBytes)
 	}

@@ -49,6 +49,18 @@ func LeadsText(leads []Lead) string {
 	return strings.Join(parts, ",")
 }
 
+// Copies says in words how many copies a plan keeps in flight.
+func (p *Plan) Copies() string {
+	text := "1 copy in flight"
+	if p.InFlight > 1 {
+		text = fmt.Sprintf("%d copies in flight", p.InFlight)
+	}
+	for _, l := range p.Leads {
+		text += fmt.Sprintf(", %d with a lead of %d chunks", l.InFlight, l.Chunks)
+	}
+	return text
+}
+
 // checkLeads refuses leads that a ring cannot have: each longer than the one before,
 // and with fewer copies.
 func checkLeads(leads []Lead, stages, inFlight int) error {

@@ -2,7 +2,8 @@
 //
 // Params block and launch of the kernel mkgen_step (kernel.cu, for sm_90a), for host programs in C11 or C++17.
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
-// 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight; KV pages of 16 tokens, 2 KV splits.
+// 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight, 2 with a lead of 4 chunks; KV pages of 16 tokens, 2 KV
+//   splits.
 //
 // The kernel is launched cooperatively, so that all CTAs are resident at once, and has one argument, a tiny_params
 //   itself. With the driver API, for a function that was allowed TINY_SHARED_BYTES of dynamic shared memory:

@@ -14,7 +14,7 @@ import (
 )
 
 // Format is the version of the files that this package writes and reads.
-const Format = 1
+const Format = 2 // 1 had no leads and queries
 
 // Profile is what a search found, and all that it measured. It is no record: no gate
 // judged the kernels.

@@ -51,8 +51,8 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 	_, err = tune.Parse(text)
 	require.NoError(t, err)
 	for _, c := range []struct{ old, new, want string }{
-		{`{"format":1`, `{"speed":1,"format":1`, `json: unknown field "speed"`},
-		{`{"format":1`, `{"format":2`, "format is 2, want 1"},
+		{`{"format":2`, `{"speed":1,"format":2`, `json: unknown field "speed"`},
+		{`{"format":2`, `{"format":1`, "format is 1, want 2"},
 		{`"model":"tiny"`, `"model":""`, "model is missing"},
 		{`"gpu":"fake GPU"`, `"gpu":""`, "gpu is missing"},
 		{`"contexts":[16,128]`, `"contexts":[]`, "there are no contexts"},
