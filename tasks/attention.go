@@ -253,7 +253,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows, wide int) *state {
 	st := newState(t, e, s, it, rows, wide)
 	st.ownToken()
-	st.eachBlock(c, r, st.block)
+	st.eachBlock(c, r, st.cachedBlock)
 	st.newTokens()
 	if t.KV.e4m3() && !t.hooksValues() {
 		st.valueScale = t.KV.scale(s, it.kvHead, 1).Named("v_scale")

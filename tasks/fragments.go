@@ -14,6 +14,9 @@ type spot struct {
 // valid one: their weight is 0, and 0 times what uninitialised memory may hold
 // must not become NaN.
 func (st *state) spot(b tokens, matrix, tok u32) spot {
+	if b.whole { // it begins at a multiple of 16 tokens, which the permutation does not tell apart
+		return spot{b.buf, b.base.Add(tok.MulC(st.t.KV.TokenUnits())), dsl.Optional(tok), dsl.Optional(matrix)}
+	}
 	tok = tok.Min(b.n.SubC(1))
 	return spot{b.buf, b.base.Add(tok.MulC(st.t.KV.TokenUnits())), dsl.Optional(b.first.Add(tok)), dsl.Optional(matrix)}
 }
@@ -47,8 +50,8 @@ func (st *state) spots(b tokens, matrix, tok u32) (at []spot) {
 // lane/4: a register of bf16, or both registers of e4m3.
 func (st *state) keyFragments(at spot, first int) [][2][2]pair {
 	l := st.t.KV
-	u, n := l.twoUnits(st.e, func() u32 { return at.matrix.AndC(1) }, first*16/l.unitDims())
-	f := dsl.LoadMatrix(at.buf, at.row.Add(l.unit(0, u, at.key)), false)
+	u, n := l.twoUnits(st.e, 0, func() u32 { return at.matrix.AndC(1) }, first*16/l.unitDims(), at.key)
+	f := dsl.LoadMatrix(at.buf, at.row.Add(u), false)
 	if !l.e4m3() {
 		return [][2][2]pair{{{f[0], f[1]}, {f[2], f[3]}}}
 	}
@@ -67,8 +70,8 @@ func (st *state) keyFragments(at spot, first int) [][2][2]pair {
 // element of bf16, or two of e4m3, the first for one tile and the second for another.
 func (st *state) valueFragments(at spot, first int) [][2]pair {
 	l := st.t.KV
-	u, n := l.twoUnits(st.e, func() u32 { return at.matrix.DivC(2) }, first)
-	f := dsl.LoadMatrix(at.buf, at.row.Add(l.unit(1, u, at.key)), true)
+	u, n := l.twoUnits(st.e, 1, func() u32 { return at.matrix.DivC(2) }, first, at.key)
+	f := dsl.LoadMatrix(at.buf, at.row.Add(u), true)
 	if !l.e4m3() {
 		return [][2]pair{{f[0], f[1]}, {f[2], f[3]}}
 	}

@@ -56,7 +56,7 @@ type sight struct {
 
 func (st *state) sight(b tokens) *sight {
 	v := st.t.Variant
-	s := &sight{st: st, b: b, col: st.e.Lane.RemC(4).MulC(2), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4*b.slices)}
+	s := &sight{st: st, b: b, col: dsl.Optional(st.e.Lane.RemC(4).MulC(2)), masks: v != nil && v.Mask != nil, keys: make([]*Key, 4*b.slices)}
 	if b.fresh && st.t.Work != nil {
 		s.bits, s.masks = st.tailBits(), true
 	}
@@ -72,6 +72,9 @@ func (st *state) sight(b tokens) *sight {
 // sum, wants it: −inf, or 0, where the row does not see the token.
 func (s *sight) logit(h, nt, j int, score f32) f32 {
 	v, k := s.st.t.Variant, s.st.e.K
+	if s.b.whole && v == nil && s.bits == nil {
+		return score
+	}
 	col := s.col.AddC(8*nt + j)
 	visible, hidden := col.Lt(s.b.n), k.F32(math.Inf(-1))
 	if s.bits != nil {

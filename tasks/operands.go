@@ -63,14 +63,19 @@ func (l KVLayout) operand(p pair) pair {
 // ldmatrix of 16 tokens brings.
 func (l KVLayout) keySlices() int { return l.unitDims() / 8 }
 
-// twoUnits is unit first for the lanes for which which is 0, and the next for
-// those with 1, and how many units these are: the last of an odd number has no
-// next.
-func (l KVLayout) twoUnits(e *Env, which func() u32, first int) (u u32, n int) {
-	if first+1 < l.keyUnits() {
-		return which().AddC(first), 2
+// twoUnits is where unit first, an even number, of K (v = 0) or V (v = 1) lies in a
+// token for the lanes for which which is 0, and the next for those with 1, and how many
+// units these are: the last of an odd number has no next. What does not depend on the
+// lane is a constant behind it, so that few addresses are to be kept. t is as unit has it.
+func (l KVLayout) twoUnits(e *Env, v int, which func() u32, first int, t u32) (u u32, n int) {
+	low := first
+	if _, m := l.permutation(); m > 1 && l.keyUnits()%m == 0 {
+		low = first % m
 	}
-	return e.K.U32(first), 1
+	if first+1 < l.keyUnits() {
+		return l.unit(v, which().AddC(low), t).AddC(first - low), 2
+	}
+	return l.unit(v, e.K.U32(low), t).AddC(first - low), 1
 }
 
 // widen is four e4m3 as two registers of f16.

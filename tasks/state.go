@@ -112,6 +112,7 @@ type tokens struct {
 	first  u32  // its index in the unit, modulo the page size at least: it fixes the permutation of its units
 	slices int  // of 16 tokens
 	n      u32  // how many tokens there are, 1 to 16·slices
+	whole  bool // whether they are all 16·slices, of the cache, and first a multiple of 16
 	fresh  bool // new tokens of this step
 }
 
@@ -159,6 +160,18 @@ func (st *state) eachChunk(c *pipeline.Consumer, chunks u32, per int, block func
 			}, dsl.Unroll(1))
 		})
 	}, dsl.Unroll(1))
+}
+
+// cachedBlock is block with code of its own for whole blocks, which have nothing to mask
+// and whose addresses a lane knows but for where they begin.
+func (st *state) cachedBlock(b tokens) {
+	if st.t.Variant != nil {
+		st.block(b)
+		return
+	}
+	whole := b
+	whole.whole = true
+	st.e.K.IfElse(b.n.EqC(b.slices*blockTokens), func() { st.block(whole) }, func() { st.block(b) })
 }
 
 // block adds tokens to the state.

@@ -215,7 +215,7 @@ func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
 // a producer that keeps fewer copies in flight where it leads.
 func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase}
-	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", leadRedundant)
+	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierRedundant)
 }
 
 // aroundAttention is about the mutants of the phases before, of and behind attention, and

@@ -61,7 +61,6 @@ var ringRedundant = table{
 var redundant = append(slices.Clone(ringRedundant), singleRedundant...)
 
 var singleRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
 	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
 	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
@@ -74,8 +73,10 @@ var lastRedundant = table{
 	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settleSplit(e, s, st)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
 }
 
-// leadRedundant is what a producer that leads has beside those.
-var leadRedundant = table{
+// barrierRedundant is what attention behind a barrier and before one, and a producer that
+// leads, have beside those.
+var barrierRedundant = table{
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing"},
 }
 
