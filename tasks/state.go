@@ -163,9 +163,10 @@ func (st *state) eachChunk(c *pipeline.Consumer, chunks u32, per int, block func
 }
 
 // cachedBlock is block with code of its own for whole blocks, which have nothing to mask
-// and whose addresses a lane knows but for where they begin.
+// and whose addresses a lane knows but for where they begin. A kernel of one row has no
+// registers left for what its lanes would keep.
 func (st *state) cachedBlock(b tokens) {
-	if st.t.Variant != nil {
+	if st.t.Variant != nil || st.t.Work == nil {
 		st.block(b)
 		return
 	}

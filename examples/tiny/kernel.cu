@@ -845,128 +845,69 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 v670 = stage * 256 + v665 * 8;
                 const u32 v671 = from + v665;
                 const u32 v672 = min(min(pos_now - from, 32u) - v665, 16u);
-                if (v672 == 16) {
-                  const u32 v674 = lane / 8;
-                  const u32 v678 = lane % 8 + v674 / 2 * 8;
-                  const u32 v680 = v670 + v678 * 8;
-                  const uint4 v685 = ptx::ldmatrix(&ring[v680 + ((v674 & 1u) ^ (v678 & 7u))]);
-                  const float4 v689 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v685.x, v685.y, 0.0f,
-                      0.0f, 0.0f, 0.0f);
-                  const float4 v693 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v685.z, v685.w, 0.0f,
-                      0.0f, 0.0f, 0.0f);
-                  const uint4 v702 = ptx::ldmatrix(&ring[v680 + (((v674 & 1u) + 2) ^ (v678 & 7u))]);
-                  const float4 v706 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v702.x, v702.y, v689.x,
-                      v689.y, v689.z, v689.w);
-                  const float4 v710 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v702.z, v702.w, v693.x,
-                      v693.y, v693.z, v693.w);
-                  const float v720 = fmaxf(fmaxf(fmaxf(fmaxf(m, v706.x), v706.y), v710.x), v710.y);
-                  const float v721 = __shfl_xor_sync(0xffffffffu, v720, 2u);
-                  const float v722 = fmaxf(v720, v721);
-                  const float v723 = __shfl_xor_sync(0xffffffffu, v722, 1u);
-                  const float v724 = fmaxf(v722, v723);
-                  const float decay = ptx::exp2(m - v724);
-                  const float v731 = ptx::exp2(v706.x - v724);
-                  const float v734 = ptx::exp2(v706.y - v724);
-                  const float v737 = ptx::exp2(v710.x - v724);
-                  const float v740 = ptx::exp2(v710.y - v724);
-                  o = __fmul_rn(o, decay);
-                  o_2 = __fmul_rn(o_2, decay);
-                  o_3 = __fmul_rn(o_3, decay);
-                  o_4 = __fmul_rn(o_4, decay);
-                  o_5 = __fmul_rn(o_5, decay);
-                  o_6 = __fmul_rn(o_6, decay);
-                  o_7 = __fmul_rn(o_7, decay);
-                  o_8 = __fmul_rn(o_8, decay);
-                  m = v724;
-                  l = __fmul_rn(l, decay) + v731 + v734 + v737 + v740;
-                  const bf16x2 v758 = ptx::pack_bf16(v731, v734);
-                  const bf16x2 v759 = ptx::pack_bf16(v737, v740);
-                  const u32 v760 = lane / 8;
-                  const u32 v764 = lane % 8 + (v760 & 1u) * 8;
-                  const u32 v766 = v670 + v764 * 8;
-                  const uint4 v772 = ptx::ldmatrix_trans(&ring[v766 + ((v760 / 2 + 4) ^ (v764 & 7u))]);
-                  const float4 v778 = ptx::mma_m16n8k16(v758, 0x00000000u, v759, 0x00000000u, v772.x, v772.y, o, o_2,
-                      0.0f, 0.0f);
-                  o = v778.x;
-                  o_2 = v778.y;
-                  const float4 v784 = ptx::mma_m16n8k16(v758, 0x00000000u, v759, 0x00000000u, v772.z, v772.w, o_3, o_4,
-                      0.0f, 0.0f);
-                  o_3 = v784.x;
-                  o_4 = v784.y;
-                  const uint4 v794 = ptx::ldmatrix_trans(&ring[v766 + ((v760 / 2 + 2 + 4) ^ (v764 & 7u))]);
-                  const float4 v800 = ptx::mma_m16n8k16(v758, 0x00000000u, v759, 0x00000000u, v794.x, v794.y, o_5, o_6,
-                      0.0f, 0.0f);
-                  o_5 = v800.x;
-                  o_6 = v800.y;
-                  const float4 v806 = ptx::mma_m16n8k16(v758, 0x00000000u, v759, 0x00000000u, v794.z, v794.w, o_7, o_8,
-                      0.0f, 0.0f);
-                  o_7 = v806.x;
-                  o_8 = v806.y;
-                } else {
-                  const u32 v810 = lane / 8;
-                  const u32 v816 = min(lane % 8 + v810 / 2 * 8, v672 - 1);
-                  const u32 v818 = v670 + v816 * 8;
-                  const u32 v819 = v671 + v816;
-                  const uint4 v824 = ptx::ldmatrix(&ring[v818 + ((v810 & 1u) ^ (v819 & 7u))]);
-                  const float4 v828 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v824.x, v824.y, 0.0f,
-                      0.0f, 0.0f, 0.0f);
-                  const float4 v832 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v824.z, v824.w, 0.0f,
-                      0.0f, 0.0f, 0.0f);
-                  const uint4 v841 = ptx::ldmatrix(&ring[v818 + (((v810 & 1u) + 2) ^ (v819 & 7u))]);
-                  const float4 v845 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v841.x, v841.y, v828.x,
-                      v828.y, v828.z, v828.w);
-                  const float4 v849 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v841.z, v841.w, v832.x,
-                      v832.y, v832.z, v832.w);
-                  const u32 v854 = lane % 4 * 2;
-                  const float v856 = v854 < v672 ? v845.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v859 = v854 + 1 < v672 ? v845.y : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v862 = v854 + 8 < v672 ? v849.x : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v865 = v854 + 9 < v672 ? v849.y : __uint_as_float(0xff800000u) /* -inf */;
-                  const float v870 = fmaxf(fmaxf(fmaxf(fmaxf(m, v856), v859), v862), v865);
-                  const float v871 = __shfl_xor_sync(0xffffffffu, v870, 2u);
-                  const float v872 = fmaxf(v870, v871);
-                  const float v873 = __shfl_xor_sync(0xffffffffu, v872, 1u);
-                  const float v874 = fmaxf(v872, v873);
-                  const float decay = ptx::exp2(m - v874);
-                  const float v881 = ptx::exp2(v856 - v874);
-                  const float v884 = ptx::exp2(v859 - v874);
-                  const float v887 = ptx::exp2(v862 - v874);
-                  const float v890 = ptx::exp2(v865 - v874);
-                  o = __fmul_rn(o, decay);
-                  o_2 = __fmul_rn(o_2, decay);
-                  o_3 = __fmul_rn(o_3, decay);
-                  o_4 = __fmul_rn(o_4, decay);
-                  o_5 = __fmul_rn(o_5, decay);
-                  o_6 = __fmul_rn(o_6, decay);
-                  o_7 = __fmul_rn(o_7, decay);
-                  o_8 = __fmul_rn(o_8, decay);
-                  m = v874;
-                  l = __fmul_rn(l, decay) + v881 + v884 + v887 + v890;
-                  const bf16x2 v908 = ptx::pack_bf16(v881, v884);
-                  const bf16x2 v909 = ptx::pack_bf16(v887, v890);
-                  const u32 v910 = lane / 8;
-                  const u32 v916 = min(lane % 8 + (v910 & 1u) * 8, v672 - 1);
-                  const u32 v918 = v670 + v916 * 8;
-                  const u32 v919 = v671 + v916;
-                  const uint4 v925 = ptx::ldmatrix_trans(&ring[v918 + ((v910 / 2 + 4) ^ (v919 & 7u))]);
-                  const float4 v931 = ptx::mma_m16n8k16(v908, 0x00000000u, v909, 0x00000000u, v925.x, v925.y, o, o_2,
-                      0.0f, 0.0f);
-                  o = v931.x;
-                  o_2 = v931.y;
-                  const float4 v937 = ptx::mma_m16n8k16(v908, 0x00000000u, v909, 0x00000000u, v925.z, v925.w, o_3, o_4,
-                      0.0f, 0.0f);
-                  o_3 = v937.x;
-                  o_4 = v937.y;
-                  const uint4 v947 = ptx::ldmatrix_trans(&ring[v918 + ((v910 / 2 + 2 + 4) ^ (v919 & 7u))]);
-                  const float4 v953 = ptx::mma_m16n8k16(v908, 0x00000000u, v909, 0x00000000u, v947.x, v947.y, o_5, o_6,
-                      0.0f, 0.0f);
-                  o_5 = v953.x;
-                  o_6 = v953.y;
-                  const float4 v959 = ptx::mma_m16n8k16(v908, 0x00000000u, v909, 0x00000000u, v947.z, v947.w, o_7, o_8,
-                      0.0f, 0.0f);
-                  o_7 = v959.x;
-                  o_8 = v959.y;
-                }
+                const u32 v673 = lane / 8;
+                const u32 v679 = min(lane % 8 + v673 / 2 * 8, v672 - 1);
+                const u32 v681 = v670 + v679 * 8;
+                const u32 v682 = v671 + v679;
+                const uint4 v687 = ptx::ldmatrix(&ring[v681 + ((v673 & 1u) ^ (v682 & 7u))]);
+                const float4 v691 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v687.x, v687.y, 0.0f, 0.0f,
+                    0.0f, 0.0f);
+                const float4 v695 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v687.z, v687.w, 0.0f, 0.0f,
+                    0.0f, 0.0f);
+                const uint4 v704 = ptx::ldmatrix(&ring[v681 + (((v673 & 1u) + 2) ^ (v682 & 7u))]);
+                const float4 v708 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v704.x, v704.y, v691.x,
+                    v691.y, v691.z, v691.w);
+                const float4 v712 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v704.z, v704.w, v695.x,
+                    v695.y, v695.z, v695.w);
+                const u32 v717 = lane % 4 * 2;
+                const float v719 = v717 < v672 ? v708.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v722 = v717 + 1 < v672 ? v708.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v725 = v717 + 8 < v672 ? v712.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v728 = v717 + 9 < v672 ? v712.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v733 = fmaxf(fmaxf(fmaxf(fmaxf(m, v719), v722), v725), v728);
+                const float v734 = __shfl_xor_sync(0xffffffffu, v733, 2u);
+                const float v735 = fmaxf(v733, v734);
+                const float v736 = __shfl_xor_sync(0xffffffffu, v735, 1u);
+                const float v737 = fmaxf(v735, v736);
+                const float decay = ptx::exp2(m - v737);
+                const float v744 = ptx::exp2(v719 - v737);
+                const float v747 = ptx::exp2(v722 - v737);
+                const float v750 = ptx::exp2(v725 - v737);
+                const float v753 = ptx::exp2(v728 - v737);
+                o = __fmul_rn(o, decay);
+                o_2 = __fmul_rn(o_2, decay);
+                o_3 = __fmul_rn(o_3, decay);
+                o_4 = __fmul_rn(o_4, decay);
+                o_5 = __fmul_rn(o_5, decay);
+                o_6 = __fmul_rn(o_6, decay);
+                o_7 = __fmul_rn(o_7, decay);
+                o_8 = __fmul_rn(o_8, decay);
+                m = v737;
+                l = __fmul_rn(l, decay) + v744 + v747 + v750 + v753;
+                const bf16x2 v771 = ptx::pack_bf16(v744, v747);
+                const bf16x2 v772 = ptx::pack_bf16(v750, v753);
+                const u32 v773 = lane / 8;
+                const u32 v779 = min(lane % 8 + (v773 & 1u) * 8, v672 - 1);
+                const u32 v781 = v670 + v779 * 8;
+                const u32 v782 = v671 + v779;
+                const uint4 v788 = ptx::ldmatrix_trans(&ring[v781 + ((v773 / 2 + 4) ^ (v782 & 7u))]);
+                const float4 v794 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v788.x, v788.y, o, o_2,
+                    0.0f, 0.0f);
+                o = v794.x;
+                o_2 = v794.y;
+                const float4 v800 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v788.z, v788.w, o_3, o_4,
+                    0.0f, 0.0f);
+                o_3 = v800.x;
+                o_4 = v800.y;
+                const uint4 v810 = ptx::ldmatrix_trans(&ring[v781 + ((v773 / 2 + 2 + 4) ^ (v782 & 7u))]);
+                const float4 v816 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v810.x, v810.y, o_5, o_6,
+                    0.0f, 0.0f);
+                o_5 = v816.x;
+                o_6 = v816.y;
+                const float4 v822 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v810.z, v810.w, o_7, o_8,
+                    0.0f, 0.0f);
+                o_7 = v822.x;
+                o_8 = v822.y;
                 if (v643 + 8 >= v646) {
                   __syncwarp();
                   if (lane == 0) {
@@ -974,84 +915,83 @@ mkgen_step(const __grid_constant__ Params p) {
                   }
                 }
               }
-              const u32 v966 = drain + chunks;
-              drain = v966 % 23;
-              drain_parity = drain_parity ^ ((v966 / 23) & 1u);
-              const u32 v972 = lane / 4;
-              const u32 v974 = lane % 4 * 2;
-              const float v976 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v977 = l + v976;
-              const float v978 = __shfl_xor_sync(0xffffffffu, v977, 1u);
-              if (v972 < 3) {
-                const u32 v982 = warp * 3 + v972;
-                *(float2*)&input[v982 * 32 + v974] = make_float2(o, o_2);
-                *(float2*)&input[v982 * 32 + v974 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v982 * 32 + v974 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v982 * 32 + v974 + 24] = make_float2(o_7, o_8);
-                if (v974 == 0) {
-                  input[v982 + 768] = m;
-                  input[v982 + 792] = v977 + v978;
+              const u32 v829 = drain + chunks;
+              drain = v829 % 23;
+              drain_parity = drain_parity ^ ((v829 / 23) & 1u);
+              const u32 v835 = lane / 4;
+              const u32 v837 = lane % 4 * 2;
+              const float v839 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v840 = l + v839;
+              const float v841 = __shfl_xor_sync(0xffffffffu, v840, 1u);
+              if (v835 < 3) {
+                const u32 v845 = warp * 3 + v835;
+                *(float2*)&input[v845 * 32 + v837] = make_float2(o, o_2);
+                *(float2*)&input[v845 * 32 + v837 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v845 * 32 + v837 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v845 * 32 + v837 + 24] = make_float2(o_7, o_8);
+                if (v837 == 0) {
+                  input[v845 + 768] = m;
+                  input[v845 + 792] = v840 + v841;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1007 = tid / 16;
-                const float v1009 = input[v1007 + 768];
-                const float v1012 = input[v1007 + 771];
-                const float v1013 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1009), v1012);
-                const float v1015 = input[v1007 + 774];
-                const float v1018 = input[v1007 + 777];
-                const float v1021 = input[v1007 + 780];
-                const float v1024 = input[v1007 + 783];
-                const float v1027 = input[v1007 + 786];
-                const float v1028 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1013, v1015), v1018), v1021), v1024), v1027);
-                const float v1030 = input[v1007 + 789];
-                const float v1031 = fmaxf(v1028, v1030);
-                const bool v1032 = v1031 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1035 = v1032 ? 0.0f : ptx::exp2(v1009 - v1031);
-                const float2 v1037 = *(const float2*)&input[tid * 2];
-                const float v1046 = v1032 ? 0.0f : ptx::exp2(v1012 - v1031);
-                const float2 v1049 = *(const float2*)&input[tid * 2 + 96];
-                const float v1055 = fmaf(v1046, input[v1007 + 795], fmaf(v1035, input[v1007 + 792], 0.0f));
-                const float v1058 = v1032 ? 0.0f : ptx::exp2(v1015 - v1031);
-                const float2 v1061 = *(const float2*)&input[tid * 2 + 192];
-                const float v1063 = fmaf(v1058, v1061.x, fmaf(v1046, v1049.x, fmaf(v1035, v1037.x, 0.0f)));
-                const float v1064 = fmaf(v1058, v1061.y, fmaf(v1046, v1049.y, fmaf(v1035, v1037.y, 0.0f)));
-                const float v1070 = v1032 ? 0.0f : ptx::exp2(v1018 - v1031);
-                const float2 v1073 = *(const float2*)&input[tid * 2 + 288];
-                const float v1079 = fmaf(v1070, input[v1007 + 801], fmaf(v1058, input[v1007 + 798], v1055));
-                const float v1082 = v1032 ? 0.0f : ptx::exp2(v1021 - v1031);
-                const float2 v1085 = *(const float2*)&input[tid * 2 + 384];
-                const float v1094 = v1032 ? 0.0f : ptx::exp2(v1024 - v1031);
-                const float2 v1097 = *(const float2*)&input[tid * 2 + 480];
-                const float v1099 = fmaf(v1094, v1097.x, fmaf(v1082, v1085.x, fmaf(v1070, v1073.x, v1063)));
-                const float v1100 = fmaf(v1094, v1097.y, fmaf(v1082, v1085.y, fmaf(v1070, v1073.y, v1064)));
-                const float v1103 = fmaf(v1094, input[v1007 + 807], fmaf(v1082, input[v1007 + 804], v1079));
-                const float v1106 = v1032 ? 0.0f : ptx::exp2(v1027 - v1031);
-                const float2 v1109 = *(const float2*)&input[tid * 2 + 576];
-                const float v1118 = v1032 ? 0.0f : ptx::exp2(v1030 - v1031);
-                const float2 v1121 = *(const float2*)&input[tid * 2 + 672];
-                const float v1127 = fmaf(v1118, input[v1007 + 813], fmaf(v1106, input[v1007 + 810], v1103));
-                const float v1129 = v1032 ? 0.0f : ptx::rcp(v1127);
-                const float v1130 = __fmul_rn(fmaf(v1118, v1121.x, fmaf(v1106, v1109.x, v1099)), v1129);
-                const float v1131 = __fmul_rn(fmaf(v1118, v1121.y, fmaf(v1106, v1109.y, v1100)), v1129);
-                const uint4 v1144 = make_uint4(__float_as_uint(v1130), __float_as_uint(v1131),
-                    __float_as_uint(v1031 + ptx::log2(v1127)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1144);
+                const u32 v870 = tid / 16;
+                const float v872 = input[v870 + 768];
+                const float v875 = input[v870 + 771];
+                const float v876 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v872), v875);
+                const float v878 = input[v870 + 774];
+                const float v881 = input[v870 + 777];
+                const float v884 = input[v870 + 780];
+                const float v887 = input[v870 + 783];
+                const float v890 = input[v870 + 786];
+                const float v891 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v876, v878), v881), v884), v887), v890);
+                const float v893 = input[v870 + 789];
+                const float v894 = fmaxf(v891, v893);
+                const bool v895 = v894 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v898 = v895 ? 0.0f : ptx::exp2(v872 - v894);
+                const float2 v900 = *(const float2*)&input[tid * 2];
+                const float v909 = v895 ? 0.0f : ptx::exp2(v875 - v894);
+                const float2 v912 = *(const float2*)&input[tid * 2 + 96];
+                const float v918 = fmaf(v909, input[v870 + 795], fmaf(v898, input[v870 + 792], 0.0f));
+                const float v921 = v895 ? 0.0f : ptx::exp2(v878 - v894);
+                const float2 v924 = *(const float2*)&input[tid * 2 + 192];
+                const float v933 = v895 ? 0.0f : ptx::exp2(v881 - v894);
+                const float2 v936 = *(const float2*)&input[tid * 2 + 288];
+                const float v938 = fmaf(v933, v936.x, fmaf(v921, v924.x, fmaf(v909, v912.x, fmaf(v898, v900.x, 0.0f))));
+                const float v939 = fmaf(v933, v936.y, fmaf(v921, v924.y, fmaf(v909, v912.y, fmaf(v898, v900.y, 0.0f))));
+                const float v942 = fmaf(v933, input[v870 + 801], fmaf(v921, input[v870 + 798], v918));
+                const float v945 = v895 ? 0.0f : ptx::exp2(v884 - v894);
+                const float2 v948 = *(const float2*)&input[tid * 2 + 384];
+                const float v957 = v895 ? 0.0f : ptx::exp2(v887 - v894);
+                const float2 v960 = *(const float2*)&input[tid * 2 + 480];
+                const float v966 = fmaf(v957, input[v870 + 807], fmaf(v945, input[v870 + 804], v942));
+                const float v969 = v895 ? 0.0f : ptx::exp2(v890 - v894);
+                const float2 v972 = *(const float2*)&input[tid * 2 + 576];
+                const float v981 = v895 ? 0.0f : ptx::exp2(v893 - v894);
+                const float2 v984 = *(const float2*)&input[tid * 2 + 672];
+                const float v986 = fmaf(v981, v984.x, fmaf(v969, v972.x, fmaf(v957, v960.x, fmaf(v945, v948.x, v938))));
+                const float v987 = fmaf(v981, v984.y, fmaf(v969, v972.y, fmaf(v957, v960.y, fmaf(v945, v948.y, v939))));
+                const float v990 = fmaf(v981, input[v870 + 813], fmaf(v969, input[v870 + 810], v966));
+                const float v992 = v895 ? 0.0f : ptx::rcp(v990);
+                const uint4 v1007 = make_uint4(__float_as_uint(__fmul_rn(v986, v992)),
+                    __float_as_uint(__fmul_rn(v987, v992)), __float_as_uint(v894 + ptx::log2(v990)), epoch_target * 2
+                    + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1007);
               }
               ptx::bar_sync<1, 256>();
             }
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1149 = kv_head * 3 * 16;
+              const u32 v1012 = kv_head * 3 * 16;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1158 = i_3 + v1149;
-                const bool v1159 = tid < words;
+                const u32 v1021 = i_3 + v1012;
+                const bool v1022 = tid < words;
                 float out = 0.0f;
                 float out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
@@ -1061,37 +1001,37 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 32u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1170 = (i_4 + i_5 / words) * 96 + v1158 + i_5 % words;
-                    const uint4 v1171 = ptx::ld_relaxed_gpu_b128(&states[v1170]);
-                    const uint4 v1175 = ptx::wait_tag_relaxed_gpu_noted(&states[v1170], epoch_target * 2 + 1, v1171,
-                        abort, notes, 3, layer, v1170);
-                    input_b128[i_5] = v1175;
+                    const u32 v1033 = (i_4 + i_5 / words) * 96 + v1021 + i_5 % words;
+                    const uint4 v1034 = ptx::ld_relaxed_gpu_b128(&states[v1033]);
+                    const uint4 v1038 = ptx::wait_tag_relaxed_gpu_noted(&states[v1033], epoch_target * 2 + 1, v1034,
+                        abort, notes, 3, layer, v1033);
+                    input_b128[i_5] = v1038;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1159) {
-                    const float v1176 = top;
+                  if (v1022) {
+                    const float v1039 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1193 = ptx::exp2(v1176 - base);
-                    out = __fmul_rn(out, v1193);
-                    out_2 = __fmul_rn(out_2, v1193);
-                    sum = __fmul_rn(sum, v1193);
+                    const float v1056 = ptx::exp2(v1039 - base);
+                    out = __fmul_rn(out, v1056);
+                    out_2 = __fmul_rn(out_2, v1056);
+                    sum = __fmul_rn(sum, v1056);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1203 = input_b128[i_5 * words + tid];
-                      const float v1213 = ptx::exp2(__uint_as_float(v1203.z) - base);
-                      sum = sum + v1213;
-                      out = fmaf(v1213, __uint_as_float(v1203.x), out);
-                      out_2 = fmaf(v1213, __uint_as_float(v1203.y), out_2);
+                      const uint4 v1066 = input_b128[i_5 * words + tid];
+                      const float v1076 = ptx::exp2(__uint_as_float(v1066.z) - base);
+                      sum = sum + v1076;
+                      out = fmaf(v1076, __uint_as_float(v1066.x), out);
+                      out_2 = fmaf(v1076, __uint_as_float(v1066.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1159) {
-                  attn_bf16x2[v1158 + tid] = ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum));
+                if (v1022) {
+                  attn_bf16x2[v1021 + tid] = ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum));
                 }
               }
             }
@@ -1109,20 +1049,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v1236 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1236.x, v1236.z, v1236.y, v1236.w);
+              const uint4 v1099 = *(const uint4*)&attn_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1099.x, v1099.z, v1099.y, v1099.w);
             }
             ptx::bar_sync<1, 256>();
-            const bool v1241 = layer == 0;
-            const u64 v1251 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v1104 = layer == 0;
+            const u64 v1114 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1260 = half_2 * 1024;
-              const u32 v1262 = v1260 + warp * 128;
+              const u32 v1123 = half_2 * 1024;
+              const u32 v1125 = v1123 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1136,62 +1076,62 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1275 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1281 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1289 = ptx::mma_m16n8k16(v1281.x, v1281.y, v1281.z, v1281.w, v1275.x, v1275.y, acc,
+                  const uint4 v1138 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1144 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1152 = ptx::mma_m16n8k16(v1144.x, v1144.y, v1144.z, v1144.w, v1138.x, v1138.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1289.x;
-                  acc_2 = v1289.y;
-                  acc_3 = v1289.z;
-                  acc_4 = v1289.w;
-                  const float4 v1297 = ptx::mma_m16n8k16(v1281.x, v1281.y, v1281.z, v1281.w, v1275.z, v1275.w, acc_5,
+                  acc = v1152.x;
+                  acc_2 = v1152.y;
+                  acc_3 = v1152.z;
+                  acc_4 = v1152.w;
+                  const float4 v1160 = ptx::mma_m16n8k16(v1144.x, v1144.y, v1144.z, v1144.w, v1138.z, v1138.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1297.x;
-                  acc_6 = v1297.y;
-                  acc_7 = v1297.z;
-                  acc_8 = v1297.w;
+                  acc_5 = v1160.x;
+                  acc_6 = v1160.y;
+                  acc_7 = v1160.z;
+                  acc_8 = v1160.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1304 = drain + 1;
-                const bool v1305 = v1304 == 23;
-                drain = v1305 ? 0u : v1304;
-                drain_parity = v1305 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1167 = drain + 1;
+                const bool v1168 = v1167 == 23;
+                drain = v1168 ? 0u : v1167;
+                drain_parity = v1168 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1262 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1125 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1325 = tid * 2;
-                  const u32 v1326 = v1260 + v1325;
-                  const float2 v1327 = *(const float2*)&partials[v1326];
-                  const float2 v1330 = *(const float2*)&partials[v1326 + 128];
-                  const float2 v1335 = *(const float2*)&partials[v1326 + 256];
-                  const float2 v1340 = *(const float2*)&partials[v1326 + 384];
-                  const float2 v1345 = *(const float2*)&partials[v1326 + 512];
-                  const float2 v1350 = *(const float2*)&partials[v1326 + 640];
-                  const float2 v1355 = *(const float2*)&partials[v1326 + 768];
-                  const float v1357 = v1327.x + v1330.x + v1335.x + v1340.x + v1345.x + v1350.x + v1355.x;
-                  const float v1358 = v1327.y + v1330.y + v1335.y + v1340.y + v1345.y + v1350.y + v1355.y;
-                  const float2 v1360 = *(const float2*)&partials[v1326 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1325;
+                  const u32 v1188 = tid * 2;
+                  const u32 v1189 = v1123 + v1188;
+                  const float2 v1190 = *(const float2*)&partials[v1189];
+                  const float2 v1193 = *(const float2*)&partials[v1189 + 128];
+                  const float2 v1198 = *(const float2*)&partials[v1189 + 256];
+                  const float2 v1203 = *(const float2*)&partials[v1189 + 384];
+                  const float2 v1208 = *(const float2*)&partials[v1189 + 512];
+                  const float2 v1213 = *(const float2*)&partials[v1189 + 640];
+                  const float2 v1218 = *(const float2*)&partials[v1189 + 768];
+                  const float v1220 = v1190.x + v1193.x + v1198.x + v1203.x + v1208.x + v1213.x + v1218.x;
+                  const float v1221 = v1190.y + v1193.y + v1198.y + v1203.y + v1208.y + v1213.y + v1218.y;
+                  const float2 v1223 = *(const float2*)&partials[v1189 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1188;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v1241) {
-                    const bf16x2 v1374 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1251
+                  if (v1104) {
+                    const bf16x2 v1237 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1114
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1374);
-                    v_2 = ptx::bf16_hi(v1374);
+                    v = ptx::bf16_lo(v1237);
+                    v_2 = ptx::bf16_hi(v1237);
                   } else {
-                    const float2 v1377 = *(const float2*)&x[row];
-                    v = v1377.x;
-                    v_2 = v1377.y;
+                    const float2 v1240 = *(const float2*)&x[row];
+                    v = v1240.x;
+                    v_2 = v1240.y;
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1357 + v1360.x), v_2 + (v1358 + v1360.y));
+                  *(float2*)&x[row] = make_float2(v + (v1220 + v1223.x), v_2 + (v1221 + v1223.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1210,43 +1150,43 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- gate_up ----
           {
             float squares = 0.0f;
-            const u32 v1392 = tid * 2;
-            const u32 first = (v1392 & 0xfffffffcu) | ((v1392 & 1u) << 1) | ((v1392 >> 1) & 1u);
+            const u32 v1255 = tid * 2;
+            const u32 first = (v1255 & 0xfffffffcu) | ((v1255 & 1u) << 1) | ((v1255 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1402 = *(const float4*)&x[tid * 4];
-              const uint2 v1408 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1417 = fmaf(v1402.z, v1402.z, fmaf(v1402.y, v1402.y, fmaf(v1402.x, v1402.x, squares)));
-              squares = fmaf(v1402.w, v1402.w, v1417);
-              const u32 v1421 = first + (tid - tid) * 2;
-              const bf16x2 v1424 = ptx::pack_bf16(v1402.x * ptx::bf16_lo(v1408.x), v1402.y * ptx::bf16_hi(v1408.x));
-              input_bf16x2[v1421] = v1424;
-              const bf16x2 v1428 = ptx::pack_bf16(v1402.z * ptx::bf16_lo(v1408.y), v1402.w * ptx::bf16_hi(v1408.y));
-              input_bf16x2[v1421 + 2] = v1428;
+              const float4 v1265 = *(const float4*)&x[tid * 4];
+              const uint2 v1271 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const float v1280 = fmaf(v1265.z, v1265.z, fmaf(v1265.y, v1265.y, fmaf(v1265.x, v1265.x, squares)));
+              squares = fmaf(v1265.w, v1265.w, v1280);
+              const u32 v1284 = first + (tid - tid) * 2;
+              const bf16x2 v1287 = ptx::pack_bf16(v1265.x * ptx::bf16_lo(v1271.x), v1265.y * ptx::bf16_hi(v1271.x));
+              input_bf16x2[v1284] = v1287;
+              const bf16x2 v1291 = ptx::pack_bf16(v1265.z * ptx::bf16_lo(v1271.y), v1265.w * ptx::bf16_hi(v1271.y));
+              input_bf16x2[v1284 + 2] = v1291;
             }
-            const float v1430 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1431 = squares + v1430;
-            const float v1432 = __shfl_xor_sync(0xffffffffu, v1431, 8u);
-            const float v1433 = v1431 + v1432;
-            const float v1434 = __shfl_xor_sync(0xffffffffu, v1433, 4u);
-            const float v1435 = v1433 + v1434;
-            const float v1436 = __shfl_xor_sync(0xffffffffu, v1435, 2u);
-            const float v1437 = v1435 + v1436;
-            const float v1438 = __shfl_xor_sync(0xffffffffu, v1437, 1u);
+            const float v1293 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1294 = squares + v1293;
+            const float v1295 = __shfl_xor_sync(0xffffffffu, v1294, 8u);
+            const float v1296 = v1294 + v1295;
+            const float v1297 = __shfl_xor_sync(0xffffffffu, v1296, 4u);
+            const float v1298 = v1296 + v1297;
+            const float v1299 = __shfl_xor_sync(0xffffffffu, v1298, 2u);
+            const float v1300 = v1298 + v1299;
+            const float v1301 = __shfl_xor_sync(0xffffffffu, v1300, 1u);
             if (lane == 0) {
-              scratch[warp] = v1437 + v1438;
+              scratch[warp] = v1300 + v1301;
             }
             ptx::bar_sync<1, 256>();
-            const float v1453 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1459 = __fmul_rn(v1453 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1459);
+            const float v1316 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1322 = __fmul_rn(v1316 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1322);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1469 = half_2 * 1024;
-              const u32 v1471 = v1469 + warp * 128;
+              const u32 v1332 = half_2 * 1024;
+              const u32 v1334 = v1332 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1260,53 +1200,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1484 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1490 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1498 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.x, v1484.y, acc,
+                  const uint4 v1347 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1353 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1361 = ptx::mma_m16n8k16(v1353.x, v1353.y, v1353.z, v1353.w, v1347.x, v1347.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1498.x;
-                  acc_2 = v1498.y;
-                  acc_3 = v1498.z;
-                  acc_4 = v1498.w;
-                  const float4 v1506 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.z, v1484.w, acc_5,
+                  acc = v1361.x;
+                  acc_2 = v1361.y;
+                  acc_3 = v1361.z;
+                  acc_4 = v1361.w;
+                  const float4 v1369 = ptx::mma_m16n8k16(v1353.x, v1353.y, v1353.z, v1353.w, v1347.z, v1347.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1506.x;
-                  acc_6 = v1506.y;
-                  acc_7 = v1506.z;
-                  acc_8 = v1506.w;
+                  acc_5 = v1369.x;
+                  acc_6 = v1369.y;
+                  acc_7 = v1369.z;
+                  acc_8 = v1369.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1513 = drain + 1;
-                const bool v1514 = v1513 == 23;
-                drain = v1514 ? 0u : v1513;
-                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1376 = drain + 1;
+                const bool v1377 = v1376 == 23;
+                drain = v1377 ? 0u : v1376;
+                drain_parity = v1377 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1471 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1334 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1534 = tid * 2;
-                  const u32 v1535 = v1469 + v1534;
-                  const float2 v1536 = *(const float2*)&partials[v1535];
-                  const float2 v1539 = *(const float2*)&partials[v1535 + 128];
-                  const float2 v1544 = *(const float2*)&partials[v1535 + 256];
-                  const float2 v1549 = *(const float2*)&partials[v1535 + 384];
-                  const float2 v1554 = *(const float2*)&partials[v1535 + 512];
-                  const float2 v1559 = *(const float2*)&partials[v1535 + 640];
-                  const float2 v1564 = *(const float2*)&partials[v1535 + 768];
-                  const float v1566 = v1536.x + v1539.x + v1544.x + v1549.x + v1554.x + v1559.x + v1564.x;
-                  const float v1567 = v1536.y + v1539.y + v1544.y + v1549.y + v1554.y + v1559.y + v1564.y;
-                  const float2 v1569 = *(const float2*)&partials[v1535 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1534;
-                  const float v1576 = (v1566 + v1569.x) * scale;
-                  const float v1584 = v1576 * ptx::rcp(ptx::exp2(v1576 * -1.442695f) + 1.0f)
-                      * ((v1567 + v1569.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1584);
+                  const u32 v1397 = tid * 2;
+                  const u32 v1398 = v1332 + v1397;
+                  const float2 v1399 = *(const float2*)&partials[v1398];
+                  const float2 v1402 = *(const float2*)&partials[v1398 + 128];
+                  const float2 v1407 = *(const float2*)&partials[v1398 + 256];
+                  const float2 v1412 = *(const float2*)&partials[v1398 + 384];
+                  const float2 v1417 = *(const float2*)&partials[v1398 + 512];
+                  const float2 v1422 = *(const float2*)&partials[v1398 + 640];
+                  const float2 v1427 = *(const float2*)&partials[v1398 + 768];
+                  const float v1429 = v1399.x + v1402.x + v1407.x + v1412.x + v1417.x + v1422.x + v1427.x;
+                  const float v1430 = v1399.y + v1402.y + v1407.y + v1412.y + v1417.y + v1422.y + v1427.y;
+                  const float2 v1432 = *(const float2*)&partials[v1398 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1397;
+                  const float v1439 = (v1429 + v1432.x) * scale;
+                  const float v1447 = v1439 * ptx::rcp(ptx::exp2(v1439 * -1.442695f) + 1.0f)
+                      * ((v1430 + v1432.y) * scale);
+                  act[row / 2] = ptx::bf16_of(v1447);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1325,8 +1265,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1594 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1594.x, v1594.z, v1594.y, v1594.w);
+              const uint4 v1457 = *(const uint4*)&act_u32[tid * 4];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1457.x, v1457.z, v1457.y, v1457.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1335,8 +1275,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1607 = half_2 * 1024;
-              const u32 v1609 = v1607 + warp * 128;
+              const u32 v1470 = half_2 * 1024;
+              const u32 v1472 = v1470 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1347,79 +1287,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1612 = (lane & 3u) * 4;
+                const u32 v1475 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1621 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1627 = *(const uint4*)&input_bf16x2[warp * 16 + v1612];
-                const float4 v1635 = ptx::mma_m16n8k16(v1627.x, v1627.y, v1627.z, v1627.w, v1621.x, v1621.y, acc, acc_2,
+                const uint4 v1484 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1490 = *(const uint4*)&input_bf16x2[warp * 16 + v1475];
+                const float4 v1498 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.x, v1484.y, acc, acc_2,
                     acc_3, acc_4);
-                acc = v1635.x;
-                acc_2 = v1635.y;
-                acc_3 = v1635.z;
-                acc_4 = v1635.w;
-                const float4 v1643 = ptx::mma_m16n8k16(v1627.x, v1627.y, v1627.z, v1627.w, v1621.z, v1621.w, acc_5,
+                acc = v1498.x;
+                acc_2 = v1498.y;
+                acc_3 = v1498.z;
+                acc_4 = v1498.w;
+                const float4 v1506 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.z, v1484.w, acc_5,
                     acc_6, acc_7, acc_8);
-                acc_5 = v1643.x;
-                acc_6 = v1643.y;
-                acc_7 = v1643.z;
-                acc_8 = v1643.w;
+                acc_5 = v1506.x;
+                acc_6 = v1506.y;
+                acc_7 = v1506.z;
+                acc_8 = v1506.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1650 = drain + 1;
-                const bool v1651 = v1650 == 23;
-                drain = v1651 ? 0u : v1650;
-                drain_parity = v1651 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1513 = drain + 1;
+                const bool v1514 = v1513 == 23;
+                drain = v1514 ? 0u : v1513;
+                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1666 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1673 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1612];
-                  const float4 v1681 = ptx::mma_m16n8k16(v1673.x, v1673.y, v1673.z, v1673.w, v1666.x, v1666.y, acc,
+                  const uint4 v1529 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1536 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1475];
+                  const float4 v1544 = ptx::mma_m16n8k16(v1536.x, v1536.y, v1536.z, v1536.w, v1529.x, v1529.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1681.x;
-                  acc_2 = v1681.y;
-                  acc_3 = v1681.z;
-                  acc_4 = v1681.w;
-                  const float4 v1689 = ptx::mma_m16n8k16(v1673.x, v1673.y, v1673.z, v1673.w, v1666.z, v1666.w, acc_5,
+                  acc = v1544.x;
+                  acc_2 = v1544.y;
+                  acc_3 = v1544.z;
+                  acc_4 = v1544.w;
+                  const float4 v1552 = ptx::mma_m16n8k16(v1536.x, v1536.y, v1536.z, v1536.w, v1529.z, v1529.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1689.x;
-                  acc_6 = v1689.y;
-                  acc_7 = v1689.z;
-                  acc_8 = v1689.w;
+                  acc_5 = v1552.x;
+                  acc_6 = v1552.y;
+                  acc_7 = v1552.z;
+                  acc_8 = v1552.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1696 = drain + 1;
-                const bool v1697 = v1696 == 23;
-                drain = v1697 ? 0u : v1696;
-                drain_parity = v1697 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1559 = drain + 1;
+                const bool v1560 = v1559 == 23;
+                drain = v1560 ? 0u : v1559;
+                drain_parity = v1560 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1609 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1472 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1717 = tid * 2;
-                  const u32 v1718 = v1607 + v1717;
-                  const float2 v1719 = *(const float2*)&partials[v1718];
-                  const float2 v1722 = *(const float2*)&partials[v1718 + 128];
-                  const float2 v1727 = *(const float2*)&partials[v1718 + 256];
-                  const float2 v1732 = *(const float2*)&partials[v1718 + 384];
-                  const float2 v1737 = *(const float2*)&partials[v1718 + 512];
-                  const float2 v1742 = *(const float2*)&partials[v1718 + 640];
-                  const float2 v1747 = *(const float2*)&partials[v1718 + 768];
-                  const float v1749 = v1719.x + v1722.x + v1727.x + v1732.x + v1737.x + v1742.x + v1747.x;
-                  const float v1750 = v1719.y + v1722.y + v1727.y + v1732.y + v1737.y + v1742.y + v1747.y;
-                  const float2 v1752 = *(const float2*)&partials[v1718 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1717;
-                  const float2 v1759 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1759.x + (v1749 + v1752.x), v1759.y + (v1750 + v1752.y));
+                  const u32 v1580 = tid * 2;
+                  const u32 v1581 = v1470 + v1580;
+                  const float2 v1582 = *(const float2*)&partials[v1581];
+                  const float2 v1585 = *(const float2*)&partials[v1581 + 128];
+                  const float2 v1590 = *(const float2*)&partials[v1581 + 256];
+                  const float2 v1595 = *(const float2*)&partials[v1581 + 384];
+                  const float2 v1600 = *(const float2*)&partials[v1581 + 512];
+                  const float2 v1605 = *(const float2*)&partials[v1581 + 640];
+                  const float2 v1610 = *(const float2*)&partials[v1581 + 768];
+                  const float v1612 = v1582.x + v1585.x + v1590.x + v1595.x + v1600.x + v1605.x + v1610.x;
+                  const float v1613 = v1582.y + v1585.y + v1590.y + v1595.y + v1600.y + v1605.y + v1610.y;
+                  const float2 v1615 = *(const float2*)&partials[v1581 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1580;
+                  const float2 v1622 = *(const float2*)&x[row];
+                  *(float2*)&x[row] = make_float2(v1622.x + (v1612 + v1615.x), v1622.y + (v1613 + v1615.y));
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1441,35 +1381,35 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
-            const u32 v1776 = tid * 2;
-            const u32 first = (v1776 & 0xfffffffcu) | ((v1776 & 1u) << 1) | ((v1776 >> 1) & 1u);
+            const u32 v1639 = tid * 2;
+            const u32 first = (v1639 & 0xfffffffcu) | ((v1639 & 1u) << 1) | ((v1639 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1786 = *(const float4*)&x[tid * 4];
-              const uint2 v1792 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1801 = fmaf(v1786.z, v1786.z, fmaf(v1786.y, v1786.y, fmaf(v1786.x, v1786.x, squares)));
-              squares = fmaf(v1786.w, v1786.w, v1801);
-              const u32 v1805 = first + (tid - tid) * 2;
-              const bf16x2 v1808 = ptx::pack_bf16(v1786.x * ptx::bf16_lo(v1792.x), v1786.y * ptx::bf16_hi(v1792.x));
-              input_bf16x2[v1805] = v1808;
-              const bf16x2 v1812 = ptx::pack_bf16(v1786.z * ptx::bf16_lo(v1792.y), v1786.w * ptx::bf16_hi(v1792.y));
-              input_bf16x2[v1805 + 2] = v1812;
+              const float4 v1649 = *(const float4*)&x[tid * 4];
+              const uint2 v1655 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const float v1664 = fmaf(v1649.z, v1649.z, fmaf(v1649.y, v1649.y, fmaf(v1649.x, v1649.x, squares)));
+              squares = fmaf(v1649.w, v1649.w, v1664);
+              const u32 v1668 = first + (tid - tid) * 2;
+              const bf16x2 v1671 = ptx::pack_bf16(v1649.x * ptx::bf16_lo(v1655.x), v1649.y * ptx::bf16_hi(v1655.x));
+              input_bf16x2[v1668] = v1671;
+              const bf16x2 v1675 = ptx::pack_bf16(v1649.z * ptx::bf16_lo(v1655.y), v1649.w * ptx::bf16_hi(v1655.y));
+              input_bf16x2[v1668 + 2] = v1675;
             }
-            const float v1814 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1815 = squares + v1814;
-            const float v1816 = __shfl_xor_sync(0xffffffffu, v1815, 8u);
-            const float v1817 = v1815 + v1816;
-            const float v1818 = __shfl_xor_sync(0xffffffffu, v1817, 4u);
-            const float v1819 = v1817 + v1818;
-            const float v1820 = __shfl_xor_sync(0xffffffffu, v1819, 2u);
-            const float v1821 = v1819 + v1820;
-            const float v1822 = __shfl_xor_sync(0xffffffffu, v1821, 1u);
+            const float v1677 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1678 = squares + v1677;
+            const float v1679 = __shfl_xor_sync(0xffffffffu, v1678, 8u);
+            const float v1680 = v1678 + v1679;
+            const float v1681 = __shfl_xor_sync(0xffffffffu, v1680, 4u);
+            const float v1682 = v1680 + v1681;
+            const float v1683 = __shfl_xor_sync(0xffffffffu, v1682, 2u);
+            const float v1684 = v1682 + v1683;
+            const float v1685 = __shfl_xor_sync(0xffffffffu, v1684, 1u);
             if (lane == 0) {
-              scratch[warp] = v1821 + v1822;
+              scratch[warp] = v1684 + v1685;
             }
             ptx::bar_sync<1, 256>();
-            const float v1837 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1843 = __fmul_rn(v1837 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1843);
+            const float v1700 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1706 = __fmul_rn(v1700 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1706);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1478,8 +1418,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1853 = half_2 * 1024;
-              const u32 v1855 = v1853 + warp * 128;
+              const u32 v1716 = half_2 * 1024;
+              const u32 v1718 = v1716 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1493,88 +1433,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1868 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1874 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1882 = ptx::mma_m16n8k16(v1874.x, v1874.y, v1874.z, v1874.w, v1868.x, v1868.y, acc,
+                  const uint4 v1731 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1737 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1745 = ptx::mma_m16n8k16(v1737.x, v1737.y, v1737.z, v1737.w, v1731.x, v1731.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1882.x;
-                  acc_2 = v1882.y;
-                  acc_3 = v1882.z;
-                  acc_4 = v1882.w;
-                  const float4 v1890 = ptx::mma_m16n8k16(v1874.x, v1874.y, v1874.z, v1874.w, v1868.z, v1868.w, acc_5,
+                  acc = v1745.x;
+                  acc_2 = v1745.y;
+                  acc_3 = v1745.z;
+                  acc_4 = v1745.w;
+                  const float4 v1753 = ptx::mma_m16n8k16(v1737.x, v1737.y, v1737.z, v1737.w, v1731.z, v1731.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1890.x;
-                  acc_6 = v1890.y;
-                  acc_7 = v1890.z;
-                  acc_8 = v1890.w;
+                  acc_5 = v1753.x;
+                  acc_6 = v1753.y;
+                  acc_7 = v1753.z;
+                  acc_8 = v1753.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1897 = drain + 1;
-                const bool v1898 = v1897 == 23;
-                drain = v1898 ? 0u : v1897;
-                drain_parity = v1898 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1760 = drain + 1;
+                const bool v1761 = v1760 == 23;
+                drain = v1761 ? 0u : v1760;
+                drain_parity = v1761 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1855 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1718 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1918 = tid * 2;
-                  const u32 v1919 = v1853 + v1918;
-                  const float2 v1920 = *(const float2*)&partials[v1919];
-                  const float2 v1923 = *(const float2*)&partials[v1919 + 128];
-                  const float2 v1928 = *(const float2*)&partials[v1919 + 256];
-                  const float2 v1933 = *(const float2*)&partials[v1919 + 384];
-                  const float2 v1938 = *(const float2*)&partials[v1919 + 512];
-                  const float2 v1943 = *(const float2*)&partials[v1919 + 640];
-                  const float2 v1948 = *(const float2*)&partials[v1919 + 768];
-                  const float v1950 = v1920.x + v1923.x + v1928.x + v1933.x + v1938.x + v1943.x + v1948.x;
-                  const float v1951 = v1920.y + v1923.y + v1928.y + v1933.y + v1938.y + v1943.y + v1948.y;
-                  const float2 v1953 = *(const float2*)&partials[v1919 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1918;
-                  const float v1960 = __fmul_rn(v1950 + v1953.x, scale);
-                  const float v1961 = __fmul_rn(v1951 + v1953.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1960, v1961);
-                  const bool v1968 = v1960 > best_2 || (v1960 == best_2 && row < best_index_2);
-                  best_2 = v1968 ? v1960 : best_2;
-                  best_index_2 = v1968 ? row : best_index_2;
-                  const u32 v1971 = row + 1;
-                  const bool v1978 = v1961 > best_2 || (v1961 == best_2 && v1971 < best_index_2);
-                  best_2 = v1978 ? v1961 : best_2;
-                  best_index_2 = v1978 ? v1971 : best_index_2;
+                  const u32 v1781 = tid * 2;
+                  const u32 v1782 = v1716 + v1781;
+                  const float2 v1783 = *(const float2*)&partials[v1782];
+                  const float2 v1786 = *(const float2*)&partials[v1782 + 128];
+                  const float2 v1791 = *(const float2*)&partials[v1782 + 256];
+                  const float2 v1796 = *(const float2*)&partials[v1782 + 384];
+                  const float2 v1801 = *(const float2*)&partials[v1782 + 512];
+                  const float2 v1806 = *(const float2*)&partials[v1782 + 640];
+                  const float2 v1811 = *(const float2*)&partials[v1782 + 768];
+                  const float v1813 = v1783.x + v1786.x + v1791.x + v1796.x + v1801.x + v1806.x + v1811.x;
+                  const float v1814 = v1783.y + v1786.y + v1791.y + v1796.y + v1801.y + v1806.y + v1811.y;
+                  const float2 v1816 = *(const float2*)&partials[v1782 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1781;
+                  const float v1823 = __fmul_rn(v1813 + v1816.x, scale);
+                  const float v1824 = __fmul_rn(v1814 + v1816.y, scale);
+                  *(float2*)&logits[row] = make_float2(v1823, v1824);
+                  const bool v1831 = v1823 > best_2 || (v1823 == best_2 && row < best_index_2);
+                  best_2 = v1831 ? v1823 : best_2;
+                  best_index_2 = v1831 ? row : best_index_2;
+                  const u32 v1834 = row + 1;
+                  const bool v1841 = v1824 > best_2 || (v1824 == best_2 && v1834 < best_index_2);
+                  best_2 = v1841 ? v1824 : best_2;
+                  best_index_2 = v1841 ? v1834 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1984 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1986 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1993 = v1984 > best_2 || (v1984 == best_2 && v1986 < best_index_2);
-            best_2 = v1993 ? v1984 : best_2;
-            best_index_2 = v1993 ? v1986 : best_index_2;
-            const float v1997 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1999 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v2006 = v1997 > best_2 || (v1997 == best_2 && v1999 < best_index_2);
-            best_2 = v2006 ? v1997 : best_2;
-            best_index_2 = v2006 ? v1999 : best_index_2;
-            const float v2010 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v2012 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v2019 = v2010 > best_2 || (v2010 == best_2 && v2012 < best_index_2);
-            best_2 = v2019 ? v2010 : best_2;
-            best_index_2 = v2019 ? v2012 : best_index_2;
-            const float v2023 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v2025 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v2032 = v2023 > best_2 || (v2023 == best_2 && v2025 < best_index_2);
-            best_2 = v2032 ? v2023 : best_2;
-            best_index_2 = v2032 ? v2025 : best_index_2;
-            const float v2036 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v2038 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v2045 = v2036 > best_2 || (v2036 == best_2 && v2038 < best_index_2);
-            best_2 = v2045 ? v2036 : best_2;
-            best_index_2 = v2045 ? v2038 : best_index_2;
+            const float v1847 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v1849 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v1856 = v1847 > best_2 || (v1847 == best_2 && v1849 < best_index_2);
+            best_2 = v1856 ? v1847 : best_2;
+            best_index_2 = v1856 ? v1849 : best_index_2;
+            const float v1860 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v1862 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v1869 = v1860 > best_2 || (v1860 == best_2 && v1862 < best_index_2);
+            best_2 = v1869 ? v1860 : best_2;
+            best_index_2 = v1869 ? v1862 : best_index_2;
+            const float v1873 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v1875 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v1882 = v1873 > best_2 || (v1873 == best_2 && v1875 < best_index_2);
+            best_2 = v1882 ? v1873 : best_2;
+            best_index_2 = v1882 ? v1875 : best_index_2;
+            const float v1886 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v1888 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v1895 = v1886 > best_2 || (v1886 == best_2 && v1888 < best_index_2);
+            best_2 = v1895 ? v1886 : best_2;
+            best_index_2 = v1895 ? v1888 : best_index_2;
+            const float v1899 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v1901 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v1908 = v1899 > best_2 || (v1899 == best_2 && v1901 < best_index_2);
+            best_2 = v1908 ? v1899 : best_2;
+            best_index_2 = v1908 ? v1901 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1584,46 +1524,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v2052 = scratch[0];
-              const u32 v2053 = scratch_index[0];
-              const bool v2060 = v2052 > best_3 || (v2052 == best_3 && v2053 < best_index_3);
-              best_3 = v2060 ? v2052 : best_3;
-              best_index_3 = v2060 ? v2053 : best_index_3;
-              const float v2063 = scratch[1];
-              const u32 v2064 = scratch_index[1];
-              const bool v2071 = v2063 > best_3 || (v2063 == best_3 && v2064 < best_index_3);
-              best_3 = v2071 ? v2063 : best_3;
-              best_index_3 = v2071 ? v2064 : best_index_3;
-              const float v2074 = scratch[2];
-              const u32 v2075 = scratch_index[2];
-              const bool v2082 = v2074 > best_3 || (v2074 == best_3 && v2075 < best_index_3);
-              best_3 = v2082 ? v2074 : best_3;
-              best_index_3 = v2082 ? v2075 : best_index_3;
-              const float v2085 = scratch[3];
-              const u32 v2086 = scratch_index[3];
-              const bool v2093 = v2085 > best_3 || (v2085 == best_3 && v2086 < best_index_3);
-              best_3 = v2093 ? v2085 : best_3;
-              best_index_3 = v2093 ? v2086 : best_index_3;
-              const float v2096 = scratch[4];
-              const u32 v2097 = scratch_index[4];
-              const bool v2104 = v2096 > best_3 || (v2096 == best_3 && v2097 < best_index_3);
-              best_3 = v2104 ? v2096 : best_3;
-              best_index_3 = v2104 ? v2097 : best_index_3;
-              const float v2107 = scratch[5];
-              const u32 v2108 = scratch_index[5];
-              const bool v2115 = v2107 > best_3 || (v2107 == best_3 && v2108 < best_index_3);
-              best_3 = v2115 ? v2107 : best_3;
-              best_index_3 = v2115 ? v2108 : best_index_3;
-              const float v2118 = scratch[6];
-              const u32 v2119 = scratch_index[6];
-              const bool v2126 = v2118 > best_3 || (v2118 == best_3 && v2119 < best_index_3);
-              best_3 = v2126 ? v2118 : best_3;
-              best_index_3 = v2126 ? v2119 : best_index_3;
-              const float v2129 = scratch[7];
-              const u32 v2130 = scratch_index[7];
-              const bool v2137 = v2129 > best_3 || (v2129 == best_3 && v2130 < best_index_3);
-              best_3 = v2137 ? v2129 : best_3;
-              best_index_3 = v2137 ? v2130 : best_index_3;
+              const float v1915 = scratch[0];
+              const u32 v1916 = scratch_index[0];
+              const bool v1923 = v1915 > best_3 || (v1915 == best_3 && v1916 < best_index_3);
+              best_3 = v1923 ? v1915 : best_3;
+              best_index_3 = v1923 ? v1916 : best_index_3;
+              const float v1926 = scratch[1];
+              const u32 v1927 = scratch_index[1];
+              const bool v1934 = v1926 > best_3 || (v1926 == best_3 && v1927 < best_index_3);
+              best_3 = v1934 ? v1926 : best_3;
+              best_index_3 = v1934 ? v1927 : best_index_3;
+              const float v1937 = scratch[2];
+              const u32 v1938 = scratch_index[2];
+              const bool v1945 = v1937 > best_3 || (v1937 == best_3 && v1938 < best_index_3);
+              best_3 = v1945 ? v1937 : best_3;
+              best_index_3 = v1945 ? v1938 : best_index_3;
+              const float v1948 = scratch[3];
+              const u32 v1949 = scratch_index[3];
+              const bool v1956 = v1948 > best_3 || (v1948 == best_3 && v1949 < best_index_3);
+              best_3 = v1956 ? v1948 : best_3;
+              best_index_3 = v1956 ? v1949 : best_index_3;
+              const float v1959 = scratch[4];
+              const u32 v1960 = scratch_index[4];
+              const bool v1967 = v1959 > best_3 || (v1959 == best_3 && v1960 < best_index_3);
+              best_3 = v1967 ? v1959 : best_3;
+              best_index_3 = v1967 ? v1960 : best_index_3;
+              const float v1970 = scratch[5];
+              const u32 v1971 = scratch_index[5];
+              const bool v1978 = v1970 > best_3 || (v1970 == best_3 && v1971 < best_index_3);
+              best_3 = v1978 ? v1970 : best_3;
+              best_index_3 = v1978 ? v1971 : best_index_3;
+              const float v1981 = scratch[6];
+              const u32 v1982 = scratch_index[6];
+              const bool v1989 = v1981 > best_3 || (v1981 == best_3 && v1982 < best_index_3);
+              best_3 = v1989 ? v1981 : best_3;
+              best_index_3 = v1989 ? v1982 : best_index_3;
+              const float v1992 = scratch[7];
+              const u32 v1993 = scratch_index[7];
+              const bool v2000 = v1992 > best_3 || (v1992 == best_3 && v1993 < best_index_3);
+              best_3 = v2000 ? v1992 : best_3;
+              best_index_3 = v2000 ? v1993 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1644,37 +1584,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v2148 = best[lane];
-                const u32 v2149 = best_index[lane];
-                const bool v2156 = v2148 > best_2 || (v2148 == best_2 && v2149 < best_index_2);
-                best_2 = v2156 ? v2148 : best_2;
-                best_index_2 = v2156 ? v2149 : best_index_2;
+                const float v2011 = best[lane];
+                const u32 v2012 = best_index[lane];
+                const bool v2019 = v2011 > best_2 || (v2011 == best_2 && v2012 < best_index_2);
+                best_2 = v2019 ? v2011 : best_2;
+                best_index_2 = v2019 ? v2012 : best_index_2;
               }
-              const float v2160 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v2162 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v2169 = v2160 > best_2 || (v2160 == best_2 && v2162 < best_index_2);
-              best_2 = v2169 ? v2160 : best_2;
-              best_index_2 = v2169 ? v2162 : best_index_2;
-              const float v2173 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v2175 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v2182 = v2173 > best_2 || (v2173 == best_2 && v2175 < best_index_2);
-              best_2 = v2182 ? v2173 : best_2;
-              best_index_2 = v2182 ? v2175 : best_index_2;
-              const float v2186 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v2188 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v2195 = v2186 > best_2 || (v2186 == best_2 && v2188 < best_index_2);
-              best_2 = v2195 ? v2186 : best_2;
-              best_index_2 = v2195 ? v2188 : best_index_2;
-              const float v2199 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v2201 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v2208 = v2199 > best_2 || (v2199 == best_2 && v2201 < best_index_2);
-              best_2 = v2208 ? v2199 : best_2;
-              best_index_2 = v2208 ? v2201 : best_index_2;
-              const float v2212 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v2214 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v2221 = v2212 > best_2 || (v2212 == best_2 && v2214 < best_index_2);
-              best_2 = v2221 ? v2212 : best_2;
-              best_index_2 = v2221 ? v2214 : best_index_2;
+              const float v2023 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v2025 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v2032 = v2023 > best_2 || (v2023 == best_2 && v2025 < best_index_2);
+              best_2 = v2032 ? v2023 : best_2;
+              best_index_2 = v2032 ? v2025 : best_index_2;
+              const float v2036 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v2038 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v2045 = v2036 > best_2 || (v2036 == best_2 && v2038 < best_index_2);
+              best_2 = v2045 ? v2036 : best_2;
+              best_index_2 = v2045 ? v2038 : best_index_2;
+              const float v2049 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v2051 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v2058 = v2049 > best_2 || (v2049 == best_2 && v2051 < best_index_2);
+              best_2 = v2058 ? v2049 : best_2;
+              best_index_2 = v2058 ? v2051 : best_index_2;
+              const float v2062 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v2064 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v2071 = v2062 > best_2 || (v2062 == best_2 && v2064 < best_index_2);
+              best_2 = v2071 ? v2062 : best_2;
+              best_index_2 = v2071 ? v2064 : best_index_2;
+              const float v2075 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v2077 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v2084 = v2075 > best_2 || (v2075 == best_2 && v2077 < best_index_2);
+              best_2 = v2084 ? v2075 : best_2;
+              best_index_2 = v2084 ? v2077 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1684,8 +1624,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v2233 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v2233);
+              const u64 v2096 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v2096);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1718,8 +1658,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v2265 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v2265;
+          const u32 v2128 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v2128;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1740,10 +1680,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v2288 = drain + 1;
-            const bool v2289 = v2288 == 23;
-            drain = v2289 ? 0u : v2288;
-            drain_parity = v2289 ? drain_parity ^ 1u : drain_parity;
+            const u32 v2151 = drain + 1;
+            const bool v2152 = v2151 == 23;
+            drain = v2152 ? 0u : v2151;
+            drain_parity = v2152 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1752,14 +1692,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v2302 = warp * 4;
-      const u32 v2303 = notes[v2302];
-      if (notes[0] != 0 && v2303 != 0) {
-        const u32 v2312 = (cta * 9 + warp) * 4;
-        records[v2312] = v2303;
-        records[v2312 + 1] = notes[v2302 + 1];
-        records[v2312 + 2] = notes[v2302 + 2];
-        records[v2312 + 3] = notes[v2302 + 3];
+      const u32 v2165 = warp * 4;
+      const u32 v2166 = notes[v2165];
+      if (notes[0] != 0 && v2166 != 0) {
+        const u32 v2175 = (cta * 9 + warp) * 4;
+        records[v2175] = v2166;
+        records[v2175 + 1] = notes[v2165 + 1];
+        records[v2175 + 2] = notes[v2165 + 2];
+        records[v2175 + 3] = notes[v2165 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1796,22 +1736,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2363 = landed + 1;
-              const bool v2364 = v2363 == 23;
-              landed = v2364 ? 0u : v2363;
-              landed_parity = v2364 ? landed_parity ^ 1u : landed_parity;
-              const bool v2372 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2372) {
+              const u32 v2226 = landed + 1;
+              const bool v2227 = v2226 == 23;
+              landed = v2227 ? 0u : v2226;
+              landed_parity = v2227 ? landed_parity ^ 1u : landed_parity;
+              const bool v2235 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2235) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2377 = led + 1;
-              const bool v2378 = v2377 == 23;
-              led = v2378 ? 0u : v2377;
-              led_parity = v2378 ? led_parity ^ 1u : led_parity;
-              const u32 v2385 = near + 1;
-              const bool v2386 = v2385 == 23;
-              near = v2386 ? 0u : v2385;
-              near_parity = v2386 ? near_parity ^ 1u : near_parity;
+              const u32 v2240 = led + 1;
+              const bool v2241 = v2240 == 23;
+              led = v2241 ? 0u : v2240;
+              led_parity = v2241 ? led_parity ^ 1u : led_parity;
+              const u32 v2248 = near + 1;
+              const bool v2249 = v2248 == 23;
+              near = v2249 ? 0u : v2248;
+              near_parity = v2249 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1820,10 +1760,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2399 = fill + 1;
-              const bool v2400 = v2399 == 23;
-              fill = v2400 ? 0u : v2399;
-              fill_parity = v2400 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2262 = fill + 1;
+              const bool v2263 = v2262 == 23;
+              fill = v2263 ? 0u : v2262;
+              fill_parity = v2263 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1856,12 +1796,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2446 = (pos_now + 31) / 32;
+            const u32 v2309 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2446 / 2;
-              const u32 end = (split + 1) * v2446 / 2;
+              const u32 first = split * v2309 / 2;
+              const u32 end = (split + 1) * v2309 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -1870,28 +1810,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v2467 = page;
-                const u32 v2477 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v2477;
+                const u32 v2330 = page;
+                const u32 v2340 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v2340;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2484 = landed + 1;
-                const bool v2485 = v2484 == 23;
-                landed = v2485 ? 0u : v2484;
-                landed_parity = v2485 ? landed_parity ^ 1u : landed_parity;
-                const bool v2493 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v2493) {
+                const u32 v2347 = landed + 1;
+                const bool v2348 = v2347 == 23;
+                landed = v2348 ? 0u : v2347;
+                landed_parity = v2348 ? landed_parity ^ 1u : landed_parity;
+                const bool v2356 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v2356) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v2498 = led + 1;
-                const bool v2499 = v2498 == 23;
-                led = v2499 ? 0u : v2498;
-                led_parity = v2499 ? led_parity ^ 1u : led_parity;
-                const u32 v2506 = near + 1;
-                const bool v2507 = v2506 == 23;
-                near = v2507 ? 0u : v2506;
-                near_parity = v2507 ? near_parity ^ 1u : near_parity;
+                const u32 v2361 = led + 1;
+                const bool v2362 = v2361 == 23;
+                led = v2362 ? 0u : v2361;
+                led_parity = v2362 ? led_parity ^ 1u : led_parity;
+                const u32 v2369 = near + 1;
+                const bool v2370 = v2369 == 23;
+                near = v2370 ? 0u : v2369;
+                near_parity = v2370 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1899,15 +1839,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v2530 = (((u64)layer * (u64)pages + (u64)v2467) * 2 + (u64)kv_head) * 16
+                  const u64 v2393 = (((u64)layer * (u64)pages + (u64)v2330) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2530 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2393 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2539 = fill + 1;
-                const bool v2540 = v2539 == 23;
-                fill = v2540 ? 0u : v2539;
-                fill_parity = v2540 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2402 = fill + 1;
+                const bool v2403 = v2402 == 23;
+                fill = v2403 ? 0u : v2402;
+                fill_parity = v2403 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1926,22 +1866,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2571 = landed + 1;
-              const bool v2572 = v2571 == 23;
-              landed = v2572 ? 0u : v2571;
-              landed_parity = v2572 ? landed_parity ^ 1u : landed_parity;
-              const bool v2580 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2580) {
+              const u32 v2434 = landed + 1;
+              const bool v2435 = v2434 == 23;
+              landed = v2435 ? 0u : v2434;
+              landed_parity = v2435 ? landed_parity ^ 1u : landed_parity;
+              const bool v2443 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2443) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2585 = led + 1;
-              const bool v2586 = v2585 == 23;
-              led = v2586 ? 0u : v2585;
-              led_parity = v2586 ? led_parity ^ 1u : led_parity;
-              const u32 v2593 = near + 1;
-              const bool v2594 = v2593 == 23;
-              near = v2594 ? 0u : v2593;
-              near_parity = v2594 ? near_parity ^ 1u : near_parity;
+              const u32 v2448 = led + 1;
+              const bool v2449 = v2448 == 23;
+              led = v2449 ? 0u : v2448;
+              led_parity = v2449 ? led_parity ^ 1u : led_parity;
+              const u32 v2456 = near + 1;
+              const bool v2457 = v2456 == 23;
+              near = v2457 ? 0u : v2456;
+              near_parity = v2457 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1950,10 +1890,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2607 = fill + 1;
-              const bool v2608 = v2607 == 23;
-              fill = v2608 ? 0u : v2607;
-              fill_parity = v2608 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2470 = fill + 1;
+              const bool v2471 = v2470 == 23;
+              fill = v2471 ? 0u : v2470;
+              fill_parity = v2471 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1972,22 +1912,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2641 = landed + 1;
-              const bool v2642 = v2641 == 23;
-              landed = v2642 ? 0u : v2641;
-              landed_parity = v2642 ? landed_parity ^ 1u : landed_parity;
-              const bool v2650 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2650) {
+              const u32 v2504 = landed + 1;
+              const bool v2505 = v2504 == 23;
+              landed = v2505 ? 0u : v2504;
+              landed_parity = v2505 ? landed_parity ^ 1u : landed_parity;
+              const bool v2513 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2513) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2655 = led + 1;
-              const bool v2656 = v2655 == 23;
-              led = v2656 ? 0u : v2655;
-              led_parity = v2656 ? led_parity ^ 1u : led_parity;
-              const u32 v2663 = near + 1;
-              const bool v2664 = v2663 == 23;
-              near = v2664 ? 0u : v2663;
-              near_parity = v2664 ? near_parity ^ 1u : near_parity;
+              const u32 v2518 = led + 1;
+              const bool v2519 = v2518 == 23;
+              led = v2519 ? 0u : v2518;
+              led_parity = v2519 ? led_parity ^ 1u : led_parity;
+              const u32 v2526 = near + 1;
+              const bool v2527 = v2526 == 23;
+              near = v2527 ? 0u : v2526;
+              near_parity = v2527 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1996,10 +1936,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2677 = fill + 1;
-              const bool v2678 = v2677 == 23;
-              fill = v2678 ? 0u : v2677;
-              fill_parity = v2678 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2540 = fill + 1;
+              const bool v2541 = v2540 == 23;
+              fill = v2541 ? 0u : v2540;
+              fill_parity = v2541 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -2018,22 +1958,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2711 = landed + 1;
-              const bool v2712 = v2711 == 23;
-              landed = v2712 ? 0u : v2711;
-              landed_parity = v2712 ? landed_parity ^ 1u : landed_parity;
-              const bool v2720 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2720) {
+              const u32 v2574 = landed + 1;
+              const bool v2575 = v2574 == 23;
+              landed = v2575 ? 0u : v2574;
+              landed_parity = v2575 ? landed_parity ^ 1u : landed_parity;
+              const bool v2583 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2583) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2725 = led + 1;
-              const bool v2726 = v2725 == 23;
-              led = v2726 ? 0u : v2725;
-              led_parity = v2726 ? led_parity ^ 1u : led_parity;
-              const u32 v2733 = near + 1;
-              const bool v2734 = v2733 == 23;
-              near = v2734 ? 0u : v2733;
-              near_parity = v2734 ? near_parity ^ 1u : near_parity;
+              const u32 v2588 = led + 1;
+              const bool v2589 = v2588 == 23;
+              led = v2589 ? 0u : v2588;
+              led_parity = v2589 ? led_parity ^ 1u : led_parity;
+              const u32 v2596 = near + 1;
+              const bool v2597 = v2596 == 23;
+              near = v2597 ? 0u : v2596;
+              near_parity = v2597 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -2042,30 +1982,30 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2747 = fill + 1;
-              const bool v2748 = v2747 == 23;
-              fill = v2748 ? 0u : v2747;
-              fill_parity = v2748 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2610 = fill + 1;
+              const bool v2611 = v2610 == 23;
+              fill = v2611 ? 0u : v2610;
+              fill_parity = v2611 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2761 = landed + 1;
-              const bool v2762 = v2761 == 23;
-              landed = v2762 ? 0u : v2761;
-              landed_parity = v2762 ? landed_parity ^ 1u : landed_parity;
-              const bool v2770 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2770) {
+              const u32 v2624 = landed + 1;
+              const bool v2625 = v2624 == 23;
+              landed = v2625 ? 0u : v2624;
+              landed_parity = v2625 ? landed_parity ^ 1u : landed_parity;
+              const bool v2633 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2633) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2775 = led + 1;
-              const bool v2776 = v2775 == 23;
-              led = v2776 ? 0u : v2775;
-              led_parity = v2776 ? led_parity ^ 1u : led_parity;
-              const u32 v2783 = near + 1;
-              const bool v2784 = v2783 == 23;
-              near = v2784 ? 0u : v2783;
-              near_parity = v2784 ? near_parity ^ 1u : near_parity;
+              const u32 v2638 = led + 1;
+              const bool v2639 = v2638 == 23;
+              led = v2639 ? 0u : v2638;
+              led_parity = v2639 ? led_parity ^ 1u : led_parity;
+              const u32 v2646 = near + 1;
+              const bool v2647 = v2646 == 23;
+              near = v2647 ? 0u : v2646;
+              near_parity = v2647 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -2074,10 +2014,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2797 = fill + 1;
-              const bool v2798 = v2797 == 23;
-              fill = v2798 ? 0u : v2797;
-              fill_parity = v2798 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2660 = fill + 1;
+              const bool v2661 = v2660 == 23;
+              fill = v2661 ? 0u : v2660;
+              fill_parity = v2661 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -2100,22 +2040,22 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2844 = landed + 1;
-            const bool v2845 = v2844 == 23;
-            landed = v2845 ? 0u : v2844;
-            landed_parity = v2845 ? landed_parity ^ 1u : landed_parity;
-            const bool v2853 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v2853) {
+            const u32 v2707 = landed + 1;
+            const bool v2708 = v2707 == 23;
+            landed = v2708 ? 0u : v2707;
+            landed_parity = v2708 ? landed_parity ^ 1u : landed_parity;
+            const bool v2716 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v2716) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v2858 = led + 1;
-            const bool v2859 = v2858 == 23;
-            led = v2859 ? 0u : v2858;
-            led_parity = v2859 ? led_parity ^ 1u : led_parity;
-            const u32 v2866 = near + 1;
-            const bool v2867 = v2866 == 23;
-            near = v2867 ? 0u : v2866;
-            near_parity = v2867 ? near_parity ^ 1u : near_parity;
+            const u32 v2721 = led + 1;
+            const bool v2722 = v2721 == 23;
+            led = v2722 ? 0u : v2721;
+            led_parity = v2722 ? led_parity ^ 1u : led_parity;
+            const u32 v2729 = near + 1;
+            const bool v2730 = v2729 == 23;
+            near = v2730 ? 0u : v2729;
+            near_parity = v2730 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2124,24 +2064,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2880 = fill + 1;
-            const bool v2881 = v2880 == 23;
-            fill = v2881 ? 0u : v2880;
-            fill_parity = v2881 ? fill_parity ^ 1u : fill_parity;
+            const u32 v2743 = fill + 1;
+            const bool v2744 = v2743 == 23;
+            fill = v2744 ? 0u : v2743;
+            fill_parity = v2744 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2892 = warp * 4;
-      const u32 v2893 = notes[v2892];
-      if (notes[0] != 0 && v2893 != 0) {
-        const u32 v2902 = (cta * 9 + warp) * 4;
-        records[v2902] = v2893;
-        records[v2902 + 1] = notes[v2892 + 1];
-        records[v2902 + 2] = notes[v2892 + 2];
-        records[v2902 + 3] = notes[v2892 + 3];
+      const u32 v2755 = warp * 4;
+      const u32 v2756 = notes[v2755];
+      if (notes[0] != 0 && v2756 != 0) {
+        const u32 v2765 = (cta * 9 + warp) * 4;
+        records[v2765] = v2756;
+        records[v2765 + 1] = notes[v2755 + 1];
+        records[v2765 + 2] = notes[v2755 + 2];
+        records[v2765 + 3] = notes[v2755 + 3];
       }
     }
   }
