@@ -163,10 +163,11 @@ func (st *state) eachChunk(c *pipeline.Consumer, chunks u32, per int, block func
 }
 
 // cachedBlock is block with code of its own for whole blocks, which have nothing to mask
-// and whose addresses a lane knows but for where they begin. A kernel of one row has no
-// registers left for what its lanes would keep.
+// and whose addresses a lane knows but for where they begin: for many rows, which
+// take more arithmetic than memory gives time for. Few rows have no registers left for
+// what the lanes would keep.
 func (st *state) cachedBlock(b tokens) {
-	if st.t.Variant != nil || st.t.Work == nil {
+	if st.t.Variant != nil || st.wide == 1 {
 		st.block(b)
 		return
 	}
