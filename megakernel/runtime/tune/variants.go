@@ -41,32 +41,32 @@ func variants(mk *megakernel.Kernel) []variant {
 	all := []variant{{group: Control, differs: "the same kernel, loaded again", kernel: mk}}
 	seen := []megakernel.Options{mk.Options}
 	searched := Dimensions(mk.Options.Tokens, mk.Options.Launch)
-	add := func(group string, options ...megakernel.Options) {
+	add := func(group string, said []string, options ...megakernel.Options) {
 		for _, o := range options {
 			built, err := megakernel.Build(mk.Config, o)
 			if err != nil {
-				all = append(all, variant{group: group, differs: difference(mk.Options, o), problem: err})
+				all = append(all, variant{group: group, differs: difference(mk.Options, o, said), problem: err})
 				continue
 			}
 			if slices.Contains(seen, built.Options) {
 				continue
 			}
 			seen = append(seen, built.Options)
-			all = append(all, variant{group: group, differs: difference(mk.Options, built.Options), kernel: built})
+			all = append(all, variant{group: group, differs: difference(mk.Options, built.Options, said), kernel: built})
 		}
 	}
 	any := func(string) bool { return true }
 	if slices.Contains(searched, Queries) {
-		add(AroundAttend, handoffs(mk)...)
+		add(AroundAttend, []string{Queries, Merge}, handoffs(mk)...)
 	}
-	add(LeadsOf, slices.Concat(values(mk, Leads, any), []megakernel.Options{with(mk, func(o *megakernel.Options) { o.Leads = "" })})...)
-	add(CopiesOf, copies(mk)...)
-	add(Ring, rings(mk)...)
-	add(ConsumersOf, values(mk, Consumers, any)...)
+	add(LeadsOf, nil, slices.Concat(values(mk, Leads, any), []megakernel.Options{with(mk, func(o *megakernel.Options) { o.Leads = "" })})...)
+	add(CopiesOf, []string{InFlight, Leads}, copies(mk)...)
+	add(Ring, []string{StageBytes, Stages}, rings(mk)...)
+	add(ConsumersOf, nil, values(mk, Consumers, any)...)
 	if slices.Contains(searched, Splits) {
-		add(SplitsOf, values(mk, Splits, any)...)
+		add(SplitsOf, nil, values(mk, Splits, any)...)
 	}
-	add(WatchdogOf, each(mk, megakernel.Watchdogs(), func(o *megakernel.Options, w megakernel.Watchdog) { o.Watchdog = w })...)
+	add(WatchdogOf, nil, each(mk, megakernel.Watchdogs(), func(o *megakernel.Options, w megakernel.Watchdog) { o.Watchdog = w })...)
 	return all
 }
 
@@ -119,26 +119,30 @@ func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
 			continue
 		}
 		for _, stages := range []int{fit.Options.Stages, fit.Options.Stages * 3 / 4, fit.Options.Stages / 2} {
-			all = append(all, with(fit, func(o *megakernel.Options) {
+			o := with(fit, func(o *megakernel.Options) {
 				if o.Stages = max(1, stages); o.InFlight > o.Stages {
 					o.InFlight, o.Leads = o.Stages, ""
 				}
-			}))
+			})
+			if _, err := megakernel.Build(mk.Config, o); err != nil { // leads that the ring is too short for
+				o.Leads = ""
+			}
+			all = append(all, o)
 		}
 	}
 	return all
 }
 
-// difference is in which flags options are not those of a kernel; what they leave open is
-// not said.
-func difference(of, o megakernel.Options) string {
+// difference is in which flags options are not those of a kernel, beside those that are
+// always said; what they leave open is not.
+func difference(of, o megakernel.Options, always []string) string {
 	var flags []string
 	for _, f := range []struct {
 		name     string
 		was, now any
 	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Consumers, of.Consumers, o.Consumers},
 		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {"watchdog", of.Watchdog, o.Watchdog}} {
-		if now := fmt.Sprint(f.now); f.was != f.now && now != "" && now != "0" {
+		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && now != "0" {
 			flags = append(flags, "--"+f.name+" "+now)
 		}
 	}
