@@ -63,7 +63,7 @@ func (a *Ablation) Run(ctx context.Context) (*Ablated, error) {
 	if a.Now == nil {
 		a.Now = time.Now
 	}
-	all := a.variants()
+	all := variants(a.Kernel, a.Most)
 	compiler, err := a.compile(ctx, all)
 	if err != nil {
 		return nil, err
@@ -92,17 +92,6 @@ func (a *Ablation) say(format string, args ...any) {
 	if a.Progress != nil {
 		a.Progress(fmt.Sprintf(format, args...))
 	}
-}
-
-// variants are the kernel's, of each group the first Most.
-func (a *Ablation) variants() (all []variant) {
-	count := map[string]int{}
-	for _, v := range variants(a.Kernel) {
-		if count[v.group]++; a.Most == 0 || count[v.group] <= a.Most {
-			all = append(all, v)
-		}
-	}
-	return all
 }
 
 // compile compiles the variants, of which the first is the kernel itself. What does not
@@ -160,7 +149,8 @@ func (a *Ablation) judge(ctx context.Context) error {
 	return nil
 }
 
-// measure measures every variant until the time is over.
+// measure measures every variant until the time is over; the first in any case, as the
+// kernel's own time is of what stands beside it.
 func (a *Ablation) measure(ctx context.Context, kernel Launcher, all []variant) error {
 	a.own, a.bits = make([]bench.Timing, len(a.Setup.Contexts)), make([]string, len(a.Setup.Contexts))
 	for i, v := range all {
@@ -168,7 +158,7 @@ func (a *Ablation) measure(ctx context.Context, kernel Launcher, all []variant) 
 		if v.kernel == nil {
 			continue
 		}
-		if a.Budget > 0 && a.Now().Sub(a.begun) >= a.Budget {
+		if i > 0 && a.Budget > 0 && a.Now().Sub(a.begun) >= a.Budget {
 			row.Why = overTime
 			continue
 		}

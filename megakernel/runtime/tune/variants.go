@@ -37,12 +37,18 @@ type variant struct {
 // in one thing, and in what follows from it. None stands twice. What megakernel.Build
 // refuses is one without a kernel. Of several rows there are no hand-offs and splits to
 // choose.
-func variants(mk *megakernel.Kernel) []variant {
+//
+// most is how many of a group there are at most; 0: all.
+func variants(mk *megakernel.Kernel, most int) []variant {
 	all := []variant{{group: Control, differs: "the same kernel, loaded again", kernel: mk}}
 	seen := []megakernel.Options{mk.Options}
 	searched := Dimensions(mk.Options.Tokens, mk.Options.Launch)
 	add := func(group string, said []string, options ...megakernel.Options) {
+		before := len(all)
 		for _, o := range options {
+			if most > 0 && len(all) == before+most {
+				return
+			}
 			built, err := megakernel.Build(mk.Config, o)
 			if err != nil {
 				all = append(all, variant{group: group, differs: difference(mk.Options, o, said), problem: err})
