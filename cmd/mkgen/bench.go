@@ -66,6 +66,7 @@ type benchFlags struct {
 	rounds, tokens, perLaunch count
 	withBudget                bool
 	machine                   machineFlags
+	ablate                    ablateFlags
 }
 
 func newBench() *cobra.Command {
@@ -89,12 +90,17 @@ kernel of one row at the same context.
 notes what its SMs do (mkgen trace) is put beside what is predicted for the
 machine, phase by phase, and beside the kernel without a trace.
 
+--ablate measures, instead, variants of the kernel that differ from it in one
+thing each (a hand-off, leads, copies in flight, the ring, consumers, splits, the
+watchdog), in turns with it, and says whether they compute the same bits.
+
 --device sim runs the same on the CPU, for small models: it shows that all of it
 works, and no speed.`,
 		Example: `  mkgen bench --model llama3-8b --random 1 --plot out/8b.svg
   mkgen bench --model llama3.2-1b --reference out/ref-1b
   mkgen bench --model llama3-8b --rows 8 --contexts 1024 --reference out/8b
   mkgen bench --model llama3-8b --budget --machine out/machine.json
+  mkgen bench --model llama3-8b --ablate -o out/ablate.json
   mkgen bench --model tiny --device sim`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
@@ -115,6 +121,7 @@ works, and no speed.`,
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
 	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
 	b.machine.fileFlag(cmd)
+	b.ablate.flags(cmd)
 	f.Var(&b.device, "device", "cuda or sim")
 	f.Lookup("tokens-per-launch").DefValue = ""
 	return cmd
@@ -179,7 +186,12 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 	case b.device == deviceSim:
 		b.executorDefaults(given)
 	}
-	if b.withBudget {
+	switch {
+	case b.ablate.on:
+		return b.checkAblate(cmd)
+	case cmd.Flags().Changed("time") || cmd.Flags().Changed("output"):
+		return usagef("--time and --output go with --ablate")
+	case b.withBudget:
 		return b.checkBudget(cmd)
 	}
 	return nil
@@ -196,6 +208,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	}
 	if b.withBudget {
 		return b.budget(cmd)
+	}
+	if b.ablate.on {
+		return b.runAblation(cmd)
 	}
 	config, err := b.load(cmd)
 	if err != nil {

@@ -18,8 +18,7 @@ func (s *Search) compile(ctx context.Context, name string, incumbent *megakernel
 	if s.over() {
 		return failed, ctx.Err()
 	}
-	room := make(chan struct{}, runtime.NumCPU())
-	var wait sync.WaitGroup
+	open := make([]*megakernel.Kernel, len(kernels)) // nil: known
 	n := 0
 	for i, mk := range kernels {
 		if _, ok := s.known(ChoiceOf(mk), ChoiceOf(incumbent)); ok {
@@ -28,14 +27,30 @@ func (s *Search) compile(ctx context.Context, name string, incumbent *megakernel
 		if n++; n == 1 {
 			s.say("%s: compiling", name)
 		}
+		open[i] = mk
+	}
+	_, failed = compileAll(ctx, s.Measurer.Compile, open)
+	return failed, ctx.Err()
+}
+
+// compileAll compiles those kernels that are not nil, as many at a time as there are
+// processors; compilers and failed have what became of each by index.
+func compileAll(ctx context.Context, compile func(context.Context, *megakernel.Kernel) (string, error), kernels []*megakernel.Kernel) (compilers []string, failed []error) {
+	compilers, failed = make([]string, len(kernels)), make([]error, len(kernels))
+	room := make(chan struct{}, runtime.NumCPU())
+	var wait sync.WaitGroup
+	for i, mk := range kernels {
+		if mk == nil {
+			continue
+		}
 		wait.Go(func() {
 			room <- struct{}{}
 			defer func() { <-room }()
-			_, failed[i] = s.Measurer.Compile(ctx, mk)
+			compilers[i], failed[i] = compile(ctx, mk)
 		})
 	}
 	wait.Wait()
-	return failed, ctx.Err()
+	return compilers, failed
 }
 
 // try measures a candidate beside the incumbent: incumbent, candidate; and where that

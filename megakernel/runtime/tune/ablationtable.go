@@ -1,0 +1,85 @@
+package tune
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/mkgen/mkgen/internal/table"
+)
+
+// WriteTable prints the kernel and every variant, group by group: what differs, µs and the
+// share of the ceiling at each context, the ratio to the kernel beside it with its noise,
+// and whether it computed the same bits, or why there are no figures.
+func (a *Ablated) WriteTable(w io.Writer) error {
+	head, rows := a.cells()
+	t := table.New(head...)
+	for _, row := range rows {
+		cells := make([]any, len(row))
+		for i := range row {
+			cells[i] = row[i]
+		}
+		t.Row(cells...)
+	}
+	return t.Write(w, "")
+}
+
+// WriteMarkdown prints the same as a table in Markdown.
+func (a *Ablated) WriteMarkdown(w io.Writer) error {
+	head, rows := a.cells()
+	rules := make([]string, len(head))
+	for i := range head {
+		var right bool
+		if head[i], right = strings.CutPrefix(head[i], ">"); right {
+			rules[i] = "--:"
+		} else {
+			rules[i] = "---"
+		}
+	}
+	for _, row := range append([][]string{head, rules}, rows...) {
+		for i := range row {
+			row[i] = strings.ReplaceAll(row[i], "|", `\|`)
+		}
+		if _, err := fmt.Fprintf(w, "| %s |\n", strings.Join(row, " | ")); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// cells are the table's; those of the head that begin with ">" are of columns of figures.
+func (a *Ablated) cells() (head []string, rows [][]string) {
+	head = []string{"", "differs in"}
+	for _, n := range a.Contexts {
+		head = append(head, fmt.Sprintf(">µs at %d", n), ">share")
+	}
+	head = append(head, ">ratio", ">noise", "bits")
+	own := []string{"the kernel", ""}
+	rows = append(rows, append(append(own, a.figures(a.Micros, a.Share)...), "1", "", ""))
+	group := ""
+	for _, r := range a.Rows {
+		row := []string{"", r.Differs}
+		if r.Group != group {
+			row[0], group = r.Group, r.Group
+		}
+		if r.Why != "" {
+			row = append(row, make([]string, 2*len(a.Contexts)+2)...)
+			rows = append(rows, append(row, r.Why))
+			continue
+		}
+		row = append(row, a.figures(r.Micros, r.Share)...)
+		rows = append(rows, append(row, fmt.Sprintf("%.4f", r.Ratio), fmt.Sprintf("%.4f", r.Noise), string(r.Bits)))
+	}
+	return head, rows
+}
+
+func (a *Ablated) figures(micros, share []float64) (cells []string) {
+	for i := range micros {
+		part := fmt.Sprintf("%.1f %%", 100*share[i])
+		if a.Executor() {
+			part = "–" // its ceiling is none
+		}
+		cells = append(cells, fmt.Sprintf("%.1f", micros[i]), part)
+	}
+	return cells
+}

@@ -1,0 +1,156 @@
+package tune
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// The groups of an ablation's variants.
+const (
+	Control      = "control"
+	AroundAttend = "hand-offs around attention"
+	LeadsOf      = "leads"
+	CopiesOf     = "copies in flight"
+	Ring         = "stage size × depth"
+	ConsumersOf  = "consumers"
+	SplitsOf     = "splits"
+	WatchdogOf   = "watchdog"
+)
+
+// exact are the groups that change when something is computed and not in which order: a
+// variant of theirs has the bits of the kernel that it is of.
+var exact = []string{Control, AroundAttend, LeadsOf, CopiesOf, WatchdogOf}
+
+// variant is a kernel that differs from another in one thing.
+type variant struct {
+	group   string
+	differs string             // in mkgen's flags
+	kernel  *megakernel.Kernel // nil where there is none
+	problem error              // why
+}
+
+// variants are those of a kernel: itself, loaded again, and group by group what differs
+// in one thing, and in what follows from it. None stands twice. What megakernel.Build
+// refuses is one without a kernel. Of several rows there are no hand-offs and splits to
+// choose.
+//
+// most is how many of a group there are at most; 0: all.
+func variants(mk *megakernel.Kernel, most int) []variant {
+	all := []variant{{group: Control, differs: "the same kernel, loaded again", kernel: mk}}
+	seen := []megakernel.Options{mk.Options}
+	searched := Dimensions(mk.Options.Tokens, mk.Options.Launch)
+	add := func(group string, said []string, options ...megakernel.Options) {
+		before := len(all)
+		for _, o := range options {
+			if most > 0 && len(all) == before+most {
+				return
+			}
+			built, err := megakernel.Build(mk.Config, o)
+			if err != nil {
+				all = append(all, variant{group: group, differs: difference(mk.Options, o, said), problem: err})
+				continue
+			}
+			if slices.Contains(seen, built.Options) {
+				continue
+			}
+			seen = append(seen, built.Options)
+			all = append(all, variant{group: group, differs: difference(mk.Options, built.Options, said), kernel: built})
+		}
+	}
+	any := func(string) bool { return true }
+	if slices.Contains(searched, Queries) {
+		add(AroundAttend, []string{Queries, Merge}, handoffs(mk)...)
+	}
+	add(LeadsOf, nil, slices.Concat(values(mk, Leads, any), []megakernel.Options{with(mk, func(o *megakernel.Options) { o.Leads = "" })})...)
+	add(CopiesOf, []string{InFlight, Leads}, copies(mk)...)
+	add(Ring, []string{StageBytes, Stages}, rings(mk)...)
+	add(ConsumersOf, nil, values(mk, Consumers, any)...)
+	if slices.Contains(searched, Splits) {
+		add(SplitsOf, nil, values(mk, Splits, any)...)
+	}
+	add(WatchdogOf, nil, each(mk, megakernel.Watchdogs(), func(o *megakernel.Options, w megakernel.Watchdog) { o.Watchdog = w })...)
+	return all
+}
+
+func with(mk *megakernel.Kernel, set func(*megakernel.Options)) megakernel.Options {
+	o := mk.Options
+	set(&o)
+	return o
+}
+
+// handoffs are all pairs of how queries reach attention and where states are merged.
+func handoffs(mk *megakernel.Kernel) (all []megakernel.Options) {
+	for _, queries := range megakernel.Handoffs() {
+		for _, merge := range megakernel.Mergings() {
+			all = append(all, with(mk, func(o *megakernel.Options) { o.Queries, o.Merge = queries, merge }))
+		}
+	}
+	return all
+}
+
+// copies are other numbers of copies in flight, without leads and, from 3 on, with 2 from
+// one chunk more on, which was the best found for each.
+func copies(mk *megakernel.Kernel) (all []megakernel.Options) {
+	for n := 1; n <= 6; n++ {
+		if n == mk.Options.InFlight {
+			continue // its leads are a group
+		}
+		leads := []string{pipeline.LeadsText(nil)}
+		if n >= 3 {
+			leads = append(leads, pipeline.LeadsText([]pipeline.Lead{{Chunks: n + 1, InFlight: 2}}))
+		}
+		for _, text := range leads {
+			all = append(all, with(mk, func(o *megakernel.Options) { o.InFlight, o.Leads = n, text }))
+		}
+	}
+	return all
+}
+
+// rings are stage sizes times depths: as many stages as fit, 3/4 and 1/2 of them. With
+// another size copies in flight and leads are the planner's.
+func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
+	for _, bytes := range []int{8 << 10, 16 << 10, 32 << 10} {
+		o := with(mk, func(o *megakernel.Options) {
+			if o.Stages = 0; o.StageBytes != bytes {
+				o.StageBytes, o.InFlight, o.Leads = bytes, 0, ""
+			}
+		})
+		fit, err := megakernel.Build(mk.Config, o)
+		if err != nil {
+			all = append(all, o) // which says why
+			continue
+		}
+		for _, stages := range []int{fit.Options.Stages, fit.Options.Stages * 3 / 4, fit.Options.Stages / 2} {
+			o := with(fit, func(o *megakernel.Options) {
+				if o.Stages = max(1, stages); o.InFlight > o.Stages {
+					o.InFlight, o.Leads = o.Stages, ""
+				}
+			})
+			if _, err := megakernel.Build(mk.Config, o); err != nil { // leads that the ring is too short for
+				o.Leads = ""
+			}
+			all = append(all, o)
+		}
+	}
+	return all
+}
+
+// difference is in which flags options are not those of a kernel, beside those that are
+// always said; what they leave open is not.
+func difference(of, o megakernel.Options, always []string) string {
+	var flags []string
+	for _, f := range []struct {
+		name     string
+		was, now any
+	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Consumers, of.Consumers, o.Consumers},
+		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {"watchdog", of.Watchdog, o.Watchdog}} {
+		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && now != "0" {
+			flags = append(flags, "--"+f.name+" "+now)
+		}
+	}
+	return strings.Join(flags, " ")
+}
