@@ -27,7 +27,7 @@ var mayImport = map[string][]string{
 	"megakernel/runtime/cuda":     {},
 	"megakernel/runtime/engine":   {"kv", "megakernel", "megakernel/runtime", "megakernel/runtime/batch", "megakernel/runtime/pages", "megakernel/runtime/sampling", "models"},
 	"megakernel/runtime/bench":    {"kv", "megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/batch", "tasks", "pipeline", "models", "dsl", "dsl/ir", "internal"},
-	"megakernel/runtime/tune":     {"megakernel", "megakernel/runtime", "megakernel/runtime/bench", "pipeline", "models", "internal"},
+	"megakernel/runtime/tune":     {"megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/bench", "pipeline", "models", "internal"},
 	"megakernel/runtime/sweep":    {"megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/bench", "megakernel/runtime/tune", "models", "internal"},
 	"megakernel/gate":             {"kv", "megakernel", "models"},
 	"megakernel/runtime/batch":    {"kv", "megakernel/runtime/pages", "megakernel/runtime/prefix"},
