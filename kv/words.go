@@ -31,11 +31,11 @@ const (
 // A CTA's record of work begins with a header of ItemWords words.
 const (
 	HeaderItems = 0 // items that follow
-	HeaderPhase = 1 // 1: partial states are merged in a phase of their own; 0: where the last of a row arrives
+	HeaderPhase = 1 // 1: partial states are merged in a phase of their own; 0: in shares, by the CTAs that have them
 )
 
-// SettleRows is the most rows of an item whose partial states are merged where the
-// last of a row arrives: one SM does all of a row, and while it does, others wait.
+// SettleRows is the most rows of an item whose partial states are merged within the
+// phase, one row after another, in shares.
 const SettleRows = 2
 
 // StateBits is how many bits of a word of ItemStates say where the states begin.

@@ -6,7 +6,7 @@ import (
 )
 
 // attentionPhases are attention, for every class of layers, and a merge of partial
-// states for plans that do not leave it to the SM that writes the last of a row.
+// states for plans of which a class asks for a phase of its own.
 func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv *tasks.QKV) []phase {
 	c, o, bufs := &f.mk.Config, &f.mk.Options, f.bufs
 	out := tasks.FragmentOrder(bufs.attn, tasks.ColumnsPadded(o.Tokens))

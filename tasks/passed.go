@@ -4,9 +4,9 @@ import "github.com/mkgen/mkgen/dsl"
 
 // Passed hands the query token's queries, key and value from QKV to Attention in words
 // with tags: an SM waits for those of the heads that it works on, and for no barrier. A
-// word carries a pair of elements in its first half, in bf16 or as the cache has them,
-// nothing in the second and third quarter but zeros, and the tag. Key and value go into
-// the cache all the same, for later steps.
+// word's first quarter is a pair of elements, in bf16 or as the cache has them, the next
+// two are 0, and the last is the tag. Key and value go into the cache all the same, for
+// later steps.
 type Passed struct {
 	Words *Words
 	Q     dsl.Buf[dsl.B128] // [Heads][D/2]: elements i and i + D/2 of a query
@@ -107,8 +107,8 @@ func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32) {
 	}
 }
 
-// passedAt is where the queries that have come begin in Scratch, in pairs of elements:
-// behind where the warps' states meet, in 16-byte elements.
+// passedAt is where the queries that have come begin in Scratch, in words of it (a pair
+// of elements each), at a multiple of 16 bytes: behind where the warps' states meet.
 func (t *Attention) passedAt(consumers int) int { return ceilDiv(consumers*t.part()*(t.KV.D+2), 4) * 4 }
 
 // passedLen is how many words of Scratch they take.

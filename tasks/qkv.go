@@ -89,9 +89,11 @@ type stores interface {
 }
 
 func (t *QKV) stores(p place) stores {
-	var st stores = bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
+	var st stores
 	if t.KV.e4m3() {
 		st = e4m3Stores{p, dsl.View[dsl.E4M3x2](p.s.Cache)}
+	} else {
+		st = bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
 	}
 	if t.Passed != nil {
 		st = passedStores{st, p, t.Passed}

@@ -131,10 +131,7 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 	if given("rows") && int(s.rows) < most {
 		return usagef("--rows: %d, but --batches has %d: a batch has at most as many sequences as its kernel has rows", s.rows, most)
 	}
-	if given("checkpoint") && !given("model") && !given("config") {
-		return cmd.Flags().Set("config", filepath.Join(s.checkpoint, "config.json"))
-	}
-	return nil
+	return configOfCheckpoint(cmd, s.checkpoint)
 }
 
 func (s *sweepFlags) run(cmd *cobra.Command) (err error) {

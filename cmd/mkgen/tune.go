@@ -87,10 +87,7 @@ func (t *tuneFlags) check(cmd *cobra.Command) error {
 	case t.device == deviceSim:
 		t.executorDefaults(func(name string) bool { return name != "rounds" && name != "tokens" && given(name) })
 	}
-	if given("checkpoint") && !given("model") && !given("config") {
-		return cmd.Flags().Set("config", filepath.Join(t.checkpoint, "config.json"))
-	}
-	return nil
+	return configOfCheckpoint(cmd, t.checkpoint)
 }
 
 func (t *tuneFlags) run(cmd *cobra.Command) (err error) {

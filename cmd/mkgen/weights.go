@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path/filepath"
 	"reflect"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -138,4 +139,13 @@ func bundledModel(name string) (*found, bool, error) {
 	config := c.Config()
 	config.Name = name
 	return &found{config: config, tensors: c, text: text, close: c.Close}, true, nil
+}
+
+// configOfCheckpoint makes a checkpoint's configuration the model's, where no flag names
+// a model.
+func configOfCheckpoint(cmd *cobra.Command, checkpoint string) error {
+	if given := cmd.Flags().Changed; !given("checkpoint") || given("model") || given("config") {
+		return nil
+	}
+	return cmd.Flags().Set("config", filepath.Join(checkpoint, "config.json"))
 }

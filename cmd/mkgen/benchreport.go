@@ -1,0 +1,116 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+)
+
+// report prints what was found, and writes record and plot.
+func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
+	facts, mk := s.Machine.Facts(), s.Kernel
+	r := &bench.Record{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Options: bench.OptionsOf(mk.Options, facts.Compiler), Cases: o.Cases}
+	if b.cases != "" {
+		if err := r.Dump(b.cases); err != nil {
+			return fmt.Errorf("--cases: %w", err)
+		}
+	}
+	if facts.Executor {
+		return reportExecutor(w, s, o)
+	}
+	mark, failed := bench.Ungated, error(nil)
+	if o.Gate != nil {
+		if mark, failed = "passed", o.Gate.Err(); failed != nil {
+			mark = "FAILED"
+		}
+	}
+	top := o.Cases[0]
+	what, writeTable := "batch 1", bench.WriteTable
+	if mk.Ragged() {
+		what, writeTable = fmt.Sprintf("%d rows a step", mk.Options.Tokens), bench.WriteStepTable
+	}
+	fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, what, s.WeightsName)
+	fmt.Fprintf(w, "%d rounds of %d tokens, %d a launch; p50, p99 and max: %s\n", len(top.Rounds), top.TokensPerRound, top.TokensPerLaunch, top.PerTokenFrom)
+	fmt.Fprintf(w, "Ceiling: bulk copies, best of %s\n", ceilings(o.Cases))
+	if o.Gate != nil {
+		g := o.Gate.Gate
+		fmt.Fprintf(w, "Gate: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
+			float64(g.KLOurs), float64(g.KLReference), g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
+	}
+	fmt.Fprintln(w)
+	if err := writeTable(w, o.Cases, mark); err != nil {
+		return err
+	}
+	if b.plot != "" {
+		note := ""
+		if mark != "passed" {
+			note = mark
+		}
+		if err := bench.WriteSVG(b.plot, bench.SeriesOf(r, note)); err != nil {
+			return err
+		}
+		fmt.Fprintf(w, "\nPlot written to %s\n", b.plot)
+	}
+	if o.Gate == nil {
+		_, err := fmt.Fprintf(w, "\nUNGATED: no reference was given (--reference), so no record is written.\n")
+		return err
+	}
+	if failed != nil {
+		return failed
+	}
+	path := b.record
+	if path == "" {
+		path = bench.Path("bench/results", facts.GPU, b.what(mk)+mk.Config.Name, time.Now())
+	}
+	if err := r.Write(path); err != nil {
+		return err
+	}
+	_, err := fmt.Fprintf(w, "\nRecord written to %s\n", path)
+	return err
+}
+
+// what is the first part of the record's name.
+func (b *benchFlags) what(mk *megakernel.Kernel) string {
+	if mk.Graph != nil {
+		return "decode-graph-"
+	}
+	if b.rows > 1 {
+		return fmt.Sprintf("steps-of-%d-", b.rows)
+	}
+	return "decode-"
+}
+
+// ceilings are the variants that were the fastest, each once.
+func ceilings(cases []bench.Case) string {
+	var all []string
+	for _, c := range cases {
+		if v := c.Ceiling.Variant.String(); !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return strings.Join(all, "; ")
+}
+
+// reportExecutor prints what the executor can say: that it ran, and what must be
+// read.
+func reportExecutor(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
+	fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n", s.Kernel.Config.Name, s.Kernel.Options.SMs)
+	t := table.New(">context", ">tokens", ">bytes/token", ">executor s/token")
+	for _, c := range o.Cases {
+		t.Row(c.Context, len(c.Rounds)*c.TokensPerRound, megakernel.FormatBytes(int64(c.BytesPerToken)), fmt.Sprintf("%.2f", c.DeviceMicros/1e6))
+	}
+	if err := t.Write(w, "  "); err != nil {
+		return err
+	}
+	if o.Gate != nil {
+		return o.Gate.Err()
+	}
+	return nil
+}
