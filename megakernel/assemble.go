@@ -208,10 +208,10 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
-// words hands data on within a phase, or without a barrier; the tag is that of the
-// hand-off before.
-func (b *builder) words() *tasks.Words {
-	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.Tag() }, Watch: b.watch}
+// words hands data on within a phase, or without a barrier. They were written, or are,
+// so many grid barriers ago, whose tag they have.
+func (b *builder) words(barriers int) *tasks.Words {
+	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.Tag(barriers) }, Watch: b.watch}
 }
 
 // at says where in the launch what follows lies.

@@ -55,6 +55,10 @@ type Options struct {
 	// Queries is how queries reach attention, and the token's own key and value; with one
 	// row only: behind a barrier with several.
 	Queries Handoff
+	// Words names, with commas between them, the phases whose output vector is handed on
+	// in words with tags, of VectorPhases, instead of behind a barrier; with one row only.
+	// Default all of them; "none" is none.
+	Words string
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
@@ -222,6 +226,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if o.Queries != HandoffBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
+	}
+	if err := o.completeWords(); err != nil {
+		return o, err
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)

@@ -78,6 +78,33 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
+// eachOf is EachConsumer that calls body for up to most values of i together.
+func (e *Env) eachOf(n, most int, body func(is []u32)) {
+	whole := n / e.Threads()
+	together := func(first u32, count int) {
+		is := make([]u32, count)
+		for j := range is {
+			is[j] = first.AddC(j * e.Threads())
+		}
+		body(is)
+	}
+	batches := whole / most
+	if batches*most > maxUnrolled {
+		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(), func(i u32) { together(i, most) }, dsl.Unroll(1))
+	} else {
+		for j := range batches {
+			together(e.Tid.AddC(j*most*e.Threads()), most)
+		}
+	}
+	if rest := whole % most; rest > 0 {
+		together(e.Tid.AddC(batches*most*e.Threads()), rest)
+	}
+	if n%e.Threads() != 0 {
+		i := e.Tid.AddC(whole * e.Threads())
+		e.K.If(i.LtC(n), func() { body([]u32{i}) })
+	}
+}
+
 // GridBarrier makes all CTAs wait for each other and what each wrote before
 // visible to all after. Every CTA adds 1 to one counter that is never reset;
 // the wait compares by wrap-safe difference, so the counter may pass 2³².
@@ -102,9 +129,11 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
 
-// Tag is a tag for Words: odd, and another one behind every hand-off, for the next 2³¹
-// arrivals.
-func (g *GridBarrier) Tag() u32 { return g.target.Get().MulC(2).AddC(1) }
+// Tag is a tag for Words: odd, and another one behind every barrier, for the next 2³¹
+// arrivals. It is the one that was running before so many barriers.
+func (g *GridBarrier) Tag(before int) u32 {
+	return g.target.Get().SubC(before * g.e.Grid).MulC(2).AddC(1)
+}
 
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
