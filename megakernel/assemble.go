@@ -208,10 +208,10 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
-// words hands data on within a phase, or without a barrier. They were written, or are,
-// so many grid barriers ago, whose tag they have.
-func (b *builder) words(barriers int) *tasks.Words {
-	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.Tag(barriers) }, Watch: b.watch}
+// words hands data on in words with the tag of so many changes of it ago, which is when
+// they were written.
+func (b *builder) words(ago int) *tasks.Words {
+	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.TagBefore(ago) }, Watch: b.watch}
 }
 
 // at says where in the launch what follows lies.
@@ -314,6 +314,8 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+			case string(HandoffCounted):
+				b.k.Region("hand-off after "+p.Name, b.bar.Count)
 			case string(HandoffWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
 			}

@@ -75,7 +75,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {
-		if !o.handsOn("o") || !o.handsOn("down") {
+		if !o.handsOn(phaseO) || !o.handsOn(phaseDown) {
 			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
 		}
 		if o.Queries == HandoffWords {
@@ -164,7 +164,7 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
 
 // BufferStates is the buffer of attention's partial states. Their tags come again after
-// 2³¹ arrivals at the grid barrier: with HasTags the host zeroes it in time for words
+// 2³¹ arrivals at the counter: with HasTags the host zeroes it in time for words
 // that are not written as often.
 const BufferStates = "states"
 

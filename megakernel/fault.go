@@ -33,7 +33,7 @@ func Faults() []Fault { return []Fault{FaultDropToken, FaultRope, FaultMergeShar
 
 // lost is the CTA, plus 1, that a hanging fault concerns in a phase; 0 for none.
 func (b *builder) lost(fault Fault, phase string) int {
-	at := map[Fault]string{FaultLostArrival: "gate_up", FaultLostRelease: "o"}
+	at := map[Fault]string{FaultLostArrival: "gate_up", FaultLostRelease: phaseO}
 	if b.mk.Options.Fault == fault && phase == at[fault] {
 		return b.mk.Options.SMs
 	}

@@ -19,7 +19,7 @@ type Layout struct {
 	Package   string        `json:"package"`   // the Go host package's name
 	Model     LayoutModel   `json:"model"`
 	Options   LayoutOptions `json:"options"`
-	Barriers  int           `json:"barriers"` // grid barriers of a step
+	Barriers  int           `json:"barriers"` // grid barriers and counts of arrivals of a step
 	Phases    []LayoutPhase `json:"phases"`
 	*emit.Layout
 }
@@ -142,7 +142,7 @@ func (mk *Kernel) constants() []emit.Constant {
 		{Name: "stage_bytes", Value: int64(o.StageBytes), Doc: "bytes of a stage"},
 		{Name: "copies_in_flight", Value: int64(o.InFlight), Doc: "bulk copies outstanding at most"},
 		{Name: "consumer_warps", Value: int64(o.Consumers), Doc: "warps of a CTA that compute; one more copies"},
-		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers of a step; epoch grows by barriers times grid"},
+		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers and counts of arrivals of a step; epoch grows by barriers times grid"},
 		{Name: "packed_bytes", Value: mk.Plan.PackedBytes, Doc: "bytes of the buffer weights"},
 	}
 	if mk.Ragged() {

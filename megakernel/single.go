@@ -109,13 +109,13 @@ func (f *single) layerPhases() []phase {
 	if o.Queries == HandoffWords {
 		qkv.Passed = &tasks.Passed{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
 	}
-	to := f.vectors()
+	to := &vectors{f}
 	var atts []*tasks.Attention
 	var merges []*tasks.Merge
 	for _, v := range f.mk.classes {
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
 			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.attention, Variant: v}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v}
 		f.plant(qkv, merge)
 		switch o.Merge {
 		case MergeLast:
@@ -137,14 +137,14 @@ func (f *single) layerPhases() []phase {
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
-		f.matrixPhase(per("o", "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.attention})
+		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
+			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
 			return tasks.SwiGLU(e, bufs.act, f.actAt(s), f.norm(to.middle(), s.Layer.MulC(2).AddC(1)))
 		}, nil),
-		f.matrixPhase(per("down", "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
+		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
 			f.plain(tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
 			return to.afterDown()
 		}, nil),
@@ -152,14 +152,9 @@ func (f *single) layerPhases() []phase {
 	if o.Queries == HandoffWords {
 		all[0].Handoff = string(HandoffWords)
 	}
-	if o.handsOn(phaseAttention) {
-		all[2].Handoff = string(HandoffWords)
-	}
-	for _, i := range []int{3, 5} {
-		if o.handsOn(all[i].Name) {
-			all[i].Handoff = string(HandoffWords)
-		}
-	}
+	all[2].Handoff = o.handoff(phaseAttention) // the merge's
+	all[3].Handoff = o.handoff(phaseO)
+	all[5].Handoff = o.handoff(phaseDown)
 	if o.Merge != MergePhase { // the merge is attention's
 		all[1].Ops, all[1].Handoff = append(all[1].Ops, all[2].Ops...), all[2].Handoff
 		all = slices.Delete(all, 2, 3)
@@ -174,7 +169,7 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
 	return f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-		scale := f.norm(f.vectors().last(), f.k.U32(2*c.Layers))
+		scale := f.norm((&vectors{f}).last(), f.k.U32(2*c.Layers))
 		var epilogue tasks.Epilogue
 		epilogue, publish = f.argmax.Start(e, scale)
 		return epilogue

@@ -129,28 +129,37 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
 
-// Tag is a tag for Words: odd, and another one behind every barrier, for the next 2³¹
-// arrivals. It is the one that was running before so many barriers.
-func (g *GridBarrier) Tag(before int) u32 {
-	return g.target.Get().SubC(before * g.e.Grid).MulC(2).AddC(1)
+// Tag is a tag for Words: odd, and another one behind every Sync and Count, for the next
+// 2³¹ arrivals.
+func (g *GridBarrier) Tag() u32 { return g.TagBefore(0) }
+
+// TagBefore is what Tag was before the last n of them.
+func (g *GridBarrier) TagBefore(n int) u32 {
+	return g.target.Get().SubC(n * g.e.Grid).MulC(2).AddC(1)
 }
 
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.
-func (g *GridBarrier) Sync() {
+func (g *GridBarrier) Sync() { g.sync(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope)) }
+
+// Count is Sync that orders no memory: who has come through it knows that all SMs have
+// come to it, and must look for itself whether what they wrote is there.
+func (g *GridBarrier) Count() { g.sync(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope)) }
+
+func (g *GridBarrier) sync(arrives, waits dsl.MemOpt) {
 	e := g.e
 	g.target.Set(g.target.Get().AddC(e.Grid))
 	e.Sync()
 	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
 		e.K.If(e.Tid.EqC(0), func() {
-			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
+			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), arrives) }
 			if g.Lost == 0 {
 				arrive()
 			} else {
 				e.K.If(e.CTA.NeC(g.Lost-1), arrive)
 			}
-			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", waits)
 		})
 		e.Sync()
 	})

@@ -19,20 +19,20 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d splits", kv, splits), func(t *testing.T) {
 				t.Parallel()
 				o := megakernel.Options{SMs: 3, Page: 4, Splits: splits, StageBytes: 2048, KV: kv}
-				run := func(q megakernel.Handoff, m megakernel.Merging, words string, seed uint64) trace {
-					o.Queries, o.Merge, o.Words = q, m, words
+				run := func(q megakernel.Handoff, m megakernel.Merging, vectors string, seed uint64) trace {
+					o.Queries, o.Merge, o.Vectors = q, m, vectors
 					mk, err := megakernel.Build(c, o)
 					require.NoError(t, err)
 					return decode(t, mk, g.Seed, tokens, seed)
 				}
-				want := run(megakernel.HandoffBarrier, megakernel.MergePhase, megakernel.WordsNone, 1)
+				want := run(megakernel.HandoffBarrier, megakernel.MergePhase, string(megakernel.HandoffBarrier), 1)
 				seed := uint64(2)
 				for _, q := range megakernel.Handoffs() {
 					for _, m := range megakernel.Mergings() {
-						for _, words := range []string{megakernel.WordsNone, vectorSets[seed%uint64(len(vectorSets))], "attention,o,down"} {
-							got := run(q, m, words, seed)
-							require.Equal(t, want.next, got.next, "queries %s, merge %s, words %s", q, m, words)
-							require.Equal(t, want.logits, got.logits, "queries %s, merge %s, words %s", q, m, words)
+						for _, vectors := range []string{"barrier", "counted", "words", vectorSets[seed%uint64(len(vectorSets))]} {
+							got := run(q, m, vectors, seed)
+							require.Equal(t, want.next, got.next, "queries %s, merge %s, vectors %s", q, m, vectors)
+							require.Equal(t, want.logits, got.logits, "queries %s, merge %s, vectors %s", q, m, vectors)
 							seed++
 						}
 					}
@@ -43,4 +43,4 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 }
 
 // vectorSets are vectors that any kernel of one row can hand on in words.
-var vectorSets = []string{"attention", "o", "attention,o", "o,down"}
+var vectorSets = []string{"counted:o", "words:o", "counted:attention,o", "words:attention,o", "counted:o,down", "words:o,down"}

@@ -100,7 +100,7 @@ func (a *assembly) declare() (ring *pipeline.Ring) {
 	for i, v := range a.mk.variants {
 		att := a.shape(i)
 		att.PerStage, att.Work, att.Q, att.States, att.Final, att.Scratch = limits.ChunkTokens, a.work, q, states, final, scratch
-		att.Words = &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return a.bar.Tag(0) }}
+		att.Words = &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return a.bar.Tag() }}
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: states, Variant: v,
 			Table: &tasks.MergeTable{Tokens: c.Rows, KVHeads: c.KVHeads, Class: i, Indptr: indptr, Work: a.work, Final: final}}
 		a.attns = append(a.attns, att)
