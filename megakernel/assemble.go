@@ -50,6 +50,10 @@ type phase struct {
 	// when, unless nil, is whether the phase and its hand-off run, the same in all
 	// CTAs; such a phase has no produce.
 	when func(s tasks.Step) dsl.Pred
+
+	// hold, unless nil, holds the phase's first chunks before its input is there, and
+	// meanwhile, unless nil, is what its hand-off does while it waits; see holdAhead.
+	hold, meanwhile func(s tasks.Step)
 }
 
 // stages are the phases of a step: before the layers, of each, and after them.
@@ -108,6 +112,7 @@ func (b *builder) assemble() {
 	k, e := b.k, b.env
 	all := b.flow.phases()
 	b.layer, b.after = all.layer, all.after
+	b.holdAhead()
 	for _, p := range slices.Concat(all.before, all.layer, all.after) {
 		b.mk.Phases = append(b.mk.Phases, p.Phase)
 	}
@@ -185,6 +190,7 @@ func (b *builder) consumers() {
 			b.watch.Layer(k.U32(0))
 			b.trace.Before(s)
 			b.flow.begin(s, step)
+			b.holdFirst(step)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 				b.at(s, l)
 				b.consume(inLayer(step, l), b.layer...)
@@ -310,12 +316,19 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			b.k.Region(p.Name, func() {
 				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
 			})
+			var meanwhile func()
+			if p.meanwhile != nil {
+				meanwhile = func() { p.meanwhile(s) }
+			}
 			switch p.Handoff {
 			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+				b.k.Region("hand-off after "+p.Name, func() { b.bar.SyncWhile(meanwhile) })
 			case string(HandoffWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
+				if meanwhile != nil {
+					meanwhile()
+				}
 			}
 		}
 		if p.when == nil {

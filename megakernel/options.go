@@ -27,6 +27,10 @@ type Options struct {
 	// chunks on. "none" is no bound but InFlight.
 	Leads string
 
+	// Held is how many chunks of a product, up to 8, consumers take out of the ring into
+	// registers while they wait for the product's input; with one row only. 0 is none.
+	Held int
+
 	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
@@ -222,6 +226,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if o.Queries != HandoffBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
+	}
+	if err := o.completeHeld(); err != nil {
+		return o, err
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)

@@ -20,13 +20,14 @@ type single struct {
 	tail   dsl.Buf[dsl.B128]
 
 	arrived *tasks.Arrivals // with MergeLast only
+	held    *tasks.Held     // chunks in registers; nil: none
 }
 
 func newSingle(b *builder) *single {
 	k, p := b.k, b.mk.Plan
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
-	f := &single{builder: b}
+	f := &single{builder: b, held: b.mk.held()}
 	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("input vector (bf16) or attention scratch (f32)"))
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
@@ -65,7 +66,7 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part}
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part, Held: f.held}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its
@@ -73,7 +74,11 @@ func (f *single) gemv(i int) *tasks.GEMV {
 func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epilogue, after func()) phase {
 	g := f.gemv(i)
 	p.Matrix = g.Name
-	return phase{Phase: p,
+	var hold func(tasks.Step)
+	if f.held != nil {
+		hold = func(tasks.Step) { g.Hold(f.env, f.cons, f.ring, f.own.matrix(i)) }
+	}
+	return phase{Phase: p, hold: hold,
 		produce: func(tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.offset) },
 		consume: func(s tasks.Step) {
 			epilogue := finish(s)
@@ -182,7 +187,10 @@ func (f *single) check() {
 	f.k.Assert(f.bufs.known.Gt(f.bufs.pos), "the token at the first position must be known")
 }
 
-func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
+func (f *single) start() {
+	f.token = dsl.NewVar(f.k.U32(0), "token")
+	f.held.Start(f.env, f.ring)
+}
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
 	pos := f.bufs.pos.Add(s).Named("pos_now")

@@ -109,22 +109,42 @@ func (g *GridBarrier) Tag() u32 { return g.target.Get().MulC(2).AddC(1) }
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.
-func (g *GridBarrier) Sync() {
+func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
+
+// SyncWhile is Sync, between whose arrival and wait the consumer threads run meanwhile, which
+// may be nil: something that needs nothing of what other CTAs write. It holds back this
+// CTA alone, and only if it takes longer than the others' arrival.
+func (g *GridBarrier) SyncWhile(meanwhile func()) {
 	e := g.e
 	g.target.Set(g.target.Get().AddC(e.Grid))
 	e.Sync()
 	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
-		e.K.If(e.Tid.EqC(0), func() {
-			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
-			if g.Lost == 0 {
-				arrive()
-			} else {
-				e.K.If(e.CTA.NeC(g.Lost-1), arrive)
-			}
-			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
-		})
+		first := e.Tid.EqC(0)
+		if meanwhile == nil {
+			e.K.If(first, func() { g.arrive(); g.wait() })
+		} else {
+			e.K.If(first, g.arrive)
+			meanwhile()
+			e.K.If(first, g.wait)
+		}
 		e.Sync()
 	})
+}
+
+// arrive arrives for the CTA, in one thread.
+func (g *GridBarrier) arrive() {
+	e := g.e
+	arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
+	if g.Lost == 0 {
+		arrive()
+	} else {
+		e.K.If(e.CTA.NeC(g.Lost-1), arrive)
+	}
+}
+
+// wait waits for all CTAs' arrivals, in one thread.
+func (g *GridBarrier) wait() {
+	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
 }
 
 // firstOf is the text of the first rule that does not hold, or nothing. A

@@ -1,0 +1,67 @@
+package megakernel
+
+import "github.com/mkgen/mkgen/tasks"
+
+// completeHeld refuses what Held cannot be. Several rows have their input beside each
+// chunk, and a kernel of a graph is launched into the wait itself.
+func (o *Options) completeHeld() error {
+	switch {
+	case o.Held < 0 || o.Held > tasks.MaxHeld:
+		return refuse("Held", "%d chunks, want 0 to %d", o.Held, tasks.MaxHeld)
+	case o.Held > 0 && o.Tokens > 1:
+		return refuse("Held", "%s in registers with %d query rows a step, want one row", plural(o.Held, "chunk"), o.Tokens)
+	case o.Held > 0 && o.graph():
+		return refuse("Held", "%s in registers in a graph of kernels, want one kernel", plural(o.Held, "chunk"))
+	}
+	return nil
+}
+
+// held is where chunks are held, or nil.
+func (mk *Kernel) held() *tasks.Held {
+	if mk.Options.Held == 0 {
+		return nil
+	}
+	return &tasks.Held{Chunks: mk.Options.Held}
+}
+
+// holdAhead makes every phase's hand-off hold the chunks of the phase behind it: behind
+// a layer's last one is the next layer's first, or the final phase where that runs. What
+// a step begins with it holds itself, see holdFirst: a step that does not run holds nothing.
+func (b *builder) holdAhead() {
+	last := len(b.layer) - 1
+	for i := range last {
+		b.layer[i].meanwhile = b.holdOf(b.layer[i+1])
+	}
+	first, final := b.holdOf(b.layer[0]), b.holdOf(b.after[0])
+	if first == nil || final == nil {
+		return
+	}
+	b.layer[last].meanwhile = func(s tasks.Step) {
+		b.k.IfElse(s.Layer.AddC(1).LtC(b.mk.Config.Layers), func() { first(s) }, func() {
+			if wanted := b.flow.wanted(s); wanted != nil {
+				b.k.If(*wanted, func() { final(s) })
+			} else {
+				final(s)
+			}
+		})
+	}
+}
+
+// holdOf is what holds a phase's first chunks, in all consumer warps; nil where there is
+// nothing to hold.
+func (b *builder) holdOf(p phase) func(s tasks.Step) {
+	if p.hold == nil {
+		return nil
+	}
+	return func(s tasks.Step) {
+		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+		b.k.Region("chunks held for "+p.Name, func() { p.hold(s) })
+	}
+}
+
+// holdFirst holds the chunks of a step's first phase, before no hand-off.
+func (b *builder) holdFirst(s tasks.Step) {
+	if hold := b.holdOf(b.layer[0]); hold != nil {
+		hold(inLayer(s, b.k.U32(0)))
+	}
+}
