@@ -70,6 +70,9 @@ func newBuilder(mk *Kernel) *builder {
 		doc[1] = fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %s; KV pages of %d tokens, up to %d query rows a step.",
 			o.SMs, p.Stages, p.StageBytes, p.Copies(), o.Page, o.Tokens)
 	}
+	if o.Held > 0 {
+		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.", chunksOf(o.Held)))
+	}
 	if o.Attention != "" {
 		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")
 	}

@@ -16,6 +16,36 @@ func (o *Options) completeHeld() error {
 	return nil
 }
 
+// registersBesideHeld are those of a thread that chunks held leave to the rest at least.
+const registersBesideHeld = 32
+
+// checkHeld refuses more chunks than a thread has registers for.
+func (mk *Kernel) checkHeld() error {
+	o := &mk.Options
+	each, most := tasks.HeldRegisters(o.StageBytes, o.Consumers), threadRegisters(o.Consumers)-registersBesideHeld
+	if o.Held*each > most {
+		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
+			plural(o.Held, "chunk"), o.StageBytes, each, most/each, plural(o.Consumers, "consumer warp"), most)
+	}
+	return nil
+}
+
+// reportHeld says what is held.
+func (mk *Kernel) reportHeld(r *report) {
+	o := &mk.Options
+	if o.Held > 0 {
+		r.text("While consumers wait for a product's input they hold its first %s in registers, %d of a thread.",
+			chunksOf(o.Held), o.Held*tasks.HeldRegisters(o.StageBytes, o.Consumers))
+	}
+}
+
+func chunksOf(n int) string {
+	if n == 1 {
+		return "chunk"
+	}
+	return plural(n, "chunk")
+}
+
 // held is where chunks are held, or nil.
 func (mk *Kernel) held() *tasks.Held {
 	if mk.Options.Held == 0 {

@@ -33,6 +33,21 @@ func (c *count) Set(s string) error {
 	return err
 }
 
+// few is a flag that is a whole number from 0, the default.
+type few int
+
+func (c *few) String() string { return strconv.Itoa(int(*c)) }
+
+func (c *few) Type() string { return "n" }
+
+func (c *few) want() string { return "a whole number from 0" }
+
+func (c *few) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 31)
+	*c = few(n)
+	return err
+}
+
 // speed is a flag that is a bandwidth in GB/s.
 type speed float64
 
@@ -111,7 +126,7 @@ type choice struct {
 	stages, stageBytes  count
 	inFlight, consumers count
 	leads               string
-	held                int
+	held                few
 	watchdog, kv        string
 	rows                count
 	attention           string
@@ -139,7 +154,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight)")
-	f.IntVar(&c.held, "held", 0, "chunks of a product, up to 8, that consumers take into registers while they wait for its input")
+	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
@@ -246,7 +261,7 @@ func inFlags(err error) error {
 
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Held: c.held, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Held: int(c.held), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
 		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries),
 		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
 }
