@@ -34,6 +34,8 @@ type builder struct {
 
 	flow flow
 
+	held *tasks.Held // chunks in registers; nil: none
+
 	// In the consumer warps.
 	cons *pipeline.Consumer
 	bar  *tasks.GridBarrier
@@ -79,7 +81,7 @@ func newBuilder(mk *Kernel) *builder {
 	k := dsl.New("mkgen_step", dsl.Options{Warps: o.Consumers + 1, Grid: o.SMs, SharedLimit: o.SharedLimit, Doc: doc})
 	bufs := mk.declare(k)
 	mk.instantiate(bufs)
-	b := &builder{mk: mk, k: k, bufs: bufs, ring: pipeline.NewRing(k, p, o.Consumers)}
+	b := &builder{mk: mk, k: k, bufs: bufs, ring: pipeline.NewRing(k, p, o.Consumers), held: mk.held()}
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	if mk.Ragged() {
@@ -186,6 +188,7 @@ func (b *builder) consumers() {
 	e.Trace = b.trace
 	b.trace.Start(0, 0)
 	b.flow.start()
+	b.held.Start(e, b.ring)
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
 		k.If(running.Get().NeC(0), func() {

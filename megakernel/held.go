@@ -69,7 +69,7 @@ func (b *builder) holdAhead() {
 	b.layer[last].meanwhile = func(s tasks.Step) {
 		b.k.IfElse(s.Layer.AddC(1).LtC(b.mk.Config.Layers), func() { first(s) }, func() {
 			if wanted := b.flow.wanted(s); wanted != nil {
-				b.k.If(*wanted, func() { final(s) })
+				b.k.IfElse(*wanted, func() { final(s) }, func() { b.held.Forget(b.env) })
 			} else {
 				final(s)
 			}

@@ -20,14 +20,13 @@ type single struct {
 	tail   dsl.Buf[dsl.B128]
 
 	arrived *tasks.Arrivals // with MergeLast only
-	held    *tasks.Held     // chunks in registers; nil: none
 }
 
 func newSingle(b *builder) *single {
 	k, p := b.k, b.mk.Plan
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
-	f := &single{builder: b, held: b.mk.held()}
+	f := &single{builder: b}
 	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("input vector (bf16) or attention scratch (f32)"))
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
@@ -187,10 +186,7 @@ func (f *single) check() {
 	f.k.Assert(f.bufs.known.Gt(f.bufs.pos), "the token at the first position must be known")
 }
 
-func (f *single) start() {
-	f.token = dsl.NewVar(f.k.U32(0), "token")
-	f.held.Start(f.env, f.ring)
-}
+func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
 	pos := f.bufs.pos.Add(s).Named("pos_now")

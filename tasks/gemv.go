@@ -92,7 +92,8 @@ func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 	return firstOf(
 		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
 		need(int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
-		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers))
+		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers),
+		g.heldRule())
 }
 
 // Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to

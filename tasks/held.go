@@ -46,12 +46,37 @@ func (h *Held) Start(e *Env, r *pipeline.Ring) {
 	}
 }
 
+// Forget clears the registers. It computes nothing: where a path of the program holds
+// nothing and others do, it ends what the registers are kept for until there.
+func (h *Held) Forget(e *Env) {
+	for _, chunk := range h.weights {
+		forget(e, chunk)
+	}
+}
+
+func forget(e *Env, chunk [][]*dsl.Var[dsl.BF16x2]) {
+	for _, group := range chunk {
+		for _, w := range group {
+			w.Set(dsl.Lit[dsl.BF16x2](e.K, 0))
+		}
+	}
+}
+
 // held is how many chunks of a share are held at most.
 func (g *GEMV) held() int {
 	if g.Held == nil {
 		return 0
 	}
 	return min(g.Held.Chunks, g.M.MaxCount()*g.M.ChunksPerTile)
+}
+
+// heldRule is that there are registers for what is held.
+func (g *GEMV) heldRule() rule {
+	n := 0
+	if g.Held != nil {
+		n = len(g.Held.weights)
+	}
+	return need(n >= g.held(), "%s: Held has registers for %d chunks, want %d: Start comes first", g.Name, n, g.held())
 }
 
 // heldTiles is how many tiles they are of, the last one perhaps in part.
@@ -106,11 +131,7 @@ func (g *GEMV) forget(e *Env, t int) {
 		if slices.Min(g.M.Count) > t && groups%e.Consumers == 0 {
 			continue
 		}
-		for i := range ceilDiv(groups, e.Consumers) {
-			for _, w := range g.heldChunk(t, part)[i] {
-				w.Set(dsl.Lit[dsl.BF16x2](e.K, 0))
-			}
-		}
+		forget(e, g.heldChunk(t, part)[:ceilDiv(groups, e.Consumers)])
 	}
 }
 
