@@ -73,7 +73,7 @@ func newBuilder(mk *Kernel) *builder {
 			o.SMs, p.Stages, p.StageBytes, p.Copies(), o.Page, o.Tokens)
 	}
 	if o.Held > 0 {
-		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.", chunksOf(o.Held)))
+		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.", firstChunks(o.Held)))
 	}
 	if o.Attention != "" {
 		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")

@@ -35,11 +35,11 @@ func (mk *Kernel) reportHeld(r *report) {
 	o := &mk.Options
 	if o.Held > 0 {
 		r.text("While consumers wait for a product's input they hold its first %s in registers, %d of a thread.",
-			chunksOf(o.Held), o.Held*tasks.HeldRegisters(o.StageBytes, o.Consumers))
+			firstChunks(o.Held), o.Held*tasks.HeldRegisters(o.StageBytes, o.Consumers))
 	}
 }
 
-func chunksOf(n int) string {
+func firstChunks(n int) string {
 	if n == 1 {
 		return "chunk"
 	}
