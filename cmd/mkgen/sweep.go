@@ -63,8 +63,8 @@ and draws a heat map.
 
 Batch 1 is decoded by the kernel of one row, to which --splits, --merge and
 --held go. A larger batch has a kernel of as many rows, or with --rows N all
-have that of N. All sequences have the same context. All kernels are compiled before the first
-of them runs.
+have that of N. All sequences have the same context. All kernels are compiled
+before the first of them runs.
 
 What does not fit, into the model's positions or the GPU's memory, or fails, is
 shown with the reason. The file of -o is written after every case: what it holds
