@@ -227,9 +227,6 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Queries != HandoffBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
 	}
-	if err := o.completeHeld(); err != nil {
-		return o, err
-	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)
 	}
@@ -240,6 +237,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
 	if err := o.completeLaunch(); err != nil {
+		return o, err
+	}
+	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
 	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))

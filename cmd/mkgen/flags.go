@@ -126,7 +126,6 @@ type choice struct {
 	stages, stageBytes  count
 	inFlight, consumers count
 	leads               string
-	held                few
 	watchdog, kv        string
 	rows                count
 	attention           string
@@ -137,6 +136,8 @@ type choice struct {
 	launch, dependents string // of commands with graphFlags only
 	resident           count
 	graphSteps         count
+
+	held few
 }
 
 // flags adds the flags of a choice to a command.
@@ -260,8 +261,8 @@ func inFlags(err error) error {
 }
 
 func (c *choice) options() megakernel.Options {
-	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Held: int(c.held), Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
+	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages), Held: int(c.held),
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
 		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries),
 		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
 }
