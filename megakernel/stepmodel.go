@@ -173,6 +173,9 @@ func (s *stepModel) phase(i, next int, weight float64) {
 			busy = 0
 		}
 		h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
+		for _, bytes := range h.chunks[f.Name][:h.held] { // still to be multiplied
+			h.clock.Until(h.clock.Now() + m.DrainSeconds(bytes))
+		}
 		waited := h.clock.Drain(len(h.chunks[f.Name]) - h.held)
 		if len(h.chunks[f.Name]) > 0 {
 			h.clock.Until(h.clock.Now() + m.FinishSeconds())
