@@ -27,6 +27,10 @@ type Options struct {
 	// chunks on. "none" is no bound but InFlight.
 	Leads string
 
+	// Held is how many chunks of a product, up to 8, consumers take out of the ring into
+	// registers while they wait for the product's input; with one row only. 0 is none.
+	Held int
+
 	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
@@ -246,6 +250,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
 	}
 	if err := o.completeLaunch(); err != nil {
+		return o, err
+	}
+	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
 	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))

@@ -65,7 +65,7 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part}
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part, Held: f.held}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its
@@ -73,7 +73,11 @@ func (f *single) gemv(i int) *tasks.GEMV {
 func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epilogue, after func()) phase {
 	g := f.gemv(i)
 	p.Matrix = g.Name
-	return phase{Phase: p,
+	var hold func(tasks.Step)
+	if f.held != nil {
+		hold = func(tasks.Step) { g.Hold(f.env, f.cons, f.ring, f.own.matrix(i)) }
+	}
+	return phase{Phase: p, hold: hold,
 		produce: func(tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.offset) },
 		consume: func(s tasks.Step) {
 			epilogue := finish(s)

@@ -189,6 +189,7 @@ func (mk *Kernel) reportShared(r *report) {
 	r.table(t)
 	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
 		p.Copies(), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
+	mk.reportHeld(r)
 }
 
 // sharedDoc is the note of the kernel's shared buffer of that name.

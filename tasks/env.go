@@ -141,28 +141,52 @@ func (g *GridBarrier) TagBefore(n int) u32 {
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.
-func (g *GridBarrier) Sync() { g.sync(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope)) }
+func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
 
-// Count is Sync that orders no memory: who has come through it knows that all SMs have
-// come to it, and must look for itself whether what they wrote is there.
-func (g *GridBarrier) Count() { g.sync(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope)) }
+// SyncWhile is Sync, between whose arrival and wait the consumer threads run meanwhile, which
+// may be nil: something that needs nothing of what other CTAs write. It holds back this
+// CTA alone, and only if it takes longer than the others' arrival.
+func (g *GridBarrier) SyncWhile(meanwhile func()) {
+	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
+}
 
-func (g *GridBarrier) sync(arrives, waits dsl.MemOpt) {
+// CountWhile is SyncWhile that orders no memory: who has come through it knows that all
+// SMs have come to it, and must look for itself whether what they wrote is there.
+func (g *GridBarrier) CountWhile(meanwhile func()) {
+	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
+}
+
+func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
 	g.target.Set(g.target.Get().AddC(e.Grid))
 	e.Sync()
 	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
-		e.K.If(e.Tid.EqC(0), func() {
-			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), arrives) }
-			if g.Lost == 0 {
-				arrive()
-			} else {
-				e.K.If(e.CTA.NeC(g.Lost-1), arrive)
-			}
-			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", waits)
-		})
+		first := e.Tid.EqC(0)
+		if meanwhile == nil {
+			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })
+		} else {
+			e.K.If(first, func() { g.arrive(arrives) })
+			meanwhile()
+			e.K.If(first, func() { g.wait(waits) })
+		}
 		e.Sync()
 	})
+}
+
+// arrive arrives for the CTA, in one thread.
+func (g *GridBarrier) arrive(order dsl.MemOpt) {
+	e := g.e
+	arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), order) }
+	if g.Lost == 0 {
+		arrive()
+	} else {
+		e.K.If(e.CTA.NeC(g.Lost-1), arrive)
+	}
+}
+
+// wait waits for all CTAs' arrivals, in one thread.
+func (g *GridBarrier) wait(order dsl.MemOpt) {
+	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", order)
 }
 
 // firstOf is the text of the first rule that does not hold, or nothing. A

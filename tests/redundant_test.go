@@ -79,6 +79,13 @@ var barrierRedundant = table{
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing"},
 }
 
+// heldRedundant is what chunks held in registers have beside those.
+var heldRedundant = table{
+	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
+	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile", nil, "holds the last chunk behind the hand-off: later than it could"},
+	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
+}
+
 // raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{
 	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer"},

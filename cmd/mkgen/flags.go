@@ -33,6 +33,21 @@ func (c *count) Set(s string) error {
 	return err
 }
 
+// few is a flag that is a whole number from 0, the default.
+type few int
+
+func (c *few) String() string { return strconv.Itoa(int(*c)) }
+
+func (c *few) Type() string { return "n" }
+
+func (c *few) want() string { return "a whole number from 0" }
+
+func (c *few) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 31)
+	*c = few(n)
+	return err
+}
+
 // speed is a flag that is a bandwidth in GB/s.
 type speed float64
 
@@ -121,6 +136,8 @@ type choice struct {
 	launch, dependents string // of commands with graphFlags only
 	resident           count
 	graphSteps         count
+
+	held few
 }
 
 // flags adds the flags of a choice to a command.
@@ -138,6 +155,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight)")
+	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
@@ -228,7 +246,7 @@ func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "Leads": "leads", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -244,7 +262,7 @@ func inFlags(err error) error {
 }
 
 func (c *choice) options() megakernel.Options {
-	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
+	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages), Held: int(c.held),
 		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
 		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries), Vectors: c.vectors,
 		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}

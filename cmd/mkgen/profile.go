@@ -46,5 +46,8 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 			*f.to = f.value
 		}
 	}
+	if !given(tune.Held) {
+		c.held = few(p.Chosen.Held)
+	}
 	return nil
 }

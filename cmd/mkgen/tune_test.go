@@ -23,7 +23,7 @@ func profileOf(t *testing.T, model string) (path string, chosen tune.Choice) {
 	require.NoError(t, cmd.Flags().Set("model", model))
 	mk, err := c.build(cmd)
 	require.NoError(t, err)
-	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Consumers: 7, Splits: 4, Queries: megakernel.HandoffBarrier, Merge: megakernel.MergeLast, Vectors: "counted:o"}
+	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Held: 3, Consumers: 7, Splits: 4, Queries: megakernel.HandoffBarrier, Merge: megakernel.MergeLast, Vectors: "counted:o"}
 	p := &tune.Profile{Format: tune.Format, Setup: tune.Setup{GPU: "g", Compiler: "c", Commit: "x", Arch: "sm_90a", Contexts: []int{1}}.Of(mk),
 		Start: chosen, Chosen: chosen}
 	path = filepath.Join(t.TempDir(), "p.json")
@@ -44,11 +44,11 @@ func text(t *testing.T, args ...string) string {
 
 func TestAProfileIsTheFlagsThatItStandsFor(t *testing.T) {
 	path, _ := profileOf(t, "llama3-8b")
-	want := text(t, "--model", "llama3-8b", "--stage-bytes", "8192", "--stages", "10", "--in-flight", "5", "--leads", "6:3", "--consumers", "7", "--splits", "4", "--queries", "barrier", "--merge", "last", "--vectors", "counted:o")
+	want := text(t, "--model", "llama3-8b", "--stage-bytes", "8192", "--stages", "10", "--in-flight", "5", "--leads", "6:3", "--held", "3", "--consumers", "7", "--splits", "4", "--queries", "barrier", "--merge", "last", "--vectors", "counted:o")
 	require.Equal(t, want, text(t, "--model", "llama3-8b", "--profile", path))
 	require.NotEqual(t, want, text(t, "--model", "llama3-8b"))
-	for flag, value := range map[string]string{"stage-bytes": "16384", "stages": "9", "in-flight": "4", "leads": "none", "consumers": "8", "splits": "8", "queries": "words", "merge": "phase", "vectors": "words"} {
-		values := map[string]string{"stage-bytes": "8192", "stages": "10", "in-flight": "5", "leads": "6:3", "consumers": "7", "splits": "4", "queries": "barrier", "merge": "last", "vectors": "counted:o"}
+	for flag, value := range map[string]string{"stage-bytes": "16384", "stages": "9", "in-flight": "4", "leads": "none", "held": "0", "consumers": "8", "splits": "8", "queries": "words", "merge": "phase", "vectors": "words"} {
+		values := map[string]string{"stage-bytes": "8192", "stages": "10", "in-flight": "5", "leads": "6:3", "held": "3", "consumers": "7", "splits": "4", "queries": "barrier", "merge": "last", "vectors": "counted:o"}
 		values[flag] = value
 		args := []string{"--model", "llama3-8b"}
 		for name, v := range values {

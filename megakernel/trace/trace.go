@@ -27,10 +27,11 @@ const (
 // Kind is what a span's time went into.
 type Kind string
 
-// The kinds, from the outermost to the innermost. Waits and hand-offs are leaves.
+// The kinds, from the outermost to the innermost. Waits are leaves, and so are hand-offs but for what is
+// done meanwhile.
 const (
 	Phase   Kind = "phase"    // one phase of a layer or of the step: qkv, attention, merge, o, gate_up, down, lm_head ...
-	Handoff Kind = "hand-off" // from the SM's arrival at a grid barrier to its release; in the phase or behind it
+	Handoff Kind = "hand-off" // from the SM's arrival at a grid barrier to its release, whatever it does meanwhile; in the phase or behind it
 	Wait    Kind = "wait"     // consumers: for a chunk (ring empty); producer: for a free stage (ring full), or for copies in flight
 	Task    Kind = "task"     // a part of a phase: staging the input vector, an attention item, a merge ...
 )

@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // Choice is what is searched, each as in megakernel.Options and none left open.
@@ -16,6 +17,7 @@ type Choice struct {
 	Stages     int                `json:"stages"`
 	InFlight   int                `json:"in_flight"`
 	Leads      string             `json:"leads"`
+	Held       int                `json:"held,omitempty"` // 0 is none
 	Consumers  int                `json:"consumers"`
 	Splits     int                `json:"splits"`
 	Queries    megakernel.Handoff `json:"queries"`
@@ -30,14 +32,14 @@ type Choice struct {
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: o.Held, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
 		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight, o.Leads = c.StageBytes, c.Stages, c.InFlight, c.Leads
-	o.Consumers, o.Splits, o.Queries, o.Merge, o.Vectors = c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors
+	o.Held, o.Consumers, o.Splits, o.Queries, o.Merge, o.Vectors = c.Held, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors
 	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
@@ -53,6 +55,8 @@ func (c Choice) Value(dimension string) string {
 		return strconv.Itoa(c.InFlight)
 	case Leads:
 		return c.Leads
+	case Held:
+		return strconv.Itoa(c.Held)
 	case Consumers:
 		return strconv.Itoa(c.Consumers)
 	case Splits:
@@ -77,6 +81,9 @@ func (c Choice) Value(dimension string) string {
 func (c Choice) String() string {
 	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s --vectors %s",
 		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors)
+	if c.Held > 0 {
+		flags += fmt.Sprintf(" --held %d", c.Held)
+	}
 	if c.Dependents != "" {
 		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
 	}
@@ -92,6 +99,9 @@ func (c Choice) check() error {
 		if f.v < 1 {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
+	}
+	if c.Held < 0 || c.Held > tasks.MaxHeld {
+		return fmt.Errorf("held is %d, want 0 to %d", c.Held, tasks.MaxHeld)
 	}
 	if c.Leads == "" {
 		return errors.New("leads is empty, want none or chunks:copies")

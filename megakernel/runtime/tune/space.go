@@ -13,6 +13,7 @@ const (
 	Stages     = "stages"
 	InFlight   = "in-flight"
 	Leads      = "leads"
+	Held       = "held"
 	Consumers  = "consumers"
 	Splits     = "splits"
 	Queries    = "queries"
@@ -42,7 +43,7 @@ func Dimensions(rows int, launch megakernel.Launching) []string {
 	if launch == megakernel.LaunchGraph {
 		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Leads, Consumers, Splits, Merge, GraphSteps}
 	}
-	return []string{StageBytes, Stages, InFlight, Leads, Consumers, Splits, Queries, Merge, Vectors}
+	return []string{StageBytes, Stages, InFlight, Leads, Held, Consumers, Splits, Queries, Merge, Vectors}
 }
 
 // Space is every dimension's candidates around a kernel.
@@ -105,6 +106,12 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		})
 	case Leads:
 		return each(mk, leads(mk.Options.InFlight), func(o *megakernel.Options, text string) { o.Leads = text })
+	case Held:
+		var all []megakernel.Options
+		for _, n := range []int{0, 1, 2, 3, 4, 6} {
+			all = append(all, with(mk, func(o *megakernel.Options) { o.Held = n }))
+		}
+		return all
 	case Consumers:
 		return each(mk, []int{6, 7, 8, 10, 11}, func(o *megakernel.Options, n int) { o.Consumers = n })
 	case Splits:
