@@ -200,6 +200,7 @@ func (b *builder) consumers() {
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
 				b.flow.drop()
+				b.trace.Settle()
 			})
 		})
 	}, dsl.Unroll(1))

@@ -8,6 +8,7 @@ import (
 // consumerRow draws one SM's phases in the window: work in the phase's colour, waits
 // for chunks in it lightened, hand-offs in grey, other waits in dark.
 func (p *plot) consumerRow(tr *Track) {
+	places := p.t.places(tr)
 	for _, r := range p.t.runs(tr) {
 		if r.end <= p.w.begin || r.begin >= p.w.end {
 			continue
@@ -22,8 +23,10 @@ func (p *plot) consumerRow(tr *Track) {
 			case site.Kind == Handoff:
 				handoffs.add(in.Begin, in.End, p.w)
 			case site.Kind != Wait || i > r.phase:
-			case site.Name == ChunkWait:
-				chunks.add(in.Begin, in.End, p.w)
+			case chunkWait(site.Name):
+				for _, at := range places(i) {
+					chunks.add(at.begin, at.end, p.w)
+				}
 			default:
 				others.add(in.Begin, in.End, p.w)
 			}
