@@ -121,7 +121,7 @@ func (t *Trace) Finish() {
 // else: their waits are noted.
 func (t *Trace) Settle() {
 	if t != nil {
-		t.settle(dsl.Optional(t.clock()))
+		t.settle()
 	}
 }
 
@@ -151,10 +151,10 @@ func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, detail dsl.Val[
 	k.Require(!t.at.busy, "trace: a span %q within a chunk's use, want it around the chunks", what)
 	site := t.site(kind, what)
 	begin := t.clock().Named("began")
-	t.settle(begin)
+	t.settle()
 	body()
 	end := t.clock()
-	t.settle(end)
+	t.settle()
 	k.If(t.notes, func() { t.note(site, begin, end, detail) })
 }
 

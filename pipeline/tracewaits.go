@@ -14,7 +14,7 @@ const (
 	ChunkWait  = "waits for a chunk" // consumers: a long one, or any where warps share chunks out
 	ChunkWaits = "waits for chunks"  // consumers: a sum
 	StageWait  = "waits for a free stage"
-	StageWaits = "waits for free stages" // the producer's sum: it ends where the last chunk's copy has been issued
+	StageWaits = "waits for free stages" // the producer's sum, with that of FlightWait before it
 	// FlightWait is of the producer, always a sum, and lies before the StageWaits of the
 	// same chunks.
 	FlightWait = "waits for copies in flight"
@@ -35,15 +35,15 @@ type ringWaits struct {
 	chunks *dsl.Var[dsl.U32]   // of the launch before the role's position
 	names  []string            // of the sums
 	sums   []*dsl.Var[dsl.U32] // of waits, in clocks
-	ended  *dsl.Var[dsl.U32]   // consumers: when the last wait did
+	ended  *dsl.Var[dsl.U32]   // when the last of them did
 	busy   bool                // while code is built that uses a chunk
 }
 
 func (w *ringWaits) start(k *dsl.Kernel, track int) {
 	zero := k.U32(0)
-	w.chunks, w.ended, w.sums = dsl.NewVar(zero, "chunks"), nil, nil
+	w.chunks, w.ended, w.sums = dsl.NewVar(zero, "chunks"), dsl.NewVar(zero, "ended"), nil
 	if track == 0 {
-		w.names, w.ended = []string{ChunkWaits}, dsl.NewVar(zero, "ended")
+		w.names = []string{ChunkWaits}
 	} else if w.names = []string{StageWaits}; w.limits {
 		w.names = []string{FlightWait, StageWaits}
 	}
@@ -60,7 +60,9 @@ func (w *ringWaits) total() dsl.Val[dsl.U32] {
 	return sum
 }
 
+// clear begins new sums. What is known to be zero takes no register until the next wait.
 func (w *ringWaits) clear(k *dsl.Kernel) {
+	w.ended.Set(k.U32(0))
 	for _, s := range w.sums {
 		s.Set(k.U32(0))
 	}
@@ -76,21 +78,17 @@ func (t *Trace) pass(n dsl.Val[dsl.U32]) {
 	}
 }
 
-// settle notes the sums; now is the clock.
-func (t *Trace) settle(now dsl.Val[dsl.U32]) {
-	w := &t.at
-	if w.ended != nil {
-		now = w.ended.Get()
-	}
-	t.k.If(t.notes, func() { t.noteSums(now, t.passed().SubC(1)) })
-	w.clear(t.k)
+// settle notes the sums, and begins new ones.
+func (t *Trace) settle() {
+	t.k.If(t.notes, t.noteSums)
+	t.at.clear(t.k)
 }
 
-// noteSums notes the sums, if there is any, of waits up to chunk last; they end at end.
-func (t *Trace) noteSums(end, last dsl.Val[dsl.U32]) {
+// noteSums notes the sums, if there are any, of waits up to the last chunk passed.
+func (t *Trace) noteSums() {
 	w, total := &t.at, t.at.total()
 	t.k.If(total.NeC(0), func() {
-		begin := end.Sub(total)
+		begin, last := w.ended.Get().Sub(total), t.passed().SubC(1)
 		for i, s := range w.sums {
 			next := begin.Add(s.Get())
 			t.note(t.site(TraceWait, w.names[i]), begin, next, last)
@@ -136,7 +134,7 @@ func (d *draining) drained() {
 	took := d.end.Sub(d.begin).Named("took")
 	long := took.GeC(w.long)
 	k.If(t.due(number, long), func() {
-		t.noteSums(w.ended.Get(), number.SubC(1))
+		t.noteSums()
 		w.clear(k)
 		k.If(long, func() {
 			t.note(t.site(TraceWait, ChunkWait), d.begin, d.end, number)
@@ -197,7 +195,7 @@ func (f *filling) issued() {
 	took, sum := free.Sub(begin).Named("took"), w.sums[len(w.sums)-1]
 	long := took.GeC(w.long)
 	k.If(t.due(number, long), func() {
-		t.noteSums(begin, number.SubC(1))
+		t.noteSums()
 		w.clear(t.k)
 		k.If(long, func() {
 			t.note(t.site(TraceWait, StageWait), begin, free, number)
@@ -205,8 +203,11 @@ func (f *filling) issued() {
 		})
 	})
 	sum.Set(sum.Get().Add(took))
+	w.ended.Set(free)
 	if w.limits {
-		w.sums[0].Set(w.sums[0].Get().Add(f.clocks[2].Sub(free)).Add(f.yielded.Get()))
+		ended := f.clocks[2].Add(f.yielded.Get())
+		w.sums[0].Set(w.sums[0].Get().Add(ended.Sub(free)))
+		w.ended.Set(ended) // or somewhat later
 	}
 	t.pass(k.U32(1))
 }

@@ -39,6 +39,14 @@ func (e *Env) Part(what string, body func()) {
 	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
 }
 
+// Wait is a part of a phase in which all consumer warps wait for words that other SMs
+// write (Words), for a trace. It reads them, too, which takes a load's time where nobody
+// waits.
+func (e *Env) Wait(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Span(e.K, pipeline.TraceWait, what, e.K.U32(0), body)
+}
+
 // consumerBarrier is the named barrier of the consumer warps.
 const consumerBarrier = 1
 

@@ -6,7 +6,7 @@ import (
 )
 
 // consumerRow draws one SM's phases in the window: work in the phase's colour, waits
-// for chunks in it lightened, hand-offs in grey, other waits in dark.
+// for chunks in it lightened, hand-offs in grey, waits for words in dark.
 func (p *plot) consumerRow(tr *Track) {
 	places := p.t.places(tr)
 	for _, r := range p.t.runs(tr) {
@@ -46,7 +46,7 @@ func (p *plot) tip(tr *Track, r run, name string) string {
 	n := func(x float64) string { return number(p.t.Unit, x) }
 	tip := fmt.Sprintf("SM %d, %s: %s = %s work + %s waiting for chunks + %s hand-off", tr.SM, name, amount(p.t.Unit, d.Time), n(d.Work), n(d.Chunks), n(d.Handoffs))
 	if d.Others > 0 {
-		tip += " + " + n(d.Others) + " other waits"
+		tip += " + " + n(d.Others) + " waiting for words"
 	}
 	return tip
 }
@@ -66,7 +66,7 @@ func (p *plot) consumerLegend() (entries []entry) {
 	}
 	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk)"}, entry{[]rgb{handoffColour}, "hand-off"})
 	if others {
-		entries = append(entries, entry{[]rgb{othersColour}, "other waits"})
+		entries = append(entries, entry{[]rgb{othersColour}, "waits for words"})
 	}
 	return entries
 }

@@ -12,7 +12,7 @@ type Parts struct {
 	Time     float64
 	Work     float64 // what is none of the waits below: arithmetic, staging, reductions, CTA barriers
 	Chunks   float64 // consumers waited for a chunk: the ring was empty
-	Others   float64 // consumers waited for something else, but no hand-off
+	Others   float64 // consumers waited for something else, but no hand-off: for words that other SMs write
 	Handoffs float64 // from arrival at a grid barrier to release
 
 	RingFull float64 // the producer waited for a free stage: memory may idle

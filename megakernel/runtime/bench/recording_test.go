@@ -55,7 +55,7 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 			tr := decoded(t, mk, r)
 			require.Len(t, tr.Tracks, 6)
 			layers := 2 * mk.Config.Layers
-			queries := 0
+			words := map[string]int{}
 			for _, track := range tr.Tracks {
 				require.Zero(t, track.Dropped)
 				require.LessOrEqual(t, len(track.Spans), mk.TraceSpans(40, 2), "the room that is asked for by default")
@@ -65,6 +65,8 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 					case trace.Phase, trace.Handoff:
 						phases[site.Name]++
 					case trace.Task:
+						tasks[site.Name]++
+					case trace.Wait:
 						tasks[site.Name]++
 					}
 				}
@@ -95,13 +97,17 @@ func TestALaunchIsRecordedWhole(t *testing.T) {
 				if name == "words" {
 					require.Zero(t, phases["merge"])
 					require.Equal(t, layers, tasks["merge"], "merge within attention of SM %d", track.SM)
-					queries += tasks["queries"]
+					for _, what := range []string{"queries", "partial states"} {
+						words[what] += tasks[what]
+					}
 				}
 			}
 			if name == "words" {
-				require.Equal(t, layers*mk.AttentionItems()*mk.Options.Splits, queries, "waits for an item's queries")
+				items := layers * mk.AttentionItems() * mk.Options.Splits
+				require.Equal(t, map[string]int{"queries": items, "partial states": items}, words, "waits for an item's queries, and for the states of its share")
 			}
 			s := tr.Summarize()
+			require.Equal(t, name == "words", s.Step.Others > 0, "waits for words")
 			require.InDelta(t, s.Step.Time, s.Step.Work+s.Step.Chunks+s.Step.Others+s.Step.Handoffs, 1e-6*s.Step.Time)
 		})
 	}
@@ -125,7 +131,7 @@ func TestEveryChunkIsTold(t *testing.T) {
 					for _, s := range track.Spans {
 						site := &tr.Sites[s.Site]
 						switch {
-						case site.Kind == trace.Wait && site.Name != trace.FlightWait && site.Phase != "":
+						case slices.Contains([]string{trace.ChunkWait, trace.ChunkWaits, trace.StageWait, trace.StageWaits}, site.Name):
 							kinds[site.Name]++
 							require.GreaterOrEqual(t, int(s.Detail)+1, gone)
 							gone = int(s.Detail) + 1

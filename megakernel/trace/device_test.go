@@ -1,0 +1,233 @@
+package trace
+
+import (
+	"encoding/binary"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/require"
+)
+
+// Of a ring on the executor, by the SM's clock.
+const (
+	ringConsumers  = 2
+	ringStageBytes = 512
+	ringLong       = 2048 // clocks of a long wait
+	ringSlack      = 300  // clocks that what brackets a wait takes beside it
+)
+
+var ringPhases = []int{40, 7, 21, 33} // chunks
+
+// bracket is what a role did for a chunk, noted beside the trace: the clock before its
+// waits and behind them. A consumer then drains the chunk, the producer has issued it.
+type bracket struct{ before, after float64 }
+
+// ringRun traces a ring whose consumers do something else for long before every phase,
+// and whose producer does before every 13th chunk.
+func ringRun(t *testing.T, seed uint64, leads bool) (tr *Trace, told [pipeline.TraceTracks][]bracket) {
+	t.Helper()
+	plan, err := pipeline.RingOnly(ringStageBytes, 5, 3, 232448)
+	require.NoError(t, err)
+	if leads {
+		plan.Leads = []pipeline.Lead{{Chunks: 4, InFlight: 1}}
+	}
+	total := 0
+	for _, n := range ringPhases {
+		total += n
+	}
+	k := dsl.New("ring", dsl.Options{Warps: ringConsumers + 1, Grid: 1, SharedLimit: 232448})
+	src := dsl.Global[dsl.B128](k, "src", ringStageBytes/16, dsl.ReadOnly())
+	beside := dsl.Global[dsl.U32](k, "beside", int64(2*2*total))
+	idle := dsl.Global[dsl.U32](k, "idle", 64*(ringConsumers+1))
+	ring, spans := pipeline.NewRing(k, plan, ringConsumers), pipeline.NewTrace(k, 1, 1000)
+	ring.Traced(spans)
+	k.If(k.Tid().EqC(0), ring.Init)
+	k.Barrier()
+	busy := func() {
+		x := dsl.NewVar(k.U32(1), "x")
+		k.For(k.U32(0), k.U32(1500), func(i dsl.Val[dsl.U32]) { x.Set(x.Get().Add(i)) }, dsl.Unroll(1))
+		idle.Store(k.Tid(), x.Get())
+	}
+	note := func(role int, n *dsl.Var[dsl.U32], word int) {
+		clock := dsl.Cast[dsl.U32](k.Clock())
+		k.If(k.Lane().EqC(0).And(k.Warp().EqC(role*ringConsumers)), func() {
+			beside.Store(n.Get().MulC(2).AddC(2*total*role+word), clock)
+		})
+	}
+	role := func(role int, chunk func(n *dsl.Var[dsl.U32])) func() {
+		return func() {
+			spans.Start(role, role*ringConsumers)
+			n := dsl.NewVar(k.U32(0), "n")
+			for i, chunks := range ringPhases {
+				spans.At(k.U32(0), k.U32(i))
+				k.Region(fmt.Sprint("phase ", i), func() {
+					spans.Span(k, pipeline.TracePhase, fmt.Sprint("phase ", i), k.U32(0), func() {
+						if role == 0 {
+							spans.Span(k, pipeline.TraceTask, "busy", k.U32(0), busy)
+						}
+						k.For(k.U32(0), k.U32(chunks), func(dsl.Val[dsl.U32]) {
+							chunk(n)
+							n.Set(n.Get().AddC(1))
+						}, dsl.Unroll(1))
+					})
+				})
+			}
+			spans.Finish()
+		}
+	}
+	var c *pipeline.Consumer
+	var p *pipeline.Producer
+	consume := role(0, func(n *dsl.Var[dsl.U32]) {
+		note(0, n, 0)
+		c.Drain(func(base dsl.Val[dsl.U32]) {
+			dsl.Optional(base)
+			note(0, n, 1)
+		})
+	})
+	produce := role(1, func(n *dsl.Var[dsl.U32]) {
+		k.If(n.Get().AddC(7).RemC(13).EqC(0), busy)
+		note(1, n, 0)
+		p.Fill(k.U32(ringStageBytes), func(base dsl.Val[dsl.U32]) {
+			note(1, n, 1)
+			k.If(k.Lane().EqC(0), func() { p.Copy(base, src, dsl.At(0), k.U32(ringStageBytes)) })
+		})
+	})
+	k.Roles(dsl.Role{Name: Consumers, First: 0, End: ringConsumers, Body: func() { c = ring.Consumer(); consume() }},
+		dsl.Role{Name: Producer, First: ringConsumers, End: ringConsumers + 1, Body: func() { p = ring.Producer(); produce() }})
+	program, err := k.Finish()
+	require.NoError(t, err)
+	loaded, err := interp.Load(program)
+	require.NoError(t, err)
+	m := interp.NewMemory()
+	for _, b := range program.Globals() {
+		m.Bind(b.Name, make([]byte, b.Bytes()))
+	}
+	_, err = loaded.Run(m, interp.Options{Seed: seed})
+	require.NoError(t, err)
+	words := func(name string) (out []uint32) {
+		for b := range slices.Chunk(m.Bytes(name), 4) {
+			out = append(out, binary.LittleEndian.Uint32(b))
+		}
+		return out
+	}
+	tr = &Trace{Unit: Steps, Layers: len(ringPhases), Sites: sitesOf(spans.Sites)}
+	all, heads, clocks := words(pipeline.BufferSpans), words(pipeline.BufferSpanHeads), words("beside")
+	for role, name := range pipeline.TraceRoles() {
+		h, err := pipeline.DecodeHead(heads[role*pipeline.HeadWords:])
+		require.NoError(t, err)
+		track := Track{Role: name}
+		for i := range h.Spans { // by the clock itself
+			s, err := pipeline.DecodeSpan(all[(role*1000+i)*pipeline.SpanWords:])
+			require.NoError(t, err)
+			track.Spans = append(track.Spans, Span{float64(s.Begin), float64(s.End), s.Site, s.Step, s.Layer, s.Detail})
+		}
+		tr.Tracks = append(tr.Tracks, track)
+		for i := range total {
+			at := 2*total*role + 2*i
+			told[role] = append(told[role], bracket{float64(clocks[at]), float64(clocks[at+1])})
+		}
+	}
+	require.NoError(t, tr.Check())
+	return tr, told
+}
+
+// What a kernel notes agrees with clocks that it read beside the trace: each sum ends where
+// it says, no more chunks are summed than may be, what waited long is told exactly, and of a
+// phase all waiting is told, no more and no less.
+func TestWhatAKernelNotesIsWhatItsWarpsWaited(t *testing.T) {
+	long := map[string]int{}
+	for seed := range uint64(6) {
+		tr, told := ringRun(t, seed, seed%2 == 1)
+		for role := range tr.Tracks {
+			track, own, chunk := &tr.Tracks[role], map[uint32]bool{}, 0
+			waited, last := 0.0, -1
+			short, shortSum, floor := 0.0, 0.0, math.Inf(1) // waits that are summed, what brackets them, and the least of that
+			for _, s := range track.Spans {
+				name, d := tr.Sites[s.Site].Name, int(s.Detail)
+				switch tr.kind(&s) {
+				case Wait:
+					waited += s.End - s.Begin
+					if name != ChunkWait && name != StageWait {
+						short += s.End - s.Begin
+					}
+					require.LessOrEqual(t, d-last, pipeline.SummedChunks, "%s up to chunk %d", name, d)
+					b := told[role][d]
+					switch name {
+					case ChunkWait, StageWait:
+						require.GreaterOrEqual(t, s.End-s.Begin, float64(ringLong))
+						require.GreaterOrEqual(t, s.Begin, b.before)
+						require.LessOrEqual(t, s.End, b.after)
+						own[s.Detail] = true
+						long[name]++
+						last = d
+					case ChunkWaits, StageWaits:
+						require.GreaterOrEqual(t, s.End, b.before)
+						require.LessOrEqual(t, s.End, b.after)
+						last = d
+					}
+				case Phase:
+					sum, n := 0.0, ringPhases[s.Layer]
+					for i := chunk; i < chunk+n; i++ {
+						b := told[role][i]
+						sum += b.after - b.before
+						floor = min(floor, b.after-b.before)
+						if !own[uint32(i)] {
+							shortSum += b.after - b.before
+						}
+						if role == 0 && b.after-b.before > ringLong+ringSlack {
+							require.True(t, own[uint32(i)], "chunk %d was waited for from %g to %g", i, b.before, b.after)
+						}
+					}
+					require.LessOrEqual(t, waited, sum, "%s of the %s", name, track.Role)
+					require.GreaterOrEqual(t, waited, sum-float64(n)*ringSlack, "%s of the %s", name, track.Role)
+					chunk, waited = chunk+n, 0
+				}
+			}
+			require.LessOrEqual(t, short, shortSum)
+			// Warps that run in between count, and seldom do so while another waits.
+			require.GreaterOrEqual(t, short, []float64{0.5, 0.2}[role]*(shortSum-float64(chunk)*floor), "summed waits of the %s", track.Role)
+		}
+	}
+	require.Positive(t, long[ChunkWait])
+	require.Positive(t, long[StageWait])
+}
+
+// How full the ring was is told to within the chunks of a sum of either role, and where a
+// span ends, to within those of the other.
+func TestHowFullARingWasIsTold(t *testing.T) {
+	for seed := range uint64(6) {
+		tr, told := ringRun(t, seed, seed%2 == 1)
+		for role, which := range []func(string) bool{chunkWait, stageWait} {
+			all := tr.passings(&tr.Tracks[role], which)
+			require.Len(t, all, len(told[role]))
+			for i, p := range all {
+				require.LessOrEqual(t, p.early-ringSlack, told[role][i].after, "chunk %d of role %d", i, role)
+				require.GreaterOrEqual(t, p.late+ringSlack, told[role][i].after, "chunk %d of role %d", i, role)
+				require.True(t, p.early <= p.at && p.at <= p.late)
+			}
+		}
+		gone := func(role int, at float64) (n int) {
+			for _, b := range told[role] {
+				if b.after <= at {
+					n++
+				}
+			}
+			return n
+		}
+		events := tr.ringFill(&tr.Tracks[0], &tr.Tracks[1])
+		require.NotEmpty(t, events)
+		off := 0
+		for _, e := range events {
+			off = max(off, abs(e.chunks-(gone(1, e.at)-gone(0, e.at))))
+		}
+		require.Less(t, off, pipeline.SummedChunks)
+		require.Zero(t, events[len(events)-1].chunks)
+	}
+}
+
+func abs(n int) int { return max(n, -n) }
