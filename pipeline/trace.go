@@ -25,6 +25,8 @@ type Trace struct {
 	n           *dsl.Var[dsl.U32]
 	step, layer dsl.Val[dsl.U32]
 	at          ringWaits
+	later       bool   // whether the next phase is noted late
+	late        func() // which notes one
 }
 
 // TraceTracks is the number of roles that note: the consumers, then the producer.
@@ -154,8 +156,34 @@ func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, detail dsl.Val[
 	t.settle()
 	body()
 	end := t.clock()
-	t.settle()
-	k.If(t.notes, func() { t.note(site, begin, end, detail) })
+	sums := t.takeSums()
+	note := func() {
+		k.If(t.notes, func() {
+			sums()
+			t.note(site, begin, end, detail)
+		})
+	}
+	if t.later && kind == TracePhase {
+		t.late, t.later = note, false
+		return
+	}
+	note()
+}
+
+// Later says that the phase that follows is noted where NoteLate stands, behind it and
+// with no other span between: where others do not wait for who notes.
+func (t *Trace) Later() {
+	if t != nil {
+		t.later = true
+	}
+}
+
+// NoteLate notes that phase; without one it does nothing. Who notes takes part.
+func (t *Trace) NoteLate() {
+	if t != nil && t.late != nil {
+		t.late()
+		t.late = nil
+	}
 }
 
 // site is the number of a site at the place at hand. Waits of one name in one region

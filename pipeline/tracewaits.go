@@ -52,22 +52,6 @@ func (w *ringWaits) start(k *dsl.Kernel, track int) {
 	}
 }
 
-func (w *ringWaits) total() dsl.Val[dsl.U32] {
-	sum := w.sums[0].Get()
-	for _, s := range w.sums[1:] {
-		sum = sum.Add(s.Get())
-	}
-	return sum
-}
-
-// clear begins new sums. What is known to be zero takes no register until the next wait.
-func (w *ringWaits) clear(k *dsl.Kernel) {
-	w.ended.Set(k.U32(0))
-	for _, s := range w.sums {
-		s.Set(k.U32(0))
-	}
-}
-
 // passed is how many chunks of the launch lie before a role's position.
 func (t *Trace) passed() dsl.Val[dsl.U32] { return t.at.chunks.Get() }
 
@@ -79,22 +63,32 @@ func (t *Trace) pass(n dsl.Val[dsl.U32]) {
 }
 
 // settle notes the sums, and begins new ones.
-func (t *Trace) settle() {
-	t.k.If(t.notes, t.noteSums)
-	t.at.clear(t.k)
-}
+func (t *Trace) settle() { t.k.If(t.notes, t.takeSums()) }
 
-// noteSums notes the sums, if there are any, of waits up to the last chunk passed.
-func (t *Trace) noteSums() {
-	w, total := &t.at, t.at.total()
-	t.k.If(total.NeC(0), func() {
-		begin, last := w.ended.Get().Sub(total), t.passed().SubC(1)
-		for i, s := range w.sums {
-			next := begin.Add(s.Get())
-			t.note(t.site(TraceWait, w.names[i]), begin, next, last)
-			begin = next
-		}
-	})
+// takeSums begins new sums and returns what notes the old ones, if there are any: the
+// waits up to the last chunk passed. It runs in the thread that notes.
+func (t *Trace) takeSums() (note func()) {
+	w, k := &t.at, t.k
+	ended, last, total := w.ended.Get(), t.passed().SubC(1), k.U32(0)
+	var sums []dsl.Val[dsl.U32]
+	var sites []int
+	for i, s := range w.sums {
+		sites = append(sites, t.site(TraceWait, w.names[i]))
+		sums = append(sums, s.Get())
+		total = total.Add(s.Get())
+		s.Set(k.U32(0))
+	}
+	w.ended.Set(k.U32(0)) // what is known to be zero takes no register until the next wait
+	return func() {
+		k.If(total.NeC(0), func() {
+			begin := ended.Sub(total)
+			for i, s := range sums {
+				end := begin.Add(s)
+				t.note(sites[i], begin, end, last)
+				begin = end
+			}
+		})
+	}
 }
 
 // due is whether sums are to be noted before a wait for chunk number is added to them.
@@ -134,8 +128,7 @@ func (d *draining) drained() {
 	took := d.end.Sub(d.begin).Named("took")
 	long := took.GeC(w.long)
 	k.If(t.due(number, long), func() {
-		t.noteSums()
-		w.clear(k)
+		t.takeSums()()
 		k.If(long, func() {
 			t.note(t.site(TraceWait, ChunkWait), d.begin, d.end, number)
 			sum.Set(k.U32(0).Sub(took)) // what follows adds it
@@ -195,8 +188,7 @@ func (f *filling) issued() {
 	took, sum := free.Sub(begin).Named("took"), w.sums[len(w.sums)-1]
 	long := took.GeC(w.long)
 	k.If(t.due(number, long), func() {
-		t.noteSums()
-		w.clear(t.k)
+		t.takeSums()()
 		k.If(long, func() {
 			t.note(t.site(TraceWait, StageWait), begin, free, number)
 			sum.Set(k.U32(0).Sub(took)) // what follows adds it

@@ -129,6 +129,7 @@ func (g *GridBarrier) Sync() {
 			} else {
 				e.K.If(e.CTA.NeC(g.Lost-1), arrive)
 			}
+			e.Trace.NoteLate()
 			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
 		})
 		e.Sync()
