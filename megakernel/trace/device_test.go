@@ -27,79 +27,106 @@ var ringPhases = []int{40, 7, 21, 33} // chunks
 // waits and behind them. A consumer then drains the chunk, the producer has issued it.
 type bracket struct{ before, after float64 }
 
-// ringRun traces a ring whose consumers do something else for long before every phase,
-// and whose producer does before every 13th chunk.
-func ringRun(t *testing.T, seed uint64, leads bool) (tr *Trace, told [pipeline.TraceTracks][]bracket) {
+// ringKernel is a ring whose consumers do something else for long before every phase, and
+// whose producer does before every 13th chunk.
+type ringKernel struct {
+	k            *dsl.Kernel
+	ring         *pipeline.Ring
+	trace        *pipeline.Trace
+	beside, idle dsl.Buf[dsl.U32] // [role][chunk][before, after]; what being busy comes to
+	total        int              // chunks
+}
+
+const ringSpans = 1000 // room
+
+func newRingKernel(t *testing.T, leads bool) *ringKernel {
 	t.Helper()
 	plan, err := pipeline.RingOnly(ringStageBytes, 5, 3, 232448)
 	require.NoError(t, err)
 	if leads {
 		plan.Leads = []pipeline.Lead{{Chunks: 4, InFlight: 1}}
 	}
-	total := 0
+	r := &ringKernel{k: dsl.New("ring", dsl.Options{Warps: ringConsumers + 1, Grid: 1, SharedLimit: 232448})}
 	for _, n := range ringPhases {
-		total += n
+		r.total += n
 	}
-	k := dsl.New("ring", dsl.Options{Warps: ringConsumers + 1, Grid: 1, SharedLimit: 232448})
+	k := r.k
 	src := dsl.Global[dsl.B128](k, "src", ringStageBytes/16, dsl.ReadOnly())
-	beside := dsl.Global[dsl.U32](k, "beside", int64(2*2*total))
-	idle := dsl.Global[dsl.U32](k, "idle", 64*(ringConsumers+1))
-	ring, spans := pipeline.NewRing(k, plan, ringConsumers), pipeline.NewTrace(k, 1, 1000)
-	ring.Traced(spans)
-	k.If(k.Tid().EqC(0), ring.Init)
+	r.beside = dsl.Global[dsl.U32](k, "beside", int64(2*2*r.total))
+	r.idle = dsl.Global[dsl.U32](k, "idle", 32*(ringConsumers+1))
+	r.ring, r.trace = pipeline.NewRing(k, plan, ringConsumers), pipeline.NewTrace(k, 1, ringSpans)
+	r.ring.Traced(r.trace)
+	k.If(k.Tid().EqC(0), r.ring.Init)
 	k.Barrier()
-	busy := func() {
-		x := dsl.NewVar(k.U32(1), "x")
-		k.For(k.U32(0), k.U32(1500), func(i dsl.Val[dsl.U32]) { x.Set(x.Get().Add(i)) }, dsl.Unroll(1))
-		idle.Store(k.Tid(), x.Get())
-	}
-	note := func(role int, n *dsl.Var[dsl.U32], word int) {
-		clock := dsl.Cast[dsl.U32](k.Clock())
-		k.If(k.Lane().EqC(0).And(k.Warp().EqC(role*ringConsumers)), func() {
-			beside.Store(n.Get().MulC(2).AddC(2*total*role+word), clock)
+	consumers := func() {
+		c := r.ring.Consumer()
+		r.role(0, func(n *dsl.Var[dsl.U32]) {
+			r.note(0, n, 0)
+			c.Drain(func(base dsl.Val[dsl.U32]) {
+				dsl.Optional(base)
+				r.note(0, n, 1)
+			})
 		})
 	}
-	role := func(role int, chunk func(n *dsl.Var[dsl.U32])) func() {
-		return func() {
-			spans.Start(role, role*ringConsumers)
-			n := dsl.NewVar(k.U32(0), "n")
-			for i, chunks := range ringPhases {
-				spans.At(k.U32(0), k.U32(i))
-				k.Region(fmt.Sprint("phase ", i), func() {
-					spans.Span(k, pipeline.TracePhase, fmt.Sprint("phase ", i), k.U32(0), func() {
-						if role == 0 {
-							spans.Span(k, pipeline.TraceTask, "busy", k.U32(0), busy)
-						}
-						k.For(k.U32(0), k.U32(chunks), func(dsl.Val[dsl.U32]) {
-							chunk(n)
-							n.Set(n.Get().AddC(1))
-						}, dsl.Unroll(1))
-					})
-				})
-			}
-			spans.Finish()
-		}
-	}
-	var c *pipeline.Consumer
-	var p *pipeline.Producer
-	consume := role(0, func(n *dsl.Var[dsl.U32]) {
-		note(0, n, 0)
-		c.Drain(func(base dsl.Val[dsl.U32]) {
-			dsl.Optional(base)
-			note(0, n, 1)
+	producer := func() {
+		p := r.ring.Producer()
+		r.role(1, func(n *dsl.Var[dsl.U32]) {
+			k.If(n.Get().AddC(7).RemC(13).EqC(0), r.busy)
+			r.note(1, n, 0)
+			p.Fill(k.U32(ringStageBytes), func(base dsl.Val[dsl.U32]) {
+				r.note(1, n, 1)
+				k.If(k.Lane().EqC(0), func() { p.Copy(base, src, dsl.At(0), k.U32(ringStageBytes)) })
+			})
 		})
+	}
+	k.Roles(dsl.Role{Name: Consumers, First: 0, End: ringConsumers, Body: consumers},
+		dsl.Role{Name: Producer, First: ringConsumers, End: ringConsumers + 1, Body: producer})
+	return r
+}
+
+// role runs the phases, chunk by chunk.
+func (r *ringKernel) role(role int, chunk func(n *dsl.Var[dsl.U32])) {
+	k := r.k
+	r.trace.Start(role, role*ringConsumers)
+	n := dsl.NewVar(k.U32(0), "n")
+	for i, chunks := range ringPhases {
+		r.trace.At(k.U32(0), k.U32(i))
+		name := fmt.Sprint("phase ", i)
+		k.Region(name, func() {
+			r.trace.Span(k, pipeline.TracePhase, name, k.U32(0), func() {
+				if role == 0 {
+					r.trace.Span(k, pipeline.TraceTask, "busy", k.U32(0), r.busy)
+				}
+				k.For(k.U32(0), k.U32(chunks), func(dsl.Val[dsl.U32]) {
+					chunk(n)
+					n.Set(n.Get().AddC(1))
+				}, dsl.Unroll(1))
+			})
+		})
+	}
+	r.trace.Finish()
+}
+
+// busy takes a warp longer than a long wait.
+func (r *ringKernel) busy() {
+	x := dsl.NewVar(r.k.U32(1), "x")
+	r.k.For(r.k.U32(0), r.k.U32(1500), func(i dsl.Val[dsl.U32]) { x.Set(x.Get().Add(i)) }, dsl.Unroll(1))
+	r.idle.Store(r.k.Tid(), x.Get())
+}
+
+// note notes the clock beside the trace, before chunk n's waits or behind them.
+func (r *ringKernel) note(role int, n *dsl.Var[dsl.U32], word int) {
+	clock := dsl.Cast[dsl.U32](r.k.Clock())
+	r.k.If(r.k.Lane().EqC(0).And(r.k.Warp().EqC(role*ringConsumers)), func() {
+		r.beside.Store(n.Get().MulC(2).AddC(2*r.total*role+word), clock)
 	})
-	produce := role(1, func(n *dsl.Var[dsl.U32]) {
-		k.If(n.Get().AddC(7).RemC(13).EqC(0), busy)
-		note(1, n, 0)
-		p.Fill(k.U32(ringStageBytes), func(base dsl.Val[dsl.U32]) {
-			note(1, n, 1)
-			k.If(k.Lane().EqC(0), func() { p.Copy(base, src, dsl.At(0), k.U32(ringStageBytes)) })
-		})
-	})
-	k.Roles(dsl.Role{Name: Consumers, First: 0, End: ringConsumers, Body: func() { c = ring.Consumer(); consume() }},
-		dsl.Role{Name: Producer, First: ringConsumers, End: ringConsumers + 1, Body: func() { p = ring.Producer(); produce() }})
-	program, err := k.Finish()
+}
+
+// ringRun runs it, and decodes what is left by the clock itself.
+func ringRun(t *testing.T, seed uint64, leads bool) (tr *Trace, told [pipeline.TraceTracks][]bracket) {
+	t.Helper()
+	r := newRingKernel(t, leads)
+	program, err := r.k.Finish()
 	require.NoError(t, err)
 	loaded, err := interp.Load(program)
 	require.NoError(t, err)
@@ -115,20 +142,20 @@ func ringRun(t *testing.T, seed uint64, leads bool) (tr *Trace, told [pipeline.T
 		}
 		return out
 	}
-	tr = &Trace{Unit: Steps, Layers: len(ringPhases), Sites: sitesOf(spans.Sites)}
-	all, heads, clocks := words(pipeline.BufferSpans), words(pipeline.BufferSpanHeads), words("beside")
+	tr = &Trace{Unit: Steps, Layers: len(ringPhases), Sites: sitesOf(r.trace.Sites)}
+	spans, heads, clocks := words(pipeline.BufferSpans), words(pipeline.BufferSpanHeads), words("beside")
 	for role, name := range pipeline.TraceRoles() {
 		h, err := pipeline.DecodeHead(heads[role*pipeline.HeadWords:])
 		require.NoError(t, err)
 		track := Track{Role: name}
-		for i := range h.Spans { // by the clock itself
-			s, err := pipeline.DecodeSpan(all[(role*1000+i)*pipeline.SpanWords:])
+		for i := range h.Spans {
+			s, err := pipeline.DecodeSpan(spans[(role*ringSpans+i)*pipeline.SpanWords:])
 			require.NoError(t, err)
 			track.Spans = append(track.Spans, Span{float64(s.Begin), float64(s.End), s.Site, s.Step, s.Layer, s.Detail})
 		}
 		tr.Tracks = append(tr.Tracks, track)
-		for i := range total {
-			at := 2*total*role + 2*i
+		for i := range r.total {
+			at := 2*r.total*role + 2*i
 			told[role] = append(told[role], bracket{float64(clocks[at]), float64(clocks[at+1])})
 		}
 	}
