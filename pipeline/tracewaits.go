@@ -144,8 +144,8 @@ func (d *draining) drained() {
 // it would wait for a span that is being stored.
 type filling struct {
 	t       *Trace
-	clocks  []dsl.Val[dsl.U32] // before the wait for a stage, behind it, and behind that for copies in flight
-	yielded *dsl.Var[dsl.U32]  // clocks of further waits for those
+	clocks  []dsl.Val[dsl.U32]     // before the wait for a stage, behind it, and behind that for copies in flight
+	yielded [][2]*dsl.Var[dsl.U32] // before and behind further waits for those; both 0 where there was none
 }
 
 func (t *Trace) filling() *filling {
@@ -153,9 +153,6 @@ func (t *Trace) filling() *filling {
 		return nil
 	}
 	f := &filling{t: t}
-	if t.at.limits {
-		f.yielded = dsl.NewVar(t.k.U32(0), "yielded")
-	}
 	f.tick()
 	return f
 }
@@ -173,9 +170,18 @@ func (f *filling) yielding(wait func()) {
 		wait()
 		return
 	}
-	begin := f.t.clock()
+	at := f.yielded[len(f.yielded)-1]
+	at[0].Set(f.t.clock())
 	wait()
-	f.yielded.Set(f.yielded.Get().Add(f.t.clock().Sub(begin)))
+	at[1].Set(f.t.clock())
+}
+
+// mayYield stands before each condition of yielding.
+func (f *filling) mayYield() {
+	if f != nil {
+		zero := f.t.k.U32(0)
+		f.yielded = append(f.yielded, [2]*dsl.Var[dsl.U32]{dsl.NewVar(zero, "yields"), dsl.NewVar(zero, "yielded")})
+	}
 }
 
 // issued is behind the issue of the copy.
@@ -197,7 +203,10 @@ func (f *filling) issued() {
 	sum.Set(sum.Get().Add(took))
 	w.ended.Set(free)
 	if w.limits {
-		ended := f.clocks[2].Add(f.yielded.Get())
+		ended := f.clocks[2]
+		for _, at := range f.yielded {
+			ended = ended.Add(at[1].Get().Sub(at[0].Get()))
+		}
 		w.sums[0].Set(w.sums[0].Get().Add(ended.Sub(free)))
 		w.ended.Set(ended) // or somewhat later
 	}
