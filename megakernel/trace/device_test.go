@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -258,3 +259,40 @@ func TestHowFullARingWasIsTold(t *testing.T) {
 }
 
 func abs(n int) int { return max(n, -n) }
+
+// No span is stored between a wait of the producer's and the copy it is for, nor between a
+// consumer's wait and the release of the stage: others wait for these.
+func TestSpansAreStoredBehindWhatOthersWaitFor(t *testing.T) {
+	program, err := newRingKernel(t, true).k.Finish()
+	require.NoError(t, err)
+	waited, waits, stores := false, 0, 0
+	for line := range strings.Lines(program.String()) {
+		switch {
+		case strings.Contains(line, "wait.mbar"):
+			waited = true
+			waits++
+		case strings.Contains(line, "bulk.g2s"), strings.Contains(line, "mbar.arrive") && strings.Contains(line, "@empty"):
+			waited = false
+		case strings.Contains(line, "@"+pipeline.BufferSpans+"["):
+			stores++
+			require.False(t, waited, line)
+		}
+	}
+	require.Greater(t, waits, 4*len(ringPhases)-1)
+	require.Greater(t, stores, 4*len(ringPhases))
+}
+
+func TestASpanWithinAChunksUseIsRefused(t *testing.T) {
+	r := newRingKernel(t, false)
+	k := r.k
+	k.Roles(dsl.Role{Name: Consumers, First: 0, End: 1, Body: func() {
+		c := r.ring.Consumer()
+		r.trace.Start(0, 0)
+		c.Drain(func(base dsl.Val[dsl.U32]) {
+			dsl.Optional(base)
+			r.trace.Span(k, pipeline.TraceTask, "sum", k.U32(0), r.busy)
+		})
+	}})
+	_, err := k.Finish()
+	require.ErrorContains(t, err, `trace: a span "sum" within a chunk's use, want it around the chunks`)
+}
