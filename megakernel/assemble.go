@@ -209,10 +209,10 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
-// words hands data on within a phase, or without a barrier; the tag is that of the
-// hand-off before.
-func (b *builder) words() *tasks.Words {
-	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.Tag() }, Watch: b.watch}
+// words hands data on in words with the tag of so many changes of it ago, which is when
+// they were written.
+func (b *builder) words(ago int) *tasks.Words {
+	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.TagBefore(ago) }, Watch: b.watch}
 }
 
 // at says where in the launch what follows lies.
@@ -308,7 +308,7 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		run := func() {
 			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-			if p.Handoff == gridBarrier {
+			if p.Handoff == gridBarrier || p.Handoff == string(HandoffCounted) {
 				b.trace.Later()
 			}
 			b.k.Region(p.Name, func() {
@@ -318,6 +318,8 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
 				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+			case string(HandoffCounted):
+				b.k.Region("hand-off after "+p.Name, b.bar.Count)
 			case string(HandoffWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
 			}

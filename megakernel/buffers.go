@@ -48,6 +48,7 @@ type buffers struct {
 	known      dsl.Val[dsl.U32]
 	pages      dsl.Val[dsl.U32]
 
+	vectorWords  // of vectors that are handed on in words
 	chainBuffers // of a graph of kernels only
 }
 
@@ -74,7 +75,9 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {
-		b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
+		if !o.handsOn(phaseO) || !o.handsOn(phaseDown) {
+			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
+		}
 		if o.Queries == HandoffWords {
 			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2), bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2, c.HeadDim/2))
 			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim), bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads, c.HeadDim/2))
@@ -86,8 +89,15 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			groups := attention(c, o).Items()
 			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
 		}
-		b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
-		b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
+		if !o.handsOn(phaseAttention) {
+			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
+		}
+		mk.declareVectors(k, b)
+		if o.alternates() {
+			b.act = dsl.Global[dsl.BF16](k, "act", product(2, c.Intermediate), dsl.Align(16), bufDoc("[2][%d] silu(gate)·up, the layers in turn", c.Intermediate))
+		} else {
+			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
+		}
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
 		b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs))
 		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))
@@ -154,7 +164,7 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
 
 // BufferStates is the buffer of attention's partial states. Their tags come again after
-// 2³¹ arrivals at the grid barrier: with HasTags the host zeroes it in time for words
+// 2³¹ arrivals at the counter: with HasTags the host zeroes it in time for words
 // that are not written as often.
 const BufferStates = "states"
 
@@ -187,6 +197,11 @@ func (mk *Kernel) Zeroed() (names []string) {
 	}
 	if mk.Options.Queries == HandoffWords {
 		names = append(names, BufferQueryWords, BufferKVWords)
+	}
+	for _, phase := range VectorPhases() {
+		if mk.Options.handsOn(phase) {
+			names = append(names, BufferWords(phase))
+		}
 	}
 	if mk.Options.graph() {
 		names = append(names, BufferFinished)

@@ -174,12 +174,13 @@ const (
 // MaxEnds is the most end tokens a kernel compares with.
 const MaxEnds = 8
 
-// Barriers is the number of grid barriers of a step that chooses a token.
+// Barriers is how often all SMs meet in a step that chooses a token: at grid barriers, and
+// to count arrivals (HandoffCounted). They share a counter.
 func (mk *Kernel) Barriers() int {
 	n := 0
 	for _, p := range mk.Phases {
 		switch {
-		case p.Handoff != gridBarrier:
+		case p.Handoff != gridBarrier && p.Handoff != string(HandoffCounted):
 		case p.PerLayer:
 			n += mk.Config.Layers
 		default:

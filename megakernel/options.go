@@ -55,6 +55,11 @@ type Options struct {
 	// Queries is how queries reach attention, and the token's own key and value; with one
 	// row only: behind a barrier with several.
 	Queries Handoff
+	// Vectors is how the output vectors of attention, o and down reach the next phase: a
+	// Handoff, and behind a colon, with commas between them, the phases of VectorPhases that
+	// it is for, where it is not for all; of the others a barrier is. With one row only;
+	// default HandoffCounted for all.
+	Vectors string
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
@@ -81,13 +86,18 @@ type Handoff string
 
 // The hand-offs.
 const (
-	// HandoffBarrier is a grid barrier: all SMs wait for all.
+	// HandoffBarrier is a grid barrier: all SMs wait for all, and what each wrote before is
+	// visible to all behind it.
 	HandoffBarrier Handoff = "barrier"
-	// HandoffWords, the default with one row, passes data in words with tags: who needs some waits for them.
+	// HandoffWords passes data in words with tags: who needs some waits for them.
 	HandoffWords Handoff = "words"
+	// HandoffCounted passes data in words with tags, too, but who needs some waits until all
+	// SMs have arrived before looking for them. The count orders no memory, so that nobody
+	// waits for stores to be visible: the words say whether they are.
+	HandoffCounted Handoff = "counted"
 )
 
-// Handoffs lists the ways.
+// Handoffs lists the ways of queries; vectors have the third, too.
 func Handoffs() []Handoff { return []Handoff{HandoffBarrier, HandoffWords} }
 
 // Merging is where partial states of attention are merged.
@@ -222,6 +232,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if o.Queries != HandoffBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
+	}
+	if err := o.completeVectors(); err != nil {
+		return o, err
 	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)

@@ -120,27 +120,43 @@ func (mk *Kernel) reportPhases(r *report) {
 	}
 	r.line("Phases")
 	r.table(t)
-	r.text("Every phase%s ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
-		mk.butWords(), mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+	r.text("%s Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
+		mk.handoffs(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
 }
 
-// butWords names the phases behind which there is no barrier, as their output is passed in
-// words.
-func (mk *Kernel) butWords() string {
-	var names []string
-	for i := range mk.Phases {
-		if p := &mk.Phases[i]; p.Handoff == string(HandoffWords) {
-			names = append(names, p.Name)
+// handoffs says what stands behind the phases, and how often in a step all SMs meet.
+func (mk *Kernel) handoffs() string {
+	behind := func(way string) string {
+		var names []string
+		for i := range mk.Phases {
+			if p := &mk.Phases[i]; p.Handoff == way {
+				names = append(names, p.Name)
+			}
 		}
+		return strings.Join(names, ", ")
 	}
-	if names == nil {
-		return ""
+	words, counted := behind(string(HandoffWords)), behind(string(HandoffCounted))
+	if words == "" && counted == "" {
+		return fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers())
 	}
-	return " but " + strings.Join(names, ", ") + ", whose output is waited for word by word,"
+	text := "Behind " + behind(gridBarrier) + " stands a grid barrier"
+	if counted != "" {
+		text += ", behind " + counted + " a count of arrivals, as their output is in words with tags"
+	}
+	text += fmt.Sprintf(": %d a step.", mk.Barriers())
+	if words != "" {
+		text += " What " + words + " writes is waited for word by word."
+	}
+	return text
 }
 
-// phaseAttention is the phase that reads the KV cache.
-const phaseAttention = "attention"
+// The phases whose output is a vector that all SMs read; attention's is the one that
+// reads the KV cache.
+const (
+	phaseAttention = "attention"
+	phaseO         = "o"
+	phaseDown      = "down"
+)
 
 func (mk *Kernel) reportReads(r *report) {
 	t := table.New("what", ">bytes", "")

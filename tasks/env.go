@@ -39,9 +39,8 @@ func (e *Env) Part(what string, body func()) {
 	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
 }
 
-// Wait is a part of a phase in which all consumer warps wait for words that other SMs
-// write (Words), for a trace. It reads them, too, which takes a load's time where nobody
-// waits.
+// Wait is a part of a phase in which consumer warps wait for words that other SMs write
+// (Words), for a trace. It reads them, too, which takes a load's time where nobody waits.
 func (e *Env) Wait(what string, body func()) {
 	e.K.Helper()
 	e.Trace.Span(e.K, pipeline.TraceWait, what, e.K.U32(0), body)
@@ -86,6 +85,33 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
+// eachOf is EachConsumer that calls body for up to most values of i together.
+func (e *Env) eachOf(n, most int, body func(is []u32)) {
+	whole := n / e.Threads()
+	together := func(first u32, count int) {
+		is := make([]u32, count)
+		for j := range is {
+			is[j] = first.AddC(j * e.Threads())
+		}
+		body(is)
+	}
+	batches := whole / most
+	if batches*most > maxUnrolled {
+		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(), func(i u32) { together(i, most) }, dsl.Unroll(1))
+	} else {
+		for j := range batches {
+			together(e.Tid.AddC(j*most*e.Threads()), most)
+		}
+	}
+	if rest := whole % most; rest > 0 {
+		together(e.Tid.AddC(batches*most*e.Threads()), rest)
+	}
+	if n%e.Threads() != 0 {
+		i := e.Tid.AddC(whole * e.Threads())
+		e.K.If(i.LtC(n), func() { body([]u32{i}) })
+	}
+}
+
 // GridBarrier makes all CTAs wait for each other and what each wrote before
 // visible to all after. Every CTA adds 1 to one counter that is never reset;
 // the wait compares by wrap-safe difference, so the counter may pass 2³².
@@ -110,27 +136,38 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
 
-// Tag is a tag for Words: odd, and another one behind every hand-off, for the next 2³¹
-// arrivals.
-func (g *GridBarrier) Tag() u32 { return g.target.Get().MulC(2).AddC(1) }
+// Tag is a tag for Words: odd, and another one behind every Sync and Count, for the next
+// 2³¹ arrivals.
+func (g *GridBarrier) Tag() u32 { return g.TagBefore(0) }
+
+// TagBefore is what Tag was before the last n of them.
+func (g *GridBarrier) TagBefore(n int) u32 {
+	return g.target.Get().SubC(n * g.e.Grid).MulC(2).AddC(1)
+}
 
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.
-func (g *GridBarrier) Sync() {
+func (g *GridBarrier) Sync() { g.sync(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope)) }
+
+// Count is Sync that orders no memory: who has come through it knows that all SMs have
+// come to it, and must look for itself whether what they wrote is there.
+func (g *GridBarrier) Count() { g.sync(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope)) }
+
+func (g *GridBarrier) sync(arrives, waits dsl.MemOpt) {
 	e := g.e
 	g.target.Set(g.target.Get().AddC(e.Grid))
 	e.Sync()
 	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
 		e.K.If(e.Tid.EqC(0), func() {
-			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
+			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), arrives) }
 			if g.Lost == 0 {
 				arrive()
 			} else {
 				e.K.If(e.CTA.NeC(g.Lost-1), arrive)
 			}
 			e.Trace.NoteLate()
-			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
+			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", waits)
 		})
 		e.Sync()
 	})

@@ -23,7 +23,7 @@ func profileOf(t *testing.T, model string) (path string, chosen tune.Choice) {
 	require.NoError(t, cmd.Flags().Set("model", model))
 	mk, err := c.build(cmd)
 	require.NoError(t, err)
-	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Consumers: 7, Splits: 4, Queries: megakernel.HandoffBarrier, Merge: megakernel.MergeLast}
+	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Consumers: 7, Splits: 4, Queries: megakernel.HandoffBarrier, Merge: megakernel.MergeLast, Vectors: "counted:o"}
 	p := &tune.Profile{Format: tune.Format, Setup: tune.Setup{GPU: "g", Compiler: "c", Commit: "x", Arch: "sm_90a", Contexts: []int{1}}.Of(mk),
 		Start: chosen, Chosen: chosen}
 	path = filepath.Join(t.TempDir(), "p.json")
@@ -73,7 +73,7 @@ func TestAnInterruptedSearchSaysSo(t *testing.T) {
 }
 
 func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
-	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Consumers: 8, Splits: 16, Queries: megakernel.HandoffWords, Merge: megakernel.MergePhase}
+	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Consumers: 8, Splits: 16, Queries: megakernel.HandoffWords, Merge: megakernel.MergePhase, Vectors: "counted"}
 	chosen := start
 	chosen.Merge = megakernel.MergeLast
 	trial := tune.Trial{Dimension: tune.Merge, Options: chosen, Against: start, Micros: []float64{3600}, AgainstMicros: []float64{3636.4}, Ratio: 0.99, Noise: 0.003, Better: true}

@@ -20,6 +20,7 @@ type Choice struct {
 	Splits     int                `json:"splits"`
 	Queries    megakernel.Handoff `json:"queries"`
 	Merge      megakernel.Merging `json:"merge"`
+	Vectors    string             `json:"vectors"`
 
 	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
 	Dependents megakernel.Dependents `json:"dependents,omitempty"`
@@ -29,14 +30,14 @@ type Choice struct {
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge,
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
 		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight, o.Leads = c.StageBytes, c.Stages, c.InFlight, c.Leads
-	o.Consumers, o.Splits, o.Queries, o.Merge = c.Consumers, c.Splits, c.Queries, c.Merge
+	o.Consumers, o.Splits, o.Queries, o.Merge, o.Vectors = c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors
 	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
@@ -60,6 +61,8 @@ func (c Choice) Value(dimension string) string {
 		return string(c.Queries)
 	case Merge:
 		return string(c.Merge)
+	case Vectors:
+		return c.Vectors
 	case Resident:
 		return strconv.Itoa(c.Resident)
 	case DependentsOf:
@@ -72,8 +75,8 @@ func (c Choice) Value(dimension string) string {
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s",
-		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge)
+	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s --vectors %s",
+		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors)
 	if c.Dependents != "" {
 		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
 	}
@@ -101,6 +104,9 @@ func (c Choice) check() error {
 	}
 	if !slices.Contains(megakernel.Mergings(), c.Merge) {
 		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
+	}
+	if c.Vectors == "" {
+		return errors.New("vectors is empty, want what mkgen --vectors takes")
 	}
 	graph := c.Dependents != ""
 	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {

@@ -17,6 +17,7 @@ const (
 	Splits     = "splits"
 	Queries    = "queries"
 	Merge      = "merge"
+	Vectors    = "vectors"
 
 	// Of a graph of kernels.
 	Resident     = "resident"
@@ -41,7 +42,7 @@ func Dimensions(rows int, launch megakernel.Launching) []string {
 	if launch == megakernel.LaunchGraph {
 		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Leads, Consumers, Splits, Merge, GraphSteps}
 	}
-	return []string{StageBytes, Stages, InFlight, Leads, Consumers, Splits, Queries, Merge}
+	return []string{StageBytes, Stages, InFlight, Leads, Consumers, Splits, Queries, Merge, Vectors}
 }
 
 // Space is every dimension's candidates around a kernel.
@@ -113,6 +114,8 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		return each(mk, megakernel.Handoffs(), func(o *megakernel.Options, h megakernel.Handoff) { o.Queries = h })
 	case Merge:
 		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
+	case Vectors:
+		return each(mk, vectors(), func(o *megakernel.Options, v string) { o.Vectors = v })
 	case Resident: // depth is the planner's again
 		return each(mk, []int{1, 2, 3}, func(o *megakernel.Options, n int) {
 			if o.Resident = n; searched(Stages) {
@@ -125,6 +128,13 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		return each(mk, megakernel.AllDependents(), func(o *megakernel.Options, d megakernel.Dependents) { o.Dependents = d })
 	}
 	panic("BUG: tune: dimension " + dimension)
+}
+
+// vectors are candidates of how vectors are handed on: all in one way, and all but
+// attention's, or down's, counted.
+func vectors() []string {
+	counted := string(megakernel.HandoffCounted)
+	return []string{counted, string(megakernel.HandoffWords), string(megakernel.HandoffBarrier), counted + ":o", counted + ":o,down", counted + ":attention,o"}
 }
 
 // leads are candidates beside a number of copies in flight: none, and fewer copies from

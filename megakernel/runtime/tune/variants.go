@@ -13,6 +13,7 @@ import (
 const (
 	Control      = "control"
 	AroundAttend = "hand-offs around attention"
+	VectorsOf    = "hand-offs of vectors"
 	LeadsOf      = "leads"
 	CopiesOf     = "copies in flight"
 	Ring         = "stage size × depth"
@@ -23,7 +24,7 @@ const (
 
 // exact are the groups that change when something is computed and not in which order: a
 // variant of theirs has the bits of the kernel that it is of.
-var exact = []string{Control, AroundAttend, LeadsOf, CopiesOf, WatchdogOf}
+var exact = []string{Control, AroundAttend, VectorsOf, LeadsOf, CopiesOf, WatchdogOf}
 
 // variant is a kernel that differs from another in one thing.
 type variant struct {
@@ -64,6 +65,9 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	any := func(string) bool { return true }
 	if slices.Contains(searched, Queries) {
 		add(AroundAttend, []string{Queries, Merge}, handoffs(mk)...)
+	}
+	if slices.Contains(searched, Vectors) {
+		add(VectorsOf, nil, values(mk, Vectors, any)...)
 	}
 	add(LeadsOf, nil, slices.Concat(values(mk, Leads, any), []megakernel.Options{with(mk, func(o *megakernel.Options) { o.Leads = "" })})...)
 	add(CopiesOf, []string{InFlight, Leads}, copies(mk)...)
@@ -147,7 +151,7 @@ func difference(of, o megakernel.Options, always []string) string {
 		name     string
 		was, now any
 	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Consumers, of.Consumers, o.Consumers},
-		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {"watchdog", of.Watchdog, o.Watchdog}} {
+		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {Vectors, of.Vectors, o.Vectors}, {"watchdog", of.Watchdog, o.Watchdog}} {
 		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && now != "0" {
 			flags = append(flags, "--"+f.name+" "+now)
 		}
