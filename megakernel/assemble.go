@@ -212,6 +212,7 @@ func (b *builder) consumers() {
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
 				b.flow.drop()
+				b.trace.Settle()
 			})
 		})
 	}, dsl.Unroll(1))
@@ -319,6 +320,9 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		run := func() {
 			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+			if p.Handoff == gridBarrier || p.Handoff == string(HandoffCounted) {
+				b.trace.Later()
+			}
 			b.k.Region(p.Name, func() {
 				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
 			})

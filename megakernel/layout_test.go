@@ -183,7 +183,10 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	l := readLayout(t, mk)
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
 	require.Equal(t, LayoutOptions{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes, InFlight: mk.Plan.InFlight,
-		Consumers: 8, Tokens: 1, KV: "bf16"}, l.Options)
+		Leads: pipeline.LeadsText(mk.Plan.Leads), Consumers: 8, Tokens: 1, KV: "bf16", Queries: HandoffWords, Vectors: string(HandoffCounted), Merge: MergeWords}, l.Options)
+	require.NotEqual(t, "none", l.Options.Leads)
+	other := readLayout(t, build(t, "tiny", Options{SMs: 4, Tokens: 2, Leads: "none"})).Options
+	require.Equal(t, []any{"none", HandoffBarrier, "barrier", MergePhase}, []any{other.Leads, other.Queries, other.Vectors, other.Merge})
 	require.Equal(t, mk.Barriers(), l.Barriers)
 	require.Len(t, l.Phases, len(mk.Phases))
 	require.Equal(t, []string{"llama3_8b", "mkgen_step", "sm_90a"}, []string{l.Package, l.Kernel, l.Arch})

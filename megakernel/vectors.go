@@ -161,7 +161,7 @@ type vectors struct{ f *single }
 func (v *vectors) output(ago int) *tasks.Handed {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
-		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d"}
+		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d", Noted: !f.mk.Options.counts()}
 	}
 	return nil
 }
@@ -173,7 +173,7 @@ func (v *vectors) handed(phase string, ago int) *tasks.Handed {
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d"}
+	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d", Noted: !v.f.mk.Options.counts()}
 }
 
 // source is that vector for all consumers, right behind the phase.

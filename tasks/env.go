@@ -39,6 +39,13 @@ func (e *Env) Part(what string, body func()) {
 	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
 }
 
+// Wait is a part of a phase in which consumer warps wait for words that other SMs write
+// (Words), for a trace. It reads them, too, which takes a load's time where nobody waits.
+func (e *Env) Wait(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Span(e.K, pipeline.TraceWait, what, e.K.U32(0), body)
+}
+
 // consumerBarrier is the named barrier of the consumer warps.
 const consumerBarrier = 1
 
@@ -163,9 +170,9 @@ func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil {
-			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })
+			e.K.If(first, func() { g.arrive(arrives); e.Trace.NoteLate(); g.wait(waits) })
 		} else {
-			e.K.If(first, func() { g.arrive(arrives) })
+			e.K.If(first, func() { g.arrive(arrives); e.Trace.NoteLate() })
 			meanwhile()
 			e.K.If(first, func() { g.wait(waits) })
 		}
