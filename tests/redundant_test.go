@@ -81,8 +81,8 @@ var barrierRedundant = table{
 
 // heldRedundant is what chunks held in registers have beside those.
 var heldRedundant = table{
-	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
-	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile", nil, "holds the last chunk behind the hand-off: later than it could"},
+	{"red.add @barrier", moved[1:], "ReduceAdd", "While(meanwhile)", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
+	{"wait @barrier", moved[:1], "g.Watch.Until", "While(meanwhile)", nil, "holds the last chunk behind the hand-off: later than it could"},
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
 }
 
