@@ -6,7 +6,7 @@ import "github.com/mkgen/mkgen/tasks"
 // chunk, and a kernel of a graph is launched into the wait itself.
 func (o *Options) completeHeld() error {
 	switch {
-	case o.Held < 0 || o.Held > tasks.MaxHeld:
+	case o.Held < HeldNone || o.Held > tasks.MaxHeld:
 		return refuse("Held", "%d chunks, want 0 to %d", o.Held, tasks.MaxHeld)
 	case o.Held > 0 && o.Tokens > 1:
 		return refuse("Held", "%s in registers with %d query rows a step, want one row", plural(o.Held, "chunk"), o.Tokens)
@@ -18,6 +18,26 @@ func (o *Options) completeHeld() error {
 
 // registersBesideHeld are those of a thread that chunks held leave to the rest at least.
 const registersBesideHeld = 32
+
+// The default of Held, and of the registers of a thread that it takes.
+const (
+	defaultHeld          = 4
+	defaultHeldRegisters = 64
+)
+
+// chooseHeld chooses how many chunks are held, if that was left open: none where
+// consumers have few registers anyway.
+func (mk *Kernel) chooseHeld() {
+	o := &mk.Options
+	if o.Held != 0 {
+		return
+	}
+	if o.Held = HeldNone; o.Tokens == 1 && threadRegisters(o.Consumers) >= ampleRegisters {
+		if n := min(defaultHeld, defaultHeldRegisters/tasks.HeldRegisters(o.StageBytes, o.Consumers)); n > 0 {
+			o.Held = n
+		}
+	}
+}
 
 // checkHeld refuses more chunks than a thread has registers for.
 func (mk *Kernel) checkHeld() error {
@@ -48,7 +68,7 @@ func firstChunks(n int) string {
 
 // held is where chunks are held, or nil.
 func (mk *Kernel) held() *tasks.Held {
-	if mk.Options.Held == 0 {
+	if mk.Options.Held <= 0 {
 		return nil
 	}
 	return &tasks.Held{Chunks: mk.Options.Held}

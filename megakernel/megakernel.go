@@ -95,6 +95,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	}
 	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight
 	mk.Options.Leads = pipeline.LeadsText(mk.Plan.Leads)
+	mk.chooseHeld()
 	if err := mk.checkHeld(); err != nil {
 		return nil, err
 	}

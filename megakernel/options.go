@@ -28,7 +28,8 @@ type Options struct {
 	Leads string
 
 	// Held is how many chunks of a product, up to 8, consumers take out of the ring into
-	// registers while they wait for the product's input; with one row only. 0 is none.
+	// registers while they wait for the product's input; with one row only. Default 4, or
+	// as many as leave a thread enough registers; HeldNone is none.
 	Held int
 
 	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
@@ -100,6 +101,9 @@ const (
 	// waits for stores to be visible: the words say whether they are.
 	HandoffCounted Handoff = "counted"
 )
+
+// HeldNone is the Options.Held of a kernel that holds no chunks.
+const HeldNone = -1
 
 // Handoffs lists the ways of queries; vectors have the third, too.
 func Handoffs() []Handoff { return []Handoff{HandoffBarrier, HandoffWords} }

@@ -157,7 +157,7 @@ func (s *stepModel) step() {
 // hold takes the first chunks of the next phase into registers, once they have landed.
 func (s *stepModel) hold(h *smShare, next int) {
 	if h.held = 0; next >= 0 && s.run[next].Matrix != "" {
-		h.held = min(s.mk.Options.Held, len(h.chunks[s.run[next].Name]))
+		h.held = min(max(0, s.mk.Options.Held), len(h.chunks[s.run[next].Name]))
 		h.clock.Drain(h.held)
 	}
 }

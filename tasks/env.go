@@ -154,19 +154,21 @@ func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
 // may be nil: something that needs nothing of what other CTAs write. It holds back this
 // CTA alone, and only if it takes longer than the others' arrival.
 func (g *GridBarrier) SyncWhile(meanwhile func()) {
+	g.target.Set(g.target.Get().AddC(g.e.Grid))
+	g.e.Sync()
 	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
 }
 
-// CountWhile is SyncWhile that orders no memory: who has come through it knows that all
-// SMs have come to it, and must look for itself whether what they wrote is there.
+// CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
+// met behind it: who has come through it knows that thread 0 of every CTA has come to it,
+// and must look for itself whether what they all wrote is there.
 func (g *GridBarrier) CountWhile(meanwhile func()) {
+	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
 }
 
 func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
-	g.target.Set(g.target.Get().AddC(e.Grid))
-	e.Sync()
 	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil {

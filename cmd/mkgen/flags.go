@@ -33,19 +33,25 @@ func (c *count) Set(s string) error {
 	return err
 }
 
-// few is a flag that is a whole number from 0, the default.
-type few int
+// heldChunks is a flag that is Options.Held: 0, unlike no flag, is none.
+type heldChunks int
 
-func (c *few) String() string { return strconv.Itoa(int(*c)) }
+func (c *heldChunks) String() string { return strconv.Itoa(max(0, int(*c))) }
 
-func (c *few) Type() string { return "n" }
+func (c *heldChunks) Type() string { return "n" }
 
-func (c *few) want() string { return "a whole number from 0" }
+func (c *heldChunks) want() string { return "a whole number from 0" }
 
-func (c *few) Set(s string) error {
+func (c *heldChunks) Set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 31)
-	*c = few(n)
+	c.take(int(n))
 	return err
+}
+
+func (c *heldChunks) take(n int) {
+	if *c = heldChunks(n); n == 0 {
+		*c = megakernel.HeldNone
+	}
 }
 
 // speed is a flag that is a bandwidth in GB/s.
@@ -137,7 +143,7 @@ type choice struct {
 	resident           count
 	graphSteps         count
 
-	held few
+	held heldChunks
 }
 
 // flags adds the flags of a choice to a command.
@@ -155,7 +161,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight)")
-	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input")
+	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or what a thread has registers for; with --rows 0)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
@@ -166,7 +172,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.StringVar(&c.merge, "merge", "", "`where` attention's partial states are merged: phase, by all SMs behind a barrier; last, by the SM that brings a head's last one; words, by the SMs that have them, a share each (default words; with --rows the plan of a launch says)")
 	f.StringVar(&c.vectors, "vectors", "", "`how` the vectors of attention, o and down reach the next phase: barrier; words, which SMs wait for one by one; counted, such words when all SMs have arrived; with a colon and some of attention,o,down for those only (default counted; with --rows barrier)")
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
-	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
+	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows", "held"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
 }

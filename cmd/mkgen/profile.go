@@ -47,7 +47,7 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 		}
 	}
 	if !given(tune.Held) {
-		c.held = few(p.Chosen.Held)
+		c.held.take(p.Chosen.Held)
 	}
 	return nil
 }

@@ -191,7 +191,7 @@ func (s *sweepFlags) kernels(of *sweep.Sweep) error {
 		if o.Tokens = sweep.RowsFor(batch, int(s.rows)); o.Tokens == 1 {
 			o.Selection = false
 		} else {
-			o.Splits, o.Merge, o.Held = 0, megakernel.MergePhase, 0
+			o.Splits, o.Merge, o.Held, o.Queries, o.Vectors = 0, megakernel.MergePhase, 0, "", ""
 		}
 		if slices.ContainsFunc(of.Kernels, func(k sweep.Candidate) bool { return k.Rows == o.Tokens }) {
 			continue

@@ -32,14 +32,18 @@ type Choice struct {
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: o.Held, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
+	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: max(0, o.Held), Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
 		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight, o.Leads = c.StageBytes, c.Stages, c.InFlight, c.Leads
-	o.Held, o.Consumers, o.Splits, o.Queries, o.Merge, o.Vectors = c.Held, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors
+	o.Held = c.Held
+	if c.Held == 0 {
+		o.Held = megakernel.HeldNone
+	}
+	o.Consumers, o.Splits, o.Queries, o.Merge, o.Vectors = c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors
 	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
@@ -81,9 +85,7 @@ func (c Choice) Value(dimension string) string {
 func (c Choice) String() string {
 	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s --vectors %s",
 		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors)
-	if c.Held > 0 {
-		flags += fmt.Sprintf(" --held %d", c.Held)
-	}
+	flags += fmt.Sprintf(" --held %d", c.Held)
 	if c.Dependents != "" {
 		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
 	}

@@ -107,11 +107,7 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 	case Leads:
 		return each(mk, leads(mk.Options.InFlight), func(o *megakernel.Options, text string) { o.Leads = text })
 	case Held:
-		var all []megakernel.Options
-		for _, n := range []int{0, 1, 2, 3, 4, 6} {
-			all = append(all, with(mk, func(o *megakernel.Options) { o.Held = n }))
-		}
-		return all
+		return each(mk, []int{megakernel.HeldNone, 1, 2, 3, 4, 6}, func(o *megakernel.Options, n int) { o.Held = n })
 	case Consumers:
 		return each(mk, []int{6, 7, 8, 10, 11}, func(o *megakernel.Options, n int) { o.Consumers = n })
 	case Splits:

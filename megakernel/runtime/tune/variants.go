@@ -154,7 +154,7 @@ func difference(of, o megakernel.Options, always []string) string {
 	for _, f := range []struct {
 		name     string
 		was, now any
-	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Held, of.Held, o.Held}, {Consumers, of.Consumers, o.Consumers},
+	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Held, max(0, of.Held), max(0, o.Held)}, {Consumers, of.Consumers, o.Consumers},
 		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {Vectors, of.Vectors, o.Vectors}, {"watchdog", of.Watchdog, o.Watchdog}} {
 		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && (now != "0" || f.name == Held) {
 			flags = append(flags, "--"+f.name+" "+now)
