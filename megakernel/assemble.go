@@ -186,7 +186,7 @@ func (b *builder) consumers() {
 	b.bar = tasks.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
 	b.bar.Watch = b.watch
 	e.Trace = b.trace
-	b.trace.Start(0, 0)
+	b.trace.Start(0, e.Consumers-1)
 	b.flow.start()
 	b.held.Start(e, b.ring)
 	running := dsl.NewVar(k.U32(1), "running")

@@ -93,13 +93,13 @@ func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
 	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Dst: f.x}
 	var scale dsl.Val[dsl.F32]
-	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
+	f.env.Input("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
 }
 
 func (f *single) plain(in tasks.PlainInput) {
 	in.Dst = f.x
-	f.env.Part("input vector", func() { in.Emit(f.env) })
+	f.env.Input("input vector", func() { in.Emit(f.env) })
 }
 
 func (f *single) phases() stages {

@@ -8,8 +8,8 @@ import (
 )
 
 // Trace makes a kernel note what its warps do, and when: one warp of each role of every
-// CTA, since the warps of a role do the same side by side. A span is noted when it ends, by
-// one 16-byte store that nobody waits for. A nil *Trace is a kernel that notes nothing
+// CTA, since the warps of a role do the same side by side. A span is noted when it ends, or
+// behind the phase around it (Behind), by one 16-byte store that nobody waits for. A nil *Trace is a kernel that notes nothing
 // and has no instruction for it.
 type Trace struct {
 	// Spans is [CTAs][TraceTracks][Capacity][SpanWords] and Heads
@@ -21,12 +21,14 @@ type Trace struct {
 
 	k           *dsl.Kernel
 	track       int
-	notes       dsl.Pred // whether this is the thread that notes
-	n           *dsl.Var[dsl.U32]
+	notes       dsl.Pred          // whether this is the thread that notes
+	next        *dsl.Var[dsl.U32] // the next span's place among those of all tracks
+	end         dsl.Val[dsl.U32]  // that behind this track
 	step, layer dsl.Val[dsl.U32]
 	at          ringWaits
-	later       bool   // whether the next phase is noted late
-	late        func() // which notes one
+	later       bool     // whether the next phase is noted late
+	late        func()   // which notes one
+	put         []putOff // by slot; of the consumers
 }
 
 // TraceTracks is the number of roles that note: the consumers, then the producer.
@@ -95,14 +97,20 @@ func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d] out: their number, and the role's clocks", ctas, TraceTracks, HeadWords)))}
 }
 
-// Start begins a role's track, at the top of the role; first is its first warp.
-func (t *Trace) Start(track, first int) {
+// Start begins a role's track, at the top of the role; warp is the one that notes: best
+// one that does least of what others wait for.
+func (t *Trace) Start(track, warp int) {
 	if t == nil {
 		return
 	}
 	k := t.k
-	t.track, t.n = track, dsl.NewVar(k.U32(0), "spans")
-	t.notes = k.Lane().EqC(0).And(k.Warp().EqC(first))
+	begin := k.CTA().MulC(TraceTracks).AddC(track).MulC(t.Capacity)
+	t.track, t.next, t.end = track, dsl.NewVar(begin, "span"), begin.AddC(t.Capacity).Named("spans_end")
+	t.notes = k.Lane().EqC(0).And(k.Warp().EqC(warp))
+	t.put = nil
+	if track == 0 {
+		t.put = []putOff{newPutOff(k), newPutOff(k)}
+	}
 	t.at.start(k, track)
 	t.stamp(headBegin)
 }
@@ -112,9 +120,10 @@ func (t *Trace) Finish() {
 	if t == nil {
 		return
 	}
+	t.k.If(t.notes, t.notePutOff)
 	t.stamp(headEnd)
 	t.k.If(t.notes, func() {
-		t.Heads.Store(t.head().AddC(headCount), t.n.Get())
+		t.Heads.Store(t.head().AddC(headCount), t.next.Get().Sub(t.end).AddC(t.Capacity))
 		t.Heads.Store(t.head().AddC(headSM), t.k.SMID())
 	})
 }
@@ -159,9 +168,15 @@ func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, detail dsl.Val[
 	sums := t.takeSums()
 	note := func() {
 		k.If(t.notes, func() {
+			if kind == TracePhase {
+				t.notePutOff()
+			}
 			sums()
 			t.note(site, begin, end, detail)
 		})
+		if kind == TracePhase {
+			t.clearPutOff()
+		}
 	}
 	if t.later && kind == TracePhase {
 		t.late, t.later = note, false
@@ -178,7 +193,8 @@ func (t *Trace) Later() {
 	}
 }
 
-// NoteLate notes that phase; without one it does nothing. Who notes takes part.
+// NoteLate notes that phase; without one it does nothing. All lanes of all warps of the
+// role take part.
 func (t *Trace) NoteLate() {
 	if t != nil && t.late != nil {
 		t.late()
@@ -202,15 +218,22 @@ func (t *Trace) site(kind TraceKind, what string) int {
 	return len(t.Sites) - 1
 }
 
+// where is the word of a span that says what it is of.
+func (t *Trace) where(site int) dsl.Val[dsl.U32] {
+	return t.layer.ShlC(siteBits).Or(t.step.ShlC(siteBits + layerBits)).Or(t.k.U32(site))
+}
+
 // note stores a span, in the thread that notes.
 func (t *Trace) note(site int, begin, end, detail dsl.Val[dsl.U32]) {
-	k, n := t.k, t.n.Get()
-	k.If(n.LtC(t.Capacity), func() {
-		at := k.CTA().MulC(TraceTracks).AddC(t.track).MulC(t.Capacity).Add(n).MulC(SpanWords)
-		where := t.layer.ShlC(siteBits).Or(t.step.ShlC(siteBits + layerBits)).Or(k.U32(site))
-		t.Spans.StoreN(at, []dsl.Val[dsl.U32]{begin, end, where, detail})
+	t.store(begin, end, t.where(site), detail)
+}
+
+func (t *Trace) store(begin, end, where, detail dsl.Val[dsl.U32]) {
+	at := t.next.Get()
+	t.k.If(at.Lt(t.end), func() {
+		dsl.View[dsl.B128](t.Spans).Store(at, dsl.Join(begin, end, where, detail))
 	})
-	t.n.Set(n.AddC(1))
+	t.next.Set(at.AddC(1))
 }
 
 func (t *Trace) clock() dsl.Val[dsl.U32] { return dsl.Cast[dsl.U32](t.k.Clock()) }

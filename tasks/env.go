@@ -39,6 +39,13 @@ func (e *Env) Part(what string, body func()) {
 	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
 }
 
+// Input is the part of a phase that stages an input, at once behind which all warps go on:
+// a trace notes it behind the phase.
+func (e *Env) Input(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Behind(e.K, pipeline.TraceTask, what, body)
+}
+
 // Wait is a part of a phase in which consumer warps wait for words that other SMs write
 // (Words), for a trace. It reads them, too, which takes a load's time where nobody waits.
 func (e *Env) Wait(what string, body func()) {
@@ -169,13 +176,16 @@ func (g *GridBarrier) CountWhile(meanwhile func()) {
 
 func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
-	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
+	e.Trace.Behind(e.K, pipeline.TraceHandoff, "hand-off", func() {
 		first := e.Tid.EqC(0)
-		if meanwhile == nil {
-			e.K.If(first, func() { g.arrive(arrives); e.Trace.NoteLate(); g.wait(waits) })
+		if meanwhile == nil && e.Trace == nil {
+			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })
 		} else {
-			e.K.If(first, func() { g.arrive(arrives); e.Trace.NoteLate() })
-			meanwhile()
+			e.K.If(first, func() { g.arrive(arrives) })
+			e.Trace.NoteLate()
+			if meanwhile != nil {
+				meanwhile()
+			}
 			e.K.If(first, func() { g.wait(waits) })
 		}
 		e.Sync()

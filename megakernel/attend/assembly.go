@@ -125,7 +125,7 @@ func (a *assembly) assemble() {
 		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
 			c := ring.Consumer()
 			e.Trace = a.trace
-			a.trace.Start(0, 0)
+			a.trace.Start(0, e.Consumers-1)
 			a.work.Start()
 			a.bar = tasks.NewGridBarrier(e, a.barrier, dsl.Uniform(a.epoch.Load(dsl.At(0)), dsl.GPUScope))
 			a.eachLayer(func(s tasks.Step, class int) {

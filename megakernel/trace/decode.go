@@ -1,7 +1,9 @@
 package trace
 
 import (
+	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mkgen/mkgen/pipeline"
@@ -42,21 +44,41 @@ func Decode(spans, heads []uint32, sites []pipeline.TraceSite, layers int) (*Tra
 			return nil, fmt.Errorf("trace: CTA %d: %w", i/perCTA, err)
 		}
 		track.SM, track.Role = i/perCTA, pipeline.TraceRoles()[i%perCTA]
-		t.Tracks = append(t.Tracks, track)
+		t.Tracks = append(t.Tracks, t.whole(track))
 	}
 	return t, nil
+}
+
+// whole is a track up to where it has all spans. Of the consumers' hand-offs and inputs are
+// noted behind the phase that follows or is around them: so one that dropped spans has all
+// until its last phase ends, and what it has behind that counts as dropped.
+func (t *Trace) whole(track Track) Track {
+	if track.Dropped == 0 || track.Role != Consumers {
+		return track
+	}
+	n := len(track.Spans)
+	for n > 0 && t.kind(&track.Spans[n-1]) != Phase {
+		n--
+	}
+	track.Dropped += len(track.Spans) - n
+	track.Spans = track.Spans[:n]
+	return track
 }
 
 // decodeTrack decodes a track's spans, as many as there was room for.
 func decodeTrack(words []uint32, h pipeline.Head, begin uint64, sites int) (track Track, err error) {
 	kept := min(h.Spans, len(words)/pipeline.SpanWords)
 	track.Dropped = h.Spans - kept
-	at, last, wraps := timeline(h, begin), 0, 0
-	for i := range kept {
-		s, err := pipeline.DecodeSpan(words[i*pipeline.SpanWords:])
-		if err != nil {
+	noted := make([]pipeline.Span, kept)
+	for i := range noted {
+		if noted[i], err = pipeline.DecodeSpan(words[i*pipeline.SpanWords:]); err != nil {
 			return track, err
 		}
+	}
+	// Some are noted behind others that end later.
+	slices.SortStableFunc(noted, func(a, b pipeline.Span) int { return cmp.Compare(a.End-h.Clocks[0], b.End-h.Clocks[0]) })
+	at, last, wraps := timeline(h, begin), 0, 0
+	for i, s := range noted {
 		if s.Site >= sites {
 			return track, fmt.Errorf("span %d is of site %d, there are %d", i, s.Site, sites)
 		}
