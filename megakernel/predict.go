@@ -114,12 +114,18 @@ func (mk *Kernel) chain(p *Phase) (vector, loads int) {
 	switch {
 	case p.Matrix != "" && mk.Ragged():
 		return 0, rowsLoads // the input itself comes along with the chunks
-	case p.Matrix == "o":
+	case p.Matrix == phaseO && mk.Options.handsOn(phaseAttention):
+		return 8 * c.Heads * c.HeadDim, 0 // a word of 16 bytes for two elements
+	case p.Matrix == phaseO:
 		return 2 * c.Heads * c.HeadDim, 0
-	case p.Matrix == "down":
+	case p.Matrix == phaseDown:
 		return 2 * c.Intermediate, 0
 	case p.Matrix != "":
-		return 6 * c.Hidden, 0 // the residual in f32, and the norm's gains
+		residual := 4 // bytes an element
+		if behind := map[bool]string{true: phaseO, false: phaseDown}[p.Matrix == "gate_up"]; mk.Options.handsOn(behind) {
+			residual = 8
+		}
+		return (residual + 2) * c.Hidden, 0 // with the norm's gains
 	case p.Name == phaseAttention:
 		return 0, attentionLoads
 	case p.PerLayer:

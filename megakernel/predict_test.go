@@ -114,10 +114,11 @@ func TestASlowerMachineIsPredictedSlower(t *testing.T) {
 }
 
 // The machine that is built in, with the ceiling of the GPU at hand, against what was
-// measured: nothing is fitted. Small layers come out too slow.
+// measured: nothing is fitted. What lies between phases is left out, so all come out too
+// fast, small layers most.
 func TestPredictionsAreNearTheRecords(t *testing.T) {
-	for _, name := range []string{"llama3-8b", "llama3.2-1b"} {
-		data, err := os.ReadFile("../bench/results/h200/2026-11-21-decode-" + name + ".json")
+	for _, name := range []string{"llama3-8b", "llama3.2-1b", "llama3.2-3b"} {
+		data, err := os.ReadFile("../bench/results/h200/2026-11-22-decode-" + name + ".json")
 		require.NoError(t, err)
 		var record struct {
 			Cases []struct {
@@ -128,7 +129,7 @@ func TestPredictionsAreNearTheRecords(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(data, &record))
 		require.NotEmpty(t, record.Cases)
-		mk := build(t, name, Options{Queries: HandoffBarrier, Merge: MergePhase, Leads: "none"}) // as it was
+		mk := build(t, name, Options{})
 		for _, c := range record.Cases {
 			p := mk.Predict(machine.H200().At(c.Ceiling*1e9), c.Context, 1)
 			t.Logf("%s, context %d: %.1f µs predicted, %.1f measured: %+.1f %%", name, c.Context, p.Total*1e6, c.Micros, 100*(p.Total*1e6/c.Micros-1))

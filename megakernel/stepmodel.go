@@ -194,7 +194,7 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		if quiet {
 			busy = 0
 		}
-		released += m.WaitSeconds(busy)
+		released += m.HandoffSeconds(busy, p.Bytes/int64(s.mk.Plan.SMs), f.Handoff != gridBarrier)
 	}
 	for _, h := range s.shares {
 		h.clock.Until(released)

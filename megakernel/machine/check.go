@@ -72,12 +72,21 @@ func (m *Machine) checkExchanges() error {
 		} else if e.Read != (Figure{}) {
 			err = errors.Join(err, fmt.Errorf("%s: read_us is %v of no vector, want 0", at, e.Read.Median))
 		}
+		if e.Count != nil {
+			err = errors.Join(err, e.Count.check(at+": count_us"))
+			if e.VectorBytes > 0 {
+				err = errors.Join(err, fmt.Errorf("%s: count_us with a vector of %d bytes, want it with none", at, e.VectorBytes))
+			}
+		}
 		if e.Unhidden != nil {
 			err = errors.Join(err, e.Unhidden.ordered(at+": unhidden_us"))
 		}
 		if err != nil {
 			return first(err)
 		}
+	}
+	if m.Between < 0 {
+		return fmt.Errorf("between_bytes is %d, want 0 or more", m.Between)
 	}
 	for _, streaming := range []bool{false, true} {
 		if !slices.ContainsFunc(m.Exchanges, func(e Exchange) bool { return (e.InFlight > 0) == streaming }) {

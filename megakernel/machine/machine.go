@@ -20,10 +20,11 @@ type Machine struct {
 	StageBytes int `json:"stage_bytes"` // of a stage and of a copy
 	Stages     int `json:"stages"`      // of the ring
 
-	Ceiling   Figure     `json:"ceiling_gb_s"` // the best bulk-copy stream, no arithmetic
-	Idle      Latency    `json:"idle"`         // of small requests while nothing streams
-	Copies    []Copies   `json:"copies"`       // by copies in flight, ascending
-	Exchanges []Exchange `json:"exchanges"`    // by copies in flight, then vector_bytes, ascending
+	Ceiling   Figure     `json:"ceiling_gb_s"`            // the best bulk-copy stream, no arithmetic
+	Idle      Latency    `json:"idle"`                    // of small requests while nothing streams
+	Copies    []Copies   `json:"copies"`                  // by copies in flight, ascending
+	Exchanges []Exchange `json:"exchanges"`               // by copies in flight, then vector_bytes, ascending
+	Between   int64      `json:"between_bytes,omitempty"` // that an SM streams between two exchanges where copies are in flight; 0: not noted
 	Drain     Drain      `json:"drain"`
 
 	bandwidth float64 // of At: times what was measured; 0: as measured
@@ -57,6 +58,10 @@ type Exchange struct {
 	VectorBytes int    `json:"vector_bytes"` // 0: the barrier alone
 	Wait        Figure `json:"wait_us"`      // from an SM's arrival to its release: mean over the SMs, so what they are apart is in it
 	Read        Figure `json:"read_us"`      // from the release until the vector lies in shared memory; 0 of none
+
+	// Count is Wait where a count of arrivals stands in the barrier's place, which orders no
+	// memory. Only of no vector, and not in every file.
+	Count *Figure `json:"count_us,omitempty"`
 
 	// Unhidden is what an exchange adds to the time of the stream around it; the rest of
 	// Wait and Read the ring hides. It may be 0 or less where all is hidden. Only where

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"cmp"
+	"math"
 	"slices"
 )
 
@@ -66,6 +67,30 @@ func (m *Machine) LoadSeconds(inFlight int64) float64 {
 // bytes in flight on every SM; 0 is while nothing streams. It is the mean over the SMs.
 func (m *Machine) WaitSeconds(inFlight int64) float64 {
 	return m.exchange(inFlight, 0, func(e *Exchange) float64 { return e.Wait.Median })
+}
+
+// HandoffSeconds is how long the SMs wait at a hand-off at which all meet, behind a phase
+// in which each streamed so many bytes with so many in flight: mean over the SMs. counts
+// is whether it is a count of arrivals, and no barrier.
+//
+// It is what the hand-off takes while nothing streams, and what the SMs are apart. The
+// latter grows as the sum of many independent delays does, as the root of what was
+// streamed, from what was measured at Between bytes.
+func (m *Machine) HandoffSeconds(inFlight, streamed int64, counts bool) float64 {
+	if m.Between == 0 {
+		return m.WaitSeconds(inFlight)
+	}
+	latency := m.WaitSeconds(0)
+	apart := max(0, m.WaitSeconds(inFlight)-latency)
+	if counts {
+		latency = m.exchange(0, 0, func(e *Exchange) float64 {
+			if e.Count != nil {
+				return e.Count.Median
+			}
+			return e.Wait.Median
+		})
+	}
+	return latency + apart*math.Sqrt(float64(streamed)/float64(m.Between))
 }
 
 // ReadSeconds is how long an SM takes behind a hand-off to read a vector of so many bytes

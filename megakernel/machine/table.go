@@ -61,7 +61,7 @@ func (m *Machine) copiesTable() *table.Table {
 }
 
 func (m *Machine) exchangesTable() *table.Table {
-	t := table.New(">in flight", ">vector, bytes", ">wait, µs", "", ">read, µs", "", ">not hidden, µs", "")
+	t := table.New(">in flight", ">vector, bytes", ">wait, µs", "", ">read, µs", "", ">not hidden, µs", "", ">counted, µs", "")
 	for i := range m.Exchanges {
 		e := &m.Exchanges[i]
 		cells := []any{e.InFlight, e.VectorBytes}
@@ -74,8 +74,12 @@ func (m *Machine) exchangesTable() *table.Table {
 		} else {
 			cells = append(cells, "", "")
 		}
-		if e.Unhidden != nil {
-			cells = append(cells, e.Unhidden.cells()...)
+		for _, f := range []*Figure{e.Unhidden, e.Count} {
+			if f != nil {
+				cells = append(cells, f.cells()...)
+			} else {
+				cells = append(cells, "", "")
+			}
 		}
 		t.Row(cells...)
 	}

@@ -23,7 +23,7 @@ const (
 	scalarTiles   = "tiles"        // row tiles of the matrix that each CTA streams in a phase
 	scalarWork    = "work"         // not 0: multiply them; else drain them unread
 	scalarReady   = "ready_chunks" // not 0: let so many chunks land before a phase begins
-	scalarHandoff = "hand_off"     // not 0: an exchange before each phase
+	scalarHandoff = "hand_off"     // not 0: an exchange before each phase; 2: with a count in the barrier's place, and no vector
 	scalarVector  = "vector_units" // elements of the vector exchanged
 	scalarProbes  = "probes"       // requests that a warp of each CTA makes meanwhile, one after another
 	scalarAtomic  = "atomic"       // not 0: they are atomics; else loads
@@ -163,7 +163,7 @@ func (b *builder) declare(p *pipeline.Plan) {
 	scalar := func(name, doc string) u32 { return dsl.Scalar[dsl.U32](k, name, doc) }
 	b.phases, b.tiles = scalar(scalarPhases, "phases of the launch"), scalar(scalarTiles, "row tiles a CTA streams in a phase")
 	b.work, b.ready = scalar(scalarWork, "multiply what is streamed"), scalar(scalarReady, "chunks that have landed when a phase begins to drain")
-	b.handoff, b.units = scalar(scalarHandoff, "an exchange before each phase"), scalar(scalarVector, "16-byte elements of its vector")
+	b.handoff, b.units = scalar(scalarHandoff, "an exchange before each phase; 2: of no vector, with a count of arrivals"), scalar(scalarVector, "16-byte elements of its vector")
 	b.probes, b.atomic = scalar(scalarProbes, "small requests of each CTA"), scalar(scalarAtomic, "they are atomics")
 }
 
@@ -172,6 +172,7 @@ func (b *builder) measure() {
 	k, e := b.k, b.e
 	k.Assert(b.phases.LtC(maxPhases+1), "more phases than are noted")
 	k.Assert(b.units.LtC(b.VectorBytes/element+1), "the vector is longer than the kernel was made for")
+	k.Assert(b.handoff.NeC(2).Or(b.units.EqC(0)), "a count orders no vector")
 	k.Assert(b.ready.LtC(b.Stages+1), "more chunks than the ring holds")
 	k.If(e.Tid.EqC(0), b.ring.Init)
 	k.ForStep(e.Tid, k.U32(b.VectorBytes/4), k.Warps()*dsl.WarpSize, func(i u32) { b.staged.Store(i, k.U32(0)) })
@@ -231,6 +232,7 @@ func (b *builder) consume() {
 	stamp(headEnd)
 	b.sink.Store(e.CTA.MulC(e.Threads()).Add(e.Tid), keep.Get())
 	k.If(wrong.Get().NeC(0), func() { dsl.ReduceAdd(b.heads, head.AddC(headWrong), wrong.Get(), dsl.Relaxed(dsl.GPUScope)) })
+	k.If(b.handoff.EqC(2), bar.Sync) // counts order nothing
 	met := b.handoff.NeC(0).And(b.phases.NeC(0)) // only then have all read the epoch
 	k.If(met.And(e.CTA.EqC(0)).And(first), func() { b.epoch.Store(dsl.At(0), bar.Epoch()) })
 }
@@ -248,7 +250,7 @@ func (b *builder) exchange(bar *tasks.GridBarrier, phase u32, wait, read, wrong 
 	})
 	e.Sync()
 	arrived := b.clock()
-	bar.Sync()
+	k.IfElse(b.handoff.EqC(2), func() { bar.CountWhile(nil) }, bar.Sync)
 	released := b.clock()
 	k.ForStep(e.Tid, b.units, unrolled*e.Threads(), func(from u32) {
 		var all [][]u32

@@ -46,7 +46,7 @@ func (s *Suite) sized() (err error) {
 	f := s.Machine.Facts()
 	if f.Executor {
 		s.size = size{shape: Shape{SMs: executorSMs, Consumers: 2, StageBytes: 1024, Stages: 4, K: 128, VectorBytes: 512}, bytes: 1 << 16,
-			copies: []int{1, 2, 3}, exchanges: []int{2, 3}, vectors: []int{0, 512}, launches: 2, tiles: 2, probes: 4, idle: 4, drains: 4}
+			copies: []int{1, 2, 3}, exchanges: []int{2, 3}, vectors: []int{0, 512}, launches: 2, tiles: 2, probes: 4, idle: 4, drains: 8}
 		return nil
 	}
 	s.size = size{shape: onGPU(f.SMs), copies: []int{1, 2, 3, 4, 6}, exchanges: []int{2, 3, 4}, vectors: []int{0, 8 << 10, 16 << 10, 28 << 10},
@@ -81,6 +81,7 @@ func (s *Suite) Run(ctx context.Context) (*machine.Machine, error) {
 		}
 	}
 	m.Exchanges = append(m.Exchanges, streaming...)
+	m.Between = int64(s.tiles) * s.shape.tileBytes()
 	f := s.Machine.Facts() // now the compiler is known
 	m.GPU, m.Driver, m.CUDA, m.Compiler, m.Executor = f.GPU, f.Driver, f.CUDA, f.Compiler, f.Executor
 	if f.Executor {

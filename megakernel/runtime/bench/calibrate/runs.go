@@ -115,13 +115,13 @@ const cold = 2
 // launch without exchanges is beside it each time.
 func (r *runs) exchange(inFlight, bytes int) machine.Exchange {
 	l := Launch{Phases: r.s.idle, Handoff: true, VectorBytes: bytes}
+	out := machine.Exchange{InFlight: inFlight, VectorBytes: bytes}
 	if inFlight > 0 {
 		l.Tiles, l.Work = r.s.tiles, true
 		if l.Phases = r.k.phasesOf(l.Tiles); l.Phases <= cold && r.err == nil {
 			r.err = fmt.Errorf("calibrate: %d bytes are enough for %d exchanges, want more than %d", r.k.bytes, l.Phases, cold)
 		}
 	}
-	out := machine.Exchange{InFlight: inFlight, VectorBytes: bytes}
 	var wait, read, unhidden []float64
 	without := l
 	without.Handoff = false
@@ -143,6 +143,17 @@ func (r *runs) exchange(inFlight, bytes int) machine.Exchange {
 		unhidden = append(unhidden, float64((f.Took-took()).Nanoseconds())/1e3/float64(l.Phases))
 	})
 	out.Wait = figure(wait)
+	if bytes == 0 {
+		l.Counted = true
+		var counted []float64
+		r.each(l, func(f *Found) {
+			for _, phase := range f.Stamps[cold:] {
+				counted = append(counted, r.micros(mean(phase, stampWait)))
+			}
+		})
+		f := figure(counted)
+		out.Count = &f
+	}
 	if bytes > 0 {
 		out.Read = figure(read)
 	}

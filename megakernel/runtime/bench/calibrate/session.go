@@ -16,15 +16,20 @@ type Launch struct {
 	Work          bool // multiply what is streamed; else drain it unread
 	Ready         int  // chunks that have landed when a phase begins to drain
 	Handoff       bool
-	VectorBytes   int // of each hand-off
+	Counted       bool // the hand-off is a count of arrivals; of no vector
+	VectorBytes   int  // of each hand-off
 	Probes        int
 	Atomic        bool
 }
 
 func (l Launch) scalars() map[string]uint64 {
 	bit := map[bool]uint64{true: 1}
+	handoff := bit[l.Handoff]
+	if l.Counted {
+		handoff = 2
+	}
 	return map[string]uint64{scalarFill: 0, scalarPhases: uint64(l.Phases), scalarTiles: uint64(l.Tiles), scalarWork: bit[l.Work],
-		scalarReady: uint64(l.Ready), scalarHandoff: bit[l.Handoff], scalarVector: uint64(l.VectorBytes / element),
+		scalarReady: uint64(l.Ready), scalarHandoff: handoff, scalarVector: uint64(l.VectorBytes / element),
 		scalarProbes: uint64(l.Probes), scalarAtomic: bit[l.Atomic]}
 }
 
