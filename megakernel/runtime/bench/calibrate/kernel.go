@@ -232,7 +232,7 @@ func (b *builder) consume() {
 	stamp(headEnd)
 	b.sink.Store(e.CTA.MulC(e.Threads()).Add(e.Tid), keep.Get())
 	k.If(wrong.Get().NeC(0), func() { dsl.ReduceAdd(b.heads, head.AddC(headWrong), wrong.Get(), dsl.Relaxed(dsl.GPUScope)) })
-	k.If(b.handoff.EqC(2), bar.Sync) // counts order nothing
+	k.If(b.handoff.EqC(2), bar.Sync)             // counts order nothing
 	met := b.handoff.NeC(0).And(b.phases.NeC(0)) // only then have all read the epoch
 	k.If(met.And(e.CTA.EqC(0)).And(first), func() { b.epoch.Store(dsl.At(0), bar.Epoch()) })
 }
