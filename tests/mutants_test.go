@@ -64,7 +64,13 @@ func newSubjectOf(t *testing.T, o megakernel.Options, vocab, steps int) *subject
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
+	c.Intermediate, c.Vocab = 160, vocab
+	return newSubjectOfModel(t, c, o, steps)
+}
+
+func newSubjectOfModel(t *testing.T, c models.Config, o megakernel.Options, steps int) *subject {
+	t.Helper()
+	c.BOS, c.EOS = models.NoToken, nil
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	trial, err := verify.NewTrial(mk, steps)
@@ -217,7 +223,7 @@ func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
 // The same of attention behind a barrier, whose states are merged behind another, with
 // a producer that keeps fewer copies in flight where it leads.
 func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
-	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase}
+	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "barrier"}
 	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierRedundant)
 }
 
