@@ -64,13 +64,7 @@ func newSubjectOf(t *testing.T, o megakernel.Options, vocab, steps int) *subject
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	c.Intermediate, c.Vocab = 160, vocab
-	return newSubjectOfModel(t, c, o, steps)
-}
-
-func newSubjectOfModel(t *testing.T, c models.Config, o megakernel.Options, steps int) *subject {
-	t.Helper()
-	c.BOS, c.EOS = models.NoToken, nil
+	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	trial, err := verify.NewTrial(mk, steps)

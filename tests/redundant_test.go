@@ -68,6 +68,8 @@ var singleRedundant = table{
 	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags: the count only keeps SMs from polling words that cannot have come"},
 	{"red.add @barrier", moved, "ReduceAdd", "b.bar.CountWhile(", nil, "counts earlier or later than it could, and nobody concludes from the count that words have come"},
 	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
+	{"wait.tag @down_words", gone, "w.Watch.Tagged(", "h.Words.load(", []string{"o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between"},
+	{"wait.tag @o_words", gone, "w.Watch.Tagged(", "h.Words.load(", []string{"down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between"},
 	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
 	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the hand-off: later than it could"},
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
