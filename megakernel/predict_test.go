@@ -128,7 +128,7 @@ func TestPredictionsAreNearTheRecords(t *testing.T) {
 		}
 		require.NoError(t, json.Unmarshal(data, &record))
 		require.NotEmpty(t, record.Cases)
-		mk := build(t, name, Options{Queries: HandoffBarrier, Merge: MergePhase, Leads: "none"}) // as it was
+		mk := build(t, name, Options{Queries: HandoffBarrier, Merge: MergePhase, Vectors: string(HandoffBarrier), Leads: "none", Held: HeldNone}) // as it was
 		for _, c := range record.Cases {
 			p := mk.Predict(machine.H200().At(c.Ceiling*1e9), c.Context, 1)
 			t.Logf("%s, context %d: %.1f µs predicted, %.1f measured: %+.1f %%", name, c.Context, p.Total*1e6, c.Micros, 100*(p.Total*1e6/c.Micros-1))

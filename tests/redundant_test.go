@@ -67,7 +67,7 @@ var singleRedundant = table{
 	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums"},
 	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags: the count only keeps SMs from polling words that cannot have come"},
 	{"red.add @barrier", moved, "ReduceAdd", "b.bar.CountWhile(", nil, "counts earlier or later than it could, and nobody concludes from the count that words have come"},
-	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", nil, "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input"},
 	{"wait.tag @down_words", gone, "w.Watch.Tagged(", "h.Words.load(", []string{"o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between"},
 	{"wait.tag @o_words", gone, "w.Watch.Tagged(", "h.Words.load(", []string{"down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between"},
 	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
