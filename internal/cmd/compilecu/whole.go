@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -14,37 +13,40 @@ import (
 )
 
 // strongLoad is a strong load from global memory in machine code, with its width where that is
-// not 32 bits and its offset from the address where it has one.
-var strongLoad = regexp.MustCompile(`\bLDG(?:\.[A-Z]+)*(?:\.(\d+))?\.STRONG\.GPU\b[^;]*?(?:\+(-?)0x([0-9a-f]+))?\]`)
+// not 32 bits, and its offset from the address where it has one.
+var strongLoad = regexp.MustCompile(`\bLDG\.([A-Z0-9.]*)STRONG\.GPU\b[^;\n]*?(?:\+-?0x([0-9a-f]+))?\]\s*;`)
 
-// part finds a strong load that is a part of one of 128 bits which ptxas has made several of,
-// as it does where nobody uses the middle: then the tag may come with data from before
-// (docs/memory-model.md, "Words with tags"). It is told by an offset inside 16 bytes: a word
-// that a kernel loads strongly by itself has its place in a register. "" when there is none.
-func part(sass string) string {
+// strongLoads counts the strong loads of 128 bits in machine code, and finds one that is a part
+// of such a load, "" when none is: of a load whose middle nobody uses ptxas makes two, and
+// then a tag may come with data from before (docs/memory-model.md, "Words with tags"). A part
+// is told by its offset inside 16 bytes. Nothing else has one: a word that kernels load
+// strongly by itself is the first of its buffer, or its place is in a register.
+func strongLoads(sass string) (whole int, part string) {
 	for _, m := range strongLoad.FindAllStringSubmatch(sass, -1) {
-		if m[1] == "128" || m[3] == "" {
+		if strings.Contains(m[1], "128") {
+			whole++
 			continue
 		}
-		if offset, err := strconv.ParseUint(m[3], 16, 64); err != nil || offset%16 != 0 {
-			return m[0]
+		if m[2] == "" {
+			continue
+		}
+		if offset, err := strconv.ParseUint(m[2], 16, 64); err != nil || offset%16 != 0 {
+			part = m[0]
 		}
 	}
-	return ""
+	return whole, part
 }
 
-// whole returns how many strong loads of 128 bits a cubin has, or an error when one was split.
-func whole(ctx context.Context, c *nvcc.Compiler, src, cubin string) (int, error) {
-	dump := filepath.Join(filepath.Dir(c.Path), "cuobjdump")
-	if _, err := os.Stat(dump); err != nil {
-		return 0, fmt.Errorf("%s: no cuobjdump beside nvcc, want it to see whether strong loads are whole; .ci/cuda-toolchain installs one: %w", src, err)
-	}
-	sass, err := exec.CommandContext(ctx, dump, "-sass", cubin).CombinedOutput()
+// loadsAreWhole returns how many strong loads of 128 bits a cubin has, or an error when one was
+// split.
+func loadsAreWhole(ctx context.Context, c *nvcc.Compiler, src, cubin string) (int, error) {
+	sass, err := exec.CommandContext(ctx, filepath.Join(filepath.Dir(c.Path), "cuobjdump"), "-sass", cubin).Output()
 	if err != nil {
-		return 0, fmt.Errorf("%s: cuobjdump -sass: %w: %s", src, err, sass)
+		return 0, fmt.Errorf("%s: cuobjdump, wanted beside nvcc to see whether strong loads are whole (.ci/cuda-toolchain installs one): %w", src, err)
 	}
-	if found := part(string(sass)); found != "" {
-		return 0, fmt.Errorf("%s: ptxas made several loads of a strong one of 128 bits: found %q, want LDG.E.128.STRONG.GPU alone: a tag may come with data from before; use all parts of the word (docs/memory-model.md, \"Words with tags\")", src, found)
+	whole, part := strongLoads(string(sass))
+	if part != "" {
+		return 0, fmt.Errorf(`%s: strong loads: found %q, want LDG.E.128.STRONG.GPU alone: ptxas made several loads of one of 128 bits, so that its tag may come with data from before; use all parts of the word (docs/memory-model.md, "Words with tags")`, src, part)
 	}
-	return strings.Count(string(sass), ".128.STRONG.GPU"), nil
+	return whole, nil
 }
