@@ -2,12 +2,15 @@ package megakernel
 
 import "github.com/mkgen/mkgen/tasks"
 
+// MaxHeld is the most that Options.Held can be.
+const MaxHeld = tasks.MaxHeld
+
 // completeHeld refuses what Held cannot be. Several rows have their input beside each
 // chunk, and a kernel of a graph is launched into the wait itself.
 func (o *Options) completeHeld() error {
 	switch {
-	case o.Held < HeldNone || o.Held > tasks.MaxHeld:
-		return refuse("Held", "%d chunks, want 0 to %d", o.Held, tasks.MaxHeld)
+	case o.Held < HeldNone || o.Held > MaxHeld:
+		return refuse("Held", "%d chunks, want 0 to %d", o.Held, MaxHeld)
 	case o.Held > 0 && o.Tokens > 1:
 		return refuse("Held", "%s in registers with %d query rows a step, want one row", plural(o.Held, "chunk"), o.Tokens)
 	case o.Held > 0 && o.graph():

@@ -17,9 +17,9 @@ func TestPredictionOfChunksHeldIsThatOfADeeperRing(t *testing.T) {
 		return p.Total
 	}
 	for held := 1; held <= 4; held++ {
-		with, without := total(Options{Stages: 6, Held: held}), total(Options{Stages: 6})
+		with, without := total(Options{Stages: 6, Held: held}), total(Options{Stages: 6, Held: HeldNone})
 		require.Less(t, with, without, "%d held", held)
-		require.Greater(t, with, 0.99*total(Options{Stages: 6 + held}), "%d held", held)
+		require.Greater(t, with, 0.99*total(Options{Stages: 6 + held, Held: HeldNone}), "%d held", held)
 	}
 }
 
@@ -30,7 +30,7 @@ func TestChunksHeldAreRefusedWhereTheyCannotBe(t *testing.T) {
 		o    Options
 		want string
 	}{
-		{Options{Held: -1}, "options: -1 chunks, want 0 to 8"},
+		{Options{Held: -2}, "options: -2 chunks, want 0 to 8"},
 		{Options{Held: tasks.MaxHeld + 1}, "options: 9 chunks, want 0 to 8"},
 		{Options{Held: 1, Tokens: 2}, "options: 1 chunk in registers with 2 query rows a step, want one row"},
 		{Options{Held: 2, Launch: LaunchGraph}, "options: 2 chunks in registers in a graph of kernels, want one kernel"},

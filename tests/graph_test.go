@@ -94,7 +94,7 @@ func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
 			one, err := megakernel.Build(test.c, test.o)
 			require.NoError(t, err)
 			o := one.Options
-			o.Launch, o.Queries, o.Merge, o.Leads = megakernel.LaunchGraph, "", "", ""
+			o.Launch, o.Queries, o.Merge, o.Vectors, o.Leads, o.Held = megakernel.LaunchGraph, "", "", "", "", 0
 			graph, err := megakernel.Build(test.c, o)
 			require.NoError(t, err)
 			tokens := []int{1, 5, 300, 2, 7, 7, 11, 90, 4, 8, 250, 3}

@@ -217,7 +217,7 @@ func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
 // The same of attention behind a barrier, whose states are merged behind another, with
 // a producer that keeps fewer copies in flight where it leads.
 func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
-	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase}
+	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "barrier"}
 	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierRedundant)
 }
 

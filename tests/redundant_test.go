@@ -65,6 +65,14 @@ var singleRedundant = table{
 	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums"},
+	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags: the count only keeps SMs from polling words that cannot have come"},
+	{"red.add @barrier", moved, "ReduceAdd", "b.bar.CountWhile(", nil, "counts earlier or later than it could, and nobody concludes from the count that words have come"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", nil, "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input"},
+	{"wait.tag @down_words", gone, "w.Watch.Tagged(", "h.Words.load(", []string{"o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between"},
+	{"wait.tag @o_words", gone, "w.Watch.Tagged(", "h.Words.load(", []string{"down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between"},
+	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
+	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the hand-off: later than it could"},
+	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
 }
 
 // lastRedundant is what attention with a merge by the last SM has beside those.
@@ -77,13 +85,6 @@ var lastRedundant = table{
 var barrierRedundant = table{
 	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing"},
-}
-
-// heldRedundant is what chunks held in registers have beside those.
-var heldRedundant = table{
-	{"red.add @barrier", moved[1:], "ReduceAdd", "While(meanwhile)", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
-	{"wait @barrier", moved[:1], "g.Watch.Until", "While(meanwhile)", nil, "holds the last chunk behind the hand-off: later than it could"},
-	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
 }
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.

@@ -73,7 +73,7 @@ func TestAnInterruptedSearchSaysSo(t *testing.T) {
 }
 
 func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
-	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Consumers: 8, Splits: 16, Queries: megakernel.HandoffWords, Merge: megakernel.MergePhase, Vectors: "counted"}
+	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Held: 4, Consumers: 8, Splits: 16, Queries: megakernel.HandoffWords, Merge: megakernel.MergePhase, Vectors: "counted"}
 	chosen := start
 	chosen.Merge = megakernel.MergeLast
 	trial := tune.Trial{Dimension: tune.Merge, Options: chosen, Against: start, Micros: []float64{3600}, AgainstMicros: []float64{3636.4}, Ratio: 0.99, Noise: 0.003, Better: true}
@@ -92,8 +92,8 @@ func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
 round  dimension  value  against  µs at 1024   ratio   noise
     1  merge       last    phase      3600.0  0.9900  0.0030  chosen
 
-Chosen: --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge last --vectors counted
-Together 1.00 % less time than with --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge phase --vectors counted
+Chosen: --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge last --vectors counted --held 4
+Together 1.00 % less time than with --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge phase --vectors counted --held 4
 The time was over before the search: the same command goes on.
 Profile written to p.json; to use it:
   mkgen --model llama3-8b --kv e4m3 --sms 114 --profile p.json

@@ -2,6 +2,7 @@
 //
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight, 2 with a lead of 4 chunks; KV pages of 16 tokens, 2 KV splits.
+// Consumers hold the first 4 chunks of a product in registers while they wait for its input.
 //
 // Target: sm_90a. Launch: 4 CTAs of 288 threads, 106720 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
@@ -522,12 +523,12 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const scratch_index = (u32*)(smem + 106528);
   u32* const leaving = (u32*)(smem + 106560);
   u32* const notes = (u32*)(smem + 106576);
+  bf16x2* const ring_bf16x2 = (bf16x2*)smem;
   const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
   bf16x2* const kv_bf16x2 = ptx::global((bf16x2*)p.kv);
-  bf16x2* const ring_bf16x2 = (bf16x2*)smem;
   u16* const input_u16 = (u16*)(smem + 94576);
   u16* const tail_u16 = (u16*)(smem + 106272);
   u32* const tail_u32 = (u32*)(smem + 106272);
@@ -562,6 +563,22 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 drain_parity = 0;
     u32 epoch_target = epoch[0];
     u32 token = 0;
+    bf16x2 held = 0x00000000u;
+    bf16x2 held_2 = 0x00000000u;
+    bf16x2 held_3 = 0x00000000u;
+    bf16x2 held_4 = 0x00000000u;
+    bf16x2 held_5 = 0x00000000u;
+    bf16x2 held_6 = 0x00000000u;
+    bf16x2 held_7 = 0x00000000u;
+    bf16x2 held_8 = 0x00000000u;
+    bf16x2 held_9 = 0x00000000u;
+    bf16x2 held_10 = 0x00000000u;
+    bf16x2 held_11 = 0x00000000u;
+    bf16x2 held_12 = 0x00000000u;
+    bf16x2 held_13 = 0x00000000u;
+    bf16x2 held_14 = 0x00000000u;
+    bf16x2 held_15 = 0x00000000u;
+    bf16x2 held_16 = 0x00000000u;
     u32 running_2 = 1;
     #pragma unroll 1
     for (u32 i = 0; i < steps; ++i) {
@@ -579,183 +596,375 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 v35 = ptx::ld_relaxed_sys_u32(stop);
           verdict[i & 1u] = v35;
         }
+        // ---- chunks held for qkv ----
+        {
+          held = 0x00000000u;
+          held_2 = 0x00000000u;
+          held_3 = 0x00000000u;
+          held_4 = 0x00000000u;
+          const u32 stage = drain;
+          ptx::mbar_wait(&full[stage], drain_parity);
+          if (warp < 3) {
+            const uint4 v50 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+            held = v50.x;
+            held_2 = v50.y;
+            held_3 = v50.z;
+            held_4 = v50.w;
+          }
+          __syncwarp();
+          if (lane == 0) {
+            ptx::mbar_arrive(&empty[stage]);
+          }
+          const u32 v57 = drain + 1;
+          const bool v58 = v57 == 23;
+          drain = v58 ? 0u : v57;
+          drain_parity = v58 ? drain_parity ^ 1u : drain_parity;
+          held_5 = 0x00000000u;
+          held_6 = 0x00000000u;
+          held_7 = 0x00000000u;
+          held_8 = 0x00000000u;
+          const u32 stage_2 = drain;
+          ptx::mbar_wait(&full[stage_2], drain_parity);
+          if (warp < 3) {
+            const uint4 v73 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+            held_5 = v73.x;
+            held_6 = v73.y;
+            held_7 = v73.z;
+            held_8 = v73.w;
+          }
+          __syncwarp();
+          if (lane == 0) {
+            ptx::mbar_arrive(&empty[stage_2]);
+          }
+          const u32 v80 = drain + 1;
+          const bool v81 = v80 == 23;
+          drain = v81 ? 0u : v80;
+          drain_parity = v81 ? drain_parity ^ 1u : drain_parity;
+          held_9 = 0x00000000u;
+          held_10 = 0x00000000u;
+          held_11 = 0x00000000u;
+          held_12 = 0x00000000u;
+          const u32 stage_3 = drain;
+          ptx::mbar_wait(&full[stage_3], drain_parity);
+          if (warp < 3) {
+            const uint4 v96 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+            held_9 = v96.x;
+            held_10 = v96.y;
+            held_11 = v96.z;
+            held_12 = v96.w;
+          }
+          __syncwarp();
+          if (lane == 0) {
+            ptx::mbar_arrive(&empty[stage_3]);
+          }
+          const u32 v103 = drain + 1;
+          const bool v104 = v103 == 23;
+          drain = v104 ? 0u : v103;
+          drain_parity = v104 ? drain_parity ^ 1u : drain_parity;
+          held_13 = 0x00000000u;
+          held_14 = 0x00000000u;
+          held_15 = 0x00000000u;
+          held_16 = 0x00000000u;
+          const u32 stage_4 = drain;
+          ptx::mbar_wait(&full[stage_4], drain_parity);
+          if (warp < 3) {
+            const uint4 v119 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+            held_13 = v119.x;
+            held_14 = v119.y;
+            held_15 = v119.z;
+            held_16 = v119.w;
+          }
+          __syncwarp();
+          if (lane == 0) {
+            ptx::mbar_arrive(&empty[stage_4]);
+          }
+          const u32 v126 = drain + 1;
+          const bool v127 = v126 == 23;
+          drain = v127 ? 0u : v126;
+          drain_parity = v127 ? drain_parity ^ 1u : drain_parity;
+        }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
           // ---- qkv ----
           {
             float squares = 0.0f;
-            const u32 v49 = layer * 2 * 48;
-            const u32 v50 = tid * 2;
-            const u32 first = (v50 & 0xfffffffcu) | ((v50 & 1u) << 1) | ((v50 >> 1) & 1u);
+            const u32 v146 = layer * 2 * 48;
+            const u32 v147 = tid * 2;
+            const u32 first = (v147 & 0xfffffffcu) | ((v147 & 1u) << 1) | ((v147 >> 1) & 1u);
             if (layer == 0) {
               if (tid < 24) {
-                const u32 v59 = tid * 4;
-                const u64 v66 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                    + (u64)(v59 / 32 * 128 + v59 % 32 / 2);
-                const uint2 v67 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v66]);
-                const float v69 = ptx::bf16_lo(v67.x);
-                const float v70 = ptx::bf16_hi(v67.x);
-                const float v71 = ptx::bf16_lo(v67.y);
-                const float v72 = ptx::bf16_hi(v67.y);
-                const uint2 v75 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v49 + tid * 2]);
-                const float v85 = fmaf(v72, v72, fmaf(v71, v71, fmaf(v70, v70, fmaf(v69, v69, squares))));
-                squares = v85;
-                const u32 v88 = first + (tid - tid) * 2;
-                const bf16x2 v91 = ptx::pack_bf16(v69 * ptx::bf16_lo(v75.x), v70 * ptx::bf16_hi(v75.x));
-                input_bf16x2[v88] = v91;
-                const bf16x2 v95 = ptx::pack_bf16(v71 * ptx::bf16_lo(v75.y), v72 * ptx::bf16_hi(v75.y));
-                input_bf16x2[v88 + 2] = v95;
+                const u32 v156 = tid * 4;
+                const u64 v163 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v156 / 32 * 128 + v156 % 32 / 2);
+                const uint2 v164 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v163]);
+                const float v166 = ptx::bf16_lo(v164.x);
+                const float v167 = ptx::bf16_hi(v164.x);
+                const float v168 = ptx::bf16_lo(v164.y);
+                const float v169 = ptx::bf16_hi(v164.y);
+                const uint2 v172 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v146 + tid * 2]);
+                const float v182 = fmaf(v169, v169, fmaf(v168, v168, fmaf(v167, v167, fmaf(v166, v166, squares))));
+                squares = v182;
+                const u32 v185 = first + (tid - tid) * 2;
+                const bf16x2 v188 = ptx::pack_bf16(v166 * ptx::bf16_lo(v172.x), v167 * ptx::bf16_hi(v172.x));
+                input_bf16x2[v185] = v188;
+                const bf16x2 v192 = ptx::pack_bf16(v168 * ptx::bf16_lo(v172.y), v169 * ptx::bf16_hi(v172.y));
+                input_bf16x2[v185 + 2] = v192;
               }
             } else {
               if (tid < 24) {
-                const uint2 v99 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v49 + tid * 2]);
-                const u32 v101 = tid + 24;
-                const u32 v105 = (epoch_target - 4) * 2 + 1;
-                const uint4 v106 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 word = v106;
-                const uint4 v107 = ptx::ld_relaxed_gpu_b128(&down_words[v101]);
-                uint4 word_2 = v107;
-                if (word.w != v105) {
-                  const uint4 v115 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v105, word, abort, notes, 1,
+                const uint2 v196 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v146 + tid * 2]);
+                const u32 v198 = tid + 24;
+                const u32 v202 = (epoch_target - 4) * 2 + 1;
+                const uint4 v203 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 word = v203;
+                const uint4 v204 = ptx::ld_relaxed_gpu_b128(&down_words[v198]);
+                uint4 word_2 = v204;
+                if (word.w != v202) {
+                  const uint4 v212 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v202, word, abort, notes, 1,
                       layer, tid);
-                  word = v115;
-                  if (word_2.w != v105) {
-                    const uint4 v122 = ptx::ld_relaxed_gpu_b128(&down_words[v101]);
-                    word_2 = v122;
+                  word = v212;
+                  if (word_2.w != v202) {
+                    const uint4 v219 = ptx::ld_relaxed_gpu_b128(&down_words[v198]);
+                    word_2 = v219;
                   }
                 }
-                if (word_2.w != v105) {
-                  const uint4 v130 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v101], v105, word_2, abort, notes, 1,
-                      layer, v101);
-                  word_2 = v130;
+                if (word_2.w != v202) {
+                  const uint4 v227 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v198], v202, word_2, abort, notes, 1,
+                      layer, v198);
+                  word_2 = v227;
                 }
-                const float v138 = __uint_as_float(word.x | word.z);
-                const float v139 = __uint_as_float(word.y);
-                const float v145 = __uint_as_float(word_2.x | word_2.z);
-                const float v146 = __uint_as_float(word_2.y);
-                const float v155 = fmaf(v146, v146, fmaf(v145, v145, fmaf(v139, v139, fmaf(v138, v138, squares))));
-                squares = v155;
-                const u32 v158 = first + (tid - tid) * 2;
-                const bf16x2 v161 = ptx::pack_bf16(v138 * ptx::bf16_lo(v99.x), v139 * ptx::bf16_hi(v99.x));
-                input_bf16x2[v158] = v161;
-                const bf16x2 v165 = ptx::pack_bf16(v145 * ptx::bf16_lo(v99.y), v146 * ptx::bf16_hi(v99.y));
-                input_bf16x2[v158 + 2] = v165;
+                const float v235 = __uint_as_float(word.x | word.z);
+                const float v236 = __uint_as_float(word.y);
+                const float v242 = __uint_as_float(word_2.x | word_2.z);
+                const float v243 = __uint_as_float(word_2.y);
+                const float v252 = fmaf(v243, v243, fmaf(v242, v242, fmaf(v236, v236, fmaf(v235, v235, squares))));
+                squares = v252;
+                const u32 v255 = first + (tid - tid) * 2;
+                const bf16x2 v258 = ptx::pack_bf16(v235 * ptx::bf16_lo(v196.x), v236 * ptx::bf16_hi(v196.x));
+                input_bf16x2[v255] = v258;
+                const bf16x2 v262 = ptx::pack_bf16(v242 * ptx::bf16_lo(v196.y), v243 * ptx::bf16_hi(v196.y));
+                input_bf16x2[v255 + 2] = v262;
               }
             }
-            const float v167 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v168 = squares + v167;
-            const float v169 = __shfl_xor_sync(0xffffffffu, v168, 8u);
-            const float v170 = v168 + v169;
-            const float v171 = __shfl_xor_sync(0xffffffffu, v170, 4u);
-            const float v172 = v170 + v171;
-            const float v173 = __shfl_xor_sync(0xffffffffu, v172, 2u);
-            const float v174 = v172 + v173;
-            const float v175 = __shfl_xor_sync(0xffffffffu, v174, 1u);
+            const float v264 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v265 = squares + v264;
+            const float v266 = __shfl_xor_sync(0xffffffffu, v265, 8u);
+            const float v267 = v265 + v266;
+            const float v268 = __shfl_xor_sync(0xffffffffu, v267, 4u);
+            const float v269 = v267 + v268;
+            const float v270 = __shfl_xor_sync(0xffffffffu, v269, 2u);
+            const float v271 = v269 + v270;
+            const float v272 = __shfl_xor_sync(0xffffffffu, v271, 1u);
             if (lane == 0) {
-              scratch[warp] = v174 + v175;
+              scratch[warp] = v271 + v272;
             }
             ptx::bar_sync<1, 256>();
-            const float v190 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v190 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v287 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v287 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
+            const u32 v302 = warp * 128;
+            float acc = 0.0f;
+            float acc_2 = 0.0f;
+            float acc_3 = 0.0f;
+            float acc_4 = 0.0f;
+            float acc_5 = 0.0f;
+            float acc_6 = 0.0f;
+            float acc_7 = 0.0f;
+            float acc_8 = 0.0f;
+            if (warp < 3) {
+              const uint4 v312 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v320 = ptx::mma_m16n8k16(v312.x, v312.y, v312.z, v312.w, held, held_2, acc, acc_2, acc_3,
+                  acc_4);
+              acc = v320.x;
+              acc_2 = v320.y;
+              acc_3 = v320.z;
+              acc_4 = v320.w;
+              const float4 v328 = ptx::mma_m16n8k16(v312.x, v312.y, v312.z, v312.w, held_3, held_4, acc_5, acc_6, acc_7,
+                  acc_8);
+              acc_5 = v328.x;
+              acc_6 = v328.y;
+              acc_7 = v328.z;
+              acc_8 = v328.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v302 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+            }
+            float acc_9 = 0.0f;
+            float acc_10 = 0.0f;
+            float acc_11 = 0.0f;
+            float acc_12 = 0.0f;
+            float acc_13 = 0.0f;
+            float acc_14 = 0.0f;
+            float acc_15 = 0.0f;
+            float acc_16 = 0.0f;
+            if (warp < 3) {
+              const uint4 v352 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v360 = ptx::mma_m16n8k16(v352.x, v352.y, v352.z, v352.w, held_5, held_6, acc_9, acc_10,
+                  acc_11, acc_12);
+              acc_9 = v360.x;
+              acc_10 = v360.y;
+              acc_11 = v360.z;
+              acc_12 = v360.w;
+              const float4 v368 = ptx::mma_m16n8k16(v352.x, v352.y, v352.z, v352.w, held_7, held_8, acc_13, acc_14,
+                  acc_15, acc_16);
+              acc_13 = v368.x;
+              acc_14 = v368.y;
+              acc_15 = v368.z;
+              acc_16 = v368.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v302 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+            }
+            float acc_17 = 0.0f;
+            float acc_18 = 0.0f;
+            float acc_19 = 0.0f;
+            float acc_20 = 0.0f;
+            float acc_21 = 0.0f;
+            float acc_22 = 0.0f;
+            float acc_23 = 0.0f;
+            float acc_24 = 0.0f;
+            if (warp < 3) {
+              const uint4 v393 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v401 = ptx::mma_m16n8k16(v393.x, v393.y, v393.z, v393.w, held_9, held_10, acc_17, acc_18,
+                  acc_19, acc_20);
+              acc_17 = v401.x;
+              acc_18 = v401.y;
+              acc_19 = v401.z;
+              acc_20 = v401.w;
+              const float4 v409 = ptx::mma_m16n8k16(v393.x, v393.y, v393.z, v393.w, held_11, held_12, acc_21, acc_22,
+                  acc_23, acc_24);
+              acc_21 = v409.x;
+              acc_22 = v409.y;
+              acc_23 = v409.z;
+              acc_24 = v409.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v302 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+            }
+            float acc_25 = 0.0f;
+            float acc_26 = 0.0f;
+            float acc_27 = 0.0f;
+            float acc_28 = 0.0f;
+            float acc_29 = 0.0f;
+            float acc_30 = 0.0f;
+            float acc_31 = 0.0f;
+            float acc_32 = 0.0f;
+            if (warp < 3) {
+              const uint4 v434 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v442 = ptx::mma_m16n8k16(v434.x, v434.y, v434.z, v434.w, held_13, held_14, acc_25, acc_26,
+                  acc_27, acc_28);
+              acc_25 = v442.x;
+              acc_26 = v442.y;
+              acc_27 = v442.z;
+              acc_28 = v442.w;
+              const float4 v450 = ptx::mma_m16n8k16(v434.x, v434.y, v434.z, v434.w, held_15, held_16, acc_29, acc_30,
+                  acc_31, acc_32);
+              acc_29 = v450.x;
+              acc_30 = v450.y;
+              acc_31 = v450.z;
+              acc_32 = v450.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v302 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+            }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v209 = half_2 * 1024;
-              const u32 v211 = v209 + warp * 128;
+              const u32 v470 = half_2 * 1024;
+              const u32 v472 = v470 + warp * 128;
               #pragma unroll 1
-              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
-                float acc = 0.0f;
-                float acc_2 = 0.0f;
-                float acc_3 = 0.0f;
-                float acc_4 = 0.0f;
-                float acc_5 = 0.0f;
-                float acc_6 = 0.0f;
-                float acc_7 = 0.0f;
-                float acc_8 = 0.0f;
+              for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
+                float acc_33 = 0.0f;
+                float acc_34 = 0.0f;
+                float acc_35 = 0.0f;
+                float acc_36 = 0.0f;
+                float acc_37 = 0.0f;
+                float acc_38 = 0.0f;
+                float acc_39 = 0.0f;
+                float acc_40 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v224 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v230 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v238 = ptx::mma_m16n8k16(v230.x, v230.y, v230.z, v230.w, v224.x, v224.y, acc, acc_2,
-                      acc_3, acc_4);
-                  acc = v238.x;
-                  acc_2 = v238.y;
-                  acc_3 = v238.z;
-                  acc_4 = v238.w;
-                  const float4 v246 = ptx::mma_m16n8k16(v230.x, v230.y, v230.z, v230.w, v224.z, v224.w, acc_5, acc_6,
-                      acc_7, acc_8);
-                  acc_5 = v246.x;
-                  acc_6 = v246.y;
-                  acc_7 = v246.z;
-                  acc_8 = v246.w;
+                  const uint4 v487 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v493 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v501 = ptx::mma_m16n8k16(v493.x, v493.y, v493.z, v493.w, v487.x, v487.y, acc_33, acc_34,
+                      acc_35, acc_36);
+                  acc_33 = v501.x;
+                  acc_34 = v501.y;
+                  acc_35 = v501.z;
+                  acc_36 = v501.w;
+                  const float4 v509 = ptx::mma_m16n8k16(v493.x, v493.y, v493.z, v493.w, v487.z, v487.w, acc_37, acc_38,
+                      acc_39, acc_40);
+                  acc_37 = v509.x;
+                  acc_38 = v509.y;
+                  acc_39 = v509.z;
+                  acc_40 = v509.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v253 = drain + 1;
-                const bool v254 = v253 == 23;
-                drain = v254 ? 0u : v253;
-                drain_parity = v254 ? drain_parity ^ 1u : drain_parity;
+                const u32 v516 = drain + 1;
+                const bool v517 = v516 == 23;
+                drain = v517 ? 0u : v516;
+                drain_parity = v517 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v211 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v472 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v274 = tid * 2;
-                  const u32 v275 = v209 + v274;
-                  const float2 v276 = *(const float2*)&partials[v275];
-                  const float2 v279 = *(const float2*)&partials[v275 + 128];
-                  const float2 v284 = *(const float2*)&partials[v275 + 256];
-                  const float2 v289 = *(const float2*)&partials[v275 + 384];
-                  const float2 v294 = *(const float2*)&partials[v275 + 512];
-                  const float2 v299 = *(const float2*)&partials[v275 + 640];
-                  const float2 v304 = *(const float2*)&partials[v275 + 768];
-                  const float2 v309 = *(const float2*)&partials[v275 + 896];
-                  const float v311 = v276.x + v279.x + v284.x + v289.x + v294.x + v299.x + v304.x + v309.x;
-                  const float v312 = v276.y + v279.y + v284.y + v289.y + v294.y + v299.y + v304.y + v309.y;
-                  const u32 row = (first_tile + i_2) * 8 + v274;
-                  const float v316 = v311 * scale;
-                  const float v317 = __fmul_rn(v312, scale);
+                  const u32 v537 = tid * 2;
+                  const u32 v538 = v470 + v537;
+                  const float2 v539 = *(const float2*)&partials[v538];
+                  const float2 v542 = *(const float2*)&partials[v538 + 128];
+                  const float2 v547 = *(const float2*)&partials[v538 + 256];
+                  const float2 v552 = *(const float2*)&partials[v538 + 384];
+                  const float2 v557 = *(const float2*)&partials[v538 + 512];
+                  const float2 v562 = *(const float2*)&partials[v538 + 640];
+                  const float2 v567 = *(const float2*)&partials[v538 + 768];
+                  const float2 v572 = *(const float2*)&partials[v538 + 896];
+                  const float v574 = v539.x + v542.x + v547.x + v552.x + v557.x + v562.x + v567.x + v572.x;
+                  const float v575 = v539.y + v542.y + v547.y + v552.y + v557.y + v562.y + v567.y + v572.y;
+                  const u32 row = (first_tile + i_2) * 8 + v537;
+                  const float v579 = v574 * scale;
+                  const float v580 = __fmul_rn(v575, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v324 = (float)pos_now * inv_freq[i_3];
-                    const float v327 = -rintf(v324 * 0.15915494f);
-                    const float v329 = fmaf(v327, -1.7484555e-07f, fmaf(v327, 6.2831855f, v324));
-                    const float cos_2 = ptx::cos(v329);
-                    const float sin_2 = ptx::sin(v329);
-                    const float v334 = fmaf(-v317, sin_2, v316 * cos_2);
-                    const float v336 = fmaf(v316, sin_2, v317 * cos_2);
+                    const float v587 = (float)pos_now * inv_freq[i_3];
+                    const float v590 = -rintf(v587 * 0.15915494f);
+                    const float v592 = fmaf(v590, -1.7484555e-07f, fmaf(v590, 6.2831855f, v587));
+                    const float cos_2 = ptx::cos(v592);
+                    const float sin_2 = ptx::sin(v592);
+                    const float v597 = fmaf(-v580, sin_2, v579 * cos_2);
+                    const float v599 = fmaf(v579, sin_2, v580 * cos_2);
                     if (head < 6) {
-                      const uint4 v347 = make_uint4(ptx::pack_bf16(v334 * 0.25503486f, v336 * 0.25503486f), 0u, 0u,
+                      const uint4 v610 = make_uint4(ptx::pack_bf16(v597 * 0.25503486f, v599 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v347);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v610);
                     } else {
-                      const u32 v348 = head - 6;
-                      const u64 v359 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v348) * 16 + (u64)slot;
-                      const u64 v361 = v359 * 8 * 8;
-                      kv_bf16[v361 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v334);
-                      const u32 v371 = i_3 + 16;
-                      kv_bf16[v361 + (u64)(((v371 / 8) ^ (slot & 7u)) * 8 + v371 % 8)] = ptx::bf16_of(v336);
-                      const uint4 v389 = make_uint4(ptx::pack_bf16(v334, v336), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v348 * 2 * 16 + i_3], v389);
+                      const u32 v611 = head - 6;
+                      const u64 v622 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v611) * 16 + (u64)slot;
+                      const u64 v624 = v622 * 8 * 8;
+                      kv_bf16[v624 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v597);
+                      const u32 v634 = i_3 + 16;
+                      kv_bf16[v624 + (u64)(((v634 / 8) ^ (slot & 7u)) * 8 + v634 % 8)] = ptx::bf16_of(v599);
+                      const uint4 v652 = make_uint4(ptx::pack_bf16(v597, v599), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v611 * 2 * 16 + i_3], v652);
                     }
                   } else {
-                    const u32 v390 = head - 8;
-                    const u64 v401 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v390) * 16 + (u64)slot;
-                    const u64 v412 = v401 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v412] = ptx::pack_bf16(v316, v317);
-                    const uint4 v423 = make_uint4(ptx::pack_bf16(v316, v317), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v390 * 2 + 1) * 16 + i_3], v423);
+                    const u32 v653 = head - 8;
+                    const u64 v664 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v653) * 16 + (u64)slot;
+                    const u64 v675 = v664 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v675] = ptx::pack_bf16(v579, v580);
+                    const uint4 v686 = make_uint4(ptx::pack_bf16(v579, v580), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v653 * 2 + 1) * 16 + i_3], v686);
                   }
                 }
               }
@@ -765,49 +974,49 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v427 = (pos_now + 31) / 32;
+            const u32 v690 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v427 / 2;
-              const u32 end = (split + 1) * v427 / 2;
+              const u32 first = split * v690 / 2;
+              const u32 end = (split + 1) * v690 / 2;
               if (tid < 48) {
-                const u32 v439 = kv_head * 3 * 16 + tid;
-                const uint4 v440 = ptx::ld_relaxed_gpu_b128(&query_words[v439]);
-                const uint4 v444 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v439], epoch_target * 2 + 1, v440,
-                    abort, notes, 2, layer, v439);
-                const u32 v450 = v444.x | v444.y | v444.z;
-                const u32 v452 = tid % 16;
-                const u32 v454 = tid / 16 * 20 + 816;
-                input_u16[v454 * 2 + v452] = ptx::u16_lo(v450);
-                input_u16[v454 * 2 + v452 + 16] = ptx::u16_hi(v450);
+                const u32 v702 = kv_head * 3 * 16 + tid;
+                const uint4 v703 = ptx::ld_relaxed_gpu_b128(&query_words[v702]);
+                const uint4 v707 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v702], epoch_target * 2 + 1, v703,
+                    abort, notes, 2, layer, v702);
+                const u32 v713 = v707.x | v707.y | v707.z;
+                const u32 v715 = tid % 16;
+                const u32 v717 = tid / 16 * 20 + 816;
+                input_u16[v717 * 2 + v715] = ptx::u16_lo(v713);
+                input_u16[v717 * 2 + v715 + 16] = ptx::u16_hi(v713);
               }
               if (split == 1) {
-                const u32 v463 = pos_now % 16;
+                const u32 v726 = pos_now % 16;
                 if (tid < 16) {
-                  const u32 v467 = kv_head * 2 * 16 + tid;
-                  const uint4 v468 = ptx::ld_relaxed_gpu_b128(&kv_words[v467]);
-                  const uint4 v472 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v467], epoch_target * 2 + 1, v468, abort,
-                      notes, 3, layer, v467);
-                  const u32 v478 = v472.x | v472.y | v472.z;
-                  tail_u16[((tid / 8) ^ (v463 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v478);
-                  const u32 v487 = tid + 16;
-                  tail_u16[((v487 / 8) ^ (v463 & 7u)) * 8 + v487 % 8] = ptx::u16_hi(v478);
+                  const u32 v730 = kv_head * 2 * 16 + tid;
+                  const uint4 v731 = ptx::ld_relaxed_gpu_b128(&kv_words[v730]);
+                  const uint4 v735 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v730], epoch_target * 2 + 1, v731, abort,
+                      notes, 3, layer, v730);
+                  const u32 v741 = v735.x | v735.y | v735.z;
+                  tail_u16[((tid / 8) ^ (v726 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v741);
+                  const u32 v750 = tid + 16;
+                  tail_u16[((v750 / 8) ^ (v726 & 7u)) * 8 + v750 % 8] = ptx::u16_hi(v741);
                 }
                 if (tid < 16) {
-                  const u32 v498 = (kv_head * 2 + 1) * 16 + tid;
-                  const uint4 v499 = ptx::ld_relaxed_gpu_b128(&kv_words[v498]);
-                  const uint4 v503 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v498], epoch_target * 2 + 1, v499, abort,
-                      notes, 3, layer, v498);
-                  tail_u32[((tid / 4 + 4) ^ (v463 & 7u)) * 4 + tid % 4] = v503.x | v503.y | v503.z;
+                  const u32 v761 = (kv_head * 2 + 1) * 16 + tid;
+                  const uint4 v762 = ptx::ld_relaxed_gpu_b128(&kv_words[v761]);
+                  const uint4 v766 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v761], epoch_target * 2 + 1, v762, abort,
+                      notes, 3, layer, v761);
+                  tail_u32[((tid / 4 + 4) ^ (v726 & 7u)) * 4 + tid % 4] = v766.x | v766.y | v766.z;
                 }
               }
               ptx::bar_sync<1, 256>();
-              const u32 v519 = min(lane / 4, 2u);
-              const bf16x2 v525 = input_bf16x2[v519 * 20 + 816 + lane % 4];
-              const bf16x2 v531 = input_bf16x2[v519 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v537 = input_bf16x2[v519 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v543 = input_bf16x2[v519 * 20 + 816 + lane % 4 + 12];
+              const u32 v782 = min(lane / 4, 2u);
+              const bf16x2 v788 = input_bf16x2[v782 * 20 + 816 + lane % 4];
+              const bf16x2 v794 = input_bf16x2[v782 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v800 = input_bf16x2[v782 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v806 = input_bf16x2[v782 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -819,36 +1028,36 @@ mkgen_step(const __grid_constant__ Params p) {
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               if (warp == 7 && split == 1) {
-                const u32 v547 = pos_now % 16;
-                const u32 v548 = lane / 8;
-                const u32 v553 = min(lane % 8 + v548 / 2 * 8, 0u);
-                const u32 v554 = v553 * 8;
-                const u32 v555 = v547 + v553;
-                const uint4 v560 = ptx::ldmatrix(&tail[v554 + ((v548 & 1u) ^ (v555 & 7u))]);
-                const float4 v564 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v560.x, v560.y, 0.0f, 0.0f,
+                const u32 v810 = pos_now % 16;
+                const u32 v811 = lane / 8;
+                const u32 v816 = min(lane % 8 + v811 / 2 * 8, 0u);
+                const u32 v817 = v816 * 8;
+                const u32 v818 = v810 + v816;
+                const uint4 v823 = ptx::ldmatrix(&tail[v817 + ((v811 & 1u) ^ (v818 & 7u))]);
+                const float4 v827 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v823.x, v823.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v568 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v560.z, v560.w, 0.0f, 0.0f,
+                const float4 v831 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v823.z, v823.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v577 = ptx::ldmatrix(&tail[v554 + (((v548 & 1u) + 2) ^ (v555 & 7u))]);
-                const float4 v581 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v577.x, v577.y, v564.x,
-                    v564.y, v564.z, v564.w);
-                const float4 v585 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v577.z, v577.w, v568.x,
-                    v568.y, v568.z, v568.w);
-                const u32 v590 = lane % 4 * 2;
-                const float v592 = v590 < 1 ? v581.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v595 = v590 + 1 < 1 ? v581.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v598 = v590 + 8 < 1 ? v585.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v601 = v590 + 9 < 1 ? v585.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v606 = fmaxf(fmaxf(fmaxf(fmaxf(m, v592), v595), v598), v601);
-                const float v607 = __shfl_xor_sync(0xffffffffu, v606, 2u);
-                const float v608 = fmaxf(v606, v607);
-                const float v609 = __shfl_xor_sync(0xffffffffu, v608, 1u);
-                const float v610 = fmaxf(v608, v609);
-                const float decay = ptx::exp2(m - v610);
-                const float v617 = ptx::exp2(v592 - v610);
-                const float v620 = ptx::exp2(v595 - v610);
-                const float v623 = ptx::exp2(v598 - v610);
-                const float v626 = ptx::exp2(v601 - v610);
+                const uint4 v840 = ptx::ldmatrix(&tail[v817 + (((v811 & 1u) + 2) ^ (v818 & 7u))]);
+                const float4 v844 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v840.x, v840.y, v827.x,
+                    v827.y, v827.z, v827.w);
+                const float4 v848 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v840.z, v840.w, v831.x,
+                    v831.y, v831.z, v831.w);
+                const u32 v853 = lane % 4 * 2;
+                const float v855 = v853 < 1 ? v844.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v858 = v853 + 1 < 1 ? v844.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v861 = v853 + 8 < 1 ? v848.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v864 = v853 + 9 < 1 ? v848.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v869 = fmaxf(fmaxf(fmaxf(fmaxf(m, v855), v858), v861), v864);
+                const float v870 = __shfl_xor_sync(0xffffffffu, v869, 2u);
+                const float v871 = fmaxf(v869, v870);
+                const float v872 = __shfl_xor_sync(0xffffffffu, v871, 1u);
+                const float v873 = fmaxf(v871, v872);
+                const float decay = ptx::exp2(m - v873);
+                const float v880 = ptx::exp2(v855 - v873);
+                const float v883 = ptx::exp2(v858 - v873);
+                const float v886 = ptx::exp2(v861 - v873);
+                const float v889 = ptx::exp2(v864 - v873);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -857,78 +1066,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v610;
-                l = __fmul_rn(l, decay) + v617 + v620 + v623 + v626;
-                const bf16x2 v644 = ptx::pack_bf16(v617, v620);
-                const bf16x2 v645 = ptx::pack_bf16(v623, v626);
-                const u32 v646 = lane / 8;
-                const u32 v651 = min(lane % 8 + (v646 & 1u) * 8, 0u);
-                const u32 v652 = v651 * 8;
-                const u32 v653 = v547 + v651;
-                const uint4 v659 = ptx::ldmatrix_trans(&tail[v652 + ((v646 / 2 + 4) ^ (v653 & 7u))]);
-                const float4 v665 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v659.x, v659.y, o, o_2,
+                m = v873;
+                l = __fmul_rn(l, decay) + v880 + v883 + v886 + v889;
+                const bf16x2 v907 = ptx::pack_bf16(v880, v883);
+                const bf16x2 v908 = ptx::pack_bf16(v886, v889);
+                const u32 v909 = lane / 8;
+                const u32 v914 = min(lane % 8 + (v909 & 1u) * 8, 0u);
+                const u32 v915 = v914 * 8;
+                const u32 v916 = v810 + v914;
+                const uint4 v922 = ptx::ldmatrix_trans(&tail[v915 + ((v909 / 2 + 4) ^ (v916 & 7u))]);
+                const float4 v928 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v922.x, v922.y, o, o_2,
                     0.0f, 0.0f);
-                o = v665.x;
-                o_2 = v665.y;
-                const float4 v671 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v659.z, v659.w, o_3, o_4,
+                o = v928.x;
+                o_2 = v928.y;
+                const float4 v934 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v922.z, v922.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v671.x;
-                o_4 = v671.y;
-                const uint4 v681 = ptx::ldmatrix_trans(&tail[v652 + ((v646 / 2 + 2 + 4) ^ (v653 & 7u))]);
-                const float4 v687 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v681.x, v681.y, o_5, o_6,
+                o_3 = v934.x;
+                o_4 = v934.y;
+                const uint4 v944 = ptx::ldmatrix_trans(&tail[v915 + ((v909 / 2 + 2 + 4) ^ (v916 & 7u))]);
+                const float4 v950 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v944.x, v944.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v687.x;
-                o_6 = v687.y;
-                const float4 v693 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v681.z, v681.w, o_7, o_8,
+                o_5 = v950.x;
+                o_6 = v950.y;
+                const float4 v956 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v944.z, v944.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v693.x;
-                o_8 = v693.y;
+                o_7 = v956.x;
+                o_8 = v956.y;
               }
               const u32 chunks = end - first;
-              const u32 v707 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v707;
+              const u32 v970 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v970;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v710 = i_3 / 2;
-                const u32 v711 = i_3 % 2;
-                const u32 v714 = min(blocks - v710 * 2, 2u);
-                const u32 v724 = drain + v710;
-                const u32 stage = v724 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v724 / 23) & 1u));
-                const u32 from = (first + v710) * 32;
-                const u32 v733 = v711 * 16;
-                const u32 v738 = stage * 256 + v733 * 8;
-                const u32 v739 = from + v733;
-                const u32 v740 = min(min(pos_now - from, 32u) - v733, 16u);
-                const u32 v741 = lane / 8;
-                const u32 v747 = min(lane % 8 + v741 / 2 * 8, v740 - 1);
-                const u32 v749 = v738 + v747 * 8;
-                const u32 v750 = v739 + v747;
-                const uint4 v755 = ptx::ldmatrix(&ring[v749 + ((v741 & 1u) ^ (v750 & 7u))]);
-                const float4 v759 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v755.x, v755.y, 0.0f, 0.0f,
-                    0.0f, 0.0f);
-                const float4 v763 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v755.z, v755.w, 0.0f, 0.0f,
-                    0.0f, 0.0f);
-                const uint4 v772 = ptx::ldmatrix(&ring[v749 + (((v741 & 1u) + 2) ^ (v750 & 7u))]);
-                const float4 v776 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v772.x, v772.y, v759.x,
-                    v759.y, v759.z, v759.w);
-                const float4 v780 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v772.z, v772.w, v763.x,
-                    v763.y, v763.z, v763.w);
-                const u32 v785 = lane % 4 * 2;
-                const float v787 = v785 < v740 ? v776.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v790 = v785 + 1 < v740 ? v776.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v793 = v785 + 8 < v740 ? v780.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v796 = v785 + 9 < v740 ? v780.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v801 = fmaxf(fmaxf(fmaxf(fmaxf(m, v787), v790), v793), v796);
-                const float v802 = __shfl_xor_sync(0xffffffffu, v801, 2u);
-                const float v803 = fmaxf(v801, v802);
-                const float v804 = __shfl_xor_sync(0xffffffffu, v803, 1u);
-                const float v805 = fmaxf(v803, v804);
-                const float decay = ptx::exp2(m - v805);
-                const float v812 = ptx::exp2(v787 - v805);
-                const float v815 = ptx::exp2(v790 - v805);
-                const float v818 = ptx::exp2(v793 - v805);
-                const float v821 = ptx::exp2(v796 - v805);
+                const u32 v973 = i_3 / 2;
+                const u32 v974 = i_3 % 2;
+                const u32 v977 = min(blocks - v973 * 2, 2u);
+                const u32 v987 = drain + v973;
+                const u32 stage = v987 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v987 / 23) & 1u));
+                const u32 from = (first + v973) * 32;
+                const u32 v996 = v974 * 16;
+                const u32 v1001 = stage * 256 + v996 * 8;
+                const u32 v1002 = from + v996;
+                const u32 v1003 = min(min(pos_now - from, 32u) - v996, 16u);
+                const u32 v1004 = lane / 8;
+                const u32 v1010 = min(lane % 8 + v1004 / 2 * 8, v1003 - 1);
+                const u32 v1012 = v1001 + v1010 * 8;
+                const u32 v1013 = v1002 + v1010;
+                const uint4 v1018 = ptx::ldmatrix(&ring[v1012 + ((v1004 & 1u) ^ (v1013 & 7u))]);
+                const float4 v1022 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v1018.x, v1018.y, 0.0f,
+                    0.0f, 0.0f, 0.0f);
+                const float4 v1026 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v1018.z, v1018.w, 0.0f,
+                    0.0f, 0.0f, 0.0f);
+                const uint4 v1035 = ptx::ldmatrix(&ring[v1012 + (((v1004 & 1u) + 2) ^ (v1013 & 7u))]);
+                const float4 v1039 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v1035.x, v1035.y, v1022.x,
+                    v1022.y, v1022.z, v1022.w);
+                const float4 v1043 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v1035.z, v1035.w, v1026.x,
+                    v1026.y, v1026.z, v1026.w);
+                const u32 v1048 = lane % 4 * 2;
+                const float v1050 = v1048 < v1003 ? v1039.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1053 = v1048 + 1 < v1003 ? v1039.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1056 = v1048 + 8 < v1003 ? v1043.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1059 = v1048 + 9 < v1003 ? v1043.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1064 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1050), v1053), v1056), v1059);
+                const float v1065 = __shfl_xor_sync(0xffffffffu, v1064, 2u);
+                const float v1066 = fmaxf(v1064, v1065);
+                const float v1067 = __shfl_xor_sync(0xffffffffu, v1066, 1u);
+                const float v1068 = fmaxf(v1066, v1067);
+                const float decay = ptx::exp2(m - v1068);
+                const float v1075 = ptx::exp2(v1050 - v1068);
+                const float v1078 = ptx::exp2(v1053 - v1068);
+                const float v1081 = ptx::exp2(v1056 - v1068);
+                const float v1084 = ptx::exp2(v1059 - v1068);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -937,118 +1146,117 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v805;
-                l = __fmul_rn(l, decay) + v812 + v815 + v818 + v821;
-                const bf16x2 v839 = ptx::pack_bf16(v812, v815);
-                const bf16x2 v840 = ptx::pack_bf16(v818, v821);
-                const u32 v841 = lane / 8;
-                const u32 v847 = min(lane % 8 + (v841 & 1u) * 8, v740 - 1);
-                const u32 v849 = v738 + v847 * 8;
-                const u32 v850 = v739 + v847;
-                const uint4 v856 = ptx::ldmatrix_trans(&ring[v849 + ((v841 / 2 + 4) ^ (v850 & 7u))]);
-                const float4 v862 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v856.x, v856.y, o, o_2,
+                m = v1068;
+                l = __fmul_rn(l, decay) + v1075 + v1078 + v1081 + v1084;
+                const bf16x2 v1102 = ptx::pack_bf16(v1075, v1078);
+                const bf16x2 v1103 = ptx::pack_bf16(v1081, v1084);
+                const u32 v1104 = lane / 8;
+                const u32 v1110 = min(lane % 8 + (v1104 & 1u) * 8, v1003 - 1);
+                const u32 v1112 = v1001 + v1110 * 8;
+                const u32 v1113 = v1002 + v1110;
+                const uint4 v1119 = ptx::ldmatrix_trans(&ring[v1112 + ((v1104 / 2 + 4) ^ (v1113 & 7u))]);
+                const float4 v1125 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1119.x, v1119.y, o, o_2,
                     0.0f, 0.0f);
-                o = v862.x;
-                o_2 = v862.y;
-                const float4 v868 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v856.z, v856.w, o_3, o_4,
-                    0.0f, 0.0f);
-                o_3 = v868.x;
-                o_4 = v868.y;
-                const uint4 v878 = ptx::ldmatrix_trans(&ring[v849 + ((v841 / 2 + 2 + 4) ^ (v850 & 7u))]);
-                const float4 v884 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v878.x, v878.y, o_5, o_6,
-                    0.0f, 0.0f);
-                o_5 = v884.x;
-                o_6 = v884.y;
-                const float4 v890 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v878.z, v878.w, o_7, o_8,
-                    0.0f, 0.0f);
-                o_7 = v890.x;
-                o_8 = v890.y;
-                if (v711 + 8 >= v714) {
+                o = v1125.x;
+                o_2 = v1125.y;
+                const float4 v1131 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1119.z, v1119.w, o_3,
+                    o_4, 0.0f, 0.0f);
+                o_3 = v1131.x;
+                o_4 = v1131.y;
+                const uint4 v1141 = ptx::ldmatrix_trans(&ring[v1112 + ((v1104 / 2 + 2 + 4) ^ (v1113 & 7u))]);
+                const float4 v1147 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1141.x, v1141.y, o_5,
+                    o_6, 0.0f, 0.0f);
+                o_5 = v1147.x;
+                o_6 = v1147.y;
+                const float4 v1153 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1141.z, v1141.w, o_7,
+                    o_8, 0.0f, 0.0f);
+                o_7 = v1153.x;
+                o_8 = v1153.y;
+                if (v974 + 8 >= v977) {
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v711 + 1 == v714 ? 8 - min(8u, v714) : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v974 + 1 == v977 ? 8 - min(8u, v977) : 0u) + 1);
                   }
                 }
               }
-              const u32 v897 = drain + chunks;
-              drain = v897 % 23;
-              drain_parity = drain_parity ^ ((v897 / 23) & 1u);
-              const u32 v903 = lane / 4;
-              const u32 v905 = lane % 4 * 2;
-              const float v907 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v908 = l + v907;
-              const float v909 = __shfl_xor_sync(0xffffffffu, v908, 1u);
-              if (v903 < 3) {
-                const u32 v913 = warp * 3 + v903;
-                *(float2*)&input[v913 * 32 + v905] = make_float2(o, o_2);
-                *(float2*)&input[v913 * 32 + v905 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v913 * 32 + v905 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v913 * 32 + v905 + 24] = make_float2(o_7, o_8);
-                if (v905 == 0) {
-                  input[v913 + 768] = m;
-                  input[v913 + 792] = v908 + v909;
+              const u32 v1160 = drain + chunks;
+              drain = v1160 % 23;
+              drain_parity = drain_parity ^ ((v1160 / 23) & 1u);
+              const u32 v1166 = lane / 4;
+              const u32 v1168 = lane % 4 * 2;
+              const float v1170 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1171 = l + v1170;
+              const float v1172 = __shfl_xor_sync(0xffffffffu, v1171, 1u);
+              if (v1166 < 3) {
+                const u32 v1176 = warp * 3 + v1166;
+                *(float2*)&input[v1176 * 32 + v1168] = make_float2(o, o_2);
+                *(float2*)&input[v1176 * 32 + v1168 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1176 * 32 + v1168 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1176 * 32 + v1168 + 24] = make_float2(o_7, o_8);
+                if (v1168 == 0) {
+                  input[v1176 + 768] = m;
+                  input[v1176 + 792] = v1171 + v1172;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v938 = tid / 16;
-                const float v940 = input[v938 + 768];
-                const float v943 = input[v938 + 771];
-                const float v944 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v940), v943);
-                const float v946 = input[v938 + 774];
-                const float v949 = input[v938 + 777];
-                const float v952 = input[v938 + 780];
-                const float v955 = input[v938 + 783];
-                const float v958 = input[v938 + 786];
-                const float v959 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v944, v946), v949), v952), v955), v958);
-                const float v961 = input[v938 + 789];
-                const float v962 = fmaxf(v959, v961);
-                const bool v963 = v962 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v966 = v963 ? 0.0f : ptx::exp2(v940 - v962);
-                const float2 v968 = *(const float2*)&input[tid * 2];
-                const float v977 = v963 ? 0.0f : ptx::exp2(v943 - v962);
-                const float2 v980 = *(const float2*)&input[tid * 2 + 96];
-                const float v986 = fmaf(v977, input[v938 + 795], fmaf(v966, input[v938 + 792], 0.0f));
-                const float v989 = v963 ? 0.0f : ptx::exp2(v946 - v962);
-                const float2 v992 = *(const float2*)&input[tid * 2 + 192];
-                const float v1001 = v963 ? 0.0f : ptx::exp2(v949 - v962);
-                const float2 v1004 = *(const float2*)&input[tid * 2 + 288];
-                const float v1006 = fmaf(v1001, v1004.x,
-                    fmaf(v989, v992.x, fmaf(v977, v980.x, fmaf(v966, v968.x, 0.0f))));
-                const float v1007 = fmaf(v1001, v1004.y,
-                    fmaf(v989, v992.y, fmaf(v977, v980.y, fmaf(v966, v968.y, 0.0f))));
-                const float v1010 = fmaf(v1001, input[v938 + 801], fmaf(v989, input[v938 + 798], v986));
-                const float v1013 = v963 ? 0.0f : ptx::exp2(v952 - v962);
-                const float2 v1016 = *(const float2*)&input[tid * 2 + 384];
-                const float v1025 = v963 ? 0.0f : ptx::exp2(v955 - v962);
-                const float2 v1028 = *(const float2*)&input[tid * 2 + 480];
-                const float v1034 = fmaf(v1025, input[v938 + 807], fmaf(v1013, input[v938 + 804], v1010));
-                const float v1037 = v963 ? 0.0f : ptx::exp2(v958 - v962);
-                const float2 v1040 = *(const float2*)&input[tid * 2 + 576];
-                const float v1042 = fmaf(v1037, v1040.x, fmaf(v1025, v1028.x, fmaf(v1013, v1016.x, v1006)));
-                const float v1043 = fmaf(v1037, v1040.y, fmaf(v1025, v1028.y, fmaf(v1013, v1016.y, v1007)));
-                const float v1049 = v963 ? 0.0f : ptx::exp2(v961 - v962);
-                const float2 v1052 = *(const float2*)&input[tid * 2 + 672];
-                const float v1058 = fmaf(v1049, input[v938 + 813], fmaf(v1037, input[v938 + 810], v1034));
-                const float v1060 = v963 ? 0.0f : ptx::rcp(v1058);
-                const uint4 v1075 = make_uint4(__float_as_uint(__fmul_rn(fmaf(v1049, v1052.x, v1042), v1060)),
-                    __float_as_uint(__fmul_rn(fmaf(v1049, v1052.y, v1043), v1060)),
-                    __float_as_uint(v962 + ptx::log2(v1058)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1075);
+                const u32 v1201 = tid / 16;
+                const float v1203 = input[v1201 + 768];
+                const float v1206 = input[v1201 + 771];
+                const float v1207 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1203), v1206);
+                const float v1209 = input[v1201 + 774];
+                const float v1212 = input[v1201 + 777];
+                const float v1215 = input[v1201 + 780];
+                const float v1218 = input[v1201 + 783];
+                const float v1221 = input[v1201 + 786];
+                const float v1222 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1207, v1209), v1212), v1215), v1218), v1221);
+                const float v1224 = input[v1201 + 789];
+                const float v1225 = fmaxf(v1222, v1224);
+                const bool v1226 = v1225 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1229 = v1226 ? 0.0f : ptx::exp2(v1203 - v1225);
+                const float2 v1231 = *(const float2*)&input[tid * 2];
+                const float v1240 = v1226 ? 0.0f : ptx::exp2(v1206 - v1225);
+                const float2 v1243 = *(const float2*)&input[tid * 2 + 96];
+                const float v1249 = fmaf(v1240, input[v1201 + 795], fmaf(v1229, input[v1201 + 792], 0.0f));
+                const float v1252 = v1226 ? 0.0f : ptx::exp2(v1209 - v1225);
+                const float2 v1255 = *(const float2*)&input[tid * 2 + 192];
+                const float v1257 = fmaf(v1252, v1255.x, fmaf(v1240, v1243.x, fmaf(v1229, v1231.x, 0.0f)));
+                const float v1258 = fmaf(v1252, v1255.y, fmaf(v1240, v1243.y, fmaf(v1229, v1231.y, 0.0f)));
+                const float v1264 = v1226 ? 0.0f : ptx::exp2(v1212 - v1225);
+                const float2 v1267 = *(const float2*)&input[tid * 2 + 288];
+                const float v1273 = fmaf(v1264, input[v1201 + 801], fmaf(v1252, input[v1201 + 798], v1249));
+                const float v1276 = v1226 ? 0.0f : ptx::exp2(v1215 - v1225);
+                const float2 v1279 = *(const float2*)&input[tid * 2 + 384];
+                const float v1288 = v1226 ? 0.0f : ptx::exp2(v1218 - v1225);
+                const float2 v1291 = *(const float2*)&input[tid * 2 + 480];
+                const float v1293 = fmaf(v1288, v1291.x, fmaf(v1276, v1279.x, fmaf(v1264, v1267.x, v1257)));
+                const float v1294 = fmaf(v1288, v1291.y, fmaf(v1276, v1279.y, fmaf(v1264, v1267.y, v1258)));
+                const float v1297 = fmaf(v1288, input[v1201 + 807], fmaf(v1276, input[v1201 + 804], v1273));
+                const float v1300 = v1226 ? 0.0f : ptx::exp2(v1221 - v1225);
+                const float2 v1303 = *(const float2*)&input[tid * 2 + 576];
+                const float v1312 = v1226 ? 0.0f : ptx::exp2(v1224 - v1225);
+                const float2 v1315 = *(const float2*)&input[tid * 2 + 672];
+                const float v1321 = fmaf(v1312, input[v1201 + 813], fmaf(v1300, input[v1201 + 810], v1297));
+                const float v1323 = v1226 ? 0.0f : ptx::rcp(v1321);
+                const float v1324 = __fmul_rn(fmaf(v1312, v1315.x, fmaf(v1300, v1303.x, v1293)), v1323);
+                const float v1325 = __fmul_rn(fmaf(v1312, v1315.y, fmaf(v1300, v1303.y, v1294)), v1323);
+                const uint4 v1338 = make_uint4(__float_as_uint(v1324), __float_as_uint(v1325),
+                    __float_as_uint(v1225 + ptx::log2(v1321)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1338);
               }
               ptx::bar_sync<1, 256>();
             }
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1080 = kv_head * 3 * 16;
+              const u32 v1343 = kv_head * 3 * 16;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1089 = i_3 + v1080;
-                const bool v1090 = tid < words;
+                const u32 v1352 = i_3 + v1343;
+                const bool v1353 = tid < words;
                 float out = 0.0f;
                 float out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
@@ -1058,40 +1266,40 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 32u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1101 = (i_4 + i_5 / words) * 96 + v1089 + i_5 % words;
-                    const uint4 v1102 = ptx::ld_relaxed_gpu_b128(&states[v1101]);
-                    const uint4 v1106 = ptx::wait_tag_relaxed_gpu_noted(&states[v1101], epoch_target * 2 + 1, v1102,
-                        abort, notes, 4, layer, v1101);
-                    input_b128[i_5] = v1106;
+                    const u32 v1364 = (i_4 + i_5 / words) * 96 + v1352 + i_5 % words;
+                    const uint4 v1365 = ptx::ld_relaxed_gpu_b128(&states[v1364]);
+                    const uint4 v1369 = ptx::wait_tag_relaxed_gpu_noted(&states[v1364], epoch_target * 2 + 1, v1365,
+                        abort, notes, 4, layer, v1364);
+                    input_b128[i_5] = v1369;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1090) {
-                    const float v1107 = top;
+                  if (v1353) {
+                    const float v1370 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1124 = ptx::exp2(v1107 - base);
-                    out = __fmul_rn(out, v1124);
-                    out_2 = __fmul_rn(out_2, v1124);
-                    sum = __fmul_rn(sum, v1124);
+                    const float v1387 = ptx::exp2(v1370 - base);
+                    out = __fmul_rn(out, v1387);
+                    out_2 = __fmul_rn(out_2, v1387);
+                    sum = __fmul_rn(sum, v1387);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1134 = input_b128[i_5 * words + tid];
-                      const float v1144 = ptx::exp2(__uint_as_float(v1134.z) - base);
-                      sum = sum + v1144;
-                      out = fmaf(v1144, __uint_as_float(v1134.x), out);
-                      out_2 = fmaf(v1144, __uint_as_float(v1134.y), out_2);
+                      const uint4 v1397 = input_b128[i_5 * words + tid];
+                      const float v1407 = ptx::exp2(__uint_as_float(v1397.z) - base);
+                      sum = sum + v1407;
+                      out = fmaf(v1407, __uint_as_float(v1397.x), out);
+                      out_2 = fmaf(v1407, __uint_as_float(v1397.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1090) {
-                  const u32 v1159 = v1089 + tid;
-                  const uint4 v1169 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1353) {
+                  const u32 v1422 = v1352 + tid;
+                  const uint4 v1432 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1159 % 4 * 24 + v1159 / 4], v1169);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1422 % 4 * 24 + v1422 / 4], v1432);
                 }
               }
             }
@@ -1099,9 +1307,77 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after attention ----
           {
             epoch_target = epoch_target + 4;
-            ptx::bar_sync<1, 256>();
-            if (tid == 0) {
+            const bool v1435 = tid == 0;
+            if (v1435) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
+            }
+            // ---- chunks held for o ----
+            {
+              held = 0x00000000u;
+              held_2 = 0x00000000u;
+              held_3 = 0x00000000u;
+              held_4 = 0x00000000u;
+              const u32 stage = drain;
+              ptx::mbar_wait(&full[stage], drain_parity);
+              if (warp < 6) {
+                const uint4 v1450 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                held = v1450.x;
+                held_2 = v1450.y;
+                held_3 = v1450.z;
+                held_4 = v1450.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage]);
+              }
+              const u32 v1457 = drain + 1;
+              const bool v1458 = v1457 == 23;
+              drain = v1458 ? 0u : v1457;
+              drain_parity = v1458 ? drain_parity ^ 1u : drain_parity;
+              held_5 = 0x00000000u;
+              held_6 = 0x00000000u;
+              held_7 = 0x00000000u;
+              held_8 = 0x00000000u;
+              const u32 stage_2 = drain;
+              ptx::mbar_wait(&full[stage_2], drain_parity);
+              if (warp < 6) {
+                const uint4 v1473 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v1473.x;
+                held_6 = v1473.y;
+                held_7 = v1473.z;
+                held_8 = v1473.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_2]);
+              }
+              const u32 v1480 = drain + 1;
+              const bool v1481 = v1480 == 23;
+              drain = v1481 ? 0u : v1480;
+              drain_parity = v1481 ? drain_parity ^ 1u : drain_parity;
+              held_9 = 0x00000000u;
+              held_10 = 0x00000000u;
+              held_11 = 0x00000000u;
+              held_12 = 0x00000000u;
+              const u32 stage_3 = drain;
+              ptx::mbar_wait(&full[stage_3], drain_parity);
+              if (warp < 6) {
+                const uint4 v1496 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                held_9 = v1496.x;
+                held_10 = v1496.y;
+                held_11 = v1496.z;
+                held_12 = v1496.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_3]);
+              }
+              const u32 v1503 = drain + 1;
+              const bool v1504 = v1503 == 23;
+              drain = v1504 ? 0u : v1503;
+              drain_parity = v1504 ? drain_parity ^ 1u : drain_parity;
+            }
+            if (v1435) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1109,152 +1385,231 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const u32 v1175 = tid + 24;
-              const u32 v1176 = tid + 48;
-              const u32 v1177 = tid + 72;
-              const u32 v1181 = (epoch_target - 4) * 2 + 1;
-              const uint4 v1182 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 word = v1182;
-              const uint4 v1183 = ptx::ld_relaxed_gpu_b128(&attn_words[v1175]);
-              uint4 word_2 = v1183;
-              const uint4 v1184 = ptx::ld_relaxed_gpu_b128(&attn_words[v1176]);
-              uint4 word_3 = v1184;
-              const uint4 v1185 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
-              uint4 word_4 = v1185;
-              if (word.w != v1181) {
-                const uint4 v1193 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1181, word, abort, notes, 6,
+              const u32 v1512 = tid + 24;
+              const u32 v1513 = tid + 48;
+              const u32 v1514 = tid + 72;
+              const u32 v1518 = (epoch_target - 4) * 2 + 1;
+              const uint4 v1519 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 word = v1519;
+              const uint4 v1520 = ptx::ld_relaxed_gpu_b128(&attn_words[v1512]);
+              uint4 word_2 = v1520;
+              const uint4 v1521 = ptx::ld_relaxed_gpu_b128(&attn_words[v1513]);
+              uint4 word_3 = v1521;
+              const uint4 v1522 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
+              uint4 word_4 = v1522;
+              if (word.w != v1518) {
+                const uint4 v1530 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1518, word, abort, notes, 6,
                     layer, tid);
-                word = v1193;
-                if (word_2.w != v1181) {
-                  const uint4 v1200 = ptx::ld_relaxed_gpu_b128(&attn_words[v1175]);
-                  word_2 = v1200;
+                word = v1530;
+                if (word_2.w != v1518) {
+                  const uint4 v1537 = ptx::ld_relaxed_gpu_b128(&attn_words[v1512]);
+                  word_2 = v1537;
                 }
-                if (word_3.w != v1181) {
-                  const uint4 v1207 = ptx::ld_relaxed_gpu_b128(&attn_words[v1176]);
-                  word_3 = v1207;
+                if (word_3.w != v1518) {
+                  const uint4 v1544 = ptx::ld_relaxed_gpu_b128(&attn_words[v1513]);
+                  word_3 = v1544;
                 }
-                if (word_4.w != v1181) {
-                  const uint4 v1214 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
-                  word_4 = v1214;
-                }
-              }
-              if (word_2.w != v1181) {
-                const uint4 v1222 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1175], v1181, word_2, abort, notes, 6,
-                    layer, v1175);
-                word_2 = v1222;
-                if (word_3.w != v1181) {
-                  const uint4 v1229 = ptx::ld_relaxed_gpu_b128(&attn_words[v1176]);
-                  word_3 = v1229;
-                }
-                if (word_4.w != v1181) {
-                  const uint4 v1236 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
-                  word_4 = v1236;
+                if (word_4.w != v1518) {
+                  const uint4 v1551 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
+                  word_4 = v1551;
                 }
               }
-              if (word_3.w != v1181) {
-                const uint4 v1244 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1176], v1181, word_3, abort, notes, 6,
-                    layer, v1176);
-                word_3 = v1244;
-                if (word_4.w != v1181) {
-                  const uint4 v1251 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
-                  word_4 = v1251;
+              if (word_2.w != v1518) {
+                const uint4 v1559 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1512], v1518, word_2, abort, notes, 6,
+                    layer, v1512);
+                word_2 = v1559;
+                if (word_3.w != v1518) {
+                  const uint4 v1566 = ptx::ld_relaxed_gpu_b128(&attn_words[v1513]);
+                  word_3 = v1566;
+                }
+                if (word_4.w != v1518) {
+                  const uint4 v1573 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
+                  word_4 = v1573;
                 }
               }
-              if (word_4.w != v1181) {
-                const uint4 v1259 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1177], v1181, word_4, abort, notes, 6,
-                    layer, v1177);
-                word_4 = v1259;
+              if (word_3.w != v1518) {
+                const uint4 v1581 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1513], v1518, word_3, abort, notes, 6,
+                    layer, v1513);
+                word_3 = v1581;
+                if (word_4.w != v1518) {
+                  const uint4 v1588 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
+                  word_4 = v1588;
+                }
+              }
+              if (word_4.w != v1518) {
+                const uint4 v1596 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1514], v1518, word_4, abort, notes, 6,
+                    layer, v1514);
+                word_4 = v1596;
               }
               *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
                   word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
             }
             ptx::bar_sync<1, 256>();
-            const bool v1289 = layer == 0;
-            const u64 v1299 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v1626 = layer == 0;
+            const u64 v1636 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
+            const u32 v1641 = warp * 128;
+            float acc = 0.0f;
+            float acc_2 = 0.0f;
+            float acc_3 = 0.0f;
+            float acc_4 = 0.0f;
+            float acc_5 = 0.0f;
+            float acc_6 = 0.0f;
+            float acc_7 = 0.0f;
+            float acc_8 = 0.0f;
+            if (warp < 6) {
+              const uint4 v1651 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1659 = ptx::mma_m16n8k16(v1651.x, v1651.y, v1651.z, v1651.w, held, held_2, acc, acc_2,
+                  acc_3, acc_4);
+              acc = v1659.x;
+              acc_2 = v1659.y;
+              acc_3 = v1659.z;
+              acc_4 = v1659.w;
+              const float4 v1667 = ptx::mma_m16n8k16(v1651.x, v1651.y, v1651.z, v1651.w, held_3, held_4, acc_5, acc_6,
+                  acc_7, acc_8);
+              acc_5 = v1667.x;
+              acc_6 = v1667.y;
+              acc_7 = v1667.z;
+              acc_8 = v1667.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v1641 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+            }
+            float acc_9 = 0.0f;
+            float acc_10 = 0.0f;
+            float acc_11 = 0.0f;
+            float acc_12 = 0.0f;
+            float acc_13 = 0.0f;
+            float acc_14 = 0.0f;
+            float acc_15 = 0.0f;
+            float acc_16 = 0.0f;
+            if (warp < 6) {
+              const uint4 v1691 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1699 = ptx::mma_m16n8k16(v1691.x, v1691.y, v1691.z, v1691.w, held_5, held_6, acc_9, acc_10,
+                  acc_11, acc_12);
+              acc_9 = v1699.x;
+              acc_10 = v1699.y;
+              acc_11 = v1699.z;
+              acc_12 = v1699.w;
+              const float4 v1707 = ptx::mma_m16n8k16(v1691.x, v1691.y, v1691.z, v1691.w, held_7, held_8, acc_13, acc_14,
+                  acc_15, acc_16);
+              acc_13 = v1707.x;
+              acc_14 = v1707.y;
+              acc_15 = v1707.z;
+              acc_16 = v1707.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v1641 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+            }
+            float acc_17 = 0.0f;
+            float acc_18 = 0.0f;
+            float acc_19 = 0.0f;
+            float acc_20 = 0.0f;
+            float acc_21 = 0.0f;
+            float acc_22 = 0.0f;
+            float acc_23 = 0.0f;
+            float acc_24 = 0.0f;
+            if (warp < 6) {
+              const uint4 v1732 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1740 = ptx::mma_m16n8k16(v1732.x, v1732.y, v1732.z, v1732.w, held_9, held_10, acc_17,
+                  acc_18, acc_19, acc_20);
+              acc_17 = v1740.x;
+              acc_18 = v1740.y;
+              acc_19 = v1740.z;
+              acc_20 = v1740.w;
+              const float4 v1748 = ptx::mma_m16n8k16(v1732.x, v1732.y, v1732.z, v1732.w, held_11, held_12, acc_21,
+                  acc_22, acc_23, acc_24);
+              acc_21 = v1748.x;
+              acc_22 = v1748.y;
+              acc_23 = v1748.z;
+              acc_24 = v1748.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v1641 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+            }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1308 = half_2 * 1024;
-              const u32 v1310 = v1308 + warp * 128;
+              const u32 v1768 = half_2 * 1024;
+              const u32 v1770 = v1768 + warp * 128;
               #pragma unroll 1
-              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
-                float acc = 0.0f;
-                float acc_2 = 0.0f;
-                float acc_3 = 0.0f;
-                float acc_4 = 0.0f;
-                float acc_5 = 0.0f;
-                float acc_6 = 0.0f;
-                float acc_7 = 0.0f;
-                float acc_8 = 0.0f;
+              for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
+                float acc_25 = 0.0f;
+                float acc_26 = 0.0f;
+                float acc_27 = 0.0f;
+                float acc_28 = 0.0f;
+                float acc_29 = 0.0f;
+                float acc_30 = 0.0f;
+                float acc_31 = 0.0f;
+                float acc_32 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1323 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1329 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1337 = ptx::mma_m16n8k16(v1329.x, v1329.y, v1329.z, v1329.w, v1323.x, v1323.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v1337.x;
-                  acc_2 = v1337.y;
-                  acc_3 = v1337.z;
-                  acc_4 = v1337.w;
-                  const float4 v1345 = ptx::mma_m16n8k16(v1329.x, v1329.y, v1329.z, v1329.w, v1323.z, v1323.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v1345.x;
-                  acc_6 = v1345.y;
-                  acc_7 = v1345.z;
-                  acc_8 = v1345.w;
+                  const uint4 v1785 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1791 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1799 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, v1785.x, v1785.y, acc_25,
+                      acc_26, acc_27, acc_28);
+                  acc_25 = v1799.x;
+                  acc_26 = v1799.y;
+                  acc_27 = v1799.z;
+                  acc_28 = v1799.w;
+                  const float4 v1807 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, v1785.z, v1785.w, acc_29,
+                      acc_30, acc_31, acc_32);
+                  acc_29 = v1807.x;
+                  acc_30 = v1807.y;
+                  acc_31 = v1807.z;
+                  acc_32 = v1807.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1352 = drain + 1;
-                const bool v1353 = v1352 == 23;
-                drain = v1353 ? 0u : v1352;
-                drain_parity = v1353 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1814 = drain + 1;
+                const bool v1815 = v1814 == 23;
+                drain = v1815 ? 0u : v1814;
+                drain_parity = v1815 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1310 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1770 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1373 = tid * 2;
-                  const u32 v1374 = v1308 + v1373;
-                  const float2 v1375 = *(const float2*)&partials[v1374];
-                  const float2 v1378 = *(const float2*)&partials[v1374 + 128];
-                  const float2 v1383 = *(const float2*)&partials[v1374 + 256];
-                  const float2 v1388 = *(const float2*)&partials[v1374 + 384];
-                  const float2 v1393 = *(const float2*)&partials[v1374 + 512];
-                  const float2 v1398 = *(const float2*)&partials[v1374 + 640];
-                  const float2 v1403 = *(const float2*)&partials[v1374 + 768];
-                  const float v1405 = v1375.x + v1378.x + v1383.x + v1388.x + v1393.x + v1398.x + v1403.x;
-                  const float v1406 = v1375.y + v1378.y + v1383.y + v1388.y + v1393.y + v1398.y + v1403.y;
-                  const float2 v1408 = *(const float2*)&partials[v1374 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1373;
+                  const u32 v1835 = tid * 2;
+                  const u32 v1836 = v1768 + v1835;
+                  const float2 v1837 = *(const float2*)&partials[v1836];
+                  const float2 v1840 = *(const float2*)&partials[v1836 + 128];
+                  const float2 v1845 = *(const float2*)&partials[v1836 + 256];
+                  const float2 v1850 = *(const float2*)&partials[v1836 + 384];
+                  const float2 v1855 = *(const float2*)&partials[v1836 + 512];
+                  const float2 v1860 = *(const float2*)&partials[v1836 + 640];
+                  const float2 v1865 = *(const float2*)&partials[v1836 + 768];
+                  const float v1867 = v1837.x + v1840.x + v1845.x + v1850.x + v1855.x + v1860.x + v1865.x;
+                  const float v1868 = v1837.y + v1840.y + v1845.y + v1850.y + v1855.y + v1860.y + v1865.y;
+                  const float2 v1870 = *(const float2*)&partials[v1836 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1835;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v1289) {
-                    const bf16x2 v1422 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1299
+                  if (v1626) {
+                    const bf16x2 v1884 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1636
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1422);
-                    v_2 = ptx::bf16_hi(v1422);
+                    v = ptx::bf16_lo(v1884);
+                    v_2 = ptx::bf16_hi(v1884);
                   } else {
-                    const u32 v1425 = row / 2;
-                    const u32 v1429 = v1425 % 2 * 24 + v1425 / 2;
-                    const uint4 v1430 = ptx::ld_relaxed_gpu_b128(&down_words[v1429]);
-                    const uint4 v1435 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1429], (epoch_target - 8) * 2 + 1,
-                        v1430, abort, notes, 7, layer, v1429);
-                    v = __uint_as_float(v1435.x | v1435.z);
-                    v_2 = __uint_as_float(v1435.y);
+                    const u32 v1887 = row / 2;
+                    const u32 v1891 = v1887 % 2 * 24 + v1887 / 2;
+                    const uint4 v1892 = ptx::ld_relaxed_gpu_b128(&down_words[v1891]);
+                    const uint4 v1897 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1891], (epoch_target - 8) * 2 + 1,
+                        v1892, abort, notes, 7, layer, v1891);
+                    v = __uint_as_float(v1897.x | v1897.z);
+                    v_2 = __uint_as_float(v1897.y);
                   }
-                  const u32 v1445 = row / 2;
-                  const uint4 v1457 = make_uint4(__float_as_uint(v + (v1405 + v1408.x)),
-                      __float_as_uint(v_2 + (v1406 + v1408.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1445 % 2 * 24 + v1445 / 2], v1457);
+                  const u32 v1907 = row / 2;
+                  const uint4 v1919 = make_uint4(__float_as_uint(v + (v1867 + v1870.x)),
+                      __float_as_uint(v_2 + (v1868 + v1870.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1907 % 2 * 24 + v1907 / 2], v1919);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1263,137 +1618,331 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after o ----
           {
             epoch_target = epoch_target + 4;
-            ptx::bar_sync<1, 256>();
-            if (tid == 0) {
+            const bool v1924 = tid == 0;
+            if (v1924) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
+            }
+            // ---- chunks held for gate_up ----
+            {
+              held = 0x00000000u;
+              held_2 = 0x00000000u;
+              held_3 = 0x00000000u;
+              held_4 = 0x00000000u;
+              const u32 stage = drain;
+              ptx::mbar_wait(&full[stage], drain_parity);
+              if (warp < 3) {
+                const uint4 v1939 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                held = v1939.x;
+                held_2 = v1939.y;
+                held_3 = v1939.z;
+                held_4 = v1939.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage]);
+              }
+              const u32 v1946 = drain + 1;
+              const bool v1947 = v1946 == 23;
+              drain = v1947 ? 0u : v1946;
+              drain_parity = v1947 ? drain_parity ^ 1u : drain_parity;
+              held_5 = 0x00000000u;
+              held_6 = 0x00000000u;
+              held_7 = 0x00000000u;
+              held_8 = 0x00000000u;
+              const u32 stage_2 = drain;
+              ptx::mbar_wait(&full[stage_2], drain_parity);
+              if (warp < 3) {
+                const uint4 v1962 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v1962.x;
+                held_6 = v1962.y;
+                held_7 = v1962.z;
+                held_8 = v1962.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_2]);
+              }
+              const u32 v1969 = drain + 1;
+              const bool v1970 = v1969 == 23;
+              drain = v1970 ? 0u : v1969;
+              drain_parity = v1970 ? drain_parity ^ 1u : drain_parity;
+              held_9 = 0x00000000u;
+              held_10 = 0x00000000u;
+              held_11 = 0x00000000u;
+              held_12 = 0x00000000u;
+              const u32 stage_3 = drain;
+              ptx::mbar_wait(&full[stage_3], drain_parity);
+              if (warp < 3) {
+                const uint4 v1985 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                held_9 = v1985.x;
+                held_10 = v1985.y;
+                held_11 = v1985.z;
+                held_12 = v1985.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_3]);
+              }
+              const u32 v1992 = drain + 1;
+              const bool v1993 = v1992 == 23;
+              drain = v1993 ? 0u : v1992;
+              drain_parity = v1993 ? drain_parity ^ 1u : drain_parity;
+              held_13 = 0x00000000u;
+              held_14 = 0x00000000u;
+              held_15 = 0x00000000u;
+              held_16 = 0x00000000u;
+              const u32 stage_4 = drain;
+              ptx::mbar_wait(&full[stage_4], drain_parity);
+              if (warp < 3) {
+                const uint4 v2008 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                held_13 = v2008.x;
+                held_14 = v2008.y;
+                held_15 = v2008.z;
+                held_16 = v2008.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_4]);
+              }
+              const u32 v2015 = drain + 1;
+              const bool v2016 = v2015 == 23;
+              drain = v2016 ? 0u : v2015;
+              drain_parity = v2016 ? drain_parity ^ 1u : drain_parity;
+            }
+            if (v1924) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v1467 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2026 = ((i * 2 + layer) & 1u) * 352;
             float squares = 0.0f;
-            const u32 v1471 = tid * 2;
-            const u32 first = (v1471 & 0xfffffffcu) | ((v1471 & 1u) << 1) | ((v1471 >> 1) & 1u);
+            const u32 v2030 = tid * 2;
+            const u32 first = (v2030 & 0xfffffffcu) | ((v2030 & 1u) << 1) | ((v2030 >> 1) & 1u);
             if (tid < 24) {
-              const uint2 v1482 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const u32 v1484 = tid + 24;
-              const u32 v1488 = (epoch_target - 4) * 2 + 1;
-              const uint4 v1489 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 word = v1489;
-              const uint4 v1490 = ptx::ld_relaxed_gpu_b128(&o_words[v1484]);
-              uint4 word_2 = v1490;
-              if (word.w != v1488) {
-                const uint4 v1498 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v1488, word, abort, notes, 9, layer,
+              const uint2 v2041 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const u32 v2043 = tid + 24;
+              const u32 v2047 = (epoch_target - 4) * 2 + 1;
+              const uint4 v2048 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 word = v2048;
+              const uint4 v2049 = ptx::ld_relaxed_gpu_b128(&o_words[v2043]);
+              uint4 word_2 = v2049;
+              if (word.w != v2047) {
+                const uint4 v2057 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2047, word, abort, notes, 9, layer,
                     tid);
-                word = v1498;
-                if (word_2.w != v1488) {
-                  const uint4 v1505 = ptx::ld_relaxed_gpu_b128(&o_words[v1484]);
-                  word_2 = v1505;
+                word = v2057;
+                if (word_2.w != v2047) {
+                  const uint4 v2064 = ptx::ld_relaxed_gpu_b128(&o_words[v2043]);
+                  word_2 = v2064;
                 }
               }
-              if (word_2.w != v1488) {
-                const uint4 v1513 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v1484], v1488, word_2, abort, notes, 9,
-                    layer, v1484);
-                word_2 = v1513;
+              if (word_2.w != v2047) {
+                const uint4 v2072 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2043], v2047, word_2, abort, notes, 9,
+                    layer, v2043);
+                word_2 = v2072;
               }
-              const float v1521 = __uint_as_float(word.x | word.z);
-              const float v1522 = __uint_as_float(word.y);
-              const float v1528 = __uint_as_float(word_2.x | word_2.z);
-              const float v1529 = __uint_as_float(word_2.y);
-              const float v1537 = fmaf(v1528, v1528, fmaf(v1522, v1522, fmaf(v1521, v1521, squares)));
-              squares = fmaf(v1529, v1529, v1537);
-              const u32 v1541 = first + (tid - tid) * 2;
-              const bf16x2 v1544 = ptx::pack_bf16(v1521 * ptx::bf16_lo(v1482.x), v1522 * ptx::bf16_hi(v1482.x));
-              input_bf16x2[v1541] = v1544;
-              const bf16x2 v1548 = ptx::pack_bf16(v1528 * ptx::bf16_lo(v1482.y), v1529 * ptx::bf16_hi(v1482.y));
-              input_bf16x2[v1541 + 2] = v1548;
+              const float v2080 = __uint_as_float(word.x | word.z);
+              const float v2081 = __uint_as_float(word.y);
+              const float v2087 = __uint_as_float(word_2.x | word_2.z);
+              const float v2088 = __uint_as_float(word_2.y);
+              const float v2096 = fmaf(v2087, v2087, fmaf(v2081, v2081, fmaf(v2080, v2080, squares)));
+              squares = fmaf(v2088, v2088, v2096);
+              const u32 v2100 = first + (tid - tid) * 2;
+              const bf16x2 v2103 = ptx::pack_bf16(v2080 * ptx::bf16_lo(v2041.x), v2081 * ptx::bf16_hi(v2041.x));
+              input_bf16x2[v2100] = v2103;
+              const bf16x2 v2107 = ptx::pack_bf16(v2087 * ptx::bf16_lo(v2041.y), v2088 * ptx::bf16_hi(v2041.y));
+              input_bf16x2[v2100 + 2] = v2107;
             }
-            const float v1550 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1551 = squares + v1550;
-            const float v1552 = __shfl_xor_sync(0xffffffffu, v1551, 8u);
-            const float v1553 = v1551 + v1552;
-            const float v1554 = __shfl_xor_sync(0xffffffffu, v1553, 4u);
-            const float v1555 = v1553 + v1554;
-            const float v1556 = __shfl_xor_sync(0xffffffffu, v1555, 2u);
-            const float v1557 = v1555 + v1556;
-            const float v1558 = __shfl_xor_sync(0xffffffffu, v1557, 1u);
+            const float v2109 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2110 = squares + v2109;
+            const float v2111 = __shfl_xor_sync(0xffffffffu, v2110, 8u);
+            const float v2112 = v2110 + v2111;
+            const float v2113 = __shfl_xor_sync(0xffffffffu, v2112, 4u);
+            const float v2114 = v2112 + v2113;
+            const float v2115 = __shfl_xor_sync(0xffffffffu, v2114, 2u);
+            const float v2116 = v2114 + v2115;
+            const float v2117 = __shfl_xor_sync(0xffffffffu, v2116, 1u);
             if (lane == 0) {
-              scratch[warp] = v1557 + v1558;
+              scratch[warp] = v2116 + v2117;
             }
             ptx::bar_sync<1, 256>();
-            const float v1573 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1579 = __fmul_rn(v1573 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1579);
+            const float v2132 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2138 = __fmul_rn(v2132 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2138);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
+            const u32 v2144 = warp * 128;
+            float acc = 0.0f;
+            float acc_2 = 0.0f;
+            float acc_3 = 0.0f;
+            float acc_4 = 0.0f;
+            float acc_5 = 0.0f;
+            float acc_6 = 0.0f;
+            float acc_7 = 0.0f;
+            float acc_8 = 0.0f;
+            if (warp < 3) {
+              const uint4 v2154 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2162 = ptx::mma_m16n8k16(v2154.x, v2154.y, v2154.z, v2154.w, held, held_2, acc, acc_2,
+                  acc_3, acc_4);
+              acc = v2162.x;
+              acc_2 = v2162.y;
+              acc_3 = v2162.z;
+              acc_4 = v2162.w;
+              const float4 v2170 = ptx::mma_m16n8k16(v2154.x, v2154.y, v2154.z, v2154.w, held_3, held_4, acc_5, acc_6,
+                  acc_7, acc_8);
+              acc_5 = v2170.x;
+              acc_6 = v2170.y;
+              acc_7 = v2170.z;
+              acc_8 = v2170.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v2144 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+            }
+            float acc_9 = 0.0f;
+            float acc_10 = 0.0f;
+            float acc_11 = 0.0f;
+            float acc_12 = 0.0f;
+            float acc_13 = 0.0f;
+            float acc_14 = 0.0f;
+            float acc_15 = 0.0f;
+            float acc_16 = 0.0f;
+            if (warp < 3) {
+              const uint4 v2194 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2202 = ptx::mma_m16n8k16(v2194.x, v2194.y, v2194.z, v2194.w, held_5, held_6, acc_9, acc_10,
+                  acc_11, acc_12);
+              acc_9 = v2202.x;
+              acc_10 = v2202.y;
+              acc_11 = v2202.z;
+              acc_12 = v2202.w;
+              const float4 v2210 = ptx::mma_m16n8k16(v2194.x, v2194.y, v2194.z, v2194.w, held_7, held_8, acc_13, acc_14,
+                  acc_15, acc_16);
+              acc_13 = v2210.x;
+              acc_14 = v2210.y;
+              acc_15 = v2210.z;
+              acc_16 = v2210.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v2144 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+            }
+            float acc_17 = 0.0f;
+            float acc_18 = 0.0f;
+            float acc_19 = 0.0f;
+            float acc_20 = 0.0f;
+            float acc_21 = 0.0f;
+            float acc_22 = 0.0f;
+            float acc_23 = 0.0f;
+            float acc_24 = 0.0f;
+            if (warp < 3) {
+              const uint4 v2235 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2243 = ptx::mma_m16n8k16(v2235.x, v2235.y, v2235.z, v2235.w, held_9, held_10, acc_17,
+                  acc_18, acc_19, acc_20);
+              acc_17 = v2243.x;
+              acc_18 = v2243.y;
+              acc_19 = v2243.z;
+              acc_20 = v2243.w;
+              const float4 v2251 = ptx::mma_m16n8k16(v2235.x, v2235.y, v2235.z, v2235.w, held_11, held_12, acc_21,
+                  acc_22, acc_23, acc_24);
+              acc_21 = v2251.x;
+              acc_22 = v2251.y;
+              acc_23 = v2251.z;
+              acc_24 = v2251.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v2144 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+            }
+            float acc_25 = 0.0f;
+            float acc_26 = 0.0f;
+            float acc_27 = 0.0f;
+            float acc_28 = 0.0f;
+            float acc_29 = 0.0f;
+            float acc_30 = 0.0f;
+            float acc_31 = 0.0f;
+            float acc_32 = 0.0f;
+            if (warp < 3) {
+              const uint4 v2276 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2284 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_13, held_14, acc_25,
+                  acc_26, acc_27, acc_28);
+              acc_25 = v2284.x;
+              acc_26 = v2284.y;
+              acc_27 = v2284.z;
+              acc_28 = v2284.w;
+              const float4 v2292 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_15, held_16, acc_29,
+                  acc_30, acc_31, acc_32);
+              acc_29 = v2292.x;
+              acc_30 = v2292.y;
+              acc_31 = v2292.z;
+              acc_32 = v2292.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v2144 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+            }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1589 = half_2 * 1024;
-              const u32 v1591 = v1589 + warp * 128;
+              const u32 v2312 = half_2 * 1024;
+              const u32 v2314 = v2312 + warp * 128;
               #pragma unroll 1
-              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
-                float acc = 0.0f;
-                float acc_2 = 0.0f;
-                float acc_3 = 0.0f;
-                float acc_4 = 0.0f;
-                float acc_5 = 0.0f;
-                float acc_6 = 0.0f;
-                float acc_7 = 0.0f;
-                float acc_8 = 0.0f;
+              for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
+                float acc_33 = 0.0f;
+                float acc_34 = 0.0f;
+                float acc_35 = 0.0f;
+                float acc_36 = 0.0f;
+                float acc_37 = 0.0f;
+                float acc_38 = 0.0f;
+                float acc_39 = 0.0f;
+                float acc_40 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1604 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1610 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1618 = ptx::mma_m16n8k16(v1610.x, v1610.y, v1610.z, v1610.w, v1604.x, v1604.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v1618.x;
-                  acc_2 = v1618.y;
-                  acc_3 = v1618.z;
-                  acc_4 = v1618.w;
-                  const float4 v1626 = ptx::mma_m16n8k16(v1610.x, v1610.y, v1610.z, v1610.w, v1604.z, v1604.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v1626.x;
-                  acc_6 = v1626.y;
-                  acc_7 = v1626.z;
-                  acc_8 = v1626.w;
+                  const uint4 v2329 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v2335 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2343 = ptx::mma_m16n8k16(v2335.x, v2335.y, v2335.z, v2335.w, v2329.x, v2329.y, acc_33,
+                      acc_34, acc_35, acc_36);
+                  acc_33 = v2343.x;
+                  acc_34 = v2343.y;
+                  acc_35 = v2343.z;
+                  acc_36 = v2343.w;
+                  const float4 v2351 = ptx::mma_m16n8k16(v2335.x, v2335.y, v2335.z, v2335.w, v2329.z, v2329.w, acc_37,
+                      acc_38, acc_39, acc_40);
+                  acc_37 = v2351.x;
+                  acc_38 = v2351.y;
+                  acc_39 = v2351.z;
+                  acc_40 = v2351.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1633 = drain + 1;
-                const bool v1634 = v1633 == 23;
-                drain = v1634 ? 0u : v1633;
-                drain_parity = v1634 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2358 = drain + 1;
+                const bool v2359 = v2358 == 23;
+                drain = v2359 ? 0u : v2358;
+                drain_parity = v2359 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1591 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v2314 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1654 = tid * 2;
-                  const u32 v1655 = v1589 + v1654;
-                  const float2 v1656 = *(const float2*)&partials[v1655];
-                  const float2 v1659 = *(const float2*)&partials[v1655 + 128];
-                  const float2 v1664 = *(const float2*)&partials[v1655 + 256];
-                  const float2 v1669 = *(const float2*)&partials[v1655 + 384];
-                  const float2 v1674 = *(const float2*)&partials[v1655 + 512];
-                  const float2 v1679 = *(const float2*)&partials[v1655 + 640];
-                  const float2 v1684 = *(const float2*)&partials[v1655 + 768];
-                  const float v1686 = v1656.x + v1659.x + v1664.x + v1669.x + v1674.x + v1679.x + v1684.x;
-                  const float v1687 = v1656.y + v1659.y + v1664.y + v1669.y + v1674.y + v1679.y + v1684.y;
-                  const float2 v1689 = *(const float2*)&partials[v1655 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1654;
-                  const float v1696 = (v1686 + v1689.x) * scale;
-                  const float v1705 = v1696 * ptx::rcp(ptx::exp2(v1696 * -1.442695f) + 1.0f)
-                      * ((v1687 + v1689.y) * scale);
-                  act[v1467 + row / 2] = ptx::bf16_of(v1705);
+                  const u32 v2379 = tid * 2;
+                  const u32 v2380 = v2312 + v2379;
+                  const float2 v2381 = *(const float2*)&partials[v2380];
+                  const float2 v2384 = *(const float2*)&partials[v2380 + 128];
+                  const float2 v2389 = *(const float2*)&partials[v2380 + 256];
+                  const float2 v2394 = *(const float2*)&partials[v2380 + 384];
+                  const float2 v2399 = *(const float2*)&partials[v2380 + 512];
+                  const float2 v2404 = *(const float2*)&partials[v2380 + 640];
+                  const float2 v2409 = *(const float2*)&partials[v2380 + 768];
+                  const float v2411 = v2381.x + v2384.x + v2389.x + v2394.x + v2399.x + v2404.x + v2409.x;
+                  const float v2412 = v2381.y + v2384.y + v2389.y + v2394.y + v2399.y + v2404.y + v2409.y;
+                  const float2 v2414 = *(const float2*)&partials[v2380 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2379;
+                  const float v2421 = (v2411 + v2414.x) * scale;
+                  const float v2430 = v2421 * ptx::rcp(ptx::exp2(v2421 * -1.442695f) + 1.0f)
+                      * ((v2412 + v2414.y) * scale);
+                  act[v2026 + row / 2] = ptx::bf16_of(v2430);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1403,8 +1952,86 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            if (tid == 0) {
+            const bool v2436 = tid == 0;
+            if (v2436) {
               ptx::red_release_gpu_add_u32(barrier, 1);
+            }
+            // ---- chunks held for down ----
+            {
+              held_5 = 0x00000000u;
+              held_6 = 0x00000000u;
+              held_7 = 0x00000000u;
+              held_8 = 0x00000000u;
+              const u32 stage = drain;
+              ptx::mbar_wait(&full[stage], drain_parity);
+              const uint4 v2450 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+              held = v2450.x;
+              held_2 = v2450.y;
+              held_3 = v2450.z;
+              held_4 = v2450.w;
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage]);
+              }
+              const u32 v2457 = drain + 1;
+              const bool v2458 = v2457 == 23;
+              drain = v2458 ? 0u : v2457;
+              drain_parity = v2458 ? drain_parity ^ 1u : drain_parity;
+              const u32 stage_2 = drain;
+              ptx::mbar_wait(&full[stage_2], drain_parity);
+              if (warp < 3) {
+                const uint4 v2473 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v2473.x;
+                held_6 = v2473.y;
+                held_7 = v2473.z;
+                held_8 = v2473.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_2]);
+              }
+              const u32 v2480 = drain + 1;
+              const bool v2481 = v2480 == 23;
+              drain = v2481 ? 0u : v2480;
+              drain_parity = v2481 ? drain_parity ^ 1u : drain_parity;
+              held_13 = 0x00000000u;
+              held_14 = 0x00000000u;
+              held_15 = 0x00000000u;
+              held_16 = 0x00000000u;
+              const u32 stage_3 = drain;
+              ptx::mbar_wait(&full[stage_3], drain_parity);
+              const uint4 v2495 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+              held_9 = v2495.x;
+              held_10 = v2495.y;
+              held_11 = v2495.z;
+              held_12 = v2495.w;
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_3]);
+              }
+              const u32 v2502 = drain + 1;
+              const bool v2503 = v2502 == 23;
+              drain = v2503 ? 0u : v2502;
+              drain_parity = v2503 ? drain_parity ^ 1u : drain_parity;
+              const u32 stage_4 = drain;
+              ptx::mbar_wait(&full[stage_4], drain_parity);
+              if (warp < 3) {
+                const uint4 v2518 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                held_13 = v2518.x;
+                held_14 = v2518.y;
+                held_15 = v2518.z;
+                held_16 = v2518.w;
+              }
+              __syncwarp();
+              if (lane == 0) {
+                ptx::mbar_arrive(&empty[stage_4]);
+              }
+              const u32 v2525 = drain + 1;
+              const bool v2526 = v2525 == 23;
+              drain = v2526 ? 0u : v2525;
+              drain_parity = v2526 ? drain_parity ^ 1u : drain_parity;
+            }
+            if (v2436) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 10, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1412,109 +2039,190 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1721 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1721.x, v1721.z, v1721.y, v1721.w);
+              const uint4 v2541 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2541.x, v2541.z, v2541.y, v2541.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
+            const u32 v2550 = warp * 128;
+            float acc = 0.0f;
+            float acc_2 = 0.0f;
+            float acc_3 = 0.0f;
+            float acc_4 = 0.0f;
+            float acc_5 = 0.0f;
+            float acc_6 = 0.0f;
+            float acc_7 = 0.0f;
+            float acc_8 = 0.0f;
+            const u32 v2552 = (lane & 3u) * 4;
+            const uint4 v2559 = *(const uint4*)&input_bf16x2[warp * 16 + v2552];
+            const float4 v2567 = ptx::mma_m16n8k16(v2559.x, v2559.y, v2559.z, v2559.w, held, held_2, acc, acc_2, acc_3,
+                acc_4);
+            acc = v2567.x;
+            acc_2 = v2567.y;
+            acc_3 = v2567.z;
+            acc_4 = v2567.w;
+            const float4 v2575 = ptx::mma_m16n8k16(v2559.x, v2559.y, v2559.z, v2559.w, held_3, held_4, acc_5, acc_6,
+                acc_7, acc_8);
+            acc_5 = v2575.x;
+            acc_6 = v2575.y;
+            acc_7 = v2575.z;
+            acc_8 = v2575.w;
+            if (warp < 3) {
+              const uint4 v2587 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2552];
+              const float4 v2595 = ptx::mma_m16n8k16(v2587.x, v2587.y, v2587.z, v2587.w, held_5, held_6, acc, acc_2,
+                  acc_3, acc_4);
+              acc = v2595.x;
+              acc_2 = v2595.y;
+              acc_3 = v2595.z;
+              acc_4 = v2595.w;
+              const float4 v2603 = ptx::mma_m16n8k16(v2587.x, v2587.y, v2587.z, v2587.w, held_7, held_8, acc_5, acc_6,
+                  acc_7, acc_8);
+              acc_5 = v2603.x;
+              acc_6 = v2603.y;
+              acc_7 = v2603.z;
+              acc_8 = v2603.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v2550 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+            }
+            float acc_9 = 0.0f;
+            float acc_10 = 0.0f;
+            float acc_11 = 0.0f;
+            float acc_12 = 0.0f;
+            float acc_13 = 0.0f;
+            float acc_14 = 0.0f;
+            float acc_15 = 0.0f;
+            float acc_16 = 0.0f;
+            const u32 v2619 = (lane & 3u) * 4;
+            const uint4 v2626 = *(const uint4*)&input_bf16x2[warp * 16 + v2619];
+            const float4 v2634 = ptx::mma_m16n8k16(v2626.x, v2626.y, v2626.z, v2626.w, held_9, held_10, acc_9, acc_10,
+                acc_11, acc_12);
+            acc_9 = v2634.x;
+            acc_10 = v2634.y;
+            acc_11 = v2634.z;
+            acc_12 = v2634.w;
+            const float4 v2642 = ptx::mma_m16n8k16(v2626.x, v2626.y, v2626.z, v2626.w, held_11, held_12, acc_13, acc_14,
+                acc_15, acc_16);
+            acc_13 = v2642.x;
+            acc_14 = v2642.y;
+            acc_15 = v2642.z;
+            acc_16 = v2642.w;
+            if (warp < 3) {
+              const uint4 v2654 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2619];
+              const float4 v2662 = ptx::mma_m16n8k16(v2654.x, v2654.y, v2654.z, v2654.w, held_13, held_14, acc_9,
+                  acc_10, acc_11, acc_12);
+              acc_9 = v2662.x;
+              acc_10 = v2662.y;
+              acc_11 = v2662.z;
+              acc_12 = v2662.w;
+              const float4 v2670 = ptx::mma_m16n8k16(v2654.x, v2654.y, v2654.z, v2654.w, held_15, held_16, acc_13,
+                  acc_14, acc_15, acc_16);
+              acc_13 = v2670.x;
+              acc_14 = v2670.y;
+              acc_15 = v2670.z;
+              acc_16 = v2670.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v2550 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+            }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1734 = half_2 * 1024;
-              const u32 v1736 = v1734 + warp * 128;
+              const u32 v2690 = half_2 * 1024;
+              const u32 v2692 = v2690 + warp * 128;
               #pragma unroll 1
-              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
-                float acc = 0.0f;
-                float acc_2 = 0.0f;
-                float acc_3 = 0.0f;
-                float acc_4 = 0.0f;
-                float acc_5 = 0.0f;
-                float acc_6 = 0.0f;
-                float acc_7 = 0.0f;
-                float acc_8 = 0.0f;
-                const u32 v1739 = (lane & 3u) * 4;
+              for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
+                float acc_17 = 0.0f;
+                float acc_18 = 0.0f;
+                float acc_19 = 0.0f;
+                float acc_20 = 0.0f;
+                float acc_21 = 0.0f;
+                float acc_22 = 0.0f;
+                float acc_23 = 0.0f;
+                float acc_24 = 0.0f;
+                const u32 v2697 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1748 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1754 = *(const uint4*)&input_bf16x2[warp * 16 + v1739];
-                const float4 v1762 = ptx::mma_m16n8k16(v1754.x, v1754.y, v1754.z, v1754.w, v1748.x, v1748.y, acc, acc_2,
-                    acc_3, acc_4);
-                acc = v1762.x;
-                acc_2 = v1762.y;
-                acc_3 = v1762.z;
-                acc_4 = v1762.w;
-                const float4 v1770 = ptx::mma_m16n8k16(v1754.x, v1754.y, v1754.z, v1754.w, v1748.z, v1748.w, acc_5,
-                    acc_6, acc_7, acc_8);
-                acc_5 = v1770.x;
-                acc_6 = v1770.y;
-                acc_7 = v1770.z;
-                acc_8 = v1770.w;
+                const uint4 v2706 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v2712 = *(const uint4*)&input_bf16x2[warp * 16 + v2697];
+                const float4 v2720 = ptx::mma_m16n8k16(v2712.x, v2712.y, v2712.z, v2712.w, v2706.x, v2706.y, acc_17,
+                    acc_18, acc_19, acc_20);
+                acc_17 = v2720.x;
+                acc_18 = v2720.y;
+                acc_19 = v2720.z;
+                acc_20 = v2720.w;
+                const float4 v2728 = ptx::mma_m16n8k16(v2712.x, v2712.y, v2712.z, v2712.w, v2706.z, v2706.w, acc_21,
+                    acc_22, acc_23, acc_24);
+                acc_21 = v2728.x;
+                acc_22 = v2728.y;
+                acc_23 = v2728.z;
+                acc_24 = v2728.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1777 = drain + 1;
-                const bool v1778 = v1777 == 23;
-                drain = v1778 ? 0u : v1777;
-                drain_parity = v1778 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2735 = drain + 1;
+                const bool v2736 = v2735 == 23;
+                drain = v2736 ? 0u : v2735;
+                drain_parity = v2736 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1793 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1800 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1739];
-                  const float4 v1808 = ptx::mma_m16n8k16(v1800.x, v1800.y, v1800.z, v1800.w, v1793.x, v1793.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v1808.x;
-                  acc_2 = v1808.y;
-                  acc_3 = v1808.z;
-                  acc_4 = v1808.w;
-                  const float4 v1816 = ptx::mma_m16n8k16(v1800.x, v1800.y, v1800.z, v1800.w, v1793.z, v1793.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v1816.x;
-                  acc_6 = v1816.y;
-                  acc_7 = v1816.z;
-                  acc_8 = v1816.w;
+                  const uint4 v2751 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v2758 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2697];
+                  const float4 v2766 = ptx::mma_m16n8k16(v2758.x, v2758.y, v2758.z, v2758.w, v2751.x, v2751.y, acc_17,
+                      acc_18, acc_19, acc_20);
+                  acc_17 = v2766.x;
+                  acc_18 = v2766.y;
+                  acc_19 = v2766.z;
+                  acc_20 = v2766.w;
+                  const float4 v2774 = ptx::mma_m16n8k16(v2758.x, v2758.y, v2758.z, v2758.w, v2751.z, v2751.w, acc_21,
+                      acc_22, acc_23, acc_24);
+                  acc_21 = v2774.x;
+                  acc_22 = v2774.y;
+                  acc_23 = v2774.z;
+                  acc_24 = v2774.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1823 = drain + 1;
-                const bool v1824 = v1823 == 23;
-                drain = v1824 ? 0u : v1823;
-                drain_parity = v1824 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2781 = drain + 1;
+                const bool v2782 = v2781 == 23;
+                drain = v2782 ? 0u : v2781;
+                drain_parity = v2782 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1736 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v2692 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1844 = tid * 2;
-                  const u32 v1845 = v1734 + v1844;
-                  const float2 v1846 = *(const float2*)&partials[v1845];
-                  const float2 v1849 = *(const float2*)&partials[v1845 + 128];
-                  const float2 v1854 = *(const float2*)&partials[v1845 + 256];
-                  const float2 v1859 = *(const float2*)&partials[v1845 + 384];
-                  const float2 v1864 = *(const float2*)&partials[v1845 + 512];
-                  const float2 v1869 = *(const float2*)&partials[v1845 + 640];
-                  const float2 v1874 = *(const float2*)&partials[v1845 + 768];
-                  const float v1876 = v1846.x + v1849.x + v1854.x + v1859.x + v1864.x + v1869.x + v1874.x;
-                  const float v1877 = v1846.y + v1849.y + v1854.y + v1859.y + v1864.y + v1869.y + v1874.y;
-                  const float2 v1879 = *(const float2*)&partials[v1845 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1844;
-                  const u32 v1886 = row / 2;
-                  const u32 v1890 = v1886 % 2 * 24 + v1886 / 2;
-                  const uint4 v1891 = ptx::ld_relaxed_gpu_b128(&o_words[v1890]);
-                  const uint4 v1896 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v1890], (epoch_target - 8) * 2 + 1,
-                      v1891, abort, notes, 11, layer, v1890);
-                  const u32 v1904 = row / 2;
-                  const u32 v1906 = __float_as_uint(__uint_as_float(v1896.x | v1896.z) + (v1876 + v1879.x));
-                  const uint4 v1916 = make_uint4(v1906, __float_as_uint(__uint_as_float(v1896.y) + (v1877 + v1879.y)),
+                  const u32 v2802 = tid * 2;
+                  const u32 v2803 = v2690 + v2802;
+                  const float2 v2804 = *(const float2*)&partials[v2803];
+                  const float2 v2807 = *(const float2*)&partials[v2803 + 128];
+                  const float2 v2812 = *(const float2*)&partials[v2803 + 256];
+                  const float2 v2817 = *(const float2*)&partials[v2803 + 384];
+                  const float2 v2822 = *(const float2*)&partials[v2803 + 512];
+                  const float2 v2827 = *(const float2*)&partials[v2803 + 640];
+                  const float2 v2832 = *(const float2*)&partials[v2803 + 768];
+                  const float v2834 = v2804.x + v2807.x + v2812.x + v2817.x + v2822.x + v2827.x + v2832.x;
+                  const float v2835 = v2804.y + v2807.y + v2812.y + v2817.y + v2822.y + v2827.y + v2832.y;
+                  const float2 v2837 = *(const float2*)&partials[v2803 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2802;
+                  const u32 v2844 = row / 2;
+                  const u32 v2848 = v2844 % 2 * 24 + v2844 / 2;
+                  const uint4 v2849 = ptx::ld_relaxed_gpu_b128(&o_words[v2848]);
+                  const uint4 v2854 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2848], (epoch_target - 8) * 2 + 1,
+                      v2849, abort, notes, 11, layer, v2848);
+                  const u32 v2862 = row / 2;
+                  const u32 v2864 = __float_as_uint(__uint_as_float(v2854.x | v2854.z) + (v2834 + v2837.x));
+                  const uint4 v2874 = make_uint4(v2864, __float_as_uint(__uint_as_float(v2854.y) + (v2835 + v2837.y)),
                       0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v1904 % 2 * 24 + v1904 / 2], v1916);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2862 % 2 * 24 + v2862 / 2], v2874);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1523,9 +2231,207 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after down ----
           {
             epoch_target = epoch_target + 4;
-            ptx::bar_sync<1, 256>();
-            if (tid == 0) {
+            const bool v2879 = tid == 0;
+            if (v2879) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
+            }
+            if (layer + 1 < 2) {
+              // ---- chunks held for qkv ----
+              {
+                held = 0x00000000u;
+                held_2 = 0x00000000u;
+                held_3 = 0x00000000u;
+                held_4 = 0x00000000u;
+                const u32 stage = drain;
+                ptx::mbar_wait(&full[stage], drain_parity);
+                if (warp < 3) {
+                  const uint4 v2896 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  held = v2896.x;
+                  held_2 = v2896.y;
+                  held_3 = v2896.z;
+                  held_4 = v2896.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage]);
+                }
+                const u32 v2903 = drain + 1;
+                const bool v2904 = v2903 == 23;
+                drain = v2904 ? 0u : v2903;
+                drain_parity = v2904 ? drain_parity ^ 1u : drain_parity;
+                held_5 = 0x00000000u;
+                held_6 = 0x00000000u;
+                held_7 = 0x00000000u;
+                held_8 = 0x00000000u;
+                const u32 stage_2 = drain;
+                ptx::mbar_wait(&full[stage_2], drain_parity);
+                if (warp < 3) {
+                  const uint4 v2919 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  held_5 = v2919.x;
+                  held_6 = v2919.y;
+                  held_7 = v2919.z;
+                  held_8 = v2919.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage_2]);
+                }
+                const u32 v2926 = drain + 1;
+                const bool v2927 = v2926 == 23;
+                drain = v2927 ? 0u : v2926;
+                drain_parity = v2927 ? drain_parity ^ 1u : drain_parity;
+                held_9 = 0x00000000u;
+                held_10 = 0x00000000u;
+                held_11 = 0x00000000u;
+                held_12 = 0x00000000u;
+                const u32 stage_3 = drain;
+                ptx::mbar_wait(&full[stage_3], drain_parity);
+                if (warp < 3) {
+                  const uint4 v2942 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                  held_9 = v2942.x;
+                  held_10 = v2942.y;
+                  held_11 = v2942.z;
+                  held_12 = v2942.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage_3]);
+                }
+                const u32 v2949 = drain + 1;
+                const bool v2950 = v2949 == 23;
+                drain = v2950 ? 0u : v2949;
+                drain_parity = v2950 ? drain_parity ^ 1u : drain_parity;
+                held_13 = 0x00000000u;
+                held_14 = 0x00000000u;
+                held_15 = 0x00000000u;
+                held_16 = 0x00000000u;
+                const u32 stage_4 = drain;
+                ptx::mbar_wait(&full[stage_4], drain_parity);
+                if (warp < 3) {
+                  const uint4 v2965 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                  held_13 = v2965.x;
+                  held_14 = v2965.y;
+                  held_15 = v2965.z;
+                  held_16 = v2965.w;
+                }
+                __syncwarp();
+                if (lane == 0) {
+                  ptx::mbar_arrive(&empty[stage_4]);
+                }
+                const u32 v2972 = drain + 1;
+                const bool v2973 = v2972 == 23;
+                drain = v2973 ? 0u : v2972;
+                drain_parity = v2973 ? drain_parity ^ 1u : drain_parity;
+              }
+            } else {
+              if (pos_now + 1 >= known) {
+                // ---- chunks held for lm_head ----
+                {
+                  held = 0x00000000u;
+                  held_2 = 0x00000000u;
+                  held_3 = 0x00000000u;
+                  held_4 = 0x00000000u;
+                  const u32 stage = drain;
+                  ptx::mbar_wait(&full[stage], drain_parity);
+                  if (warp < 3) {
+                    const uint4 v2995 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                    held = v2995.x;
+                    held_2 = v2995.y;
+                    held_3 = v2995.z;
+                    held_4 = v2995.w;
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::mbar_arrive(&empty[stage]);
+                  }
+                  const u32 v3002 = drain + 1;
+                  const bool v3003 = v3002 == 23;
+                  drain = v3003 ? 0u : v3002;
+                  drain_parity = v3003 ? drain_parity ^ 1u : drain_parity;
+                  held_5 = 0x00000000u;
+                  held_6 = 0x00000000u;
+                  held_7 = 0x00000000u;
+                  held_8 = 0x00000000u;
+                  const u32 stage_2 = drain;
+                  ptx::mbar_wait(&full[stage_2], drain_parity);
+                  if (warp < 3) {
+                    const uint4 v3018 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                    held_5 = v3018.x;
+                    held_6 = v3018.y;
+                    held_7 = v3018.z;
+                    held_8 = v3018.w;
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::mbar_arrive(&empty[stage_2]);
+                  }
+                  const u32 v3025 = drain + 1;
+                  const bool v3026 = v3025 == 23;
+                  drain = v3026 ? 0u : v3025;
+                  drain_parity = v3026 ? drain_parity ^ 1u : drain_parity;
+                  held_9 = 0x00000000u;
+                  held_10 = 0x00000000u;
+                  held_11 = 0x00000000u;
+                  held_12 = 0x00000000u;
+                  const u32 stage_3 = drain;
+                  ptx::mbar_wait(&full[stage_3], drain_parity);
+                  if (warp < 3) {
+                    const uint4 v3041 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                    held_9 = v3041.x;
+                    held_10 = v3041.y;
+                    held_11 = v3041.z;
+                    held_12 = v3041.w;
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::mbar_arrive(&empty[stage_3]);
+                  }
+                  const u32 v3048 = drain + 1;
+                  const bool v3049 = v3048 == 23;
+                  drain = v3049 ? 0u : v3048;
+                  drain_parity = v3049 ? drain_parity ^ 1u : drain_parity;
+                  held_13 = 0x00000000u;
+                  held_14 = 0x00000000u;
+                  held_15 = 0x00000000u;
+                  held_16 = 0x00000000u;
+                  const u32 stage_4 = drain;
+                  ptx::mbar_wait(&full[stage_4], drain_parity);
+                  if (warp < 3) {
+                    const uint4 v3064 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                    held_13 = v3064.x;
+                    held_14 = v3064.y;
+                    held_15 = v3064.z;
+                    held_16 = v3064.w;
+                  }
+                  __syncwarp();
+                  if (lane == 0) {
+                    ptx::mbar_arrive(&empty[stage_4]);
+                  }
+                  const u32 v3071 = drain + 1;
+                  const bool v3072 = v3071 == 23;
+                  drain = v3072 ? 0u : v3071;
+                  drain_parity = v3072 ? drain_parity ^ 1u : drain_parity;
+                }
+              } else {
+                held = 0x00000000u;
+                held_2 = 0x00000000u;
+                held_3 = 0x00000000u;
+                held_4 = 0x00000000u;
+                held_5 = 0x00000000u;
+                held_6 = 0x00000000u;
+                held_7 = 0x00000000u;
+                held_8 = 0x00000000u;
+                held_9 = 0x00000000u;
+                held_10 = 0x00000000u;
+                held_11 = 0x00000000u;
+                held_12 = 0x00000000u;
+                held_13 = 0x00000000u;
+                held_14 = 0x00000000u;
+                held_15 = 0x00000000u;
+                held_16 = 0x00000000u;
+              }
+            }
+            if (v2879) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1536,163 +2442,268 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
-            const u32 v1930 = tid * 2;
-            const u32 first = (v1930 & 0xfffffffcu) | ((v1930 & 1u) << 1) | ((v1930 >> 1) & 1u);
+            const u32 v3086 = tid * 2;
+            const u32 first = (v3086 & 0xfffffffcu) | ((v3086 & 1u) << 1) | ((v3086 >> 1) & 1u);
             if (tid < 24) {
-              const uint2 v1941 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const u32 v1943 = tid + 24;
-              const u32 v1947 = (epoch_target - 4) * 2 + 1;
-              const uint4 v1948 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 word = v1948;
-              const uint4 v1949 = ptx::ld_relaxed_gpu_b128(&down_words[v1943]);
-              uint4 word_2 = v1949;
-              if (word.w != v1947) {
-                const uint4 v1957 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v1947, word, abort, notes, 13, 2,
+              const uint2 v3097 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const u32 v3099 = tid + 24;
+              const u32 v3103 = (epoch_target - 4) * 2 + 1;
+              const uint4 v3104 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 word = v3104;
+              const uint4 v3105 = ptx::ld_relaxed_gpu_b128(&down_words[v3099]);
+              uint4 word_2 = v3105;
+              if (word.w != v3103) {
+                const uint4 v3113 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3103, word, abort, notes, 13, 2,
                     tid);
-                word = v1957;
-                if (word_2.w != v1947) {
-                  const uint4 v1964 = ptx::ld_relaxed_gpu_b128(&down_words[v1943]);
-                  word_2 = v1964;
+                word = v3113;
+                if (word_2.w != v3103) {
+                  const uint4 v3120 = ptx::ld_relaxed_gpu_b128(&down_words[v3099]);
+                  word_2 = v3120;
                 }
               }
-              if (word_2.w != v1947) {
-                const uint4 v1972 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1943], v1947, word_2, abort, notes, 13,
-                    2, v1943);
-                word_2 = v1972;
+              if (word_2.w != v3103) {
+                const uint4 v3128 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3099], v3103, word_2, abort, notes, 13,
+                    2, v3099);
+                word_2 = v3128;
               }
-              const float v1980 = __uint_as_float(word.x | word.z);
-              const float v1981 = __uint_as_float(word.y);
-              const float v1987 = __uint_as_float(word_2.x | word_2.z);
-              const float v1988 = __uint_as_float(word_2.y);
-              const float v1996 = fmaf(v1987, v1987, fmaf(v1981, v1981, fmaf(v1980, v1980, squares)));
-              squares = fmaf(v1988, v1988, v1996);
-              const u32 v2000 = first + (tid - tid) * 2;
-              const bf16x2 v2003 = ptx::pack_bf16(v1980 * ptx::bf16_lo(v1941.x), v1981 * ptx::bf16_hi(v1941.x));
-              input_bf16x2[v2000] = v2003;
-              const bf16x2 v2007 = ptx::pack_bf16(v1987 * ptx::bf16_lo(v1941.y), v1988 * ptx::bf16_hi(v1941.y));
-              input_bf16x2[v2000 + 2] = v2007;
+              const float v3136 = __uint_as_float(word.x | word.z);
+              const float v3137 = __uint_as_float(word.y);
+              const float v3143 = __uint_as_float(word_2.x | word_2.z);
+              const float v3144 = __uint_as_float(word_2.y);
+              const float v3152 = fmaf(v3143, v3143, fmaf(v3137, v3137, fmaf(v3136, v3136, squares)));
+              squares = fmaf(v3144, v3144, v3152);
+              const u32 v3156 = first + (tid - tid) * 2;
+              const bf16x2 v3159 = ptx::pack_bf16(v3136 * ptx::bf16_lo(v3097.x), v3137 * ptx::bf16_hi(v3097.x));
+              input_bf16x2[v3156] = v3159;
+              const bf16x2 v3163 = ptx::pack_bf16(v3143 * ptx::bf16_lo(v3097.y), v3144 * ptx::bf16_hi(v3097.y));
+              input_bf16x2[v3156 + 2] = v3163;
             }
-            const float v2009 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2010 = squares + v2009;
-            const float v2011 = __shfl_xor_sync(0xffffffffu, v2010, 8u);
-            const float v2012 = v2010 + v2011;
-            const float v2013 = __shfl_xor_sync(0xffffffffu, v2012, 4u);
-            const float v2014 = v2012 + v2013;
-            const float v2015 = __shfl_xor_sync(0xffffffffu, v2014, 2u);
-            const float v2016 = v2014 + v2015;
-            const float v2017 = __shfl_xor_sync(0xffffffffu, v2016, 1u);
+            const float v3165 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3166 = squares + v3165;
+            const float v3167 = __shfl_xor_sync(0xffffffffu, v3166, 8u);
+            const float v3168 = v3166 + v3167;
+            const float v3169 = __shfl_xor_sync(0xffffffffu, v3168, 4u);
+            const float v3170 = v3168 + v3169;
+            const float v3171 = __shfl_xor_sync(0xffffffffu, v3170, 2u);
+            const float v3172 = v3170 + v3171;
+            const float v3173 = __shfl_xor_sync(0xffffffffu, v3172, 1u);
             if (lane == 0) {
-              scratch[warp] = v2016 + v2017;
+              scratch[warp] = v3172 + v3173;
             }
             ptx::bar_sync<1, 256>();
-            const float v2032 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2038 = __fmul_rn(v2032 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2038);
+            const float v3188 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3194 = __fmul_rn(v3188 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3194);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
+            const u32 v3200 = warp * 128;
+            float acc = 0.0f;
+            float acc_2 = 0.0f;
+            float acc_3 = 0.0f;
+            float acc_4 = 0.0f;
+            float acc_5 = 0.0f;
+            float acc_6 = 0.0f;
+            float acc_7 = 0.0f;
+            float acc_8 = 0.0f;
+            if (warp < 3) {
+              const uint4 v3210 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3218 = ptx::mma_m16n8k16(v3210.x, v3210.y, v3210.z, v3210.w, held, held_2, acc, acc_2,
+                  acc_3, acc_4);
+              acc = v3218.x;
+              acc_2 = v3218.y;
+              acc_3 = v3218.z;
+              acc_4 = v3218.w;
+              const float4 v3226 = ptx::mma_m16n8k16(v3210.x, v3210.y, v3210.z, v3210.w, held_3, held_4, acc_5, acc_6,
+                  acc_7, acc_8);
+              acc_5 = v3226.x;
+              acc_6 = v3226.y;
+              acc_7 = v3226.z;
+              acc_8 = v3226.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v3200 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+            }
+            float acc_9 = 0.0f;
+            float acc_10 = 0.0f;
+            float acc_11 = 0.0f;
+            float acc_12 = 0.0f;
+            float acc_13 = 0.0f;
+            float acc_14 = 0.0f;
+            float acc_15 = 0.0f;
+            float acc_16 = 0.0f;
+            if (warp < 3) {
+              const uint4 v3250 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3258 = ptx::mma_m16n8k16(v3250.x, v3250.y, v3250.z, v3250.w, held_5, held_6, acc_9, acc_10,
+                  acc_11, acc_12);
+              acc_9 = v3258.x;
+              acc_10 = v3258.y;
+              acc_11 = v3258.z;
+              acc_12 = v3258.w;
+              const float4 v3266 = ptx::mma_m16n8k16(v3250.x, v3250.y, v3250.z, v3250.w, held_7, held_8, acc_13, acc_14,
+                  acc_15, acc_16);
+              acc_13 = v3266.x;
+              acc_14 = v3266.y;
+              acc_15 = v3266.z;
+              acc_16 = v3266.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v3200 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+            }
+            float acc_17 = 0.0f;
+            float acc_18 = 0.0f;
+            float acc_19 = 0.0f;
+            float acc_20 = 0.0f;
+            float acc_21 = 0.0f;
+            float acc_22 = 0.0f;
+            float acc_23 = 0.0f;
+            float acc_24 = 0.0f;
+            if (warp < 3) {
+              const uint4 v3291 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3299 = ptx::mma_m16n8k16(v3291.x, v3291.y, v3291.z, v3291.w, held_9, held_10, acc_17,
+                  acc_18, acc_19, acc_20);
+              acc_17 = v3299.x;
+              acc_18 = v3299.y;
+              acc_19 = v3299.z;
+              acc_20 = v3299.w;
+              const float4 v3307 = ptx::mma_m16n8k16(v3291.x, v3291.y, v3291.z, v3291.w, held_11, held_12, acc_21,
+                  acc_22, acc_23, acc_24);
+              acc_21 = v3307.x;
+              acc_22 = v3307.y;
+              acc_23 = v3307.z;
+              acc_24 = v3307.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v3200 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+            }
+            float acc_25 = 0.0f;
+            float acc_26 = 0.0f;
+            float acc_27 = 0.0f;
+            float acc_28 = 0.0f;
+            float acc_29 = 0.0f;
+            float acc_30 = 0.0f;
+            float acc_31 = 0.0f;
+            float acc_32 = 0.0f;
+            if (warp < 3) {
+              const uint4 v3332 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3340 = ptx::mma_m16n8k16(v3332.x, v3332.y, v3332.z, v3332.w, held_13, held_14, acc_25,
+                  acc_26, acc_27, acc_28);
+              acc_25 = v3340.x;
+              acc_26 = v3340.y;
+              acc_27 = v3340.z;
+              acc_28 = v3340.w;
+              const float4 v3348 = ptx::mma_m16n8k16(v3332.x, v3332.y, v3332.z, v3332.w, held_15, held_16, acc_29,
+                  acc_30, acc_31, acc_32);
+              acc_29 = v3348.x;
+              acc_30 = v3348.y;
+              acc_31 = v3348.z;
+              acc_32 = v3348.w;
+            }
+            if (lane < 4) {
+              *(float2*)&partials[v3200 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+            }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2048 = half_2 * 1024;
-              const u32 v2050 = v2048 + warp * 128;
+              const u32 v3368 = half_2 * 1024;
+              const u32 v3370 = v3368 + warp * 128;
               #pragma unroll 1
-              for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
-                float acc = 0.0f;
-                float acc_2 = 0.0f;
-                float acc_3 = 0.0f;
-                float acc_4 = 0.0f;
-                float acc_5 = 0.0f;
-                float acc_6 = 0.0f;
-                float acc_7 = 0.0f;
-                float acc_8 = 0.0f;
+              for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
+                float acc_33 = 0.0f;
+                float acc_34 = 0.0f;
+                float acc_35 = 0.0f;
+                float acc_36 = 0.0f;
+                float acc_37 = 0.0f;
+                float acc_38 = 0.0f;
+                float acc_39 = 0.0f;
+                float acc_40 = 0.0f;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2063 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v2069 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2077 = ptx::mma_m16n8k16(v2069.x, v2069.y, v2069.z, v2069.w, v2063.x, v2063.y, acc,
-                      acc_2, acc_3, acc_4);
-                  acc = v2077.x;
-                  acc_2 = v2077.y;
-                  acc_3 = v2077.z;
-                  acc_4 = v2077.w;
-                  const float4 v2085 = ptx::mma_m16n8k16(v2069.x, v2069.y, v2069.z, v2069.w, v2063.z, v2063.w, acc_5,
-                      acc_6, acc_7, acc_8);
-                  acc_5 = v2085.x;
-                  acc_6 = v2085.y;
-                  acc_7 = v2085.z;
-                  acc_8 = v2085.w;
+                  const uint4 v3385 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v3391 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v3399 = ptx::mma_m16n8k16(v3391.x, v3391.y, v3391.z, v3391.w, v3385.x, v3385.y, acc_33,
+                      acc_34, acc_35, acc_36);
+                  acc_33 = v3399.x;
+                  acc_34 = v3399.y;
+                  acc_35 = v3399.z;
+                  acc_36 = v3399.w;
+                  const float4 v3407 = ptx::mma_m16n8k16(v3391.x, v3391.y, v3391.z, v3391.w, v3385.z, v3385.w, acc_37,
+                      acc_38, acc_39, acc_40);
+                  acc_37 = v3407.x;
+                  acc_38 = v3407.y;
+                  acc_39 = v3407.z;
+                  acc_40 = v3407.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2092 = drain + 1;
-                const bool v2093 = v2092 == 23;
-                drain = v2093 ? 0u : v2092;
-                drain_parity = v2093 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3414 = drain + 1;
+                const bool v3415 = v3414 == 23;
+                drain = v3415 ? 0u : v3414;
+                drain_parity = v3415 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2050 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v3370 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2113 = tid * 2;
-                  const u32 v2114 = v2048 + v2113;
-                  const float2 v2115 = *(const float2*)&partials[v2114];
-                  const float2 v2118 = *(const float2*)&partials[v2114 + 128];
-                  const float2 v2123 = *(const float2*)&partials[v2114 + 256];
-                  const float2 v2128 = *(const float2*)&partials[v2114 + 384];
-                  const float2 v2133 = *(const float2*)&partials[v2114 + 512];
-                  const float2 v2138 = *(const float2*)&partials[v2114 + 640];
-                  const float2 v2143 = *(const float2*)&partials[v2114 + 768];
-                  const float v2145 = v2115.x + v2118.x + v2123.x + v2128.x + v2133.x + v2138.x + v2143.x;
-                  const float v2146 = v2115.y + v2118.y + v2123.y + v2128.y + v2133.y + v2138.y + v2143.y;
-                  const float2 v2148 = *(const float2*)&partials[v2114 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2113;
-                  const float v2155 = __fmul_rn(v2145 + v2148.x, scale);
-                  const float v2156 = __fmul_rn(v2146 + v2148.y, scale);
-                  *(float2*)&logits[row] = make_float2(v2155, v2156);
-                  const bool v2163 = v2155 > best_2 || (v2155 == best_2 && row < best_index_2);
-                  best_2 = v2163 ? v2155 : best_2;
-                  best_index_2 = v2163 ? row : best_index_2;
-                  const u32 v2166 = row + 1;
-                  const bool v2173 = v2156 > best_2 || (v2156 == best_2 && v2166 < best_index_2);
-                  best_2 = v2173 ? v2156 : best_2;
-                  best_index_2 = v2173 ? v2166 : best_index_2;
+                  const u32 v3435 = tid * 2;
+                  const u32 v3436 = v3368 + v3435;
+                  const float2 v3437 = *(const float2*)&partials[v3436];
+                  const float2 v3440 = *(const float2*)&partials[v3436 + 128];
+                  const float2 v3445 = *(const float2*)&partials[v3436 + 256];
+                  const float2 v3450 = *(const float2*)&partials[v3436 + 384];
+                  const float2 v3455 = *(const float2*)&partials[v3436 + 512];
+                  const float2 v3460 = *(const float2*)&partials[v3436 + 640];
+                  const float2 v3465 = *(const float2*)&partials[v3436 + 768];
+                  const float v3467 = v3437.x + v3440.x + v3445.x + v3450.x + v3455.x + v3460.x + v3465.x;
+                  const float v3468 = v3437.y + v3440.y + v3445.y + v3450.y + v3455.y + v3460.y + v3465.y;
+                  const float2 v3470 = *(const float2*)&partials[v3436 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3435;
+                  const float v3477 = __fmul_rn(v3467 + v3470.x, scale);
+                  const float v3478 = __fmul_rn(v3468 + v3470.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3477, v3478);
+                  const bool v3485 = v3477 > best_2 || (v3477 == best_2 && row < best_index_2);
+                  best_2 = v3485 ? v3477 : best_2;
+                  best_index_2 = v3485 ? row : best_index_2;
+                  const u32 v3488 = row + 1;
+                  const bool v3495 = v3478 > best_2 || (v3478 == best_2 && v3488 < best_index_2);
+                  best_2 = v3495 ? v3478 : best_2;
+                  best_index_2 = v3495 ? v3488 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v2179 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v2181 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v2188 = v2179 > best_2 || (v2179 == best_2 && v2181 < best_index_2);
-            best_2 = v2188 ? v2179 : best_2;
-            best_index_2 = v2188 ? v2181 : best_index_2;
-            const float v2192 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v2194 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v2201 = v2192 > best_2 || (v2192 == best_2 && v2194 < best_index_2);
-            best_2 = v2201 ? v2192 : best_2;
-            best_index_2 = v2201 ? v2194 : best_index_2;
-            const float v2205 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v2207 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v2214 = v2205 > best_2 || (v2205 == best_2 && v2207 < best_index_2);
-            best_2 = v2214 ? v2205 : best_2;
-            best_index_2 = v2214 ? v2207 : best_index_2;
-            const float v2218 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v2220 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v2227 = v2218 > best_2 || (v2218 == best_2 && v2220 < best_index_2);
-            best_2 = v2227 ? v2218 : best_2;
-            best_index_2 = v2227 ? v2220 : best_index_2;
-            const float v2231 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v2233 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v2240 = v2231 > best_2 || (v2231 == best_2 && v2233 < best_index_2);
-            best_2 = v2240 ? v2231 : best_2;
-            best_index_2 = v2240 ? v2233 : best_index_2;
+            const float v3501 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3503 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3510 = v3501 > best_2 || (v3501 == best_2 && v3503 < best_index_2);
+            best_2 = v3510 ? v3501 : best_2;
+            best_index_2 = v3510 ? v3503 : best_index_2;
+            const float v3514 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3516 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3523 = v3514 > best_2 || (v3514 == best_2 && v3516 < best_index_2);
+            best_2 = v3523 ? v3514 : best_2;
+            best_index_2 = v3523 ? v3516 : best_index_2;
+            const float v3527 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3529 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3536 = v3527 > best_2 || (v3527 == best_2 && v3529 < best_index_2);
+            best_2 = v3536 ? v3527 : best_2;
+            best_index_2 = v3536 ? v3529 : best_index_2;
+            const float v3540 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3542 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3549 = v3540 > best_2 || (v3540 == best_2 && v3542 < best_index_2);
+            best_2 = v3549 ? v3540 : best_2;
+            best_index_2 = v3549 ? v3542 : best_index_2;
+            const float v3553 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3555 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3562 = v3553 > best_2 || (v3553 == best_2 && v3555 < best_index_2);
+            best_2 = v3562 ? v3553 : best_2;
+            best_index_2 = v3562 ? v3555 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1702,46 +2713,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v2247 = scratch[0];
-              const u32 v2248 = scratch_index[0];
-              const bool v2255 = v2247 > best_3 || (v2247 == best_3 && v2248 < best_index_3);
-              best_3 = v2255 ? v2247 : best_3;
-              best_index_3 = v2255 ? v2248 : best_index_3;
-              const float v2258 = scratch[1];
-              const u32 v2259 = scratch_index[1];
-              const bool v2266 = v2258 > best_3 || (v2258 == best_3 && v2259 < best_index_3);
-              best_3 = v2266 ? v2258 : best_3;
-              best_index_3 = v2266 ? v2259 : best_index_3;
-              const float v2269 = scratch[2];
-              const u32 v2270 = scratch_index[2];
-              const bool v2277 = v2269 > best_3 || (v2269 == best_3 && v2270 < best_index_3);
-              best_3 = v2277 ? v2269 : best_3;
-              best_index_3 = v2277 ? v2270 : best_index_3;
-              const float v2280 = scratch[3];
-              const u32 v2281 = scratch_index[3];
-              const bool v2288 = v2280 > best_3 || (v2280 == best_3 && v2281 < best_index_3);
-              best_3 = v2288 ? v2280 : best_3;
-              best_index_3 = v2288 ? v2281 : best_index_3;
-              const float v2291 = scratch[4];
-              const u32 v2292 = scratch_index[4];
-              const bool v2299 = v2291 > best_3 || (v2291 == best_3 && v2292 < best_index_3);
-              best_3 = v2299 ? v2291 : best_3;
-              best_index_3 = v2299 ? v2292 : best_index_3;
-              const float v2302 = scratch[5];
-              const u32 v2303 = scratch_index[5];
-              const bool v2310 = v2302 > best_3 || (v2302 == best_3 && v2303 < best_index_3);
-              best_3 = v2310 ? v2302 : best_3;
-              best_index_3 = v2310 ? v2303 : best_index_3;
-              const float v2313 = scratch[6];
-              const u32 v2314 = scratch_index[6];
-              const bool v2321 = v2313 > best_3 || (v2313 == best_3 && v2314 < best_index_3);
-              best_3 = v2321 ? v2313 : best_3;
-              best_index_3 = v2321 ? v2314 : best_index_3;
-              const float v2324 = scratch[7];
-              const u32 v2325 = scratch_index[7];
-              const bool v2332 = v2324 > best_3 || (v2324 == best_3 && v2325 < best_index_3);
-              best_3 = v2332 ? v2324 : best_3;
-              best_index_3 = v2332 ? v2325 : best_index_3;
+              const float v3569 = scratch[0];
+              const u32 v3570 = scratch_index[0];
+              const bool v3577 = v3569 > best_3 || (v3569 == best_3 && v3570 < best_index_3);
+              best_3 = v3577 ? v3569 : best_3;
+              best_index_3 = v3577 ? v3570 : best_index_3;
+              const float v3580 = scratch[1];
+              const u32 v3581 = scratch_index[1];
+              const bool v3588 = v3580 > best_3 || (v3580 == best_3 && v3581 < best_index_3);
+              best_3 = v3588 ? v3580 : best_3;
+              best_index_3 = v3588 ? v3581 : best_index_3;
+              const float v3591 = scratch[2];
+              const u32 v3592 = scratch_index[2];
+              const bool v3599 = v3591 > best_3 || (v3591 == best_3 && v3592 < best_index_3);
+              best_3 = v3599 ? v3591 : best_3;
+              best_index_3 = v3599 ? v3592 : best_index_3;
+              const float v3602 = scratch[3];
+              const u32 v3603 = scratch_index[3];
+              const bool v3610 = v3602 > best_3 || (v3602 == best_3 && v3603 < best_index_3);
+              best_3 = v3610 ? v3602 : best_3;
+              best_index_3 = v3610 ? v3603 : best_index_3;
+              const float v3613 = scratch[4];
+              const u32 v3614 = scratch_index[4];
+              const bool v3621 = v3613 > best_3 || (v3613 == best_3 && v3614 < best_index_3);
+              best_3 = v3621 ? v3613 : best_3;
+              best_index_3 = v3621 ? v3614 : best_index_3;
+              const float v3624 = scratch[5];
+              const u32 v3625 = scratch_index[5];
+              const bool v3632 = v3624 > best_3 || (v3624 == best_3 && v3625 < best_index_3);
+              best_3 = v3632 ? v3624 : best_3;
+              best_index_3 = v3632 ? v3625 : best_index_3;
+              const float v3635 = scratch[6];
+              const u32 v3636 = scratch_index[6];
+              const bool v3643 = v3635 > best_3 || (v3635 == best_3 && v3636 < best_index_3);
+              best_3 = v3643 ? v3635 : best_3;
+              best_index_3 = v3643 ? v3636 : best_index_3;
+              const float v3646 = scratch[7];
+              const u32 v3647 = scratch_index[7];
+              const bool v3654 = v3646 > best_3 || (v3646 == best_3 && v3647 < best_index_3);
+              best_3 = v3654 ? v3646 : best_3;
+              best_index_3 = v3654 ? v3647 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1762,37 +2773,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v2343 = best[lane];
-                const u32 v2344 = best_index[lane];
-                const bool v2351 = v2343 > best_2 || (v2343 == best_2 && v2344 < best_index_2);
-                best_2 = v2351 ? v2343 : best_2;
-                best_index_2 = v2351 ? v2344 : best_index_2;
+                const float v3665 = best[lane];
+                const u32 v3666 = best_index[lane];
+                const bool v3673 = v3665 > best_2 || (v3665 == best_2 && v3666 < best_index_2);
+                best_2 = v3673 ? v3665 : best_2;
+                best_index_2 = v3673 ? v3666 : best_index_2;
               }
-              const float v2355 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v2357 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v2364 = v2355 > best_2 || (v2355 == best_2 && v2357 < best_index_2);
-              best_2 = v2364 ? v2355 : best_2;
-              best_index_2 = v2364 ? v2357 : best_index_2;
-              const float v2368 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v2370 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v2377 = v2368 > best_2 || (v2368 == best_2 && v2370 < best_index_2);
-              best_2 = v2377 ? v2368 : best_2;
-              best_index_2 = v2377 ? v2370 : best_index_2;
-              const float v2381 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v2383 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v2390 = v2381 > best_2 || (v2381 == best_2 && v2383 < best_index_2);
-              best_2 = v2390 ? v2381 : best_2;
-              best_index_2 = v2390 ? v2383 : best_index_2;
-              const float v2394 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v2396 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v2403 = v2394 > best_2 || (v2394 == best_2 && v2396 < best_index_2);
-              best_2 = v2403 ? v2394 : best_2;
-              best_index_2 = v2403 ? v2396 : best_index_2;
-              const float v2407 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v2409 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v2416 = v2407 > best_2 || (v2407 == best_2 && v2409 < best_index_2);
-              best_2 = v2416 ? v2407 : best_2;
-              best_index_2 = v2416 ? v2409 : best_index_2;
+              const float v3677 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3679 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3686 = v3677 > best_2 || (v3677 == best_2 && v3679 < best_index_2);
+              best_2 = v3686 ? v3677 : best_2;
+              best_index_2 = v3686 ? v3679 : best_index_2;
+              const float v3690 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3692 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3699 = v3690 > best_2 || (v3690 == best_2 && v3692 < best_index_2);
+              best_2 = v3699 ? v3690 : best_2;
+              best_index_2 = v3699 ? v3692 : best_index_2;
+              const float v3703 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3705 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3712 = v3703 > best_2 || (v3703 == best_2 && v3705 < best_index_2);
+              best_2 = v3712 ? v3703 : best_2;
+              best_index_2 = v3712 ? v3705 : best_index_2;
+              const float v3716 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3718 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3725 = v3716 > best_2 || (v3716 == best_2 && v3718 < best_index_2);
+              best_2 = v3725 ? v3716 : best_2;
+              best_index_2 = v3725 ? v3718 : best_index_2;
+              const float v3729 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3731 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3738 = v3729 > best_2 || (v3729 == best_2 && v3731 < best_index_2);
+              best_2 = v3738 ? v3729 : best_2;
+              best_index_2 = v3738 ? v3731 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1802,8 +2813,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v2428 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v2428);
+              const u64 v3750 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3750);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1836,8 +2847,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v2460 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v2460;
+          const u32 v3782 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3782;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1858,10 +2869,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v2483 = drain + 1;
-            const bool v2484 = v2483 == 23;
-            drain = v2484 ? 0u : v2483;
-            drain_parity = v2484 ? drain_parity ^ 1u : drain_parity;
+            const u32 v3805 = drain + 1;
+            const bool v3806 = v3805 == 23;
+            drain = v3806 ? 0u : v3805;
+            drain_parity = v3806 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1870,14 +2881,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v2497 = warp * 4;
-      const u32 v2498 = notes[v2497];
-      if (notes[0] != 0 && v2498 != 0) {
-        const u32 v2507 = (cta * 9 + warp) * 4;
-        records[v2507] = v2498;
-        records[v2507 + 1] = notes[v2497 + 1];
-        records[v2507 + 2] = notes[v2497 + 2];
-        records[v2507 + 3] = notes[v2497 + 3];
+      const u32 v3819 = warp * 4;
+      const u32 v3820 = notes[v3819];
+      if (notes[0] != 0 && v3820 != 0) {
+        const u32 v3829 = (cta * 9 + warp) * 4;
+        records[v3829] = v3820;
+        records[v3829 + 1] = notes[v3819 + 1];
+        records[v3829 + 2] = notes[v3819 + 2];
+        records[v3829 + 3] = notes[v3819 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1914,22 +2925,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2558 = landed + 1;
-              const bool v2559 = v2558 == 23;
-              landed = v2559 ? 0u : v2558;
-              landed_parity = v2559 ? landed_parity ^ 1u : landed_parity;
-              const bool v2567 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2567) {
+              const u32 v3880 = landed + 1;
+              const bool v3881 = v3880 == 23;
+              landed = v3881 ? 0u : v3880;
+              landed_parity = v3881 ? landed_parity ^ 1u : landed_parity;
+              const bool v3889 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v3889) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2572 = led + 1;
-              const bool v2573 = v2572 == 23;
-              led = v2573 ? 0u : v2572;
-              led_parity = v2573 ? led_parity ^ 1u : led_parity;
-              const u32 v2580 = near + 1;
-              const bool v2581 = v2580 == 23;
-              near = v2581 ? 0u : v2580;
-              near_parity = v2581 ? near_parity ^ 1u : near_parity;
+              const u32 v3894 = led + 1;
+              const bool v3895 = v3894 == 23;
+              led = v3895 ? 0u : v3894;
+              led_parity = v3895 ? led_parity ^ 1u : led_parity;
+              const u32 v3902 = near + 1;
+              const bool v3903 = v3902 == 23;
+              near = v3903 ? 0u : v3902;
+              near_parity = v3903 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1938,10 +2949,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2594 = fill + 1;
-              const bool v2595 = v2594 == 23;
-              fill = v2595 ? 0u : v2594;
-              fill_parity = v2595 ? fill_parity ^ 1u : fill_parity;
+              const u32 v3916 = fill + 1;
+              const bool v3917 = v3916 == 23;
+              fill = v3917 ? 0u : v3916;
+              fill_parity = v3917 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1974,12 +2985,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2641 = (pos_now + 31) / 32;
+            const u32 v3963 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2641 / 2;
-              const u32 end = (split + 1) * v2641 / 2;
+              const u32 first = split * v3963 / 2;
+              const u32 end = (split + 1) * v3963 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -1988,28 +2999,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v2662 = page;
-                const u32 v2672 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v2672;
+                const u32 v3984 = page;
+                const u32 v3994 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v3994;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2679 = landed + 1;
-                const bool v2680 = v2679 == 23;
-                landed = v2680 ? 0u : v2679;
-                landed_parity = v2680 ? landed_parity ^ 1u : landed_parity;
-                const bool v2688 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v2688) {
+                const u32 v4001 = landed + 1;
+                const bool v4002 = v4001 == 23;
+                landed = v4002 ? 0u : v4001;
+                landed_parity = v4002 ? landed_parity ^ 1u : landed_parity;
+                const bool v4010 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4010) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v2693 = led + 1;
-                const bool v2694 = v2693 == 23;
-                led = v2694 ? 0u : v2693;
-                led_parity = v2694 ? led_parity ^ 1u : led_parity;
-                const u32 v2701 = near + 1;
-                const bool v2702 = v2701 == 23;
-                near = v2702 ? 0u : v2701;
-                near_parity = v2702 ? near_parity ^ 1u : near_parity;
+                const u32 v4015 = led + 1;
+                const bool v4016 = v4015 == 23;
+                led = v4016 ? 0u : v4015;
+                led_parity = v4016 ? led_parity ^ 1u : led_parity;
+                const u32 v4023 = near + 1;
+                const bool v4024 = v4023 == 23;
+                near = v4024 ? 0u : v4023;
+                near_parity = v4024 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -2017,15 +3028,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v2725 = (((u64)layer * (u64)pages + (u64)v2662) * 2 + (u64)kv_head) * 16
+                  const u64 v4047 = (((u64)layer * (u64)pages + (u64)v3984) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2725 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4047 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2734 = fill + 1;
-                const bool v2735 = v2734 == 23;
-                fill = v2735 ? 0u : v2734;
-                fill_parity = v2735 ? fill_parity ^ 1u : fill_parity;
+                const u32 v4056 = fill + 1;
+                const bool v4057 = v4056 == 23;
+                fill = v4057 ? 0u : v4056;
+                fill_parity = v4057 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -2044,22 +3055,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2766 = landed + 1;
-              const bool v2767 = v2766 == 23;
-              landed = v2767 ? 0u : v2766;
-              landed_parity = v2767 ? landed_parity ^ 1u : landed_parity;
-              const bool v2775 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2775) {
+              const u32 v4088 = landed + 1;
+              const bool v4089 = v4088 == 23;
+              landed = v4089 ? 0u : v4088;
+              landed_parity = v4089 ? landed_parity ^ 1u : landed_parity;
+              const bool v4097 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4097) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2780 = led + 1;
-              const bool v2781 = v2780 == 23;
-              led = v2781 ? 0u : v2780;
-              led_parity = v2781 ? led_parity ^ 1u : led_parity;
-              const u32 v2788 = near + 1;
-              const bool v2789 = v2788 == 23;
-              near = v2789 ? 0u : v2788;
-              near_parity = v2789 ? near_parity ^ 1u : near_parity;
+              const u32 v4102 = led + 1;
+              const bool v4103 = v4102 == 23;
+              led = v4103 ? 0u : v4102;
+              led_parity = v4103 ? led_parity ^ 1u : led_parity;
+              const u32 v4110 = near + 1;
+              const bool v4111 = v4110 == 23;
+              near = v4111 ? 0u : v4110;
+              near_parity = v4111 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -2068,10 +3079,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2802 = fill + 1;
-              const bool v2803 = v2802 == 23;
-              fill = v2803 ? 0u : v2802;
-              fill_parity = v2803 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4124 = fill + 1;
+              const bool v4125 = v4124 == 23;
+              fill = v4125 ? 0u : v4124;
+              fill_parity = v4125 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -2090,22 +3101,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2836 = landed + 1;
-              const bool v2837 = v2836 == 23;
-              landed = v2837 ? 0u : v2836;
-              landed_parity = v2837 ? landed_parity ^ 1u : landed_parity;
-              const bool v2845 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2845) {
+              const u32 v4158 = landed + 1;
+              const bool v4159 = v4158 == 23;
+              landed = v4159 ? 0u : v4158;
+              landed_parity = v4159 ? landed_parity ^ 1u : landed_parity;
+              const bool v4167 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4167) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2850 = led + 1;
-              const bool v2851 = v2850 == 23;
-              led = v2851 ? 0u : v2850;
-              led_parity = v2851 ? led_parity ^ 1u : led_parity;
-              const u32 v2858 = near + 1;
-              const bool v2859 = v2858 == 23;
-              near = v2859 ? 0u : v2858;
-              near_parity = v2859 ? near_parity ^ 1u : near_parity;
+              const u32 v4172 = led + 1;
+              const bool v4173 = v4172 == 23;
+              led = v4173 ? 0u : v4172;
+              led_parity = v4173 ? led_parity ^ 1u : led_parity;
+              const u32 v4180 = near + 1;
+              const bool v4181 = v4180 == 23;
+              near = v4181 ? 0u : v4180;
+              near_parity = v4181 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2114,10 +3125,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2872 = fill + 1;
-              const bool v2873 = v2872 == 23;
-              fill = v2873 ? 0u : v2872;
-              fill_parity = v2873 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4194 = fill + 1;
+              const bool v4195 = v4194 == 23;
+              fill = v4195 ? 0u : v4194;
+              fill_parity = v4195 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -2136,22 +3147,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2906 = landed + 1;
-              const bool v2907 = v2906 == 23;
-              landed = v2907 ? 0u : v2906;
-              landed_parity = v2907 ? landed_parity ^ 1u : landed_parity;
-              const bool v2915 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2915) {
+              const u32 v4228 = landed + 1;
+              const bool v4229 = v4228 == 23;
+              landed = v4229 ? 0u : v4228;
+              landed_parity = v4229 ? landed_parity ^ 1u : landed_parity;
+              const bool v4237 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4237) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2920 = led + 1;
-              const bool v2921 = v2920 == 23;
-              led = v2921 ? 0u : v2920;
-              led_parity = v2921 ? led_parity ^ 1u : led_parity;
-              const u32 v2928 = near + 1;
-              const bool v2929 = v2928 == 23;
-              near = v2929 ? 0u : v2928;
-              near_parity = v2929 ? near_parity ^ 1u : near_parity;
+              const u32 v4242 = led + 1;
+              const bool v4243 = v4242 == 23;
+              led = v4243 ? 0u : v4242;
+              led_parity = v4243 ? led_parity ^ 1u : led_parity;
+              const u32 v4250 = near + 1;
+              const bool v4251 = v4250 == 23;
+              near = v4251 ? 0u : v4250;
+              near_parity = v4251 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -2160,30 +3171,30 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2942 = fill + 1;
-              const bool v2943 = v2942 == 23;
-              fill = v2943 ? 0u : v2942;
-              fill_parity = v2943 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4264 = fill + 1;
+              const bool v4265 = v4264 == 23;
+              fill = v4265 ? 0u : v4264;
+              fill_parity = v4265 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2956 = landed + 1;
-              const bool v2957 = v2956 == 23;
-              landed = v2957 ? 0u : v2956;
-              landed_parity = v2957 ? landed_parity ^ 1u : landed_parity;
-              const bool v2965 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2965) {
+              const u32 v4278 = landed + 1;
+              const bool v4279 = v4278 == 23;
+              landed = v4279 ? 0u : v4278;
+              landed_parity = v4279 ? landed_parity ^ 1u : landed_parity;
+              const bool v4287 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4287) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2970 = led + 1;
-              const bool v2971 = v2970 == 23;
-              led = v2971 ? 0u : v2970;
-              led_parity = v2971 ? led_parity ^ 1u : led_parity;
-              const u32 v2978 = near + 1;
-              const bool v2979 = v2978 == 23;
-              near = v2979 ? 0u : v2978;
-              near_parity = v2979 ? near_parity ^ 1u : near_parity;
+              const u32 v4292 = led + 1;
+              const bool v4293 = v4292 == 23;
+              led = v4293 ? 0u : v4292;
+              led_parity = v4293 ? led_parity ^ 1u : led_parity;
+              const u32 v4300 = near + 1;
+              const bool v4301 = v4300 == 23;
+              near = v4301 ? 0u : v4300;
+              near_parity = v4301 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -2192,10 +3203,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2992 = fill + 1;
-              const bool v2993 = v2992 == 23;
-              fill = v2993 ? 0u : v2992;
-              fill_parity = v2993 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4314 = fill + 1;
+              const bool v4315 = v4314 == 23;
+              fill = v4315 ? 0u : v4314;
+              fill_parity = v4315 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -2218,22 +3229,22 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v3039 = landed + 1;
-            const bool v3040 = v3039 == 23;
-            landed = v3040 ? 0u : v3039;
-            landed_parity = v3040 ? landed_parity ^ 1u : landed_parity;
-            const bool v3048 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v3048) {
+            const u32 v4361 = landed + 1;
+            const bool v4362 = v4361 == 23;
+            landed = v4362 ? 0u : v4361;
+            landed_parity = v4362 ? landed_parity ^ 1u : landed_parity;
+            const bool v4370 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4370) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v3053 = led + 1;
-            const bool v3054 = v3053 == 23;
-            led = v3054 ? 0u : v3053;
-            led_parity = v3054 ? led_parity ^ 1u : led_parity;
-            const u32 v3061 = near + 1;
-            const bool v3062 = v3061 == 23;
-            near = v3062 ? 0u : v3061;
-            near_parity = v3062 ? near_parity ^ 1u : near_parity;
+            const u32 v4375 = led + 1;
+            const bool v4376 = v4375 == 23;
+            led = v4376 ? 0u : v4375;
+            led_parity = v4376 ? led_parity ^ 1u : led_parity;
+            const u32 v4383 = near + 1;
+            const bool v4384 = v4383 == 23;
+            near = v4384 ? 0u : v4383;
+            near_parity = v4384 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2242,24 +3253,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v3075 = fill + 1;
-            const bool v3076 = v3075 == 23;
-            fill = v3076 ? 0u : v3075;
-            fill_parity = v3076 ? fill_parity ^ 1u : fill_parity;
+            const u32 v4397 = fill + 1;
+            const bool v4398 = v4397 == 23;
+            fill = v4398 ? 0u : v4397;
+            fill_parity = v4398 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v3087 = warp * 4;
-      const u32 v3088 = notes[v3087];
-      if (notes[0] != 0 && v3088 != 0) {
-        const u32 v3097 = (cta * 9 + warp) * 4;
-        records[v3097] = v3088;
-        records[v3097 + 1] = notes[v3087 + 1];
-        records[v3097 + 2] = notes[v3087 + 2];
-        records[v3097 + 3] = notes[v3087 + 3];
+      const u32 v4409 = warp * 4;
+      const u32 v4410 = notes[v4409];
+      if (notes[0] != 0 && v4410 != 0) {
+        const u32 v4419 = (cta * 9 + warp) * 4;
+        records[v4419] = v4410;
+        records[v4419 + 1] = notes[v4409 + 1];
+        records[v4419 + 2] = notes[v4409 + 2];
+        records[v4419 + 3] = notes[v4409 + 3];
       }
     }
   }

@@ -4,6 +4,7 @@
 //
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight, 2 with a lead of 4 chunks; KV pages of 16 tokens, 2 KV splits.
+// Consumers hold the first 4 chunks of a product in registers while they wait for its input.
 //
 // # Buffers
 //

@@ -42,8 +42,8 @@ var (
 	ringCopy     = place{"pipeline/ring.go", "dsl.BulkCopy(p.r.Data"}
 	ringFullWait = place{"pipeline/ring.go", "c.wait(stage, c.next.parity"}
 	weightCopy   = place{"tasks/gemv.go", "p.Copy(base, w, offset"}
-	weightLoad   = place{"tasks/gemv.go", "w := weights.LoadN("}
-	inputLoad    = place{"tasks/gemv.go", "multiply(acc, x.LoadN("}
+	weightLoad   = place{"tasks/gemv.go", "[dsl.BF16x2](r.Data).LoadN("}
+	inputLoad    = place{"tasks/gemv.go", "[dsl.BF16x2](g.X).LoadN("}
 	inputStore   = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
 	actStore     = place{"tasks/epilogue.go", "act.Store(from.Add("}
 	actLoad      = place{"tasks/vector.go", "stage(i, x.LoadN("}
@@ -55,11 +55,7 @@ var (
 // the report names the template's lines, under every
 // schedule.
 func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
-	for _, test := range []struct {
-		name string
-		edit func(*ir.Kernel) (*ir.Kernel, error)
-		want map[string][]place // by kind: lines of the sides or of their callers
-	}{
+	for _, test := range []broken{
 		{"missing barrier", mutant("remove bar.sync", "o", "tasks/vector.go"), map[string][]place{"data race": {inputLoad, inputStore}}},
 		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "qkv", "tasks/gemv.go"),
 			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad}, "deadlock": {ringFullWait}}},
@@ -73,25 +69,51 @@ func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 		{"too few bytes expected", mutant("bytes mbar.expect @full: 16 bytes less", "down", "tasks/gemv.go"),
 			map[string][]place{"deadlock": {ringFullWait}}},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			c, err := models.Lookup("tiny")
-			require.NoError(t, err)
-			r, err := check(t.Context(), Request{Config: c, Seeds: 3, Steps: 2}, test.edit)
-			require.NoError(t, err)
-			require.NotEmpty(t, r.Findings)
-			require.Empty(t, r.Values, "a schedule came to its end")
-			require.ErrorContains(t, r.Err(), r.Findings[0].Kind)
-			var text strings.Builder
-			require.NoError(t, r.Write(&text))
-			for _, f := range r.Findings {
-				require.Contains(t, test.want, f.Kind, f.Text)
-				for _, want := range test.want[f.Kind] {
-					line := regexp.QuoteMeta(want.line(t)) + `\b`
-					require.Regexp(t, line, linesOf(f), f.Text)
-					require.Regexp(t, line, text.String())
-				}
-			}
-		})
+		t.Run(test.name, func(t *testing.T) { test.isReported(t, megakernel.HeldNone) })
+	}
+}
+
+// The same of chunks held in registers.
+func TestBrokenHoldsAreReportedWithTheirLines(t *testing.T) {
+	for _, test := range []broken{
+		{"held before it has landed", mutant("remove wait.mbar @full", "chunks held for o", "tasks/held.go"),
+			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad}, "mbarrier phase skipped": {}}},
+		{"wrong phase parity", mutant("parity wait.mbar @full: the other parity", "chunks held for gate_up", "tasks/held.go"),
+			map[string][]place{"data race": {weightLoad, weightCopy}, "uninitialised read": {weightLoad}, "deadlock": {ringFullWait}, "mbarrier phase skipped": {}}},
+		{"stage not released", mutant("remove mbar.arrive @empty", "chunks held for down", "tasks/held.go"),
+			map[string][]place{"deadlock": {}, "mbarrier misuse": {}}},
+	} {
+		t.Run(test.name, func(t *testing.T) { test.isReported(t, 2) })
+	}
+}
+
+// broken is a template broken in one way.
+type broken struct {
+	name string
+	edit func(*ir.Kernel) (*ir.Kernel, error)
+	want map[string][]place // by kind: lines of the sides or of their callers
+}
+
+// isReported wants a finding of a kernel that holds so many chunks under every schedule,
+// and in each the lines of its kind.
+func (b *broken) isReported(t *testing.T, held int) {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	r, err := check(t.Context(), Request{Config: c, Options: megakernel.Options{Held: held}, Seeds: 3, Steps: 2}, b.edit)
+	require.NoError(t, err)
+	require.NotEmpty(t, r.Findings)
+	require.Empty(t, r.Values, "a schedule came to its end")
+	require.ErrorContains(t, r.Err(), r.Findings[0].Kind)
+	var text strings.Builder
+	require.NoError(t, r.Write(&text))
+	for _, f := range r.Findings {
+		require.Contains(t, b.want, f.Kind, f.Text)
+		for _, want := range b.want[f.Kind] {
+			line := regexp.QuoteMeta(want.line(t)) + `\b`
+			require.Regexp(t, line, linesOf(f), f.Text)
+			require.Regexp(t, line, text.String())
+		}
 	}
 }
 

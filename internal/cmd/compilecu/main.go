@@ -1,5 +1,5 @@
 // Command compilecu compiles .cu files with nvcc and holds them to what an emitted kernel promises: one kernel, no #include, no
-// spills (or few), a bounded compile time. It prints a line per file and exits with 1 when one of them fails, 2 for wrong flags.
+// spills (or few), a bounded compile time, strong loads of 128 bits in one. It prints a line per file and exits with 1 when one of them fails, 2 for wrong flags.
 //
 //	compilecu [-arch sm_90a] [-nvcc PATH] [-max-seconds 90] [-max-spills 0] FILE.cu...
 package main
@@ -84,7 +84,8 @@ func compile(compiler *nvcc.Compiler, src string, l limits) (string, error) {
 	defer os.RemoveAll(dir)
 	ctx, cancel := context.WithTimeout(context.Background(), l.max)
 	defer cancel()
-	report, err := compiler.Compile(ctx, src, filepath.Join(dir, "out.cubin"), nvcc.Options{Arch: l.arch})
+	cubin := filepath.Join(dir, "out.cubin")
+	report, err := compiler.Compile(ctx, src, cubin, nvcc.Options{Arch: l.arch})
 	if errors.Is(err, context.DeadlineExceeded) {
 		return "", fmt.Errorf("%s: not compiled within %v", src, l.max)
 	}
@@ -95,12 +96,20 @@ func compile(compiler *nvcc.Compiler, src string, l limits) (string, error) {
 	if stores+loads > l.spills {
 		return "", fmt.Errorf("%s: spills: %d bytes stored, %d loaded, want %d", src, stores, loads, l.spills)
 	}
+	whole, err := loadsAreWhole(ctx, compiler, src, cubin)
+	if err != nil {
+		return "", err
+	}
+	loaded := fmt.Sprintf("%d strong loads of 128 bits", whole)
+	if whole == 1 {
+		loaded = "1 strong load of 128 bits"
+	}
 	spilled := "0 spills"
 	if stores+loads > 0 {
 		spilled = fmt.Sprintf("%d + %d bytes spilled", stores, loads)
 	}
 	kernel := report.Functions[0]
-	return fmt.Sprintf("%s: %s for %s by nvcc %s: %d registers, %s, %d bytes stack, %d barriers, %d bytes static shared, %d bytes cubin, %.1f s",
+	return fmt.Sprintf("%s: %s for %s by nvcc %s: %d registers, %s, %d bytes stack, %d barriers, %d bytes static shared, %s, %d bytes cubin, %.1f s",
 		filepath.Base(src), kernel.Name, l.arch, report.Nvcc, kernel.Registers, spilled, kernel.Stack, kernel.Barriers, kernel.Shared,
-		report.CubinBytes, report.Took.Seconds()), nil
+		loaded, report.CubinBytes, report.Took.Seconds()), nil
 }

@@ -8,7 +8,6 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
-	"github.com/mkgen/mkgen/tasks"
 )
 
 // Choice is what is searched, each as in megakernel.Options and none left open.
@@ -102,8 +101,8 @@ func (c Choice) check() error {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
 	}
-	if c.Held < 0 || c.Held > tasks.MaxHeld {
-		return fmt.Errorf("held is %d, want 0 to %d", c.Held, tasks.MaxHeld)
+	if c.Held < 0 || c.Held > megakernel.MaxHeld {
+		return fmt.Errorf("held is %d, want 0 to %d", c.Held, megakernel.MaxHeld)
 	}
 	if c.Leads == "" {
 		return errors.New("leads is empty, want none or chunks:copies")
