@@ -29,6 +29,7 @@ type buffers struct {
 	kvWords    dsl.Buf[dsl.B128]
 	states     dsl.Buf[dsl.B128]
 	attn, act  dsl.Buf[dsl.BF16]
+	mid        dsl.Buf[dsl.F32] // with MLPFused, which has no act
 	logits     dsl.Buf[dsl.F32]
 	best       dsl.Buf[dsl.F32]
 	bestIndex  dsl.Buf[dsl.U32]
@@ -87,7 +88,11 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
 		}
 		b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
-		b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
+		if o.MLP == MLPFused {
+			b.mid = dsl.Global[dsl.F32](k, "mid", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector behind attention, for the MLP's norm", c.Hidden))
+		} else {
+			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
+		}
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
 		b.best = dsl.Global[dsl.F32](k, "best", product(o.SMs), bufDoc("[%d] each SM's largest logit", o.SMs))
 		b.bestIndex = dsl.Global[dsl.U32](k, "best_index", product(o.SMs), bufDoc("[%d] and its row", o.SMs))

@@ -59,6 +59,9 @@ type Options struct {
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
 
+	// MLP is how the MLP's down projection gets its input; default rows.
+	MLP MLP
+
 	// Launch is how a step is launched; default single. Resident is how many kernels of a
 	// graph fit side by side on an SM, 1 to 4, by shared memory and registers: default 2.
 	// Dependents is when one lets the next one start; default at once. GraphSteps is how
@@ -231,6 +234,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
+	}
+	if err := o.completeMLP(); err != nil {
+		return o, err
 	}
 	if err := o.completeLaunch(); err != nil {
 		return o, err

@@ -19,7 +19,8 @@ type single struct {
 	part   tasks.Partials
 	tail   dsl.Buf[dsl.B128]
 
-	arrived *tasks.Arrivals // with MergeLast only
+	arrived *tasks.Arrivals   // with MergeLast only
+	act     dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
 }
 
 func newSingle(b *builder) *single {
@@ -31,6 +32,9 @@ func newSingle(b *builder) *single {
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	if b.mk.Options.MLP == MLPFused {
+		f.act = f.declareAct()
+	}
 	if b.mk.Options.Merge == MergeLast {
 		f.arrived = &tasks.Arrivals{Count: b.bufs.arrived,
 			Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("whether this SM brought the last state"))}
@@ -51,6 +55,9 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
 		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
+	}
+	if o.MLP == MLPFused {
+		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16})
 	}
 	if o.Merge == MergeLast {
 		regions = append(regions, pipeline.Region{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16})
@@ -153,6 +160,9 @@ func (f *single) layerPhases() []phase {
 			f.plain(bufs.act, c.Intermediate)
 			return tasks.AddResidual(bufs.x, tasks.FromBuf(bufs.x))
 		}, nil),
+	}
+	if o.MLP == MLPFused {
+		f.fusedMLP(all, per)
 	}
 	if o.Queries == HandoffWords {
 		all[0].Handoff = string(HandoffWords)
