@@ -114,6 +114,8 @@ func (mk *Kernel) chain(p *Phase) (vector, loads int) {
 		return 0, rowsLoads // the input itself comes along with the chunks
 	case p.Matrix == "o":
 		return 2 * c.Heads * c.HeadDim, 0
+	case p.Matrix == "down" && mk.Options.MLP == MLPFused:
+		return 0, 0 // its own
 	case p.Matrix == "down":
 		return 2 * c.Intermediate, 0
 	case p.Matrix != "":

@@ -45,7 +45,10 @@ func newSingle(b *builder) *single {
 // singleRegions are the regions a kernel of one query row a step has of its own.
 func (mk *Kernel) singleRegions() []pipeline.Region {
 	c, o := &mk.Config, &mk.Options
-	widest := max(c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
+	widest := max(c.Hidden, c.Heads*c.HeadDim)
+	if o.MLP != MLPFused { // where every SM has its own elements only
+		widest = max(widest, c.Intermediate)
+	}
 	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == HandoffWords {

@@ -17,6 +17,7 @@ type stepModel struct {
 	shares []*smShare
 	phases []PhasePrediction // of the last step
 	now    float64           // when the last hand-off was passed
+	apart  bool              // no hand-off was: now is the mean of when SMs went on
 }
 
 // smShare is what some of the SMs have to do, all of them the same.
@@ -156,7 +157,9 @@ func (s *stepModel) phase(i int, weight float64) {
 		if h.clock.Full() {
 			busy = 0
 		}
-		h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
+		if !s.apart {
+			h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
+		}
 		waited := h.clock.Drain(len(h.chunks[f.Name]))
 		if len(h.chunks[f.Name]) > 0 {
 			h.clock.Until(h.clock.Now() + m.FinishSeconds())
@@ -167,8 +170,13 @@ func (s *stepModel) phase(i int, weight float64) {
 		chunks += float64(h.sms) * waited
 		arrived += float64(h.sms) * h.clock.Now()
 	}
+	sms := float64(s.mk.Plan.SMs)
+	arrived, chunks = arrived/sms, chunks/sms
 	released := last
-	if f.Handoff != "" {
+	s.apart = f.Handoff == handoffNone
+	if s.apart {
+		released = arrived
+	} else if f.Handoff != "" {
 		busy := s.mk.inFlight()
 		if quiet {
 			busy = 0
@@ -176,10 +184,10 @@ func (s *stepModel) phase(i int, weight float64) {
 		released += m.WaitSeconds(busy)
 	}
 	for _, h := range s.shares {
-		h.clock.Until(released)
+		if !s.apart {
+			h.clock.Until(released)
+		}
 	}
-	sms := float64(s.mk.Plan.SMs)
-	arrived, chunks = arrived/sms, chunks/sms
 	p.Time += weight * (released - s.now)
 	p.Chunks += weight * chunks
 	p.Handoff += weight * (released - arrived)

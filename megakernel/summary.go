@@ -122,21 +122,32 @@ func (mk *Kernel) reportPhases(r *report) {
 	r.table(t)
 	r.text("Every phase%s ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
 		mk.butWords(), mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+	if !mk.Options.Repeatable() {
+		r.text("NOT REPEATABLE: the SMs' parts of the down projection are added in the order in which they come, so the last bits of results differ from run to run. For comparison only.")
+	}
 }
 
-// butWords names the phases behind which there is no barrier, as their output is passed in
-// words.
+// butWords names the phases behind which there is no barrier: as their output is passed in
+// words, or as nobody else needs it.
 func (mk *Kernel) butWords() string {
-	var names []string
-	for i := range mk.Phases {
-		if p := &mk.Phases[i]; p.Handoff == string(HandoffWords) {
-			names = append(names, p.Name)
+	var parts []string
+	for _, how := range []struct{ handoff, words string }{
+		{string(HandoffWords), ", whose output is waited for word by word,"},
+		{handoffNone, ", behind which every SM goes on with what it has made itself,"}} {
+		var names []string
+		for i := range mk.Phases {
+			if p := &mk.Phases[i]; p.Handoff == how.handoff {
+				names = append(names, p.Name)
+			}
+		}
+		if names != nil {
+			parts = append(parts, strings.Join(names, ", ")+how.words)
 		}
 	}
-	if names == nil {
+	if parts == nil {
 		return ""
 	}
-	return " but " + strings.Join(names, ", ") + ", whose output is waited for word by word,"
+	return " but " + strings.Join(parts, " and ")
 }
 
 // phaseAttention is the phase that reads the KV cache.

@@ -115,7 +115,7 @@ type choice struct {
 	rows                count
 	attention           string
 	selection           bool
-	merge, queries      string
+	merge, queries, mlp string
 	profile             string
 
 	launch, dependents string // of commands with graphFlags only
@@ -146,6 +146,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
 	f.StringVar(&c.queries, "queries", "", "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default words; with --rows barrier)")
 	f.StringVar(&c.merge, "merge", "", "`where` attention's partial states are merged: phase, by all SMs behind a barrier; last, by the SM that brings a head's last one; words, by the SMs that have them, a share each (default words; with --rows the plan of a launch says)")
+	f.StringVar(&c.mlp, "mlp", string(megakernel.MLPRows), "`how` the MLP's down projection gets its input: rows, behind a hand-off; fused, for comparison only: each SM multiplies what it has computed itself and adds to the others' sums, so that the last bits of results differ from run to run")
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
 		f.Lookup(name).DefValue = "" // said in words above
@@ -227,7 +228,7 @@ func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Leads": "leads", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "MLP": "mlp", "Leads": "leads", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -245,6 +246,6 @@ func inFlags(err error) error {
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
 		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
-		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries),
+		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries), MLP: megakernel.MLP(c.mlp),
 		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
 }
