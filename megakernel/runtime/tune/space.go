@@ -18,6 +18,9 @@ const (
 	Queries    = "queries"
 	Merge      = "merge"
 
+	// MLPName is of an ablation: what it changes is not repeatable, and not searched.
+	MLPName = "mlp"
+
 	// Of a graph of kernels.
 	Resident     = "resident"
 	DependentsOf = "dependents"
