@@ -30,6 +30,7 @@ type buffers struct {
 	states     dsl.Buf[dsl.B128]
 	attn, act  dsl.Buf[dsl.BF16]
 	mid        dsl.Buf[dsl.F32] // with MLPFused, which has no act
+	turn       dsl.Buf[dsl.U32] // the same
 	logits     dsl.Buf[dsl.F32]
 	best       dsl.Buf[dsl.F32]
 	bestIndex  dsl.Buf[dsl.U32]
@@ -75,7 +76,11 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {
-		b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
+		if o.MLP == MLPFused {
+			mk.declareSums(k, b)
+		} else {
+			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
+		}
 		if o.Queries == HandoffWords {
 			b.qWords = dsl.Global[dsl.B128](k, BufferQueryWords, product(qRows/2), bufDoc("[%d][%d] words of elements i and i + %d of rotated, scaled queries, and a tag", c.Heads, c.HeadDim/2, c.HeadDim/2))
 			b.kvWords = dsl.Global[dsl.B128](k, BufferKVWords, product(c.KVHeads, c.HeadDim), bufDoc("[%d][K, V][%d] words of a pair of elements of the query token's own key and value, and a tag", c.KVHeads, c.HeadDim/2))
@@ -88,9 +93,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
 		}
 		b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
-		if o.MLP == MLPFused {
-			b.mid = dsl.Global[dsl.F32](k, "mid", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector behind attention, for the MLP's norm", c.Hidden))
-		} else {
+		if o.MLP != MLPFused {
 			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
 		}
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
@@ -192,6 +195,9 @@ func (mk *Kernel) Zeroed() (names []string) {
 	}
 	if mk.Options.Queries == HandoffWords {
 		names = append(names, BufferQueryWords, BufferKVWords)
+	}
+	if mk.Options.MLP == MLPFused {
+		names = append(names, "x", BufferTurn)
 	}
 	if mk.Options.graph() {
 		names = append(names, BufferFinished)

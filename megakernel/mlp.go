@@ -66,19 +66,57 @@ func (mk *Kernel) actLen() int {
 	return ceilDiv(tiles, mk.Options.SMs) * pipeline.AcrossColumns
 }
 
+// BufferTurn is which of the three residual vectors x is added to next, with MLPFused.
+const BufferTurn = "turn"
+
+// declareSums declares the residual vectors of MLPFused.
+func (mk *Kernel) declareSums(k *dsl.Kernel, b *buffers) {
+	n := mk.Config.Hidden
+	b.x = dsl.Global[dsl.F32](k, "x", product(3, n), dsl.Align(16), bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
+	b.mid = dsl.Global[dsl.F32](k, "mid", product(n), dsl.Align(16), bufDoc("[%d] residual vector behind attention, for the MLP's norm", n))
+	b.turn = dsl.Global[dsl.U32](k, BufferTurn, 1, bufDoc("which of x is the next layer's to add to; 0 at first; kept by the kernel"))
+}
+
 // declareAct declares an SM's own elements of silu(gate)·up.
 func (f *single) declareAct() dsl.Buf[dsl.BF16] {
 	return dsl.Shared[dsl.BF16](f.k, regionAct, f.mk.actLen(), dsl.PlaceAt(f.mk.Plan.Region(regionAct).Offset), dsl.Align(16), dsl.Doc("this SM's own elements of silu(gate)·up"))
 }
 
-// fusedMLP replaces the last phases of a layer: o leaves the residual vector in two
-// buffers, of which gate_up reads one while those that are ahead add to the other.
+// sums are the residual vectors to which o and down add.
+func (f *single) sums() tasks.Sums {
+	return tasks.Sums{X: f.bufs.x, N: f.mk.Config.Hidden, Turn: f.turn}
+}
+
+// residual is the residual vector behind a layer's MLP.
+func (f *single) residual() tasks.Vector {
+	if f.mk.Options.MLP == MLPFused {
+		return f.sums().Before()
+	}
+	return tasks.FromBuf(f.bufs.x)
+}
+
+// startTurn begins with the turn that the launch before has ended with, which keepTurn
+// leaves in memory: x and it are 0 at first.
+func (f *single) startTurn() {
+	if f.mk.Options.MLP == MLPFused {
+		f.turn = dsl.NewVar(dsl.Uniform(f.bufs.turn.Load(dsl.At(0)), dsl.GPUScope), "turn")
+	}
+}
+
+func (f *single) keepTurn() {
+	if f.mk.Options.MLP == MLPFused {
+		f.k.If(f.env.CTA.EqC(0).And(f.env.Tid.EqC(0)), func() { f.bufs.turn.Store(dsl.At(0), f.turn.Get()) })
+	}
+}
+
+// fusedMLP replaces the last phases of a layer: o leaves the residual vector in mid, which
+// gate_up's norm reads, and in x, to which those that are ahead add already.
 func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phase) {
 	c, bufs, e, own := &f.mk.Config, f.bufs, f.env, f.act
 	last := len(all) - 3
 	all[last] = f.matrixPhase(all[last].Phase, MatrixO, func(s tasks.Step) tasks.Epilogue {
 		f.plain(bufs.attn, c.Heads*c.HeadDim)
-		return tasks.AddResidualTwice(bufs.x, bufs.mid, f.first(s))
+		return f.sums().AddResidual(e, bufs.mid, f.first(s))
 	}, nil)
 	all[last+1] = f.matrixPhase(all[last+1].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
 		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm(tasks.FromBuf(bufs.mid), s.Layer.MulC(2).AddC(1)))
@@ -87,6 +125,10 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
 	all[last+2] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),
 		produce: func(tasks.Step) { down.Produce(e, f.prod, f.own.matrix(MatrixDown), bufs.weights, f.offset) },
-		consume: func(tasks.Step) { down.Consume(e, f.cons, f.ring, f.own.matrix(MatrixDown)) }}
+		consume: func(tasks.Step) {
+			sums := f.sums()
+			down.Consume(e, f.cons, f.ring, f.own.matrix(MatrixDown), sums.Now())
+			sums.Next()
+		}}
 	all[last+2].Matrix = down.Name
 }

@@ -21,6 +21,7 @@ type single struct {
 
 	arrived *tasks.Arrivals   // with MergeLast only
 	act     dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
+	turn    *dsl.Var[dsl.U32] // of x, with MLPFused only
 }
 
 func newSingle(b *builder) *single {
@@ -97,7 +98,7 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 // first is the residual vector before attention: the token's embedding in the
 // first layer, so that no hand-off is needed to begin a step.
 func (f *single) first(s tasks.Step) tasks.Vector {
-	return tasks.Either(f.env, s.Layer.EqC(0), f.embedding().Row(f.env, f.token.Get()), tasks.FromBuf(f.bufs.x))
+	return tasks.Either(f.env, s.Layer.EqC(0), f.embedding().Row(f.env, f.token.Get()), f.residual())
 }
 
 // norm stages the normalised residual vector x; which is the norm's row of gains.
@@ -184,7 +185,7 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
 	return f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-		scale := f.norm(tasks.FromBuf(bufs.x), f.k.U32(2*c.Layers))
+		scale := f.norm(f.residual(), f.k.U32(2*c.Layers))
 		var epilogue tasks.Epilogue
 		epilogue, publish = f.argmax.Start(e, scale)
 		return epilogue
@@ -195,7 +196,10 @@ func (f *single) check() {
 	f.k.Assert(f.bufs.known.Gt(f.bufs.pos), "the token at the first position must be known")
 }
 
-func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
+func (f *single) start() {
+	f.token = dsl.NewVar(f.k.U32(0), "token")
+	f.startTurn()
+}
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
 	pos := f.bufs.pos.Add(s).Named("pos_now")
@@ -216,6 +220,7 @@ func (f *single) wanted(at tasks.Step) *dsl.Pred {
 }
 
 func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
+	f.keepTurn()
 	f.k.If(*f.wanted(at), func() {
 		f.consume(inLayer(at, f.k.U32(0)), f.after...)
 		f.choose(at.Pos, running)

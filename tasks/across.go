@@ -20,7 +20,7 @@ type Across struct {
 	Name string
 	M    *pipeline.MatrixPlan
 	X    dsl.Buf[dsl.BF16] // shared memory: this CTA's elements, 4 a tile
-	Y    dsl.Buf[dsl.F32]  // [Rows] in global memory
+	Y    dsl.Buf[dsl.F32]  // [Rows] in global memory, or several of them
 }
 
 // acrossSums is how many sums a thread may keep.
@@ -55,10 +55,10 @@ func (t *Across) problem(e *Env, r *pipeline.Ring) string {
 // sum are the sums of a group of 64 rows: of the two mma, and their four registers.
 type sum [][]*dsl.Var[dsl.F32]
 
-// Consume multiplies this CTA's tiles as they arrive and adds its sums to Y. X must be
-// complete and visible to all consumer threads. No SM may read Y before the next hand-off,
-// or write it otherwise.
-func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share) {
+// Consume multiplies this CTA's tiles as they arrive and adds its sums to Y, from element at
+// on. X must be complete and visible to all consumer threads. No SM may read these elements
+// before the next hand-off, or write them otherwise than by adding.
+func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share, at u32) {
 	k := e.K
 	if p := t.problem(e, r); p != "" {
 		k.Require(false, "%s", p)
@@ -85,7 +85,7 @@ func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 			})
 		}
 	}, dsl.Unroll(1))
-	k.If(share.Count.NeC(0), func() { t.reduce(e, parts) })
+	k.If(share.Count.NeC(0), func() { t.reduce(e, parts, at) })
 }
 
 // eachGroup calls body for this warp's groups of a chunk.
@@ -114,7 +114,7 @@ func (s sum) add(a [4]pair, w []pair) {
 // reduce adds a warp's sums to Y. A sum is in four lanes, of which each takes another one:
 // lane 16b + 8h + 4o + t has those of mma h, rows 8b + 2t + o and 16 more, so that a
 // reduction of a warp is whole sectors.
-func (t *Across) reduce(e *Env, parts [][]sum) {
+func (t *Across) reduce(e *Env, parts [][]sum, first u32) {
 	k := e.K
 	bit := func(n int) u32 { return e.Lane.ShrC(n).AndC(1) }
 	second, odd := bit(3).NeC(0), bit(2).NeC(0)
@@ -127,7 +127,7 @@ func (t *Across) reduce(e *Env, parts [][]sum) {
 			}
 			row := group.MulC(pipeline.AcrossRows).Add(in).AddC(part * t.M.ChunkK / pipeline.GroupK * pipeline.AcrossRows)
 			for at, r := range []u32{row, row.AddC(16)} {
-				put := func() { dsl.ReduceAdd(t.Y, r, pick(2*at), dsl.Relaxed(dsl.GPUScope)) }
+				put := func() { dsl.ReduceAdd(t.Y, first.Add(r), pick(2*at), dsl.Relaxed(dsl.GPUScope)) }
 				if t.M.Rows%pipeline.AcrossRows == 0 {
 					put()
 				} else {
@@ -145,13 +145,43 @@ func SwiGLUOwn(e *Env, own dsl.Buf[dsl.BF16], share Share, scale f32) Epilogue {
 	return func(row u32, y0, y1 f32) { all(row.Sub(share.First.MulC(pipeline.TileRows)), y0, y1) }
 }
 
-// AddResidualTwice is AddResidual with a copy: one for who reads the vector while others
-// already add to x.
-func AddResidualTwice(x, copy dsl.Buf[dsl.F32], old Vector) Epilogue {
+// Sums are three vectors in turn to which all SMs add, so that a hand-off a turn is enough:
+// one is added to, the one of the turn before is read, and what is the next one's is
+// cleared, which was read in the turn before.
+type Sums struct {
+	X    dsl.Buf[dsl.F32] // [3][N]; at first the one of the first turn is 0
+	N    int              // even
+	Turn *dsl.Var[dsl.U32]
+}
+
+// at is where the vector begins that is so many turns ahead, 0 to 2.
+func (t Sums) at(ahead int) u32 { return t.Turn.Get().AddC(ahead).RemC(3).MulC(t.N) }
+
+// Now is where the vector of this turn begins in X.
+func (t Sums) Now() u32 { return t.Turn.Get().MulC(t.N) }
+
+// Before is the vector of the turn before.
+func (t Sums) Before() Vector {
+	from := t.at(2)
+	return func(at u32, n int) []f32 { return t.X.LoadN(from.Add(at), n) }
+}
+
+// Next begins the next turn, behind a hand-off.
+func (t Sums) Next() { t.Turn.Set(t.Turn.Get().AddC(1).RemC(3)) }
+
+// AddResidual is AddResidual into the vector of this turn, by its rows' owners, who clear
+// their rows of the next one's, and into a vector for who needs the sum before others have
+// been added to it.
+func (t Sums) AddResidual(e *Env, copy dsl.Buf[dsl.F32], old Vector) Epilogue {
+	now, next := t.Now(), t.at(1)
 	return func(row u32, y0, y1 f32) {
 		v := old(row, 2)
 		sum := []f32{v[0].Add(y0), v[1].Add(y1)}
-		x.StoreN(row, sum)
 		copy.StoreN(row, sum)
+		for i, x := range sum {
+			dsl.ReduceAdd(t.X, now.Add(row).AddC(i), x, dsl.Relaxed(dsl.GPUScope))
+		}
+		zero := e.K.F32(0)
+		t.X.StoreN(next.Add(row), []f32{zero, zero})
 	}
 }

@@ -57,7 +57,7 @@ func (c fused) rig(t testing.TB, w fusedWeights) *rig {
 		r.k.ForStep(r.e.Tid, share.Count.MulC(pipeline.AcrossColumns), r.e.Threads(), func(i dsl.Val[dsl.U32]) {
 			act.Store(share.First.MulC(pipeline.AcrossColumns).Add(i), own.Load(i))
 		})
-		second.Consume(r.e, cons, r.ring, r.share(1))
+		second.Consume(r.e, cons, r.ring, r.share(1), r.k.U32(0))
 	}, func(p *pipeline.Producer) {
 		offset := r.offset()
 		first.Produce(r.e, p, r.share(0), weights, offset)
@@ -149,7 +149,58 @@ func TestWhatDownByColumnsRefuses(t *testing.T) {
 		r := newRig(t, setup{consumers: 4, matrices: []pipeline.Matrix{{Name: "gate_up", Rows: 24, K: 64}, {Name: "down", Rows: 2112, K: 12, From: "gate_up"}}, stage: 16384, stages: 2})
 		a := &tasks.Across{Name: "down", M: &r.plan.Layer[1], X: dsl.Shared[dsl.BF16](r.k, "own", 16), Y: out[dsl.F32](r, "y", 2112)}
 		spoil(r, a)
-		r.body(func(c *pipeline.Consumer) { a.Consume(r.e, c, r.ring, r.share(1)) }, nil)
+		r.body(func(c *pipeline.Consumer) { a.Consume(r.e, c, r.ring, r.share(1), r.k.U32(0)) }, nil)
 		require.Contains(t, r.refused(), want)
 	}
+}
+
+// sumsRig runs turns in which every SM reads the sums of the turn before, their rows' owners
+// add to them, and all SMs add their parts, with one hand-off a turn or none. A row grows by
+// 1 and by 1 + 2 + … of the SMs' parts.
+func sumsRig(t *testing.T, turns int, handoff bool) *rig {
+	const n, sms = 64, 3
+	r := newRig(t, setup{sms: sms, consumers: 1})
+	k, e := r.k, r.e
+	x, copied := inOut[dsl.F32](r, "x", make([]byte, 3*4*n), 3*n), out[dsl.F32](r, "copy", n)
+	seen, counter := out[dsl.F32](r, "seen", sms*n), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
+	r.body(func(*pipeline.Consumer) {
+		bar := tasks.NewGridBarrier(e, counter, k.U32(0))
+		sums := tasks.Sums{X: x, N: n, Turn: dsl.NewVar(k.U32(0), "turn")}
+		read := func() {
+			v := sums.Before()(e.Tid.MulC(2), 2)
+			seen.StoreN(e.CTA.MulC(n).Add(e.Tid.MulC(2)), v)
+		}
+		k.For(k.U32(0), k.U32(turns), func(turn dsl.Val[dsl.U32]) {
+			read()
+			zero := func(dsl.Val[dsl.U32], int) []dsl.Val[dsl.F32] { return []dsl.Val[dsl.F32]{k.F32(0), k.F32(0)} }
+			add := sums.AddResidual(e, copied, tasks.Either(e, turn.EqC(0), zero, sums.Before()))
+			k.If(e.Tid.RemC(sms).Eq(e.CTA), func() { add(e.Tid.MulC(2), k.F32(1), k.F32(1)) })
+			for i := range 2 {
+				dsl.ReduceAdd(x, sums.Now().Add(e.Tid.MulC(2)).AddC(i), dsl.Cast[dsl.F32](e.CTA.AddC(1)), dsl.Relaxed(dsl.GPUScope))
+			}
+			if handoff {
+				bar.Sync()
+			}
+			sums.Next()
+		}, dsl.Unroll(1))
+		read()
+	}, nil)
+	return r
+}
+
+func TestSumsInTurnsNeedOneHandoffATurn(t *testing.T) {
+	for turns := 1; turns <= 7; turns++ {
+		r := sumsRig(t, turns, true)
+		program := r.load()
+		for seed := range 8 {
+			got, err := r.once(program, uint64(seed))
+			require.NoError(t, err)
+			for i, v := range f32s(got["seen"]) {
+				require.EqualValues(t, turns*(1+1+2+3), v, "element %d after %d turns", i, turns)
+			}
+		}
+	}
+	r := sumsRig(t, 2, false)
+	_, err := r.once(r.load(), 1)
+	require.ErrorContains(t, err, "data race")
 }
