@@ -57,8 +57,12 @@ func (o *Options) completeMLP() error {
 // handoffNone is a phase's hand-off where every SM goes on with what it has made itself.
 const handoffNone = "none"
 
-// regionAct holds an SM's own elements of silu(gate)·up.
-const regionAct = "act"
+// regionAct holds an SM's own elements of silu(gate)·up, regionTurn the turn of the launch's
+// first layer.
+const (
+	regionAct  = "act"
+	regionTurn = "first_turn"
+)
 
 // actLen is how many they are at most.
 func (mk *Kernel) actLen() int {
@@ -77,35 +81,52 @@ func (mk *Kernel) declareSums(k *dsl.Kernel, b *buffers) {
 	b.turn = dsl.Global[dsl.U32](k, BufferTurn, 1, bufDoc("which of x is the next layer's to add to; 0 at first; kept by the kernel"))
 }
 
-// declareAct declares an SM's own elements of silu(gate)·up.
-func (f *single) declareAct() dsl.Buf[dsl.BF16] {
-	return dsl.Shared[dsl.BF16](f.k, regionAct, f.mk.actLen(), dsl.PlaceAt(f.mk.Plan.Region(regionAct).Offset), dsl.Align(16), dsl.Doc("this SM's own elements of silu(gate)·up"))
+// declareFused declares an SM's own elements of silu(gate)·up, and the turn.
+func (f *single) declareFused() {
+	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(f.mk.Plan.Region(name).Offset) }
+	f.act = dsl.Shared[dsl.BF16](f.k, regionAct, f.mk.actLen(), at(regionAct), dsl.Align(16), dsl.Doc("this SM's own elements of silu(gate)·up"))
+	f.turns.first = dsl.Shared[dsl.U32](f.k, regionTurn, 1, at(regionTurn), dsl.Doc("layers before the launch, modulo 3"))
 }
 
-// sums are the residual vectors to which o and down add.
-func (f *single) sums() tasks.Sums {
-	return tasks.Sums{X: f.bufs.x, N: f.mk.Config.Hidden, Turn: f.turn}
+// turns is what the number of a layer among all that were ever run follows from, by which
+// the residual vectors take turns.
+type turns struct {
+	first dsl.Buf[dsl.U32] // shared memory: of the layers before the launch, modulo tasks.SumsTurns
+	step  dsl.Val[dsl.U32] // the launch step
 }
 
-// residual is the residual vector behind a layer's MLP.
-func (f *single) residual() tasks.Vector {
+// before is how many layers were run before the step, but for a multiple of the turns.
+func (f *single) before() dsl.Val[dsl.U32] {
+	first := dsl.Uniform(f.turns.first.Load(dsl.At(0)), dsl.CTAScope)
+	return f.turns.step.MulC(f.mk.Config.Layers).Add(first)
+}
+
+// sums are the residual vectors to which o and down of a layer add.
+func (f *single) sums(layer dsl.Val[dsl.U32]) tasks.Sums {
+	return tasks.Sums{X: f.bufs.x, N: f.mk.Config.Hidden, Turn: f.before().Add(layer)}
+}
+
+// residual is the residual vector that a layer begins with.
+func (f *single) residual(layer dsl.Val[dsl.U32]) tasks.Vector {
 	if f.mk.Options.MLP == MLPFused {
-		return f.sums().Before()
+		return f.sums(layer).Before()
 	}
 	return tasks.FromBuf(f.bufs.x)
 }
 
-// startTurn begins with the turn that the launch before has ended with, which keepTurn
-// leaves in memory: x and it are 0 at first.
-func (f *single) startTurn() {
+// fetchTurn brings the turn that the launch before has ended with, which keepTurn leaves in
+// memory after every step: x and it are 0 at first.
+func (f *single) fetchTurn() {
 	if f.mk.Options.MLP == MLPFused {
-		f.turn = dsl.NewVar(dsl.Uniform(f.bufs.turn.Load(dsl.At(0)), dsl.GPUScope), "turn")
+		f.k.If(f.env.Tid.EqC(0), func() { f.turns.first.Store(dsl.At(0), f.bufs.turn.Load(dsl.At(0))) })
 	}
 }
 
 func (f *single) keepTurn() {
 	if f.mk.Options.MLP == MLPFused {
-		f.k.If(f.env.CTA.EqC(0).And(f.env.Tid.EqC(0)), func() { f.bufs.turn.Store(dsl.At(0), f.turn.Get()) })
+		f.k.If(f.env.CTA.EqC(0).And(f.env.Tid.EqC(0)), func() {
+			f.bufs.turn.Store(dsl.At(0), f.before().AddC(f.mk.Config.Layers).RemC(tasks.SumsTurns))
+		})
 	}
 }
 
@@ -116,7 +137,7 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	last := len(all) - 3
 	all[last] = f.matrixPhase(all[last].Phase, MatrixO, func(s tasks.Step) tasks.Epilogue {
 		f.plain(bufs.attn, c.Heads*c.HeadDim)
-		return f.sums().AddResidual(e, bufs.mid, f.first(s))
+		return f.sums(s.Layer).AddResidual(e, bufs.mid, f.first(s))
 	}, nil)
 	all[last+1] = f.matrixPhase(all[last+1].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
 		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm(tasks.FromBuf(bufs.mid), s.Layer.MulC(2).AddC(1)))
@@ -125,10 +146,8 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
 	all[last+2] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),
 		produce: func(tasks.Step) { down.Produce(e, f.prod, f.own.matrix(MatrixDown), bufs.weights, f.offset) },
-		consume: func(tasks.Step) {
-			sums := f.sums()
-			down.Consume(e, f.cons, f.ring, f.own.matrix(MatrixDown), sums.Now())
-			sums.Next()
+		consume: func(s tasks.Step) {
+			down.Consume(e, f.cons, f.ring, f.own.matrix(MatrixDown), f.sums(s.Layer).Now())
 		}}
 	all[last+2].Matrix = down.Name
 }

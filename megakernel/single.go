@@ -21,7 +21,7 @@ type single struct {
 
 	arrived *tasks.Arrivals   // with MergeLast only
 	act     dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
-	turn    *dsl.Var[dsl.U32] // of x, with MLPFused only
+	turns   turns             // of x, with MLPFused only
 }
 
 func newSingle(b *builder) *single {
@@ -34,7 +34,7 @@ func newSingle(b *builder) *single {
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
 	if b.mk.Options.MLP == MLPFused {
-		f.act = f.declareAct()
+		f.declareFused()
 	}
 	if b.mk.Options.Merge == MergeLast {
 		f.arrived = &tasks.Arrivals{Count: b.bufs.arrived,
@@ -61,7 +61,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 	}
 	if o.MLP == MLPFused {
-		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16})
+		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16}, pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
 	}
 	if o.Merge == MergeLast {
 		regions = append(regions, pipeline.Region{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16})
@@ -69,7 +69,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	return regions
 }
 
-func (f *single) prologue() {}
+func (f *single) prologue() { f.fetchTurn() }
 
 func (f *single) init() {}
 
@@ -98,7 +98,7 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 // first is the residual vector before attention: the token's embedding in the
 // first layer, so that no hand-off is needed to begin a step.
 func (f *single) first(s tasks.Step) tasks.Vector {
-	return tasks.Either(f.env, s.Layer.EqC(0), f.embedding().Row(f.env, f.token.Get()), f.residual())
+	return tasks.Either(f.env, s.Layer.EqC(0), f.embedding().Row(f.env, f.token.Get()), f.residual(s.Layer))
 }
 
 // norm stages the normalised residual vector x; which is the norm's row of gains.
@@ -185,7 +185,7 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
 	return f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-		scale := f.norm(f.residual(), f.k.U32(2*c.Layers))
+		scale := f.norm(f.residual(f.k.U32(c.Layers)), f.k.U32(2*c.Layers))
 		var epilogue tasks.Epilogue
 		epilogue, publish = f.argmax.Start(e, scale)
 		return epilogue
@@ -196,12 +196,10 @@ func (f *single) check() {
 	f.k.Assert(f.bufs.known.Gt(f.bufs.pos), "the token at the first position must be known")
 }
 
-func (f *single) start() {
-	f.token = dsl.NewVar(f.k.U32(0), "token")
-	f.startTurn()
-}
+func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
+	f.turns.step = s
 	pos := f.bufs.pos.Add(s).Named("pos_now")
 	return tasks.Step{Pos: pos, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv, Scales: f.bufs.scales}
 }

@@ -149,25 +149,25 @@ func SwiGLUOwn(e *Env, own dsl.Buf[dsl.BF16], share Share, scale f32) Epilogue {
 // one is added to, the one of the turn before is read, and what is the next one's is
 // cleared, which was read in the turn before.
 type Sums struct {
-	X    dsl.Buf[dsl.F32] // [3][N]; at first the one of the first turn is 0
+	X    dsl.Buf[dsl.F32] // [SumsTurns][N]; at first the one of the first turn is 0
 	N    int              // even
-	Turn *dsl.Var[dsl.U32]
+	Turn u32              // counts turns, between which a hand-off lies
 }
 
+// SumsTurns is after how many turns a vector comes again.
+const SumsTurns = 3
+
 // at is where the vector begins that is so many turns ahead, 0 to 2.
-func (t Sums) at(ahead int) u32 { return t.Turn.Get().AddC(ahead).RemC(3).MulC(t.N) }
+func (t Sums) at(ahead int) u32 { return t.Turn.AddC(ahead).RemC(SumsTurns).MulC(t.N) }
 
 // Now is where the vector of this turn begins in X.
-func (t Sums) Now() u32 { return t.Turn.Get().MulC(t.N) }
+func (t Sums) Now() u32 { return t.at(0) }
 
 // Before is the vector of the turn before.
 func (t Sums) Before() Vector {
-	from := t.at(2)
+	from := t.at(SumsTurns - 1)
 	return func(at u32, n int) []f32 { return t.X.LoadN(from.Add(at), n) }
 }
-
-// Next begins the next turn, behind a hand-off.
-func (t Sums) Next() { t.Turn.Set(t.Turn.Get().AddC(1).RemC(3)) }
 
 // AddResidual is AddResidual into the vector of this turn, by its rows' owners, who clear
 // their rows of the next one's, and into a vector for who needs the sum before others have

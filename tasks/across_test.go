@@ -165,13 +165,13 @@ func sumsRig(t *testing.T, turns int, handoff bool) *rig {
 	seen, counter := out[dsl.F32](r, "seen", sms*n), inOut[dsl.U32](r, "barrier", u32Bytes(0), 1)
 	r.body(func(*pipeline.Consumer) {
 		bar := tasks.NewGridBarrier(e, counter, k.U32(0))
-		sums := tasks.Sums{X: x, N: n, Turn: dsl.NewVar(k.U32(0), "turn")}
-		read := func() {
-			v := sums.Before()(e.Tid.MulC(2), 2)
+		read := func(turn dsl.Val[dsl.U32]) {
+			v := tasks.Sums{X: x, N: n, Turn: turn}.Before()(e.Tid.MulC(2), 2)
 			seen.StoreN(e.CTA.MulC(n).Add(e.Tid.MulC(2)), v)
 		}
 		k.For(k.U32(0), k.U32(turns), func(turn dsl.Val[dsl.U32]) {
-			read()
+			sums := tasks.Sums{X: x, N: n, Turn: turn}
+			read(turn)
 			zero := func(dsl.Val[dsl.U32], int) []dsl.Val[dsl.F32] { return []dsl.Val[dsl.F32]{k.F32(0), k.F32(0)} }
 			add := sums.AddResidual(e, copied, tasks.Either(e, turn.EqC(0), zero, sums.Before()))
 			k.If(e.Tid.RemC(sms).Eq(e.CTA), func() { add(e.Tid.MulC(2), k.F32(1), k.F32(1)) })
@@ -181,9 +181,8 @@ func sumsRig(t *testing.T, turns int, handoff bool) *rig {
 			if handoff {
 				bar.Sync()
 			}
-			sums.Next()
 		}, dsl.Unroll(1))
-		read()
+		read(k.U32(turns))
 	}, nil)
 	return r
 }
