@@ -197,7 +197,7 @@ func (mk *Kernel) Zeroed() (names []string) {
 		names = append(names, BufferQueryWords, BufferKVWords)
 	}
 	if mk.Options.MLP == MLPFused {
-		names = append(names, "x", BufferTurn)
+		names = append(names, BufferX, BufferTurn)
 	}
 	if mk.Options.graph() {
 		names = append(names, BufferFinished)

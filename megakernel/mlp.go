@@ -70,13 +70,17 @@ func (mk *Kernel) actLen() int {
 	return ceilDiv(tiles, mk.Options.SMs) * pipeline.AcrossColumns
 }
 
-// BufferTurn is which of the three residual vectors x is added to next, with MLPFused.
-const BufferTurn = "turn"
+// With MLPFused BufferX are three residual vectors, and BufferTurn says which of them is added
+// to next. Both are 0 at first.
+const (
+	BufferX    = "x"
+	BufferTurn = "turn"
+)
 
 // declareSums declares the residual vectors of MLPFused.
 func (mk *Kernel) declareSums(k *dsl.Kernel, b *buffers) {
 	n := mk.Config.Hidden
-	b.x = dsl.Global[dsl.F32](k, "x", product(3, n), dsl.Align(16), bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
+	b.x = dsl.Global[dsl.F32](k, BufferX, product(tasks.SumsTurns, n), dsl.Align(16), bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
 	b.mid = dsl.Global[dsl.F32](k, "mid", product(n), dsl.Align(16), bufDoc("[%d] residual vector behind attention, for the MLP's norm", n))
 	b.turn = dsl.Global[dsl.U32](k, BufferTurn, 1, bufDoc("which of x is the next layer's to add to; 0 at first; kept by the kernel"))
 }
