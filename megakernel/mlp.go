@@ -141,7 +141,7 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	last := len(all) - 3
 	all[last] = f.matrixPhase(all[last].Phase, MatrixO, func(s tasks.Step) tasks.Epilogue {
 		f.plain(bufs.attn, c.Heads*c.HeadDim)
-		return f.sums(s.Layer).AddResidual(e, bufs.mid, f.first(s))
+		return f.sums(s.Layer).AddResidual(e, f.first(s), func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) { bufs.mid.StoreN(row, sum) })
 	}, nil)
 	all[last+1] = f.matrixPhase(all[last+1].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
 		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm(tasks.FromBuf(bufs.mid), s.Layer.MulC(2).AddC(1)))

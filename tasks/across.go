@@ -170,14 +170,14 @@ func (t Sums) Before() Vector {
 }
 
 // AddResidual is AddResidual into the vector of this turn, by its rows' owners, who clear
-// their rows of the next one's, and into a vector for who needs the sum before others have
-// been added to it.
-func (t Sums) AddResidual(e *Env, copy dsl.Buf[dsl.F32], old Vector) Epilogue {
+// their rows of the next one's. keep gets the sums of rows row and row + 1, for who needs them
+// before others have been added.
+func (t Sums) AddResidual(e *Env, old Vector, keep func(row u32, sum []f32)) Epilogue {
 	now, next := t.Now(), t.at(1)
 	return func(row u32, y0, y1 f32) {
 		v := old(row, 2)
 		sum := []f32{v[0].Add(y0), v[1].Add(y1)}
-		copy.StoreN(row, sum)
+		keep(row, sum)
 		for i, x := range sum {
 			dsl.ReduceAdd(t.X, now.Add(row).AddC(i), x, dsl.Relaxed(dsl.GPUScope))
 		}

@@ -173,7 +173,7 @@ func sumsRig(t *testing.T, turns int, handoff bool) *rig {
 			sums := tasks.Sums{X: x, N: n, Turn: turn}
 			read(turn)
 			zero := func(dsl.Val[dsl.U32], int) []dsl.Val[dsl.F32] { return []dsl.Val[dsl.F32]{k.F32(0), k.F32(0)} }
-			add := sums.AddResidual(e, copied, tasks.Either(e, turn.EqC(0), zero, sums.Before()))
+			add := sums.AddResidual(e, tasks.Either(e, turn.EqC(0), zero, sums.Before()), func(row dsl.Val[dsl.U32], v []dsl.Val[dsl.F32]) { copied.StoreN(row, v) })
 			k.If(e.Tid.RemC(sms).Eq(e.CTA), func() { add(e.Tid.MulC(2), k.F32(1), k.F32(1)) })
 			for i := range 2 {
 				dsl.ReduceAdd(x, sums.Now().Add(e.Tid.MulC(2)).AddC(i), dsl.Cast[dsl.F32](e.CTA.AddC(1)), dsl.Relaxed(dsl.GPUScope))

@@ -75,6 +75,7 @@ var lastRedundant = table{
 // fusedRedundant is what an MLP whose halves have no hand-off between has beside those.
 var fusedRedundant = table{
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.Drain(func(base u32)", []string{"down"}, "passes a load of the SM's own input, which is not in the stage"},
+	{"red.add @x", []mutate.Class{mutate.Weaken}, "dsl.ReduceAdd(t.X", "", []string{"o"}, "the barrier behind o orders it before the other SMs' parts"},
 }
 
 // barrierRedundant is what attention behind a barrier and before one, and a producer that
