@@ -115,6 +115,9 @@ func (i at) index() *ir.Value {
 // At is a constant index.
 func At(i int) Index { return at(i) }
 
+// Given is whether a is a value: the zero Val of a field that was left out is not.
+func (a Val[T]) Given() bool { return a.v != nil }
+
 // Named gives the value a name for readers of the IR and of the emitted code
 // and returns it.
 func (a Val[T]) Named(name string) Val[T] {

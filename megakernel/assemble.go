@@ -34,6 +34,8 @@ type builder struct {
 
 	flow flow
 
+	held *tasks.Held // chunks in registers; nil: none
+
 	// In the consumer warps.
 	cons *pipeline.Consumer
 	bar  *tasks.GridBarrier
@@ -50,6 +52,10 @@ type phase struct {
 	// when, unless nil, is whether the phase and its hand-off run, the same in all
 	// CTAs; such a phase has no produce.
 	when func(s tasks.Step) dsl.Pred
+
+	// hold, unless nil, holds the phase's first chunks before its input is there, and
+	// meanwhile, unless nil, is what its hand-off does while it waits; see holdAhead.
+	hold, meanwhile func(s tasks.Step)
 }
 
 // stages are the phases of a step: before the layers, of each, and after them.
@@ -66,13 +72,16 @@ func newBuilder(mk *Kernel) *builder {
 		doc[1] = fmt.Sprintf("%d CTAs; ring of %d stages of %d bytes, %s; KV pages of %d tokens, up to %d query rows a step.",
 			o.SMs, p.Stages, p.StageBytes, p.Copies(), o.Page, o.Tokens)
 	}
+	if o.Held > 0 {
+		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.", firstChunks(o.Held)))
+	}
 	if o.Attention != "" {
 		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")
 	}
 	k := dsl.New("mkgen_step", dsl.Options{Warps: o.Consumers + 1, Grid: o.SMs, SharedLimit: o.SharedLimit, Doc: doc})
 	bufs := mk.declare(k)
 	mk.instantiate(bufs)
-	b := &builder{mk: mk, k: k, bufs: bufs, ring: pipeline.NewRing(k, p, o.Consumers)}
+	b := &builder{mk: mk, k: k, bufs: bufs, ring: pipeline.NewRing(k, p, o.Consumers), held: mk.held()}
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	if mk.Ragged() {
@@ -108,6 +117,7 @@ func (b *builder) assemble() {
 	k, e := b.k, b.env
 	all := b.flow.phases()
 	b.layer, b.after = all.layer, all.after
+	b.holdAhead()
 	for _, p := range slices.Concat(all.before, all.layer, all.after) {
 		b.mk.Phases = append(b.mk.Phases, p.Phase)
 	}
@@ -178,6 +188,7 @@ func (b *builder) consumers() {
 	e.Trace = b.trace
 	b.trace.Start(0, 0)
 	b.flow.start()
+	b.held.Start(e, b.ring)
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
 		k.If(running.Get().NeC(0), func() {
@@ -185,6 +196,7 @@ func (b *builder) consumers() {
 			b.watch.Layer(k.U32(0))
 			b.trace.Before(s)
 			b.flow.begin(s, step)
+			b.holdFirst(step)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 				b.at(s, l)
 				b.consume(inLayer(step, l), b.layer...)
@@ -200,6 +212,7 @@ func (b *builder) consumers() {
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
 				b.flow.drop()
+				b.trace.Settle()
 			})
 		})
 	}, dsl.Unroll(1))
@@ -208,10 +221,10 @@ func (b *builder) consumers() {
 	b.watch.Publish(k)
 }
 
-// words hands data on within a phase, or without a barrier; the tag is that of the
-// hand-off before.
-func (b *builder) words() *tasks.Words {
-	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.Tag() }, Watch: b.watch}
+// words hands data on in words with the tag of so many changes of it ago, which is when
+// they were written.
+func (b *builder) words(ago int) *tasks.Words {
+	return &tasks.Words{Tag: func() dsl.Val[dsl.U32] { return b.bar.TagBefore(ago) }, Watch: b.watch}
 }
 
 // at says where in the launch what follows lies.
@@ -307,15 +320,27 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		run := func() {
 			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+			if p.Handoff == gridBarrier || p.Handoff == string(HandoffCounted) {
+				b.trace.Later()
+			}
 			b.k.Region(p.Name, func() {
 				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
 			})
+			var meanwhile func()
+			if p.meanwhile != nil {
+				meanwhile = func() { p.meanwhile(s) }
+			}
 			switch p.Handoff {
 			case gridBarrier:
 				b.bar.Lost = b.lost(FaultLostArrival, p.Name)
-				b.k.Region("hand-off after "+p.Name, b.bar.Sync)
+				b.k.Region("hand-off after "+p.Name, func() { b.bar.SyncWhile(meanwhile) })
+			case string(HandoffCounted):
+				b.k.Region("hand-off after "+p.Name, func() { b.bar.CountWhile(meanwhile) })
 			case string(HandoffWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
+				if meanwhile != nil {
+					meanwhile()
+				}
 			}
 		}
 		if p.when == nil {

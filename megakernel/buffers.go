@@ -50,6 +50,7 @@ type buffers struct {
 	known      dsl.Val[dsl.U32]
 	pages      dsl.Val[dsl.U32]
 
+	vectorWords  // of vectors that are handed on in words
 	chainBuffers // of a graph of kernels only
 }
 
@@ -76,9 +77,10 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {
-		if o.MLP == MLPFused {
+		switch {
+		case o.MLP == MLPFused:
 			mk.declareSums(k, b)
-		} else {
+		case !o.handsOn(phaseO) || !o.handsOn(phaseDown):
 			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
 		}
 		if o.Queries == HandoffWords {
@@ -92,8 +94,15 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			groups := attention(c, o).Items()
 			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
 		}
-		b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
-		if o.MLP != MLPFused {
+		if !o.handsOn(phaseAttention) {
+			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
+		}
+		mk.declareVectors(k, b)
+		switch {
+		case o.MLP == MLPFused: // in shared memory
+		case o.alternates():
+			b.act = dsl.Global[dsl.BF16](k, "act", product(2, c.Intermediate), dsl.Align(16), bufDoc("[2][%d] silu(gate)·up, the layers in turn", c.Intermediate))
+		default:
 			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
 		}
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
@@ -162,7 +171,7 @@ func (mk *Kernel) declareEmbed(k *dsl.Kernel) (b dsl.Buf[dsl.BF16]) {
 func (mk *Kernel) OwnEmbedding() bool { return !mk.Config.TieEmbeddings || mk.Ragged() }
 
 // BufferStates is the buffer of attention's partial states. Their tags come again after
-// 2³¹ arrivals at the grid barrier: with HasTags the host zeroes it in time for words
+// 2³¹ arrivals at the counter: with HasTags the host zeroes it in time for words
 // that are not written as often.
 const BufferStates = "states"
 
@@ -195,6 +204,11 @@ func (mk *Kernel) Zeroed() (names []string) {
 	}
 	if mk.Options.Queries == HandoffWords {
 		names = append(names, BufferQueryWords, BufferKVWords)
+	}
+	for _, phase := range VectorPhases() {
+		if mk.Options.handsOn(phase) {
+			names = append(names, BufferWords(phase))
+		}
 	}
 	if mk.Options.MLP == MLPFused {
 		names = append(names, BufferX, BufferTurn)

@@ -17,7 +17,7 @@ const (
 	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
 
 	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
-	// the output projection. It is no wrong value, hence not among Faults.
+	// gate and up. It is no wrong value, hence not among Faults.
 	FaultLostArrival Fault = "lost-arrival"
 	// FaultLostRelease hangs within an SM: the last CTA's consumer warp 0 does not
 	// release the stages of the output projection.
@@ -33,7 +33,8 @@ func Faults() []Fault { return []Fault{FaultDropToken, FaultRope, FaultMergeShar
 
 // lost is the CTA, plus 1, that a hanging fault concerns in a phase; 0 for none.
 func (b *builder) lost(fault Fault, phase string) int {
-	if b.mk.Options.Fault == fault && phase == "o" {
+	at := map[Fault]string{FaultLostArrival: "gate_up", FaultLostRelease: phaseO}
+	if b.mk.Options.Fault == fault && phase == at[fault] {
 		return b.mk.Options.SMs
 	}
 	return 0

@@ -19,7 +19,7 @@ type Layout struct {
 	Package   string        `json:"package"`   // the Go host package's name
 	Model     LayoutModel   `json:"model"`
 	Options   LayoutOptions `json:"options"`
-	Barriers  int           `json:"barriers"` // grid barriers of a step
+	Barriers  int           `json:"barriers"` // grid barriers and counts of arrivals of a step
 	Phases    []LayoutPhase `json:"phases"`
 	*emit.Layout
 }
@@ -60,9 +60,14 @@ type LayoutOptions struct {
 	Stages     int    `json:"stages"`
 	StageBytes int    `json:"stage_bytes"`
 	InFlight   int    `json:"in_flight"`
+	Leads      string `json:"leads"` // as Options.Leads; "none" without any
 	Consumers  int    `json:"consumers"`
 	Tokens     int    `json:"tokens"`
 	KV         string `json:"kv"` // format of the KV cache's elements
+
+	Queries Handoff `json:"queries"` // as Options.Queries
+	Vectors string  `json:"vectors"` // as Options.Vectors
+	Merge   Merging `json:"merge"`   // as Options.Merge
 
 	Attention string `json:"attention,omitempty"` // as Options.Attention; absent: plain
 	Selection bool   `json:"selection,omitempty"`
@@ -150,7 +155,7 @@ func (mk *Kernel) constants() []emit.Constant {
 		{Name: "stage_bytes", Value: int64(o.StageBytes), Doc: "bytes of a stage"},
 		{Name: "copies_in_flight", Value: int64(o.InFlight), Doc: "bulk copies outstanding at most"},
 		{Name: "consumer_warps", Value: int64(o.Consumers), Doc: "warps of a CTA that compute; one more copies"},
-		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers of a step; epoch grows by barriers times grid"},
+		{Name: "barriers", Value: int64(mk.Barriers()), Doc: "grid barriers and counts of arrivals of a step; epoch grows by barriers times grid"},
 		{Name: "packed_bytes", Value: mk.Plan.PackedBytes, Doc: "bytes of the buffer weights"},
 	}
 	if mk.Ragged() {
@@ -169,7 +174,8 @@ func (mk *Kernel) constants() []emit.Constant {
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{o.SMs, o.Page, o.Splits, o.Stages, o.StageBytes, o.InFlight, o.Consumers, o.Tokens, string(o.KV), o.Attention, o.Selection, o.mlp()}}
+		Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits, Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads),
+			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.mlp()}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

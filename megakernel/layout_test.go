@@ -150,7 +150,7 @@ func TestLayoutHoldsTheTablesAndSaysWhatToFill(t *testing.T) {
 	for i, f := range mk.InvFreq() {
 		require.Equal(t, f, math.Float32frombits(l.Tables[0].Words[i]))
 	}
-	require.Equal(t, []string{"kv", "x", "attn", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled(t, mk))
+	require.Equal(t, []string{"kv", "act", "logits", "best", "best_index", "verdict", "progress"}, unfilled(t, mk))
 	for _, f := range l.Params {
 		if f.Pointer {
 			require.Equal(t, f.Bytes == 0, f.Size != "" && f.PageBytes > 0, "how big is %s?", f.Name)
@@ -179,15 +179,17 @@ func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 	for _, c := range []struct {
 		queries Handoff
 		merge   Merging
+		vectors string
 		zeroed  []string
 	}{
-		{HandoffWords, MergeWords, []string{BufferStates, BufferQueryWords, BufferKVWords}},
-		{HandoffBarrier, MergeWords, []string{BufferStates}},
-		{HandoffWords, MergePhase, []string{BufferQueryWords, BufferKVWords}},
-		{HandoffWords, MergeLast, []string{BufferArrived, BufferQueryWords, BufferKVWords}},
-		{HandoffBarrier, MergePhase, nil},
+		{HandoffWords, MergeWords, "barrier", []string{BufferStates, BufferQueryWords, BufferKVWords}},
+		{HandoffWords, MergeWords, "counted", []string{BufferStates, BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
+		{HandoffBarrier, MergeWords, "words:o", []string{BufferStates, "o_words"}},
+		{HandoffWords, MergePhase, "counted:attention", []string{BufferQueryWords, BufferKVWords, "attn_words"}},
+		{HandoffWords, MergeLast, "barrier", []string{BufferArrived, BufferQueryWords, BufferKVWords}},
+		{HandoffBarrier, MergePhase, "barrier", nil},
 	} {
-		mk := build(t, "tiny", Options{SMs: 4, Queries: c.queries, Merge: c.merge})
+		mk := build(t, "tiny", Options{SMs: 4, Queries: c.queries, Merge: c.merge, Vectors: c.vectors})
 		require.Equal(t, c.zeroed, mk.Zeroed())
 		left := unfilled(t, mk)
 		for _, f := range readLayout(t, mk).Params {
@@ -205,7 +207,10 @@ func TestLayoutNamesModelOptionsAndPhases(t *testing.T) {
 	l := readLayout(t, mk)
 	require.Equal(t, layoutModel(&mk.Config), l.Model)
 	require.Equal(t, LayoutOptions{SMs: 114, Page: 64, Splits: 14, Stages: mk.Plan.Stages, StageBytes: mk.Plan.StageBytes, InFlight: mk.Plan.InFlight,
-		Consumers: 8, Tokens: 1, KV: "bf16"}, l.Options)
+		Leads: pipeline.LeadsText(mk.Plan.Leads), Consumers: 8, Tokens: 1, KV: "bf16", Queries: HandoffWords, Vectors: string(HandoffCounted), Merge: MergeWords}, l.Options)
+	require.NotEqual(t, "none", l.Options.Leads)
+	other := readLayout(t, build(t, "tiny", Options{SMs: 4, Tokens: 2, Leads: "none"})).Options
+	require.Equal(t, []any{"none", HandoffBarrier, "barrier", MergePhase}, []any{other.Leads, other.Queries, other.Vectors, other.Merge})
 	require.Equal(t, mk.Barriers(), l.Barriers)
 	require.Len(t, l.Phases, len(mk.Phases))
 	require.Equal(t, []string{"llama3_8b", "mkgen_step", "sm_90a"}, []string{l.Package, l.Kernel, l.Arch})

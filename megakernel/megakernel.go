@@ -95,6 +95,10 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	}
 	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight
 	mk.Options.Leads = pipeline.LeadsText(mk.Plan.Leads)
+	mk.chooseHeld()
+	if err := mk.checkHeld(); err != nil {
+		return nil, err
+	}
 	b := newBuilder(mk)
 	b.assemble()
 	if mk.IR, err = b.k.Finish(); err != nil {
@@ -178,12 +182,13 @@ const (
 // MaxEnds is the most end tokens a kernel compares with.
 const MaxEnds = 8
 
-// Barriers is the number of grid barriers of a step that chooses a token.
+// Barriers is how often all SMs meet in a step that chooses a token: at grid barriers, and
+// to count arrivals (HandoffCounted). They share a counter.
 func (mk *Kernel) Barriers() int {
 	n := 0
 	for _, p := range mk.Phases {
 		switch {
-		case p.Handoff != gridBarrier:
+		case p.Handoff != gridBarrier && p.Handoff != string(HandoffCounted):
 		case p.PerLayer:
 			n += mk.Config.Layers
 		default:

@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"slices"
+	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
@@ -54,6 +55,19 @@ func (o *Options) completeMLP() error {
 	return nil
 }
 
+// WithMLP are the options with another MLP, and for MLPFused without what that cannot do:
+// down's vector is not handed on in words.
+func (o Options) WithMLP(m MLP) Options {
+	o.MLP = m
+	if way, phases := o.vectorsIn(); m == MLPFused && slices.Contains(phases, phaseDown) {
+		phases = slices.DeleteFunc(phases, func(p string) bool { return p == phaseDown })
+		if o.Vectors = string(HandoffBarrier); len(phases) > 0 {
+			o.Vectors = string(way) + ":" + strings.Join(phases, ",")
+		}
+	}
+	return o
+}
+
 // handoffNone is a phase's hand-off where every SM goes on with what it has made itself.
 const handoffNone = "none"
 
@@ -81,7 +95,9 @@ const (
 func (mk *Kernel) declareSums(k *dsl.Kernel, b *buffers) {
 	n := mk.Config.Hidden
 	b.x = dsl.Global[dsl.F32](k, BufferX, product(tasks.SumsTurns, n), dsl.Align(16), bufDoc("[3][%d] residual vectors behind the MLP, the layers in turn: one is added to, one read, one cleared", n))
-	b.mid = dsl.Global[dsl.F32](k, "mid", product(n), dsl.Align(16), bufDoc("[%d] residual vector behind attention, for the MLP's norm", n))
+	if !mk.Options.handsOn(phaseO) {
+		b.mid = dsl.Global[dsl.F32](k, "mid", product(n), dsl.Align(16), bufDoc("[%d] residual vector behind attention, for the MLP's norm", n))
+	}
 	b.turn = dsl.Global[dsl.U32](k, BufferTurn, 1, bufDoc("which of x is the next layer's to add to; 0 at first; kept by the kernel"))
 }
 
@@ -110,14 +126,6 @@ func (f *single) sums(layer dsl.Val[dsl.U32]) tasks.Sums {
 	return tasks.Sums{X: f.bufs.x, N: f.mk.Config.Hidden, Turn: f.before().Add(layer)}
 }
 
-// residual is the residual vector that a layer begins with.
-func (f *single) residual(layer dsl.Val[dsl.U32]) tasks.Vector {
-	if f.mk.Options.MLP == MLPFused {
-		return f.sums(layer).Before()
-	}
-	return tasks.FromBuf(f.bufs.x)
-}
-
 // fetchTurn brings the turn that the launch before has ended with, which keepTurn leaves in
 // memory after every step: x and it are 0 at first.
 func (f *single) fetchTurn() {
@@ -134,24 +142,30 @@ func (f *single) keepTurn() {
 	}
 }
 
-// fusedMLP replaces the last phases of a layer: o leaves the residual vector in mid, which
-// gate_up's norm reads, and in x, to which those that are ahead add already.
+// addToSums is o's epilogue of MLPFused: it hands the residual vector on to gate_up's norm, in
+// words or in mid, and adds it in x, to which those that are ahead add already.
+func (v *vectors) addToSums(s tasks.Step) tasks.Epilogue {
+	f := v.f
+	sums, keep := f.sums(s.Layer), func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) { f.bufs.mid.StoreN(row, sum) }
+	if f.mk.Options.handsOn(phaseO) {
+		keep = v.handed(phaseO, 0).Keep(f.env)
+	}
+	return sums.AddResidual(f.env, tasks.Either(f.env, s.Layer.EqC(0), v.embedding(), sums.Before()), keep)
+}
+
+// fusedMLP replaces the MLP's phases, the last two of a layer.
 func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phase) {
-	c, bufs, e, own := &f.mk.Config, f.bufs, f.env, f.act
-	last := len(all) - 3
-	all[last] = f.matrixPhase(all[last].Phase, MatrixO, func(s tasks.Step) tasks.Epilogue {
-		f.plain(bufs.attn, c.Heads*c.HeadDim)
-		return f.sums(s.Layer).AddResidual(e, f.first(s), func(row dsl.Val[dsl.U32], sum []dsl.Val[dsl.F32]) { bufs.mid.StoreN(row, sum) })
-	}, nil)
-	all[last+1] = f.matrixPhase(all[last+1].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm(tasks.FromBuf(bufs.mid), s.Layer.MulC(2).AddC(1)))
+	bufs, e, own := f.bufs, f.env, f.act
+	gateUp, last := len(all)-2, len(all)-1
+	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
+		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm((&vectors{f}).middle(), s.Layer.MulC(2).AddC(1)))
 	}, e.Sync)
-	all[last+1].Handoff = handoffNone
+	all[gateUp].Handoff = handoffNone
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
-	all[last+2] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),
+	all[last] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),
 		produce: func(tasks.Step) { down.Produce(e, f.prod, f.own.matrix(MatrixDown), bufs.weights, f.offset) },
 		consume: func(s tasks.Step) {
 			down.Consume(e, f.cons, f.ring, f.own.matrix(MatrixDown), f.sums(s.Layer).Now())
 		}}
-	all[last+2].Matrix = down.Name
+	all[last].Matrix = down.Name
 }

@@ -27,6 +27,11 @@ type Options struct {
 	// chunks on. "none" is no bound but InFlight.
 	Leads string
 
+	// Held is how many chunks of a product, up to 8, consumers take out of the ring into
+	// registers while they wait for the product's input; with one row only. Default 4, or
+	// as many as leave a thread enough registers; HeldNone is none.
+	Held int
+
 	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
@@ -55,6 +60,11 @@ type Options struct {
 	// Queries is how queries reach attention, and the token's own key and value; with one
 	// row only: behind a barrier with several.
 	Queries Handoff
+	// Vectors is how the output vectors of attention, o and down reach the next phase: a
+	// Handoff, and behind a colon, with commas between them, the phases of VectorPhases that
+	// it is for, where it is not for all; of the others a barrier is. With one row only;
+	// default HandoffCounted for all, with MLPFused for all but down, of which that cannot be.
+	Vectors string
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
@@ -84,13 +94,21 @@ type Handoff string
 
 // The hand-offs.
 const (
-	// HandoffBarrier is a grid barrier: all SMs wait for all.
+	// HandoffBarrier is a grid barrier: all SMs wait for all, and what each wrote before is
+	// visible to all behind it.
 	HandoffBarrier Handoff = "barrier"
-	// HandoffWords, the default with one row, passes data in words with tags: who needs some waits for them.
+	// HandoffWords passes data in words with tags: who needs some waits for them.
 	HandoffWords Handoff = "words"
+	// HandoffCounted passes data in words with tags, too, but who needs some waits until all
+	// SMs have arrived before looking for them. The count orders no memory, so that nobody
+	// waits for stores to be visible: the words say whether they are.
+	HandoffCounted Handoff = "counted"
 )
 
-// Handoffs lists the ways.
+// HeldNone is the Options.Held of a kernel that holds no chunks.
+const HeldNone = -1
+
+// Handoffs lists the ways of queries; vectors have the third, too.
 func Handoffs() []Handoff { return []Handoff{HandoffBarrier, HandoffWords} }
 
 // Merging is where partial states of attention are merged.
@@ -226,6 +244,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Queries != HandoffBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
 	}
+	if err := o.completeVectors(); err != nil {
+		return o, err
+	}
 	if o.Trace < 0 || o.Trace > maxTrace {
 		return o, refuse("Trace", "%d spans a role, want none or up to %d", o.Trace, maxTrace)
 	}
@@ -239,6 +260,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, err
 	}
 	if err := o.completeLaunch(); err != nil {
+		return o, err
+	}
+	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
 	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))

@@ -44,6 +44,8 @@ const predictedLayers = 4
 //   - A phase begins with what consumers read of other SMs' work, through the L2 cache,
 //     while the producer goes on: see chain. Then they drain its chunks, and a product's
 //     sums meet.
+//   - Meanwhile consumers take the chunks that are held in registers out of the ring, once
+//     those have landed; when the vector is there, these take as long again as to drain.
 //   - The hand-off is passed when all have arrived, and the machine's wait behind that. Where
 //     the last SM finds its ring full, memory is quiet, and the exchange takes what it takes
 //     on an idle GPU; else what it takes while copies are in flight.

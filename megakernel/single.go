@@ -76,7 +76,7 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part}
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part, Held: f.held}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its
@@ -84,7 +84,11 @@ func (f *single) gemv(i int) *tasks.GEMV {
 func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epilogue, after func()) phase {
 	g := f.gemv(i)
 	p.Matrix = g.Name
-	return phase{Phase: p,
+	var hold func(tasks.Step)
+	if f.held != nil {
+		hold = func(tasks.Step) { g.Hold(f.env, f.cons, f.ring, f.own.matrix(i)) }
+	}
+	return phase{Phase: p, hold: hold,
 		produce: func(tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.offset) },
 		consume: func(s tasks.Step) {
 			epilogue := finish(s)
@@ -95,14 +99,8 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 		}}
 }
 
-// first is the residual vector before attention: the token's embedding in the
-// first layer, so that no hand-off is needed to begin a step.
-func (f *single) first(s tasks.Step) tasks.Vector {
-	return tasks.Either(f.env, s.Layer.EqC(0), f.embedding().Row(f.env, f.token.Get()), f.residual(s.Layer))
-}
-
 // norm stages the normalised residual vector x; which is the norm's row of gains.
-func (f *single) norm(x tasks.Vector, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
+func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
 	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Dst: f.x}
 	var scale dsl.Val[dsl.F32]
@@ -110,8 +108,8 @@ func (f *single) norm(x tasks.Vector, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	return scale
 }
 
-func (f *single) plain(x dsl.Buf[dsl.BF16], n int) {
-	in := tasks.PlainInput{N: n, X: x, Dst: f.x}
+func (f *single) plain(in tasks.PlainInput) {
+	in.Dst = f.x
 	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 
@@ -124,20 +122,21 @@ func (f *single) layerPhases() []phase {
 	c, o, bufs, e := &f.mk.Config, &f.mk.Options, f.bufs, f.env
 	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q, RotateFor: f.rotatedFor()}
 	if o.Queries == HandoffWords {
-		qkv.Passed = &tasks.Passed{Words: f.words(), Q: bufs.qWords, KV: bufs.kvWords}
+		qkv.Passed = &tasks.Passed{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
 	}
+	to := &vectors{f}
 	var atts []*tasks.Attention
 	var merges []*tasks.Merge
 	for _, v := range f.mk.classes {
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
 			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Variant: v}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v}
 		f.plant(qkv, merge)
 		switch o.Merge {
 		case MergeLast:
 			att.Arrived, att.Merge = f.arrived, merge
 		case MergeWords:
-			att.Words, att.Merge = f.words(), merge
+			att.Words, att.Merge = f.words(0), merge
 		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}
@@ -146,23 +145,23 @@ func (f *single) layerPhases() []phase {
 	}
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
-			return qkv.Epilogue(e, s, f.norm(f.first(s), s.Layer.MulC(2)))
+			return qkv.Epilogue(e, s, f.norm(to.first(s), s.Layer.MulC(2)))
 		}, nil),
 		{Phase: per("attention", "attention, split along KV"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
-		f.matrixPhase(per("o", "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(bufs.attn, c.Heads*c.HeadDim)
-			return tasks.AddResidual(bufs.x, f.first(s))
+		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
+			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
+			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-			return tasks.SwiGLU(e, bufs.act, f.norm(tasks.FromBuf(bufs.x), s.Layer.MulC(2).AddC(1)))
+			return tasks.SwiGLU(e, bufs.act, f.actAt(s), f.norm(to.middle(), s.Layer.MulC(2).AddC(1)))
 		}, nil),
-		f.matrixPhase(per("down", "down projection", "residual"), MatrixDown, func(tasks.Step) tasks.Epilogue {
-			f.plain(bufs.act, c.Intermediate)
-			return tasks.AddResidual(bufs.x, tasks.FromBuf(bufs.x))
+		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
+			f.plain(tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
+			return to.afterDown()
 		}, nil),
 	}
 	if o.MLP == MLPFused {
@@ -171,8 +170,11 @@ func (f *single) layerPhases() []phase {
 	if o.Queries == HandoffWords {
 		all[0].Handoff = string(HandoffWords)
 	}
+	all[2].Handoff = o.handoff(phaseAttention) // the merge's
+	all[3].Handoff = o.handoff(phaseO)
+	all[5].Handoff = o.handoff(phaseDown)
 	if o.Merge != MergePhase { // the merge is attention's
-		all[1].Ops = append(all[1].Ops, all[2].Ops...)
+		all[1].Ops, all[1].Handoff = append(all[1].Ops, all[2].Ops...), all[2].Handoff
 		all = slices.Delete(all, 2, 3)
 	}
 	return all
@@ -185,7 +187,7 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
 	return f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-		scale := f.norm(f.residual(f.k.U32(c.Layers)), f.k.U32(2*c.Layers))
+		scale := f.norm((&vectors{f}).last(), f.k.U32(2*c.Layers))
 		var epilogue tasks.Epilogue
 		epilogue, publish = f.argmax.Start(e, scale)
 		return epilogue
@@ -201,7 +203,7 @@ func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
 	f.turns.step = s
 	pos := f.bufs.pos.Add(s).Named("pos_now")
-	return tasks.Step{Pos: pos, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv, Scales: f.bufs.scales}
+	return tasks.Step{Pos: pos, Index: s, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv, Scales: f.bufs.scales}
 }
 
 func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {

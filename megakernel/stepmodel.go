@@ -25,6 +25,7 @@ type smShare struct {
 	sms    int
 	chunks map[string][]int // bytes of the chunks of each phase
 	clock  *pipeline.RingClock
+	held   int // chunks of the phase at hand that are in registers
 }
 
 func newStepModel(mk *Kernel, m *machine.Machine, context, sequences int) *stepModel {
@@ -88,7 +89,7 @@ func (s *stepModel) share(sm int, kv []int) *smShare {
 	}
 	var all []int
 	for range 2 {
-		s.each(func(i int) { all = append(all, out.chunks[s.run[i].Name]...) })
+		s.each(func(i, _ int) { all = append(all, out.chunks[s.run[i].Name]...) })
 	}
 	all = append(all, all[:min(len(all), p.Stages)]...) // the producer goes on
 	out.clock = pipeline.NewRingClock(pipeline.RingTime{Stages: p.Stages, InFlight: p.InFlight, BytesPerSecond: s.rate,
@@ -109,24 +110,31 @@ func (h *smShare) bytes(phase string) (n int64) {
 }
 
 // each calls body for the phases of a step in order, by index: those before the layers,
-// the layers', and those behind them.
-func (s *stepModel) each(body func(i int)) {
-	first, behind := len(s.run), 0
+// the layers', and those behind them. next is the index of the phase behind it in the
+// step, or -1.
+func (s *stepModel) each(body func(i, next int)) {
+	var before, layer, behind, all []int
 	for i, f := range s.run {
-		if f.PerLayer {
-			first, behind = min(first, i), i+1
+		switch {
+		case f.PerLayer:
+			layer = append(layer, i)
+		case layer == nil:
+			before = append(before, i)
+		default:
+			behind = append(behind, i)
 		}
 	}
-	for i := range first {
-		body(i)
-	}
+	all = before
 	for range s.layers {
-		for i := first; i < behind; i++ {
-			body(i)
-		}
+		all = append(all, layer...)
 	}
-	for i := behind; i < len(s.run); i++ {
-		body(i)
+	all = append(all, behind...)
+	for n, i := range all {
+		if n+1 < len(all) {
+			body(i, all[n+1])
+		} else {
+			body(i, -1)
+		}
 	}
 }
 
@@ -137,18 +145,26 @@ func (s *stepModel) step() {
 		p.Time, p.Work, p.Chunks, p.Handoff = 0, 0, 0, 0
 	}
 	done := make([]int, len(s.run))
-	s.each(func(i int) {
+	s.each(func(i, next int) {
 		times := 1
 		if s.run[i].PerLayer && done[i] == s.layers-1 { // further layers are as this one
 			times += s.mk.Config.Layers - s.layers
 		}
 		done[i]++
-		s.phase(i, float64(times)/float64(s.phases[i].Runs))
+		s.phase(i, next, float64(times)/float64(s.phases[i].Runs))
 	})
 }
 
-// phase runs a phase and its hand-off on all SMs, and adds it with a weight.
-func (s *stepModel) phase(i int, weight float64) {
+// hold takes the first chunks of the next phase into registers, once they have landed.
+func (s *stepModel) hold(h *smShare, next int) {
+	if next >= 0 && s.run[next].Matrix != "" {
+		h.held = min(max(0, s.mk.Options.Held), len(h.chunks[s.run[next].Name]))
+		h.clock.Drain(h.held)
+	}
+}
+
+// phase runs a phase and its hand-off to the next on all SMs, and adds it with a weight.
+func (s *stepModel) phase(i, next int, weight float64) {
 	f, m, p := &s.run[i], s.m, &s.phases[i]
 	vector, loads := s.mk.chain(f)
 	last, quiet, chunks, arrived := 0.0, false, 0.0, 0.0
@@ -160,15 +176,22 @@ func (s *stepModel) phase(i int, weight float64) {
 		if !s.apart {
 			h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
 		}
-		waited := h.clock.Drain(len(h.chunks[f.Name]))
+		for _, bytes := range h.chunks[f.Name][:h.held] { // still to be multiplied
+			h.clock.Until(h.clock.Now() + m.DrainSeconds(bytes))
+		}
+		waited := h.clock.Drain(len(h.chunks[f.Name]) - h.held)
 		if len(h.chunks[f.Name]) > 0 {
 			h.clock.Until(h.clock.Now() + m.FinishSeconds())
 		}
-		if h.clock.Now() > last {
-			last, quiet = h.clock.Now(), h.clock.Full()
-		}
 		chunks += float64(h.sms) * waited
-		arrived += float64(h.sms) * h.clock.Now()
+		at := h.clock.Now()
+		arrived += float64(h.sms) * at
+		if h.held = 0; f.Handoff != handoffNone {
+			s.hold(h, next)
+		}
+		if at > last {
+			last, quiet = at, h.clock.Full()
+		}
 	}
 	sms := float64(s.mk.Plan.SMs)
 	arrived, chunks = arrived/sms, chunks/sms

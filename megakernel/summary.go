@@ -120,38 +120,49 @@ func (mk *Kernel) reportPhases(r *report) {
 	}
 	r.line("Phases")
 	r.table(t)
-	r.text("Every phase%s ends in a grid barrier: %d a step. Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
-		mk.butWords(), mk.Barriers(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+	r.text("%s Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
+		mk.handoffs(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
 	if !mk.Options.Repeatable() {
 		r.text("NOT REPEATABLE: the SMs' parts of the down projection are added in the order in which they come, so the last bits of results differ from run to run. For comparison only.")
 	}
 }
 
-// butWords names the phases behind which there is no barrier: as their output is passed in
-// words, or as nobody else needs it.
-func (mk *Kernel) butWords() string {
-	var parts []string
-	for _, how := range []struct{ handoff, words string }{
-		{string(HandoffWords), ", whose output is waited for word by word,"},
-		{handoffNone, ", behind which every SM goes on with what it has made itself,"}} {
+// handoffs says what stands behind the phases, and how often in a step all SMs meet.
+func (mk *Kernel) handoffs() string {
+	behind := func(way string) string {
 		var names []string
 		for i := range mk.Phases {
-			if p := &mk.Phases[i]; p.Handoff == how.handoff {
+			if p := &mk.Phases[i]; p.Handoff == way {
 				names = append(names, p.Name)
 			}
 		}
-		if names != nil {
-			parts = append(parts, strings.Join(names, ", ")+how.words)
-		}
+		return strings.Join(names, ", ")
 	}
-	if parts == nil {
-		return ""
+	words, counted, none := behind(string(HandoffWords)), behind(string(HandoffCounted)), behind(handoffNone)
+	if words == "" && counted == "" && none == "" {
+		return fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers())
 	}
-	return " but " + strings.Join(parts, " and ")
+	text := "Behind " + behind(gridBarrier) + " stands a grid barrier"
+	if counted != "" {
+		text += ", behind " + counted + " a count of arrivals, as their output is in words with tags"
+	}
+	text += fmt.Sprintf(": %d a step.", mk.Barriers())
+	if words != "" {
+		text += " What " + words + " writes is waited for word by word."
+	}
+	if none != "" {
+		text += " Behind " + none + " every SM goes on with what it has made itself."
+	}
+	return text
 }
 
-// phaseAttention is the phase that reads the KV cache.
-const phaseAttention = "attention"
+// The phases whose output is a vector that all SMs read; attention's is the one that
+// reads the KV cache.
+const (
+	phaseAttention = "attention"
+	phaseO         = "o"
+	phaseDown      = "down"
+)
 
 func (mk *Kernel) reportReads(r *report) {
 	t := table.New("what", ">bytes", "")
@@ -184,6 +195,7 @@ func (mk *Kernel) reportShared(r *report) {
 	r.table(t)
 	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
 		p.Copies(), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
+	mk.reportHeld(r)
 }
 
 // sharedDoc is the note of the kernel's shared buffer of that name.
@@ -205,6 +217,6 @@ func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
 	r.line("Predicted, not measured, at %.0f GB/s", m.Ceiling.Median)
 	r.table(t)
 	p := mk.Plan
-	r.text("For %s. Reading: the busiest SM's bytes at what an SM streams with %s of %d bytes in flight (%.1f GB/s). Unhidden: what the ring does not hide of %d grid barriers, of what is read behind them, and of arithmetic. Ceiling: weights and KV once at the full bandwidth. Left out: launch, the choice of a token.",
+	r.text("For %s. Reading: the busiest SM's bytes at what an SM streams with %s of %d bytes in flight (%.1f GB/s). Unhidden: what the ring does not hide of %d meetings of all SMs, of what is read behind them, and of arithmetic. Ceiling: weights and KV once at the full bandwidth. Left out: launch, the choice of a token.",
 		m.About(), copies(p.InFlight), p.StageBytes, m.BytesPerSecond(p.SMs, mk.inFlight())/float64(p.SMs)/1e9, mk.Barriers())
 }

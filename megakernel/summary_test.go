@@ -24,7 +24,7 @@ func build(t *testing.T, name string, o Options) *Kernel {
 
 func TestReportsFitATerminalAndRepeat(t *testing.T) {
 	for _, c := range models.All() {
-		for _, o := range []Options{{}, {SMs: 1}, {SMs: 7, Page: 64, Splits: 128}} {
+		for _, o := range []Options{{}, {SMs: 1}, {SMs: 7, Page: 64, Splits: 128}, {Held: 1}, {Held: 8}} {
 			mk, err := Build(c, o)
 			require.NoError(t, err)
 			var first, again strings.Builder
@@ -53,9 +53,12 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 		require.NoError(t, mk.Summary(&b, machine.H200()))
 		return strings.Join(strings.Fields(b.String()), " ")
 	}
-	require.Contains(t, text(mk), fmt.Sprintf("Every phase but qkv, whose output is waited for word by word, ends in a grid barrier: %d a step.", mk.Barriers()))
+	require.Contains(t, text(mk), fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in words with tags: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers(), "attention, o, gate_up, down; lm_head")
-	mk = build(t, "llama3-8b", Options{Queries: HandoffBarrier, Merge: MergePhase})
+	mk = build(t, "llama3-8b", Options{Vectors: "words:attention,o"})
+	require.Contains(t, text(mk), fmt.Sprintf("Behind gate_up, down, lm_head stands a grid barrier: %d a step. What qkv, attention, o writes is waited for word by word.", mk.Barriers()))
+	require.Equal(t, 2*mk.Config.Layers+1, mk.Barriers())
+	mk = build(t, "llama3-8b", Options{Queries: HandoffBarrier, Merge: MergePhase, Vectors: "barrier"})
 	require.Contains(t, text(mk), fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers()))
 	require.Equal(t, 6*mk.Config.Layers+1, mk.Barriers(), "qkv and merge, too")
 }

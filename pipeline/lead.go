@@ -82,15 +82,14 @@ type leadCursors struct{ led, near cursor }
 
 // yield waits for copies to land where the producer leads. Which lead it has found
 // depends on the run, and is seen in times alone.
-func (p *Producer) yield() {
+func (p *Producer) yield(waits *filling) {
 	r, k := p.r, p.r.k
 	for _, l := range p.leads {
 		behind := r.empty.Test(l.led.stage.Get(), l.led.parity.Get()).Not()
+		waits.mayYield()
 		k.If(behind, func() {
 			near := l.near.stage.Get()
-			r.trace.Span(k, TraceWait, "waits for copies in flight", p.chunks.get(), func() {
-				r.watch.landed(k, r.full, near, l.near.parity.Get(), near)
-			})
+			waits.yielding(func() { r.watch.landed(k, r.full, near, l.near.parity.Get(), near) })
 		})
 		l.led.advance()
 		l.near.advance()

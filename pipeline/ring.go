@@ -44,8 +44,14 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 // Watched makes the ring's waits end when the launch is given up.
 func (r *Ring) Watched(w *Watch) { r.watch = w }
 
-// Traced makes the ring's waits spans of a trace; call it before Producer and Consumer.
-func (r *Ring) Traced(t *Trace) { r.trace = t }
+// Traced makes the ring's waits spans of a trace; call it behind Watched, and before
+// Producer and Consumer.
+func (r *Ring) Traced(t *Trace) {
+	r.trace = t
+	if t != nil {
+		t.at.long, t.at.limits = longWait(r.stageBytes), r.limits()
+	}
+}
 
 // StageBytes is the size of one stage.
 func (r *Ring) StageBytes() int { return r.stageBytes }
@@ -89,7 +95,6 @@ func (c cursor) ahead(n dsl.Val[dsl.U32]) (stage, parity dsl.Val[dsl.U32]) {
 type Producer struct {
 	r          *Ring
 	next, last cursor // the stage to fill; the stage filled inFlight chunks ago
-	chunks     chunkCount
 	leads      []leadCursors
 }
 
@@ -101,7 +106,7 @@ type Producer struct {
 // for no consumer and the first inFlight chunks for no earlier copy.
 func (r *Ring) Producer() *Producer {
 	p := &Producer{r: r,
-		next: newCursor(r.k, r.stages, 0, 1, "fill"), chunks: r.newCount(),
+		next: newCursor(r.k, r.stages, 0, 1, "fill"),
 		last: r.ago(r.inFlight, "landed")}
 	for _, l := range r.leads {
 		p.leads = append(p.leads, leadCursors{r.ago(l.Chunks, "led"), r.ago(l.InFlight, "near")})
@@ -139,21 +144,22 @@ func (p *Producer) Ring() *Ring { return p.r }
 func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])) {
 	r, k := p.r, p.r.k
 	stage := p.next.stage.Get().Named("stage")
-	r.trace.Span(k, TraceWait, "waits for a free stage", p.chunks.get(), func() {
-		r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
-	})
+	waits := r.trace.filling()
+	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
+	waits.tick()
 	if r.limits() {
 		last := p.last.stage.Get()
-		r.trace.Span(k, TraceWait, "waits for copies in flight", p.chunks.get(), func() { r.watch.landed(k, r.full, last, p.last.parity.Get(), last) })
+		r.watch.landed(k, r.full, last, p.last.parity.Get(), last)
+		waits.tick()
 		p.last.advance()
 	}
-	p.yield()
+	p.yield(waits)
 	k.FenceProxyAsyncShared()
 	k.If(k.Lane().EqC(0), func() { r.full.ArriveExpect(stage, bytes) })
 	k.SyncWarp()
 	copy(stage.MulC(r.stageBytes / 16))
 	p.next.advance()
-	p.chunks.add(k.U32(1))
+	waits.issued()
 }
 
 // limits is whether the producer waits for copies to land before it goes on: to
@@ -170,9 +176,8 @@ func (p *Producer) Copy(di dsl.Val[dsl.U32], src dsl.Buf[dsl.B128], si dsl.Index
 
 // Consumer is one consumer warp's position in the ring.
 type Consumer struct {
-	r      *Ring
-	next   cursor
-	chunks chunkCount
+	r    *Ring
+	next cursor
 
 	// Lost plants a fault: warp 0 of this CTA, if not 0 its number plus 1, releases nothing.
 	Lost int
@@ -181,7 +186,7 @@ type Consumer struct {
 // Consumer starts a consumer warp at the first stage. Declare it at the top of
 // the consumers' role.
 func (r *Ring) Consumer() *Consumer {
-	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain"), chunks: r.newCount()}
+	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain")}
 }
 
 // Skip waits for the next stage to be filled and releases it unread.
@@ -197,20 +202,32 @@ func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
 func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
-	c.wait(stage, c.next.parity.Get(), k.U32(0))
+	waits := r.trace.draining()
+	c.wait(stage, c.next.parity.Get())
+	waits.landed()
 	use(stage)
 	k.SyncWarp()
 	k.If(c.releases(), func() { r.empty.Arrive(stage) })
 	c.next.advance()
-	c.chunks.add(k.U32(1))
+	waits.drained()
 }
 
-// wait waits for the chunk n from here, in a stage.
-func (c *Consumer) wait(stage, parity, n dsl.Val[dsl.U32]) {
+// wait waits for the chunk in a stage.
+func (c *Consumer) wait(stage, parity dsl.Val[dsl.U32]) {
 	c.r.k.Helper()
-	c.r.trace.Span(c.r.k, TraceWait, "waits for a chunk", c.chunks.get().Add(n), func() {
+	c.r.watch.MBar(c.r.k, c.r.full, stage, parity, stage, "waits for a chunk in stage %d of the ring")
+}
+
+// waitFor is wait for the chunk n from here, which is not passed by it.
+func (c *Consumer) waitFor(stage, parity, n dsl.Val[dsl.U32]) {
+	c.r.k.Helper()
+	if c.r.trace == nil {
+		c.wait(stage, parity)
+		return
+	}
+	c.r.trace.Span(c.r.k, TraceWait, ChunkWait, c.r.trace.passed().Add(n), func() {
 		c.r.k.Helper()
-		c.r.watch.MBar(c.r.k, c.r.full, stage, parity, stage, "waits for a chunk in stage %d of the ring")
+		c.wait(stage, parity)
 	})
 }
 

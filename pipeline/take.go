@@ -17,7 +17,7 @@ func (c *Consumer) Take(n dsl.Val[dsl.U32], use func(base dsl.Val[dsl.U32]), rel
 	r, k := c.r, c.r.k
 	stage, parity := c.next.ahead(n)
 	stage = stage.Named("stage")
-	c.wait(stage, parity, n)
+	c.waitFor(stage, parity, n)
 	use(stage.MulC(r.stageBytes / 16))
 	k.If(release, func() {
 		k.SyncWarp()
@@ -36,7 +36,7 @@ func (c *Consumer) Pass(n dsl.Val[dsl.U32]) {
 	stage, parity := c.next.ahead(n)
 	c.next.stage.Set(stage)
 	c.next.parity.Set(parity)
-	c.chunks.add(n)
+	c.r.trace.pass(n)
 }
 
 // Await waits until chunk n from here (0 to the ring's stages, exclusive) has been filled,
@@ -44,5 +44,5 @@ func (c *Consumer) Pass(n dsl.Val[dsl.U32]) {
 // lay in the stage a lap before.
 func (c *Consumer) Await(n dsl.Val[dsl.U32]) {
 	stage, parity := c.next.ahead(n)
-	c.wait(stage, parity, n)
+	c.waitFor(stage, parity, n)
 }

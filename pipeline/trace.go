@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 )
@@ -23,6 +24,9 @@ type Trace struct {
 	notes       dsl.Pred // whether this is the thread that notes
 	n           *dsl.Var[dsl.U32]
 	step, layer dsl.Val[dsl.U32]
+	at          ringWaits
+	later       bool   // whether the next phase is noted late
+	late        func() // which notes one
 }
 
 // TraceTracks is the number of roles that note: the consumers, then the producer.
@@ -38,7 +42,7 @@ type TraceKind string
 const (
 	TracePhase   TraceKind = "phase"    // of a layer or a step, up to its last instruction in the warp that notes
 	TraceHandoff TraceKind = "hand-off" // from the CTA's arrival at a grid barrier to its release
-	TraceWait    TraceKind = "wait"     // of consumers for a chunk, of the producer for a stage or for copies in flight
+	TraceWait    TraceKind = "wait"     // at the ring (see ChunkWait and those below it), or for what other SMs write in words
 	TraceTask    TraceKind = "task"     // a part of a phase
 )
 
@@ -99,6 +103,7 @@ func (t *Trace) Start(track, first int) {
 	k := t.k
 	t.track, t.n = track, dsl.NewVar(k.U32(0), "spans")
 	t.notes = k.Lane().EqC(0).And(k.Warp().EqC(first))
+	t.at.start(k, track)
 	t.stamp(headBegin)
 }
 
@@ -112,6 +117,14 @@ func (t *Trace) Finish() {
 		t.Heads.Store(t.head().AddC(headCount), t.n.Get())
 		t.Heads.Store(t.head().AddC(headSM), t.k.SMID())
 	})
+}
+
+// Settle is behind chunks that are drained outside of any span, before At says something
+// else: their waits are noted.
+func (t *Trace) Settle() {
+	if t != nil {
+		t.settle()
+	}
 }
 
 // At says in which step of the launch and in which layer the spans that follow lie; the
@@ -137,14 +150,62 @@ func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, detail dsl.Val[
 		body()
 		return
 	}
-	t.Sites = append(t.Sites, TraceSite{Kind: kind, What: what, Place: k.Place()})
-	site := len(t.Sites) - 1
-	k.Require(site < MaxTraceSites, "trace: over %d places to note", MaxTraceSites)
+	k.Require(!t.at.busy, "trace: a span %q within a chunk's use, want it around the chunks", what)
+	site := t.site(kind, what)
 	begin := t.clock().Named("began")
+	t.settle()
 	body()
 	end := t.clock()
-	n := t.n.Get()
-	k.If(t.notes.And(n.LtC(t.Capacity)), func() {
+	sums := t.takeSums()
+	note := func() {
+		k.If(t.notes, func() {
+			sums()
+			t.note(site, begin, end, detail)
+		})
+	}
+	if t.later && kind == TracePhase {
+		t.late, t.later = note, false
+		return
+	}
+	note()
+}
+
+// Later says that the phase that follows is noted where NoteLate stands, behind it and
+// with no other span between: where others do not wait for who notes.
+func (t *Trace) Later() {
+	if t != nil {
+		t.later = true
+	}
+}
+
+// NoteLate notes that phase; without one it does nothing. Who notes takes part.
+func (t *Trace) NoteLate() {
+	if t != nil && t.late != nil {
+		t.late()
+		t.late = nil
+	}
+}
+
+// site is the number of a site at the place at hand. Waits of one name in one region
+// are one.
+func (t *Trace) site(kind TraceKind, what string) int {
+	t.k.Helper()
+	s := TraceSite{Kind: kind, What: what, Place: t.k.Place()}
+	same := func(o TraceSite) bool {
+		return kind == TraceWait && o.Kind == kind && o.What == what && o.Role == s.Role && slices.Equal(o.Regions, s.Regions)
+	}
+	if i := slices.IndexFunc(t.Sites, same); i >= 0 {
+		return i
+	}
+	t.Sites = append(t.Sites, s)
+	t.k.Require(len(t.Sites) <= MaxTraceSites, "trace: over %d places to note", MaxTraceSites)
+	return len(t.Sites) - 1
+}
+
+// note stores a span, in the thread that notes.
+func (t *Trace) note(site int, begin, end, detail dsl.Val[dsl.U32]) {
+	k, n := t.k, t.n.Get()
+	k.If(n.LtC(t.Capacity), func() {
 		at := k.CTA().MulC(TraceTracks).AddC(t.track).MulC(t.Capacity).Add(n).MulC(SpanWords)
 		where := t.layer.ShlC(siteBits).Or(t.step.ShlC(siteBits + layerBits)).Or(k.U32(site))
 		t.Spans.StoreN(at, []dsl.Val[dsl.U32]{begin, end, where, detail})
@@ -168,31 +229,4 @@ func (t *Trace) stamp(word int) {
 			t.Heads.Store(t.head().AddC(word+i), v)
 		}
 	})
-}
-
-// chunkCount is how many chunks of the launch lie before a role's position, which only
-// a trace asks for.
-type chunkCount struct {
-	k *dsl.Kernel
-	n *dsl.Var[dsl.U32] // nil without a trace
-}
-
-func (r *Ring) newCount() chunkCount {
-	if r.trace == nil {
-		return chunkCount{k: r.k}
-	}
-	return chunkCount{r.k, dsl.NewVar(r.k.U32(0), "chunks")}
-}
-
-func (c chunkCount) get() dsl.Val[dsl.U32] {
-	if c.n == nil {
-		return c.k.U32(0)
-	}
-	return c.n.Get()
-}
-
-func (c chunkCount) add(n dsl.Val[dsl.U32]) {
-	if c.n != nil {
-		c.n.Set(c.n.Get().Add(n))
-	}
 }

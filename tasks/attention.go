@@ -213,7 +213,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
 			if t.Passed != nil {
-				e.Part("queries", func() { t.fetchPassed(e, s, it) })
+				e.Wait("queries", func() { t.fetchPassed(e, s, it) })
 			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
 			e.Part("states meet", st.combineSplit)

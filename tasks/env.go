@@ -39,6 +39,13 @@ func (e *Env) Part(what string, body func()) {
 	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
 }
 
+// Wait is a part of a phase in which consumer warps wait for words that other SMs write
+// (Words), for a trace. It reads them, too, which takes a load's time where nobody waits.
+func (e *Env) Wait(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Span(e.K, pipeline.TraceWait, what, e.K.U32(0), body)
+}
+
 // consumerBarrier is the named barrier of the consumer warps.
 const consumerBarrier = 1
 
@@ -78,6 +85,33 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
+// eachOf is EachConsumer that calls body for up to most values of i together.
+func (e *Env) eachOf(n, most int, body func(is []u32)) {
+	whole := n / e.Threads()
+	together := func(first u32, count int) {
+		is := make([]u32, count)
+		for j := range is {
+			is[j] = first.AddC(j * e.Threads())
+		}
+		body(is)
+	}
+	batches := whole / most
+	if batches*most > maxUnrolled {
+		e.K.ForStep(e.Tid, e.K.U32(batches*most*e.Threads()), most*e.Threads(), func(i u32) { together(i, most) }, dsl.Unroll(1))
+	} else {
+		for j := range batches {
+			together(e.Tid.AddC(j*most*e.Threads()), most)
+		}
+	}
+	if rest := whole % most; rest > 0 {
+		together(e.Tid.AddC(batches*most*e.Threads()), rest)
+	}
+	if n%e.Threads() != 0 {
+		i := e.Tid.AddC(whole * e.Threads())
+		e.K.If(i.LtC(n), func() { body([]u32{i}) })
+	}
+}
+
 // GridBarrier makes all CTAs wait for each other and what each wrote before
 // visible to all after. Every CTA adds 1 to one counter that is never reset;
 // the wait compares by wrap-safe difference, so the counter may pass 2³².
@@ -102,29 +136,66 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
 
-// Tag is a tag for Words: odd, and another one behind every hand-off, for the next 2³¹
-// arrivals.
-func (g *GridBarrier) Tag() u32 { return g.target.Get().MulC(2).AddC(1) }
+// Tag is a tag for Words: odd, and another one behind every Sync and Count, for the next
+// 2³¹ arrivals.
+func (g *GridBarrier) Tag() u32 { return g.TagBefore(0) }
+
+// TagBefore is what Tag was before the last n of them.
+func (g *GridBarrier) TagBefore(n int) u32 {
+	return g.target.Get().SubC(n * g.e.Grid).MulC(2).AddC(1)
+}
 
 // Sync is the barrier, run by all consumer threads. Thread 0 arrives for its
 // CTA with one release add, which is cumulative over the CTA barrier before it,
 // and polls with acquire loads.
-func (g *GridBarrier) Sync() {
+func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
+
+// SyncWhile is Sync, between whose arrival and wait the consumer threads run meanwhile, which
+// may be nil: something that needs nothing of what other CTAs write. It holds back this
+// CTA alone, and only if it takes longer than the others' arrival.
+func (g *GridBarrier) SyncWhile(meanwhile func()) {
+	g.target.Set(g.target.Get().AddC(g.e.Grid))
+	g.e.Sync()
+	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
+}
+
+// CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
+// met behind it: who has come through it knows that thread 0 of every CTA has come to it,
+// and must look for itself whether what they all wrote is there.
+func (g *GridBarrier) CountWhile(meanwhile func()) {
+	g.target.Set(g.target.Get().AddC(g.e.Grid))
+	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
+}
+
+func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
-	g.target.Set(g.target.Get().AddC(e.Grid))
-	e.Sync()
 	e.Trace.Span(e.K, pipeline.TraceHandoff, "hand-off", e.K.U32(0), func() {
-		e.K.If(e.Tid.EqC(0), func() {
-			arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), dsl.Release(dsl.GPUScope)) }
-			if g.Lost == 0 {
-				arrive()
-			} else {
-				e.K.If(e.CTA.NeC(g.Lost-1), arrive)
-			}
-			g.Watch.Until(e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
-		})
+		first := e.Tid.EqC(0)
+		if meanwhile == nil {
+			e.K.If(first, func() { g.arrive(arrives); e.Trace.NoteLate(); g.wait(waits) })
+		} else {
+			e.K.If(first, func() { g.arrive(arrives); e.Trace.NoteLate() })
+			meanwhile()
+			e.K.If(first, func() { g.wait(waits) })
+		}
 		e.Sync()
 	})
+}
+
+// arrive arrives for the CTA, in one thread.
+func (g *GridBarrier) arrive(order dsl.MemOpt) {
+	e := g.e
+	arrive := func() { dsl.ReduceAdd(g.counter, dsl.At(0), e.K.U32(1), order) }
+	if g.Lost == 0 {
+		arrive()
+	} else {
+		e.K.If(e.CTA.NeC(g.Lost-1), arrive)
+	}
+}
+
+// wait waits for all CTAs' arrivals, in one thread.
+func (g *GridBarrier) wait(order dsl.MemOpt) {
+	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", order)
 }
 
 // firstOf is the text of the first rule that does not hold, or nothing. A

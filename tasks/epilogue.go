@@ -16,16 +16,16 @@ func AddResidual(x dsl.Buf[dsl.F32], old Vector) Epilogue {
 	}
 }
 
-// SwiGLU is the epilogue act[j] = silu(gate)·up (Shazeer 2020) of a matrix whose
+// SwiGLU is the epilogue act[from+j] = silu(gate)·up (Shazeer 2020) of a matrix whose
 // packed rows 2j and 2j+1 are rows j of gate and of up. Both are first scaled
 // by RMSNorm's scale. silu(x) = x/(1 + e^−x): far below zero
 // it is −0, at −inf itself NaN, as the formula is; NaN stays.
-func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], scale f32) Epilogue {
+func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], from u32, scale f32) Epilogue {
 	k := e.K
 	return func(row u32, y0, y1 f32) {
 		gate, up := y0.Mul(scale), y1.Mul(scale)
 		silu := gate.Mul(dsl.Rcp(dsl.Exp2(gate.Mul(k.F32(-math.Log2E))).Add(k.F32(1))))
-		act.Store(row.DivC(2), dsl.Cast[dsl.BF16](silu.Mul(up)))
+		act.Store(from.Add(row.DivC(2)), dsl.Cast[dsl.BF16](silu.Mul(up)))
 	}
 }
 
@@ -33,4 +33,12 @@ func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], scale f32) Epilogue {
 // n rows, is packed row r.
 func GateUpSource(n int) func(r int) int {
 	return func(r int) int { return r/2 + r%2*n }
+}
+
+// HandResidual is AddResidual whose sums are handed on.
+func HandResidual(e *Env, x *Handed, old Vector) Epilogue {
+	return func(row u32, y0, y1 f32) {
+		v, bits := old(row, 2), dsl.Bits[dsl.U32, dsl.F32]
+		x.store(e, row.DivC(2), payload{bits(v[0].Add(y0)), bits(v[1].Add(y1))})
+	}
 }

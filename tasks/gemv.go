@@ -16,6 +16,7 @@ type GEMV struct {
 	M    *pipeline.MatrixPlan
 	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero, in the order of InputPair
 	Part Partials
+	Held *Held // chunks held in registers before X is there, if Hold precedes Consume; nil: none
 }
 
 // batchTiles is the number of row tiles whose partial sums are kept before the
@@ -60,17 +61,20 @@ var streamed = dsl.CacheHint(dsl.EvictFirst)
 
 // eachChunk calls body for the chunks of one row tile: a device loop over the
 // whole ones and a copy for a shorter last one.
-func (g *GEMV) eachChunk(k *dsl.Kernel, body func(c u32, columns int)) {
+func (g *GEMV) eachChunk(k *dsl.Kernel, body func(c u32, columns int)) { g.chunksFrom(k, 0, body) }
+
+// chunksFrom is eachChunk from chunk first on, of which there may be none.
+func (g *GEMV) chunksFrom(k *dsl.Kernel, first int, body func(c u32, columns int)) {
 	whole := g.M.ChunksPerTile
 	if g.M.TailK != g.M.ChunkK {
 		whole--
 	}
-	if whole == 1 {
-		body(k.U32(0), g.M.ChunkK)
-	} else if whole > 1 {
-		k.For(k.U32(0), k.U32(whole), func(c u32) { body(c, g.M.ChunkK) }, dsl.Unroll(1))
+	if whole == first+1 {
+		body(k.U32(first), g.M.ChunkK)
+	} else if whole > first {
+		k.For(k.U32(first), k.U32(whole), func(c u32) { body(c, g.M.ChunkK) }, dsl.Unroll(1))
 	}
-	if g.M.TailK != g.M.ChunkK {
+	if g.M.TailK != g.M.ChunkK && first < g.M.ChunksPerTile {
 		body(k.U32(whole), g.M.TailK)
 	}
 }
@@ -88,7 +92,8 @@ func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 	return firstOf(
 		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
 		need(int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
-		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers))
+		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers),
+		g.heldRule())
 }
 
 // Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to
@@ -101,17 +106,14 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		k.Require(false, "%s", p)
 		return
 	}
+	g.heldFirst(e, c, r, share)
 	half := dsl.NewVar(k.U32(0), "half")
 	k.ForStep(k.U32(0), share.Count, batchTiles, func(batch u32) {
 		tiles := share.Count.Sub(batch).MinC(batchTiles).Named("tiles")
 		base := half.Get().MulC(e.Consumers * batchTiles * pipeline.TileRows)
 		mine := base.Add(e.Warp.MulC(batchTiles * pipeline.TileRows))
-		k.For(k.U32(0), tiles, func(t u32) {
-			y := g.tile(e, c, r)
-			k.If(e.Lane.LtC(4), func() {
-				row := t.MulC(pipeline.TileRows).Add(e.Lane.MulC(2))
-				g.Part.Buf.StoreN(mine.Add(row), y)
-			})
+		k.For(g.behindHeld(k, batch), tiles, func(t u32) {
+			g.keep(e, mine, t, g.tile(e, c, r, noTile))
 		}, dsl.Unroll(1))
 		e.Sync()
 		e.EachConsumer(batchTiles*pipeline.TileRows/2, func(i u32) {
@@ -130,35 +132,63 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 	}, dsl.Unroll(1))
 }
 
+// keep stores this warp's part of the dot products of a batch's tile t.
+func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
+	e.K.If(e.Lane.LtC(4), func() {
+		row := t.MulC(pipeline.TileRows).Add(e.Lane.MulC(2))
+		g.Part.Buf.StoreN(mine.Add(row), y)
+	})
+}
+
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
-// products of rows 2l and 2l+1.
-func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring) []f32 {
+// products of rows 2l and 2l+1. held is the tile's number among those of which chunks
+// are held, or noTile.
+func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
 	k := e.K
 	acc := make([][]*dsl.Var[dsl.F32], 2) // of the two mma of a k group
 	for i := range acc {
 		acc[i] = dsl.NewArray(k.F32(0), 4, "acc")
 	}
-	weights, x := dsl.View[dsl.BF16x2](r.Data), dsl.View[dsl.BF16x2](g.X)
-	quarter := e.Lane.AndC(3).MulC(4)
-	g.eachChunk(k, func(chunk u32, columns int) {
-		groups := columns / pipeline.GroupK
+	first := 0
+	if held != noTile {
+		first = g.useHeld(e, acc, held)
+	}
+	quarter := dsl.Optional(e.Lane.AndC(3).MulC(4))
+	g.chunksFrom(k, first, func(chunk u32, columns int) {
 		c.Drain(func(base u32) {
-			for i := range ceilDiv(groups, e.Consumers) {
-				group := e.Warp.AddC(i * e.Consumers)
-				step := func() {
-					w := weights.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(e.Lane.MulC(4)), 4)
-					at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(pipeline.GroupK / 2)).Add(quarter)
-					multiply(acc, x.LoadN(at, 4), w)
-				}
-				if (i+1)*e.Consumers <= groups {
-					step()
-				} else {
-					k.If(group.LtC(groups), step)
-				}
-			}
+			g.eachGroup(e, columns, func(_ int, group u32) {
+				w := g.weights(e, r, base, group)
+				multiply(acc, g.input(chunk, group, quarter), w)
+			})
 		})
 	})
 	return []f32{acc[0][0].Get().Add(acc[1][2].Get()), acc[0][1].Get().Add(acc[1][3].Get())}
+}
+
+// eachGroup calls body for a warp's k groups of a chunk of so many columns: with how many
+// it is the i-th, and with its number in the chunk.
+func (g *GEMV) eachGroup(e *Env, columns int, body func(i int, group u32)) {
+	groups := columns / pipeline.GroupK
+	for i := range ceilDiv(groups, e.Consumers) {
+		group := e.Warp.AddC(i * e.Consumers)
+		if (i+1)*e.Consumers <= groups {
+			body(i, group)
+		} else {
+			e.K.If(group.LtC(groups), func() { body(i, group) })
+		}
+	}
+}
+
+// weights are a k group's of the chunk at base of the ring.
+func (g *GEMV) weights(e *Env, r *pipeline.Ring, base, group u32) []pair {
+	at := base.MulC(4).Add(group.MulC(pipeline.GroupBytes / 4)).Add(e.Lane.MulC(4))
+	return dsl.View[dsl.BF16x2](r.Data).LoadN(at, 4)
+}
+
+// input is the input of a chunk's k group: quarter is the lane's part of a group.
+func (g *GEMV) input(chunk, group, quarter u32) []pair {
+	at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(pipeline.GroupK / 2)).Add(quarter)
+	return dsl.View[dsl.BF16x2](g.X).LoadN(at, 4)
 }
 
 // multiply adds a k group's products: lane l holds 8 consecutive elements of

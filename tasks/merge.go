@@ -15,7 +15,10 @@ import (
 type Merge struct {
 	Heads, D, Splits int
 	States           dsl.Buf[dsl.B128] // [Splits][Heads][D/2], see StateWord
-	Out              dsl.Buf[dsl.BF16] // [Heads][D]
+	Out              dsl.Buf[dsl.BF16] // [Heads][D]; not used with Handed
+
+	// Handed, unless nil, is what the output is handed on by.
+	Handed *Handed
 
 	// Table, if not nil, says which states there are instead of Splits: a plan's.
 	// States is [partial][Group][D/2] then, and Out is not used.
@@ -131,5 +134,10 @@ func (t *Merge) store(e *Env, s Step, i u32, lo, hi f32) {
 		dim := at.RemC(t.D)
 		lo, hi = t.Variant.Output(q, dsl.Optional(dim), lo), t.Variant.Output(q, dsl.Optional(dim.AddC(1)), hi)
 	}
-	dsl.View[dsl.BF16x2](t.Out).Store(i, dsl.Pack[dsl.BF16x2](lo, hi))
+	out := dsl.Pack[dsl.BF16x2](lo, hi)
+	if t.Handed != nil {
+		t.Handed.store(e, i, payload{dsl.Bits[dsl.U32](out), e.K.U32(0)})
+		return
+	}
+	dsl.View[dsl.BF16x2](t.Out).Store(i, out)
 }

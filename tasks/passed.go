@@ -21,7 +21,7 @@ func (p *Passed) store(e *Env, b dsl.Buf[dsl.B128], at, pair u32) {
 
 // load reads a word once it has come.
 func (p *Passed) load(e *Env, b dsl.Buf[dsl.B128], at u32, what string) u32 {
-	return dsl.Split(p.Words.load(e, b, at, what))[0]
+	return single(p.Words.load(e, b, at, what))
 }
 
 // passedStores puts a pair of rows into words, keys and values beside the cache.

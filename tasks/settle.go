@@ -123,11 +123,13 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 		m := t.Merge.running(e)
 		k.ForStep(k.U32(0), g.n, gathered, func(from u32) {
 			n := g.n.Sub(from).MinC(gathered).Named("states_now")
-			k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
-				at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
-				t.meeting().Store(i, t.Words.load(e, t.States, at, "waits for a partial state of attention, word %d"))
-			}, dsl.Unroll(1))
-			e.Sync()
+			e.Wait("partial states", func() {
+				k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
+					at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
+					t.meeting().Store(i, t.Words.load(e, t.States, at, "waits for a partial state of attention, word %d"))
+				}, dsl.Unroll(1))
+				e.Sync()
+			})
 			k.If(mine, func() {
 				m.add(from, g.n, n, func(j u32) dsl.Val[dsl.B128] { return t.meeting().Load(j.Mul(words).Add(e.Tid)) })
 			})

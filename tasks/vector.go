@@ -11,6 +11,33 @@ import (
 // at on, a multiple of n.
 type Vector func(at u32, n int) []f32
 
+// Source is a vector of f32 that all consumer threads read together, four elements each
+// at a time.
+type Source interface {
+	// elements calls begin, for i as in Env.EachConsumer, before elements 4i to 4i + 3 of
+	// n are there, and what that returns with them.
+	elements(e *Env, n int, begin func(i u32) func(x []f32))
+}
+
+func (v Vector) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
+	e.EachConsumer(n/4, func(i u32) {
+		x := v(i.MulC(4), 4)
+		begin(i)(x)
+	})
+}
+
+// EitherSource is a where p, the same in all threads, holds, and b elsewhere.
+func EitherSource(p dsl.Pred, a, b Source) Source { return choice{p, a, b} }
+
+type choice struct {
+	p    dsl.Pred
+	a, b Source
+}
+
+func (c choice) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
+	e.K.IfElse(c.p, func() { c.a.elements(e, n, begin) }, func() { c.b.elements(e, n, begin) })
+}
+
 // FromBuf is the Vector of a buffer.
 func FromBuf(x dsl.Buf[dsl.F32]) Vector {
 	return func(at u32, n int) []f32 { return x.LoadN(at, n) }
@@ -150,7 +177,7 @@ func Either(e *Env, p dsl.Pred, a, b Vector) Vector {
 type NormInput struct {
 	N    int               // length of x, a multiple of 4
 	Eps  float64           // ε
-	X    Vector            // the residual vector
+	X    Source            // the residual vector
 	Gain dsl.Buf[dsl.BF16] // gains of all norms, [norms][N]
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 }
@@ -167,19 +194,20 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	squares := dsl.NewVar(k.F32(0), "squares")
 	row := norm.MulC(t.N / 2)
 	first := inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
-	e.EachConsumer(t.N/4, func(i u32) {
-		x := t.X(i.MulC(4), 4)
+	t.X.elements(e, t.N, func(i u32) func(x []f32) {
 		g := gain.LoadN(row.Add(i.MulC(2)), 2, dsl.CacheHint(dsl.NonCoherent))
-		g0, g1 := dsl.Unpack(g[0])
-		g2, g3 := dsl.Unpack(g[1])
-		s := squares.Get()
-		for _, v := range x {
-			s = dsl.FMA(v, v, s)
+		return func(x []f32) {
+			g0, g1 := dsl.Unpack(g[0])
+			g2, g3 := dsl.Unpack(g[1])
+			s := squares.Get()
+			for _, v := range x {
+				s = dsl.FMA(v, v, s)
+			}
+			squares.Set(s)
+			at := first.Add(i.Sub(e.Tid).MulC(2))
+			dst.Store(at, dsl.Pack[dsl.BF16x2](x[0].Mul(g0), x[1].Mul(g1)))
+			dst.Store(at.AddC(2), dsl.Pack[dsl.BF16x2](x[2].Mul(g2), x[3].Mul(g3)))
 		}
-		squares.Set(s)
-		at := first.Add(i.Sub(e.Tid).MulC(2))
-		dst.Store(at, dsl.Pack[dsl.BF16x2](x[0].Mul(g0), x[1].Mul(g1)))
-		dst.Store(at.AddC(2), dsl.Pack[dsl.BF16x2](x[2].Mul(g2), x[3].Mul(g3)))
 	})
 	zeroPadding(e, t.Dst, t.N)
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
@@ -189,9 +217,13 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 
 // PlainInput stages a bf16 vector from global memory as a GEMV's input.
 type PlainInput struct {
-	N   int               // length, a multiple of 8
-	X   dsl.Buf[dsl.BF16] // [N] in global memory
-	Dst dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
+	N    int               // length, a multiple of 8
+	X    dsl.Buf[dsl.BF16] // N elements in global memory; not used with Handed
+	From u32               // where they begin, a multiple of 8; nothing is 0
+	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
+
+	// Handed, unless nil, is where the vector comes from: N/2 pairs in 4 planes.
+	Handed *Handed
 }
 
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
@@ -200,11 +232,27 @@ func (t *PlainInput) Emit(e *Env) {
 		e.K.Require(false, "%s", p)
 		return
 	}
-	x, dst := dsl.View[dsl.U32](t.X), dsl.View[dsl.U32](t.Dst)
-	e.EachConsumer(t.N/8, func(i u32) {
-		v := x.LoadN(i.MulC(4), 4)
+	dst := dsl.View[dsl.U32](t.Dst)
+	stage := func(i u32, v []u32) {
 		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
-	})
+	}
+	if h := t.Handed; h == nil {
+		x, from := dsl.View[dsl.U32](t.X), e.K.U32(0)
+		if t.From.Given() {
+			from = t.From.DivC(2)
+		}
+		e.EachConsumer(t.N/8, func(i u32) { stage(i, x.LoadN(i.MulC(4).Add(from), 4)) })
+	} else {
+		h.each(e, func(i u32) func([]dsl.Val[dsl.B128]) {
+			return func(words []dsl.Val[dsl.B128]) {
+				var v []u32
+				for _, w := range words {
+					v = append(v, single(w))
+				}
+				stage(i, v)
+			}
+		})
+	}
 	zeroPadding(e, t.Dst, t.N)
 	e.Sync()
 }

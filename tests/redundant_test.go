@@ -75,7 +75,6 @@ var lastRedundant = table{
 // fusedRedundant is what an MLP whose halves have no hand-off between has beside those.
 var fusedRedundant = table{
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.Drain(func(base u32)", []string{"down"}, "passes a load of the SM's own input, which is not in the stage"},
-	{"red.add @x", []mutate.Class{mutate.Weaken}, "dsl.ReduceAdd(t.X", "", []string{"o"}, "the barrier behind o orders it before the other SMs' parts"},
 }
 
 // barrierRedundant is what attention behind a barrier and before one, and a producer that
@@ -83,6 +82,13 @@ var fusedRedundant = table{
 var barrierRedundant = table{
 	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing"},
+}
+
+// heldRedundant is what chunks held in registers have beside those.
+var heldRedundant = table{
+	{"red.add @barrier", moved[1:], "ReduceAdd", "While(meanwhile)", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
+	{"wait @barrier", moved[:1], "g.Watch.Until", "While(meanwhile)", nil, "holds the last chunk behind the hand-off: later than it could"},
+	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
 }
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.

@@ -9,8 +9,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// However queries reach attention and wherever partial states meet, the logits are the
-// same bits.
+// However queries reach attention, wherever partial states meet and whichever vectors
+// are handed on in words, the logits are the same bits.
 func TestHandoffsGiveTheSameBits(t *testing.T) {
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:12]
@@ -19,23 +19,28 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, %d splits", kv, splits), func(t *testing.T) {
 				t.Parallel()
 				o := megakernel.Options{SMs: 3, Page: 4, Splits: splits, StageBytes: 2048, KV: kv}
-				run := func(q megakernel.Handoff, m megakernel.Merging, seed uint64) trace {
-					o.Queries, o.Merge = q, m
+				run := func(q megakernel.Handoff, m megakernel.Merging, vectors string, seed uint64) trace {
+					o.Queries, o.Merge, o.Vectors = q, m, vectors
 					mk, err := megakernel.Build(c, o)
 					require.NoError(t, err)
 					return decode(t, mk, g.Seed, tokens, seed)
 				}
-				want := run(megakernel.HandoffBarrier, megakernel.MergePhase, 1)
+				want := run(megakernel.HandoffBarrier, megakernel.MergePhase, string(megakernel.HandoffBarrier), 1)
 				seed := uint64(2)
 				for _, q := range megakernel.Handoffs() {
 					for _, m := range megakernel.Mergings() {
-						got := run(q, m, seed)
-						require.Equal(t, want.next, got.next, "queries %s, merge %s", q, m)
-						require.Equal(t, want.logits, got.logits, "queries %s, merge %s", q, m)
-						seed++
+						for _, vectors := range []string{"barrier", "counted", "words", vectorSets[seed%uint64(len(vectorSets))]} {
+							got := run(q, m, vectors, seed)
+							require.Equal(t, want.next, got.next, "queries %s, merge %s, vectors %s", q, m, vectors)
+							require.Equal(t, want.logits, got.logits, "queries %s, merge %s, vectors %s", q, m, vectors)
+							seed++
+						}
 					}
 				}
 			})
 		}
 	}
 }
+
+// vectorSets are vectors that any kernel of one row can hand on in words.
+var vectorSets = []string{"counted:o", "words:o", "counted:attention,o", "words:attention,o", "counted:o,down", "words:o,down"}

@@ -33,6 +33,27 @@ func (c *count) Set(s string) error {
 	return err
 }
 
+// heldChunks is a flag that is Options.Held: 0, unlike no flag, is none.
+type heldChunks int
+
+func (c *heldChunks) String() string { return strconv.Itoa(max(0, int(*c))) }
+
+func (c *heldChunks) Type() string { return "n" }
+
+func (c *heldChunks) want() string { return "a whole number from 0" }
+
+func (c *heldChunks) Set(s string) error {
+	n, err := strconv.ParseUint(s, 10, 31)
+	c.take(int(n))
+	return err
+}
+
+func (c *heldChunks) take(n int) {
+	if *c = heldChunks(n); n == 0 {
+		*c = megakernel.HeldNone
+	}
+}
+
 // speed is a flag that is a bandwidth in GB/s.
 type speed float64
 
@@ -105,22 +126,25 @@ func (v *patience) Set(s string) error {
 // choice is what every command that builds a kernel asks for: a model and the
 // options.
 type choice struct {
-	model, config, name string
-	arch                string
-	sms, page, splits   count
-	stages, stageBytes  count
-	inFlight, consumers count
-	leads               string
-	watchdog, kv        string
-	rows                count
-	attention           string
-	selection           bool
-	merge, queries, mlp string
-	profile             string
+	model, config, name     string
+	arch                    string
+	sms, page, splits       count
+	stages, stageBytes      count
+	inFlight, consumers     count
+	leads                   string
+	watchdog, kv            string
+	rows                    count
+	attention               string
+	selection               bool
+	merge, queries, vectors string
+	mlp                     string
+	profile                 string
 
 	launch, dependents string // of commands with graphFlags only
 	resident           count
 	graphSteps         count
+
+	held heldChunks
 }
 
 // flags adds the flags of a choice to a command.
@@ -138,6 +162,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight)")
+	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or what a thread has registers for; with --rows 0)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
@@ -146,9 +171,10 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
 	f.StringVar(&c.queries, "queries", "", "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default words; with --rows barrier)")
 	f.StringVar(&c.merge, "merge", "", "`where` attention's partial states are merged: phase, by all SMs behind a barrier; last, by the SM that brings a head's last one; words, by the SMs that have them, a share each (default words; with --rows the plan of a launch says)")
+	f.StringVar(&c.vectors, "vectors", "", "`how` the vectors of attention, o and down reach the next phase: barrier; words, which SMs wait for one by one; counted, such words when all SMs have arrived; with a colon and some of attention,o,down for those only (default counted; with --rows barrier)")
 	f.StringVar(&c.mlp, "mlp", string(megakernel.MLPRows), "`how` the MLP's down projection gets its input: rows, behind a hand-off; fused, for comparison only: each SM multiplies what it has computed itself and adds to the others' sums, so that the last bits of results differ from run to run")
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
-	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows"} {
+	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows", "held"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
 }
@@ -228,7 +254,7 @@ func inFlags(err error) error {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
 		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "MLP": "mlp", "Leads": "leads", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "MLP": "mlp", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
 		return usagef("--%s: %s", flag, refused.Problem)
 	}
 	if err == nil {
@@ -244,8 +270,8 @@ func inFlags(err error) error {
 }
 
 func (c *choice) options() megakernel.Options {
-	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages),
+	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages), Held: int(c.held),
 		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
-		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries), MLP: megakernel.MLP(c.mlp),
+		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries), Vectors: c.vectors, MLP: megakernel.MLP(c.mlp),
 		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
 }

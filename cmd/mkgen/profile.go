@@ -40,11 +40,14 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 		flag  string
 		to    *string
 		value string
-	}{{tune.Leads, &c.leads, p.Chosen.Leads}, {tune.Queries, &c.queries, string(p.Chosen.Queries)}, {tune.Merge, &c.merge, string(p.Chosen.Merge)},
+	}{{tune.Leads, &c.leads, p.Chosen.Leads}, {tune.Queries, &c.queries, string(p.Chosen.Queries)}, {tune.Merge, &c.merge, string(p.Chosen.Merge)}, {tune.Vectors, &c.vectors, p.Chosen.Vectors},
 		{tune.DependentsOf, &c.dependents, string(p.Chosen.Dependents)}} {
 		if !given(f.flag) {
 			*f.to = f.value
 		}
+	}
+	if !given(tune.Held) {
+		c.held.take(p.Chosen.Held)
 	}
 	return nil
 }

@@ -61,10 +61,10 @@ the share of the GPU's streaming ceiling, which is measured right before, and of
 single steps the median, the 99th percentile and the longest. It prints a table
 and draws a heat map.
 
-Batch 1 is decoded by the kernel of one row, to which --splits and --merge go. A
-larger batch has a kernel of as many rows, or with --rows N all have that of N.
-All sequences have the same context. All kernels are compiled before the first
-of them runs.
+Batch 1 is decoded by the kernel of one row, to which --splits, --merge and
+--held go. A larger batch has a kernel of as many rows, or with --rows N all
+have that of N. All sequences have the same context. All kernels are compiled
+before the first of them runs.
 
 What does not fit, into the model's positions or the GPU's memory, or fails, is
 shown with the reason. The file of -o is written after every case: what it holds
@@ -191,7 +191,7 @@ func (s *sweepFlags) kernels(of *sweep.Sweep) error {
 		if o.Tokens = sweep.RowsFor(batch, int(s.rows)); o.Tokens == 1 {
 			o.Selection = false
 		} else {
-			o.Splits, o.Merge = 0, megakernel.MergePhase
+			o.Splits, o.Merge, o.Held, o.Queries, o.Vectors = 0, megakernel.MergePhase, 0, "", ""
 		}
 		if slices.ContainsFunc(of.Kernels, func(k sweep.Candidate) bool { return k.Rows == o.Tokens }) {
 			continue

@@ -42,11 +42,12 @@ func newTune() *cobra.Command {
 		Use:   "tune",
 		Short: "Search a kernel's fastest options on the GPU at hand",
 		Long: `tune measures kernels that differ in stage size, depth of the ring, copies in
-flight, consumer warps, parts of the KV cache, and where partial states are
-merged: one option after the other, each candidate beside the best so far, whose
-time is taken again each time, and again until a whole round changes nothing or
-the time is over. An option that a flag gives stays as it is. All candidates of
-an option are compiled before the first of them runs.
+flight, chunks held in registers, consumer warps, parts of the KV cache, and
+where partial states are merged: one option after the other, each candidate
+beside the best so far, whose time is taken again each time, and again until a
+whole round changes nothing or the time is over. An option that a flag gives
+stays as it is. All candidates of an option are compiled before the first of
+them runs.
 
 It writes a profile, which --profile makes the other commands use. The file is
 written after every measurement: what it holds is not measured again, so the

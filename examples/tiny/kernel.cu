@@ -39,12 +39,13 @@ struct alignas(8) Params {
   const u32* plan;                         // 56 elements: [4][14] what each SM owns
   const u32* page_table;                   // any number of elements: page of tokens 16·i …, in order
   uint4* kv;                               // any number of elements: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-  float* x;                                // 96 elements: [96] residual vector
   uint4* query_words;                      // 96 elements: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
   uint4* kv_words;                         // 64 elements: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
   uint4* states;                           // 192 elements: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
-  bf16* attn;                              // 192 elements: [6][32] attention output
-  bf16* act;                               // 352 elements: [352] silu(gate)·up
+  uint4* attn_words;                       // 96 elements: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
+  uint4* o_words;                          // 48 elements: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
+  uint4* down_words;                       // 48 elements: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
+  bf16* act;                               // 704 elements: [2][352] silu(gate)·up, the layers in turn
   float* logits;                           // 320 elements: [320] out
   float* best;                             // 4 elements: [4] each SM's largest logit
   u32* best_index;                         // 4 elements: [4] and its row
@@ -75,31 +76,32 @@ static_assert(PARAM_OFFSET(inv_freq) == 16, "layout");
 static_assert(PARAM_OFFSET(plan) == 24, "layout");
 static_assert(PARAM_OFFSET(page_table) == 32, "layout");
 static_assert(PARAM_OFFSET(kv) == 40, "layout");
-static_assert(PARAM_OFFSET(x) == 48, "layout");
-static_assert(PARAM_OFFSET(query_words) == 56, "layout");
-static_assert(PARAM_OFFSET(kv_words) == 64, "layout");
-static_assert(PARAM_OFFSET(states) == 72, "layout");
-static_assert(PARAM_OFFSET(attn) == 80, "layout");
-static_assert(PARAM_OFFSET(act) == 88, "layout");
-static_assert(PARAM_OFFSET(logits) == 96, "layout");
-static_assert(PARAM_OFFSET(best) == 104, "layout");
-static_assert(PARAM_OFFSET(best_index) == 112, "layout");
-static_assert(PARAM_OFFSET(tokens) == 120, "layout");
-static_assert(PARAM_OFFSET(ends) == 128, "layout");
-static_assert(PARAM_OFFSET(stop) == 136, "layout");
-static_assert(PARAM_OFFSET(verdict) == 144, "layout");
-static_assert(PARAM_OFFSET(progress) == 152, "layout");
-static_assert(PARAM_OFFSET(stream) == 160, "layout");
-static_assert(PARAM_OFFSET(times) == 168, "layout");
-static_assert(PARAM_OFFSET(abort) == 176, "layout");
-static_assert(PARAM_OFFSET(records) == 184, "layout");
-static_assert(PARAM_OFFSET(epoch) == 192, "layout");
-static_assert(PARAM_OFFSET(barrier) == 200, "layout");
-static_assert(PARAM_OFFSET(pos) == 208, "layout");
-static_assert(PARAM_OFFSET(steps) == 212, "layout");
-static_assert(PARAM_OFFSET(known) == 216, "layout");
-static_assert(PARAM_OFFSET(pages) == 220, "layout");
-static_assert(sizeof(Params) == 224, "layout");
+static_assert(PARAM_OFFSET(query_words) == 48, "layout");
+static_assert(PARAM_OFFSET(kv_words) == 56, "layout");
+static_assert(PARAM_OFFSET(states) == 64, "layout");
+static_assert(PARAM_OFFSET(attn_words) == 72, "layout");
+static_assert(PARAM_OFFSET(o_words) == 80, "layout");
+static_assert(PARAM_OFFSET(down_words) == 88, "layout");
+static_assert(PARAM_OFFSET(act) == 96, "layout");
+static_assert(PARAM_OFFSET(logits) == 104, "layout");
+static_assert(PARAM_OFFSET(best) == 112, "layout");
+static_assert(PARAM_OFFSET(best_index) == 120, "layout");
+static_assert(PARAM_OFFSET(tokens) == 128, "layout");
+static_assert(PARAM_OFFSET(ends) == 136, "layout");
+static_assert(PARAM_OFFSET(stop) == 144, "layout");
+static_assert(PARAM_OFFSET(verdict) == 152, "layout");
+static_assert(PARAM_OFFSET(progress) == 160, "layout");
+static_assert(PARAM_OFFSET(stream) == 168, "layout");
+static_assert(PARAM_OFFSET(times) == 176, "layout");
+static_assert(PARAM_OFFSET(abort) == 184, "layout");
+static_assert(PARAM_OFFSET(records) == 192, "layout");
+static_assert(PARAM_OFFSET(epoch) == 200, "layout");
+static_assert(PARAM_OFFSET(barrier) == 208, "layout");
+static_assert(PARAM_OFFSET(pos) == 216, "layout");
+static_assert(PARAM_OFFSET(steps) == 220, "layout");
+static_assert(PARAM_OFFSET(known) == 224, "layout");
+static_assert(PARAM_OFFSET(pages) == 228, "layout");
+static_assert(sizeof(Params) == 232, "layout");
 
 namespace ptx {
 
@@ -222,6 +224,14 @@ __device__ __forceinline__ uint4 ld_relaxed_gpu_b128(const uint4* p) {
       "}"
       : "=l"(lo), "=l"(hi) : "l"(__cvta_generic_to_global(p)) : "memory");
   return make_uint4((u32)lo, (u32)(lo >> 32), (u32)hi, (u32)(hi >> 32));
+}
+
+// ld.relaxed.gpu.global.u32
+__device__ __forceinline__ u32 ld_relaxed_gpu_u32(const u32* p) {
+  u32 v;
+  asm volatile("ld.relaxed.gpu.global.u32 %0, [%1];"
+      : "=r"(v) : "l"(__cvta_generic_to_global(p)) : "memory");
+  return v;
 }
 
 // ld.relaxed.sys.global.u32
@@ -360,6 +370,12 @@ __device__ __forceinline__ float rcp(float a) {
   return v;
 }
 
+// red.relaxed.gpu.global.add.u32
+__device__ __forceinline__ void red_relaxed_gpu_add_u32(u32* p, u32 a) {
+  asm volatile("red.relaxed.gpu.global.add.u32 [%0], %1;"
+      : : "l"(__cvta_generic_to_global(p)), "r"(a) : "memory");
+}
+
 // red.release.gpu.global.add.u32
 __device__ __forceinline__ void red_release_gpu_add_u32(u32* p, u32 a) {
   asm volatile("red.release.gpu.global.add.u32 [%0], %1;"
@@ -429,6 +445,17 @@ __device__ __forceinline__ void wait_ge_acquire_gpu_noted(const u32* p, u32 want
   }
 }
 
+// Polls until the word has reached want, by wrapping difference, or the flag is set, which it
+// notes. Looks at the flag every 16 polls.
+__device__ __forceinline__ void wait_ge_relaxed_gpu_noted(const u32* p, u32 want, const u32* flag, u32* notes, u32 site, u32 tag, u32 detail) {
+  for (u32 polls = 1; (i32)(ld_relaxed_gpu_u32(p) - want) < 0; ++polls) {
+    if (polls % 16 == 0 && *(const volatile u32*)flag != 0) {
+      note(notes, site, tag, detail);
+      return;
+    }
+  }
+}
+
 // v, or what comes to be there, as soon as its last word is tag, or the flag is set,
 // which it notes. Looks at the flag every 16 polls.
 __device__ __forceinline__ uint4 wait_tag_relaxed_gpu_noted(const uint4* p, u32 tag, uint4 v, const u32* flag, u32* notes, u32 site, u32 word, u32 detail) {
@@ -459,10 +486,12 @@ mkgen_step(const __grid_constant__ Params p) {
   const u32* const plan = ptx::global(p.plan);
   const u32* const page_table = ptx::global(p.page_table);
   uint4* const kv = ptx::global(p.kv);
-  float* const x = ptx::global(p.x);
   uint4* const query_words = ptx::global(p.query_words);
   uint4* const kv_words = ptx::global(p.kv_words);
   uint4* const states = ptx::global(p.states);
+  uint4* const attn_words = ptx::global(p.attn_words);
+  uint4* const o_words = ptx::global(p.o_words);
+  uint4* const down_words = ptx::global(p.down_words);
   bf16* const act = ptx::global(p.act);
   float* const logits = ptx::global(p.logits);
   float* const best = ptx::global(p.best);
@@ -503,8 +532,6 @@ mkgen_step(const __grid_constant__ Params p) {
   u16* const tail_u16 = (u16*)(smem + 106272);
   u32* const tail_u32 = (u32*)(smem + 106272);
   uint4* const input_b128 = (uint4*)(smem + 94576);
-  bf16x2* const attn_bf16x2 = ptx::global((bf16x2*)p.attn);
-  u32* const attn_u32 = ptx::global((u32*)p.attn);
   u32* const input_u32 = (u32*)(smem + 94576);
   u32* const act_u32 = ptx::global((u32*)p.act);
   const u64 evict_first = ptx::policy_evict_first();
@@ -557,53 +584,79 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- qkv ----
           {
             float squares = 0.0f;
+            const u32 v49 = layer * 2 * 48;
             const u32 v50 = tid * 2;
             const u32 first = (v50 & 0xfffffffcu) | ((v50 & 1u) << 1) | ((v50 >> 1) & 1u);
-            if (tid < 24) {
-              const u32 v59 = tid * 4;
-              float v = 0.0f;
-              float v_2 = 0.0f;
-              float v_3 = 0.0f;
-              float v_4 = 0.0f;
-              if (layer == 0) {
+            if (layer == 0) {
+              if (tid < 24) {
+                const u32 v59 = tid * 4;
                 const u64 v66 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
                     + (u64)(v59 / 32 * 128 + v59 % 32 / 2);
                 const uint2 v67 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v66]);
-                v = ptx::bf16_lo(v67.x);
-                v_2 = ptx::bf16_hi(v67.x);
-                v_3 = ptx::bf16_lo(v67.y);
-                v_4 = ptx::bf16_hi(v67.y);
-              } else {
-                const float4 v73 = *(const float4*)&x[v59];
-                v = v73.x;
-                v_2 = v73.y;
-                v_3 = v73.z;
-                v_4 = v73.w;
+                const float v69 = ptx::bf16_lo(v67.x);
+                const float v70 = ptx::bf16_hi(v67.x);
+                const float v71 = ptx::bf16_lo(v67.y);
+                const float v72 = ptx::bf16_hi(v67.y);
+                const uint2 v75 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v49 + tid * 2]);
+                const float v85 = fmaf(v72, v72, fmaf(v71, v71, fmaf(v70, v70, fmaf(v69, v69, squares))));
+                squares = v85;
+                const u32 v88 = first + (tid - tid) * 2;
+                const bf16x2 v91 = ptx::pack_bf16(v69 * ptx::bf16_lo(v75.x), v70 * ptx::bf16_hi(v75.x));
+                input_bf16x2[v88] = v91;
+                const bf16x2 v95 = ptx::pack_bf16(v71 * ptx::bf16_lo(v75.y), v72 * ptx::bf16_hi(v75.y));
+                input_bf16x2[v88 + 2] = v95;
               }
-              const uint2 v83 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer * 2 * 48 + tid * 2]);
-              const float v93 = fmaf(v_4, v_4, fmaf(v_3, v_3, fmaf(v_2, v_2, fmaf(v, v, squares))));
-              squares = v93;
-              const u32 v96 = first + (tid - tid) * 2;
-              const bf16x2 v99 = ptx::pack_bf16(v * ptx::bf16_lo(v83.x), v_2 * ptx::bf16_hi(v83.x));
-              input_bf16x2[v96] = v99;
-              const bf16x2 v103 = ptx::pack_bf16(v_3 * ptx::bf16_lo(v83.y), v_4 * ptx::bf16_hi(v83.y));
-              input_bf16x2[v96 + 2] = v103;
+            } else {
+              if (tid < 24) {
+                const uint2 v99 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v49 + tid * 2]);
+                const u32 v101 = tid + 24;
+                const u32 v105 = (epoch_target - 4) * 2 + 1;
+                const uint4 v106 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 word = v106;
+                const uint4 v107 = ptx::ld_relaxed_gpu_b128(&down_words[v101]);
+                uint4 word_2 = v107;
+                if (word.w != v105) {
+                  const uint4 v115 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v105, word, abort, notes, 1,
+                      layer, tid);
+                  word = v115;
+                  if (word_2.w != v105) {
+                    const uint4 v122 = ptx::ld_relaxed_gpu_b128(&down_words[v101]);
+                    word_2 = v122;
+                  }
+                }
+                if (word_2.w != v105) {
+                  const uint4 v130 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v101], v105, word_2, abort, notes, 1,
+                      layer, v101);
+                  word_2 = v130;
+                }
+                const float v138 = __uint_as_float(word.x | word.z);
+                const float v139 = __uint_as_float(word.y);
+                const float v145 = __uint_as_float(word_2.x | word_2.z);
+                const float v146 = __uint_as_float(word_2.y);
+                const float v155 = fmaf(v146, v146, fmaf(v145, v145, fmaf(v139, v139, fmaf(v138, v138, squares))));
+                squares = v155;
+                const u32 v158 = first + (tid - tid) * 2;
+                const bf16x2 v161 = ptx::pack_bf16(v138 * ptx::bf16_lo(v99.x), v139 * ptx::bf16_hi(v99.x));
+                input_bf16x2[v158] = v161;
+                const bf16x2 v165 = ptx::pack_bf16(v145 * ptx::bf16_lo(v99.y), v146 * ptx::bf16_hi(v99.y));
+                input_bf16x2[v158 + 2] = v165;
+              }
             }
-            const float v105 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v106 = squares + v105;
-            const float v107 = __shfl_xor_sync(0xffffffffu, v106, 8u);
-            const float v108 = v106 + v107;
-            const float v109 = __shfl_xor_sync(0xffffffffu, v108, 4u);
-            const float v110 = v108 + v109;
-            const float v111 = __shfl_xor_sync(0xffffffffu, v110, 2u);
-            const float v112 = v110 + v111;
-            const float v113 = __shfl_xor_sync(0xffffffffu, v112, 1u);
+            const float v167 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v168 = squares + v167;
+            const float v169 = __shfl_xor_sync(0xffffffffu, v168, 8u);
+            const float v170 = v168 + v169;
+            const float v171 = __shfl_xor_sync(0xffffffffu, v170, 4u);
+            const float v172 = v170 + v171;
+            const float v173 = __shfl_xor_sync(0xffffffffu, v172, 2u);
+            const float v174 = v172 + v173;
+            const float v175 = __shfl_xor_sync(0xffffffffu, v174, 1u);
             if (lane == 0) {
-              scratch[warp] = v112 + v113;
+              scratch[warp] = v174 + v175;
             }
             ptx::bar_sync<1, 256>();
-            const float v128 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v128 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v190 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v190 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
             const u32 first_tile = own[0];
@@ -612,8 +665,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v147 = half_2 * 1024;
-              const u32 v149 = v147 + warp * 128;
+              const u32 v209 = half_2 * 1024;
+              const u32 v211 = v209 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -627,82 +680,82 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v162 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v168 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v176 = ptx::mma_m16n8k16(v168.x, v168.y, v168.z, v168.w, v162.x, v162.y, acc, acc_2,
+                  const uint4 v224 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v230 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v238 = ptx::mma_m16n8k16(v230.x, v230.y, v230.z, v230.w, v224.x, v224.y, acc, acc_2,
                       acc_3, acc_4);
-                  acc = v176.x;
-                  acc_2 = v176.y;
-                  acc_3 = v176.z;
-                  acc_4 = v176.w;
-                  const float4 v184 = ptx::mma_m16n8k16(v168.x, v168.y, v168.z, v168.w, v162.z, v162.w, acc_5, acc_6,
+                  acc = v238.x;
+                  acc_2 = v238.y;
+                  acc_3 = v238.z;
+                  acc_4 = v238.w;
+                  const float4 v246 = ptx::mma_m16n8k16(v230.x, v230.y, v230.z, v230.w, v224.z, v224.w, acc_5, acc_6,
                       acc_7, acc_8);
-                  acc_5 = v184.x;
-                  acc_6 = v184.y;
-                  acc_7 = v184.z;
-                  acc_8 = v184.w;
+                  acc_5 = v246.x;
+                  acc_6 = v246.y;
+                  acc_7 = v246.z;
+                  acc_8 = v246.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v191 = drain + 1;
-                const bool v192 = v191 == 23;
-                drain = v192 ? 0u : v191;
-                drain_parity = v192 ? drain_parity ^ 1u : drain_parity;
+                const u32 v253 = drain + 1;
+                const bool v254 = v253 == 23;
+                drain = v254 ? 0u : v253;
+                drain_parity = v254 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v149 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v211 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v212 = tid * 2;
-                  const u32 v213 = v147 + v212;
-                  const float2 v214 = *(const float2*)&partials[v213];
-                  const float2 v217 = *(const float2*)&partials[v213 + 128];
-                  const float2 v222 = *(const float2*)&partials[v213 + 256];
-                  const float2 v227 = *(const float2*)&partials[v213 + 384];
-                  const float2 v232 = *(const float2*)&partials[v213 + 512];
-                  const float2 v237 = *(const float2*)&partials[v213 + 640];
-                  const float2 v242 = *(const float2*)&partials[v213 + 768];
-                  const float2 v247 = *(const float2*)&partials[v213 + 896];
-                  const float v249 = v214.x + v217.x + v222.x + v227.x + v232.x + v237.x + v242.x + v247.x;
-                  const float v250 = v214.y + v217.y + v222.y + v227.y + v232.y + v237.y + v242.y + v247.y;
-                  const u32 row = (first_tile + i_2) * 8 + v212;
-                  const float v254 = v249 * scale;
-                  const float v255 = __fmul_rn(v250, scale);
+                  const u32 v274 = tid * 2;
+                  const u32 v275 = v209 + v274;
+                  const float2 v276 = *(const float2*)&partials[v275];
+                  const float2 v279 = *(const float2*)&partials[v275 + 128];
+                  const float2 v284 = *(const float2*)&partials[v275 + 256];
+                  const float2 v289 = *(const float2*)&partials[v275 + 384];
+                  const float2 v294 = *(const float2*)&partials[v275 + 512];
+                  const float2 v299 = *(const float2*)&partials[v275 + 640];
+                  const float2 v304 = *(const float2*)&partials[v275 + 768];
+                  const float2 v309 = *(const float2*)&partials[v275 + 896];
+                  const float v311 = v276.x + v279.x + v284.x + v289.x + v294.x + v299.x + v304.x + v309.x;
+                  const float v312 = v276.y + v279.y + v284.y + v289.y + v294.y + v299.y + v304.y + v309.y;
+                  const u32 row = (first_tile + i_2) * 8 + v274;
+                  const float v316 = v311 * scale;
+                  const float v317 = __fmul_rn(v312, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v262 = (float)pos_now * inv_freq[i_3];
-                    const float v265 = -rintf(v262 * 0.15915494f);
-                    const float v267 = fmaf(v265, -1.7484555e-07f, fmaf(v265, 6.2831855f, v262));
-                    const float cos_2 = ptx::cos(v267);
-                    const float sin_2 = ptx::sin(v267);
-                    const float v272 = fmaf(-v255, sin_2, v254 * cos_2);
-                    const float v274 = fmaf(v254, sin_2, v255 * cos_2);
+                    const float v324 = (float)pos_now * inv_freq[i_3];
+                    const float v327 = -rintf(v324 * 0.15915494f);
+                    const float v329 = fmaf(v327, -1.7484555e-07f, fmaf(v327, 6.2831855f, v324));
+                    const float cos_2 = ptx::cos(v329);
+                    const float sin_2 = ptx::sin(v329);
+                    const float v334 = fmaf(-v317, sin_2, v316 * cos_2);
+                    const float v336 = fmaf(v316, sin_2, v317 * cos_2);
                     if (head < 6) {
-                      const uint4 v285 = make_uint4(ptx::pack_bf16(v272 * 0.25503486f, v274 * 0.25503486f), 0u, 0u,
+                      const uint4 v347 = make_uint4(ptx::pack_bf16(v334 * 0.25503486f, v336 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v285);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v347);
                     } else {
-                      const u32 v286 = head - 6;
-                      const u64 v297 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v286) * 16 + (u64)slot;
-                      const u64 v299 = v297 * 8 * 8;
-                      kv_bf16[v299 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v272);
-                      const u32 v309 = i_3 + 16;
-                      kv_bf16[v299 + (u64)(((v309 / 8) ^ (slot & 7u)) * 8 + v309 % 8)] = ptx::bf16_of(v274);
-                      const uint4 v327 = make_uint4(ptx::pack_bf16(v272, v274), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v286 * 2 * 16 + i_3], v327);
+                      const u32 v348 = head - 6;
+                      const u64 v359 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v348) * 16 + (u64)slot;
+                      const u64 v361 = v359 * 8 * 8;
+                      kv_bf16[v361 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v334);
+                      const u32 v371 = i_3 + 16;
+                      kv_bf16[v361 + (u64)(((v371 / 8) ^ (slot & 7u)) * 8 + v371 % 8)] = ptx::bf16_of(v336);
+                      const uint4 v389 = make_uint4(ptx::pack_bf16(v334, v336), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v348 * 2 * 16 + i_3], v389);
                     }
                   } else {
-                    const u32 v328 = head - 8;
-                    const u64 v339 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v328) * 16 + (u64)slot;
-                    const u64 v350 = v339 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v350] = ptx::pack_bf16(v254, v255);
-                    const uint4 v361 = make_uint4(ptx::pack_bf16(v254, v255), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v328 * 2 + 1) * 16 + i_3], v361);
+                    const u32 v390 = head - 8;
+                    const u64 v401 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v390) * 16 + (u64)slot;
+                    const u64 v412 = v401 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v412] = ptx::pack_bf16(v316, v317);
+                    const uint4 v423 = make_uint4(ptx::pack_bf16(v316, v317), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v390 * 2 + 1) * 16 + i_3], v423);
                   }
                 }
               }
@@ -712,47 +765,49 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v365 = (pos_now + 31) / 32;
+            const u32 v427 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v365 / 2;
-              const u32 end = (split + 1) * v365 / 2;
+              const u32 first = split * v427 / 2;
+              const u32 end = (split + 1) * v427 / 2;
               if (tid < 48) {
-                const u32 v377 = kv_head * 3 * 16 + tid;
-                const uint4 v378 = ptx::ld_relaxed_gpu_b128(&query_words[v377]);
-                const uint4 v382 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v377], epoch_target * 2 + 1, v378,
-                    abort, notes, 1, layer, v377);
-                const u32 v388 = tid % 16;
-                const u32 v390 = tid / 16 * 20 + 816;
-                input_u16[v390 * 2 + v388] = ptx::u16_lo(v382.x);
-                input_u16[v390 * 2 + v388 + 16] = ptx::u16_hi(v382.x);
+                const u32 v439 = kv_head * 3 * 16 + tid;
+                const uint4 v440 = ptx::ld_relaxed_gpu_b128(&query_words[v439]);
+                const uint4 v444 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v439], epoch_target * 2 + 1, v440,
+                    abort, notes, 2, layer, v439);
+                const u32 v450 = v444.x | v444.y | v444.z;
+                const u32 v452 = tid % 16;
+                const u32 v454 = tid / 16 * 20 + 816;
+                input_u16[v454 * 2 + v452] = ptx::u16_lo(v450);
+                input_u16[v454 * 2 + v452 + 16] = ptx::u16_hi(v450);
               }
               if (split == 1) {
-                const u32 v399 = pos_now % 16;
+                const u32 v463 = pos_now % 16;
                 if (tid < 16) {
-                  const u32 v403 = kv_head * 2 * 16 + tid;
-                  const uint4 v404 = ptx::ld_relaxed_gpu_b128(&kv_words[v403]);
-                  const uint4 v408 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v403], epoch_target * 2 + 1, v404, abort,
-                      notes, 2, layer, v403);
-                  tail_u16[((tid / 8) ^ (v399 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v408.x);
-                  const u32 v421 = tid + 16;
-                  tail_u16[((v421 / 8) ^ (v399 & 7u)) * 8 + v421 % 8] = ptx::u16_hi(v408.x);
+                  const u32 v467 = kv_head * 2 * 16 + tid;
+                  const uint4 v468 = ptx::ld_relaxed_gpu_b128(&kv_words[v467]);
+                  const uint4 v472 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v467], epoch_target * 2 + 1, v468, abort,
+                      notes, 3, layer, v467);
+                  const u32 v478 = v472.x | v472.y | v472.z;
+                  tail_u16[((tid / 8) ^ (v463 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v478);
+                  const u32 v487 = tid + 16;
+                  tail_u16[((v487 / 8) ^ (v463 & 7u)) * 8 + v487 % 8] = ptx::u16_hi(v478);
                 }
                 if (tid < 16) {
-                  const u32 v432 = (kv_head * 2 + 1) * 16 + tid;
-                  const uint4 v433 = ptx::ld_relaxed_gpu_b128(&kv_words[v432]);
-                  const uint4 v437 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v432], epoch_target * 2 + 1, v433, abort,
-                      notes, 2, layer, v432);
-                  tail_u32[((tid / 4 + 4) ^ (v399 & 7u)) * 4 + tid % 4] = v437.x;
+                  const u32 v498 = (kv_head * 2 + 1) * 16 + tid;
+                  const uint4 v499 = ptx::ld_relaxed_gpu_b128(&kv_words[v498]);
+                  const uint4 v503 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v498], epoch_target * 2 + 1, v499, abort,
+                      notes, 3, layer, v498);
+                  tail_u32[((tid / 4 + 4) ^ (v463 & 7u)) * 4 + tid % 4] = v503.x | v503.y | v503.z;
                 }
               }
               ptx::bar_sync<1, 256>();
-              const u32 v451 = min(lane / 4, 2u);
-              const bf16x2 v457 = input_bf16x2[v451 * 20 + 816 + lane % 4];
-              const bf16x2 v463 = input_bf16x2[v451 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v469 = input_bf16x2[v451 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v475 = input_bf16x2[v451 * 20 + 816 + lane % 4 + 12];
+              const u32 v519 = min(lane / 4, 2u);
+              const bf16x2 v525 = input_bf16x2[v519 * 20 + 816 + lane % 4];
+              const bf16x2 v531 = input_bf16x2[v519 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v537 = input_bf16x2[v519 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v543 = input_bf16x2[v519 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -764,36 +819,36 @@ mkgen_step(const __grid_constant__ Params p) {
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               if (warp == 7 && split == 1) {
-                const u32 v479 = pos_now % 16;
-                const u32 v480 = lane / 8;
-                const u32 v485 = min(lane % 8 + v480 / 2 * 8, 0u);
-                const u32 v486 = v485 * 8;
-                const u32 v487 = v479 + v485;
-                const uint4 v492 = ptx::ldmatrix(&tail[v486 + ((v480 & 1u) ^ (v487 & 7u))]);
-                const float4 v496 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v492.x, v492.y, 0.0f, 0.0f,
+                const u32 v547 = pos_now % 16;
+                const u32 v548 = lane / 8;
+                const u32 v553 = min(lane % 8 + v548 / 2 * 8, 0u);
+                const u32 v554 = v553 * 8;
+                const u32 v555 = v547 + v553;
+                const uint4 v560 = ptx::ldmatrix(&tail[v554 + ((v548 & 1u) ^ (v555 & 7u))]);
+                const float4 v564 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v560.x, v560.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v500 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v492.z, v492.w, 0.0f, 0.0f,
+                const float4 v568 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v560.z, v560.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v509 = ptx::ldmatrix(&tail[v486 + (((v480 & 1u) + 2) ^ (v487 & 7u))]);
-                const float4 v513 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v509.x, v509.y, v496.x,
-                    v496.y, v496.z, v496.w);
-                const float4 v517 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v509.z, v509.w, v500.x,
-                    v500.y, v500.z, v500.w);
-                const u32 v522 = lane % 4 * 2;
-                const float v524 = v522 < 1 ? v513.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v527 = v522 + 1 < 1 ? v513.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v530 = v522 + 8 < 1 ? v517.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v533 = v522 + 9 < 1 ? v517.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v538 = fmaxf(fmaxf(fmaxf(fmaxf(m, v524), v527), v530), v533);
-                const float v539 = __shfl_xor_sync(0xffffffffu, v538, 2u);
-                const float v540 = fmaxf(v538, v539);
-                const float v541 = __shfl_xor_sync(0xffffffffu, v540, 1u);
-                const float v542 = fmaxf(v540, v541);
-                const float decay = ptx::exp2(m - v542);
-                const float v549 = ptx::exp2(v524 - v542);
-                const float v552 = ptx::exp2(v527 - v542);
-                const float v555 = ptx::exp2(v530 - v542);
-                const float v558 = ptx::exp2(v533 - v542);
+                const uint4 v577 = ptx::ldmatrix(&tail[v554 + (((v548 & 1u) + 2) ^ (v555 & 7u))]);
+                const float4 v581 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v577.x, v577.y, v564.x,
+                    v564.y, v564.z, v564.w);
+                const float4 v585 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v577.z, v577.w, v568.x,
+                    v568.y, v568.z, v568.w);
+                const u32 v590 = lane % 4 * 2;
+                const float v592 = v590 < 1 ? v581.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v595 = v590 + 1 < 1 ? v581.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v598 = v590 + 8 < 1 ? v585.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v601 = v590 + 9 < 1 ? v585.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v606 = fmaxf(fmaxf(fmaxf(fmaxf(m, v592), v595), v598), v601);
+                const float v607 = __shfl_xor_sync(0xffffffffu, v606, 2u);
+                const float v608 = fmaxf(v606, v607);
+                const float v609 = __shfl_xor_sync(0xffffffffu, v608, 1u);
+                const float v610 = fmaxf(v608, v609);
+                const float decay = ptx::exp2(m - v610);
+                const float v617 = ptx::exp2(v592 - v610);
+                const float v620 = ptx::exp2(v595 - v610);
+                const float v623 = ptx::exp2(v598 - v610);
+                const float v626 = ptx::exp2(v601 - v610);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -802,78 +857,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v542;
-                l = __fmul_rn(l, decay) + v549 + v552 + v555 + v558;
-                const bf16x2 v576 = ptx::pack_bf16(v549, v552);
-                const bf16x2 v577 = ptx::pack_bf16(v555, v558);
-                const u32 v578 = lane / 8;
-                const u32 v583 = min(lane % 8 + (v578 & 1u) * 8, 0u);
-                const u32 v584 = v583 * 8;
-                const u32 v585 = v479 + v583;
-                const uint4 v591 = ptx::ldmatrix_trans(&tail[v584 + ((v578 / 2 + 4) ^ (v585 & 7u))]);
-                const float4 v597 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v591.x, v591.y, o, o_2,
+                m = v610;
+                l = __fmul_rn(l, decay) + v617 + v620 + v623 + v626;
+                const bf16x2 v644 = ptx::pack_bf16(v617, v620);
+                const bf16x2 v645 = ptx::pack_bf16(v623, v626);
+                const u32 v646 = lane / 8;
+                const u32 v651 = min(lane % 8 + (v646 & 1u) * 8, 0u);
+                const u32 v652 = v651 * 8;
+                const u32 v653 = v547 + v651;
+                const uint4 v659 = ptx::ldmatrix_trans(&tail[v652 + ((v646 / 2 + 4) ^ (v653 & 7u))]);
+                const float4 v665 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v659.x, v659.y, o, o_2,
                     0.0f, 0.0f);
-                o = v597.x;
-                o_2 = v597.y;
-                const float4 v603 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v591.z, v591.w, o_3, o_4,
+                o = v665.x;
+                o_2 = v665.y;
+                const float4 v671 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v659.z, v659.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v603.x;
-                o_4 = v603.y;
-                const uint4 v613 = ptx::ldmatrix_trans(&tail[v584 + ((v578 / 2 + 2 + 4) ^ (v585 & 7u))]);
-                const float4 v619 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v613.x, v613.y, o_5, o_6,
+                o_3 = v671.x;
+                o_4 = v671.y;
+                const uint4 v681 = ptx::ldmatrix_trans(&tail[v652 + ((v646 / 2 + 2 + 4) ^ (v653 & 7u))]);
+                const float4 v687 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v681.x, v681.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v619.x;
-                o_6 = v619.y;
-                const float4 v625 = ptx::mma_m16n8k16(v576, 0x00000000u, v577, 0x00000000u, v613.z, v613.w, o_7, o_8,
+                o_5 = v687.x;
+                o_6 = v687.y;
+                const float4 v693 = ptx::mma_m16n8k16(v644, 0x00000000u, v645, 0x00000000u, v681.z, v681.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v625.x;
-                o_8 = v625.y;
+                o_7 = v693.x;
+                o_8 = v693.y;
               }
               const u32 chunks = end - first;
-              const u32 v639 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v639;
+              const u32 v707 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v707;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v642 = i_3 / 2;
-                const u32 v643 = i_3 % 2;
-                const u32 v646 = min(blocks - v642 * 2, 2u);
-                const u32 v656 = drain + v642;
-                const u32 stage = v656 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v656 / 23) & 1u));
-                const u32 from = (first + v642) * 32;
-                const u32 v665 = v643 * 16;
-                const u32 v670 = stage * 256 + v665 * 8;
-                const u32 v671 = from + v665;
-                const u32 v672 = min(min(pos_now - from, 32u) - v665, 16u);
-                const u32 v673 = lane / 8;
-                const u32 v679 = min(lane % 8 + v673 / 2 * 8, v672 - 1);
-                const u32 v681 = v670 + v679 * 8;
-                const u32 v682 = v671 + v679;
-                const uint4 v687 = ptx::ldmatrix(&ring[v681 + ((v673 & 1u) ^ (v682 & 7u))]);
-                const float4 v691 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v687.x, v687.y, 0.0f, 0.0f,
+                const u32 v710 = i_3 / 2;
+                const u32 v711 = i_3 % 2;
+                const u32 v714 = min(blocks - v710 * 2, 2u);
+                const u32 v724 = drain + v710;
+                const u32 stage = v724 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v724 / 23) & 1u));
+                const u32 from = (first + v710) * 32;
+                const u32 v733 = v711 * 16;
+                const u32 v738 = stage * 256 + v733 * 8;
+                const u32 v739 = from + v733;
+                const u32 v740 = min(min(pos_now - from, 32u) - v733, 16u);
+                const u32 v741 = lane / 8;
+                const u32 v747 = min(lane % 8 + v741 / 2 * 8, v740 - 1);
+                const u32 v749 = v738 + v747 * 8;
+                const u32 v750 = v739 + v747;
+                const uint4 v755 = ptx::ldmatrix(&ring[v749 + ((v741 & 1u) ^ (v750 & 7u))]);
+                const float4 v759 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v755.x, v755.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v695 = ptx::mma_m16n8k16(v457, 0x00000000u, v463, 0x00000000u, v687.z, v687.w, 0.0f, 0.0f,
+                const float4 v763 = ptx::mma_m16n8k16(v525, 0x00000000u, v531, 0x00000000u, v755.z, v755.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v704 = ptx::ldmatrix(&ring[v681 + (((v673 & 1u) + 2) ^ (v682 & 7u))]);
-                const float4 v708 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v704.x, v704.y, v691.x,
-                    v691.y, v691.z, v691.w);
-                const float4 v712 = ptx::mma_m16n8k16(v469, 0x00000000u, v475, 0x00000000u, v704.z, v704.w, v695.x,
-                    v695.y, v695.z, v695.w);
-                const u32 v717 = lane % 4 * 2;
-                const float v719 = v717 < v672 ? v708.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v722 = v717 + 1 < v672 ? v708.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v725 = v717 + 8 < v672 ? v712.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v728 = v717 + 9 < v672 ? v712.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v733 = fmaxf(fmaxf(fmaxf(fmaxf(m, v719), v722), v725), v728);
-                const float v734 = __shfl_xor_sync(0xffffffffu, v733, 2u);
-                const float v735 = fmaxf(v733, v734);
-                const float v736 = __shfl_xor_sync(0xffffffffu, v735, 1u);
-                const float v737 = fmaxf(v735, v736);
-                const float decay = ptx::exp2(m - v737);
-                const float v744 = ptx::exp2(v719 - v737);
-                const float v747 = ptx::exp2(v722 - v737);
-                const float v750 = ptx::exp2(v725 - v737);
-                const float v753 = ptx::exp2(v728 - v737);
+                const uint4 v772 = ptx::ldmatrix(&ring[v749 + (((v741 & 1u) + 2) ^ (v750 & 7u))]);
+                const float4 v776 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v772.x, v772.y, v759.x,
+                    v759.y, v759.z, v759.w);
+                const float4 v780 = ptx::mma_m16n8k16(v537, 0x00000000u, v543, 0x00000000u, v772.z, v772.w, v763.x,
+                    v763.y, v763.z, v763.w);
+                const u32 v785 = lane % 4 * 2;
+                const float v787 = v785 < v740 ? v776.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v790 = v785 + 1 < v740 ? v776.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v793 = v785 + 8 < v740 ? v780.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v796 = v785 + 9 < v740 ? v780.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v801 = fmaxf(fmaxf(fmaxf(fmaxf(m, v787), v790), v793), v796);
+                const float v802 = __shfl_xor_sync(0xffffffffu, v801, 2u);
+                const float v803 = fmaxf(v801, v802);
+                const float v804 = __shfl_xor_sync(0xffffffffu, v803, 1u);
+                const float v805 = fmaxf(v803, v804);
+                const float decay = ptx::exp2(m - v805);
+                const float v812 = ptx::exp2(v787 - v805);
+                const float v815 = ptx::exp2(v790 - v805);
+                const float v818 = ptx::exp2(v793 - v805);
+                const float v821 = ptx::exp2(v796 - v805);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -882,116 +937,118 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v737;
-                l = __fmul_rn(l, decay) + v744 + v747 + v750 + v753;
-                const bf16x2 v771 = ptx::pack_bf16(v744, v747);
-                const bf16x2 v772 = ptx::pack_bf16(v750, v753);
-                const u32 v773 = lane / 8;
-                const u32 v779 = min(lane % 8 + (v773 & 1u) * 8, v672 - 1);
-                const u32 v781 = v670 + v779 * 8;
-                const u32 v782 = v671 + v779;
-                const uint4 v788 = ptx::ldmatrix_trans(&ring[v781 + ((v773 / 2 + 4) ^ (v782 & 7u))]);
-                const float4 v794 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v788.x, v788.y, o, o_2,
+                m = v805;
+                l = __fmul_rn(l, decay) + v812 + v815 + v818 + v821;
+                const bf16x2 v839 = ptx::pack_bf16(v812, v815);
+                const bf16x2 v840 = ptx::pack_bf16(v818, v821);
+                const u32 v841 = lane / 8;
+                const u32 v847 = min(lane % 8 + (v841 & 1u) * 8, v740 - 1);
+                const u32 v849 = v738 + v847 * 8;
+                const u32 v850 = v739 + v847;
+                const uint4 v856 = ptx::ldmatrix_trans(&ring[v849 + ((v841 / 2 + 4) ^ (v850 & 7u))]);
+                const float4 v862 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v856.x, v856.y, o, o_2,
                     0.0f, 0.0f);
-                o = v794.x;
-                o_2 = v794.y;
-                const float4 v800 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v788.z, v788.w, o_3, o_4,
+                o = v862.x;
+                o_2 = v862.y;
+                const float4 v868 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v856.z, v856.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v800.x;
-                o_4 = v800.y;
-                const uint4 v810 = ptx::ldmatrix_trans(&ring[v781 + ((v773 / 2 + 2 + 4) ^ (v782 & 7u))]);
-                const float4 v816 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v810.x, v810.y, o_5, o_6,
+                o_3 = v868.x;
+                o_4 = v868.y;
+                const uint4 v878 = ptx::ldmatrix_trans(&ring[v849 + ((v841 / 2 + 2 + 4) ^ (v850 & 7u))]);
+                const float4 v884 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v878.x, v878.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v816.x;
-                o_6 = v816.y;
-                const float4 v822 = ptx::mma_m16n8k16(v771, 0x00000000u, v772, 0x00000000u, v810.z, v810.w, o_7, o_8,
+                o_5 = v884.x;
+                o_6 = v884.y;
+                const float4 v890 = ptx::mma_m16n8k16(v839, 0x00000000u, v840, 0x00000000u, v878.z, v878.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v822.x;
-                o_8 = v822.y;
-                if (v643 + 8 >= v646) {
+                o_7 = v890.x;
+                o_8 = v890.y;
+                if (v711 + 8 >= v714) {
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v643 + 1 == v646 ? 8 - min(8u, v646) : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v711 + 1 == v714 ? 8 - min(8u, v714) : 0u) + 1);
                   }
                 }
               }
-              const u32 v829 = drain + chunks;
-              drain = v829 % 23;
-              drain_parity = drain_parity ^ ((v829 / 23) & 1u);
-              const u32 v835 = lane / 4;
-              const u32 v837 = lane % 4 * 2;
-              const float v839 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v840 = l + v839;
-              const float v841 = __shfl_xor_sync(0xffffffffu, v840, 1u);
-              if (v835 < 3) {
-                const u32 v845 = warp * 3 + v835;
-                *(float2*)&input[v845 * 32 + v837] = make_float2(o, o_2);
-                *(float2*)&input[v845 * 32 + v837 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v845 * 32 + v837 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v845 * 32 + v837 + 24] = make_float2(o_7, o_8);
-                if (v837 == 0) {
-                  input[v845 + 768] = m;
-                  input[v845 + 792] = v840 + v841;
+              const u32 v897 = drain + chunks;
+              drain = v897 % 23;
+              drain_parity = drain_parity ^ ((v897 / 23) & 1u);
+              const u32 v903 = lane / 4;
+              const u32 v905 = lane % 4 * 2;
+              const float v907 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v908 = l + v907;
+              const float v909 = __shfl_xor_sync(0xffffffffu, v908, 1u);
+              if (v903 < 3) {
+                const u32 v913 = warp * 3 + v903;
+                *(float2*)&input[v913 * 32 + v905] = make_float2(o, o_2);
+                *(float2*)&input[v913 * 32 + v905 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v913 * 32 + v905 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v913 * 32 + v905 + 24] = make_float2(o_7, o_8);
+                if (v905 == 0) {
+                  input[v913 + 768] = m;
+                  input[v913 + 792] = v908 + v909;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v870 = tid / 16;
-                const float v872 = input[v870 + 768];
-                const float v875 = input[v870 + 771];
-                const float v876 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v872), v875);
-                const float v878 = input[v870 + 774];
-                const float v881 = input[v870 + 777];
-                const float v884 = input[v870 + 780];
-                const float v887 = input[v870 + 783];
-                const float v890 = input[v870 + 786];
-                const float v891 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v876, v878), v881), v884), v887), v890);
-                const float v893 = input[v870 + 789];
-                const float v894 = fmaxf(v891, v893);
-                const bool v895 = v894 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v898 = v895 ? 0.0f : ptx::exp2(v872 - v894);
-                const float2 v900 = *(const float2*)&input[tid * 2];
-                const float v909 = v895 ? 0.0f : ptx::exp2(v875 - v894);
-                const float2 v912 = *(const float2*)&input[tid * 2 + 96];
-                const float v918 = fmaf(v909, input[v870 + 795], fmaf(v898, input[v870 + 792], 0.0f));
-                const float v921 = v895 ? 0.0f : ptx::exp2(v878 - v894);
-                const float2 v924 = *(const float2*)&input[tid * 2 + 192];
-                const float v933 = v895 ? 0.0f : ptx::exp2(v881 - v894);
-                const float2 v936 = *(const float2*)&input[tid * 2 + 288];
-                const float v938 = fmaf(v933, v936.x, fmaf(v921, v924.x, fmaf(v909, v912.x, fmaf(v898, v900.x, 0.0f))));
-                const float v939 = fmaf(v933, v936.y, fmaf(v921, v924.y, fmaf(v909, v912.y, fmaf(v898, v900.y, 0.0f))));
-                const float v942 = fmaf(v933, input[v870 + 801], fmaf(v921, input[v870 + 798], v918));
-                const float v945 = v895 ? 0.0f : ptx::exp2(v884 - v894);
-                const float2 v948 = *(const float2*)&input[tid * 2 + 384];
-                const float v957 = v895 ? 0.0f : ptx::exp2(v887 - v894);
-                const float2 v960 = *(const float2*)&input[tid * 2 + 480];
-                const float v966 = fmaf(v957, input[v870 + 807], fmaf(v945, input[v870 + 804], v942));
-                const float v969 = v895 ? 0.0f : ptx::exp2(v890 - v894);
-                const float2 v972 = *(const float2*)&input[tid * 2 + 576];
-                const float v981 = v895 ? 0.0f : ptx::exp2(v893 - v894);
-                const float2 v984 = *(const float2*)&input[tid * 2 + 672];
-                const float v986 = fmaf(v981, v984.x, fmaf(v969, v972.x, fmaf(v957, v960.x, fmaf(v945, v948.x, v938))));
-                const float v987 = fmaf(v981, v984.y, fmaf(v969, v972.y, fmaf(v957, v960.y, fmaf(v945, v948.y, v939))));
-                const float v990 = fmaf(v981, input[v870 + 813], fmaf(v969, input[v870 + 810], v966));
-                const float v992 = v895 ? 0.0f : ptx::rcp(v990);
-                const uint4 v1007 = make_uint4(__float_as_uint(__fmul_rn(v986, v992)),
-                    __float_as_uint(__fmul_rn(v987, v992)), __float_as_uint(v894 + ptx::log2(v990)), epoch_target * 2
-                    + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1007);
+                const u32 v938 = tid / 16;
+                const float v940 = input[v938 + 768];
+                const float v943 = input[v938 + 771];
+                const float v944 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v940), v943);
+                const float v946 = input[v938 + 774];
+                const float v949 = input[v938 + 777];
+                const float v952 = input[v938 + 780];
+                const float v955 = input[v938 + 783];
+                const float v958 = input[v938 + 786];
+                const float v959 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v944, v946), v949), v952), v955), v958);
+                const float v961 = input[v938 + 789];
+                const float v962 = fmaxf(v959, v961);
+                const bool v963 = v962 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v966 = v963 ? 0.0f : ptx::exp2(v940 - v962);
+                const float2 v968 = *(const float2*)&input[tid * 2];
+                const float v977 = v963 ? 0.0f : ptx::exp2(v943 - v962);
+                const float2 v980 = *(const float2*)&input[tid * 2 + 96];
+                const float v986 = fmaf(v977, input[v938 + 795], fmaf(v966, input[v938 + 792], 0.0f));
+                const float v989 = v963 ? 0.0f : ptx::exp2(v946 - v962);
+                const float2 v992 = *(const float2*)&input[tid * 2 + 192];
+                const float v1001 = v963 ? 0.0f : ptx::exp2(v949 - v962);
+                const float2 v1004 = *(const float2*)&input[tid * 2 + 288];
+                const float v1006 = fmaf(v1001, v1004.x,
+                    fmaf(v989, v992.x, fmaf(v977, v980.x, fmaf(v966, v968.x, 0.0f))));
+                const float v1007 = fmaf(v1001, v1004.y,
+                    fmaf(v989, v992.y, fmaf(v977, v980.y, fmaf(v966, v968.y, 0.0f))));
+                const float v1010 = fmaf(v1001, input[v938 + 801], fmaf(v989, input[v938 + 798], v986));
+                const float v1013 = v963 ? 0.0f : ptx::exp2(v952 - v962);
+                const float2 v1016 = *(const float2*)&input[tid * 2 + 384];
+                const float v1025 = v963 ? 0.0f : ptx::exp2(v955 - v962);
+                const float2 v1028 = *(const float2*)&input[tid * 2 + 480];
+                const float v1034 = fmaf(v1025, input[v938 + 807], fmaf(v1013, input[v938 + 804], v1010));
+                const float v1037 = v963 ? 0.0f : ptx::exp2(v958 - v962);
+                const float2 v1040 = *(const float2*)&input[tid * 2 + 576];
+                const float v1042 = fmaf(v1037, v1040.x, fmaf(v1025, v1028.x, fmaf(v1013, v1016.x, v1006)));
+                const float v1043 = fmaf(v1037, v1040.y, fmaf(v1025, v1028.y, fmaf(v1013, v1016.y, v1007)));
+                const float v1049 = v963 ? 0.0f : ptx::exp2(v961 - v962);
+                const float2 v1052 = *(const float2*)&input[tid * 2 + 672];
+                const float v1058 = fmaf(v1049, input[v938 + 813], fmaf(v1037, input[v938 + 810], v1034));
+                const float v1060 = v963 ? 0.0f : ptx::rcp(v1058);
+                const uint4 v1075 = make_uint4(__float_as_uint(__fmul_rn(fmaf(v1049, v1052.x, v1042), v1060)),
+                    __float_as_uint(__fmul_rn(fmaf(v1049, v1052.y, v1043), v1060)),
+                    __float_as_uint(v962 + ptx::log2(v1058)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1075);
               }
               ptx::bar_sync<1, 256>();
             }
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1012 = kv_head * 3 * 16;
+              const u32 v1080 = kv_head * 3 * 16;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1021 = i_3 + v1012;
-                const bool v1022 = tid < words;
+                const u32 v1089 = i_3 + v1080;
+                const bool v1090 = tid < words;
                 float out = 0.0f;
                 float out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
@@ -1001,37 +1058,40 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 32u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1033 = (i_4 + i_5 / words) * 96 + v1021 + i_5 % words;
-                    const uint4 v1034 = ptx::ld_relaxed_gpu_b128(&states[v1033]);
-                    const uint4 v1038 = ptx::wait_tag_relaxed_gpu_noted(&states[v1033], epoch_target * 2 + 1, v1034,
-                        abort, notes, 3, layer, v1033);
-                    input_b128[i_5] = v1038;
+                    const u32 v1101 = (i_4 + i_5 / words) * 96 + v1089 + i_5 % words;
+                    const uint4 v1102 = ptx::ld_relaxed_gpu_b128(&states[v1101]);
+                    const uint4 v1106 = ptx::wait_tag_relaxed_gpu_noted(&states[v1101], epoch_target * 2 + 1, v1102,
+                        abort, notes, 4, layer, v1101);
+                    input_b128[i_5] = v1106;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1022) {
-                    const float v1039 = top;
+                  if (v1090) {
+                    const float v1107 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1056 = ptx::exp2(v1039 - base);
-                    out = __fmul_rn(out, v1056);
-                    out_2 = __fmul_rn(out_2, v1056);
-                    sum = __fmul_rn(sum, v1056);
+                    const float v1124 = ptx::exp2(v1107 - base);
+                    out = __fmul_rn(out, v1124);
+                    out_2 = __fmul_rn(out_2, v1124);
+                    sum = __fmul_rn(sum, v1124);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1066 = input_b128[i_5 * words + tid];
-                      const float v1076 = ptx::exp2(__uint_as_float(v1066.z) - base);
-                      sum = sum + v1076;
-                      out = fmaf(v1076, __uint_as_float(v1066.x), out);
-                      out_2 = fmaf(v1076, __uint_as_float(v1066.y), out_2);
+                      const uint4 v1134 = input_b128[i_5 * words + tid];
+                      const float v1144 = ptx::exp2(__uint_as_float(v1134.z) - base);
+                      sum = sum + v1144;
+                      out = fmaf(v1144, __uint_as_float(v1134.x), out);
+                      out_2 = fmaf(v1144, __uint_as_float(v1134.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1022) {
-                  attn_bf16x2[v1021 + tid] = ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum));
+                if (v1090) {
+                  const u32 v1159 = v1089 + tid;
+                  const uint4 v1169 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                      epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1159 % 4 * 24 + v1159 / 4], v1169);
                 }
               }
             }
@@ -1041,28 +1101,84 @@ mkgen_step(const __grid_constant__ Params p) {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
-              ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 4, layer, epoch_target);
+              ptx::red_relaxed_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- o ----
           {
             if (tid < 24) {
-              const uint4 v1099 = *(const uint4*)&attn_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1099.x, v1099.z, v1099.y, v1099.w);
+              const u32 v1175 = tid + 24;
+              const u32 v1176 = tid + 48;
+              const u32 v1177 = tid + 72;
+              const u32 v1181 = (epoch_target - 4) * 2 + 1;
+              const uint4 v1182 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 word = v1182;
+              const uint4 v1183 = ptx::ld_relaxed_gpu_b128(&attn_words[v1175]);
+              uint4 word_2 = v1183;
+              const uint4 v1184 = ptx::ld_relaxed_gpu_b128(&attn_words[v1176]);
+              uint4 word_3 = v1184;
+              const uint4 v1185 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
+              uint4 word_4 = v1185;
+              if (word.w != v1181) {
+                const uint4 v1193 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1181, word, abort, notes, 6,
+                    layer, tid);
+                word = v1193;
+                if (word_2.w != v1181) {
+                  const uint4 v1200 = ptx::ld_relaxed_gpu_b128(&attn_words[v1175]);
+                  word_2 = v1200;
+                }
+                if (word_3.w != v1181) {
+                  const uint4 v1207 = ptx::ld_relaxed_gpu_b128(&attn_words[v1176]);
+                  word_3 = v1207;
+                }
+                if (word_4.w != v1181) {
+                  const uint4 v1214 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
+                  word_4 = v1214;
+                }
+              }
+              if (word_2.w != v1181) {
+                const uint4 v1222 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1175], v1181, word_2, abort, notes, 6,
+                    layer, v1175);
+                word_2 = v1222;
+                if (word_3.w != v1181) {
+                  const uint4 v1229 = ptx::ld_relaxed_gpu_b128(&attn_words[v1176]);
+                  word_3 = v1229;
+                }
+                if (word_4.w != v1181) {
+                  const uint4 v1236 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
+                  word_4 = v1236;
+                }
+              }
+              if (word_3.w != v1181) {
+                const uint4 v1244 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1176], v1181, word_3, abort, notes, 6,
+                    layer, v1176);
+                word_3 = v1244;
+                if (word_4.w != v1181) {
+                  const uint4 v1251 = ptx::ld_relaxed_gpu_b128(&attn_words[v1177]);
+                  word_4 = v1251;
+                }
+              }
+              if (word_4.w != v1181) {
+                const uint4 v1259 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1177], v1181, word_4, abort, notes, 6,
+                    layer, v1177);
+                word_4 = v1259;
+              }
+              *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
+                  word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
             }
             ptx::bar_sync<1, 256>();
-            const bool v1104 = layer == 0;
-            const u64 v1114 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
+            const bool v1289 = layer == 0;
+            const u64 v1299 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1123 = half_2 * 1024;
-              const u32 v1125 = v1123 + warp * 128;
+              const u32 v1308 = half_2 * 1024;
+              const u32 v1310 = v1308 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1076,62 +1192,69 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1138 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1144 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1152 = ptx::mma_m16n8k16(v1144.x, v1144.y, v1144.z, v1144.w, v1138.x, v1138.y, acc,
+                  const uint4 v1323 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1329 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1337 = ptx::mma_m16n8k16(v1329.x, v1329.y, v1329.z, v1329.w, v1323.x, v1323.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1152.x;
-                  acc_2 = v1152.y;
-                  acc_3 = v1152.z;
-                  acc_4 = v1152.w;
-                  const float4 v1160 = ptx::mma_m16n8k16(v1144.x, v1144.y, v1144.z, v1144.w, v1138.z, v1138.w, acc_5,
+                  acc = v1337.x;
+                  acc_2 = v1337.y;
+                  acc_3 = v1337.z;
+                  acc_4 = v1337.w;
+                  const float4 v1345 = ptx::mma_m16n8k16(v1329.x, v1329.y, v1329.z, v1329.w, v1323.z, v1323.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1160.x;
-                  acc_6 = v1160.y;
-                  acc_7 = v1160.z;
-                  acc_8 = v1160.w;
+                  acc_5 = v1345.x;
+                  acc_6 = v1345.y;
+                  acc_7 = v1345.z;
+                  acc_8 = v1345.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1167 = drain + 1;
-                const bool v1168 = v1167 == 23;
-                drain = v1168 ? 0u : v1167;
-                drain_parity = v1168 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1352 = drain + 1;
+                const bool v1353 = v1352 == 23;
+                drain = v1353 ? 0u : v1352;
+                drain_parity = v1353 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1125 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1310 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1188 = tid * 2;
-                  const u32 v1189 = v1123 + v1188;
-                  const float2 v1190 = *(const float2*)&partials[v1189];
-                  const float2 v1193 = *(const float2*)&partials[v1189 + 128];
-                  const float2 v1198 = *(const float2*)&partials[v1189 + 256];
-                  const float2 v1203 = *(const float2*)&partials[v1189 + 384];
-                  const float2 v1208 = *(const float2*)&partials[v1189 + 512];
-                  const float2 v1213 = *(const float2*)&partials[v1189 + 640];
-                  const float2 v1218 = *(const float2*)&partials[v1189 + 768];
-                  const float v1220 = v1190.x + v1193.x + v1198.x + v1203.x + v1208.x + v1213.x + v1218.x;
-                  const float v1221 = v1190.y + v1193.y + v1198.y + v1203.y + v1208.y + v1213.y + v1218.y;
-                  const float2 v1223 = *(const float2*)&partials[v1189 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1188;
+                  const u32 v1373 = tid * 2;
+                  const u32 v1374 = v1308 + v1373;
+                  const float2 v1375 = *(const float2*)&partials[v1374];
+                  const float2 v1378 = *(const float2*)&partials[v1374 + 128];
+                  const float2 v1383 = *(const float2*)&partials[v1374 + 256];
+                  const float2 v1388 = *(const float2*)&partials[v1374 + 384];
+                  const float2 v1393 = *(const float2*)&partials[v1374 + 512];
+                  const float2 v1398 = *(const float2*)&partials[v1374 + 640];
+                  const float2 v1403 = *(const float2*)&partials[v1374 + 768];
+                  const float v1405 = v1375.x + v1378.x + v1383.x + v1388.x + v1393.x + v1398.x + v1403.x;
+                  const float v1406 = v1375.y + v1378.y + v1383.y + v1388.y + v1393.y + v1398.y + v1403.y;
+                  const float2 v1408 = *(const float2*)&partials[v1374 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1373;
                   float v = 0.0f;
                   float v_2 = 0.0f;
-                  if (v1104) {
-                    const bf16x2 v1237 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1114
+                  if (v1289) {
+                    const bf16x2 v1422 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1299
                         + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1237);
-                    v_2 = ptx::bf16_hi(v1237);
+                    v = ptx::bf16_lo(v1422);
+                    v_2 = ptx::bf16_hi(v1422);
                   } else {
-                    const float2 v1240 = *(const float2*)&x[row];
-                    v = v1240.x;
-                    v_2 = v1240.y;
+                    const u32 v1425 = row / 2;
+                    const u32 v1429 = v1425 % 2 * 24 + v1425 / 2;
+                    const uint4 v1430 = ptx::ld_relaxed_gpu_b128(&down_words[v1429]);
+                    const uint4 v1435 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1429], (epoch_target - 8) * 2 + 1,
+                        v1430, abort, notes, 7, layer, v1429);
+                    v = __uint_as_float(v1435.x | v1435.z);
+                    v_2 = __uint_as_float(v1435.y);
                   }
-                  *(float2*)&x[row] = make_float2(v + (v1220 + v1223.x), v_2 + (v1221 + v1223.y));
+                  const u32 v1445 = row / 2;
+                  const uint4 v1457 = make_uint4(__float_as_uint(v + (v1405 + v1408.x)),
+                      __float_as_uint(v_2 + (v1406 + v1408.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1445 % 2 * 24 + v1445 / 2], v1457);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1142,51 +1265,75 @@ mkgen_step(const __grid_constant__ Params p) {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
-              ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
+              ptx::red_relaxed_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
+            const u32 v1467 = ((i * 2 + layer) & 1u) * 352;
             float squares = 0.0f;
-            const u32 v1255 = tid * 2;
-            const u32 first = (v1255 & 0xfffffffcu) | ((v1255 & 1u) << 1) | ((v1255 >> 1) & 1u);
+            const u32 v1471 = tid * 2;
+            const u32 first = (v1471 & 0xfffffffcu) | ((v1471 & 1u) << 1) | ((v1471 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1265 = *(const float4*)&x[tid * 4];
-              const uint2 v1271 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const float v1280 = fmaf(v1265.z, v1265.z, fmaf(v1265.y, v1265.y, fmaf(v1265.x, v1265.x, squares)));
-              squares = fmaf(v1265.w, v1265.w, v1280);
-              const u32 v1284 = first + (tid - tid) * 2;
-              const bf16x2 v1287 = ptx::pack_bf16(v1265.x * ptx::bf16_lo(v1271.x), v1265.y * ptx::bf16_hi(v1271.x));
-              input_bf16x2[v1284] = v1287;
-              const bf16x2 v1291 = ptx::pack_bf16(v1265.z * ptx::bf16_lo(v1271.y), v1265.w * ptx::bf16_hi(v1271.y));
-              input_bf16x2[v1284 + 2] = v1291;
+              const uint2 v1482 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const u32 v1484 = tid + 24;
+              const u32 v1488 = (epoch_target - 4) * 2 + 1;
+              const uint4 v1489 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 word = v1489;
+              const uint4 v1490 = ptx::ld_relaxed_gpu_b128(&o_words[v1484]);
+              uint4 word_2 = v1490;
+              if (word.w != v1488) {
+                const uint4 v1498 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v1488, word, abort, notes, 9, layer,
+                    tid);
+                word = v1498;
+                if (word_2.w != v1488) {
+                  const uint4 v1505 = ptx::ld_relaxed_gpu_b128(&o_words[v1484]);
+                  word_2 = v1505;
+                }
+              }
+              if (word_2.w != v1488) {
+                const uint4 v1513 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v1484], v1488, word_2, abort, notes, 9,
+                    layer, v1484);
+                word_2 = v1513;
+              }
+              const float v1521 = __uint_as_float(word.x | word.z);
+              const float v1522 = __uint_as_float(word.y);
+              const float v1528 = __uint_as_float(word_2.x | word_2.z);
+              const float v1529 = __uint_as_float(word_2.y);
+              const float v1537 = fmaf(v1528, v1528, fmaf(v1522, v1522, fmaf(v1521, v1521, squares)));
+              squares = fmaf(v1529, v1529, v1537);
+              const u32 v1541 = first + (tid - tid) * 2;
+              const bf16x2 v1544 = ptx::pack_bf16(v1521 * ptx::bf16_lo(v1482.x), v1522 * ptx::bf16_hi(v1482.x));
+              input_bf16x2[v1541] = v1544;
+              const bf16x2 v1548 = ptx::pack_bf16(v1528 * ptx::bf16_lo(v1482.y), v1529 * ptx::bf16_hi(v1482.y));
+              input_bf16x2[v1541 + 2] = v1548;
             }
-            const float v1293 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1294 = squares + v1293;
-            const float v1295 = __shfl_xor_sync(0xffffffffu, v1294, 8u);
-            const float v1296 = v1294 + v1295;
-            const float v1297 = __shfl_xor_sync(0xffffffffu, v1296, 4u);
-            const float v1298 = v1296 + v1297;
-            const float v1299 = __shfl_xor_sync(0xffffffffu, v1298, 2u);
-            const float v1300 = v1298 + v1299;
-            const float v1301 = __shfl_xor_sync(0xffffffffu, v1300, 1u);
+            const float v1550 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v1551 = squares + v1550;
+            const float v1552 = __shfl_xor_sync(0xffffffffu, v1551, 8u);
+            const float v1553 = v1551 + v1552;
+            const float v1554 = __shfl_xor_sync(0xffffffffu, v1553, 4u);
+            const float v1555 = v1553 + v1554;
+            const float v1556 = __shfl_xor_sync(0xffffffffu, v1555, 2u);
+            const float v1557 = v1555 + v1556;
+            const float v1558 = __shfl_xor_sync(0xffffffffu, v1557, 1u);
             if (lane == 0) {
-              scratch[warp] = v1300 + v1301;
+              scratch[warp] = v1557 + v1558;
             }
             ptx::bar_sync<1, 256>();
-            const float v1316 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1322 = __fmul_rn(v1316 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1322);
+            const float v1573 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v1579 = __fmul_rn(v1573 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v1579);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1332 = half_2 * 1024;
-              const u32 v1334 = v1332 + warp * 128;
+              const u32 v1589 = half_2 * 1024;
+              const u32 v1591 = v1589 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1200,53 +1347,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1347 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1353 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1361 = ptx::mma_m16n8k16(v1353.x, v1353.y, v1353.z, v1353.w, v1347.x, v1347.y, acc,
+                  const uint4 v1604 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1610 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1618 = ptx::mma_m16n8k16(v1610.x, v1610.y, v1610.z, v1610.w, v1604.x, v1604.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1361.x;
-                  acc_2 = v1361.y;
-                  acc_3 = v1361.z;
-                  acc_4 = v1361.w;
-                  const float4 v1369 = ptx::mma_m16n8k16(v1353.x, v1353.y, v1353.z, v1353.w, v1347.z, v1347.w, acc_5,
+                  acc = v1618.x;
+                  acc_2 = v1618.y;
+                  acc_3 = v1618.z;
+                  acc_4 = v1618.w;
+                  const float4 v1626 = ptx::mma_m16n8k16(v1610.x, v1610.y, v1610.z, v1610.w, v1604.z, v1604.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1369.x;
-                  acc_6 = v1369.y;
-                  acc_7 = v1369.z;
-                  acc_8 = v1369.w;
+                  acc_5 = v1626.x;
+                  acc_6 = v1626.y;
+                  acc_7 = v1626.z;
+                  acc_8 = v1626.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1376 = drain + 1;
-                const bool v1377 = v1376 == 23;
-                drain = v1377 ? 0u : v1376;
-                drain_parity = v1377 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1633 = drain + 1;
+                const bool v1634 = v1633 == 23;
+                drain = v1634 ? 0u : v1633;
+                drain_parity = v1634 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1334 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1591 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1397 = tid * 2;
-                  const u32 v1398 = v1332 + v1397;
-                  const float2 v1399 = *(const float2*)&partials[v1398];
-                  const float2 v1402 = *(const float2*)&partials[v1398 + 128];
-                  const float2 v1407 = *(const float2*)&partials[v1398 + 256];
-                  const float2 v1412 = *(const float2*)&partials[v1398 + 384];
-                  const float2 v1417 = *(const float2*)&partials[v1398 + 512];
-                  const float2 v1422 = *(const float2*)&partials[v1398 + 640];
-                  const float2 v1427 = *(const float2*)&partials[v1398 + 768];
-                  const float v1429 = v1399.x + v1402.x + v1407.x + v1412.x + v1417.x + v1422.x + v1427.x;
-                  const float v1430 = v1399.y + v1402.y + v1407.y + v1412.y + v1417.y + v1422.y + v1427.y;
-                  const float2 v1432 = *(const float2*)&partials[v1398 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1397;
-                  const float v1439 = (v1429 + v1432.x) * scale;
-                  const float v1447 = v1439 * ptx::rcp(ptx::exp2(v1439 * -1.442695f) + 1.0f)
-                      * ((v1430 + v1432.y) * scale);
-                  act[row / 2] = ptx::bf16_of(v1447);
+                  const u32 v1654 = tid * 2;
+                  const u32 v1655 = v1589 + v1654;
+                  const float2 v1656 = *(const float2*)&partials[v1655];
+                  const float2 v1659 = *(const float2*)&partials[v1655 + 128];
+                  const float2 v1664 = *(const float2*)&partials[v1655 + 256];
+                  const float2 v1669 = *(const float2*)&partials[v1655 + 384];
+                  const float2 v1674 = *(const float2*)&partials[v1655 + 512];
+                  const float2 v1679 = *(const float2*)&partials[v1655 + 640];
+                  const float2 v1684 = *(const float2*)&partials[v1655 + 768];
+                  const float v1686 = v1656.x + v1659.x + v1664.x + v1669.x + v1674.x + v1679.x + v1684.x;
+                  const float v1687 = v1656.y + v1659.y + v1664.y + v1669.y + v1674.y + v1679.y + v1684.y;
+                  const float2 v1689 = *(const float2*)&partials[v1655 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1654;
+                  const float v1696 = (v1686 + v1689.x) * scale;
+                  const float v1705 = v1696 * ptx::rcp(ptx::exp2(v1696 * -1.442695f) + 1.0f)
+                      * ((v1687 + v1689.y) * scale);
+                  act[v1467 + row / 2] = ptx::bf16_of(v1705);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1258,15 +1405,15 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 10, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v1457 = *(const uint4*)&act_u32[tid * 4];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v1457.x, v1457.z, v1457.y, v1457.w);
+              const uint4 v1721 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v1721.x, v1721.z, v1721.y, v1721.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
@@ -1275,8 +1422,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1470 = half_2 * 1024;
-              const u32 v1472 = v1470 + warp * 128;
+              const u32 v1734 = half_2 * 1024;
+              const u32 v1736 = v1734 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1287,79 +1434,87 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_6 = 0.0f;
                 float acc_7 = 0.0f;
                 float acc_8 = 0.0f;
-                const u32 v1475 = (lane & 3u) * 4;
+                const u32 v1739 = (lane & 3u) * 4;
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v1484 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v1490 = *(const uint4*)&input_bf16x2[warp * 16 + v1475];
-                const float4 v1498 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.x, v1484.y, acc, acc_2,
+                const uint4 v1748 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const uint4 v1754 = *(const uint4*)&input_bf16x2[warp * 16 + v1739];
+                const float4 v1762 = ptx::mma_m16n8k16(v1754.x, v1754.y, v1754.z, v1754.w, v1748.x, v1748.y, acc, acc_2,
                     acc_3, acc_4);
-                acc = v1498.x;
-                acc_2 = v1498.y;
-                acc_3 = v1498.z;
-                acc_4 = v1498.w;
-                const float4 v1506 = ptx::mma_m16n8k16(v1490.x, v1490.y, v1490.z, v1490.w, v1484.z, v1484.w, acc_5,
+                acc = v1762.x;
+                acc_2 = v1762.y;
+                acc_3 = v1762.z;
+                acc_4 = v1762.w;
+                const float4 v1770 = ptx::mma_m16n8k16(v1754.x, v1754.y, v1754.z, v1754.w, v1748.z, v1748.w, acc_5,
                     acc_6, acc_7, acc_8);
-                acc_5 = v1506.x;
-                acc_6 = v1506.y;
-                acc_7 = v1506.z;
-                acc_8 = v1506.w;
+                acc_5 = v1770.x;
+                acc_6 = v1770.y;
+                acc_7 = v1770.z;
+                acc_8 = v1770.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1513 = drain + 1;
-                const bool v1514 = v1513 == 23;
-                drain = v1514 ? 0u : v1513;
-                drain_parity = v1514 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1777 = drain + 1;
+                const bool v1778 = v1777 == 23;
+                drain = v1778 ? 0u : v1777;
+                drain_parity = v1778 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1529 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1536 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1475];
-                  const float4 v1544 = ptx::mma_m16n8k16(v1536.x, v1536.y, v1536.z, v1536.w, v1529.x, v1529.y, acc,
+                  const uint4 v1793 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1800 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v1739];
+                  const float4 v1808 = ptx::mma_m16n8k16(v1800.x, v1800.y, v1800.z, v1800.w, v1793.x, v1793.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1544.x;
-                  acc_2 = v1544.y;
-                  acc_3 = v1544.z;
-                  acc_4 = v1544.w;
-                  const float4 v1552 = ptx::mma_m16n8k16(v1536.x, v1536.y, v1536.z, v1536.w, v1529.z, v1529.w, acc_5,
+                  acc = v1808.x;
+                  acc_2 = v1808.y;
+                  acc_3 = v1808.z;
+                  acc_4 = v1808.w;
+                  const float4 v1816 = ptx::mma_m16n8k16(v1800.x, v1800.y, v1800.z, v1800.w, v1793.z, v1793.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1552.x;
-                  acc_6 = v1552.y;
-                  acc_7 = v1552.z;
-                  acc_8 = v1552.w;
+                  acc_5 = v1816.x;
+                  acc_6 = v1816.y;
+                  acc_7 = v1816.z;
+                  acc_8 = v1816.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v1559 = drain + 1;
-                const bool v1560 = v1559 == 23;
-                drain = v1560 ? 0u : v1559;
-                drain_parity = v1560 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1823 = drain + 1;
+                const bool v1824 = v1823 == 23;
+                drain = v1824 ? 0u : v1823;
+                drain_parity = v1824 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1472 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v1736 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1580 = tid * 2;
-                  const u32 v1581 = v1470 + v1580;
-                  const float2 v1582 = *(const float2*)&partials[v1581];
-                  const float2 v1585 = *(const float2*)&partials[v1581 + 128];
-                  const float2 v1590 = *(const float2*)&partials[v1581 + 256];
-                  const float2 v1595 = *(const float2*)&partials[v1581 + 384];
-                  const float2 v1600 = *(const float2*)&partials[v1581 + 512];
-                  const float2 v1605 = *(const float2*)&partials[v1581 + 640];
-                  const float2 v1610 = *(const float2*)&partials[v1581 + 768];
-                  const float v1612 = v1582.x + v1585.x + v1590.x + v1595.x + v1600.x + v1605.x + v1610.x;
-                  const float v1613 = v1582.y + v1585.y + v1590.y + v1595.y + v1600.y + v1605.y + v1610.y;
-                  const float2 v1615 = *(const float2*)&partials[v1581 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1580;
-                  const float2 v1622 = *(const float2*)&x[row];
-                  *(float2*)&x[row] = make_float2(v1622.x + (v1612 + v1615.x), v1622.y + (v1613 + v1615.y));
+                  const u32 v1844 = tid * 2;
+                  const u32 v1845 = v1734 + v1844;
+                  const float2 v1846 = *(const float2*)&partials[v1845];
+                  const float2 v1849 = *(const float2*)&partials[v1845 + 128];
+                  const float2 v1854 = *(const float2*)&partials[v1845 + 256];
+                  const float2 v1859 = *(const float2*)&partials[v1845 + 384];
+                  const float2 v1864 = *(const float2*)&partials[v1845 + 512];
+                  const float2 v1869 = *(const float2*)&partials[v1845 + 640];
+                  const float2 v1874 = *(const float2*)&partials[v1845 + 768];
+                  const float v1876 = v1846.x + v1849.x + v1854.x + v1859.x + v1864.x + v1869.x + v1874.x;
+                  const float v1877 = v1846.y + v1849.y + v1854.y + v1859.y + v1864.y + v1869.y + v1874.y;
+                  const float2 v1879 = *(const float2*)&partials[v1845 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1844;
+                  const u32 v1886 = row / 2;
+                  const u32 v1890 = v1886 % 2 * 24 + v1886 / 2;
+                  const uint4 v1891 = ptx::ld_relaxed_gpu_b128(&o_words[v1890]);
+                  const uint4 v1896 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v1890], (epoch_target - 8) * 2 + 1,
+                      v1891, abort, notes, 11, layer, v1890);
+                  const u32 v1904 = row / 2;
+                  const u32 v1906 = __float_as_uint(__uint_as_float(v1896.x | v1896.z) + (v1876 + v1879.x));
+                  const uint4 v1916 = make_uint4(v1906, __float_as_uint(__uint_as_float(v1896.y) + (v1877 + v1879.y)),
+                      0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v1904 % 2 * 24 + v1904 / 2], v1916);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1370,8 +1525,8 @@ mkgen_step(const __grid_constant__ Params p) {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
-              ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 7, layer, epoch_target);
+              ptx::red_relaxed_gpu_add_u32(barrier, 1);
+              ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1381,35 +1536,58 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
-            const u32 v1639 = tid * 2;
-            const u32 first = (v1639 & 0xfffffffcu) | ((v1639 & 1u) << 1) | ((v1639 >> 1) & 1u);
+            const u32 v1930 = tid * 2;
+            const u32 first = (v1930 & 0xfffffffcu) | ((v1930 & 1u) << 1) | ((v1930 >> 1) & 1u);
             if (tid < 24) {
-              const float4 v1649 = *(const float4*)&x[tid * 4];
-              const uint2 v1655 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const float v1664 = fmaf(v1649.z, v1649.z, fmaf(v1649.y, v1649.y, fmaf(v1649.x, v1649.x, squares)));
-              squares = fmaf(v1649.w, v1649.w, v1664);
-              const u32 v1668 = first + (tid - tid) * 2;
-              const bf16x2 v1671 = ptx::pack_bf16(v1649.x * ptx::bf16_lo(v1655.x), v1649.y * ptx::bf16_hi(v1655.x));
-              input_bf16x2[v1668] = v1671;
-              const bf16x2 v1675 = ptx::pack_bf16(v1649.z * ptx::bf16_lo(v1655.y), v1649.w * ptx::bf16_hi(v1655.y));
-              input_bf16x2[v1668 + 2] = v1675;
+              const uint2 v1941 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const u32 v1943 = tid + 24;
+              const u32 v1947 = (epoch_target - 4) * 2 + 1;
+              const uint4 v1948 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 word = v1948;
+              const uint4 v1949 = ptx::ld_relaxed_gpu_b128(&down_words[v1943]);
+              uint4 word_2 = v1949;
+              if (word.w != v1947) {
+                const uint4 v1957 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v1947, word, abort, notes, 13, 2,
+                    tid);
+                word = v1957;
+                if (word_2.w != v1947) {
+                  const uint4 v1964 = ptx::ld_relaxed_gpu_b128(&down_words[v1943]);
+                  word_2 = v1964;
+                }
+              }
+              if (word_2.w != v1947) {
+                const uint4 v1972 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1943], v1947, word_2, abort, notes, 13,
+                    2, v1943);
+                word_2 = v1972;
+              }
+              const float v1980 = __uint_as_float(word.x | word.z);
+              const float v1981 = __uint_as_float(word.y);
+              const float v1987 = __uint_as_float(word_2.x | word_2.z);
+              const float v1988 = __uint_as_float(word_2.y);
+              const float v1996 = fmaf(v1987, v1987, fmaf(v1981, v1981, fmaf(v1980, v1980, squares)));
+              squares = fmaf(v1988, v1988, v1996);
+              const u32 v2000 = first + (tid - tid) * 2;
+              const bf16x2 v2003 = ptx::pack_bf16(v1980 * ptx::bf16_lo(v1941.x), v1981 * ptx::bf16_hi(v1941.x));
+              input_bf16x2[v2000] = v2003;
+              const bf16x2 v2007 = ptx::pack_bf16(v1987 * ptx::bf16_lo(v1941.y), v1988 * ptx::bf16_hi(v1941.y));
+              input_bf16x2[v2000 + 2] = v2007;
             }
-            const float v1677 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v1678 = squares + v1677;
-            const float v1679 = __shfl_xor_sync(0xffffffffu, v1678, 8u);
-            const float v1680 = v1678 + v1679;
-            const float v1681 = __shfl_xor_sync(0xffffffffu, v1680, 4u);
-            const float v1682 = v1680 + v1681;
-            const float v1683 = __shfl_xor_sync(0xffffffffu, v1682, 2u);
-            const float v1684 = v1682 + v1683;
-            const float v1685 = __shfl_xor_sync(0xffffffffu, v1684, 1u);
+            const float v2009 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2010 = squares + v2009;
+            const float v2011 = __shfl_xor_sync(0xffffffffu, v2010, 8u);
+            const float v2012 = v2010 + v2011;
+            const float v2013 = __shfl_xor_sync(0xffffffffu, v2012, 4u);
+            const float v2014 = v2012 + v2013;
+            const float v2015 = __shfl_xor_sync(0xffffffffu, v2014, 2u);
+            const float v2016 = v2014 + v2015;
+            const float v2017 = __shfl_xor_sync(0xffffffffu, v2016, 1u);
             if (lane == 0) {
-              scratch[warp] = v1684 + v1685;
+              scratch[warp] = v2016 + v2017;
             }
             ptx::bar_sync<1, 256>();
-            const float v1700 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v1706 = __fmul_rn(v1700 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v1706);
+            const float v2032 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2038 = __fmul_rn(v2032 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2038);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
@@ -1418,8 +1596,8 @@ mkgen_step(const __grid_constant__ Params p) {
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1716 = half_2 * 1024;
-              const u32 v1718 = v1716 + warp * 128;
+              const u32 v2048 = half_2 * 1024;
+              const u32 v2050 = v2048 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = 0; i_3 < tiles; ++i_3) {
                 float acc = 0.0f;
@@ -1433,88 +1611,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v1731 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1737 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1745 = ptx::mma_m16n8k16(v1737.x, v1737.y, v1737.z, v1737.w, v1731.x, v1731.y, acc,
+                  const uint4 v2063 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v2069 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2077 = ptx::mma_m16n8k16(v2069.x, v2069.y, v2069.z, v2069.w, v2063.x, v2063.y, acc,
                       acc_2, acc_3, acc_4);
-                  acc = v1745.x;
-                  acc_2 = v1745.y;
-                  acc_3 = v1745.z;
-                  acc_4 = v1745.w;
-                  const float4 v1753 = ptx::mma_m16n8k16(v1737.x, v1737.y, v1737.z, v1737.w, v1731.z, v1731.w, acc_5,
+                  acc = v2077.x;
+                  acc_2 = v2077.y;
+                  acc_3 = v2077.z;
+                  acc_4 = v2077.w;
+                  const float4 v2085 = ptx::mma_m16n8k16(v2069.x, v2069.y, v2069.z, v2069.w, v2063.z, v2063.w, acc_5,
                       acc_6, acc_7, acc_8);
-                  acc_5 = v1753.x;
-                  acc_6 = v1753.y;
-                  acc_7 = v1753.z;
-                  acc_8 = v1753.w;
+                  acc_5 = v2085.x;
+                  acc_6 = v2085.y;
+                  acc_7 = v2085.z;
+                  acc_8 = v2085.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1760 = drain + 1;
-                const bool v1761 = v1760 == 23;
-                drain = v1761 ? 0u : v1760;
-                drain_parity = v1761 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2092 = drain + 1;
+                const bool v2093 = v2092 == 23;
+                drain = v2093 ? 0u : v2092;
+                drain_parity = v2093 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1718 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+                  *(float2*)&partials[v2050 + i_3 * 8 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1781 = tid * 2;
-                  const u32 v1782 = v1716 + v1781;
-                  const float2 v1783 = *(const float2*)&partials[v1782];
-                  const float2 v1786 = *(const float2*)&partials[v1782 + 128];
-                  const float2 v1791 = *(const float2*)&partials[v1782 + 256];
-                  const float2 v1796 = *(const float2*)&partials[v1782 + 384];
-                  const float2 v1801 = *(const float2*)&partials[v1782 + 512];
-                  const float2 v1806 = *(const float2*)&partials[v1782 + 640];
-                  const float2 v1811 = *(const float2*)&partials[v1782 + 768];
-                  const float v1813 = v1783.x + v1786.x + v1791.x + v1796.x + v1801.x + v1806.x + v1811.x;
-                  const float v1814 = v1783.y + v1786.y + v1791.y + v1796.y + v1801.y + v1806.y + v1811.y;
-                  const float2 v1816 = *(const float2*)&partials[v1782 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1781;
-                  const float v1823 = __fmul_rn(v1813 + v1816.x, scale);
-                  const float v1824 = __fmul_rn(v1814 + v1816.y, scale);
-                  *(float2*)&logits[row] = make_float2(v1823, v1824);
-                  const bool v1831 = v1823 > best_2 || (v1823 == best_2 && row < best_index_2);
-                  best_2 = v1831 ? v1823 : best_2;
-                  best_index_2 = v1831 ? row : best_index_2;
-                  const u32 v1834 = row + 1;
-                  const bool v1841 = v1824 > best_2 || (v1824 == best_2 && v1834 < best_index_2);
-                  best_2 = v1841 ? v1824 : best_2;
-                  best_index_2 = v1841 ? v1834 : best_index_2;
+                  const u32 v2113 = tid * 2;
+                  const u32 v2114 = v2048 + v2113;
+                  const float2 v2115 = *(const float2*)&partials[v2114];
+                  const float2 v2118 = *(const float2*)&partials[v2114 + 128];
+                  const float2 v2123 = *(const float2*)&partials[v2114 + 256];
+                  const float2 v2128 = *(const float2*)&partials[v2114 + 384];
+                  const float2 v2133 = *(const float2*)&partials[v2114 + 512];
+                  const float2 v2138 = *(const float2*)&partials[v2114 + 640];
+                  const float2 v2143 = *(const float2*)&partials[v2114 + 768];
+                  const float v2145 = v2115.x + v2118.x + v2123.x + v2128.x + v2133.x + v2138.x + v2143.x;
+                  const float v2146 = v2115.y + v2118.y + v2123.y + v2128.y + v2133.y + v2138.y + v2143.y;
+                  const float2 v2148 = *(const float2*)&partials[v2114 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2113;
+                  const float v2155 = __fmul_rn(v2145 + v2148.x, scale);
+                  const float v2156 = __fmul_rn(v2146 + v2148.y, scale);
+                  *(float2*)&logits[row] = make_float2(v2155, v2156);
+                  const bool v2163 = v2155 > best_2 || (v2155 == best_2 && row < best_index_2);
+                  best_2 = v2163 ? v2155 : best_2;
+                  best_index_2 = v2163 ? row : best_index_2;
+                  const u32 v2166 = row + 1;
+                  const bool v2173 = v2156 > best_2 || (v2156 == best_2 && v2166 < best_index_2);
+                  best_2 = v2173 ? v2156 : best_2;
+                  best_index_2 = v2173 ? v2166 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v1847 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v1849 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v1856 = v1847 > best_2 || (v1847 == best_2 && v1849 < best_index_2);
-            best_2 = v1856 ? v1847 : best_2;
-            best_index_2 = v1856 ? v1849 : best_index_2;
-            const float v1860 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v1862 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v1869 = v1860 > best_2 || (v1860 == best_2 && v1862 < best_index_2);
-            best_2 = v1869 ? v1860 : best_2;
-            best_index_2 = v1869 ? v1862 : best_index_2;
-            const float v1873 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v1875 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v1882 = v1873 > best_2 || (v1873 == best_2 && v1875 < best_index_2);
-            best_2 = v1882 ? v1873 : best_2;
-            best_index_2 = v1882 ? v1875 : best_index_2;
-            const float v1886 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v1888 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v1895 = v1886 > best_2 || (v1886 == best_2 && v1888 < best_index_2);
-            best_2 = v1895 ? v1886 : best_2;
-            best_index_2 = v1895 ? v1888 : best_index_2;
-            const float v1899 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v1901 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v1908 = v1899 > best_2 || (v1899 == best_2 && v1901 < best_index_2);
-            best_2 = v1908 ? v1899 : best_2;
-            best_index_2 = v1908 ? v1901 : best_index_2;
+            const float v2179 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v2181 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v2188 = v2179 > best_2 || (v2179 == best_2 && v2181 < best_index_2);
+            best_2 = v2188 ? v2179 : best_2;
+            best_index_2 = v2188 ? v2181 : best_index_2;
+            const float v2192 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v2194 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v2201 = v2192 > best_2 || (v2192 == best_2 && v2194 < best_index_2);
+            best_2 = v2201 ? v2192 : best_2;
+            best_index_2 = v2201 ? v2194 : best_index_2;
+            const float v2205 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v2207 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v2214 = v2205 > best_2 || (v2205 == best_2 && v2207 < best_index_2);
+            best_2 = v2214 ? v2205 : best_2;
+            best_index_2 = v2214 ? v2207 : best_index_2;
+            const float v2218 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v2220 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v2227 = v2218 > best_2 || (v2218 == best_2 && v2220 < best_index_2);
+            best_2 = v2227 ? v2218 : best_2;
+            best_index_2 = v2227 ? v2220 : best_index_2;
+            const float v2231 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v2233 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v2240 = v2231 > best_2 || (v2231 == best_2 && v2233 < best_index_2);
+            best_2 = v2240 ? v2231 : best_2;
+            best_index_2 = v2240 ? v2233 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -1524,46 +1702,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v1915 = scratch[0];
-              const u32 v1916 = scratch_index[0];
-              const bool v1923 = v1915 > best_3 || (v1915 == best_3 && v1916 < best_index_3);
-              best_3 = v1923 ? v1915 : best_3;
-              best_index_3 = v1923 ? v1916 : best_index_3;
-              const float v1926 = scratch[1];
-              const u32 v1927 = scratch_index[1];
-              const bool v1934 = v1926 > best_3 || (v1926 == best_3 && v1927 < best_index_3);
-              best_3 = v1934 ? v1926 : best_3;
-              best_index_3 = v1934 ? v1927 : best_index_3;
-              const float v1937 = scratch[2];
-              const u32 v1938 = scratch_index[2];
-              const bool v1945 = v1937 > best_3 || (v1937 == best_3 && v1938 < best_index_3);
-              best_3 = v1945 ? v1937 : best_3;
-              best_index_3 = v1945 ? v1938 : best_index_3;
-              const float v1948 = scratch[3];
-              const u32 v1949 = scratch_index[3];
-              const bool v1956 = v1948 > best_3 || (v1948 == best_3 && v1949 < best_index_3);
-              best_3 = v1956 ? v1948 : best_3;
-              best_index_3 = v1956 ? v1949 : best_index_3;
-              const float v1959 = scratch[4];
-              const u32 v1960 = scratch_index[4];
-              const bool v1967 = v1959 > best_3 || (v1959 == best_3 && v1960 < best_index_3);
-              best_3 = v1967 ? v1959 : best_3;
-              best_index_3 = v1967 ? v1960 : best_index_3;
-              const float v1970 = scratch[5];
-              const u32 v1971 = scratch_index[5];
-              const bool v1978 = v1970 > best_3 || (v1970 == best_3 && v1971 < best_index_3);
-              best_3 = v1978 ? v1970 : best_3;
-              best_index_3 = v1978 ? v1971 : best_index_3;
-              const float v1981 = scratch[6];
-              const u32 v1982 = scratch_index[6];
-              const bool v1989 = v1981 > best_3 || (v1981 == best_3 && v1982 < best_index_3);
-              best_3 = v1989 ? v1981 : best_3;
-              best_index_3 = v1989 ? v1982 : best_index_3;
-              const float v1992 = scratch[7];
-              const u32 v1993 = scratch_index[7];
-              const bool v2000 = v1992 > best_3 || (v1992 == best_3 && v1993 < best_index_3);
-              best_3 = v2000 ? v1992 : best_3;
-              best_index_3 = v2000 ? v1993 : best_index_3;
+              const float v2247 = scratch[0];
+              const u32 v2248 = scratch_index[0];
+              const bool v2255 = v2247 > best_3 || (v2247 == best_3 && v2248 < best_index_3);
+              best_3 = v2255 ? v2247 : best_3;
+              best_index_3 = v2255 ? v2248 : best_index_3;
+              const float v2258 = scratch[1];
+              const u32 v2259 = scratch_index[1];
+              const bool v2266 = v2258 > best_3 || (v2258 == best_3 && v2259 < best_index_3);
+              best_3 = v2266 ? v2258 : best_3;
+              best_index_3 = v2266 ? v2259 : best_index_3;
+              const float v2269 = scratch[2];
+              const u32 v2270 = scratch_index[2];
+              const bool v2277 = v2269 > best_3 || (v2269 == best_3 && v2270 < best_index_3);
+              best_3 = v2277 ? v2269 : best_3;
+              best_index_3 = v2277 ? v2270 : best_index_3;
+              const float v2280 = scratch[3];
+              const u32 v2281 = scratch_index[3];
+              const bool v2288 = v2280 > best_3 || (v2280 == best_3 && v2281 < best_index_3);
+              best_3 = v2288 ? v2280 : best_3;
+              best_index_3 = v2288 ? v2281 : best_index_3;
+              const float v2291 = scratch[4];
+              const u32 v2292 = scratch_index[4];
+              const bool v2299 = v2291 > best_3 || (v2291 == best_3 && v2292 < best_index_3);
+              best_3 = v2299 ? v2291 : best_3;
+              best_index_3 = v2299 ? v2292 : best_index_3;
+              const float v2302 = scratch[5];
+              const u32 v2303 = scratch_index[5];
+              const bool v2310 = v2302 > best_3 || (v2302 == best_3 && v2303 < best_index_3);
+              best_3 = v2310 ? v2302 : best_3;
+              best_index_3 = v2310 ? v2303 : best_index_3;
+              const float v2313 = scratch[6];
+              const u32 v2314 = scratch_index[6];
+              const bool v2321 = v2313 > best_3 || (v2313 == best_3 && v2314 < best_index_3);
+              best_3 = v2321 ? v2313 : best_3;
+              best_index_3 = v2321 ? v2314 : best_index_3;
+              const float v2324 = scratch[7];
+              const u32 v2325 = scratch_index[7];
+              const bool v2332 = v2324 > best_3 || (v2324 == best_3 && v2325 < best_index_3);
+              best_3 = v2332 ? v2324 : best_3;
+              best_index_3 = v2332 ? v2325 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -1574,7 +1752,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 8, 2, epoch_target);
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 14, 2, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
@@ -1584,37 +1762,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v2011 = best[lane];
-                const u32 v2012 = best_index[lane];
-                const bool v2019 = v2011 > best_2 || (v2011 == best_2 && v2012 < best_index_2);
-                best_2 = v2019 ? v2011 : best_2;
-                best_index_2 = v2019 ? v2012 : best_index_2;
+                const float v2343 = best[lane];
+                const u32 v2344 = best_index[lane];
+                const bool v2351 = v2343 > best_2 || (v2343 == best_2 && v2344 < best_index_2);
+                best_2 = v2351 ? v2343 : best_2;
+                best_index_2 = v2351 ? v2344 : best_index_2;
               }
-              const float v2023 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v2025 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v2032 = v2023 > best_2 || (v2023 == best_2 && v2025 < best_index_2);
-              best_2 = v2032 ? v2023 : best_2;
-              best_index_2 = v2032 ? v2025 : best_index_2;
-              const float v2036 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v2038 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v2045 = v2036 > best_2 || (v2036 == best_2 && v2038 < best_index_2);
-              best_2 = v2045 ? v2036 : best_2;
-              best_index_2 = v2045 ? v2038 : best_index_2;
-              const float v2049 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v2051 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v2058 = v2049 > best_2 || (v2049 == best_2 && v2051 < best_index_2);
-              best_2 = v2058 ? v2049 : best_2;
-              best_index_2 = v2058 ? v2051 : best_index_2;
-              const float v2062 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v2064 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v2071 = v2062 > best_2 || (v2062 == best_2 && v2064 < best_index_2);
-              best_2 = v2071 ? v2062 : best_2;
-              best_index_2 = v2071 ? v2064 : best_index_2;
-              const float v2075 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v2077 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v2084 = v2075 > best_2 || (v2075 == best_2 && v2077 < best_index_2);
-              best_2 = v2084 ? v2075 : best_2;
-              best_index_2 = v2084 ? v2077 : best_index_2;
+              const float v2355 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v2357 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v2364 = v2355 > best_2 || (v2355 == best_2 && v2357 < best_index_2);
+              best_2 = v2364 ? v2355 : best_2;
+              best_index_2 = v2364 ? v2357 : best_index_2;
+              const float v2368 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v2370 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v2377 = v2368 > best_2 || (v2368 == best_2 && v2370 < best_index_2);
+              best_2 = v2377 ? v2368 : best_2;
+              best_index_2 = v2377 ? v2370 : best_index_2;
+              const float v2381 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v2383 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v2390 = v2381 > best_2 || (v2381 == best_2 && v2383 < best_index_2);
+              best_2 = v2390 ? v2381 : best_2;
+              best_index_2 = v2390 ? v2383 : best_index_2;
+              const float v2394 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v2396 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v2403 = v2394 > best_2 || (v2394 == best_2 && v2396 < best_index_2);
+              best_2 = v2403 ? v2394 : best_2;
+              best_index_2 = v2403 ? v2396 : best_index_2;
+              const float v2407 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v2409 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v2416 = v2407 > best_2 || (v2407 == best_2 && v2409 < best_index_2);
+              best_2 = v2416 ? v2407 : best_2;
+              best_index_2 = v2416 ? v2409 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -1624,8 +1802,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v2096 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v2096);
+              const u64 v2428 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v2428);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -1658,8 +1836,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v2128 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v2128;
+          const u32 v2460 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v2460;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -1680,10 +1858,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v2151 = drain + 1;
-            const bool v2152 = v2151 == 23;
-            drain = v2152 ? 0u : v2151;
-            drain_parity = v2152 ? drain_parity ^ 1u : drain_parity;
+            const u32 v2483 = drain + 1;
+            const bool v2484 = v2483 == 23;
+            drain = v2484 ? 0u : v2483;
+            drain_parity = v2484 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -1692,14 +1870,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v2165 = warp * 4;
-      const u32 v2166 = notes[v2165];
-      if (notes[0] != 0 && v2166 != 0) {
-        const u32 v2175 = (cta * 9 + warp) * 4;
-        records[v2175] = v2166;
-        records[v2175 + 1] = notes[v2165 + 1];
-        records[v2175 + 2] = notes[v2165 + 2];
-        records[v2175 + 3] = notes[v2165 + 3];
+      const u32 v2497 = warp * 4;
+      const u32 v2498 = notes[v2497];
+      if (notes[0] != 0 && v2498 != 0) {
+        const u32 v2507 = (cta * 9 + warp) * 4;
+        records[v2507] = v2498;
+        records[v2507 + 1] = notes[v2497 + 1];
+        records[v2507 + 2] = notes[v2497 + 2];
+        records[v2507 + 3] = notes[v2497 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -1725,7 +1903,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 9;
+                notes[warp * 4] = 15;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1736,22 +1914,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2226 = landed + 1;
-              const bool v2227 = v2226 == 23;
-              landed = v2227 ? 0u : v2226;
-              landed_parity = v2227 ? landed_parity ^ 1u : landed_parity;
-              const bool v2235 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2235) {
+              const u32 v2558 = landed + 1;
+              const bool v2559 = v2558 == 23;
+              landed = v2559 ? 0u : v2558;
+              landed_parity = v2559 ? landed_parity ^ 1u : landed_parity;
+              const bool v2567 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2567) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2240 = led + 1;
-              const bool v2241 = v2240 == 23;
-              led = v2241 ? 0u : v2240;
-              led_parity = v2241 ? led_parity ^ 1u : led_parity;
-              const u32 v2248 = near + 1;
-              const bool v2249 = v2248 == 23;
-              near = v2249 ? 0u : v2248;
-              near_parity = v2249 ? near_parity ^ 1u : near_parity;
+              const u32 v2572 = led + 1;
+              const bool v2573 = v2572 == 23;
+              led = v2573 ? 0u : v2572;
+              led_parity = v2573 ? led_parity ^ 1u : led_parity;
+              const u32 v2580 = near + 1;
+              const bool v2581 = v2580 == 23;
+              near = v2581 ? 0u : v2580;
+              near_parity = v2581 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1760,17 +1938,17 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2262 = fill + 1;
-              const bool v2263 = v2262 == 23;
-              fill = v2263 ? 0u : v2262;
-              fill_parity = v2263 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2594 = fill + 1;
+              const bool v2595 = v2594 == 23;
+              fill = v2595 ? 0u : v2594;
+              fill_parity = v2595 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
           if (layer == 0) {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 10;
+                notes[warp * 4] = 16;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1790,18 +1968,18 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 11;
+                notes[warp * 4] = 17;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v2309 = (pos_now + 31) / 32;
+            const u32 v2641 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v2309 / 2;
-              const u32 end = (split + 1) * v2309 / 2;
+              const u32 first = split * v2641 / 2;
+              const u32 end = (split + 1) * v2641 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -1810,28 +1988,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v2330 = page;
-                const u32 v2340 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v2340;
+                const u32 v2662 = page;
+                const u32 v2672 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v2672;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v2347 = landed + 1;
-                const bool v2348 = v2347 == 23;
-                landed = v2348 ? 0u : v2347;
-                landed_parity = v2348 ? landed_parity ^ 1u : landed_parity;
-                const bool v2356 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v2356) {
+                const u32 v2679 = landed + 1;
+                const bool v2680 = v2679 == 23;
+                landed = v2680 ? 0u : v2679;
+                landed_parity = v2680 ? landed_parity ^ 1u : landed_parity;
+                const bool v2688 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v2688) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v2361 = led + 1;
-                const bool v2362 = v2361 == 23;
-                led = v2362 ? 0u : v2361;
-                led_parity = v2362 ? led_parity ^ 1u : led_parity;
-                const u32 v2369 = near + 1;
-                const bool v2370 = v2369 == 23;
-                near = v2370 ? 0u : v2369;
-                near_parity = v2370 ? near_parity ^ 1u : near_parity;
+                const u32 v2693 = led + 1;
+                const bool v2694 = v2693 == 23;
+                led = v2694 ? 0u : v2693;
+                led_parity = v2694 ? led_parity ^ 1u : led_parity;
+                const u32 v2701 = near + 1;
+                const bool v2702 = v2701 == 23;
+                near = v2702 ? 0u : v2701;
+                near_parity = v2702 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -1839,15 +2017,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v2393 = (((u64)layer * (u64)pages + (u64)v2330) * 2 + (u64)kv_head) * 16
+                  const u64 v2725 = (((u64)layer * (u64)pages + (u64)v2662) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2393 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v2725 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v2402 = fill + 1;
-                const bool v2403 = v2402 == 23;
-                fill = v2403 ? 0u : v2402;
-                fill_parity = v2403 ? fill_parity ^ 1u : fill_parity;
+                const u32 v2734 = fill + 1;
+                const bool v2735 = v2734 == 23;
+                fill = v2735 ? 0u : v2734;
+                fill_parity = v2735 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -1855,7 +2033,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 12;
+                notes[warp * 4] = 18;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1866,22 +2044,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2434 = landed + 1;
-              const bool v2435 = v2434 == 23;
-              landed = v2435 ? 0u : v2434;
-              landed_parity = v2435 ? landed_parity ^ 1u : landed_parity;
-              const bool v2443 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2443) {
+              const u32 v2766 = landed + 1;
+              const bool v2767 = v2766 == 23;
+              landed = v2767 ? 0u : v2766;
+              landed_parity = v2767 ? landed_parity ^ 1u : landed_parity;
+              const bool v2775 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2775) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2448 = led + 1;
-              const bool v2449 = v2448 == 23;
-              led = v2449 ? 0u : v2448;
-              led_parity = v2449 ? led_parity ^ 1u : led_parity;
-              const u32 v2456 = near + 1;
-              const bool v2457 = v2456 == 23;
-              near = v2457 ? 0u : v2456;
-              near_parity = v2457 ? near_parity ^ 1u : near_parity;
+              const u32 v2780 = led + 1;
+              const bool v2781 = v2780 == 23;
+              led = v2781 ? 0u : v2780;
+              led_parity = v2781 ? led_parity ^ 1u : led_parity;
+              const u32 v2788 = near + 1;
+              const bool v2789 = v2788 == 23;
+              near = v2789 ? 0u : v2788;
+              near_parity = v2789 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -1890,10 +2068,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v2470 = fill + 1;
-              const bool v2471 = v2470 == 23;
-              fill = v2471 ? 0u : v2470;
-              fill_parity = v2471 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2802 = fill + 1;
+              const bool v2803 = v2802 == 23;
+              fill = v2803 ? 0u : v2802;
+              fill_parity = v2803 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -1901,7 +2079,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 13;
+                notes[warp * 4] = 19;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1912,22 +2090,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2504 = landed + 1;
-              const bool v2505 = v2504 == 23;
-              landed = v2505 ? 0u : v2504;
-              landed_parity = v2505 ? landed_parity ^ 1u : landed_parity;
-              const bool v2513 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2513) {
+              const u32 v2836 = landed + 1;
+              const bool v2837 = v2836 == 23;
+              landed = v2837 ? 0u : v2836;
+              landed_parity = v2837 ? landed_parity ^ 1u : landed_parity;
+              const bool v2845 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2845) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2518 = led + 1;
-              const bool v2519 = v2518 == 23;
-              led = v2519 ? 0u : v2518;
-              led_parity = v2519 ? led_parity ^ 1u : led_parity;
-              const u32 v2526 = near + 1;
-              const bool v2527 = v2526 == 23;
-              near = v2527 ? 0u : v2526;
-              near_parity = v2527 ? near_parity ^ 1u : near_parity;
+              const u32 v2850 = led + 1;
+              const bool v2851 = v2850 == 23;
+              led = v2851 ? 0u : v2850;
+              led_parity = v2851 ? led_parity ^ 1u : led_parity;
+              const u32 v2858 = near + 1;
+              const bool v2859 = v2858 == 23;
+              near = v2859 ? 0u : v2858;
+              near_parity = v2859 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -1936,10 +2114,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2540 = fill + 1;
-              const bool v2541 = v2540 == 23;
-              fill = v2541 ? 0u : v2540;
-              fill_parity = v2541 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2872 = fill + 1;
+              const bool v2873 = v2872 == 23;
+              fill = v2873 ? 0u : v2872;
+              fill_parity = v2873 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -1947,7 +2125,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             if (lane == 0) {
               if (notes[0] == 0) {
-                notes[warp * 4] = 14;
+                notes[warp * 4] = 20;
                 notes[warp * 4 + 1] = layer;
                 notes[warp * 4 + 2] = 0;
                 notes[warp * 4 + 3] = 0;
@@ -1958,22 +2136,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2574 = landed + 1;
-              const bool v2575 = v2574 == 23;
-              landed = v2575 ? 0u : v2574;
-              landed_parity = v2575 ? landed_parity ^ 1u : landed_parity;
-              const bool v2583 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2583) {
+              const u32 v2906 = landed + 1;
+              const bool v2907 = v2906 == 23;
+              landed = v2907 ? 0u : v2906;
+              landed_parity = v2907 ? landed_parity ^ 1u : landed_parity;
+              const bool v2915 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2915) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2588 = led + 1;
-              const bool v2589 = v2588 == 23;
-              led = v2589 ? 0u : v2588;
-              led_parity = v2589 ? led_parity ^ 1u : led_parity;
-              const u32 v2596 = near + 1;
-              const bool v2597 = v2596 == 23;
-              near = v2597 ? 0u : v2596;
-              near_parity = v2597 ? near_parity ^ 1u : near_parity;
+              const u32 v2920 = led + 1;
+              const bool v2921 = v2920 == 23;
+              led = v2921 ? 0u : v2920;
+              led_parity = v2921 ? led_parity ^ 1u : led_parity;
+              const u32 v2928 = near + 1;
+              const bool v2929 = v2928 == 23;
+              near = v2929 ? 0u : v2928;
+              near_parity = v2929 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -1982,30 +2160,30 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v2610 = fill + 1;
-              const bool v2611 = v2610 == 23;
-              fill = v2611 ? 0u : v2610;
-              fill_parity = v2611 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2942 = fill + 1;
+              const bool v2943 = v2942 == 23;
+              fill = v2943 ? 0u : v2942;
+              fill_parity = v2943 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v2624 = landed + 1;
-              const bool v2625 = v2624 == 23;
-              landed = v2625 ? 0u : v2624;
-              landed_parity = v2625 ? landed_parity ^ 1u : landed_parity;
-              const bool v2633 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v2633) {
+              const u32 v2956 = landed + 1;
+              const bool v2957 = v2956 == 23;
+              landed = v2957 ? 0u : v2956;
+              landed_parity = v2957 ? landed_parity ^ 1u : landed_parity;
+              const bool v2965 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v2965) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v2638 = led + 1;
-              const bool v2639 = v2638 == 23;
-              led = v2639 ? 0u : v2638;
-              led_parity = v2639 ? led_parity ^ 1u : led_parity;
-              const u32 v2646 = near + 1;
-              const bool v2647 = v2646 == 23;
-              near = v2647 ? 0u : v2646;
-              near_parity = v2647 ? near_parity ^ 1u : near_parity;
+              const u32 v2970 = led + 1;
+              const bool v2971 = v2970 == 23;
+              led = v2971 ? 0u : v2970;
+              led_parity = v2971 ? led_parity ^ 1u : led_parity;
+              const u32 v2978 = near + 1;
+              const bool v2979 = v2978 == 23;
+              near = v2979 ? 0u : v2978;
+              near_parity = v2979 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -2014,10 +2192,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v2660 = fill + 1;
-              const bool v2661 = v2660 == 23;
-              fill = v2661 ? 0u : v2660;
-              fill_parity = v2661 ? fill_parity ^ 1u : fill_parity;
+              const u32 v2992 = fill + 1;
+              const bool v2993 = v2992 == 23;
+              fill = v2993 ? 0u : v2992;
+              fill_parity = v2993 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -2029,7 +2207,7 @@ mkgen_step(const __grid_constant__ Params p) {
         {
           if (lane == 0) {
             if (notes[0] == 0) {
-              notes[warp * 4] = 15;
+              notes[warp * 4] = 21;
               notes[warp * 4 + 1] = 2;
               notes[warp * 4 + 2] = 0;
               notes[warp * 4 + 3] = 0;
@@ -2040,22 +2218,22 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v2707 = landed + 1;
-            const bool v2708 = v2707 == 23;
-            landed = v2708 ? 0u : v2707;
-            landed_parity = v2708 ? landed_parity ^ 1u : landed_parity;
-            const bool v2716 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v2716) {
+            const u32 v3039 = landed + 1;
+            const bool v3040 = v3039 == 23;
+            landed = v3040 ? 0u : v3039;
+            landed_parity = v3040 ? landed_parity ^ 1u : landed_parity;
+            const bool v3048 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v3048) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v2721 = led + 1;
-            const bool v2722 = v2721 == 23;
-            led = v2722 ? 0u : v2721;
-            led_parity = v2722 ? led_parity ^ 1u : led_parity;
-            const u32 v2729 = near + 1;
-            const bool v2730 = v2729 == 23;
-            near = v2730 ? 0u : v2729;
-            near_parity = v2730 ? near_parity ^ 1u : near_parity;
+            const u32 v3053 = led + 1;
+            const bool v3054 = v3053 == 23;
+            led = v3054 ? 0u : v3053;
+            led_parity = v3054 ? led_parity ^ 1u : led_parity;
+            const u32 v3061 = near + 1;
+            const bool v3062 = v3061 == 23;
+            near = v3062 ? 0u : v3061;
+            near_parity = v3062 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2064,24 +2242,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v2743 = fill + 1;
-            const bool v2744 = v2743 == 23;
-            fill = v2744 ? 0u : v2743;
-            fill_parity = v2744 ? fill_parity ^ 1u : fill_parity;
+            const u32 v3075 = fill + 1;
+            const bool v3076 = v3075 == 23;
+            fill = v3076 ? 0u : v3075;
+            fill_parity = v3076 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v2755 = warp * 4;
-      const u32 v2756 = notes[v2755];
-      if (notes[0] != 0 && v2756 != 0) {
-        const u32 v2765 = (cta * 9 + warp) * 4;
-        records[v2765] = v2756;
-        records[v2765 + 1] = notes[v2755 + 1];
-        records[v2765 + 2] = notes[v2755 + 2];
-        records[v2765 + 3] = notes[v2755 + 3];
+      const u32 v3087 = warp * 4;
+      const u32 v3088 = notes[v3087];
+      if (notes[0] != 0 && v3088 != 0) {
+        const u32 v3097 = (cta * 9 + warp) * 4;
+        records[v3097] = v3088;
+        records[v3097 + 1] = notes[v3087 + 1];
+        records[v3097 + 2] = notes[v3087 + 2];
+        records[v3097 + 3] = notes[v3087 + 3];
       }
     }
   }

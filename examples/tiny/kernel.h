@@ -22,7 +22,7 @@
 #define TINY_CLUSTER_SIZE 1  // CTAs of a cluster
 #define TINY_THREADS 288  // of a CTA
 #define TINY_SHARED_BYTES 106720  // dynamic shared memory of a CTA
-#define TINY_PARAMS_BYTES 224  // the params block
+#define TINY_PARAMS_BYTES 232  // the params block
 
 // What the kernel was made for.
 #define TINY_LAYERS 2  // decoder layers
@@ -40,7 +40,7 @@
 #define TINY_STAGE_BYTES 4096  // bytes of a stage
 #define TINY_COPIES_IN_FLIGHT 3  // bulk copies outstanding at most
 #define TINY_CONSUMER_WARPS 8  // warps of a CTA that compute; one more copies
-#define TINY_BARRIERS 9  // grid barriers of a step; epoch grows by barriers times grid
+#define TINY_BARRIERS 9  // grid barriers and counts of arrivals of a step; epoch grows by barriers times grid
 #define TINY_PACKED_BYTES 663552  // bytes of the buffer weights
 
 // The buffers, in memory that the device reaches: their types, sizes and alignments in bytes, and what the host writes
@@ -76,10 +76,6 @@
 #define TINY_KV_BYTES(pages) (UINT64_C(8192) * (pages) + 0)
 #define TINY_KV_ALIGN 128
 
-// x: 96 × f32: [96] residual vector
-#define TINY_X_BYTES 384
-#define TINY_X_ALIGN 16
-
 // query_words: 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag. The host
 //   writes: 0, and again after a launch that was given up
 #define TINY_QUERY_WORDS_BYTES 1536
@@ -96,12 +92,23 @@
 #define TINY_STATES_BYTES 3072
 #define TINY_STATES_ALIGN 16
 
-// attn: 192 × bf16: [6][32] attention output
-#define TINY_ATTN_BYTES 384
-#define TINY_ATTN_ALIGN 16
+// attn_words: 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each. The host
+//   writes: 0, and again after a launch that was given up
+#define TINY_ATTN_WORDS_BYTES 1536
+#define TINY_ATTN_WORDS_ALIGN 16
 
-// act: 352 × bf16: [352] silu(gate)·up
-#define TINY_ACT_BYTES 704
+// o_words: 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a
+//   pair and a tag in each. The host writes: 0, and again after a launch that was given up
+#define TINY_O_WORDS_BYTES 768
+#define TINY_O_WORDS_ALIGN 16
+
+// down_words: 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a
+//   pair and a tag in each. The host writes: 0, and again after a launch that was given up
+#define TINY_DOWN_WORDS_BYTES 768
+#define TINY_DOWN_WORDS_ALIGN 16
+
+// act: 704 × bf16: [2][352] silu(gate)·up, the layers in turn
+#define TINY_ACT_BYTES 1408
 #define TINY_ACT_ALIGN 16
 
 // logits: 320 × f32: [320] out
@@ -191,12 +198,13 @@ typedef struct tiny_params {
   uint64_t plan;  // 56 × u32: [4][14] what each SM owns
   uint64_t page_table;  // any number of u32: page of tokens 16·i …, in order
   uint64_t kv;  // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-  uint64_t x;  // 96 × f32: [96] residual vector
   uint64_t query_words;  // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
   uint64_t kv_words;  // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
   uint64_t states;  // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
-  uint64_t attn;  // 192 × bf16: [6][32] attention output
-  uint64_t act;  // 352 × bf16: [352] silu(gate)·up
+  uint64_t attn_words;  // 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
+  uint64_t o_words;  // 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
+  uint64_t down_words;  // 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
+  uint64_t act;  // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
   uint64_t logits;  // 320 × f32: [320] out
   uint64_t best;  // 4 × f32: [4] each SM's largest logit
   uint64_t best_index;  // 4 × u32: [4] and its row
@@ -223,31 +231,32 @@ TINY_CHECK(offsetof(tiny_params, inv_freq) == 16);
 TINY_CHECK(offsetof(tiny_params, plan) == 24);
 TINY_CHECK(offsetof(tiny_params, page_table) == 32);
 TINY_CHECK(offsetof(tiny_params, kv) == 40);
-TINY_CHECK(offsetof(tiny_params, x) == 48);
-TINY_CHECK(offsetof(tiny_params, query_words) == 56);
-TINY_CHECK(offsetof(tiny_params, kv_words) == 64);
-TINY_CHECK(offsetof(tiny_params, states) == 72);
-TINY_CHECK(offsetof(tiny_params, attn) == 80);
-TINY_CHECK(offsetof(tiny_params, act) == 88);
-TINY_CHECK(offsetof(tiny_params, logits) == 96);
-TINY_CHECK(offsetof(tiny_params, best) == 104);
-TINY_CHECK(offsetof(tiny_params, best_index) == 112);
-TINY_CHECK(offsetof(tiny_params, tokens) == 120);
-TINY_CHECK(offsetof(tiny_params, ends) == 128);
-TINY_CHECK(offsetof(tiny_params, stop) == 136);
-TINY_CHECK(offsetof(tiny_params, verdict) == 144);
-TINY_CHECK(offsetof(tiny_params, progress) == 152);
-TINY_CHECK(offsetof(tiny_params, stream) == 160);
-TINY_CHECK(offsetof(tiny_params, times) == 168);
-TINY_CHECK(offsetof(tiny_params, abort) == 176);
-TINY_CHECK(offsetof(tiny_params, records) == 184);
-TINY_CHECK(offsetof(tiny_params, epoch) == 192);
-TINY_CHECK(offsetof(tiny_params, barrier) == 200);
-TINY_CHECK(offsetof(tiny_params, pos) == 208);
-TINY_CHECK(offsetof(tiny_params, steps) == 212);
-TINY_CHECK(offsetof(tiny_params, known) == 216);
-TINY_CHECK(offsetof(tiny_params, pages) == 220);
-TINY_CHECK(sizeof(tiny_params) == 224);
+TINY_CHECK(offsetof(tiny_params, query_words) == 48);
+TINY_CHECK(offsetof(tiny_params, kv_words) == 56);
+TINY_CHECK(offsetof(tiny_params, states) == 64);
+TINY_CHECK(offsetof(tiny_params, attn_words) == 72);
+TINY_CHECK(offsetof(tiny_params, o_words) == 80);
+TINY_CHECK(offsetof(tiny_params, down_words) == 88);
+TINY_CHECK(offsetof(tiny_params, act) == 96);
+TINY_CHECK(offsetof(tiny_params, logits) == 104);
+TINY_CHECK(offsetof(tiny_params, best) == 112);
+TINY_CHECK(offsetof(tiny_params, best_index) == 120);
+TINY_CHECK(offsetof(tiny_params, tokens) == 128);
+TINY_CHECK(offsetof(tiny_params, ends) == 136);
+TINY_CHECK(offsetof(tiny_params, stop) == 144);
+TINY_CHECK(offsetof(tiny_params, verdict) == 152);
+TINY_CHECK(offsetof(tiny_params, progress) == 160);
+TINY_CHECK(offsetof(tiny_params, stream) == 168);
+TINY_CHECK(offsetof(tiny_params, times) == 176);
+TINY_CHECK(offsetof(tiny_params, abort) == 184);
+TINY_CHECK(offsetof(tiny_params, records) == 192);
+TINY_CHECK(offsetof(tiny_params, epoch) == 200);
+TINY_CHECK(offsetof(tiny_params, barrier) == 208);
+TINY_CHECK(offsetof(tiny_params, pos) == 216);
+TINY_CHECK(offsetof(tiny_params, steps) == 220);
+TINY_CHECK(offsetof(tiny_params, known) == 224);
+TINY_CHECK(offsetof(tiny_params, pages) == 228);
+TINY_CHECK(sizeof(tiny_params) == 232);
 #undef TINY_ALIGN8
 #undef TINY_CHECK
 

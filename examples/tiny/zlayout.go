@@ -10,7 +10,7 @@ const (
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
 	SharedBytes = 106720       // dynamic shared memory per CTA
-	ParamsBytes = 224          // size of the params block
+	ParamsBytes = 232          // size of the params block
 )
 
 // What the kernel was specialised for.
@@ -30,7 +30,7 @@ const (
 	StageBytes     = 4096   // bytes of a stage
 	CopiesInFlight = 3      // bulk copies outstanding at most
 	ConsumerWarps  = 8      // warps of a CTA that compute; one more copies
-	Barriers       = 9      // grid barriers of a step; epoch grows by barriers times grid
+	Barriers       = 9      // grid barriers and counts of arrivals of a step; epoch grows by barriers times grid
 	PackedBytes    = 663552 // bytes of the buffer weights
 )
 
@@ -55,12 +55,13 @@ func Buffers() []Buffer {
 		{"plan", "u32", 56, 224, 4, true, "", "the table of that name"},
 		{"page_table", "u32", 0, 0, 4, true, "4 bytes for each 16 tokens of context", "word i is the page, below the parameter pages, of tokens 16·i to 16·i+15; no page twice"},
 		{"kv", "b128", 0, 0, 128, false, "8192 bytes a page: 2 layers × 4096", ""},
-		{"x", "f32", 96, 384, 16, false, "", ""},
 		{"query_words", "b128", 96, 1536, 16, false, "", "0, and again after a launch that was given up"},
 		{"kv_words", "b128", 64, 1024, 16, false, "", "0, and again after a launch that was given up"},
 		{"states", "b128", 192, 3072, 16, false, "", "0, and again after a launch that was given up, and between launches before 2^31 arrivals at the barrier have gone by since"},
-		{"attn", "bf16", 192, 384, 16, false, "", ""},
-		{"act", "bf16", 352, 704, 16, false, "", ""},
+		{"attn_words", "b128", 96, 1536, 16, false, "", "0, and again after a launch that was given up"},
+		{"o_words", "b128", 48, 768, 16, false, "", "0, and again after a launch that was given up"},
+		{"down_words", "b128", 48, 768, 16, false, "", "0, and again after a launch that was given up"},
+		{"act", "bf16", 704, 1408, 16, false, "", ""},
 		{"logits", "f32", 320, 1280, 16, false, "", ""},
 		{"best", "f32", 4, 16, 4, false, "", ""},
 		{"best_index", "u32", 4, 16, 4, false, "", ""},

@@ -10,7 +10,7 @@ import (
 // DevicePtr is an address in device memory.
 type DevicePtr uint64
 
-// Params are the arguments of a launch. The kernel takes them as a block of 224 bytes.
+// Params are the arguments of a launch. The kernel takes them as a block of 232 bytes.
 type Params struct {
 	Weights    DevicePtr // 41472 × b128: packed matrices, see the layout
 	Gains      DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
@@ -18,12 +18,13 @@ type Params struct {
 	Plan       DevicePtr // 56 × u32: [4][14] what each SM owns
 	PageTable  DevicePtr // any number of u32: page of tokens 16·i …, in order
 	Kv         DevicePtr // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
-	X          DevicePtr // 96 × f32: [96] residual vector
 	QueryWords DevicePtr // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
 	KvWords    DevicePtr // 64 × b128: [2][K, V][16] words of a pair of elements of the query token's own key and value, and a tag
 	States     DevicePtr // 192 × b128: [2][6][16] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag
-	Attn       DevicePtr // 192 × bf16: [6][32] attention output
-	Act        DevicePtr // 352 × bf16: [352] silu(gate)·up
+	AttnWords  DevicePtr // 96 × b128: [4][24] words of attention's output: pair i is in part i%4, a pair and a tag in each
+	OWords     DevicePtr // 48 × b128: [2][24] words of the residual vector behind attention: pairs of even index, then the others, a pair and a tag in each
+	DownWords  DevicePtr // 48 × b128: [2][24] words of the residual vector behind the MLP: pairs of even index, then the others, a pair and a tag in each
+	Act        DevicePtr // 704 × bf16: [2][352] silu(gate)·up, the layers in turn
 	Logits     DevicePtr // 320 × f32: [320] out
 	Best       DevicePtr // 4 × f32: [4] each SM's largest logit
 	BestIndex  DevicePtr // 4 × u32: [4] and its row
@@ -53,30 +54,31 @@ func (p *Params) Bytes() []byte {
 	binary.LittleEndian.PutUint64(b[24:], uint64(p.Plan))
 	binary.LittleEndian.PutUint64(b[32:], uint64(p.PageTable))
 	binary.LittleEndian.PutUint64(b[40:], uint64(p.Kv))
-	binary.LittleEndian.PutUint64(b[48:], uint64(p.X))
-	binary.LittleEndian.PutUint64(b[56:], uint64(p.QueryWords))
-	binary.LittleEndian.PutUint64(b[64:], uint64(p.KvWords))
-	binary.LittleEndian.PutUint64(b[72:], uint64(p.States))
-	binary.LittleEndian.PutUint64(b[80:], uint64(p.Attn))
-	binary.LittleEndian.PutUint64(b[88:], uint64(p.Act))
-	binary.LittleEndian.PutUint64(b[96:], uint64(p.Logits))
-	binary.LittleEndian.PutUint64(b[104:], uint64(p.Best))
-	binary.LittleEndian.PutUint64(b[112:], uint64(p.BestIndex))
-	binary.LittleEndian.PutUint64(b[120:], uint64(p.Tokens))
-	binary.LittleEndian.PutUint64(b[128:], uint64(p.Ends))
-	binary.LittleEndian.PutUint64(b[136:], uint64(p.Stop))
-	binary.LittleEndian.PutUint64(b[144:], uint64(p.Verdict))
-	binary.LittleEndian.PutUint64(b[152:], uint64(p.Progress))
-	binary.LittleEndian.PutUint64(b[160:], uint64(p.Stream))
-	binary.LittleEndian.PutUint64(b[168:], uint64(p.Times))
-	binary.LittleEndian.PutUint64(b[176:], uint64(p.Abort))
-	binary.LittleEndian.PutUint64(b[184:], uint64(p.Records))
-	binary.LittleEndian.PutUint64(b[192:], uint64(p.Epoch))
-	binary.LittleEndian.PutUint64(b[200:], uint64(p.Barrier))
-	binary.LittleEndian.PutUint32(b[208:], uint32(p.Pos))
-	binary.LittleEndian.PutUint32(b[212:], uint32(p.Steps))
-	binary.LittleEndian.PutUint32(b[216:], uint32(p.Known))
-	binary.LittleEndian.PutUint32(b[220:], uint32(p.Pages))
+	binary.LittleEndian.PutUint64(b[48:], uint64(p.QueryWords))
+	binary.LittleEndian.PutUint64(b[56:], uint64(p.KvWords))
+	binary.LittleEndian.PutUint64(b[64:], uint64(p.States))
+	binary.LittleEndian.PutUint64(b[72:], uint64(p.AttnWords))
+	binary.LittleEndian.PutUint64(b[80:], uint64(p.OWords))
+	binary.LittleEndian.PutUint64(b[88:], uint64(p.DownWords))
+	binary.LittleEndian.PutUint64(b[96:], uint64(p.Act))
+	binary.LittleEndian.PutUint64(b[104:], uint64(p.Logits))
+	binary.LittleEndian.PutUint64(b[112:], uint64(p.Best))
+	binary.LittleEndian.PutUint64(b[120:], uint64(p.BestIndex))
+	binary.LittleEndian.PutUint64(b[128:], uint64(p.Tokens))
+	binary.LittleEndian.PutUint64(b[136:], uint64(p.Ends))
+	binary.LittleEndian.PutUint64(b[144:], uint64(p.Stop))
+	binary.LittleEndian.PutUint64(b[152:], uint64(p.Verdict))
+	binary.LittleEndian.PutUint64(b[160:], uint64(p.Progress))
+	binary.LittleEndian.PutUint64(b[168:], uint64(p.Stream))
+	binary.LittleEndian.PutUint64(b[176:], uint64(p.Times))
+	binary.LittleEndian.PutUint64(b[184:], uint64(p.Abort))
+	binary.LittleEndian.PutUint64(b[192:], uint64(p.Records))
+	binary.LittleEndian.PutUint64(b[200:], uint64(p.Epoch))
+	binary.LittleEndian.PutUint64(b[208:], uint64(p.Barrier))
+	binary.LittleEndian.PutUint32(b[216:], uint32(p.Pos))
+	binary.LittleEndian.PutUint32(b[220:], uint32(p.Steps))
+	binary.LittleEndian.PutUint32(b[224:], uint32(p.Known))
+	binary.LittleEndian.PutUint32(b[228:], uint32(p.Pages))
 	return b
 }
 
@@ -100,16 +102,18 @@ func (p *Params) Bind(name string, at DevicePtr) error {
 		p.PageTable = at
 	case "kv":
 		p.Kv = at
-	case "x":
-		p.X = at
 	case "query_words":
 		p.QueryWords = at
 	case "kv_words":
 		p.KvWords = at
 	case "states":
 		p.States = at
-	case "attn":
-		p.Attn = at
+	case "attn_words":
+		p.AttnWords = at
+	case "o_words":
+		p.OWords = at
+	case "down_words":
+		p.DownWords = at
 	case "act":
 		p.Act = at
 	case "logits":

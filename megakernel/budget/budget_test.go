@@ -64,6 +64,17 @@ func TestMeasuredStandsBesidePredicted(t *testing.T) {
 	require.EqualError(t, b.WriteTable(full{}), "full")
 }
 
+// Who waits for other SMs' words waits for a hand-off.
+func TestWaitsForWordsCountAsHandOffs(t *testing.T) {
+	mk := kernel(t, megakernel.Options{})
+	s := twice(mk, 100)
+	s.Phases[1].Others, s.Phases[1].Work = 700, s.Phases[1].Work-700
+	b, plain := budget.Of(mk, machine.H200(), 100, 1, s, budget.Times{}), budget.Of(mk, machine.H200(), 100, 1, twice(mk, 100), budget.Times{})
+	require.InDelta(t, plain.Phases[1].Measured.Handoff+0.7, b.Phases[1].Measured.Handoff, 1e-9)
+	require.InDelta(t, plain.Phases[1].Measured.Work-0.7, b.Phases[1].Measured.Work, 1e-9)
+	require.InDelta(t, plain.Phases[1].Measured.Time, b.Phases[1].Measured.Time, 1e-9)
+}
+
 // Phases that only one side has are shown all the same.
 func TestPhasesOfOneSide(t *testing.T) {
 	mk := kernel(t, megakernel.Options{})

@@ -69,3 +69,13 @@ func TestSpansOfNoLengthLieWithinAnything(t *testing.T) {
 	tr.Tracks[2].Spans = slices.Insert(spans, 2, Span{Begin: 100, End: 100, Site: 2}) // at the hand-off's begin
 	require.NoError(t, tr.Check())
 }
+
+// What consumers do while they wait at a hand-off is the hand-off's time, not a wait beside it.
+func TestAWaitWithinAHandOffCountsOnce(t *testing.T) {
+	tr, want := two(), two().Summarize()
+	spans := tr.Tracks[2].Spans
+	tr.Tracks[2].Spans = slices.Insert(spans, 2, Span{Begin: 102, End: 106, Site: 2}, Span{Begin: 101, End: 107, Site: 6})
+	require.NoError(t, tr.Check())
+	require.Equal(t, want.Step, tr.Summarize().Step)
+	require.Equal(t, want.Phases, tr.Summarize().Phases)
+}

@@ -6,8 +6,9 @@ import (
 )
 
 // consumerRow draws one SM's phases in the window: work in the phase's colour, waits
-// for chunks in it lightened, hand-offs in grey, other waits in dark.
+// for chunks in it lightened, hand-offs in grey, waits for words in dark.
 func (p *plot) consumerRow(tr *Track) {
+	places := p.t.places(tr)
 	for _, r := range p.t.runs(tr) {
 		if r.end <= p.w.begin || r.begin >= p.w.end {
 			continue
@@ -22,8 +23,10 @@ func (p *plot) consumerRow(tr *Track) {
 			case site.Kind == Handoff:
 				handoffs.add(in.Begin, in.End, p.w)
 			case site.Kind != Wait || i > r.phase:
-			case site.Name == ChunkWait:
-				chunks.add(in.Begin, in.End, p.w)
+			case chunkWait(site.Name):
+				for _, at := range places(i) {
+					chunks.add(at.begin, at.end, p.w)
+				}
 			default:
 				others.add(in.Begin, in.End, p.w)
 			}
@@ -43,7 +46,7 @@ func (p *plot) tip(tr *Track, r run, name string) string {
 	n := func(x float64) string { return number(p.t.Unit, x) }
 	tip := fmt.Sprintf("SM %d, %s: %s = %s work + %s waiting for chunks + %s hand-off", tr.SM, name, amount(p.t.Unit, d.Time), n(d.Work), n(d.Chunks), n(d.Handoffs))
 	if d.Others > 0 {
-		tip += " + " + n(d.Others) + " other waits"
+		tip += " + " + n(d.Others) + " waiting for words"
 	}
 	return tip
 }
@@ -63,7 +66,7 @@ func (p *plot) consumerLegend() (entries []entry) {
 	}
 	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk)"}, entry{[]rgb{handoffColour}, "hand-off"})
 	if others {
-		entries = append(entries, entry{[]rgb{othersColour}, "other waits"})
+		entries = append(entries, entry{[]rgb{othersColour}, "waits for words"})
 	}
 	return entries
 }

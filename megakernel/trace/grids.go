@@ -59,7 +59,7 @@ func (s *Summary) partColumns() []partColumn {
 	columns := []partColumn{{"work", func(p Parts) float64 { return p.Work }}, {"chunks", func(p Parts) float64 { return p.Chunks }},
 		{"hand-off", func(p Parts) float64 { return p.Handoffs }}}
 	if s.anyOthers() {
-		columns = append(columns, partColumn{"other waits", func(p Parts) float64 { return p.Others }})
+		columns = append(columns, partColumn{"words", func(p Parts) float64 { return p.Others }})
 	}
 	if s.Producers > 0 {
 		columns = append(columns, partColumn{"ring full", func(p Parts) float64 { return p.RingFull }}, partColumn{"in flight", func(p Parts) float64 { return p.InFlight }})

@@ -2,15 +2,31 @@ package trace
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
-// mayHold says which kinds a span may hold.
+// mayHold says which kinds a span may hold. A hand-off holds what consumers do meanwhile,
+// which is the hand-off's time.
 var mayHold = map[Kind][]Kind{
 	Phase:   {Task, Wait, Handoff},
 	Task:    {Task, Wait, Handoff},
 	Wait:    nil,
-	Handoff: nil,
+	Handoff: {Task, Wait},
+}
+
+// meanwhile says of each span of a track whether it lies within a hand-off.
+func (t *Trace) meanwhile(tr *Track) []bool {
+	in, from := make([]bool, len(tr.Spans)), math.Inf(1)
+	for i := len(tr.Spans) - 1; i >= 0; i-- {
+		s := &tr.Spans[i]
+		if t.kind(s) == Handoff {
+			from = s.Begin
+		} else {
+			in[i] = s.Begin >= from
+		}
+	}
+	return in
 }
 
 // checkNesting wants spans that lie side by side or one within the other, as

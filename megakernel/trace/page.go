@@ -76,7 +76,7 @@ func (s *Summary) cards() (cards []card) {
 	cards = append(cards, card{percent(p.Share(p.Work)), "consumers work"}, card{percent(p.Share(p.Chunks)), "wait for chunks"},
 		card{percent(p.Share(p.Handoffs)), "wait at hand-offs"})
 	if p.Others > 0 {
-		cards = append(cards, card{percent(p.Share(p.Others)), "other waits"})
+		cards = append(cards, card{percent(p.Share(p.Others)), "wait for words"})
 	}
 	if s.Producers > 0 {
 		cards = append(cards, card{percent(p.Share(p.RingFull)), "the ring is full"})

@@ -1,7 +1,5 @@
 package trace
 
-import "slices"
-
 // fillEvent is a change of how many chunks are in an SM's ring.
 type fillEvent struct {
 	at     float64
@@ -10,17 +8,17 @@ type fillEvent struct {
 
 // ringFill is how many chunks are in an SM's ring over time: a chunk is from the
 // issue of its copy (the end of the producer's StageWait) until its draining begins
-// (the end of the consumers' ChunkWait), be it filled or in flight. The warp that notes may leave chunks to others: a ChunkWait's Detail is the
-// chunk's number in the launch, and counts where it is more than the waits so far. It ends where
+// (the end of the consumers' ChunkWait), be it filled or in flight. Where waits are noted
+// as a sum, or chunks are left to other warps, it is known how many have gone by at the
+// end of a span; in between they are taken to go by evenly. It ends where
 // the first of the two tracks that dropped spans does. It is nil where it cannot be
-// told: without a track or without waits of a kind, or when more chunks are drained
-// than were issued, since then not every chunk has its spans.
+// told: without a track or without waits of a kind, or when a chunk is drained
+// before it was issued, since then not every chunk has its spans.
 func (t *Trace) ringFill(consumers, producer *Track) []fillEvent {
 	if consumers == nil || producer == nil {
 		return nil
 	}
-	issued, _ := t.ends(producer, StageWait)
-	drained, numbers := t.ends(consumers, ChunkWait)
+	issued, drained := t.passings(producer, stageWait), t.passings(consumers, chunkWait)
 	if len(issued) == 0 || len(drained) == 0 {
 		return nil
 	}
@@ -30,41 +28,63 @@ func (t *Trace) ringFill(consumers, producer *Track) []fillEvent {
 		}
 	}
 	events := make([]fillEvent, 0, len(issued)+len(drained))
-	gone := 0 // chunks whose draining has begun
 	for i, d := 0, 0; i < len(issued) || d < len(drained); {
 		var at float64
-		if d == len(drained) || i < len(issued) && issued[i] <= drained[d] {
-			at, i = issued[i], i+1
+		if d == len(drained) || i < len(issued) && issued[i].at <= drained[d].at {
+			at, i = issued[i].at, i+1
 		} else {
-			at, gone, d = drained[d], max(d, numbers[d])+1, d+1
+			if d >= len(issued) || issued[d].early > drained[d].late {
+				return nil
+			}
+			at, d = drained[d].at, d+1
 		}
-		if gone > i {
-			return nil
-		}
+		chunks := max(0, i-d)
 		if n := len(events); n > 0 && events[n-1].at == at {
-			events[n-1].chunks = i - gone
+			events[n-1].chunks = chunks
 		} else {
-			events = append(events, fillEvent{at, i - gone})
+			events = append(events, fillEvent{at, chunks})
 		}
 	}
 	return events
 }
 
-// ends are the ends of a track's waits of a name, ascending, and their details.
-func (t *Trace) ends(tr *Track, name string) (all []float64, details []int) {
+// passing is when a chunk went by: at some time from early to late, which are the same
+// where a span tells.
+type passing struct{ at, early, late float64 }
+
+// passings are the chunks of a track's waits of which's names, in order. A wait's
+// Detail is the number of the last chunk that has gone by, and counts where it is more
+// than the waits so far; of a sum it always does.
+func (t *Trace) passings(tr *Track, which func(name string) bool) (all []passing) {
+	floors, since := t.phaseBegins(tr), 0.0
 	for i := range tr.Spans {
-		if s := &tr.Spans[i]; t.Sites[s.Site].Name == name && t.kind(s) == Wait {
-			all, details = append(all, s.End), append(details, int(s.Detail))
+		s := &tr.Spans[i]
+		name := t.Sites[s.Site].Name
+		if t.kind(s) == Wait && which(name) {
+			n := int(s.Detail) + 1 - len(all)
+			if !t.summed(s) {
+				n = max(n, 1)
+			}
+			begin := min(s.End, max(since, floors[i]))
+			for c := range n {
+				all = append(all, passing{begin + (s.End-begin)*float64(c+1)/float64(n), begin, s.End})
+			}
+			if n > 0 {
+				all[len(all)-1] = passing{s.End, s.End, s.End}
+			}
+		}
+		if name != FlightWait {
+			since = max(since, s.End)
 		}
 	}
-	return all, details
+	return all
 }
 
-// until are the values of ascending v that are at most end.
-func until(v []float64, end float64) []float64 {
-	n, found := slices.BinarySearch(v, end)
-	for found && n < len(v) && v[n] == end {
+// until are those of ascending passings that are at end at the latest.
+func until(all []passing, end float64) []passing {
+	n := 0
+	for n < len(all) && all[n].at <= end {
 		n++
 	}
-	return v[:n]
+	return all[:n]
 }

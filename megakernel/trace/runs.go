@@ -12,7 +12,7 @@ type Parts struct {
 	Time     float64
 	Work     float64 // what is none of the waits below: arithmetic, staging, reductions, CTA barriers
 	Chunks   float64 // consumers waited for a chunk: the ring was empty
-	Others   float64 // consumers waited for something else, but no hand-off
+	Others   float64 // consumers waited for something else, but no hand-off: for words that other SMs write
 	Handoffs float64 // from arrival at a grid barrier to release
 
 	RingFull float64 // the producer waited for a free stage: memory may idle
@@ -102,7 +102,7 @@ func (p *Parts) wait(t *Trace, s *Span) {
 	switch site := &t.Sites[s.Site]; {
 	case site.Kind == Handoff:
 		p.Handoffs += d
-	case site.Kind == Wait && site.Name == ChunkWait:
+	case site.Kind == Wait && chunkWait(site.Name):
 		p.Chunks += d
 	case site.Kind == Wait:
 		p.Others += d
@@ -127,24 +127,27 @@ func (t *Trace) producerOf(tr *Track) *producer {
 	if tr == nil {
 		return p
 	}
+	places := t.places(tr)
 	for i := range tr.Spans {
 		s := &tr.Spans[i]
 		switch name := t.Sites[s.Site].Name; {
-		case t.kind(s) == Wait && name == StageWait:
-			p.full.append(s)
+		case t.kind(s) == Wait && stageWait(name):
+			p.full.append(places(i)...)
 		case t.kind(s) == Wait && name == FlightWait:
-			p.flight.append(s)
+			p.flight.append(places(i)...)
 		}
 	}
 	return p
 }
 
-func (w *waits) append(s *Span) {
-	before := 0.0
-	if n := len(w.sum); n > 0 {
-		before = w.sum[n-1] + w.end[n-1] - w.begin[n-1]
+func (w *waits) append(all ...interval) {
+	for _, s := range all {
+		before := 0.0
+		if n := len(w.sum); n > 0 {
+			before = w.sum[n-1] + w.end[n-1] - w.begin[n-1]
+		}
+		w.begin, w.end, w.sum = append(w.begin, s.begin), append(w.end, s.end), append(w.sum, before)
 	}
-	w.begin, w.end, w.sum = append(w.begin, s.Begin), append(w.end, s.End), append(w.sum, before)
 }
 
 // before is the length of the waits up to a time.

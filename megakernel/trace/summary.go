@@ -73,7 +73,7 @@ type HandoffSummary struct {
 	early []float64 // of all SMs and runs: last arrival − arrival
 }
 
-// TaskSummary is one task, inside of a phase on one SM.
+// TaskSummary is one task, or one wait for words, inside of a phase on one SM.
 type TaskSummary struct {
 	Phase, Name string
 	Count       float64 // a run of the phase, on an SM

@@ -36,7 +36,8 @@ func TestFiguresOfTwoSMsByHand(t *testing.T) {
 	h := s.Handoffs[0]
 	require.Equal(t, []float64{32, 20, 40, 10, 4}, []float64{h.Wait, h.Skew, h.Range, h.Latency, h.Spread})
 	require.Equal(t, []any{"qkv", 1, 1}, []any{h.After, h.LateSM, h.Late})
-	require.Equal(t, []TaskSummary{{Phase: "qkv", Name: "input vector", Count: 0.5, Time: 10, Waits: 2}}, s.Tasks)
+	require.Equal(t, []TaskSummary{{Phase: "qkv", Name: "input vector", Count: 0.5, Time: 10, Waits: 2},
+		{Phase: "qkv", Name: "waits for an index", Count: 0.5, Time: 2, Waits: 2}}, s.Tasks)
 	require.InDelta(t, 59.0/102, s.Shares().Share(s.Shares().Work), 1e-12)
 }
 

@@ -99,10 +99,10 @@ func (s *Summary) about() []string {
 	return lines
 }
 
-// others names other waits where there are any.
+// others names waits for words where there are any.
 func (s *Summary) others() string {
 	if p := s.Shares(); p.Others > 0 {
-		return ", for other things " + percent(p.Share(p.Others))
+		return ", for words " + percent(p.Share(p.Others))
 	}
 	return ""
 }

@@ -54,7 +54,7 @@ type ownStep struct {
 
 // addSteps adds a track's steps.
 func (y *tally) addSteps(tr *Track, p *producer) {
-	steps := map[int]*ownStep{}
+	steps, meanwhile := map[int]*ownStep{}, y.t.meanwhile(tr)
 	for i := range tr.Spans {
 		s := &tr.Spans[i]
 		o := steps[s.Step]
@@ -63,7 +63,9 @@ func (y *tally) addSteps(tr *Track, p *producer) {
 			steps[s.Step] = o
 		}
 		o.begin, o.end = min(o.begin, s.Begin), s.End
-		o.parts.wait(y.t, s)
+		if !meanwhile[i] {
+			o.parts.wait(y.t, s)
+		}
 	}
 	for step, o := range steps {
 		o.whole = o.end

@@ -18,7 +18,7 @@ func (y *tally) addTasks(tr *Track, r run) {
 	k := y.t.key(&tr.Spans[r.phase])
 	for i := r.first; i < r.phase; i++ {
 		s := &tr.Spans[i]
-		if y.t.kind(s) != Task {
+		if !y.t.task(s) {
 			continue
 		}
 		if y.tasks[k] == nil {
@@ -31,8 +31,18 @@ func (y *tally) addTasks(tr *Track, r run) {
 			y.tasks[k][name] = sum
 		}
 		sum.first, sum.n, sum.time = min(sum.first, s.Begin), sum.n+1, sum.time+s.End-s.Begin
+		if y.t.kind(s) == Wait {
+			sum.waits += s.End - s.Begin
+			continue
+		}
 		sum.waits += y.waitsIn(tr, r.first, i)
 	}
+}
+
+// task says whether a span is a part of a phase: a task, or a wait that is not the ring's.
+func (t *Trace) task(s *Span) bool {
+	name := t.Sites[s.Site].Name
+	return t.kind(s) == Task || t.kind(s) == Wait && !chunkWait(name) && !stageWait(name) && name != FlightWait
 }
 
 // waitsIn is the time of the waits and hand-offs within span i, from span first on.

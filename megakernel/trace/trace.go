@@ -1,6 +1,10 @@
 package trace
 
-import "math"
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/pipeline"
+)
 
 // Trace is what the warps of a launch did, and when.
 type Trace struct {
@@ -27,21 +31,29 @@ const (
 // Kind is what a span's time went into.
 type Kind string
 
-// The kinds, from the outermost to the innermost. Waits and hand-offs are leaves.
+// The kinds, from the outermost to the innermost. Waits are leaves, and so are hand-offs but for what is
+// done meanwhile.
 const (
 	Phase   Kind = "phase"    // one phase of a layer or of the step: qkv, attention, merge, o, gate_up, down, lm_head ...
-	Handoff Kind = "hand-off" // from the SM's arrival at a grid barrier to its release; in the phase or behind it
-	Wait    Kind = "wait"     // consumers: for a chunk (ring empty); producer: for a free stage (ring full), or for copies in flight
+	Handoff Kind = "hand-off" // from the SM's arrival at a grid barrier to its release, whatever it does meanwhile; in the phase or behind it
+	Wait    Kind = "wait"     // consumers: for a chunk (ring empty), or for words of other SMs; producer: for a free stage (ring full), or for copies in flight
 	Task    Kind = "task"     // a part of a phase: staging the input vector, an attention item, a merge ...
 )
 
 // Names of the waits that figures are made of. Sites of one name count together;
-// waits of other names count as other waits.
+// waits of other names count as other waits. The detail of all of them is the number of
+// the last chunk that they are for.
 const (
-	ChunkWait  = "waits for a chunk"          // consumers; its End is when draining a chunk begins, one span a chunk
-	StageWait  = "waits for a free stage"     // producer; its End is when a chunk's copy is issued, one span a chunk
-	FlightWait = "waits for copies in flight" // producer: as many copies are under way as may be
+	ChunkWait  = pipeline.ChunkWait  // consumers; its End is when draining a chunk begins
+	ChunkWaits = pipeline.ChunkWaits // the sum of several, of all chunks since the wait before; its End is the last one's
+	StageWait  = pipeline.StageWait  // producer; its End is when a chunk's copy is issued
+	StageWaits = pipeline.StageWaits // the sum of several; its End is when the last chunk's copy is issued
+	FlightWait = pipeline.FlightWait // producer: as many copies are under way as may be; a sum, of the same chunks as the StageWaits behind it
 )
+
+// chunkWait says whether waits of the name are for a chunk, stageWait whether for a stage.
+func chunkWait(name string) bool { return name == ChunkWait || name == ChunkWaits }
+func stageWait(name string) bool { return name == StageWait || name == StageWaits }
 
 // Site is a place in the kernel that spans are recorded at.
 type Site struct {

@@ -39,16 +39,16 @@ func (p place) line(t *testing.T) string {
 }
 
 var (
-	ringCopy      = place{"pipeline/ring.go", "dsl.BulkCopy(p.r.Data"}
-	ringFullWait  = place{"pipeline/ring.go", "c.wait(stage, c.next.parity"}
-	weightCopy    = place{"tasks/gemv.go", "p.Copy(base, w, offset"}
-	weightLoad    = place{"tasks/gemv.go", "w := weights.LoadN("}
-	inputLoad     = place{"tasks/gemv.go", "multiply(acc, x.LoadN("}
-	inputStore    = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
-	residualStore = place{"tasks/epilogue.go", "x.StoreN(row, []f32{"}
-	normLoad      = place{"tasks/vector.go", "return x.LoadN(at, n)"}
-	cacheCopy     = place{"tasks/attention.go", "p.Copy(base.Add("}
-	cacheStore    = place{"tasks/qkv.go", ""}
+	ringCopy     = place{"pipeline/ring.go", "dsl.BulkCopy(p.r.Data"}
+	ringFullWait = place{"pipeline/ring.go", "c.wait(stage, c.next.parity"}
+	weightCopy   = place{"tasks/gemv.go", "p.Copy(base, w, offset"}
+	weightLoad   = place{"tasks/gemv.go", "w := weights.LoadN("}
+	inputLoad    = place{"tasks/gemv.go", "multiply(acc, x.LoadN("}
+	inputStore   = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
+	actStore     = place{"tasks/epilogue.go", "act.Store(from.Add("}
+	actLoad      = place{"tasks/vector.go", "stage(i, x.LoadN("}
+	cacheCopy    = place{"tasks/attention.go", "p.Copy(base.Add("}
+	cacheStore   = place{"tasks/qkv.go", ""}
 )
 
 // A template broken in the ways that templates are broken in is reported, and
@@ -66,7 +66,7 @@ func TestBrokenTemplatesAreReportedWithTheirLines(t *testing.T) {
 		{"missing proxy fence", mutant("remove fence.proxy.async", "gate_up", "tasks/gemv.go"),
 			map[string][]place{"missing proxy fence": {ringCopy, weightCopy, weightLoad}}},
 		{"off-by-one page", nextPage, map[string][]place{"data race": {cacheCopy, cacheStore}, "uninitialised read": {cacheCopy}}},
-		{"missing hand-off", noHandoff("hand-off after o"), map[string][]place{"data race": {normLoad, residualStore}, "uninitialised read": {normLoad}}},
+		{"missing hand-off", noHandoff("hand-off after gate_up"), map[string][]place{"data race": {actLoad, actStore}, "uninitialised read": {actLoad}}},
 		{"stage released too early", releaseEarly, map[string][]place{"data race": {weightLoad, weightCopy}}},
 		{"too many bytes expected", mutant("bytes mbar.expect @full: 16 bytes more", "down", "tasks/gemv.go"),
 			map[string][]place{"deadlock": {ringFullWait}}},

@@ -39,6 +39,7 @@ type Options struct {
 	KV         string `json:"kv,omitempty"`       // format of the KV cache where it is not that of the weights
 	Queries    string `json:"queries,omitempty"`  // how queries reach attention; absent: behind a barrier
 	Merge      string `json:"merge,omitempty"`    // where partial states are merged; absent: of one row in a phase of their own
+	Vectors    string `json:"vectors,omitempty"`  // how vectors reach the next phase; absent: behind barriers
 	MLP        string `json:"mlp,omitempty"`      // how the MLP's down projection gets its input; absent: rows, behind a hand-off
 	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
 	Resident   int    `json:"resident,omitempty"` // of a graph of kernels: how many fit side by side on an SM
@@ -62,9 +63,9 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if tokens == 1 {
 		tokens = 0
 	}
-	queries, merge := "", ""
+	queries, merge, vectors := "", "", ""
 	if o.Tokens == 1 {
-		queries, merge = string(o.Queries), string(o.Merge)
+		queries, merge, vectors = string(o.Queries), string(o.Merge), o.Vectors
 	}
 	mlp := ""
 	if o.MLP != megakernel.MLPRows {
@@ -74,7 +75,7 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Launch != megakernel.LaunchSingle {
 		launch = string(o.Launch)
 	}
-	return Options{MLP: mlp, Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{MLP: mlp, Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

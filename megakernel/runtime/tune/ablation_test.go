@@ -157,7 +157,9 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 	require.Equal(t, map[string][]string{
 		tune.Control:      {"the same kernel, loaded again"},
 		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge last", "--queries barrier --merge words", "--queries words --merge phase", "--queries words --merge last"},
+		tune.VectorsOf:    {"--vectors words", "--vectors barrier", "--vectors counted:o", "--vectors counted:o,down", "--vectors counted:attention,o"},
 		tune.LeadsOf:      {"--leads none", "--leads 4:1", "--leads 5:2", "--leads 5:1", "--leads 7:2", "--leads 7:1"},
+		tune.HeldOf:       {"--held 1", "--held 2", "--held 3", "--held 4", "--held 6"},
 		tune.CopiesOf: {"--in-flight 1 --leads none", "--in-flight 2 --leads none", "--in-flight 4 --leads none", "--in-flight 4 --leads 5:2",
 			"--in-flight 5 --leads none", "--in-flight 5 --leads 6:2", "--in-flight 6 --leads none", "--in-flight 6 --leads 7:2"},
 		tune.Ring: {"--stage-bytes 8192 --stages 23", "--stage-bytes 8192 --stages 17", "--stage-bytes 8192 --stages 11", "--stage-bytes 16384 --stages 8", "--stage-bytes 16384 --stages 5",

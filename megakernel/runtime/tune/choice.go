@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // Choice is what is searched, each as in megakernel.Options and none left open.
@@ -16,10 +17,12 @@ type Choice struct {
 	Stages     int                `json:"stages"`
 	InFlight   int                `json:"in_flight"`
 	Leads      string             `json:"leads"`
+	Held       int                `json:"held,omitempty"` // 0 is none
 	Consumers  int                `json:"consumers"`
 	Splits     int                `json:"splits"`
 	Queries    megakernel.Handoff `json:"queries"`
 	Merge      megakernel.Merging `json:"merge"`
+	Vectors    string             `json:"vectors"`
 	MLP        megakernel.MLP     `json:"mlp,omitempty"` // of an ablation only, and not searched; absent: rows
 
 	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
@@ -34,14 +37,18 @@ func ChoiceOf(mk *megakernel.Kernel) Choice {
 	if mlp == megakernel.MLPRows {
 		mlp = ""
 	}
-	return Choice{MLP: mlp, StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge,
+	return Choice{MLP: mlp, StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: max(0, o.Held), Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
 		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
 	o.StageBytes, o.Stages, o.InFlight, o.Leads = c.StageBytes, c.Stages, c.InFlight, c.Leads
-	o.Consumers, o.Splits, o.Queries, o.Merge = c.Consumers, c.Splits, c.Queries, c.Merge
+	o.Held = c.Held
+	if c.Held == 0 {
+		o.Held = megakernel.HeldNone
+	}
+	o.Consumers, o.Splits, o.Queries, o.Merge, o.Vectors = c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors
 	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
@@ -57,6 +64,8 @@ func (c Choice) Value(dimension string) string {
 		return strconv.Itoa(c.InFlight)
 	case Leads:
 		return c.Leads
+	case Held:
+		return strconv.Itoa(c.Held)
 	case Consumers:
 		return strconv.Itoa(c.Consumers)
 	case Splits:
@@ -65,6 +74,8 @@ func (c Choice) Value(dimension string) string {
 		return string(c.Queries)
 	case Merge:
 		return string(c.Merge)
+	case Vectors:
+		return c.Vectors
 	case Resident:
 		return strconv.Itoa(c.Resident)
 	case DependentsOf:
@@ -77,8 +88,9 @@ func (c Choice) Value(dimension string) string {
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s",
-		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge)
+	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s --vectors %s",
+		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors)
+	flags += fmt.Sprintf(" --held %d", c.Held)
 	if c.MLP != "" {
 		flags += " --" + MLPName + " " + string(c.MLP)
 	}
@@ -98,6 +110,9 @@ func (c Choice) check() error {
 			return fmt.Errorf("%s is %d, want at least 1", f.name, f.v)
 		}
 	}
+	if c.Held < 0 || c.Held > tasks.MaxHeld {
+		return fmt.Errorf("held is %d, want 0 to %d", c.Held, tasks.MaxHeld)
+	}
 	if c.Leads == "" {
 		return errors.New("leads is empty, want none or chunks:copies")
 	}
@@ -109,6 +124,9 @@ func (c Choice) check() error {
 	}
 	if !slices.Contains(megakernel.Mergings(), c.Merge) {
 		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
+	}
+	if c.Vectors == "" {
+		return errors.New("vectors is empty, want what mkgen --vectors takes")
 	}
 	if c.MLP != "" && !slices.Contains(megakernel.MLPs(), c.MLP) {
 		return fmt.Errorf("mlp is %q, want one of %q", string(c.MLP), megakernel.MLPs())

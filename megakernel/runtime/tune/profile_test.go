@@ -126,7 +126,9 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 	}
 	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "4", "5", "6"},
 		"leads":     {"none", "4:1", "5:2", "5:1", "7:2", "7:1"},
-		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase", "last"}}, all)
+		"held":      {"1", "2", "3", "4", "6"},
+		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase", "last"},
+		"vectors": {"words", "barrier", "counted:o", "counted:o,down", "counted:attention,o"}}, all)
 	rows, err := megakernel.Build(c, megakernel.Options{Tokens: 8})
 	require.NoError(t, err)
 	var of []string
@@ -162,4 +164,20 @@ func TestWhatCannotBeBuiltIsLeftOut(t *testing.T) {
 	for _, k := range tune.Space(mk)[0].Kernels {
 		require.Greater(t, k.Options.StageBytes, 8<<10)
 	}
+}
+
+// What is held is part of a choice: none of it is left out of the flags, and a kernel that
+// holds some has one that holds none beside it.
+func TestChunksHeldAreChosenAndLeftOut(t *testing.T) {
+	mk := kernel(t, megakernel.Options{Held: 2})
+	require.Contains(t, tune.ChoiceOf(mk).String(), " --held 2")
+	require.NotContains(t, tune.ChoiceOf(kernel(t, megakernel.Options{})).String(), "held")
+	require.Equal(t, 2, tune.ChoiceOf(mk).Apply(megakernel.Options{}).Held)
+	for _, d := range tune.Space(mk) {
+		if d.Name == tune.Held {
+			require.Zero(t, d.Kernels[0].Options.Held)
+			return
+		}
+	}
+	require.Fail(t, "no such dimension")
 }

@@ -23,7 +23,7 @@ func TestTheLowestPointIsFound(t *testing.T) {
 	require.Len(t, *saved, len(p.Trials)+1, "after every trial and at the end")
 	require.Equal(t, *p, (*saved)[len(*saved)-1])
 	require.InDelta(t, 1-bowl(p.Chosen)/bowl(p.Start), tune.Gain(steps), 1e-4)
-	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "consumers", "splits", "queries", "merge"}, names(steps[:8]))
+	require.Equal(t, []string{"stage-bytes", "stages", "in-flight", "leads", "held", "consumers", "splits", "queries", "merge"}, names(steps[:9]))
 	again, _, err := s.Run(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, p, again, "the same search makes the same profile")

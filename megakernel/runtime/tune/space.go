@@ -13,10 +13,12 @@ const (
 	Stages     = "stages"
 	InFlight   = "in-flight"
 	Leads      = "leads"
+	Held       = "held"
 	Consumers  = "consumers"
 	Splits     = "splits"
 	Queries    = "queries"
 	Merge      = "merge"
+	Vectors    = "vectors"
 
 	// MLPName is of an ablation: what it changes is not repeatable, and not searched.
 	MLPName = "mlp"
@@ -44,7 +46,7 @@ func Dimensions(rows int, launch megakernel.Launching) []string {
 	if launch == megakernel.LaunchGraph {
 		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Leads, Consumers, Splits, Merge, GraphSteps}
 	}
-	return []string{StageBytes, Stages, InFlight, Leads, Consumers, Splits, Queries, Merge}
+	return []string{StageBytes, Stages, InFlight, Leads, Held, Consumers, Splits, Queries, Merge, Vectors}
 }
 
 // Space is every dimension's candidates around a kernel.
@@ -107,6 +109,8 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		})
 	case Leads:
 		return each(mk, leads(mk.Options.InFlight), func(o *megakernel.Options, text string) { o.Leads = text })
+	case Held:
+		return each(mk, []int{megakernel.HeldNone, 1, 2, 3, 4, 6}, func(o *megakernel.Options, n int) { o.Held = n })
 	case Consumers:
 		return each(mk, []int{6, 7, 8, 10, 11}, func(o *megakernel.Options, n int) { o.Consumers = n })
 	case Splits:
@@ -116,6 +120,8 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		return each(mk, megakernel.Handoffs(), func(o *megakernel.Options, h megakernel.Handoff) { o.Queries = h })
 	case Merge:
 		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
+	case Vectors:
+		return each(mk, vectors(), func(o *megakernel.Options, v string) { o.Vectors = v })
 	case Resident: // depth is the planner's again
 		return each(mk, []int{1, 2, 3}, func(o *megakernel.Options, n int) {
 			if o.Resident = n; searched(Stages) {
@@ -128,6 +134,13 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		return each(mk, megakernel.AllDependents(), func(o *megakernel.Options, d megakernel.Dependents) { o.Dependents = d })
 	}
 	panic("BUG: tune: dimension " + dimension)
+}
+
+// vectors are candidates of how vectors are handed on: all in one way, and all but
+// attention's, or down's, counted.
+func vectors() []string {
+	counted := string(megakernel.HandoffCounted)
+	return []string{counted, string(megakernel.HandoffWords), string(megakernel.HandoffBarrier), counted + ":o", counted + ":o,down", counted + ":attention,o"}
 }
 
 // leads are candidates beside a number of copies in flight: none, and fewer copies from

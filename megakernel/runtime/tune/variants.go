@@ -13,7 +13,9 @@ import (
 const (
 	Control      = "control"
 	AroundAttend = "hand-offs around attention"
+	VectorsOf    = "hand-offs of vectors"
 	LeadsOf      = "leads"
+	HeldOf       = "chunks held in registers"
 	CopiesOf     = "copies in flight"
 	Ring         = "stage size × depth"
 	ConsumersOf  = "consumers"
@@ -24,7 +26,7 @@ const (
 
 // exact are the groups that change when something is computed and not in which order: a
 // variant of theirs has the bits of the kernel that it is of.
-var exact = []string{Control, AroundAttend, LeadsOf, CopiesOf, WatchdogOf}
+var exact = []string{Control, AroundAttend, VectorsOf, LeadsOf, HeldOf, CopiesOf, WatchdogOf}
 
 // variant is a kernel that differs from another in one thing.
 type variant struct {
@@ -66,7 +68,13 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	if slices.Contains(searched, Queries) {
 		add(AroundAttend, []string{Queries, Merge}, handoffs(mk)...)
 	}
+	if slices.Contains(searched, Vectors) {
+		add(VectorsOf, nil, values(mk, Vectors, any)...)
+	}
 	add(LeadsOf, nil, slices.Concat(values(mk, Leads, any), []megakernel.Options{with(mk, func(o *megakernel.Options) { o.Leads = "" })})...)
+	if slices.Contains(searched, Held) {
+		add(HeldOf, nil, values(mk, Held, any)...)
+	}
 	add(CopiesOf, []string{InFlight, Leads}, copies(mk)...)
 	add(Ring, []string{StageBytes, Stages}, rings(mk)...)
 	add(ConsumersOf, nil, values(mk, Consumers, any)...)
@@ -103,7 +111,7 @@ func mlps(mk *megakernel.Kernel) (all []megakernel.Options) {
 		if m == mk.Options.MLP {
 			continue
 		}
-		o := with(mk, func(o *megakernel.Options) { o.MLP = m })
+		o := mk.Options.WithMLP(m)
 		deep := o
 		deep.Stages = 0
 		all = append(all, o, deep)
@@ -165,9 +173,9 @@ func difference(of, o megakernel.Options, always []string) string {
 	for _, f := range []struct {
 		name     string
 		was, now any
-	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Consumers, of.Consumers, o.Consumers},
-		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {MLPName, of.MLP, o.MLP}, {"watchdog", of.Watchdog, o.Watchdog}} {
-		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && now != "0" {
+	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Held, max(0, of.Held), max(0, o.Held)}, {Consumers, of.Consumers, o.Consumers},
+		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {Vectors, of.Vectors, o.Vectors}, {MLPName, of.MLP, o.MLP}, {"watchdog", of.Watchdog, o.Watchdog}} {
+		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && (now != "0" || f.name == Held) {
 			flags = append(flags, "--"+f.name+" "+now)
 		}
 	}

@@ -1,0 +1,117 @@
+package megakernel
+
+import "github.com/mkgen/mkgen/tasks"
+
+// completeHeld refuses what Held cannot be. Several rows have their input beside each
+// chunk, and a kernel of a graph is launched into the wait itself.
+func (o *Options) completeHeld() error {
+	switch {
+	case o.Held < HeldNone || o.Held > tasks.MaxHeld:
+		return refuse("Held", "%d chunks, want 0 to %d", o.Held, tasks.MaxHeld)
+	case o.Held > 0 && o.Tokens > 1:
+		return refuse("Held", "%s in registers with %d query rows a step, want one row", plural(o.Held, "chunk"), o.Tokens)
+	case o.Held > 0 && o.graph():
+		return refuse("Held", "%s in registers in a graph of kernels, want one kernel", plural(o.Held, "chunk"))
+	}
+	return nil
+}
+
+// registersBesideHeld are those of a thread that chunks held leave to the rest at least.
+const registersBesideHeld = 32
+
+// The default of Held, and of the registers of a thread that it takes.
+const (
+	defaultHeld          = 4
+	defaultHeldRegisters = 64
+)
+
+// chooseHeld chooses how many chunks are held, if that was left open: none where
+// consumers have few registers anyway.
+func (mk *Kernel) chooseHeld() {
+	o := &mk.Options
+	if o.Held != 0 {
+		return
+	}
+	if o.Held = HeldNone; o.Tokens == 1 && threadRegisters(o.Consumers) >= ampleRegisters {
+		if n := min(defaultHeld, defaultHeldRegisters/tasks.HeldRegisters(o.StageBytes, o.Consumers)); n > 0 {
+			o.Held = n
+		}
+	}
+}
+
+// checkHeld refuses more chunks than a thread has registers for.
+func (mk *Kernel) checkHeld() error {
+	o := &mk.Options
+	each, most := tasks.HeldRegisters(o.StageBytes, o.Consumers), threadRegisters(o.Consumers)-registersBesideHeld
+	if o.Held*each > most {
+		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
+			plural(o.Held, "chunk"), o.StageBytes, each, most/each, plural(o.Consumers, "consumer warp"), most)
+	}
+	return nil
+}
+
+// reportHeld says what is held.
+func (mk *Kernel) reportHeld(r *report) {
+	o := &mk.Options
+	if o.Held > 0 {
+		r.text("While consumers wait for a product's input they hold its first %s in registers, %d of a thread.",
+			firstChunks(o.Held), o.Held*tasks.HeldRegisters(o.StageBytes, o.Consumers))
+	}
+}
+
+func firstChunks(n int) string {
+	if n == 1 {
+		return "chunk"
+	}
+	return plural(n, "chunk")
+}
+
+// held is where chunks are held, or nil.
+func (mk *Kernel) held() *tasks.Held {
+	if mk.Options.Held <= 0 {
+		return nil
+	}
+	return &tasks.Held{Chunks: mk.Options.Held}
+}
+
+// holdAhead makes every phase's hand-off hold the chunks of the phase behind it: behind
+// a layer's last one is the next layer's first, or the final phase where that runs. What
+// a step begins with it holds itself, see holdFirst: a step that does not run holds nothing.
+func (b *builder) holdAhead() {
+	last := len(b.layer) - 1
+	for i := range last {
+		b.layer[i].meanwhile = b.holdOf(b.layer[i+1])
+	}
+	first, final := b.holdOf(b.layer[0]), b.holdOf(b.after[0])
+	if first == nil || final == nil {
+		return
+	}
+	b.layer[last].meanwhile = func(s tasks.Step) {
+		b.k.IfElse(s.Layer.AddC(1).LtC(b.mk.Config.Layers), func() { first(s) }, func() {
+			if wanted := b.flow.wanted(s); wanted != nil {
+				b.k.IfElse(*wanted, func() { final(s) }, func() { b.held.Forget(b.env) })
+			} else {
+				final(s)
+			}
+		})
+	}
+}
+
+// holdOf is what holds a phase's first chunks, in all consumer warps; nil where there is
+// nothing to hold.
+func (b *builder) holdOf(p phase) func(s tasks.Step) {
+	if p.hold == nil {
+		return nil
+	}
+	return func(s tasks.Step) {
+		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
+		b.k.Region("chunks held for "+p.Name, func() { p.hold(s) })
+	}
+}
+
+// holdFirst holds the chunks of a step's first phase, before no hand-off.
+func (b *builder) holdFirst(s tasks.Step) {
+	if hold := b.holdOf(b.layer[0]); hold != nil {
+		hold(inLayer(s, b.k.U32(0)))
+	}
+}

@@ -1,0 +1,251 @@
+package megakernel
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// VectorPhases are the phases whose output vector can be handed on in words. That of
+// gate_up cannot: it is the longest, and a barrier a layer keeps SMs that are ahead from
+// writing words anew that another one has yet to read.
+func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown} }
+
+// vectorWays are how they can be, the default of one row first.
+func vectorWays() []Handoff { return []Handoff{HandoffCounted, HandoffWords, HandoffBarrier} }
+
+// vectorsIn is how vectors are handed on, and which are not behind a barrier.
+func (o *Options) vectorsIn() (way Handoff, phases []string) {
+	how, list, some := strings.Cut(o.Vectors, ":")
+	switch way = Handoff(how); {
+	case way == HandoffBarrier:
+		return way, nil
+	case some:
+		return way, strings.Split(list, ",")
+	case o.MLP == MLPFused:
+		return way, []string{phaseAttention, phaseO}
+	}
+	return way, VectorPhases()
+}
+
+// handsOn is whether a phase's output vector is handed on in words.
+func (o *Options) handsOn(phase string) bool {
+	_, phases := o.vectorsIn()
+	return slices.Contains(phases, phase)
+}
+
+// handoff is how a phase's vector is handed on.
+func (o *Options) handoff(phase string) string {
+	way, phases := o.vectorsIn()
+	if !slices.Contains(phases, phase) {
+		return gridBarrier
+	}
+	return string(way)
+}
+
+// completeVectors chooses how vectors are handed on, brings what was chosen into its one
+// form, and refuses what cannot be.
+func (o *Options) completeVectors() error {
+	if o.Vectors == "" {
+		o.Vectors = string(HandoffBarrier)
+		if o.Tokens == 1 && !o.graph() {
+			o.Vectors = string(vectorWays()[0])
+		}
+	}
+	given := o.Vectors
+	if !slices.Contains(vectorWays(), Handoff(strings.SplitN(given, ":", 2)[0])) {
+		return refuse("Vectors", "found %q, want counted, words or barrier, and perhaps a colon and some of %s", given, strings.Join(VectorPhases(), ","))
+	}
+	way, phases := o.vectorsIn()
+	if way == HandoffBarrier {
+		if given != string(way) {
+			return refuse("Vectors", "found %q, want barrier alone: it is for all phases", given)
+		}
+		return nil
+	}
+	var all []string
+	for _, name := range VectorPhases() {
+		if slices.Contains(phases, name) {
+			all = append(all, name)
+		}
+	}
+	if len(all) != len(phases) {
+		return refuse("Vectors", "found phases %q in %q, want some of %s, each once", strings.Join(phases, ","), given, strings.Join(VectorPhases(), ","))
+	}
+	if o.Vectors = string(way); len(all) < len(VectorPhases()) {
+		o.Vectors += ":" + strings.Join(all, ",")
+	}
+	switch {
+	case o.Tokens > 1:
+		return refuse("Vectors", "%q with %d query rows a step, want barrier", given, o.Tokens)
+	case o.graph():
+		return refuse("Vectors", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", given)
+	case o.MLP == MLPFused && o.handsOn(phaseDown):
+		return refuse("Vectors", "%q with MLP %s, where all SMs add to down's vector; want it without down", given, o.MLP)
+	case !o.handsOn(phaseO) && o.barriersBeforeO() == 0 && o.MLP != MLPFused:
+		return refuse("Vectors", "%q, but no barrier from a layer's beginning to o, where SMs that are ahead would write the residual vector that others read; want o, too, or a barrier between", given)
+	}
+	return nil
+}
+
+// barriersBeforeO is how many grid barriers a layer has from its beginning to o.
+func (o *Options) barriersBeforeO() (n int) {
+	for _, is := range []bool{o.Queries == HandoffBarrier, o.Merge == MergePhase, !o.handsOn(phaseAttention)} {
+		if is {
+			n++
+		}
+	}
+	return n
+}
+
+// alternates is whether a layer has no barrier but the one behind gate_up: what that
+// orders has two places then, which the layers use in turn.
+func (o *Options) alternates() bool {
+	return o.barriersBeforeO() == 0 && o.handsOn(phaseO) && o.handsOn(phaseDown)
+}
+
+// counts is whether vectors in words stand behind a count of arrivals, after which tags
+// are others.
+func (o *Options) counts() bool {
+	way, _ := o.vectorsIn()
+	return way == HandoffCounted
+}
+
+// ago is how many changes of the tag lie between the words of a phase's vector and who
+// reads it right behind that phase.
+func (o *Options) ago() int {
+	if o.counts() {
+		return 1
+	}
+	return 0
+}
+
+// agoInO is the same of the residual vector that a layer begins with, for who reads it in o.
+func (o *Options) agoInO() int {
+	n := o.ago() + o.barriersBeforeO()
+	if o.counts() && o.handsOn(phaseAttention) {
+		n++
+	}
+	return n
+}
+
+// BufferWords is the buffer of a phase's output vector where it is handed on in words.
+func BufferWords(phase string) string {
+	if phase == phaseAttention {
+		phase = "attn"
+	}
+	return phase + "_words"
+}
+
+// vectorWords are those buffers.
+type vectorWords struct{ attention, o, down dsl.Buf[dsl.B128] }
+
+func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
+	c, o := &mk.Config, &mk.Options
+	words := func(phase string, n int, of string) (w dsl.Buf[dsl.B128]) {
+		if o.handsOn(phase) {
+			w = dsl.Global[dsl.B128](k, BufferWords(phase), int64(n), bufDoc("%s, a pair and a tag in each", of))
+		}
+		return w
+	}
+	const planes = "[2][%d] words of the residual vector behind %s: pairs of even index, then the others"
+	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2, fmt.Sprintf("[4][%d] words of attention's output: pair i is in part i%%4", c.Heads*c.HeadDim/8))
+	b.vectorWords.o = words(phaseO, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "attention"))
+	b.vectorWords.down = words(phaseDown, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "the MLP"))
+}
+
+// vectors are what phases hand on to all SMs: the residual vector, and attention's output.
+type vectors struct{ f *single }
+
+// output is attention's output as words with the tag of so many changes ago; nil behind a
+// barrier.
+func (v *vectors) output(ago int) *tasks.Handed {
+	f, c := v.f, &v.f.mk.Config
+	if f.mk.Options.handsOn(phaseAttention) {
+		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d", Noted: !f.mk.Options.counts()}
+	}
+	return nil
+}
+
+// handed is the residual vector behind o or down, as it was handed on so many changes of
+// the tag ago.
+func (v *vectors) handed(phase string, ago int) *tasks.Handed {
+	buf := v.f.bufs.vectorWords.o
+	if phase == phaseDown {
+		buf = v.f.bufs.vectorWords.down
+	}
+	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d", Noted: !v.f.mk.Options.counts()}
+}
+
+// source is that vector for all consumers, right behind the phase.
+func (v *vectors) source(phase string) tasks.Source {
+	if v.f.mk.Options.handsOn(phase) {
+		return v.handed(phase, v.f.mk.Options.ago())
+	}
+	if phase == phaseO && v.f.mk.Options.MLP == MLPFused {
+		return tasks.FromBuf(v.f.bufs.mid)
+	}
+	return tasks.FromBuf(v.f.bufs.x)
+}
+
+// some is that vector for a few elements, so many changes of the tag later.
+func (v *vectors) some(phase string, ago int) tasks.Vector {
+	if v.f.mk.Options.handsOn(phase) {
+		return v.handed(phase, ago).Vector(v.f.env)
+	}
+	return tasks.FromBuf(v.f.bufs.x)
+}
+
+func (v *vectors) embedding() tasks.Vector {
+	return v.f.embedding().Row(v.f.env, v.f.token.Get())
+}
+
+// first is the residual vector before attention: the token's embedding in the first
+// layer, so that no hand-off is needed to begin a step.
+func (v *vectors) first(s tasks.Step) tasks.Source {
+	return tasks.EitherSource(s.Layer.EqC(0), v.embedding(), v.before(s.Layer))
+}
+
+// before is the residual vector that a layer begins with, but for the first.
+func (v *vectors) before(layer dsl.Val[dsl.U32]) tasks.Source {
+	if v.f.mk.Options.MLP == MLPFused {
+		return v.f.sums(layer).Before()
+	}
+	return v.source(phaseDown)
+}
+
+// middle is the residual vector behind attention, last the one behind the last layer.
+func (v *vectors) middle() tasks.Source { return v.source(phaseO) }
+func (v *vectors) last() tasks.Source   { return v.before(v.f.k.U32(v.f.mk.Config.Layers)) }
+
+// afterO and afterDown add a projection to the residual vector.
+func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
+	f := v.f
+	if f.mk.Options.MLP == MLPFused {
+		return v.addToSums(s)
+	}
+	old := tasks.Either(f.env, s.Layer.EqC(0), v.embedding(), v.some(phaseDown, f.mk.Options.agoInO()))
+	return v.add(phaseO, old)
+}
+
+func (v *vectors) afterDown() tasks.Epilogue {
+	return v.add(phaseDown, v.some(phaseO, v.f.mk.Options.ago()+1))
+}
+
+func (v *vectors) add(phase string, old tasks.Vector) tasks.Epilogue {
+	if v.f.mk.Options.handsOn(phase) {
+		return tasks.HandResidual(v.f.env, v.handed(phase, 0), old)
+	}
+	return tasks.AddResidual(v.f.bufs.x, old)
+}
+
+// actAt is where a layer's act begins in the buffer.
+func (f *single) actAt(s tasks.Step) dsl.Val[dsl.U32] {
+	if !f.mk.Options.alternates() {
+		return f.k.U32(0)
+	}
+	return s.Index.MulC(f.mk.Config.Layers).Add(s.Layer).AndC(1).MulC(f.mk.Config.Intermediate)
+}

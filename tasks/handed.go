@@ -1,0 +1,124 @@
+package tasks
+
+import "github.com/mkgen/mkgen/dsl"
+
+// Handed is a vector that all SMs hand on to all in words with tags, a pair of elements in
+// each: who needs it waits for its words as they come, and for no barrier.
+type Handed struct {
+	Words *Words
+	Buf   dsl.Buf[dsl.B128] // [Planes][Pairs/Planes]: pair i is word i / Planes of plane i mod Planes
+	Pairs int               // a multiple of Planes
+	// Planes is how many neighbouring pairs a thread takes when all consumers read the
+	// vector, 2 or 4; so a warp's loads of one of them are one stretch.
+	Planes int
+	What   string // that is waited for, with %d for the word
+	Noted  bool   // whether a trace notes the waits of all consumers for it
+}
+
+// The payload of a word: two f32 of the residual vector, or a pair of bf16 and 0.
+type payload [2]u32
+
+func (h *Handed) at(i u32) u32 {
+	return i.RemC(h.Planes).MulC(h.Pairs / h.Planes).Add(i.DivC(h.Planes))
+}
+
+// store writes pair i.
+func (h *Handed) store(e *Env, i u32, p payload) {
+	h.Buf.Store(h.at(i), dsl.Join(p[0], p[1], e.K.U32(0), h.Words.Tag()), dsl.Relaxed(dsl.GPUScope))
+}
+
+// Keep hands on a residual vector's sums, of rows row and row + 1 at a time.
+func (h *Handed) Keep(e *Env) func(row u32, sum []f32) {
+	return func(row u32, sum []f32) {
+		bits := dsl.Bits[dsl.U32, dsl.F32]
+		h.store(e, row.DivC(2), payload{bits(sum[0]), bits(sum[1])})
+	}
+}
+
+// Vector waits for elements one pair after another, each time they are read: for a few.
+func (h *Handed) Vector(e *Env) Vector {
+	return func(at u32, n int) (out []f32) {
+		for i := range n / 2 {
+			out = append(out, floats(h.Words.load(e, h.Buf, h.at(at.DivC(2).AddC(i)), h.What))...)
+		}
+		return out
+	}
+}
+
+// floats are the elements of a word of f32, whose third part is 0.
+func floats(v dsl.Val[dsl.B128]) []f32 {
+	w := dsl.Split(v)
+	return []f32{dsl.Bits[dsl.F32](w[0].Or(w[2])), dsl.Bits[dsl.F32](w[1])}
+}
+
+// single is the first part of a word whose second and third are 0.
+//
+// Like floats it uses them all the same: of a load whose middle nobody uses ptxas makes
+// two, and then the tag may come with data from before.
+func single(v dsl.Val[dsl.B128]) u32 {
+	w := dsl.Split(v)
+	return w[0].Or(w[1].Or(w[2]))
+}
+
+// polled is how many words a thread polls at once: a word is four registers.
+const polled = 8
+
+// each calls begin in the consumer threads for every group of Planes pairs, i = Tid,
+// Tid + Threads, …, and what that returns with their words when they have come.
+func (h *Handed) each(e *Env, begin func(i u32) func(words []dsl.Val[dsl.B128])) {
+	e.eachOf(h.Pairs/h.Planes, polled/h.Planes, func(groups []u32) {
+		var at []u32
+		var use []func([]dsl.Val[dsl.B128])
+		for _, i := range groups {
+			use = append(use, begin(i))
+			for p := range h.Planes {
+				at = append(at, i.AddC(p*(h.Pairs/h.Planes)))
+			}
+		}
+		var words []dsl.Val[dsl.B128]
+		poll := func() { words = h.Words.all(e, h.Buf, at, h.What) }
+		if h.Noted {
+			e.Wait("words of the vector", poll)
+		} else {
+			poll()
+		}
+		for n := range groups {
+			use[n](words[n*h.Planes:][:h.Planes])
+		}
+	})
+}
+
+// elements makes it a Source of f32.
+func (h *Handed) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
+	if h.Planes != 2 || 2*h.Pairs != n {
+		e.K.Require(false, "handed vector: %d pairs in %d planes, want 2 of %d elements", h.Pairs, h.Planes, n)
+		return
+	}
+	h.each(e, func(i u32) func([]dsl.Val[dsl.B128]) {
+		use := begin(i)
+		return func(words []dsl.Val[dsl.B128]) { use(append(floats(words[0]), floats(words[1])...)) }
+	})
+}
+
+// all is the words at these places, once all have the running tag. All are loaded
+// together; a thread that must wait for one looks for the others again when it has come.
+func (w *Words) all(e *Env, b dsl.Buf[dsl.B128], at []u32, what string) (words []dsl.Val[dsl.B128]) {
+	k, tag := e.K, w.Tag()
+	var got []*dsl.Var[dsl.B128]
+	for _, i := range at {
+		got = append(got, dsl.NewVar(b.Load(i, dsl.Relaxed(dsl.GPUScope)), "word"))
+	}
+	missing := func(i int) dsl.Pred { return dsl.Split(got[i].Get())[3].Ne(tag) }
+	for i := range at {
+		k.If(missing(i), func() {
+			got[i].Set(w.Watch.Tagged(k, b, at[i], got[i].Get(), tag, what))
+			for j := i + 1; j < len(at); j++ {
+				k.If(missing(j), func() { got[j].Set(b.Load(at[j], dsl.Relaxed(dsl.GPUScope))) })
+			}
+		})
+	}
+	for _, v := range got {
+		words = append(words, v.Get())
+	}
+	return words
+}

@@ -1,0 +1,187 @@
+package tasks
+
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// Held is where consumer warps keep the first chunks of a product while its input is not
+// there yet: in registers, each warp the weights of its own k groups, so that the chunks'
+// stages are free at once and the producer goes on. All products of a kernel share one:
+// what one holds it has used up before the next holds.
+//
+// A chunk takes HeldRegisters of a thread, from Hold to the product's first tiles.
+type Held struct {
+	// Chunks is how many are held at most, 1 to MaxHeld. A share with fewer is held whole.
+	Chunks int
+
+	// weights are the B operands: [chunk][k group of the warp][4].
+	weights [][][]*dsl.Var[dsl.BF16x2]
+}
+
+// MaxHeld is how many chunks can be held at most.
+const MaxHeld = 8
+
+// HeldRegisters is how many registers of a thread a chunk of a stage's bytes takes beside
+// so many consumer warps.
+func HeldRegisters(stageBytes, consumers int) int {
+	return 4 * ceilDiv(stageBytes/pipeline.GroupBytes, consumers)
+}
+
+// Start declares the registers, for chunks of up to a stage; it runs at the top of the
+// consumers' role. A nil *Held holds nothing.
+func (h *Held) Start(e *Env, r *pipeline.Ring) {
+	if h == nil {
+		return
+	}
+	h.weights = nil
+	for range h.Chunks {
+		var chunk [][]*dsl.Var[dsl.BF16x2]
+		for range HeldRegisters(r.StageBytes(), e.Consumers) / 4 {
+			chunk = append(chunk, dsl.NewArray(dsl.Lit[dsl.BF16x2](e.K, 0), 4, "held"))
+		}
+		h.weights = append(h.weights, chunk)
+	}
+}
+
+// Forget clears the registers. It computes nothing: where a path of the program holds
+// nothing and others do, it ends what the registers are kept for until there.
+func (h *Held) Forget(e *Env) {
+	for _, chunk := range h.weights {
+		forget(e, chunk)
+	}
+}
+
+func forget(e *Env, chunk [][]*dsl.Var[dsl.BF16x2]) {
+	for _, group := range chunk {
+		for _, w := range group {
+			w.Set(dsl.Lit[dsl.BF16x2](e.K, 0))
+		}
+	}
+}
+
+// held is how many chunks of a share are held at most.
+func (g *GEMV) held() int {
+	if g.Held == nil {
+		return 0
+	}
+	return min(g.Held.Chunks, g.M.MaxCount()*g.M.ChunksPerTile)
+}
+
+// heldRule is that there are registers for what is held.
+func (g *GEMV) heldRule() rule {
+	n := 0
+	if g.Held != nil {
+		n = len(g.Held.weights)
+	}
+	return need(n >= g.held(), "%s: Held has registers for %d chunks, want %d: Start comes first", g.Name, n, g.held())
+}
+
+// heldTiles is how many tiles they are of, the last one perhaps in part.
+func (g *GEMV) heldTiles() int { return ceilDiv(g.held(), g.M.ChunksPerTile) }
+
+// heldOf is how many chunks of tile t of a share are held.
+func (g *GEMV) heldOf(t int) int { return min(g.held()-t*g.M.ChunksPerTile, g.M.ChunksPerTile) }
+
+// heldChunk is where chunk part of a share's tile t is held: [k group of the warp][4].
+func (g *GEMV) heldChunk(t, part int) [][]*dsl.Var[dsl.BF16x2] {
+	return g.Held.weights[t*g.M.ChunksPerTile+part]
+}
+
+// owned runs body where the CTA's share has a tile t: everywhere, or where Count says so.
+func (g *GEMV) owned(k *dsl.Kernel, share Share, t int, body func()) {
+	if slices.Min(g.M.Count) > t {
+		body()
+		return
+	}
+	k.If(share.Count.GeC(t+1), body)
+}
+
+// Hold takes the first chunks of this CTA's share out of the ring, as they land, before the
+// product's input is there: Consume begins with them. All consumer warps run it, behind all
+// that they drain before, and none waits for another here. Without Held it does nothing.
+func (g *GEMV) Hold(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share) {
+	if g.held() == 0 {
+		return
+	}
+	if p := g.problem(e, r); p != "" {
+		e.K.Require(false, "%s", p)
+		return
+	}
+	e.K.Assert(share.Count.GeC(slices.Min(g.M.Count)), g.Name+": a share of fewer tiles than the plan has")
+	e.Part("holds chunks", func() {
+		for t := range g.heldTiles() {
+			g.forget(e, t)
+			g.owned(e.K, share, t, func() {
+				for part := range g.heldOf(t) {
+					g.take(e, c, r, t, part)
+				}
+			})
+		}
+	})
+}
+
+// forget clears the registers of tile t where not all lanes or shares fill them: else what
+// they held of another product would seem to be of use until now.
+func (g *GEMV) forget(e *Env, t int) {
+	for part := range g.heldOf(t) {
+		groups := g.M.ChunkColumns(part) / pipeline.GroupK
+		if slices.Min(g.M.Count) > t && groups%e.Consumers == 0 {
+			continue
+		}
+		forget(e, g.heldChunk(t, part)[:ceilDiv(groups, e.Consumers)])
+	}
+}
+
+// take drains the next chunk, part of a share's tile t, into the registers.
+func (g *GEMV) take(e *Env, c *pipeline.Consumer, r *pipeline.Ring, t, part int) {
+	held := g.heldChunk(t, part)
+	c.Drain(func(base u32) {
+		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, group u32) {
+			for n, w := range g.weights(e, r, base, group) {
+				held[i][n].Set(w)
+			}
+		})
+	})
+}
+
+// heldFirst multiplies the tiles of which chunks are held, before Consume's first batch.
+func (g *GEMV) heldFirst(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share) {
+	if g.held() == 0 {
+		return
+	}
+	mine := e.Warp.MulC(batchTiles * pipeline.TileRows) // of half 0
+	for t := range g.heldTiles() {
+		g.owned(e.K, share, t, func() { g.keep(e, mine, e.K.U32(t), g.tile(e, c, r, t)) })
+	}
+}
+
+// behindHeld is the first tile of a batch that heldFirst has not multiplied.
+func (g *GEMV) behindHeld(k *dsl.Kernel, batch u32) u32 {
+	if g.held() == 0 {
+		return k.U32(0)
+	}
+	return dsl.Select(batch.EqC(0), k.U32(g.heldTiles()), k.U32(0))
+}
+
+// noTile is the number of a tile of which no chunk is held.
+const noTile = -1
+
+// useHeld multiplies what is held of a share's tile t, as tile would if it still lay in the
+// ring. It returns how many chunks that were.
+func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
+	quarter := e.Lane.AndC(3).MulC(4)
+	for part := range g.heldOf(t) {
+		held := g.heldChunk(t, part)
+		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, group u32) {
+			var w []pair
+			for _, v := range held[i] {
+				w = append(w, v.Get())
+			}
+			multiply(acc, g.input(e.K.U32(part), group, quarter), w)
+		})
+	}
+	return g.heldOf(t)
+}

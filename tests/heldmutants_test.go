@@ -1,0 +1,31 @@
+package tests
+
+import (
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/stretchr/testify/require"
+)
+
+// Mutants of what consumers do between the arrival at a hand-off and the wait, which is to
+// hold chunks of the next phase, and of the hand-offs around it.
+func TestMutantsOfChunksHeldAreReported(t *testing.T) {
+	start := time.Now()
+	o := megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2, Held: 2}
+	first := newSubjectOf(t, o, 160, 2)
+	first.mustPass(t)
+	var own []mutant
+	for _, m := range sample(t, first.ir, 3) {
+		if strings.HasPrefix(m.Region, "chunks held for ") || strings.HasPrefix(m.Region, "hand-off after ") {
+			own = append(own, m)
+		}
+	}
+	require.NotEmpty(t, own)
+	outcomes := first.tryAll(t, own, nil)
+	o.SMs = 8
+	newSubjectOf(t, o, 16, 3).tryAgain(t, outcomes, nil) // some SMs have no tiles of some matrices
+	judge(t, "mutants of chunks held in registers, on the executor", outcomes, append(slices.Clone(redundant), heldRedundant...), heldRedundant, start)
+}
