@@ -1,8 +1,10 @@
 package megakernel
 
 import (
+	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -28,6 +30,23 @@ func TestHostIsToldToZeroWhatTheFusedMLPAddsTo(t *testing.T) {
 	require.Equal(t, MLPFused, l.Options.MLP)
 	rows := readLayout(t, build(t, "tiny", Options{SMs: 4}))
 	require.Empty(t, rows.Options.MLP)
+}
+
+func TestFusedMLPHandsOnAllVectorsButDowns(t *testing.T) {
+	for given, want := range map[string]string{"": "counted:attention,o", "words": "words:attention,o", "words:o": "words:o", "counted:attention": "counted:attention", "barrier": "barrier"} {
+		mk := build(t, "tiny", Options{SMs: 4, MLP: MLPFused, Vectors: given})
+		require.Equal(t, want, mk.Options.Vectors, given)
+		have := map[string]string{}
+		for _, p := range mk.Phases {
+			have[p.Name] = p.Handoff
+		}
+		require.Equal(t, "none", have["gate_up"])
+		require.Equal(t, gridBarrier, have[phaseDown], "what has no tag must be ordered")
+		require.Equal(t, want == "barrier" || want == "counted:attention", slices.ContainsFunc(mk.IR.Globals(), func(b *ir.Buf) bool { return b.Name == "mid" }), given)
+	}
+	for of, want := range map[string]string{"counted": "counted", "words:o,down": "words:o", "counted:attention,o": "counted:attention,o", "counted:down": "barrier", "barrier": "barrier"} {
+		require.Equal(t, Options{MLP: MLPFused, Vectors: want}, Options{Vectors: of}.WithMLP(MLPFused))
+	}
 }
 
 func TestPredictionOfPhasesWithoutAHandoff(t *testing.T) {
@@ -61,6 +80,8 @@ func TestWhatTheFusedMLPRefuses(t *testing.T) {
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, "MLP", refused.Option)
 	}
+	_, err = Build(c, Options{MLP: MLPFused, Vectors: "counted:o,down"})
+	require.EqualError(t, err, `options: "counted:o,down" with MLP fused, where all SMs add to down's vector; want it without down`)
 	c.Hidden, c.Heads, c.KVHeads, c.HeadDim = 8192, 8, 8, 16
 	_, err = Build(c, Options{MLP: MLPFused, Consumers: 4})
 	require.ErrorContains(t, err, "sums a thread with 4 consumer warps, want 128 at most")

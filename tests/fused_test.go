@@ -41,7 +41,8 @@ func TestFusedMLPOnTheExecutor(t *testing.T) {
 }
 
 // SMs without columns, an intermediate size that is no multiple of 32, a hidden size that
-// is none of 64, and every hand-off around attention.
+// is none of 64, and every hand-off around
+// attention and of vectors.
 func TestFusedMLPOfOddShapes(t *testing.T) {
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -57,19 +58,23 @@ func TestFusedMLPOfOddShapes(t *testing.T) {
 		seed := uint64(1)
 		for _, q := range megakernel.Handoffs() {
 			for _, m := range megakernel.Mergings() {
-				mk, err := megakernel.Build(c, megakernel.Options{SMs: 5, Page: 4, StageBytes: 2048, Queries: q, Merge: m, MLP: megakernel.MLPFused})
+				vectors, held := fusedVectors[seed%uint64(len(fusedVectors))], []int{0, 1, megakernel.HeldNone}[seed%3]
+				mk, err := megakernel.Build(c, megakernel.Options{SMs: 5, Page: 4, StageBytes: 2048, Queries: q, Merge: m, MLP: megakernel.MLPFused, Vectors: vectors, Held: held})
 				require.NoError(t, err)
 				got := decode(t, mk, 3, tokens, seed)
 				ref, err := reference.NewModel(shape, reference.Synthetic(shape, 3), reference.AsKernel(shape))
 				require.NoError(t, err)
 				for n, id := range tokens {
-					requireClose(t, ref.Step(id), got.logits[n], referenceTolerance, fmt.Sprintf("shape %d, queries %s, merge %s, position %d", i, q, m, n))
+					requireClose(t, ref.Step(id), got.logits[n], referenceTolerance, fmt.Sprintf("shape %d, queries %s, merge %s, vectors %q, %d held, position %d", i, q, m, vectors, held, n))
 				}
 				seed++
 			}
 		}
 	}
 }
+
+// fusedVectors are ways of the vectors of attention and o; "" is the default.
+var fusedVectors = []string{"", "words", "barrier", "counted:o", "words:attention", "counted:attention", "words:o"}
 
 // That is what it is marked for.
 func TestFusedMLPIsNotRepeatable(t *testing.T) {

@@ -166,7 +166,7 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 			"--stage-bytes 32768 --stages 5 --leads none", "--stage-bytes 32768 --stages 3 --leads none", "--stage-bytes 32768 --stages 2 --in-flight 2 --leads none"},
 		tune.ConsumersOf: {"--consumers 6", "--consumers 7", "--consumers 10", "--consumers 11"},
 		tune.SplitsOf:    {"--splits 8", "--splits 32"},
-		tune.MLPOf:       {"--mlp fused", "--stages 12 --mlp fused"},
+		tune.MLPOf:       {"--vectors counted:attention,o --mlp fused", "--stages 12 --vectors counted:attention,o --mlp fused"},
 		tune.WatchdogOf:  {"--watchdog all", "--watchdog none"},
 	}, groupsOf(r))
 	require.Equal(t, len(r.Rows), r.Count())
