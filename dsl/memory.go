@@ -209,8 +209,10 @@ func AtomicCAS[T Int](b Buf[T], i Index, want, v Val[T], opts ...MemOpt) Val[T] 
 	return rmw(ir.OpAtomCAS, b, i, opts, want, v)
 }
 
-// ReduceAdd adds v without returning anything.
-func ReduceAdd[T Int](b Buf[T], i Index, v Val[T], opts ...MemOpt) {
+// ReduceAdd adds v without returning anything; integers wrap. Of floats each sum is
+// rounded to nearest, so that what comes out depends on the order in which threads come;
+// in global memory the hardware takes what is subnormal for 0.
+func ReduceAdd[T Num](b Buf[T], i Index, v Val[T], opts ...MemOpt) {
 	kern(b.k).emit(&ir.Instr{Op: ir.OpRedAdd, T: typeOf[T](), Mem: b.addr(i), Args: []*ir.Value{v.v}, Attr: attr(1, opts)})
 }
 

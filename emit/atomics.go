@@ -15,6 +15,8 @@ func rmwType(op string, t ir.Type) string {
 		return "b" + bits
 	case t == ir.I32:
 		return "s32"
+	case t == ir.F32:
+		return "f32"
 	}
 	return "u" + bits
 }

@@ -92,6 +92,8 @@ func atomics(k *dsl.Kernel) {
 	atomicForms(k, dsl.Shared[dsl.U32](k, "su", 64), true, dsl.Acquire(dsl.CTAScope))
 	atomicForms(k, dsl.Shared[dsl.I32](k, "si", 64), false, dsl.AcqRel(dsl.CTAScope))
 	atomicForms(k, dsl.Shared[dsl.U64](k, "sl", 64), true, dsl.Relaxed(dsl.CTAScope))
+	dsl.ReduceAdd(dsl.Global[dsl.F32](k, "f", 0), dsl.At(0), k.F32(1), dsl.Relaxed(dsl.GPUScope))
+	dsl.ReduceAdd(dsl.Shared[dsl.F32](k, "sf", 64), dsl.At(0), k.F32(1), dsl.Relaxed(dsl.CTAScope))
 	hinted := dsl.Global[dsl.U32](k, "hinted", 0)
 	dsl.ReduceAdd(hinted, dsl.At(0), k.U32(1), dsl.Relaxed(dsl.GPUScope), dsl.CacheHint(ir.EvictLast))
 	dsl.ReduceAdd(hinted, dsl.At(1), k.U32(1), dsl.Relaxed(dsl.GPUScope), dsl.CacheHint(ir.NoAllocate))

@@ -29,6 +29,8 @@ type buffers struct {
 	kvWords    dsl.Buf[dsl.B128]
 	states     dsl.Buf[dsl.B128]
 	attn, act  dsl.Buf[dsl.BF16]
+	mid        dsl.Buf[dsl.F32] // with MLPFused, which has no act
+	turn       dsl.Buf[dsl.U32] // the same
 	logits     dsl.Buf[dsl.F32]
 	best       dsl.Buf[dsl.F32]
 	bestIndex  dsl.Buf[dsl.U32]
@@ -75,7 +77,10 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	if mk.Ragged() {
 		mk.declareRows(k, b)
 	} else {
-		if !o.handsOn(phaseO) || !o.handsOn(phaseDown) {
+		switch {
+		case o.MLP == MLPFused:
+			mk.declareSums(k, b)
+		case !o.handsOn(phaseO) || !o.handsOn(phaseDown):
 			b.x = dsl.Global[dsl.F32](k, "x", product(c.Hidden), dsl.Align(16), bufDoc("[%d] residual vector", c.Hidden))
 		}
 		if o.Queries == HandoffWords {
@@ -93,9 +98,11 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
 		}
 		mk.declareVectors(k, b)
-		if o.alternates() {
+		switch {
+		case o.MLP == MLPFused: // in shared memory
+		case o.alternates():
 			b.act = dsl.Global[dsl.BF16](k, "act", product(2, c.Intermediate), dsl.Align(16), bufDoc("[2][%d] silu(gate)·up, the layers in turn", c.Intermediate))
-		} else {
+		default:
 			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))
 		}
 		b.logits = dsl.Global[dsl.F32](k, "logits", product(c.Vocab), dsl.Align(16), bufDoc("[%d] out", c.Vocab))
@@ -202,6 +209,9 @@ func (mk *Kernel) Zeroed() (names []string) {
 		if mk.Options.handsOn(phase) {
 			names = append(names, BufferWords(phase))
 		}
+	}
+	if mk.Options.MLP == MLPFused {
+		names = append(names, BufferX, BufferTurn)
 	}
 	if mk.Options.graph() {
 		names = append(names, BufferFinished)

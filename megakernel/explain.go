@@ -56,6 +56,11 @@ func (mk *Kernel) reportMatrices(r *report) {
 	}
 	r.line("\nMatrices: tiles of %d rows, each cut into chunks of so many columns", pipeline.TileRows)
 	r.table(t)
+	for _, m := range mk.planMatrices() {
+		if m.Across() {
+			r.text("Of %s a tile is %d columns of all rows, which the same tile of %s makes; its chunks are counted in 16 bytes.", m.Name, pipeline.AcrossColumns, m.From)
+		}
+	}
 }
 
 func (mk *Kernel) reportShares(r *report) {
@@ -219,7 +224,12 @@ func (mk *Kernel) ExplainSM(w io.Writer, sm int) error {
 		n := 0
 		for c := range p.LayerChunks(sm, layer) {
 			m := &p.Matrices(layer)[c.Matrix]
-			t.Row(n, m.Name, c.Tile, span(c.Tile*pipeline.TileRows, pipeline.TileRows), span(c.K, c.Columns), c.Bytes, c.Offset)
+			rows, columns := span(c.Tile*pipeline.TileRows, pipeline.TileRows), span(c.K, c.Columns)
+			if m.Across() { // a group is as many bytes in either
+				of := func(columns int) int { return columns / pipeline.GroupK * pipeline.AcrossRows }
+				rows, columns = span(of(c.K), of(c.Columns)), span(c.Tile*pipeline.AcrossColumns, pipeline.AcrossColumns)
+			}
+			t.Row(n, m.Name, c.Tile, rows, columns, c.Bytes, c.Offset)
 			n++
 		}
 		if layer == 0 {

@@ -71,6 +71,7 @@ type LayoutOptions struct {
 
 	Attention string `json:"attention,omitempty"` // as Options.Attention; absent: plain
 	Selection bool   `json:"selection,omitempty"`
+	MLP       MLP    `json:"mlp,omitempty"` // absent: rows
 }
 
 // LayoutPhase is a Phase with how often it runs in a step.
@@ -99,7 +100,14 @@ const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows li
 const batchOrder = "bf16, little-endian; an SM's tiles lie in batches of %d, the last one shorter; in a batch of n tiles, chunk c of its tile i lies at byte " +
 	"16*(n*c*ChunkK + i*columns of chunk c), the next batch 16*KPadded*n bytes on; element (r, k) of a chunk of 8 rows lies at byte (k/32)*512 + r*64 + (k%%32)*2"
 
+// acrossOrder is it of a matrix that is dealt out by columns.
+const acrossOrder = "bf16, little-endian; a tile is %d columns of all rows, padded to a multiple of %d, and lies 16*KPadded bytes from the one before; element (r, k) of it, row r and k-th column, " +
+	"lies at byte (r/64)*512 + (r%%8)*64 + (r/8%%2)*32 + (k/2)*16 + (r/16%%4)*4 + (k%%2)*2; ChunkK and TailK count 16 bytes"
+
 func order(m *pipeline.MatrixPlan) string {
+	if m.Across() {
+		return fmt.Sprintf(acrossOrder, pipeline.AcrossColumns, pipeline.AcrossRows)
+	}
 	if m.Batch == 0 {
 		return elementOrder
 	}
@@ -167,7 +175,7 @@ func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, er
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
 		Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits, Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads),
-			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection}}
+			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.mlp()}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

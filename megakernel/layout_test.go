@@ -51,7 +51,7 @@ func (hashed) Row(tensor string, row int, dst []uint16) error {
 // says.
 func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
 	t.Helper()
-	require.Contains(t, e.Order, "(k/32)*512 + r*64 + (k%32)*2")
+	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + (k%32)*2") || strings.Contains(e.Order, "columns of all rows"))
 	covered := 0
 	row := make([]uint16, e.K)
 	for _, run := range e.Sources {
@@ -59,6 +59,11 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 			r := run.Row + i*run.RowStep
 			tensor := strings.ReplaceAll(run.Tensor, "%d", fmt.Sprint(layer))
 			require.NoError(t, w.Row(tensor, run.Source+i*run.SourceStep, row))
+			if strings.Contains(e.Order, "columns of all rows") {
+				byColumns(dst, e, layer, r, row)
+				covered++
+				continue
+			}
 			tile, in := r/e.TileRows, r%e.TileRows
 			sm := 0
 			for tile >= e.First[sm]+e.Count[sm] {
@@ -73,6 +78,19 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 		}
 	}
 	require.Equal(t, e.Rows, covered)
+}
+
+// byColumns writes a row of a matrix that is dealt out by columns.
+func byColumns(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
+	for k, v := range row {
+		tile, sm := k/4, 0
+		for tile >= e.First[sm]+e.Count[sm] {
+			sm++
+		}
+		at := e.Base + int64(layer)*e.LayerStride + e.Offset[sm] + int64((tile-e.First[sm])*16*e.KPadded)
+		k %= 4
+		binary.LittleEndian.PutUint16(dst[at+int64((r/64)*512+(r%8)*64+(r/8%2)*32+(k/2)*16+(r/16%4)*4+(k%2)*2):], v)
+	}
 }
 
 // chunkByLayout is where the part of a tile with column k begins in its share of so
@@ -94,11 +112,17 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	require.NoError(t, err)
 	odd := c
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
-	for _, c := range []models.Config{c, odd} {
+	for i, c := range []models.Config{c, odd, c, odd} {
 		for _, sms := range []int{1, 4, 7} {
-			mk, err := Build(c, Options{SMs: sms, StageBytes: 2048})
+			o := Options{SMs: sms, StageBytes: 2048}
+			if i > 1 {
+				o.MLP = MLPFused
+			}
+			mk, err := Build(c, o)
 			require.NoError(t, err)
-			interleave(t, mk, sms-1)
+			if i <= 1 {
+				interleave(t, mk, sms-1)
+			}
 			want := make([]byte, mk.Plan.PackedBytes)
 			for l := range c.Layers {
 				require.NoError(t, mk.PackLayer(want[int64(l)*mk.Plan.LayerBytes:][:mk.Plan.LayerBytes], l, hashed{}))

@@ -128,13 +128,17 @@ func (mk *Kernel) request() pipeline.Request {
 		pad := tasks.ColumnsPadded(o.Tokens)
 		own, batch, indices = mk.raggedRegions, tasks.DefaultBatchTiles(pad), tasks.ColumnSumsLen(o.Consumers, pad)
 	}
+	from := ""
+	if o.MLP == MLPFused {
+		from = "gate_up"
+	}
 	return pipeline.Request{
 		SMs: o.SMs, Layers: c.Layers,
 		Layer: []pipeline.Matrix{
 			MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden},
 			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows},
 			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden},
-			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate},
+			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: leads,

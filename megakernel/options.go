@@ -63,11 +63,14 @@ type Options struct {
 	// Vectors is how the output vectors of attention, o and down reach the next phase: a
 	// Handoff, and behind a colon, with commas between them, the phases of VectorPhases that
 	// it is for, where it is not for all; of the others a barrier is. With one row only;
-	// default HandoffCounted for all.
+	// default HandoffCounted for all, with MLPFused for all but down, of which that cannot be.
 	Vectors string
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
 	Merge Merging
+
+	// MLP is how the MLP's down projection gets its input; default rows.
+	MLP MLP
 
 	// Launch is how a step is launched; default single. Resident is how many kernels of a
 	// graph fit side by side on an SM, 1 to 4, by shared memory and registers: default 2.
@@ -252,6 +255,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
+	}
+	if err := o.completeMLP(); err != nil {
+		return o, err
 	}
 	if err := o.completeLaunch(); err != nil {
 		return o, err

@@ -96,6 +96,9 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 	}
 	m, o, names := p.mk.matrix(i), &p.origins[i], p.namesOf(piece.Layer)[i]
 	size := int(m.TileBytes())
+	if m.Across() {
+		return piece.Tiles * size, p.across(dst[:piece.Tiles*size], piece, m, o, names, read)
+	}
 	for n := range piece.Tiles {
 		first := (piece.Tile + n) * pipeline.TileRows
 		var rows [pipeline.TileRows][]byte
@@ -120,6 +123,26 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 		}
 	}
 	return piece.Tiles * size, nil
+}
+
+// across packs a piece of a matrix that is dealt out by columns, for which all its rows are
+// read: as often as there are pieces.
+func (p *Packer) across(dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string, read row) error {
+	clear(dst)
+	first := 2 * pipeline.AcrossColumns * piece.Tile // bytes of a row
+	end := min(first+2*pipeline.AcrossColumns*piece.Tiles, 2*m.K)
+	for r := range m.Rows {
+		which, row := o.find(r)
+		v, err := read(names[which], row, p.scratch[:m.K:m.K])
+		if err != nil {
+			return err
+		}
+		if len(v) != 2*m.K {
+			return fmt.Errorf("megakernel: %s row %d has %d bytes, want %d", names[which], row, len(v), 2*m.K)
+		}
+		pipeline.PackAcross(dst, int(m.TileBytes()), r, v[first:end])
+	}
+	return nil
 }
 
 // Embeddings writes rows of the token embeddings, from row first on, as the buffer

@@ -66,11 +66,17 @@ func interleave(t testing.TB, mk *Kernel, most int) {
 func TestBlocksOfAnySizePackTheSameImage(t *testing.T) {
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for i, c := range []models.Config{tiny, oddModel(t), tiny, oddModel(t)} {
-		for _, sms := range []int{1, 7} {
-			mk, err := Build(c, Options{SMs: sms})
+	for i, c := range []models.Config{tiny, oddModel(t), tiny, oddModel(t), tiny, oddModel(t)} {
+		for _, sms := range []int{1, 7, 60} {
+			o := Options{SMs: sms}
+			if i > 3 {
+				o.MLP = MLPFused
+			}
+			mk, err := Build(c, o)
 			require.NoError(t, err)
-			interleave(t, mk, i/2*(i+1))
+			if i <= 3 {
+				interleave(t, mk, i/2*(i+1))
+			}
 			var want []byte
 			for l := range c.Layers {
 				image := slowly(t, mk, l, mk.Plan.LayerBytes)

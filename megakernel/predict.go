@@ -118,6 +118,8 @@ func (mk *Kernel) chain(p *Phase) (vector, loads int) {
 		return 8 * c.Heads * c.HeadDim, 0 // a word of 16 bytes for two elements
 	case p.Matrix == phaseO:
 		return 2 * c.Heads * c.HeadDim, 0
+	case p.Matrix == phaseDown && mk.Options.MLP == MLPFused:
+		return 0, 0 // its own
 	case p.Matrix == phaseDown:
 		return 2 * c.Intermediate, 0
 	case p.Matrix != "":

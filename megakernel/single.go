@@ -19,7 +19,9 @@ type single struct {
 	part   tasks.Partials
 	tail   dsl.Buf[dsl.B128]
 
-	arrived *tasks.Arrivals // with MergeLast only
+	arrived *tasks.Arrivals   // with MergeLast only
+	act     dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
+	turns   turns             // of x, with MLPFused only
 }
 
 func newSingle(b *builder) *single {
@@ -31,6 +33,9 @@ func newSingle(b *builder) *single {
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	if b.mk.Options.MLP == MLPFused {
+		f.declareFused()
+	}
 	if b.mk.Options.Merge == MergeLast {
 		f.arrived = &tasks.Arrivals{Count: b.bufs.arrived,
 			Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("whether this SM brought the last state"))}
@@ -41,7 +46,10 @@ func newSingle(b *builder) *single {
 // singleRegions are the regions a kernel of one query row a step has of its own.
 func (mk *Kernel) singleRegions() []pipeline.Region {
 	c, o := &mk.Config, &mk.Options
-	widest := max(c.Hidden, c.Heads*c.HeadDim, c.Intermediate)
+	widest := max(c.Hidden, c.Heads*c.HeadDim)
+	if o.MLP != MLPFused { // where every SM has its own elements only
+		widest = max(widest, c.Intermediate)
+	}
 	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == HandoffWords {
@@ -52,13 +60,16 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 	}
+	if o.MLP == MLPFused {
+		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16}, pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
+	}
 	if o.Merge == MergeLast {
 		regions = append(regions, pipeline.Region{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16})
 	}
 	return regions
 }
 
-func (f *single) prologue() {}
+func (f *single) prologue() { f.fetchTurn() }
 
 func (f *single) init() {}
 
@@ -153,6 +164,9 @@ func (f *single) layerPhases() []phase {
 			return to.afterDown()
 		}, nil),
 	}
+	if o.MLP == MLPFused {
+		f.fusedMLP(all, per)
+	}
 	if o.Queries == HandoffWords {
 		all[0].Handoff = string(HandoffWords)
 	}
@@ -187,6 +201,7 @@ func (f *single) check() {
 func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
+	f.turns.step = s
 	pos := f.bufs.pos.Add(s).Named("pos_now")
 	return tasks.Step{Pos: pos, Index: s, Cached: f.cached(pos), Pages: f.bufs.pages, Table: f.bufs.table, Cache: f.bufs.kv, Scales: f.bufs.scales}
 }
@@ -205,6 +220,7 @@ func (f *single) wanted(at tasks.Step) *dsl.Pred {
 }
 
 func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
+	f.keepTurn()
 	f.k.If(*f.wanted(at), func() {
 		f.consume(inLayer(at, f.k.U32(0)), f.after...)
 		f.choose(at.Pos, running)

@@ -17,6 +17,7 @@ type stepModel struct {
 	shares []*smShare
 	phases []PhasePrediction // of the last step
 	now    float64           // when the last hand-off was passed
+	apart  bool              // no hand-off was: now is the mean of when SMs went on
 }
 
 // smShare is what some of the SMs have to do, all of them the same.
@@ -156,7 +157,7 @@ func (s *stepModel) step() {
 
 // hold takes the first chunks of the next phase into registers, once they have landed.
 func (s *stepModel) hold(h *smShare, next int) {
-	if h.held = 0; next >= 0 && s.run[next].Matrix != "" {
+	if next >= 0 && s.run[next].Matrix != "" {
 		h.held = min(max(0, s.mk.Options.Held), len(h.chunks[s.run[next].Name]))
 		h.clock.Drain(h.held)
 	}
@@ -172,7 +173,9 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		if h.clock.Full() {
 			busy = 0
 		}
-		h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
+		if !s.apart {
+			h.clock.Until(s.now + m.ReadSeconds(busy, vector) + float64(loads)*m.LoadSeconds(busy))
+		}
 		for _, bytes := range h.chunks[f.Name][:h.held] { // still to be multiplied
 			h.clock.Until(h.clock.Now() + m.DrainSeconds(bytes))
 		}
@@ -183,13 +186,20 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		chunks += float64(h.sms) * waited
 		at := h.clock.Now()
 		arrived += float64(h.sms) * at
-		s.hold(h, next)
+		if h.held = 0; f.Handoff != handoffNone {
+			s.hold(h, next)
+		}
 		if at > last {
 			last, quiet = at, h.clock.Full()
 		}
 	}
+	sms := float64(s.mk.Plan.SMs)
+	arrived, chunks = arrived/sms, chunks/sms
 	released := last
-	if f.Handoff != "" {
+	s.apart = f.Handoff == handoffNone
+	if s.apart {
+		released = arrived
+	} else if f.Handoff != "" {
 		busy := s.mk.inFlight()
 		if quiet {
 			busy = 0
@@ -197,10 +207,10 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		released += m.HandoffSeconds(busy, p.Bytes/int64(s.mk.Plan.SMs), f.Handoff != gridBarrier)
 	}
 	for _, h := range s.shares {
-		h.clock.Until(released)
+		if !s.apart {
+			h.clock.Until(released)
+		}
 	}
-	sms := float64(s.mk.Plan.SMs)
-	arrived, chunks = arrived/sms, chunks/sms
 	p.Time += weight * (released - s.now)
 	p.Chunks += weight * chunks
 	p.Handoff += weight * (released - arrived)

@@ -122,6 +122,9 @@ func (mk *Kernel) reportPhases(r *report) {
 	r.table(t)
 	r.text("%s Over the SMs a layer's bytes are %s even (mean ÷ most), a step's %s.",
 		mk.handoffs(), percent(mk.Plan.Efficiency().Layer), percent(mk.Plan.Efficiency().Step))
+	if !mk.Options.Repeatable() {
+		r.text("NOT REPEATABLE: the SMs' parts of the down projection are added in the order in which they come, so the last bits of results differ from run to run. For comparison only.")
+	}
 }
 
 // handoffs says what stands behind the phases, and how often in a step all SMs meet.
@@ -135,8 +138,8 @@ func (mk *Kernel) handoffs() string {
 		}
 		return strings.Join(names, ", ")
 	}
-	words, counted := behind(string(HandoffWords)), behind(string(HandoffCounted))
-	if words == "" && counted == "" {
+	words, counted, none := behind(string(HandoffWords)), behind(string(HandoffCounted)), behind(handoffNone)
+	if words == "" && counted == "" && none == "" {
 		return fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers())
 	}
 	text := "Behind " + behind(gridBarrier) + " stands a grid barrier"
@@ -146,6 +149,9 @@ func (mk *Kernel) handoffs() string {
 	text += fmt.Sprintf(": %d a step.", mk.Barriers())
 	if words != "" {
 		text += " What " + words + " writes is waited for word by word."
+	}
+	if none != "" {
+		text += " Behind " + none + " every SM goes on with what it has made itself."
 	}
 	return text
 }

@@ -25,6 +25,8 @@ func (o *Options) vectorsIn() (way Handoff, phases []string) {
 		return way, nil
 	case some:
 		return way, strings.Split(list, ",")
+	case o.MLP == MLPFused:
+		return way, []string{phaseAttention, phaseO}
 	}
 	return way, VectorPhases()
 }
@@ -81,7 +83,9 @@ func (o *Options) completeVectors() error {
 		return refuse("Vectors", "%q with %d query rows a step, want barrier", given, o.Tokens)
 	case o.graph():
 		return refuse("Vectors", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", given)
-	case !o.handsOn(phaseO) && o.barriersBeforeO() == 0:
+	case o.MLP == MLPFused && o.handsOn(phaseDown):
+		return refuse("Vectors", "%q with MLP %s, where all SMs add to down's vector; want it without down", given, o.MLP)
+	case !o.handsOn(phaseO) && o.barriersBeforeO() == 0 && o.MLP != MLPFused:
 		return refuse("Vectors", "%q, but no barrier from a layer's beginning to o, where SMs that are ahead would write the residual vector that others read; want o, too, or a barrier between", given)
 	}
 	return nil
@@ -181,6 +185,9 @@ func (v *vectors) source(phase string) tasks.Source {
 	if v.f.mk.Options.handsOn(phase) {
 		return v.handed(phase, v.f.mk.Options.ago())
 	}
+	if phase == phaseO && v.f.mk.Options.MLP == MLPFused {
+		return tasks.FromBuf(v.f.bufs.mid)
+	}
 	return tasks.FromBuf(v.f.bufs.x)
 }
 
@@ -199,16 +206,27 @@ func (v *vectors) embedding() tasks.Vector {
 // first is the residual vector before attention: the token's embedding in the first
 // layer, so that no hand-off is needed to begin a step.
 func (v *vectors) first(s tasks.Step) tasks.Source {
-	return tasks.EitherSource(s.Layer.EqC(0), v.embedding(), v.source(phaseDown))
+	return tasks.EitherSource(s.Layer.EqC(0), v.embedding(), v.before(s.Layer))
+}
+
+// before is the residual vector that a layer begins with, but for the first.
+func (v *vectors) before(layer dsl.Val[dsl.U32]) tasks.Source {
+	if v.f.mk.Options.MLP == MLPFused {
+		return v.f.sums(layer).Before()
+	}
+	return v.source(phaseDown)
 }
 
 // middle is the residual vector behind attention, last the one behind the last layer.
 func (v *vectors) middle() tasks.Source { return v.source(phaseO) }
-func (v *vectors) last() tasks.Source   { return v.source(phaseDown) }
+func (v *vectors) last() tasks.Source   { return v.before(v.f.k.U32(v.f.mk.Config.Layers)) }
 
 // afterO and afterDown add a projection to the residual vector.
 func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
 	f := v.f
+	if f.mk.Options.MLP == MLPFused {
+		return v.addToSums(s)
+	}
 	old := tasks.Either(f.env, s.Layer.EqC(0), v.embedding(), v.some(phaseDown, f.mk.Options.agoInO()))
 	return v.add(phaseO, old)
 }

@@ -40,6 +40,24 @@
 //	chunk c of tile i of the n tiles of a batch, from the batch's start:
 //	16 * (n*c*ChunkK + i*columns of chunk c)
 //
+// # Columns instead of rows
+//
+// A matrix that multiplies what an SM itself has computed (Matrix.From) is dealt out by
+// columns: the SM's tiles of the matrix before, of 8 rows each, make 4 columns a tile, as
+// two rows make one, and its share of this one are these columns of all rows. So no SM
+// needs another one's input, and each has a part of every sum. A tile of it is 4 columns,
+// all rows, padded with zero rows to a multiple of 64, in groups of 64 rows, which are
+// 512 bytes, too. Element (r, k) of a tile of rows r and columns k = 0..3 lies at
+//
+//	(r/64)*512 + (r%8)*64 + (r/8%2)*32 + (k/2)*16 + (r/16%4)*4 + (k%2)*2
+//
+// from the tile's start. In mma.m16n8k16 the 16 k are four blocks of 4, and each is
+// another 8 rows by the same 4 columns: A has the 4 inputs in its rows 4b to 4b+3 and
+// columns 4b to 4b+3, b = 0..3, and zeros elsewhere, so that rows 4b of D are the sums of
+// the b-th block. A lane's 16 bytes are the operand B of two mma, of 32 rows each. Thus
+// shares come in 4 columns, no finer than the rows that make them, and nothing is padded
+// but rows, once for all.
+//
 // # Why 8 × 32: the B fragment of mma.m16n8k16
 //
 // In PTX's m16n8k16, lane l with g = l/4 and t = l%4 holds of B (16 × 8, bf16) the

@@ -42,6 +42,9 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 		return err
 	}
 	base := p.Start(layer, 0)
+	if m.Across() {
+		return p.packAcross(dst, layer, m, rows)
+	}
 	return eachTile(m, p.SMs, func() func(sm, tile int) error {
 		buf := make([]uint16, TileRows*m.K)
 		packed := make([]byte, m.TileBytes())
@@ -83,6 +86,10 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 	}
 	if len(dst) != m.Rows*m.K {
 		return fmt.Errorf("pipeline: %q has %d elements, the destination %d", m.Name, m.Rows*m.K, len(dst))
+	}
+	if m.Across() {
+		p.unpackAcross(dst, src, layer, m)
+		return nil
 	}
 	base := p.Start(layer, 0)
 	return eachTile(m, p.SMs, func() func(sm, tile int) error {

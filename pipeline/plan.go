@@ -31,7 +31,9 @@ type Plan struct {
 	KVTokensPerStage int // a multiple of KVTokenMultiple; 0 when KVTokenBytes is 0
 }
 
-// MatrixPlan is one matrix cut into row tiles and chunks and dealt out to the SMs.
+// MatrixPlan is one matrix cut into row tiles and chunks and dealt out to the SMs. Of one
+// with From the tiles are of columns, see the package comment, and where columns of a tile
+// are counted it is in 16 bytes.
 type MatrixPlan struct {
 	Matrix
 	Tiles         int     // row tiles, ceil(Rows / TileRows)
@@ -42,6 +44,8 @@ type MatrixPlan struct {
 	Batch         int     // row tiles whose chunks are interleaved; 0: one tile after the other
 	First, Count  []int   // per SM: its first tile and how many; in order of SMs, without gaps
 	Offset        []int64 // per SM: its first chunk, from the SM's start in the layer (or final phase)
+
+	leader int // index of the matrix that From names; -1: none
 }
 
 // TileBytes is the size of one row tile in the packed buffer: 16 bytes a column.
@@ -129,6 +133,7 @@ func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, offset 
 	for _, m := range ms {
 		plans = append(plans, cut(m, stageBytes))
 	}
+	follow(plans)
 	balance(plans, r.SMs, r.Slack)
 	offset = make([]int64, r.SMs)
 	for i := range plans {
@@ -157,7 +162,10 @@ func batch(count, most int) int {
 
 // cut cuts a matrix into row tiles and chunks that fit into a stage.
 func cut(m Matrix, stageBytes int) MatrixPlan {
-	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, GroupK)}
+	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, GroupK), leader: -1}
+	if p.Across() {
+		p.Tiles, p.KPadded = ceilDiv(m.K, acrossColumns), roundUp(m.Rows, acrossRows)*acrossColumns/TileRows
+	}
 	p.ChunkK = min(p.KPadded, stageBytes/GroupBytes*GroupK)
 	p.ChunksPerTile = ceilDiv(p.KPadded, p.ChunkK)
 	p.TailK = p.KPadded - (p.ChunksPerTile-1)*p.ChunkK
@@ -175,7 +183,8 @@ func chooseStageBytes(r *Request) int {
 	size := max(DefaultStageBytes, least)
 	widest := 0
 	for _, m := range r.Layer {
-		widest = max(widest, roundUp(m.K, GroupK)*TileRows*2)
+		c := cut(m, size)
+		widest = max(widest, int(c.TileBytes()))
 	}
 	for size/2 >= least && size/2%StageAlign == 0 && (size >= widest || chunksPerStep(r, size) < 32*int64(r.SMs)) {
 		size /= 2

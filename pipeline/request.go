@@ -37,6 +37,11 @@ const (
 type Matrix struct {
 	Name    string
 	Rows, K int
+
+	// From, unless empty, names the matrix of the same list, somewhere before this one,
+	// whose rows 2j and 2j+1 make column j: this one is dealt out by columns then, each
+	// SM those that its rows of that matrix make. See the package comment.
+	From string
 }
 
 // Region is a piece of a CTA's shared memory. Bytes is at least 1; Align is a power
@@ -158,9 +163,16 @@ func (r *Request) checkMatrices() error {
 			case m.K < 1 || m.K > maxDimension:
 				return fmt.Errorf("%s: K is %d, want 1 to %d", at, m.K, maxDimension)
 			}
+			if err := r.checkFrom(at, group.ms[:i], m); err != nil {
+				return err
+			}
 			seen[m.Name] = true
 			// At most 2^24 · 2^24 · 2 bytes each and 64 of them: no overflow.
-			*group.bytes += 2 * uint64(roundUp(m.Rows, TileRows)) * uint64(roundUp(m.K, GroupK))
+			rows := TileRows
+			if m.From != "" {
+				rows = acrossRows
+			}
+			*group.bytes += 2 * uint64(roundUp(m.Rows, rows)) * uint64(roundUp(m.K, GroupK))
 		}
 	}
 	hi, lo := bits.Mul64(layer, uint64(r.Layers))

@@ -27,6 +27,14 @@ func (h *Handed) store(e *Env, i u32, p payload) {
 	h.Buf.Store(h.at(i), dsl.Join(p[0], p[1], e.K.U32(0), h.Words.Tag()), dsl.Relaxed(dsl.GPUScope))
 }
 
+// Keep hands on a residual vector's sums, of rows row and row + 1 at a time.
+func (h *Handed) Keep(e *Env) func(row u32, sum []f32) {
+	return func(row u32, sum []f32) {
+		bits := dsl.Bits[dsl.U32, dsl.F32]
+		h.store(e, row.DivC(2), payload{bits(sum[0]), bits(sum[1])})
+	}
+}
+
 // Vector waits for elements one pair after another, each time they are read: for a few.
 func (h *Handed) Vector(e *Env) Vector {
 	return func(at u32, n int) (out []f32) {

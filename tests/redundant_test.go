@@ -80,6 +80,11 @@ var lastRedundant = table{
 	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settleSplit(e, s, st)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
 }
 
+// fusedRedundant is what an MLP whose halves have no hand-off between has beside those.
+var fusedRedundant = table{
+	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.Drain(func(base u32)", []string{"down"}, "passes a load of the SM's own input, which is not in the stage"},
+}
+
 // barrierRedundant is what attention behind a barrier and before one, and a producer that
 // leads, have beside those.
 var barrierRedundant = table{

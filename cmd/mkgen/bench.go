@@ -90,8 +90,8 @@ machine, phase by phase, and beside the kernel without a trace.
 
 --ablate measures, instead, variants of the kernel that differ from it in one
 thing each (a hand-off, leads, chunks held in registers, copies in flight, the
-ring, consumers, splits, the watchdog), in turns with it, and says whether they
-compute the same bits.
+ring, consumers, splits, the MLP, the watchdog), in turns with it, and says
+whether they compute the same bits, or not even the same from run to run.
 
 --device sim runs the same on the CPU, for small models: it shows that all of it
 works, and no speed.`,

@@ -99,6 +99,9 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	if !mk.Options.Repeatable() {
+		return usagef("--mlp %s: its results differ from run to run, and it is for comparison only (mkgen bench --ablate); want %s", mk.Options.MLP, megakernel.MLPRows)
+	}
 	s := &tune.Search{Start: mk, Dimensions: t.dimensions(cmd, &mk.Options), Budget: time.Duration(t.budget)}
 	of, err := t.method(cmd, mk.Config)
 	if err != nil {

@@ -1,6 +1,10 @@
 package interp
 
-import "github.com/mkgen/mkgen/dsl/ir"
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
 
 // atomics is a read-modify-write that stores f(old, v1); integers wrap.
 func atomics(f func(old, a, b uint64) uint64) binder {
@@ -8,6 +12,16 @@ func atomics(f func(old, a, b uint64) uint64) binder {
 		a := m.in(w, in.a[0])
 		m.rmw(w, in, func(l int, old uint64) uint64 { return f(old, a[l], 0) })
 	})
+}
+
+// reduceAdd adds integers, which wrap, or floats, rounded to nearest.
+func reduceAdd(s *ir.Instr) (stepFn, error) {
+	if s.T != ir.F32 {
+		return atomics(func(old, a, _ uint64) uint64 { return old + a })(s)
+	}
+	return atomics(func(old, a, _ uint64) uint64 {
+		return uint64(math.Float32bits(math.Float32frombits(uint32(old)) + math.Float32frombits(uint32(a))))
+	})(s)
 }
 
 func atomicMinMax(sign int) binder {

@@ -107,7 +107,7 @@ func memoryRows() map[ir.Op]binder {
 		ir.OpAtomOr:   atomics(func(old, a, b uint64) uint64 { return old | a }),
 		ir.OpAtomExch: atomics(func(old, a, b uint64) uint64 { return a }),
 		ir.OpAtomCAS:  fixedStep(stepCAS),
-		ir.OpRedAdd:   atomics(func(old, a, b uint64) uint64 { return old + a }),
+		ir.OpRedAdd:   reduceAdd,
 		ir.OpLdMatrix: fixedStep(stepLdMatrix),
 		ir.OpBulkG2S:  fixedStep(stepBulk),
 	}

@@ -1,6 +1,7 @@
 package interp_test
 
 import (
+	"math"
 	"os/exec"
 	"strings"
 	"testing"
@@ -130,6 +131,28 @@ func TestAtomicsAndTheirResults(t *testing.T) {
 			seen[v] = true
 		}
 		require.Len(t, seen, 128)
+	}
+}
+
+// Sums of floats round after every term, in an order that the seed draws.
+func TestReductionOfFloatsRoundsInTheOrderOfArrival(t *testing.T) {
+	p := build(t, 2, 1, func(k *dsl.Kernel) {
+		x := dsl.Global[dsl.F32](k, "x", 2)
+		big := k.Tid().EqC(0)
+		dsl.ReduceAdd(x, dsl.At(0), dsl.Select(big, k.F32(1<<24), k.F32(1)), rlx)
+		dsl.ReduceAdd(x, dsl.At(1), k.F32(0.5), rlx)
+	})
+	sums := map[float32]bool{}
+	for seed := range uint64(16) {
+		m := bufs(p)
+		run(t, p, m, seed)
+		x := u32s(m.Bytes("x"))
+		sums[math.Float32frombits(x[0])] = true
+		require.Equal(t, float32(32), math.Float32frombits(x[1]))
+	}
+	require.Greater(t, len(sums), 1, "one behind 2^24 is lost, one before it counts")
+	for sum := range sums {
+		require.LessOrEqual(t, math.Abs(float64(sum)-(1<<24)), 63.0)
 	}
 }
 

@@ -79,7 +79,7 @@ const (
 	OpAtomOr   // v2:u32 = atom.or.u32 @x[v0], v1    u32 u64
 	OpAtomExch // v2:u32 = atom.exch.u32 @x[v0], v1  u32 u64
 	OpAtomCAS  // v3:u32 = atom.cas.u32 @x[v0], v1, v2   compare with v1, store v2; u32 u64
-	OpRedAdd   // red.add.u32 @x[v0], v1      as atom.add without a result
+	OpRedAdd   // red.add.u32 @x[v0], v1      as atom.add without a result; f32, too
 	OpLdMatrix // v1:bf16x2, … = ldmatrix @x[v0]   four 8×8 b16 matrices; lane i gives row i%8 of matrix i/8
 	OpBulkG2S  // bulk.g2s @dst[v0], @src[v1], @bar[v2], v3   v3 bytes; completes on the mbarrier
 

@@ -67,7 +67,7 @@ var ops = [numOps]OpInfo{
 	OpAtomOr:   {"atom.or", Synchro, Thread, atomic(1, true, U32, U64)},
 	OpAtomExch: {"atom.exch", Synchro, Thread, atomic(1, true, U32, U64)},
 	OpAtomCAS:  {"atom.cas", Synchro, Thread, atomic(2, true, U32, U64)},
-	OpRedAdd:   {"red.add", Synchro, Thread, atomic(1, false, U32, I32, U64)},
+	OpRedAdd:   {"red.add", Synchro, Thread, atomic(1, false, U32, I32, U64, F32)},
 	OpLdMatrix: {"ldmatrix", Reads, Warp, ldmatrix},
 	OpBulkG2S:  {"bulk.g2s", Synchro, Thread, bulk},
 

@@ -92,6 +92,10 @@ func (b *builder) matrix(i int, m matrix) {
 	k := b.k
 	k.Require(m.K%unit == 0, "randomize: %s has %d columns, want a multiple of %d", m.Name, m.K, unit)
 	share := b.shares.LoadN(k.CTA().MulC(len(b.matrices)).AddC(i).MulC(shareWords), shareWords, dsl.CacheHint(dsl.NonCoherent))
+	if m.Across() {
+		b.across(m, share)
+		return
+	}
 	units := share[1].MulC(m.KPadded)
 	start := dsl.Cast[dsl.U64](share[2]).Or(dsl.Cast[dsl.U64](share[3]).ShlC(32))
 	layers, stride, tensors, tensor := b.plan.Layers, int(b.plan.LayerBytes/16), len(b.perLayer), 0

@@ -8,14 +8,22 @@ type kind func(b *builder, hash u32, tensor []u32) f32
 
 // values are eight consecutive elements of a tensor, from element on.
 func (b *builder) values(tensor, element u32, of kind) (out []pair) {
-	t := b.tensors.LoadN(tensor.MulC(tensorWords), tensorWords, dsl.CacheHint(dsl.NonCoherent))
-	at := func(i int) f32 {
-		return of(b, fmix(fmix(element.AddC(i).Xor(t[0])).Add(t[1])), t)
-	}
+	t := b.tensor(tensor)
 	for i := 0; i < unit; i += 2 {
-		out = append(out, dsl.Pack[dsl.BF16x2](at(i), at(i+1)))
+		out = append(out, b.two(t, element, i, of))
 	}
 	return out
+}
+
+// tensor are the words of a tensor in bufTensors.
+func (b *builder) tensor(i u32) []u32 {
+	return b.tensors.LoadN(i.MulC(tensorWords), tensorWords, dsl.CacheHint(dsl.NonCoherent))
+}
+
+// two are the element of a tensor that is i behind one, and the next.
+func (b *builder) two(t []u32, element u32, i int, of kind) pair {
+	at := func(i int) f32 { return of(b, fmix(fmix(element.AddC(i).Xor(t[0])).Add(t[1])), t) }
+	return dsl.Pack[dsl.BF16x2](at(i), at(i+1))
 }
 
 // fmix is murmur3's 32-bit finaliser.

@@ -27,12 +27,18 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	untied.TieEmbeddings = false
 	odd := untied // padded rows and columns, SMs without tiles
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
-	for _, c := range []models.Config{tiny, untied, odd} {
+	for i, c := range []models.Config{tiny, untied, odd, tiny, odd} {
 		for _, sms := range []int{1, 4, 23} {
-			mk, err := megakernel.Build(c, megakernel.Options{SMs: sms})
+			o := megakernel.Options{SMs: sms}
+			if i > 2 {
+				o.MLP = megakernel.MLPFused
+			}
+			mk, err := megakernel.Build(c, o)
 			require.NoError(t, err)
 			seed := uint64(sms)<<40 + 7
-			requireRandomInBatches(t, mk, seed)
+			if o.MLP == "" {
+				requireRandomInBatches(t, mk, seed)
+			}
 			r, err := randomize.New(mk)
 			require.NoError(t, err)
 			sim, err := runtime.NewSim(mk.IR, 1)

@@ -158,6 +158,10 @@ func atomics(r *rows) {
 	atomicRows(r, "u32 acq_rel gpu", words, r.at, r.u, r.v, true, dsl.AcqRel(dsl.GPUScope))
 	atomicRows(r, "i32 relaxed gpu", dsl.View[dsl.I32](words), r.at, r.i, r.j, false, dsl.Relaxed(dsl.GPUScope))
 	atomicRows(r, "u64 release sys", dsl.View[dsl.U64](wide), r.at, r.l, r.m, true, dsl.Release(dsl.SysScope))
+	sums := dsl.View[dsl.F32](words)
+	sums.Store(r.at.MulC(4), dsl.Cast[dsl.F32](r.i)) // which is never subnormal
+	dsl.ReduceAdd(sums, r.at.MulC(4), dsl.Cast[dsl.F32](r.j), dsl.Relaxed(dsl.GPUScope))
+	r.putF(ir.OpRedAdd, "f32 relaxed gpu, value after all", sums.Load(r.at.MulC(4)))
 	// All threads of the grid on the same words; the sums are read after the grid barrier in waits.
 	common := r.zeros("atom_common", 8)
 	dsl.ReduceAdd(common, dsl.At(0), r.u, dsl.Relaxed(dsl.GPUScope))

@@ -40,6 +40,7 @@ type Options struct {
 	Queries    string `json:"queries,omitempty"`  // how queries reach attention; absent: behind a barrier
 	Merge      string `json:"merge,omitempty"`    // where partial states are merged; absent: of one row in a phase of their own
 	Vectors    string `json:"vectors,omitempty"`  // how vectors reach the next phase; absent: behind barriers
+	MLP        string `json:"mlp,omitempty"`      // how the MLP's down projection gets its input; absent: rows, behind a hand-off
 	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
 	Resident   int    `json:"resident,omitempty"` // of a graph of kernels: how many fit side by side on an SM
 	Page       int    `json:"page"`
@@ -66,11 +67,15 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Tokens == 1 {
 		queries, merge, vectors = string(o.Queries), string(o.Merge), o.Vectors
 	}
+	mlp := ""
+	if o.MLP != megakernel.MLPRows {
+		mlp = string(o.MLP)
+	}
 	launch := ""
 	if o.Launch != megakernel.LaunchSingle {
 		launch = string(o.Launch)
 	}
-	return Options{Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{MLP: mlp, Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

@@ -31,7 +31,7 @@ type Bits string
 const (
 	SameBits      Bits = "same bits"
 	OtherBits     Bits = "other bits"     // from launch to launch the same, as with another order of roundings
-	NotRepeatable Bits = "not repeatable" // other ones from launch to launch
+	NotRepeatable Bits = "not repeatable" // other ones from launch to launch, as found or as its options say
 )
 
 // Why a variant has no figures that could have some.
@@ -108,10 +108,10 @@ func (a *Ablated) shares(mk *megakernel.Kernel, micros []float64) (all []float64
 func (a *Ablated) Executor() bool { return a.GPU == bench.Executor{}.Facts().GPU }
 
 // Odd are the rows that computed other bits although all they change is when something is
-// computed.
+// computed, and those that are not repeatable and should be.
 func (a *Ablated) Odd() (all []Row) {
 	for _, r := range a.Rows {
-		if r.Why == "" && r.Bits != SameBits && (slices.Contains(exact, r.Group) || r.Bits == NotRepeatable) {
+		if r.Why == "" && r.Bits != SameBits && (slices.Contains(exact, r.Group) || r.Bits == NotRepeatable && r.Options.MLP != megakernel.MLPFused) {
 			all = append(all, r)
 		}
 	}

@@ -63,6 +63,9 @@ func (a *Ablation) Run(ctx context.Context) (*Ablated, error) {
 	if a.Now == nil {
 		a.Now = time.Now
 	}
+	if !a.Kernel.Options.Repeatable() {
+		return nil, fmt.Errorf("the kernel itself is not repeatable, with --%s %s; want %s, of which that is a variant", MLPName, a.Kernel.Options.MLP, megakernel.MLPRows)
+	}
 	all := variants(a.Kernel, a.Most)
 	compiler, err := a.compile(ctx, all)
 	if err != nil {
@@ -184,6 +187,9 @@ func (a *Ablation) row(ctx context.Context, row *Row, kernel Launcher, mk *megak
 			err = usable(new, a.Setup.Contexts)
 		}
 		if err == nil {
+			if !mk.Options.Repeatable() {
+				row.Bits = NotRepeatable // though a few launches may be the same by chance
+			}
 			row.judge(new, old)
 			row.Why = ""
 			return nil

@@ -166,6 +166,7 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 			"--stage-bytes 32768 --stages 5 --leads none", "--stage-bytes 32768 --stages 3 --leads none", "--stage-bytes 32768 --stages 2 --in-flight 2 --leads none"},
 		tune.ConsumersOf: {"--consumers 6", "--consumers 7", "--consumers 10", "--consumers 11"},
 		tune.SplitsOf:    {"--splits 8", "--splits 32"},
+		tune.MLPOf:       {"--vectors counted:attention,o --mlp fused", "--stages 12 --vectors counted:attention,o --mlp fused"},
 		tune.WatchdogOf:  {"--watchdog all", "--watchdog none"},
 	}, groupsOf(r))
 	require.Equal(t, len(r.Rows), r.Count())
@@ -180,7 +181,11 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 			want = 1.01
 		}
 		require.InDelta(t, want, row.Ratio, 2e-4, "a GPU that grows slower slows both: %s", row.Differs)
-		require.Equal(t, tune.SameBits, row.Bits)
+		bits := tune.SameBits
+		if row.Group == tune.MLPOf {
+			bits = tune.NotRepeatable // its options say so, whatever a few launches do
+		}
+		require.Equal(t, bits, row.Bits)
 		require.Equal(t, 0.003, row.Noise)
 	}
 }
@@ -210,10 +215,21 @@ func TestAblationOfSeveralRowsHasWhatApplies(t *testing.T) {
 	all := groupsOf(r)
 	require.NotContains(t, all, tune.AroundAttend)
 	require.NotContains(t, all, tune.SplitsOf)
+	require.NotContains(t, all, tune.MLPOf)
 	require.Contains(t, all, tune.WatchdogOf)
 	row := rowOf(t, r, "--consumers 11")
 	require.Contains(t, row.Why, "at most 8 would fit")
 	require.Nil(t, row.Micros)
+}
+
+// What is added in any order is a variant and never the kernel.
+func TestAblationOfAKernelThatIsNotRepeatableIsRefused(t *testing.T) {
+	a, _ := ablation(t, &field{micros: level})
+	mk, err := megakernel.Build(a.Kernel.Config, megakernel.Options{MLP: megakernel.MLPFused})
+	require.NoError(t, err)
+	a.Kernel = mk
+	_, err = a.Run(t.Context())
+	require.EqualError(t, err, "the kernel itself is not repeatable, with --mlp fused; want rows, of which that is a variant")
 }
 
 func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {

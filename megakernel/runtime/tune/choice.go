@@ -22,6 +22,7 @@ type Choice struct {
 	Queries    megakernel.Handoff `json:"queries"`
 	Merge      megakernel.Merging `json:"merge"`
 	Vectors    string             `json:"vectors"`
+	MLP        megakernel.MLP     `json:"mlp,omitempty"` // of an ablation only, and not searched; absent: rows
 
 	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
 	Dependents megakernel.Dependents `json:"dependents,omitempty"`
@@ -31,7 +32,11 @@ type Choice struct {
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	return Choice{StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: max(0, o.Held), Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
+	mlp := o.MLP
+	if mlp == megakernel.MLPRows {
+		mlp = ""
+	}
+	return Choice{MLP: mlp, StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: max(0, o.Held), Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
 		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
@@ -85,6 +90,9 @@ func (c Choice) String() string {
 	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s --vectors %s",
 		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors)
 	flags += fmt.Sprintf(" --held %d", c.Held)
+	if c.MLP != "" {
+		flags += " --" + MLPName + " " + string(c.MLP)
+	}
 	if c.Dependents != "" {
 		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
 	}
@@ -118,6 +126,9 @@ func (c Choice) check() error {
 	}
 	if c.Vectors == "" {
 		return errors.New("vectors is empty, want what mkgen --vectors takes")
+	}
+	if c.MLP != "" && !slices.Contains(megakernel.MLPs(), c.MLP) {
+		return fmt.Errorf("mlp is %q, want one of %q", string(c.MLP), megakernel.MLPs())
 	}
 	graph := c.Dependents != ""
 	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {

@@ -20,6 +20,9 @@ const (
 	Merge      = "merge"
 	Vectors    = "vectors"
 
+	// MLPName is of an ablation: what it changes is not repeatable, and not searched.
+	MLPName = "mlp"
+
 	// Of a graph of kernels.
 	Resident     = "resident"
 	DependentsOf = "dependents"

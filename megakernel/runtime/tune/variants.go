@@ -20,6 +20,7 @@ const (
 	Ring         = "stage size × depth"
 	ConsumersOf  = "consumers"
 	SplitsOf     = "splits"
+	MLPOf        = "MLP"
 	WatchdogOf   = "watchdog"
 )
 
@@ -80,6 +81,9 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	if slices.Contains(searched, Splits) {
 		add(SplitsOf, nil, values(mk, Splits, any)...)
 	}
+	if mk.Options.Tokens == 1 && mk.Options.Launch == megakernel.LaunchSingle {
+		add(MLPOf, []string{MLPName}, mlps(mk)...)
+	}
 	add(WatchdogOf, nil, each(mk, megakernel.Watchdogs(), func(o *megakernel.Options, w megakernel.Watchdog) { o.Watchdog = w })...)
 	return all
 }
@@ -96,6 +100,21 @@ func handoffs(mk *megakernel.Kernel) (all []megakernel.Options) {
 		for _, merge := range megakernel.Mergings() {
 			all = append(all, with(mk, func(o *megakernel.Options) { o.Queries, o.Merge = queries, merge }))
 		}
+	}
+	return all
+}
+
+// mlps are the other ways of the MLP, with the kernel's ring and, where that leaves room,
+// with one as deep as fits.
+func mlps(mk *megakernel.Kernel) (all []megakernel.Options) {
+	for _, m := range megakernel.MLPs() {
+		if m == mk.Options.MLP {
+			continue
+		}
+		o := mk.Options.WithMLP(m)
+		deep := o
+		deep.Stages = 0
+		all = append(all, o, deep)
 	}
 	return all
 }
@@ -155,7 +174,7 @@ func difference(of, o megakernel.Options, always []string) string {
 		name     string
 		was, now any
 	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Held, max(0, of.Held), max(0, o.Held)}, {Consumers, of.Consumers, o.Consumers},
-		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {Vectors, of.Vectors, o.Vectors}, {"watchdog", of.Watchdog, o.Watchdog}} {
+		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {Vectors, of.Vectors, o.Vectors}, {MLPName, of.MLP, o.MLP}, {"watchdog", of.Watchdog, o.Watchdog}} {
 		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && (now != "0" || f.name == Held) {
 			flags = append(flags, "--"+f.name+" "+now)
 		}
