@@ -205,7 +205,7 @@ func sample(t *testing.T, k *ir.Kernel, every int) (chosen []mutant) {
 // moved, is reported, but for those that redundant explains.
 func TestMutantsOfTinyAreReported(t *testing.T) {
 	start := time.Now()
-	first := newSubject(t, 3, 3, 160, 2)
+	first := newSubject(t, 3, 3, 320, 2) // more tiles of the LM head than are held and the ring has stages
 	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery), nil)
 	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, nil)                           // some SMs have no rows of the LM head
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, redundant)                   // some have none at all, and a launch runs two steps
