@@ -204,7 +204,11 @@ func (s *stepModel) phase(i, next int, weight float64) {
 		if quiet {
 			busy = 0
 		}
-		released += m.HandoffSeconds(busy, p.Bytes/int64(s.mk.Plan.SMs), f.Handoff != gridBarrier)
+		streamed := p.Bytes / int64(s.mk.Plan.SMs)
+		if s.mk.Plan.SMs == 1 { // nobody to be apart from
+			streamed = 0
+		}
+		released += m.HandoffSeconds(busy, streamed, f.Handoff != gridBarrier)
 	}
 	for _, h := range s.shares {
 		if !s.apart {
