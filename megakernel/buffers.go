@@ -94,7 +94,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			groups := attention(c, o).Items()
 			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
 		}
-		if !o.handsOn(phaseAttention) {
+		if !o.handsOn(phaseAttention) && o.Merge != MergeInput {
 			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
 		}
 		mk.declareVectors(k, b)
@@ -191,7 +191,7 @@ func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
 func (mk *Kernel) HasArrived() bool { return mk.Options.Merge == MergeLast }
 
 // HasTags is whether partial states are passed on in words with tags.
-func (mk *Kernel) HasTags() bool { return mk.Ragged() || mk.Options.Merge == MergeWords }
+func (mk *Kernel) HasTags() bool { return mk.Ragged() || mk.Options.statesInWords() }
 
 // Zeroed are the buffers that must be 0 before the first launch and after one that was
 // given up.
@@ -206,7 +206,7 @@ func (mk *Kernel) Zeroed() (names []string) {
 		names = append(names, BufferQueryWords, BufferKVWords)
 	}
 	for _, phase := range VectorPhases() {
-		if mk.Options.handsOn(phase) {
+		if mk.Options.passes(phase) {
 			names = append(names, BufferWords(phase))
 		}
 	}

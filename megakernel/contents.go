@@ -118,7 +118,7 @@ func (mk *Kernel) needsOfVariants() (list []emit.Need) {
 		}
 	}
 	for _, phase := range VectorPhases() {
-		if mk.Options.handsOn(phase) {
+		if mk.Options.passes(phase) {
 			list = append(list, emit.Need{Buffer: BufferWords(phase), Fill: "0, and again after a launch that was given up"})
 		}
 	}

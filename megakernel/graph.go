@@ -60,7 +60,7 @@ const phaseMerge = "merge"
 func (mk *Kernel) buildGraph() error {
 	mk.Graph = &ir.Graph{Dependent: mk.Options.Dependents != DependentsEnded, Repeat: ScalarSteps, Steps: mk.Options.GraphSteps}
 	names := []string{"qkv", phaseAttention, phaseMerge, "o", "gate_up", "down"}
-	if mk.Options.Merge == MergeLast {
+	if mk.Options.Merge != MergePhase {
 		names = slices.DeleteFunc(names, func(n string) bool { return n == phaseMerge })
 	}
 	r := mk.request()

@@ -101,7 +101,7 @@ func (o *Options) completeLaunch() error {
 	case o.Queries != HandoffBarrier:
 		return refuse("Queries", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", string(o.Queries))
 	case o.Merge == MergeWords:
-		return refuse("Merge", "%q in a graph of kernels, which have no barrier to take tags from; want phase or last", string(o.Merge))
+		return refuse("Merge", "%q in a graph of kernels, which have no barrier to take tags from; want phase, last or input", string(o.Merge))
 	case o.Watchdog == WatchAll:
 		return refuse("Watchdog", "all waits of a graph of kernels, which have none; want grid or none")
 	case o.Trace > 0:

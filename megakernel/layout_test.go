@@ -187,6 +187,8 @@ func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 		{HandoffBarrier, MergeWords, "words:o", []string{BufferStates, "o_words"}},
 		{HandoffWords, MergePhase, "counted:attention", []string{BufferQueryWords, BufferKVWords, "attn_words"}},
 		{HandoffWords, MergeLast, "barrier", []string{BufferArrived, BufferQueryWords, BufferKVWords}},
+		{HandoffBarrier, MergeInput, "barrier", []string{BufferStates}},
+		{HandoffWords, MergeInput, "counted", []string{BufferStates, BufferQueryWords, BufferKVWords, "o_words", "down_words"}},
 		{HandoffBarrier, MergePhase, "barrier", nil},
 	} {
 		mk := build(t, "tiny", Options{SMs: 4, Queries: c.queries, Merge: c.merge, Vectors: c.vectors})
@@ -197,7 +199,7 @@ func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 				require.True(t, strings.HasPrefix(f.Fill, "0, and again after a launch that was given up"), "%s: %s", f.Name, f.Fill)
 			}
 		}
-		require.Equal(t, c.merge != MergeWords, slices.Contains(left, BufferStates))
+		require.Equal(t, c.merge != MergeWords && c.merge != MergeInput, slices.Contains(left, BufferStates))
 		require.Equal(t, c.queries == HandoffBarrier, slices.Contains(left, "q"))
 	}
 }

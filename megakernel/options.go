@@ -124,10 +124,14 @@ const (
 	// output, as soon as the others' states are there: no hand-off between, words that
 	// carry a tag instead.
 	MergeWords Merging = "words"
+	// MergeInput merges in every SM, all of the output, as the output projection stages its
+	// input: no hand-off between, and every SM reads every state. For up to
+	// tasks.MaxMergedSplits splits.
+	MergeInput Merging = "input"
 )
 
 // Mergings lists the places.
-func Mergings() []Merging { return []Merging{MergePhase, MergeLast, MergeWords} }
+func Mergings() []Merging { return []Merging{MergePhase, MergeLast, MergeWords, MergeInput} }
 
 // Watchdog names waits that end when the host gives the launch up, so that a hang
 // is an error and the GPU stays usable.
@@ -265,9 +269,16 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
-	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))
-	if o.Splits < 1 || o.Splits > maxSplits {
+	most := maxSplits
+	if o.Merge == MergeInput {
+		most = tasks.MaxMergedSplits
+	}
+	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), most))
+	switch {
+	case o.Splits < 1 || o.Splits > maxSplits:
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
+	case o.Splits > most:
+		return o, refuse("Splits", "%d KV splits, which every SM merges in the output projection's input; want 1 to %d, or another merge than %s", o.Splits, most, o.Merge)
 	}
 	return o, nil
 }
@@ -281,6 +292,11 @@ func (o *Options) completeHandoffs() {
 		queries, merge = HandoffBarrier, MergePhase
 	}
 	o.Queries, o.Merge = cmp.Or(o.Queries, queries), cmp.Or(o.Merge, merge)
+}
+
+// statesInWords is whether partial states of the one row carry tags.
+func (o *Options) statesInWords() bool {
+	return o.Merge == MergeWords || o.Merge == MergeInput && !o.graph()
 }
 
 // completeAttention brings Attention into its one form, and refuses what cannot be.

@@ -113,6 +113,20 @@ func (f *single) plain(in tasks.PlainInput) {
 	f.env.Input("input vector", func() { in.Emit(f.env) })
 }
 
+// merged stages attention's output, of which it merges the partial states.
+func (f *single) merged(m *tasks.Merge, s tasks.Step) {
+	o := &f.mk.Options
+	in := tasks.MergedInput{Merge: m, Noted: !o.counts(), Dst: f.x}
+	if o.statesInWords() {
+		ago := o.ago()
+		if !o.handsOn(phaseAttention) {
+			ago = 1 // the barrier
+		}
+		in.Words = f.words(ago)
+	}
+	f.env.Input("input vector", func() { in.Emit(f.env, s) })
+}
+
 func (f *single) phases() stages {
 	return stages{layer: f.layerPhases(), after: []phase{f.finalPhase()}}
 }
@@ -137,6 +151,10 @@ func (f *single) layerPhases() []phase {
 			att.Arrived, att.Merge = f.arrived, merge
 		case MergeWords:
 			att.Words, att.Merge = f.words(0), merge
+		case MergeInput:
+			if o.statesInWords() {
+				att.Words = f.words(0)
+			}
 		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}
@@ -153,7 +171,11 @@ func (f *single) layerPhases() []phase {
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
+			if o.Merge == MergeInput {
+				f.eachClass(s, func(i int) { f.merged(merges[i], s) })
+			} else {
+				f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
+			}
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
@@ -173,8 +195,12 @@ func (f *single) layerPhases() []phase {
 	all[2].Handoff = o.handoff(phaseAttention) // the merge's
 	all[3].Handoff = o.handoff(phaseO)
 	all[5].Handoff = o.handoff(phaseDown)
-	if o.Merge != MergePhase { // the merge is attention's
-		all[1].Ops, all[1].Handoff = append(all[1].Ops, all[2].Ops...), all[2].Handoff
+	if o.Merge != MergePhase { // the merge is attention's, or o's
+		if all[1].Handoff = all[2].Handoff; o.Merge == MergeInput {
+			all[3].Ops = slices.Concat(all[2].Ops, all[3].Ops)
+		} else {
+			all[1].Ops = slices.Concat(all[1].Ops, all[2].Ops)
+		}
 		all = slices.Delete(all, 2, 3)
 	}
 	return all

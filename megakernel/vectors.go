@@ -37,6 +37,12 @@ func (o *Options) handsOn(phase string) bool {
 	return slices.Contains(phases, phase)
 }
 
+// passes is whether there are words of a phase's output vector: not of attention's where
+// its partial states are passed on instead.
+func (o *Options) passes(phase string) bool {
+	return o.handsOn(phase) && (phase != phaseAttention || o.Merge != MergeInput)
+}
+
 // handoff is how a phase's vector is handed on.
 func (o *Options) handoff(phase string) string {
 	way, phases := o.vectorsIn()
@@ -146,7 +152,7 @@ type vectorWords struct{ attention, o, down dsl.Buf[dsl.B128] }
 func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 	c, o := &mk.Config, &mk.Options
 	words := func(phase string, n int, of string) (w dsl.Buf[dsl.B128]) {
-		if o.handsOn(phase) {
+		if o.passes(phase) {
 			w = dsl.Global[dsl.B128](k, BufferWords(phase), int64(n), bufDoc("%s, a pair and a tag in each", of))
 		}
 		return w
@@ -164,7 +170,7 @@ type vectors struct{ f *single }
 // barrier.
 func (v *vectors) output(ago int) *tasks.Handed {
 	f, c := v.f, &v.f.mk.Config
-	if f.mk.Options.handsOn(phaseAttention) {
+	if f.mk.Options.passes(phaseAttention) {
 		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d", Noted: !f.mk.Options.counts()}
 	}
 	return nil

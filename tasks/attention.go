@@ -46,7 +46,8 @@ type Attention struct {
 	Final Output
 	// Merge merges the partial states of a row within the phase: with Words each SM
 	// that has one merges a share of the row; with Arrived, without Work, the SM that
-	// writes the last does. With neither it is a phase of its own.
+	// writes the last does. With neither it is a phase of its own. Words without Merge
+	// pass the states on to whoever merges them later: MergedInput.
 	Merge   *Merge
 	Words   *Words
 	Arrived *Arrivals
@@ -140,7 +141,7 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens, kv.MaxRows),
 		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
 		need(t.Work == nil || t.Passed == nil, "attention: queries are passed without Work only"),
-		need(t.Words == nil && t.Arrived == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
+		need((t.Words == nil || t.Work == nil) && t.Arrived == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
 		need(t.Arrived == nil || t.Work == nil && t.Words == nil, "attention: arrivals are counted without Work and Words only"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
@@ -243,7 +244,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 			k.IfElse(t.rowsNow(e, it).LtC(fewRows+1), few, many)
 		}
 	})
-	if t.Words != nil {
+	if t.Words != nil && t.Merge != nil {
 		e.Part("merge", func() { t.settle(e, s) })
 	}
 }

@@ -79,8 +79,12 @@ func (t *Merge) pair(e *Env, s Step, i u32) {
 
 // unrolled merges the states at these places, in their order.
 func (t *Merge) unrolled(e *Env, at []u32) (lo, hi f32) {
+	return t.merged(e, parts(t.States, at))
+}
+
+// merged is the merge of one pair's parts of all states.
+func (t *Merge) merged(e *Env, parts []statePart) (lo, hi f32) {
 	k := e.K
-	parts := parts(t.States, at)
 	sum, top := k.F32(0), k.F32(math.Inf(-1))
 	lo, hi = k.F32(0), k.F32(0)
 	if t.sums() {
@@ -126,15 +130,20 @@ func (t *Merge) divide(e *Env, out, sum f32) f32 {
 	return out.Mul(inverse)
 }
 
-// store writes elements 2i and 2i + 1 of the output without a table.
-func (t *Merge) store(e *Env, s Step, i u32, lo, hi f32) {
+// output is elements 2i and 2i + 1 of the output without a table.
+func (t *Merge) output(e *Env, s Step, i u32, lo, hi f32) pair {
 	if t.Variant != nil && t.Variant.Output != nil {
 		at := i.MulC(2)
 		q := t.Variant.query(e, s, t.Heads, at.DivC(t.D), e.K.U32(0), nil)
 		dim := at.RemC(t.D)
 		lo, hi = t.Variant.Output(q, dsl.Optional(dim), lo), t.Variant.Output(q, dsl.Optional(dim.AddC(1)), hi)
 	}
-	out := dsl.Pack[dsl.BF16x2](lo, hi)
+	return dsl.Pack[dsl.BF16x2](lo, hi)
+}
+
+// store writes that pair of the output.
+func (t *Merge) store(e *Env, s Step, i u32, lo, hi f32) {
+	out := t.output(e, s, i, lo, hi)
 	if t.Handed != nil {
 		t.Handed.store(e, i, payload{dsl.Bits[dsl.U32](out), e.K.U32(0)})
 		return

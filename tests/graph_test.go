@@ -58,7 +58,7 @@ func TestAGraphOfKernelsComputesWhatTheSingleKernelDoes(t *testing.T) {
 	require.NoError(t, err)
 	wantLogits, want := stepsOf(t, one, 1, g.Seed, tokens, 3)
 	for i, dependents := range megakernel.AllDependents() {
-		for _, merge := range []megakernel.Merging{megakernel.MergePhase, megakernel.MergeLast} {
+		for _, merge := range []megakernel.Merging{megakernel.MergePhase, megakernel.MergeLast, megakernel.MergeInput} {
 			t.Run(fmt.Sprintf("%s, merge %s", dependents, merge), func(t *testing.T) {
 				t.Parallel()
 				o := base

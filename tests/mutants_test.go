@@ -219,6 +219,12 @@ func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
 	aroundAttention(t, o, "mutants of attention that the SM with the last state merges, on the executor", lastRedundant)
 }
 
+// The same of attention whose partial states all SMs merge in the output projection's input.
+func TestMutantsOfAMergeInTheInputAreReported(t *testing.T) {
+	o := megakernel.Options{Stages: 3, InFlight: 2, Merge: megakernel.MergeInput}
+	mutantsOfRegions(t, o, "mutants of attention that all SMs merge in o's input, on the executor", inputRedundant, "attention", "hand-off after attention", "o", "hand-off after o")
+}
+
 // The same of attention behind a barrier, whose states are merged behind another, with
 // a producer that keeps fewer copies in flight where it leads.
 func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {

@@ -66,7 +66,6 @@ var singleRedundant = table{
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums"},
 	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags: the count only keeps SMs from polling words that cannot have come"},
-	{"red.add @barrier", moved, "ReduceAdd", "b.bar.CountWhile(", nil, "counts earlier or later than it could, and nobody concludes from the count that words have come"},
 	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", nil, "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input"},
 	{"wait.tag @down_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between"},
 	{"wait.tag @o_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between"},
@@ -78,6 +77,11 @@ var singleRedundant = table{
 // lastRedundant is what attention with a merge by the last SM has beside those.
 var lastRedundant = table{
 	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settleSplit(e, s, st)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
+}
+
+// inputRedundant is what attention that all SMs merge in o's input has beside those.
+var inputRedundant = table{
+	{"bar.sync", gone[:2], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "the next item's queries come with a barrier of their own, and so does the count"},
 }
 
 // fusedRedundant is what an MLP whose halves have no hand-off between has beside those.

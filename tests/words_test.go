@@ -42,5 +42,23 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 	}
 }
 
+// The same of attention that differs by layer, some of it without a softmax, whose states are sums.
+func TestMergesOfVariantsGiveTheSameBits(t *testing.T) {
+	g, c := readGolden(t, "tiny_hf.json")
+	o := megakernel.Options{SMs: 3, Page: 4, Splits: 3, StageBytes: 2048, Attention: "sigmoid=-2/window=5+sinks=1+head-scale"}
+	run := func(m megakernel.Merging, seed uint64) trace {
+		o.Merge = m
+		mk, err := megakernel.Build(c, o)
+		require.NoError(t, err)
+		return decode(t, mk, g.Seed, g.Tokens[:12], seed)
+	}
+	want := run(megakernel.MergePhase, 1)
+	for i, m := range []megakernel.Merging{megakernel.MergeLast, megakernel.MergeWords, megakernel.MergeInput} {
+		got := run(m, uint64(2+i))
+		require.Equal(t, want.next, got.next, "merge %s", m)
+		require.Equal(t, want.logits, got.logits, "merge %s", m)
+	}
+}
+
 // vectorSets are vectors that any kernel of one row can hand on in words.
 var vectorSets = []string{"counted:o", "words:o", "counted:attention,o", "words:attention,o", "counted:o,down", "words:o,down"}

@@ -131,6 +131,9 @@ func words(command string) []string {
 }
 
 func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
+	if testing.Short() {
+		t.Skip("all of them take minutes under the race detector")
+	}
 	text, err := os.ReadFile("../../README.md")
 	require.NoError(t, err)
 	t.Chdir(t.TempDir())

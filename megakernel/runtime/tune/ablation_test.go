@@ -156,7 +156,8 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string][]string{
 		tune.Control:      {"the same kernel, loaded again"},
-		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge last", "--queries barrier --merge words", "--queries words --merge phase", "--queries words --merge last"},
+		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge last", "--queries barrier --merge words", "--queries barrier --merge input", "--queries words --merge phase", "--queries words --merge last", "--queries words --merge input"},
+		tune.InInput:      {"--splits 8 --merge input", "--splits 4 --merge input", "--splits 2 --merge input", "--splits 1 --merge input"},
 		tune.VectorsOf:    {"--vectors words", "--vectors barrier", "--vectors counted:o", "--vectors counted:o,down", "--vectors counted:attention,o"},
 		tune.LeadsOf:      {"--leads none", "--leads 4:1", "--leads 5:2", "--leads 5:1", "--leads 7:2", "--leads 7:1"},
 		tune.HeldOf:       {"--held 0", "--held 1", "--held 2", "--held 3", "--held 6"},

@@ -13,6 +13,7 @@ import (
 const (
 	Control      = "control"
 	AroundAttend = "hand-offs around attention"
+	InInput      = "splits, merged in o's input"
 	VectorsOf    = "hand-offs of vectors"
 	LeadsOf      = "leads"
 	HeldOf       = "chunks held in registers"
@@ -67,6 +68,7 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	any := func(string) bool { return true }
 	if slices.Contains(searched, Queries) {
 		add(AroundAttend, []string{Queries, Merge}, handoffs(mk)...)
+		add(InInput, []string{Merge, Splits}, fewSplits(mk)...)
 	}
 	if slices.Contains(searched, Vectors) {
 		add(VectorsOf, nil, values(mk, Vectors, any)...)
@@ -100,6 +102,15 @@ func handoffs(mk *megakernel.Kernel) (all []megakernel.Options) {
 		for _, merge := range megakernel.Mergings() {
 			all = append(all, with(mk, func(o *megakernel.Options) { o.Queries, o.Merge = queries, merge }))
 		}
+	}
+	return all
+}
+
+// fewSplits are fewer and fewer parts of the KV cache, which every SM merges: it reads
+// all of their states.
+func fewSplits(mk *megakernel.Kernel) (all []megakernel.Options) {
+	for n := mk.Options.Splits / 2; n >= 1; n /= 2 {
+		all = append(all, with(mk, func(o *megakernel.Options) { o.Merge, o.Splits = megakernel.MergeInput, n }))
 	}
 	return all
 }
