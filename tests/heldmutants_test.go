@@ -17,7 +17,7 @@ func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 	first := newSubjectOf(t, o, 160, 2)
 	first.mustPass(t)
 	var own []mutant
-	for _, m := range sample(t, first.ir, 3) {
+	for _, m := range sample(t, first.ir, regionEvery) {
 		if strings.HasPrefix(m.Region, "chunks held for ") || strings.HasPrefix(m.Region, "hand-off after ") {
 			own = append(own, m)
 		}

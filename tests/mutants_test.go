@@ -31,6 +31,7 @@ const (
 	knownSeeds     = 2 // of a ragged kernel's that a table explains
 	sampleSeeds    = 3 // the same without -mutants=all
 	sampleEvery    = 6 // and every sixth mutant is run
+	regionEvery    = 6 // of those in some regions
 	raggedEvery    = 32
 	attentionEvery = 12
 )
@@ -252,7 +253,7 @@ func mutantsOfRegions(t *testing.T, o megakernel.Options, what string, own table
 	o.SMs, o.Splits, o.Consumers = 3, 3, 3
 	first := newSubjectOf(t, o, 16, 2)
 	var near []mutant
-	for _, m := range sample(t, first.ir, 3) {
+	for _, m := range sample(t, first.ir, regionEvery) {
 		if slices.Contains(regions, m.Region) {
 			near = append(near, m)
 		}

@@ -61,7 +61,7 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
 		{`"better":true`, `"better":false`, "better is false with a ratio of"},
 		{`"error":"i/o timeout"`, `"error":""`, "it has figures of 0 and 0 contexts, want 2"},
-		{`"merge":"words"`, `"merge":"never"`, `start: merge is "never", want one of ["phase" "last" "words"]`},
+		{`"merge":"words"`, `"merge":"never"`, `start: merge is "never", want one of ["phase" "last" "words" "input"]`},
 		{`"queries":"words"`, `"queries":"never"`, `start: queries is "never", want one of ["barrier" "words"]`},
 		{`"leads":"4:2"`, `"leads":""`, "start: leads is empty, want none or chunks:copies"},
 		{`"leads":"4:2"`, `"leads":"4"`, `start: leads: lead "4" in "4", want none or chunks:copies`},
@@ -127,7 +127,7 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "4", "5", "6"},
 		"leads":     {"none", "4:1", "5:2", "5:1", "7:2", "7:1"},
 		"held":      {"0", "1", "2", "3", "6"},
-		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase", "last"},
+		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase", "last", "input"},
 		"vectors": {"words", "barrier", "counted:o", "counted:o,down", "counted:attention,o"}}, all)
 	rows, err := megakernel.Build(c, megakernel.Options{Tokens: 8})
 	require.NoError(t, err)
