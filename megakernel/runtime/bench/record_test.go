@@ -1,7 +1,9 @@
 package bench
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"flag"
 	"os"
 	"path/filepath"
@@ -10,6 +12,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 	"github.com/stretchr/testify/require"
 )
 
@@ -104,6 +107,36 @@ func TestAnotherGPUMayHaveALowerCeiling(t *testing.T) {
 	require.NoError(t, Void("NVIDIA H100 80GB HBM3", 3100))
 	require.NoError(t, Void("NVIDIA H200", 4500))
 	require.ErrorContains(t, Void("NVIDIA H200 NVL", 4499), "the measurement is void")
+}
+
+func TestALowCeilingIsMeasuredAnew(t *testing.T) {
+	measured := func(ctx context.Context, pause time.Duration, gbps ...float64) (n int, got float64, err error) {
+		m, err := retried(ctx, "NVIDIA H200", pause, func() (ceiling.Measured, error) {
+			n++
+			if gbps[n-1] == 0 {
+				return ceiling.Measured{}, errors.New("no device")
+			}
+			return ceiling.Measured{GBps: gbps[n-1]}, nil
+		})
+		return n, m.GBps, err
+	}
+	n, got, err := measured(t.Context(), 0, 4510)
+	require.NoError(t, err)
+	require.Equal(t, []any{1, 4510.}, []any{n, got})
+	n, got, err = measured(t.Context(), 0, 4490, 4400, 4500)
+	require.NoError(t, err)
+	require.Equal(t, []any{3, 4500.}, []any{n, got})
+	n, _, err = measured(t.Context(), 0, 4490, 4400, 4499)
+	require.ErrorContains(t, err, "the streaming ceiling is 4499 GB/s")
+	require.Equal(t, 3, n)
+	n, _, err = measured(t.Context(), 0, 4490, 0)
+	require.EqualError(t, err, "no device")
+	require.Equal(t, 2, n)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	n, _, err = measured(ctx, time.Hour, 4490, 4510)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, 1, n)
 }
 
 // Every committed record of decoding reads strictly, and so does every one of a gate alone.

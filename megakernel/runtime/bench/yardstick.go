@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 )
@@ -14,6 +15,13 @@ const (
 	ceilingLaunches = 9
 	leastCeiling    = 4 << 30 // bytes streamed at a time
 	spareMemory     = 1 << 30
+)
+
+// A ceiling so low that the measurement would be void is measured anew, so often in all and
+// after such a pause: clocks may be coming up, or what heated the GPU may just have ended.
+const (
+	ceilingTries = 3
+	ceilingPause = 5 * time.Second
 )
 
 // Yardstick is a machine's streaming ceiling, ready to be measured. Not safe for
@@ -78,14 +86,32 @@ func StreamBytes(m Machine) (int64, error) {
 	return bytes, nil
 }
 
-// Measure measures the ceiling. One so low that it makes the measurement void is an
-// error.
+// Measure measures the ceiling. One so low that it makes the measurement void, three times
+// with some seconds between, is an error.
 func (y *Yardstick) Measure(ctx context.Context) (ceiling.Measured, error) {
-	m, err := y.stream.Best(ctx, y.variants, y.launches)
-	if err == nil {
-		err = Void(y.gpu, m.GBps)
+	return retried(ctx, y.gpu, ceilingPause, func() (ceiling.Measured, error) {
+		return y.stream.Best(ctx, y.variants, y.launches)
+	})
+}
+
+// retried is the first of ceilingTries measurements that is not void, or the last one and why
+// it is.
+func retried(ctx context.Context, gpu string, pause time.Duration, measure func() (ceiling.Measured, error)) (ceiling.Measured, error) {
+	for try := 1; ; try++ {
+		m, err := measure()
+		if err != nil {
+			return m, err
+		}
+		void := Void(gpu, m.GBps)
+		if void == nil || try == ceilingTries {
+			return m, void
+		}
+		select {
+		case <-ctx.Done():
+			return m, ctx.Err()
+		case <-time.After(pause):
+		}
 	}
-	return m, err
 }
 
 // Close releases the buffer.
