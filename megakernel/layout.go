@@ -61,6 +61,7 @@ type LayoutOptions struct {
 	StageBytes int    `json:"stage_bytes"`
 	InFlight   int    `json:"in_flight"`
 	Leads      string `json:"leads"` // as Options.Leads; "none" without any
+	Held       int    `json:"held"`  // chunks of a product in registers
 	Consumers  int    `json:"consumers"`
 	Tokens     int    `json:"tokens"`
 	KV         string `json:"kv"` // format of the KV cache's elements
@@ -174,7 +175,7 @@ func (mk *Kernel) constants() []emit.Constant {
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
-		Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits, Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads),
+		Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits, Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads), Held: max(0, o.Held),
 			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.mlp()}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]

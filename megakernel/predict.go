@@ -87,7 +87,7 @@ func (mk *Kernel) kvBusiest(context, sequences int) int64 {
 		chunks := ceilDiv(sequences*mk.KV.Heads*ceilDiv(context, per), mk.Plan.SMs)
 		return min(int64(chunks)*int64(per)*token, int64(sequences)*mk.kvLayerBytes(context))
 	}
-	items := ceilDiv(mk.KV.Heads*mk.Options.Splits, mk.Plan.SMs)
+	items := ceilDiv(mk.AttentionItems()*mk.Options.Splits, mk.Plan.SMs)
 	chunks := ceilDiv(ceilDiv(context, per), mk.Options.Splits)
 	return int64(items) * min(int64(chunks)*int64(per), int64(context)) * token
 }

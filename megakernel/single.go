@@ -247,10 +247,17 @@ func (f *single) wanted(at tasks.Step) *dsl.Pred {
 
 func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
 	f.keepTurn()
-	f.k.If(*f.wanted(at), func() {
+	final := func() {
 		f.consume(inLayer(at, f.k.U32(0)), f.after...)
 		f.choose(at.Pos, running)
-	})
+	}
+	if o := &f.mk.Options; !o.alternates() || o.counts() {
+		f.k.If(*f.wanted(at), final)
+		return
+	}
+	// Without an LM head nobody would wait for an SM that has rows of down and none of the next
+	// step's qkv, and others would write o's words anew while it still looks for these.
+	f.k.IfElse(*f.wanted(at), final, func() { f.k.Region("hand-off of a step", f.bar.Sync) })
 }
 
 func (f *single) done(_ dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }

@@ -35,7 +35,7 @@ func newStepModel(mk *Kernel, m *machine.Machine, context, sequences int) *stepM
 	byKind := map[string]*smShare{}
 	for sm := range p.SMs {
 		kv := mk.kvChunks(sm, context, sequences)
-		kind := fmt.Sprint(len(kv))
+		kind := fmt.Sprint(kv)
 		for i := range layerMatrices + 1 {
 			kind += fmt.Sprint(" ", mk.matrix(i).Count[sm])
 		}
@@ -67,11 +67,12 @@ func (mk *Kernel) kvChunks(sm, context, sequences int) (chunks []int) {
 		}
 		return chunks
 	}
-	per := kvTokensPerStage(mk.Plan)
-	span := ceilDiv(ceilDiv(context, per), mk.Options.Splits) * per // tokens of a split but the last
-	for item := sm; item < mk.KV.Heads*mk.Options.Splits; item += mk.Plan.SMs {
-		for left := min(span, context); left > 0; left -= per {
-			chunks = append(chunks, min(left, per)*mk.KV.TokenBytes())
+	per, splits, groups := kvTokensPerStage(mk.Plan), mk.Options.Splits, mk.AttentionItems()
+	all := ceilDiv(context, per)
+	for item := sm; item < groups*splits; item += mk.Plan.SMs { // as tasks.Attention deals them out
+		split := item / groups
+		for c := split * all / splits; c < (split+1)*all/splits; c++ {
+			chunks = append(chunks, min(per, context-c*per)*mk.KV.TokenBytes())
 		}
 	}
 	return chunks

@@ -11,7 +11,8 @@ import (
 
 // VectorPhases are the phases whose output vector can be handed on in words. That of
 // gate_up cannot: it is the longest, and a barrier a layer keeps SMs that are ahead from
-// writing words anew that another one has yet to read.
+// writing words anew that another one has yet to read. From one step to the next the LM
+// head's does, and where a step has none what single.finish puts in its place.
 func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown} }
 
 // vectorWays are how they can be, the default of one row first.

@@ -43,7 +43,7 @@ type TraceKind string
 // The kinds of spans.
 const (
 	TracePhase   TraceKind = "phase"    // of a layer or a step, up to its last instruction in the warp that notes
-	TraceHandoff TraceKind = "hand-off" // from the CTA's arrival at a grid barrier to its release
+	TraceHandoff TraceKind = "hand-off" // from the arrival at a grid barrier, or of the warp that notes at a count of arrivals, to the release
 	TraceWait    TraceKind = "wait"     // at the ring (see ChunkWait and those below it), or for what other SMs write in words
 	TraceTask    TraceKind = "task"     // a part of a phase
 )

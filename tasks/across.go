@@ -90,15 +90,7 @@ func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 
 // eachGroup calls body for this warp's groups of a chunk.
 func (t *Across) eachGroup(e *Env, part int, body func(i int, group u32)) {
-	groups := t.groups(part)
-	for i := range ceilDiv(groups, e.Consumers) {
-		group := e.Warp.AddC(i * e.Consumers)
-		if (i+1)*e.Consumers <= groups {
-			body(i, group)
-		} else {
-			e.K.If(group.LtC(groups), func() { body(i, group) })
-		}
-	}
+	e.ownGroups(t.groups(part), body)
 }
 
 // add multiplies a group: see the package comment of pipeline.

@@ -92,6 +92,19 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 }
 
+// ownGroups calls body for this warp's of so many groups, which the consumer warps take in
+// turns: with how many it is the i-th, and with its number.
+func (e *Env) ownGroups(groups int, body func(i int, group u32)) {
+	for i := range ceilDiv(groups, e.Consumers) {
+		group := e.Warp.AddC(i * e.Consumers)
+		if (i+1)*e.Consumers <= groups {
+			body(i, group)
+		} else {
+			e.K.If(group.LtC(groups), func() { body(i, group) })
+		}
+	}
+}
+
 // eachOf is EachConsumer that calls body for up to most values of i together.
 func (e *Env) eachOf(n, most int, body func(is []u32)) {
 	whole := n / e.Threads()
@@ -143,7 +156,7 @@ func NewGridBarrier(e *Env, counter dsl.Buf[dsl.U32], epoch u32) *GridBarrier {
 // Epoch is the counter's value once every CTA has passed the last barrier.
 func (g *GridBarrier) Epoch() u32 { return g.target.Get() }
 
-// Tag is a tag for Words: odd, and another one behind every Sync and Count, for the next
+// Tag is a tag for Words: odd, and another one behind every SyncWhile and CountWhile, for the next
 // 2³¹ arrivals.
 func (g *GridBarrier) Tag() u32 { return g.TagBefore(0) }
 

@@ -16,7 +16,7 @@ type GEMV struct {
 	M    *pipeline.MatrixPlan
 	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero, in the order of InputPair
 	Part Partials
-	Held *Held // chunks held in registers before X is there, if Hold precedes Consume; nil: none
+	Held *Held // chunks held in registers before X is there: then Hold must precede every Consume; nil: none
 }
 
 // batchTiles is the number of row tiles whose partial sums are kept before the
@@ -168,15 +168,7 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 // eachGroup calls body for a warp's k groups of a chunk of so many columns: with how many
 // it is the i-th, and with its number in the chunk.
 func (g *GEMV) eachGroup(e *Env, columns int, body func(i int, group u32)) {
-	groups := columns / pipeline.GroupK
-	for i := range ceilDiv(groups, e.Consumers) {
-		group := e.Warp.AddC(i * e.Consumers)
-		if (i+1)*e.Consumers <= groups {
-			body(i, group)
-		} else {
-			e.K.If(group.LtC(groups), func() { body(i, group) })
-		}
-	}
+	e.ownGroups(columns/pipeline.GroupK, body)
 }
 
 // weights are a k group's of the chunk at base of the ring.

@@ -14,7 +14,7 @@ import (
 // or a Variant's Mask, where none gives 0.
 type Merge struct {
 	Heads, D, Splits int
-	States           dsl.Buf[dsl.B128] // [Splits][Heads][D/2], see StateWord
+	States           dsl.Buf[dsl.B128] // [Splits][Heads][D/2], see StateWords and statePart
 	Out              dsl.Buf[dsl.BF16] // [Heads][D]; not used with Handed
 
 	// Handed, unless nil, is what the output is handed on by.
@@ -57,15 +57,16 @@ func (t *Merge) EmitIn(e *Env, s Step) {
 	})
 }
 
-// maxUnrolledSplits bounds the splits whose states a thread holds in registers at once.
-const maxUnrolledSplits = 32
+// statesAtOnce is how many states are merged at once, wherever they are: more are merged so
+// many at a time, and what there is by then is weighed anew, in the same way by everybody.
+const statesAtOnce = 24
 
-// pair merges elements 2i and 2i + 1 of the output. Up to maxUnrolledSplits states all
+// pair merges elements 2i and 2i + 1 of the output. Up to statesAtOnce states all
 // loads are in flight together.
 func (t *Merge) pair(e *Env, s Step, i u32) {
 	at := func(s u32) u32 { return i.Add(s.MulC(t.Heads * t.D / 2)) }
 	var lo, hi f32
-	if t.Splits <= maxUnrolledSplits {
+	if t.Splits <= statesAtOnce {
 		var states []u32
 		for s := range t.Splits {
 			states = append(states, at(e.K.U32(s)))

@@ -8,7 +8,7 @@ import (
 
 // MaxMergedSplits is how many splits MergedInput merges at most: a thread holds the states
 // of a pair of elements in registers.
-const MaxMergedSplits = maxUnrolledSplits
+const MaxMergedSplits = statesAtOnce
 
 // MergedInput stages attention's output as a GEMV's input and merges the partial states as
 // it reads them: every SM reads every state and merges all of them, so that the merge takes

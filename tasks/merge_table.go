@@ -30,9 +30,6 @@ func (m *MergeTable) Any(e *Env) dsl.Pred {
 	return dsl.Uniform(m.word(e.K.U32(m.Tokens*m.KVHeads)), dsl.GPUScope).NeC(0)
 }
 
-// statesAtOnce is how many states a thread has loads in flight for.
-const statesAtOnce = 24
-
 // emitTable merges two elements a lane.
 func (t *Merge) emitTable(e *Env, s Step) {
 	k, m := e.K, t.Table

@@ -97,10 +97,8 @@ func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32) {
 			}
 			lo, hi := dsl.Halves(pair)
 			half := dsl.View[dsl.U16](t.Tail)
-			if t.KV.e4m3() {
-				half.Store(t.KV.element(v, i, 8, slot), lo)
-			} else {
-				half.Store(t.KV.element(v, i, 8, slot), lo)
+			half.Store(t.KV.element(v, i, 8, slot), lo)
+			if !t.KV.e4m3() {
 				half.Store(t.KV.element(v, i.AddC(d/2), 8, slot), hi)
 			}
 		})

@@ -104,10 +104,6 @@ type gather struct {
 	at                  func(state, word u32) u32
 }
 
-// gathered is how many states of a share are merged at once. A share has no more
-// words of so many states than an output has words, and gathered more.
-const gathered = 32
-
 // gather merges a share and calls body for each of its words. All words of a batch of
 // states are polled at once, each by a thread of its own as long as there are enough,
 // and meet in Scratch, where a thread merges all of an output's in their order: polled
@@ -121,8 +117,8 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 		block = block.Add(g.from)
 		mine := e.Tid.Lt(words)
 		m := t.Merge.running(e)
-		k.ForStep(k.U32(0), g.n, gathered, func(from u32) {
-			n := g.n.Sub(from).MinC(gathered).Named("states_now")
+		k.ForStep(k.U32(0), g.n, statesAtOnce, func(from u32) {
+			n := g.n.Sub(from).MinC(statesAtOnce).Named("states_now")
 			e.Wait("partial states", func() {
 				k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
 					at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
@@ -145,11 +141,12 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 // meeting is Scratch as the words of states that are merged.
 func (t *Attention) meeting() dsl.Buf[dsl.B128] { return dsl.View[dsl.B128](t.Scratch) }
 
-// meetingLen is its length: words of a share and a batch of states.
+// meetingLen is its length: words of a share and a batch of states. A share has no more words
+// of so many states than an output has words, and statesAtOnce more.
 func (t *Attention) meetingLen() int {
 	heads := t.Group()
 	if t.Work == nil {
 		heads = t.part()
 	}
-	return StateWords(heads, t.KV.D) + gathered
+	return StateWords(heads, t.KV.D) + statesAtOnce
 }

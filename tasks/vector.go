@@ -228,7 +228,9 @@ type PlainInput struct {
 
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
 func (t *PlainInput) Emit(e *Env) {
-	if p := inputProblem("plain input", t.N, 8, t.Dst); p != "" {
+	h := t.Handed
+	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Dst)),
+		need(h == nil || h.Planes == 4 && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in 4 planes", t.N/2)); p != "" {
 		e.K.Require(false, "%s", p)
 		return
 	}
@@ -236,7 +238,7 @@ func (t *PlainInput) Emit(e *Env) {
 	stage := func(i u32, v []u32) {
 		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
 	}
-	if h := t.Handed; h == nil {
+	if h == nil {
 		x, from := dsl.View[dsl.U32](t.X), e.K.U32(0)
 		if t.From.Given() {
 			from = t.From.DivC(2)

@@ -32,8 +32,8 @@ func TestHeldChunksGiveTheSameBits(t *testing.T) {
 				require.NoError(t, err)
 				return decode(t, mk, g.Seed, tokens, seed)
 			}
-			want := run(0, 1)
-			for held := 1; held <= tasks.MaxHeld; held++ {
+			want := run(megakernel.HeldNone, 1)
+			for held := 0; held <= tasks.MaxHeld; held++ {
 				got := run(held, uint64(held))
 				require.Equal(t, want.next, got.next, "%d held", held)
 				require.Equal(t, want.logits, got.logits, "%d held", held)

@@ -65,7 +65,7 @@ var singleRedundant = table{
 	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
 	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
 	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums"},
-	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags: the count only keeps SMs from polling words that cannot have come"},
+	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags, and there are other counts in a step: this one only keeps SMs from polling words that cannot have come"},
 	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", nil, "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input"},
 	{"wait.tag @down_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between"},
 	{"wait.tag @o_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between"},

@@ -5,6 +5,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
@@ -57,6 +60,53 @@ func TestMergesOfVariantsGiveTheSameBits(t *testing.T) {
 		got := run(m, uint64(2+i))
 		require.Equal(t, want.next, got.next, "merge %s", m)
 		require.Equal(t, want.logits, got.logits, "merge %s", m)
+	}
+}
+
+// The same where every SM merges many states in o's input, or several pairs of elements at once.
+func TestMergesInTheInputGiveTheSameBits(t *testing.T) {
+	g, c := readGolden(t, "tiny_hf.json")
+	c.Heads, c.KVHeads = 8, 1 // 128 pairs
+	tokens := g.Tokens[:6]
+	for _, o := range []megakernel.Options{{Splits: 1, Consumers: 1}, {Splits: 2, Consumers: 1}, {Splits: 16, Consumers: 1}, {Splits: 3, Consumers: 3}, {Splits: tasks.MaxMergedSplits, Consumers: 2}} {
+		t.Run(fmt.Sprintf("%d splits, %d consumers", o.Splits, o.Consumers), func(t *testing.T) {
+			t.Parallel()
+			o.SMs, o.StageBytes, o.Page = 2, 2048, 4
+			run := func(m megakernel.Merging, seed uint64) trace {
+				o.Merge = m
+				mk, err := megakernel.Build(c, o)
+				require.NoError(t, err)
+				return decode(t, mk, g.Seed, tokens, seed)
+			}
+			want, got := run(megakernel.MergePhase, 1), run(megakernel.MergeInput, 2)
+			require.Equal(t, want.next, got.next)
+			require.Equal(t, want.logits, got.logits)
+		})
+	}
+}
+
+// SMs that have rows of down and none of qkv, and no item of attention, are waited for by
+// nobody between two steps of which the first has no LM head, but where there is a count or a barrier.
+func TestStepsOfAPromptWaitForSMsWithoutQueries(t *testing.T) {
+	_, c := readGolden(t, "tiny_hf.json")
+	c.Layers, c.Heads, c.KVHeads = 1, 2, 1
+	for _, vectors := range []string{"words", "counted", "words:o", "barrier"} {
+		for _, splits := range []int{1, 3} {
+			t.Run(fmt.Sprintf("%s, %d splits", vectors, splits), func(t *testing.T) {
+				t.Parallel()
+				mk, err := megakernel.Build(c, megakernel.Options{SMs: 30, Consumers: 2, StageBytes: 2048, Splits: splits, Vectors: vectors})
+				require.NoError(t, err)
+				for seed := range uint64(5) {
+					sim, err := runtime.NewSim(mk.IR, seed)
+					require.NoError(t, err)
+					s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims()), 2, nil, 0)
+					require.NoError(t, err)
+					_, err = s.Generate([]int{1, 5, 300, 2}, 2)
+					require.NoError(t, err, "seed %d", seed)
+					require.NoError(t, sim.Close())
+				}
+			})
+		}
 	}
 }
 

@@ -24,7 +24,7 @@ const (
 // checkBudget refuses what does not go with --budget, and completes what is open.
 func (b *benchFlags) checkBudget(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
-	for _, name := range []string{"reference", "record", "plot", "rounds", "tokens-per-launch"} {
+	for _, name := range []string{"reference", "record", "plot", "cases", "rounds", "tokens-per-launch"} {
 		if given(name) {
 			return usagef("--%s and --budget exclude each other: a budget is of one traced launch, and no record", name)
 		}

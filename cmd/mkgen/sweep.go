@@ -111,6 +111,8 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 	switch {
 	case given("profile"):
 		return usagef("--profile does not go with sweep: a profile is of one number of rows, a sweep has several")
+	case s.mlp != string(megakernel.MLPRows):
+		return usagef("--mlp %s does not go with sweep, whose rounds must choose the same tokens; want %s", s.mlp, megakernel.MLPRows)
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference"):

@@ -82,7 +82,7 @@ func (t *traceFlags) check(cmd *cobra.Command) error {
 			t.steps = 2
 		}
 	}
-	return nil
+	return configOfCheckpoint(cmd, t.checkpoint)
 }
 
 func (t *traceFlags) run(cmd *cobra.Command) (err error) {

@@ -42,8 +42,9 @@ func newTune() *cobra.Command {
 		Use:   "tune",
 		Short: "Search a kernel's fastest options on the GPU at hand",
 		Long: `tune measures kernels that differ in stage size, depth of the ring, copies in
-flight, chunks held in registers, consumer warps, parts of the KV cache, and
-where partial states are merged: one option after the other, each candidate
+flight, leads, chunks held in registers, consumer warps, parts of the KV cache,
+where partial states are merged, and how queries and vectors are handed on: one
+option after the other, each candidate
 beside the best so far, whose time is taken again each time, and again until a
 whole round changes nothing or the time is over. An option that a flag gives
 stays as it is. All candidates of an option are compiled before the first of

@@ -1262,8 +1262,8 @@ mkgen_step(const __grid_constant__ Params p) {
                 float top = __uint_as_float(0xff800000u) /* -inf */;
                 float sum = 0.0f;
                 #pragma unroll 1
-                for (u32 i_4 = 0; i_4 < 2; i_4 += 32) {
-                  const u32 states_now = min(2 - i_4, 32u);
+                for (u32 i_4 = 0; i_4 < 2; i_4 += 24) {
+                  const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
                     const u32 v1364 = (i_4 + i_5 / words) * 96 + v1352 + i_5 % words;

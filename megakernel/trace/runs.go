@@ -13,7 +13,7 @@ type Parts struct {
 	Work     float64 // what is none of the waits below: arithmetic, staging, reductions, CTA barriers
 	Chunks   float64 // consumers waited for a chunk: the ring was empty
 	Others   float64 // consumers waited for something else, but no hand-off: for words that other SMs write
-	Handoffs float64 // from arrival at a grid barrier to release
+	Handoffs float64 // from arrival at a grid barrier, or at a count, to release
 
 	RingFull float64 // the producer waited for a free stage: memory may idle
 	InFlight float64 // the producer waited for copies under way: memory is busy

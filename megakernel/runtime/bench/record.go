@@ -41,6 +41,7 @@ type Options struct {
 	Merge      string `json:"merge,omitempty"`    // where partial states are merged; absent: of one row in a phase of their own
 	Vectors    string `json:"vectors,omitempty"`  // how vectors reach the next phase; absent: behind barriers
 	MLP        string `json:"mlp,omitempty"`      // how the MLP's down projection gets its input; absent: rows, behind a hand-off
+	Held       int    `json:"held,omitempty"`     // chunks of a product in registers; absent: none, but 4 in records of 2026-11-22
 	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
 	Resident   int    `json:"resident,omitempty"` // of a graph of kernels: how many fit side by side on an SM
 	Page       int    `json:"page"`
@@ -75,7 +76,7 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Launch != megakernel.LaunchSingle {
 		launch = string(o.Launch)
 	}
-	return Options{MLP: mlp, Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{MLP: mlp, Held: max(0, o.Held), Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

@@ -4,33 +4,29 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"runtime"
 	"strings"
-	"sync"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 )
 
 // compile compiles all kernels, several at a time. What does not compile is kept for its
 // cells; if nothing does, that is an error.
 func (s *Sweep) compile(ctx context.Context) (compiler string, err error) {
 	s.say("compiling %d kernels", len(s.Kernels))
-	s.broken = make([]error, len(s.Kernels))
-	names := make([]string, len(s.Kernels))
-	room := make(chan struct{}, runtime.NumCPU())
-	var wait sync.WaitGroup
+	kernels := make([]*megakernel.Kernel, len(s.Kernels))
+	for i, k := range s.Kernels {
+		if k.Problem == nil {
+			kernels[i] = k.Kernel
+		}
+	}
+	var names []string
+	names, s.broken = tune.CompileAll(ctx, s.Measurer.Compile, kernels)
 	for i, k := range s.Kernels {
 		if k.Problem != nil {
 			s.broken[i] = k.Problem
-			continue
 		}
-		wait.Go(func() {
-			room <- struct{}{}
-			defer func() { <-room }()
-			names[i], s.broken[i] = s.Measurer.Compile(ctx, k.Kernel)
-		})
 	}
-	wait.Wait()
 	if ctx.Err() != nil {
 		return "", ctx.Err()
 	}

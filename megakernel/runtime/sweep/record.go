@@ -141,9 +141,10 @@ func (r *Record) Check() error {
 
 // check is of one cell.
 func (r *Record) check(c *Cell) error {
+	all := []Status{Measured, Unfit, Failed, Open}
 	switch {
-	case !slices.Contains([]Status{Measured, Unfit, Failed, Open}, c.Status):
-		return fmt.Errorf("status is %q", string(c.Status))
+	case !slices.Contains(all, c.Status):
+		return fmt.Errorf("status is %q, want one of %q", string(c.Status), all)
 	case (c.Why != "") != (c.Status == Unfit || c.Status == Failed):
 		return fmt.Errorf("it is %q, and why is %q", string(c.Status), c.Why)
 	case (c.Case != nil) != (c.Status == Measured):
@@ -155,8 +156,15 @@ func (r *Record) check(c *Cell) error {
 	if k < 0 {
 		return fmt.Errorf("there is no kernel of %d rows", c.Rows)
 	}
-	if m := c.Case; m.Model != r.Model || m.DType != r.DType || m.Weights != r.Weights || m.Batch != c.Batch || m.Context != c.Context || max(1, m.Tokens) != c.Batch || len(m.Rounds) != r.Rounds || m.TokensPerRound != r.Tokens*c.Batch {
-		return errors.New("its figures are of something else")
+	m := c.Case
+	for _, f := range []struct {
+		name        string
+		found, want any
+	}{{"model", m.Model, r.Model}, {"dtype", m.DType, r.DType}, {"weights", m.Weights, r.Weights}, {"batch", m.Batch, c.Batch}, {"context", m.Context, c.Context},
+		{"tokens", max(1, m.Tokens), c.Batch}, {"rounds", len(m.Rounds), r.Rounds}, {"tokens_per_round", m.TokensPerRound, r.Tokens * c.Batch}} {
+		if f.found != f.want {
+			return fmt.Errorf("its figures are of something else: %s is %v, want %v", f.name, f.found, f.want)
+		}
 	}
 	if r.Gate == bench.Ungated {
 		if c.Case.Gate.Passed {

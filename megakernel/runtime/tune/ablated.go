@@ -137,13 +137,16 @@ func (a *Ablated) Check() error {
 		return err
 	}
 	if (a.Gate == Gated) != (a.Judged != nil) || a.Gate != Gated && a.Gate != bench.Ungated {
-		return fmt.Errorf("gate is %q, with what a gate found: %t", a.Gate, a.Judged != nil)
+		return fmt.Errorf("gate is %q, with what a gate found: %t; want %q with it or %q without", a.Gate, a.Judged != nil, Gated, bench.Ungated)
 	}
 	if err := a.Kernel.check(); err != nil {
 		return fmt.Errorf("kernel: %w", err)
 	}
-	if len(a.Rows) == 0 || a.Count() > 0 && len(a.Micros) != len(a.Contexts) {
-		return errors.New("there are no rows, or no times of the kernel")
+	if len(a.Rows) == 0 {
+		return errors.New("there are no rows, want at least one")
+	}
+	if n := a.Count(); n > 0 && len(a.Micros) != len(a.Contexts) {
+		return fmt.Errorf("%d rows have figures and the kernel has %d, want one for each of %d contexts", n, len(a.Micros), len(a.Contexts))
 	}
 	for i := range a.Rows {
 		if err := a.Rows[i].check(len(a.Contexts)); err != nil {
@@ -155,7 +158,7 @@ func (a *Ablated) Check() error {
 
 func (r *Row) check(contexts int) error {
 	if r.Group == "" || r.Differs == "" {
-		return fmt.Errorf("group is %q and differs %q", r.Group, r.Differs)
+		return fmt.Errorf("group is %q and differs is %q, want both", r.Group, r.Differs)
 	}
 	if r.Why != "" {
 		if r.Micros != nil || r.Beside != nil || r.Bits != "" {
@@ -174,8 +177,8 @@ func (r *Row) check(contexts int) error {
 			return fmt.Errorf("a figure is %v, want all positive", x)
 		}
 	}
-	if !slices.Contains([]Bits{SameBits, OtherBits, NotRepeatable}, r.Bits) {
-		return fmt.Errorf("bits is %q", string(r.Bits))
+	if all := []Bits{SameBits, OtherBits, NotRepeatable}; !slices.Contains(all, r.Bits) {
+		return fmt.Errorf("bits is %q, want one of %q", string(r.Bits), all)
 	}
 	return nil
 }

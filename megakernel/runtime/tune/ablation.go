@@ -105,7 +105,7 @@ func (a *Ablation) compile(ctx context.Context, all []variant) (compiler string,
 	for i, v := range all {
 		kernels[i] = v.kernel
 	}
-	compilers, failed := compileAll(ctx, a.Pairer.Compile, kernels)
+	compilers, failed := CompileAll(ctx, a.Pairer.Compile, kernels)
 	if err := errors.Join(ctx.Err(), failed[0]); err != nil {
 		return "", err
 	}
@@ -196,6 +196,9 @@ func (a *Ablation) row(ctx context.Context, row *Row, kernel Launcher, mk *megak
 		}
 	}
 	var own *ownError
+	if mk == a.Kernel && !errors.As(err, &own) { // its second copy
+		err = &ownError{err}
+	}
 	if ctx.Err() != nil || errors.As(err, &own) {
 		return errors.Join(ctx.Err(), err)
 	}

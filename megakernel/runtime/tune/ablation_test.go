@@ -2,6 +2,7 @@ package tune_test
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,6 +35,7 @@ type field struct {
 	running  []*runner          // that are loaded
 	order    []megakernel.Options
 	most     int // loaded at a time
+	room     int // for so many kernels at a time; 0: for all
 
 	mu       sync.Mutex
 	compiled int
@@ -61,6 +63,9 @@ func (f *field) Ceiling(context.Context) (ceiling.Measured, error) {
 func (f *field) Open(ctx context.Context, mk *megakernel.Kernel) (tune.Launcher, error) {
 	if f.early == 0 {
 		f.early = f.compiled
+	}
+	if f.room > 0 && len(f.running) == f.room {
+		return nil, errors.New("out of memory")
 	}
 	r := &runner{f: f, options: mk.Options}
 	f.running = append(f.running, r)
@@ -302,6 +307,7 @@ func TestAblationEndsWhereTheKernelItselfFails(t *testing.T) {
 		}},
 		"the kernel itself: context 16: two launches from the same state computed different bits: it is not repeatable": {micros: level,
 			bits: func(_ megakernel.Options, launch int) string { return fmt.Sprint(launch > 1) }},
+		"the kernel itself: out of memory":       {micros: level, room: 1},
 		"no compiler":                            {micros: level, refused: func(megakernel.Options) error { return errors.New("no compiler") }},
 		"the first sequence run twice gave diff": {micros: level, report: &gate.Report{}},
 	} {
@@ -315,6 +321,35 @@ func TestAblationEndsWhereTheKernelItselfFails(t *testing.T) {
 		} else {
 			require.Nil(t, r)
 		}
+	}
+}
+
+// What the repository ships can be read.
+func TestShippedProfilesAndAblationsAreValid(t *testing.T) {
+	profiles, err := filepath.Glob("../../../bench/profiles/*/*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, profiles)
+	for _, path := range profiles {
+		p, err := tune.ReadFile(path)
+		require.NoError(t, err)
+		c, err := models.Lookup(p.Model)
+		require.NoError(t, err)
+		require.NoError(t, p.Fits(c, p.Rows, megakernel.Launching(cmp.Or(p.Launch, string(megakernel.LaunchSingle)))), path)
+	}
+	ablations, err := filepath.Glob("../../../bench/results/*/*-ablate-*.json")
+	require.NoError(t, err)
+	require.NotEmpty(t, ablations)
+	for _, path := range ablations {
+		data, err := os.ReadFile(path)
+		require.NoError(t, err)
+		a, err := tune.ParseAblated(data)
+		require.NoError(t, err, path)
+		require.Equal(t, tune.Gated, a.Gate, path)
+		table, err := os.ReadFile(strings.TrimSuffix(path, ".json") + ".md")
+		require.NoError(t, err)
+		var want bytes.Buffer
+		require.NoError(t, a.WriteMarkdown(&want))
+		require.True(t, strings.HasSuffix(string(table), want.String()), path)
 	}
 }
 

@@ -1,14 +1,12 @@
 package tune
 
 import (
-	"bytes"
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
 
-	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 )
@@ -57,14 +55,9 @@ func (p *Profile) Check() error {
 // Parse reads a profile strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
 func Parse(data []byte) (*Profile, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
 	p := &Profile{}
-	if err := d.Decode(p); err != nil {
+	if err := jsonfile.Parse(data, p); err != nil {
 		return nil, err
-	}
-	if d.More() {
-		return nil, errors.New("something follows the object")
 	}
 	return p, p.Check()
 }
@@ -87,11 +80,7 @@ func (p *Profile) WriteFile(path string) error {
 	if err := p.Check(); err != nil {
 		return fmt.Errorf("no profile is written: %w", err)
 	}
-	text, err := json.MarshalIndent(p, "", "  ")
-	if err != nil {
-		return err
-	}
-	return whole.Write(path, append(text, '\n'))
+	return jsonfile.Write(path, p)
 }
 
 // Fits refuses a profile of a model of another shape, of other query rows (0 means 1), or

@@ -29,13 +29,13 @@ func (s *Search) compile(ctx context.Context, name string, incumbent *megakernel
 		}
 		open[i] = mk
 	}
-	_, failed = compileAll(ctx, s.Measurer.Compile, open)
+	_, failed = CompileAll(ctx, s.Measurer.Compile, open)
 	return failed, ctx.Err()
 }
 
-// compileAll compiles those kernels that are not nil, as many at a time as there are
+// CompileAll compiles those kernels that are not nil, as many at a time as there are
 // processors; compilers and failed have what became of each by index.
-func compileAll(ctx context.Context, compile func(context.Context, *megakernel.Kernel) (string, error), kernels []*megakernel.Kernel) (compilers []string, failed []error) {
+func CompileAll(ctx context.Context, compile func(context.Context, *megakernel.Kernel) (string, error), kernels []*megakernel.Kernel) (compilers []string, failed []error) {
 	compilers, failed = make([]string, len(kernels)), make([]error, len(kernels))
 	room := make(chan struct{}, runtime.NumCPU())
 	var wait sync.WaitGroup
