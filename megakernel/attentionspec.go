@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/mkgen/mkgen/internal/plural"
 )
 
 // attentionSpec is the attention of a class of layers, as Options.Attention names it.
@@ -96,7 +98,7 @@ func parseAttention(text string, layers int) (classes []attentionSpec, pattern [
 		pattern = pattern[:1]
 	}
 	if len(pattern) > layers {
-		return nil, nil, fmt.Errorf("%d kinds in turn in %q, the model has %s", len(pattern), text, plural(layers, "layer"))
+		return nil, nil, fmt.Errorf("%d kinds in turn in %q, the model has %s", len(pattern), text, plural.Of(layers, "layer"))
 	}
 	return classes, pattern, nil
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
@@ -148,7 +149,7 @@ func (mk *Kernel) reportKV(r *report) {
 		return
 	}
 	r.text("Attention is %s, a KV head and one of %s each, dealt to %s in turn: at most %d an SM, %s without one. An item reads chunks of %d tokens.",
-		plural(items, "item"), plural(o.Splits, "split"), plural(o.SMs, "SM"), ceilDiv(items, o.SMs), plural(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
+		plural.Of(items, "item"), plural.Of(o.Splits, "split"), plural.Of(o.SMs, "SM"), ceilDiv(items, o.SMs), plural.Of(max(0, o.SMs-items), "SM"), kvTokensPerStage(mk.Plan))
 	if t.Parts() > 1 {
 		r.text("A KV head's %d query heads are %d items, each of which reads the KV for itself.", t.Group(), t.Parts())
 	}
@@ -162,7 +163,7 @@ func (mk *Kernel) reportPlanned(r *report) {
 		classes = fmt.Sprintf(" for each of %d kinds of layers", n)
 	}
 	r.text("Attention is what a plan says: up to %s an SM and %s%s. An item reads chunks of %d tokens.",
-		plural(limits.ItemsPerCTA, "item"), plural(limits.Partials, "partial state"), classes, mk.ChunkTokens())
+		plural.Of(limits.ItemsPerCTA, "item"), plural.Of(limits.Partials, "partial state"), classes, mk.ChunkTokens())
 }
 
 func (mk *Kernel) reportParams(r *report) {
@@ -192,8 +193,8 @@ func (mk *Kernel) reportParams(r *report) {
 
 func (mk *Kernel) reportProgram(r *report) {
 	st := ir.Stats(mk.IR)
-	r.line("\nProgram: %d instructions, %s, %s, %s, %s", st.Instrs, plural(st.Loops, "loop"),
-		plural(st.Branches, "If"), plural(st.Barriers, "CTA barrier"), plural(st.Waits, "wait"))
+	r.line("\nProgram: %d instructions, %s, %s, %s, %s", st.Instrs, plural.Of(st.Loops, "loop"),
+		plural.Of(st.Branches, "If"), plural.Of(st.Barriers, "CTA barrier"), plural.Of(st.Waits, "wait"))
 	for _, a := range []struct {
 		name   string
 		counts []ir.AccessCount

@@ -98,14 +98,6 @@ func formatRate(x float64) string {
 
 func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
 
-// plural is "1 stage", "2 stages".
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
-}
-
 // copies is "1 copy", "2 copies".
 func copies(n int) string {
 	if n == 1 {

@@ -1,6 +1,10 @@
 package megakernel
 
-import "github.com/mkgen/mkgen/tasks"
+import (
+	"github.com/mkgen/mkgen/tasks"
+
+	"github.com/mkgen/mkgen/internal/plural"
+)
 
 // MaxHeld is the most that Options.Held can be.
 const MaxHeld = tasks.MaxHeld
@@ -12,9 +16,9 @@ func (o *Options) completeHeld() error {
 	case o.Held < HeldNone || o.Held > MaxHeld:
 		return refuse("Held", "%d chunks, want 0 to %d", o.Held, MaxHeld)
 	case o.Held > 0 && o.Tokens > 1:
-		return refuse("Held", "%s in registers with %d query rows a step, want one row", plural(o.Held, "chunk"), o.Tokens)
+		return refuse("Held", "%s in registers with %d query rows a step, want one row", plural.Of(o.Held, "chunk"), o.Tokens)
 	case o.Held > 0 && o.graph():
-		return refuse("Held", "%s in registers in a graph of kernels, want one kernel", plural(o.Held, "chunk"))
+		return refuse("Held", "%s in registers in a graph of kernels, want one kernel", plural.Of(o.Held, "chunk"))
 	}
 	return nil
 }
@@ -48,7 +52,7 @@ func (mk *Kernel) checkHeld() error {
 	each, most := tasks.HeldRegisters(o.StageBytes, o.Consumers), threadRegisters(o.Consumers)-registersBesideHeld
 	if o.Held*each > most {
 		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
-			plural(o.Held, "chunk"), o.StageBytes, each, most/each, plural(o.Consumers, "consumer warp"), most)
+			plural.Of(o.Held, "chunk"), o.StageBytes, each, most/each, plural.Of(o.Consumers, "consumer warp"), most)
 	}
 	return nil
 }
@@ -66,7 +70,7 @@ func firstChunks(n int) string {
 	if n == 1 {
 		return "chunk"
 	}
-	return plural(n, "chunk")
+	return plural.Of(n, "chunk")
 }
 
 // held is where chunks are held, or nil.

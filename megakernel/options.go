@@ -296,7 +296,7 @@ func (o *Options) completeHandoffs() {
 
 // statesInWords is whether partial states of the one row carry tags.
 func (o *Options) statesInWords() bool {
-	return o.Merge == MergeWords || o.Merge == MergeInput && !o.graph()
+	return o.Merge == MergeWords || o.Merge == MergeInput && o.handsOn(phaseAttention)
 }
 
 // completeAttention brings Attention into its one form, and refuses what cannot be.

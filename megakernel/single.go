@@ -118,11 +118,7 @@ func (f *single) merged(m *tasks.Merge, s tasks.Step) {
 	o := &f.mk.Options
 	in := tasks.MergedInput{Merge: m, Noted: !o.counts(), Dst: f.x}
 	if o.statesInWords() {
-		ago := o.ago()
-		if !o.handsOn(phaseAttention) {
-			ago = 1 // the barrier
-		}
-		in.Words = f.words(ago)
+		in.Words = f.words(o.ago())
 	}
 	f.env.Input("input vector", func() { in.Emit(f.env, s) })
 }

@@ -5,6 +5,7 @@ import (
 	"io"
 	"strings"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
@@ -53,8 +54,8 @@ func (mk *Kernel) reportModel(r *report) {
 	r.line("%s: one decode step as one CUDA kernel", c.Name)
 	r.text("%s parameters of %s%s, %s, hidden %d, intermediate %d, %d query and %s of %d, vocabulary %d, %s.",
 		FormatCount(c.ParamCount()), c.DType, tied,
-		plural(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural(c.KVHeads, "KV head"), c.HeadDim, c.Vocab, plural(c.MaxPositions, "position"))
-	kv, split := "", " and "+plural(o.Splits, "split")
+		plural.Of(c.Layers, "layer"), c.Hidden, c.Intermediate, c.Heads, plural.Of(c.KVHeads, "KV head"), c.HeadDim, c.Vocab, plural.Of(c.MaxPositions, "position"))
+	kv, split := "", " and "+plural.Of(o.Splits, "split")
 	if mk.Ragged() {
 		split = ""
 	}
@@ -62,7 +63,7 @@ func (mk *Kernel) reportModel(r *report) {
 		kv = " of " + string(o.KV)
 	}
 	r.text("%s of %d threads (%s and a producer warp), KV cache%s in pages of %s%s.",
-		plural(o.SMs, "CTA"), 32*(o.Consumers+1), plural(o.Consumers, "consumer warp"), kv, plural(o.Page, "token"), split)
+		plural.Of(o.SMs, "CTA"), 32*(o.Consumers+1), plural.Of(o.Consumers, "consumer warp"), kv, plural.Of(o.Page, "token"), split)
 	if mk.Ragged() {
 		r.text("A step has up to %d query rows, each a token of any sequence.", o.Tokens)
 	}
@@ -127,6 +128,16 @@ func (mk *Kernel) reportPhases(r *report) {
 	}
 }
 
+// planned is how many of a step's barriers stand behind phases that a plan can leave out.
+func (mk *Kernel) planned() (n int) {
+	for i := range mk.Phases {
+		if p := &mk.Phases[i]; p.Planned {
+			n += mk.runs(p)
+		}
+	}
+	return n
+}
+
 // handoffs says what stands behind the phases, and how often in a step all SMs meet.
 func (mk *Kernel) handoffs() string {
 	behind := func(way string) string {
@@ -140,7 +151,11 @@ func (mk *Kernel) handoffs() string {
 	}
 	words, counted, none := behind(string(HandoffWords)), behind(string(HandoffCounted)), behind(handoffNone)
 	if words == "" && counted == "" && none == "" {
-		return fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers())
+		times := fmt.Sprintf("%d a step", mk.Barriers())
+		if planned := mk.planned(); planned > 0 {
+			times = fmt.Sprintf("%d to %d a step, as the plan of a launch has merges or not", mk.Barriers()-planned, mk.Barriers())
+		}
+		return fmt.Sprintf("Every phase ends in a grid barrier: %s.", times)
 	}
 	text := "Behind " + behind(gridBarrier) + " stands a grid barrier"
 	if counted != "" {
@@ -148,7 +163,11 @@ func (mk *Kernel) handoffs() string {
 	}
 	text += fmt.Sprintf(": %d a step.", mk.Barriers())
 	if words != "" {
-		text += " What " + words + " writes is waited for word by word."
+		verb := "writes"
+		if strings.Contains(words, ",") {
+			verb = "write"
+		}
+		text += " What " + words + " " + verb + " is waited for word by word."
 	}
 	if none != "" {
 		text += " Behind " + none + " every SM goes on with what it has made itself."
@@ -193,7 +212,7 @@ func (mk *Kernel) reportShared(r *report) {
 	}
 	r.line("Shared memory of a CTA: %d of %d bytes", p.SharedBytes, p.SharedLimit)
 	r.table(t)
-	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.", plural(p.Stages, "stage"), p.StageBytes,
+	r.text("Ring: %s of %d bytes, %s; a stage holds %d × %d weights or %d tokens of a KV head.", plural.Of(p.Stages, "stage"), p.StageBytes,
 		p.Copies(), pipeline.TileRows, p.StageBytes/(2*pipeline.TileRows), kvTokensPerStage(p))
 	mk.reportHeld(r)
 }
@@ -214,9 +233,13 @@ func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
 		p := mk.Predict(m, n, 1)
 		t.Row(n, formatSeconds(p.Stream), formatSeconds(p.Unhidden()), formatSeconds(p.Total), formatRate(1/p.Total), percent(p.Floor/p.Total))
 	}
-	r.line("Predicted, not measured, at %.0f GB/s", m.Ceiling.Median)
+	what := ""
+	if mk.Ragged() {
+		what = ", a step of one token of one sequence"
+	}
+	r.line("Predicted, not measured, at %.0f GB/s%s", m.Ceiling.Median, what)
 	r.table(t)
 	p := mk.Plan
 	r.text("For %s. Reading: the busiest SM's bytes at what an SM streams with %s of %d bytes in flight (%.1f GB/s). Unhidden: what the ring does not hide of %d meetings of all SMs, of what is read behind them, and of arithmetic. Ceiling: weights and KV once at the full bandwidth. Left out: launch, the choice of a token.",
-		m.About(), copies(p.InFlight), p.StageBytes, m.BytesPerSecond(p.SMs, mk.inFlight())/float64(p.SMs)/1e9, mk.Barriers())
+		m.About(), copies(p.InFlight), p.StageBytes, m.BytesPerSecond(p.SMs, mk.inFlight())/float64(p.SMs)/1e9, mk.Barriers()-mk.planned())
 }

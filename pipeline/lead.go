@@ -64,15 +64,15 @@ func (p *Plan) Copies() string {
 // checkLeads refuses leads that a ring cannot have: each longer than the one before,
 // and with fewer copies.
 func checkLeads(leads []Lead, stages, inFlight int) error {
-	chunks := 0
+	chunks, than := 0, "that are in flight without a lead"
 	for _, l := range leads {
 		if l.Chunks <= chunks || l.Chunks >= stages {
 			return fmt.Errorf("pipeline: Leads is %s, %d chunks, want more than %d and fewer than the ring's %d stages", LeadsText(leads), l.Chunks, chunks, stages)
 		}
 		if l.InFlight < 1 || l.InFlight >= inFlight {
-			return fmt.Errorf("pipeline: Leads is %s, %d copies in flight, want at least 1 and fewer than the %d of shorter leads", LeadsText(leads), l.InFlight, inFlight)
+			return fmt.Errorf("pipeline: Leads is %s, and %d in flight from %d chunks on, want at least 1 and fewer than the %d %s", LeadsText(leads), l.InFlight, l.Chunks, inFlight, than)
 		}
-		chunks, inFlight = l.Chunks, l.InFlight
+		chunks, inFlight, than = l.Chunks, l.InFlight, "of the lead before"
 	}
 	return nil
 }

@@ -21,7 +21,15 @@ func (c *Consumer) Take(n dsl.Val[dsl.U32], use func(base dsl.Val[dsl.U32]), rel
 	use(stage.MulC(r.stageBytes / 16))
 	k.If(release, func() {
 		k.SyncWarp()
-		k.If(c.releases(), func() { r.empty.ArriveN(stage, warps) })
+		k.If(c.releases(), func() {
+			if r.watch == nil {
+				r.empty.ArriveN(stage, warps)
+				return
+			}
+			// In a launch that is given up a warp may be laps ahead, and several arrivals at once be
+			// more than a phase has left; one after another they end it and begin the next.
+			k.For(k.U32(0), warps, func(dsl.Val[dsl.U32]) { r.empty.Arrive(stage) }, dsl.Unroll(1))
+		})
 	})
 }
 

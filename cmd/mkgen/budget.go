@@ -29,6 +29,9 @@ func (b *benchFlags) checkBudget(cmd *cobra.Command) error {
 			return usagef("--%s and --budget exclude each other: a budget is of one traced launch, and no record", name)
 		}
 	}
+	if b.options().Launch == megakernel.LaunchGraph {
+		return usagef("--launch %s and --budget exclude each other: a budget is of one traced kernel", megakernel.LaunchGraph)
+	}
 	if !given("tokens") && b.device != deviceSim {
 		b.tokens = budgetSteps
 	}

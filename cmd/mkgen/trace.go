@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"syscall"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
@@ -70,6 +71,16 @@ func (t *traceFlags) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	if given("checkpoint") && given("random") {
 		return usagef("--checkpoint and --random exclude each other")
+	}
+	paths := map[string]string{}
+	for _, name := range []string{"output", "chrome", "svg"} {
+		path := cmd.Flags().Lookup(name).Value.String()
+		if other, taken := paths[filepath.Clean(path)]; path != "" && taken {
+			return usagef("--%s and --%s are both %s, want a file for each", other, name, path)
+		}
+		if path != "" {
+			paths[filepath.Clean(path)] = name
+		}
 	}
 	if t.device == deviceSim {
 		if !given("sms") {
@@ -183,7 +194,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
 	}
 	w := cmd.OutOrStdout()
-	fmt.Fprintf(w, "A launch of %d steps that begins with %d tokens in the cache.\n", t.steps, t.context)
+	fmt.Fprintf(w, "A launch of %s that begins with %s in the cache.\n", plural.Of(int(t.steps), "step"), plural.Of(int(t.context), "token"))
 	if !facts.Executor {
 		fmt.Fprintf(w, "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.\n", r.Micros, without, 100*(r.Micros/without-1))
 	}

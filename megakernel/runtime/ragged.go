@@ -133,6 +133,9 @@ func (r *Ragged) mirrors(limits kv.Limits) error {
 // Rows is how many tokens a step takes at most.
 func (r *Ragged) Rows() int { return r.mk.Options.Tokens }
 
+// Vocab is how many tokens the model has.
+func (r *Ragged) Vocab() int { return r.mk.Config.Vocab }
+
 // Plan is that of the last launch, valid until the next; nil before the first.
 func (r *Ragged) Plan() *kv.Plan { return r.planned }
 

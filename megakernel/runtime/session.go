@@ -74,6 +74,9 @@ func (s *Session) Capacity() int { return len(s.table) * s.mk.KV.Page }
 // Pos is the position of the next token.
 func (s *Session) Pos() int { return s.pos }
 
+// Vocab is how many tokens the model has.
+func (s *Session) Vocab() int { return s.mk.Config.Vocab }
+
 // Rewind makes the next token's position pos, at most Pos: later tokens of the
 // cache are forgotten.
 func (s *Session) Rewind(pos int) error {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"math"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
 )
 
@@ -66,18 +67,11 @@ func (s *Summary) WriteTable(w io.Writer) error {
 
 // basis is what the figures are of.
 func (s *Summary) basis() string {
-	line := fmt.Sprintf("%s, %s, %d of %s", plural(s.SMs, "SM"), plural(s.Layers, "layer"), s.Steps, plural(s.Seen, "step"))
+	line := fmt.Sprintf("%s, %s, %d of %s", plural.Of(s.SMs, "SM"), plural.Of(s.Layers, "layer"), s.Steps, plural.Of(s.Seen, "step"))
 	if s.Cold >= 0 {
 		line += fmt.Sprintf("; step %d is left out, its caches are cold", s.Cold)
 	}
 	return line + "."
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // about is what the trace is of, and where the time went.
@@ -128,7 +122,7 @@ func (s *Summary) notices() (lines []string) {
 		lines = append(lines, "The trace has no producers' tracks: it does not tell when the ring was full.")
 	}
 	if s.Dropped > 0 {
-		lines = append(lines, fmt.Sprintf("%s did not fit; what is drawn ends at %s, and figures are of what is whole up to there.", plural(s.Dropped, "span"), amount(s.Unit, s.Until)))
+		lines = append(lines, fmt.Sprintf("%s did not fit; what is drawn ends at %s, and figures are of what is whole up to there.", plural.Of(s.Dropped, "span"), amount(s.Unit, s.Until)))
 	}
 	return lines
 }

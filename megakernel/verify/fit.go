@@ -74,9 +74,13 @@ func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Ker
 	if turns(small) >= wantTurns {
 		return false
 	}
-	fewest := 2 // stages
-	if asked.InFlight > 0 {
-		fewest = max(fewest, asked.InFlight)
+	apart := 0 // chunks that copies in flight leave in the ring
+	if takes(real) {
+		apart = reach(small)
+	}
+	fewest := max(2, asked.InFlight+apart, 1+apart) // stages
+	if leads := small.Plan.Leads; len(leads) > 0 {
+		fewest = max(fewest, leads[len(leads)-1].Chunks+1)
 	}
 	halved := o.StageBytes / 2 / pipeline.StageAlign * pipeline.StageAlign
 	switch {
@@ -84,7 +88,7 @@ func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Ker
 		c.Layers = min(2*c.Layers, real.Config.Layers, mostLayers)
 	case asked.Stages == 0 && o.Stages > fewest:
 		o.Stages = max(fewest, min(o.Stages-1, copies(small)/wantTurns))
-		o.InFlight = min(o.InFlight, o.Stages)
+		o.InFlight = min(o.InFlight, o.Stages-apart)
 	case o.SMs > leastSMs:
 		o.SMs--
 	case asked.StageBytes == 0 && halved >= max(pipeline.GroupBytes, pipeline.KVTokenMultiple*small.KV.TokenBytes()):
@@ -93,6 +97,19 @@ func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Ker
 		return false
 	}
 	return true
+}
+
+// takes is whether attention's warps go from one of their blocks to the next and wait for no
+// chunk between, for which there is code of its own; see pipeline.Consumer.Reach.
+func takes(mk *megakernel.Kernel) bool { return reach(mk) <= mk.Plan.Stages-mk.Plan.InFlight }
+
+// reach is how many chunks lie at most between two blocks of a warp.
+func reach(mk *megakernel.Kernel) int {
+	block := 16
+	if mk.Ragged() {
+		block = 32
+	}
+	return ceilDiv(mk.Options.Consumers*block, mk.ChunkTokens())
 }
 
 // even reports whether all SMs have equally many tiles of every matrix.

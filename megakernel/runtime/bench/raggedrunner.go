@@ -59,7 +59,7 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 	}
 	q := batch.StepRequest{Steps: n}
 	for i := range count {
-		q.Sequences = append(q.Sequences, batch.Sequence{New: []int{firstToken + i}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need]})
+		q.Sequences = append(q.Sequences, batch.Sequence{New: []int{token(i, r.Session.Vocab())}, Cached: cached, Pages: r.Pages[i*need : (i+1)*need]})
 	}
 	begin := time.Now()
 	chosen, err := r.Session.Run(ctx, q)
@@ -92,7 +92,7 @@ func (r *RaggedRunner) chunks(ctx context.Context, cached, n int) (round Round, 
 	}
 	s := batch.Sequence{Cached: cached, Pages: r.Pages[:need]}
 	for i := range rows {
-		s.New = append(s.New, firstToken+i)
+		s.New = append(s.New, token(i, r.Session.Vocab()))
 	}
 	begin := time.Now()
 	for range n {

@@ -45,6 +45,9 @@ type SessionRunner struct {
 // firstToken is what every round feeds first.
 const firstToken = 1
 
+// token is the i-th of those that are fed, of so many.
+func token(i, vocab int) int { return (firstToken + i) % vocab }
+
 // Tokens decodes n tokens. The cache holds whatever it holds, FillKV's numbers
 // say; no earlier token is fed.
 func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (round Round, err error) {
@@ -52,7 +55,7 @@ func (r *SessionRunner) Tokens(ctx context.Context, cached, n int) (round Round,
 		return round, err
 	}
 	begin := time.Now()
-	next := []int{firstToken}
+	next := []int{token(0, r.Session.Vocab())}
 	for len(round.Chosen) < n {
 		want := min(r.PerLaunch, n-len(round.Chosen))
 		from := r.Session.Pos()

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	svg "github.com/ajstarks/svgo/float"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
@@ -178,7 +179,7 @@ func (h *heat) grid() {
 		if column == 0 {
 			h.write(margin, y+50, 22, `font-weight="600" `+fill(ink), fmt.Sprint(c.Batch))
 			h.write(margin, y+68, 11, `fill="`+muted+`"`, "kernel of")
-			h.write(margin, y+82, 11, `fill="`+muted+`"`, plural(c.Rows, "row"))
+			h.write(margin, y+82, 11, `fill="`+muted+`"`, plural.Of(c.Rows, "row"))
 		}
 		h.Group()
 		h.Title(h.tip(c))
@@ -189,13 +190,6 @@ func (h *heat) grid() {
 		}
 		h.Gend()
 	}
-}
-
-func plural(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }
 
 // cell draws a cell with figures.
@@ -238,7 +232,7 @@ func (h *heat) tip(c *Cell) string {
 	}
 	step, low, high := c.Case.Step()
 	return where + fmt.Sprintf("%s of %.0f GB/s. A step takes %s µs, median of %s from %s to %s; %.1f tokens a second.",
-		percent(c.Case.Share), c.Case.CeilingGBps, micros(step), plural(len(c.Case.Rounds), "round"), micros(low), micros(high), c.Case.TokensPerSecond)
+		percent(c.Case.Share), c.Case.CeilingGBps, micros(step), plural.Of(len(c.Case.Rounds), "round"), micros(low), micros(high), c.Case.TokensPerSecond)
 }
 
 // legend is the scale, and what the figures are.

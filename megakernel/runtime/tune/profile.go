@@ -7,6 +7,7 @@ import (
 	"os"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 )
@@ -90,7 +91,7 @@ func (p *Profile) Fits(c models.Config, rows int, launch megakernel.Launching) e
 		return fmt.Errorf("it is of %s (shape %s), want one of %s (shape %s)", p.Model, p.Shape, c.Name, want)
 	}
 	if rows = max(1, rows); p.Rows != rows {
-		return fmt.Errorf("it is of steps of %s, want one of %d", count(p.Rows, "query row"), rows)
+		return fmt.Errorf("it is of steps of %s, want one of %d", plural.Of(p.Rows, "query row"), rows)
 	}
 	if launch == megakernel.LaunchSingle {
 		launch = ""
@@ -99,11 +100,4 @@ func (p *Profile) Fits(c models.Config, rows int, launch megakernel.Launching) e
 		return fmt.Errorf("it is of steps launched as %q, want %q", cmp.Or(p.Launch, string(megakernel.LaunchSingle)), cmp.Or(launch, megakernel.LaunchSingle))
 	}
 	return nil
-}
-
-func count(n int, what string) string {
-	if n == 1 {
-		return "1 " + what
-	}
-	return fmt.Sprintf("%d %ss", n, what)
 }

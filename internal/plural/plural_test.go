@@ -1,0 +1,12 @@
+package plural_test
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/stretchr/testify/require"
+)
+
+func TestOf(t *testing.T) {
+	require.Equal(t, []string{"0 stages", "1 stage", "2 stages"}, []string{plural.Of(0, "stage"), plural.Of(1, "stage"), plural.Of(2, "stage")})
+}
