@@ -253,6 +253,14 @@ func (t *tuneFlags) uses(cmd *cobra.Command, w io.Writer, p *tune.Profile) error
 	if p.Selection {
 		words = append(words, "--selection")
 	}
-	_, err := fmt.Fprintf(w, "Profile written to %s; to use it:\n  %s --profile %s\n", t.output, strings.Join(words, " "), t.output)
+	_, err := fmt.Fprintf(w, "Profile written to %s; to use it:\n  %s --profile %s\n", t.output, strings.Join(words, " "), quoted(t.output))
 	return err
+}
+
+// quoted is a path as a shell takes it for one word.
+func quoted(path string) string {
+	if !strings.ContainsAny(path, " \t\n'\"\\$`&|;<>()*?[]{}~#!") {
+		return path
+	}
+	return "'" + strings.ReplaceAll(path, "'", `'\''`) + "'"
 }

@@ -85,8 +85,8 @@ func (m *Machine) checkExchanges() error {
 			return first(err)
 		}
 	}
-	if m.Between < 0 {
-		return fmt.Errorf("between_bytes is %d, want 0 or more", m.Between)
+	if m.Between < 1 {
+		return fmt.Errorf("between_bytes is %d, want at least 1: what an SM streamed between two exchanges", m.Between)
 	}
 	for _, streaming := range []bool{false, true} {
 		if !slices.ContainsFunc(m.Exchanges, func(e Exchange) bool { return (e.InFlight > 0) == streaming }) {

@@ -20,11 +20,11 @@ type Machine struct {
 	StageBytes int `json:"stage_bytes"` // of a stage and of a copy
 	Stages     int `json:"stages"`      // of the ring
 
-	Ceiling   Figure     `json:"ceiling_gb_s"`            // the best bulk-copy stream, no arithmetic
-	Idle      Latency    `json:"idle"`                    // of small requests while nothing streams
-	Copies    []Copies   `json:"copies"`                  // by copies in flight, ascending
-	Exchanges []Exchange `json:"exchanges"`               // by copies in flight, then vector_bytes, ascending
-	Between   int64      `json:"between_bytes,omitempty"` // that an SM streams between two exchanges where copies are in flight; 0: not noted
+	Ceiling   Figure     `json:"ceiling_gb_s"`  // the best bulk-copy stream, no arithmetic
+	Idle      Latency    `json:"idle"`          // of small requests while nothing streams
+	Copies    []Copies   `json:"copies"`        // by copies in flight, ascending
+	Exchanges []Exchange `json:"exchanges"`     // by copies in flight, then vector_bytes, ascending
+	Between   int64      `json:"between_bytes"` // that an SM streams between two exchanges where copies are in flight
 	Drain     Drain      `json:"drain"`
 
 	bandwidth float64 // of At: times what was measured; 0: as measured

@@ -77,9 +77,6 @@ func (m *Machine) WaitSeconds(inFlight int64) float64 {
 // latter grows as the sum of many independent delays does, as the root of what was
 // streamed, from what was measured at Between bytes.
 func (m *Machine) HandoffSeconds(inFlight, streamed int64, counts bool) float64 {
-	if m.Between == 0 {
-		return m.WaitSeconds(inFlight)
-	}
 	latency := m.WaitSeconds(0)
 	apart := max(0, m.WaitSeconds(inFlight)-latency)
 	if counts {
