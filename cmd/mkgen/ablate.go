@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -91,6 +93,9 @@ func (b *benchFlags) runAblation(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
+	if err := b.ablationOutput(mk.Config.Name); err != nil {
+		return err
+	}
 	on.Machine, on.Weights, on.Reference = machine, weights.Weights, weights.Reference
 	b.ablated(of, on, weights.WeightsName)
 	of.Progress = progressOf(cmd, machine)
@@ -103,6 +108,36 @@ func (b *benchFlags) runAblation(cmd *cobra.Command) (err error) {
 		return err
 	}
 	return errors.Join(err, b.reportAblation(cmd, r))
+}
+
+// ablationTable is the file of the table in Markdown.
+func (b *benchFlags) ablationTable() string {
+	return strings.TrimSuffix(b.ablate.output, ".json") + ".md"
+}
+
+// ablationOutput refuses files that cannot be written, or that are there and of something
+// else.
+func (b *benchFlags) ablationOutput(model string) error {
+	if b.ablate.output == "" {
+		b.ablate.output = filepath.Join("out", "ablate-"+model+".json")
+	}
+	data, err := os.ReadFile(b.ablate.output)
+	switch {
+	case err == nil:
+		if _, err := tune.ParseAblated(data); err != nil {
+			return fmt.Errorf("--output %s: it is no ablation: %w; remove it or name another file", b.ablate.output, err)
+		}
+	case errors.Is(err, fs.ErrNotExist):
+		if _, err := os.Stat(b.ablationTable()); err == nil {
+			return fmt.Errorf("--output %s: the table would replace %s; remove it or name another file", b.ablate.output, b.ablationTable())
+		}
+	}
+	for _, path := range []string{b.ablate.output, b.ablationTable()} {
+		if err := whole.Check(path); err != nil {
+			return fmt.Errorf("--output: %w", err)
+		}
+	}
+	return nil
 }
 
 // ablationMethod is what a variant is measured by. Contexts that the model has no
@@ -127,9 +162,6 @@ func (b *benchFlags) ablated(of *tune.Ablation, on *tune.Pairs, weights string) 
 		if b.checkpoint == "" {
 			on.Made = b.made
 		}
-	}
-	if b.ablate.output == "" {
-		b.ablate.output = filepath.Join("out", "ablate-"+of.Kernel.Config.Name+".json")
 	}
 	of.Pairer, of.Driver, of.CUDA = on, facts.Driver, facts.CUDA
 	of.Setup.GPU, of.Setup.Commit, of.Setup.Arch, of.Setup.Weights = facts.GPU, revision.String(), b.arch, weights
@@ -166,7 +198,7 @@ func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 	for _, row := range r.Odd() {
 		fmt.Fprintf(w, "%s, %s: %s, though it should compute the same\n", row.Group, row.Differs, row.Bits)
 	}
-	path := strings.TrimSuffix(b.ablate.output, ".json") + ".md"
+	path := b.ablationTable()
 	if err := whole.Write(path, md.Bytes()); err != nil {
 		return err
 	}

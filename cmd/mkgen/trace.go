@@ -5,11 +5,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"syscall"
 
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
@@ -115,6 +115,17 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
+	if t.page == "" {
+		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
+	}
+	for _, path := range []string{t.page, t.chrome, t.svg} {
+		if path == "" {
+			continue
+		}
+		if err := whole.Check(path); err != nil { // now and not when all is measured
+			return err
+		}
+	}
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	s.Machine, s.Progress = machine, progressOf(cmd, machine)
@@ -190,9 +201,6 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 	if err != nil {
 		return err
 	}
-	if t.page == "" {
-		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
-	}
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "A launch of %s that begins with %s in the cache.\n", plural.Of(int(t.steps), "step"), plural.Of(int(t.context), "token"))
 	if !facts.Executor {
@@ -217,10 +225,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 		if err := f.write(&b); err != nil {
 			return err
 		}
-		if err := os.MkdirAll(filepath.Dir(f.path), 0o777); err != nil {
-			return err
-		}
-		if err := os.WriteFile(f.path, b.Bytes(), 0o666); err != nil {
+		if err := whole.Write(f.path, b.Bytes()); err != nil {
 			return err
 		}
 		fmt.Fprintf(w, "%s written to %s\n", f.what, f.path)

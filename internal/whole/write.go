@@ -12,13 +12,7 @@ import (
 // there under its name is replaced if it is a regular file, else (a directory, a device)
 // left alone: an error. After an error all is as it was, but for directories made.
 func Write(path string, data []byte) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("write %s: it is there and no regular file", path)
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	f, err := beside(path)
 	if err != nil {
 		return err
 	}
@@ -30,4 +24,24 @@ func Write(path string, data []byte) error {
 		os.Remove(f.Name())
 	}
 	return err
+}
+
+// Check is what Write would fail for before it writes: for what takes long to make.
+func Check(path string) error {
+	f, err := beside(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f.Close(), os.Remove(f.Name()))
+}
+
+// beside makes the file's directory and a new file in it.
+func beside(path string) (*os.File, error) {
+	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
+		return nil, fmt.Errorf("write %s: it is there and no regular file", path)
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+		return nil, err
+	}
+	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
 }

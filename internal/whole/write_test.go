@@ -25,6 +25,8 @@ func TestWhatCannotBeWrittenLeavesNothing(t *testing.T) {
 	dir := t.TempDir()
 	require.NoError(t, os.MkdirAll(filepath.Join(dir, "taken", "in"), 0o777))
 	require.ErrorContains(t, Write(filepath.Join(dir, "taken"), []byte("x")), "it is there and no regular file")
+	require.ErrorContains(t, Check(filepath.Join(dir, "taken")), "it is there and no regular file")
+	require.NoError(t, Check(filepath.Join(dir, "free")))
 	all, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Len(t, all, 1)
