@@ -91,7 +91,7 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 		{"attention", "attention: a stage holds 8 tokens, want a power of two of at least 16", attention(func(_ *rig, a *tasks.Attention) { a.PerStage = 8 })},
 		{"attention", "attention: a stage holds 48 tokens, want a power of two of at least 16", attention(func(_ *rig, a *tasks.Attention) { a.PerStage = 48 })},
 		{"attention", "attention: 32 tokens of 128 bytes are 4096 bytes, a stage has 2048", attention(func(_ *rig, a *tasks.Attention) { a.PerStage = 32 })},
-		{"attention", "attention: Scratch has 256 elements, want 320 for 2 consumer warps", attention(func(_ *rig, a *tasks.Attention) { a.Heads = 6 })},
+		{"attention", "attention: Scratch has 256 elements, want 288 for 2 consumer warps", attention(func(_ *rig, a *tasks.Attention) { a.Heads = 6 })},
 		{"attention", "attention: Tail has 4 elements, want 8", attention(func(r *rig, a *tasks.Attention) { a.Tail = dsl.Shared[dsl.B128](r.k, "short", 4) })},
 		{"gemv", "w: the input X has 96 elements, want 128 for 100 columns padded", gemv(func(r *rig, g *tasks.GEMV) {
 			g.X = dsl.Shared[dsl.BF16](r.k, "short", 96, dsl.Align(16))
