@@ -1,9 +1,8 @@
 package megakernel
 
 import (
-	"github.com/mkgen/mkgen/tasks"
-
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // MaxHeld is the most that Options.Held can be.

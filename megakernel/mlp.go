@@ -30,8 +30,8 @@ func MLPs() []MLP { return []MLP{MLPRows, MLPFused} }
 // Repeatable is whether a kernel with these options computes the same bits in every run.
 func (o *Options) Repeatable() bool { return o.MLP != MLPFused }
 
-// mlp is MLP where it is not the default, for files.
-func (o *Options) mlp() MLP {
+// OtherMLP is MLP where it is not the default, for files.
+func (o *Options) OtherMLP() MLP {
 	if o.MLP == MLPRows {
 		return ""
 	}

@@ -80,7 +80,7 @@ func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 			c.Drain(func(base u32) {
 				t.eachGroup(e, part, func(i int, group u32) {
 					w := weights.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(e.Lane.MulC(4)), 4)
-					sums[i].add(a, w)
+					multiply(sums[i], a[:], w) // see the package comment of pipeline
 				})
 			})
 		}
@@ -91,16 +91,6 @@ func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 // eachGroup calls body for this warp's groups of a chunk.
 func (t *Across) eachGroup(e *Env, part int, body func(i int, group u32)) {
 	e.ownGroups(t.groups(part), body)
-}
-
-// add multiplies a group: see the package comment of pipeline.
-func (s sum) add(a [4]pair, w []pair) {
-	for h, v := range s {
-		d := dsl.MMA(a, [2]pair(w[2*h:]), [4]f32{v[0].Get(), v[1].Get(), v[2].Get(), v[3].Get()})
-		for i := range d {
-			v[i].Set(d[i])
-		}
-	}
 }
 
 // reduce adds a warp's sums to Y. A sum is in four lanes, of which each takes another one:

@@ -75,12 +75,13 @@ func (t *traceFlags) check(cmd *cobra.Command) error {
 	paths := map[string]string{}
 	for _, name := range []string{"output", "chrome", "svg"} {
 		path := cmd.Flags().Lookup(name).Value.String()
-		if other, taken := paths[filepath.Clean(path)]; path != "" && taken {
+		if path == "" {
+			continue
+		}
+		if other, taken := paths[filepath.Clean(path)]; taken {
 			return usagef("--%s and --%s are both %s, want a file for each", other, name, path)
 		}
-		if path != "" {
-			paths[filepath.Clean(path)] = name
-		}
+		paths[filepath.Clean(path)] = name
 	}
 	if t.device == deviceSim {
 		if !given("sms") {

@@ -44,11 +44,10 @@ func newTune() *cobra.Command {
 		Long: `tune measures kernels that differ in stage size, depth of the ring, copies in
 flight, leads, chunks held in registers, consumer warps, parts of the KV cache,
 where partial states are merged, and how queries and vectors are handed on: one
-option after the other, each candidate
-beside the best so far, whose time is taken again each time, and again until a
-whole round changes nothing or the time is over. An option that a flag gives
-stays as it is. All candidates of an option are compiled before the first of
-them runs.
+option after the other, each candidate beside the best so far, whose time is
+taken again each time, and again until a whole round changes nothing or the time
+is over. An option that a flag gives stays as it is. All candidates of an option
+are compiled before the first of them runs.
 
 It writes a profile, which --profile makes the other commands use. The file is
 written after every measurement: what it holds is not measured again, so the

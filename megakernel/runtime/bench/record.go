@@ -68,15 +68,11 @@ func OptionsOf(o megakernel.Options, compiler string) Options {
 	if o.Tokens == 1 {
 		queries, merge, vectors = string(o.Queries), string(o.Merge), o.Vectors
 	}
-	mlp := ""
-	if o.MLP != megakernel.MLPRows {
-		mlp = string(o.MLP)
-	}
 	launch := ""
 	if o.Launch != megakernel.LaunchSingle {
 		launch = string(o.Launch)
 	}
-	return Options{MLP: mlp, Held: max(0, o.Held), Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
+	return Options{MLP: string(o.OtherMLP()), Held: max(0, o.Held), Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
 		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
 }
 

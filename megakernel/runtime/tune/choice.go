@@ -32,11 +32,7 @@ type Choice struct {
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
 	o := mk.Options
-	mlp := o.MLP
-	if mlp == megakernel.MLPRows {
-		mlp = ""
-	}
-	return Choice{MLP: mlp, StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: max(0, o.Held), Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
+	return Choice{MLP: o.OtherMLP(), StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: max(0, o.Held), Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
 		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
 }
 
