@@ -121,7 +121,7 @@ func (h *heat) head() {
 	r := h.r
 	h.write(margin, 44, 22, `font-weight="600" `+fill(ink), r.Model+": share of the streaming ceiling")
 	h.write(margin, 68, 13, `fill="`+muted+`"`, join(r.GPU, r.Date, "commit "+short(r.Commit), r.Compiler, "driver "+r.Driver))
-	h.write(margin, 87, 13, `fill="`+muted+`"`, join(r.DType+" weights, "+r.Weights, fmt.Sprintf("%d rounds of %d tokens", r.Rounds, r.Tokens), h.ceilings()))
+	h.write(margin, 87, 13, `fill="`+muted+`"`, join(r.DType+" weights, "+shortHash(r.Weights), fmt.Sprintf("%d rounds of %d tokens", r.Rounds, r.Tokens), h.ceilings()))
 	text, colour, background := r.mark(), ink, paper
 	if r.Gate != Gated {
 		colour, background = paper, ink
@@ -148,6 +148,16 @@ func short(commit string) string {
 		hash += "+" + modified
 	}
 	return hash
+}
+
+// shortHash is the name of weights with the first characters of their hash: the record
+// has all of them, the picture no room.
+func shortHash(weights string) string {
+	before, hash, found := strings.Cut(weights, "hash ")
+	if !found {
+		return weights
+	}
+	return before + "hash " + hash[:min(len(hash), 12)]
 }
 
 // ceilings are the least and the greatest that were measured.

@@ -5,8 +5,11 @@ import (
 	"errors"
 	"io"
 	"path/filepath"
+	"regexp"
+	"strconv"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/sweep"
 	"github.com/stretchr/testify/require"
@@ -41,6 +44,28 @@ func TestThePictureSaysEverything(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, string(picture), ">gate passed<")
 	require.NotContains(t, string(picture), "UNGATED")
+}
+
+// No line at the left goes beyond the picture, with letters as wide as DejaVu's, in the
+// narrowest picture there is (860 pixels).
+func TestTheHeadOfThePictureFits(t *testing.T) {
+	r := sample()
+	r.Weights, r.Driver = "random, seed 1, hash "+strings.Repeat("0123456789abcdef", 4), "580.159.04"
+	for i := range r.Cells {
+		if c := r.Cells[i].Case; c != nil {
+			c.Weights = r.Weights
+		}
+	}
+	picture, err := sweep.SVG(r)
+	require.NoError(t, err)
+	lines := regexp.MustCompile(`<text x="28.0" y="[\d.]+" font-size="(\d+)"[^>]*>([^<]*)<`).FindAllStringSubmatch(string(picture), -1)
+	require.Equal(t, "bf16 weights, random, seed 1, hash 0123456789ab  ·  7 rounds of 128 tokens  ·  ceiling 4610 GB/s", lines[2][2])
+	for _, line := range lines {
+		size, err := strconv.ParseFloat(line[1], 64)
+		require.NoError(t, err)
+		text := strings.ReplaceAll(strings.Replace(line[2], "4610 GB", "4590 to 4610 GB", 1), "  ", " ") // at its longest, as it is drawn
+		require.Less(t, 28+0.55*size*float64(utf8.RuneCountInString(text)), 860.0, text)
+	}
 }
 
 func TestTextOfARecordIsNoMarkup(t *testing.T) {
