@@ -3,6 +3,7 @@ package kv
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 	"time"
 
@@ -98,6 +99,39 @@ func tokens(plan *Plan, step int) (most int, mean float64) {
 		most, sum = max(most, n), sum+n
 	}
 	return most, float64(sum) / float64(plan.Limits.CTAs)
+}
+
+// Pieces of random costs, dealt out by groups of equal CTAs, give the busiest CTA what
+// one after another to the least loaded CTA gives it; and no more is found out than
+// that it is not less than what is enough.
+func TestTheSpreadIsThatOfTheLongestFirst(t *testing.T) {
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 500 {
+		l := h200()
+		l.CTAs = 1 + rng.IntN(140)
+		p, err := NewPlanner(l)
+		require.NoError(t, err)
+		p.order, p.pieces, p.tiles, p.units = nil, nil, nil, nil
+		loads := make([]int, l.CTAs)
+		for i := range rng.IntN(60) {
+			p.units = append(p.units, unit{heads: 1 + rng.IntN(12)})
+			p.tiles = append(p.tiles, tile{unit: i})
+			p.pieces = append(p.pieces, piece{tile: i, cost: 1 + rng.IntN(1+rng.IntN(300))})
+			p.order = append(p.order, uint64(i))
+		}
+		slices.SortFunc(p.order, func(a, b uint64) int { return p.pieces[b].cost - p.pieces[a].cost })
+		for i := range p.order {
+			for range p.units[p.longest(i).tile].heads {
+				least := slices.Index(loads, slices.Min(loads))
+				loads[least] += p.longest(i).cost
+			}
+		}
+		want := slices.Max(loads)
+		require.Equal(t, want, p.spread(math.MaxInt))
+		require.Equal(t, want, p.spread(want+1))
+		require.Equal(t, want, p.spread(want))
+		require.Equal(t, want/2, p.spread(want/2))
+	}
 }
 
 func TestALaunchStaysBalancedWhileSequencesGrow(t *testing.T) {

@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // deal gives every item, longest first, to the CTA with the least work so far, the
@@ -43,20 +44,40 @@ func (p *Planner) idle() {
 	}
 }
 
+// level is how many CTAs have a load.
+type level struct{ load, ctas int }
+
 // spread is the load of the busiest CTA when the pieces are dealt out, were there no
-// limit to a CTA's items.
-func (p *Planner) spread() int {
-	p.idle()
-	most := uint64(0)
+// limit to a CTA's items; or enough, where it is no less than that. Only loads matter
+// here, and CTAs of one load take items of one cost together.
+func (p *Planner) spread(enough int) int {
+	levels := append(p.levels[:0], level{0, p.limits.CTAs}) // the least load last
+	most := 0
 	for i := range p.order {
 		k := p.longest(i)
-		for range p.units[p.tiles[k.tile].unit].heads {
-			p.heap[0] += uint64(k.cost) << ctaBits
-			most = max(most, p.heap[0]>>ctaBits)
-			sink(p.heap)
+		for n := p.units[p.tiles[k.tile].unit].heads; n > 0; {
+			least := &levels[len(levels)-1]
+			up := level{least.load + k.cost, min(least.ctas, n)}
+			n -= up.ctas
+			if most = max(most, up.load); most >= enough {
+				return enough
+			}
+			if least.ctas -= up.ctas; least.ctas == 0 {
+				levels = levels[:len(levels)-1]
+			}
+			at := len(levels)
+			for at > 0 && levels[at-1].load < up.load {
+				at--
+			}
+			if at > 0 && levels[at-1].load == up.load {
+				levels[at-1].ctas += up.ctas
+				continue
+			}
+			levels = slices.Insert(levels, at, up)
 		}
 	}
-	return int(most)
+	p.levels = levels
+	return most
 }
 
 // place writes a piece's item of head h to the next CTA.

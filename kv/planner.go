@@ -22,6 +22,7 @@ type Planner struct {
 	order  []uint64 // the pieces, longest first
 	states []int32  // of every (row, KV head) its states
 	heap   []uint64
+	levels []level
 
 	one  [1]Class
 	plan Plan
@@ -45,6 +46,7 @@ func NewPlanner(l Limits) (*Planner, error) {
 	p.plan.Rows = make([]uint32, l.Rows*RowWords)
 	p.states = make([]int32, l.Rows*l.KVHeads)
 	p.heap = make([]uint64, l.CTAs)
+	p.levels = make([]level, 0, l.CTAs+1)
 	return p, nil
 }
 

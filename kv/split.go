@@ -2,6 +2,7 @@ package kv
 
 import (
 	"fmt"
+	"math"
 	"slices"
 )
 
@@ -146,7 +147,7 @@ func (p *Planner) refine(r *Request, class int, c *ClassPlan, limit, most int) {
 	if most <= 1 {
 		return
 	}
-	best, at, last := p.spread(), limit, limit
+	best, at, last := p.spread(math.MaxInt), limit, limit
 	for _, part := range longer {
 		try := max(last+1, limit+limit*part/16)
 		if best <= p.limits.Costs.Item+p.limits.Costs.Token*p.limits.ChunkTokens*limit {
@@ -156,7 +157,7 @@ func (p *Planner) refine(r *Request, class int, c *ClassPlan, limit, most int) {
 		most := p.count(r, c, try)
 		if p.checkLimits(r, class, c) == nil {
 			p.makePieces(r, try)
-			if load := p.spread(); load < best {
+			if load := p.spread(best); load < best {
 				best, at = load, try
 			}
 		}
