@@ -25,6 +25,7 @@ func (mk *Kernel) Explain(w io.Writer, m *machine.Machine) error {
 	mk.reportMatrices(r)
 	mk.reportShares(r)
 	mk.reportTimes(r, m)
+	mk.reportEdges(r, m)
 	mk.reportKV(r)
 	mk.reportParams(r)
 	mk.reportProgram(r)

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
@@ -58,12 +59,13 @@ type Options struct {
 	Watchdog Watchdog
 
 	// Queries is how queries reach attention, and the token's own key and value; with one
-	// row only: behind a barrier with several.
+	// row only: behind a barrier with several. What Queries, Vectors and Merge leave open is
+	// chosen by what it costs on an H200; ForMachine chooses for another GPU.
 	Queries Handoff
 	// Vectors is how the output vectors of attention, o and down reach the next phase: a
 	// Handoff, and behind a colon, with commas between them, the phases of VectorPhases that
-	// it is for, where it is not for all; of the others a barrier is. With one row only;
-	// default HandoffCounted for all, with MLPFused for all but down, of which that cannot be.
+	// it is for, where it is not for all; of the others a barrier is. With one row only; with
+	// MLPFused not for down.
 	Vectors string
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
@@ -120,7 +122,7 @@ const (
 	MergePhase Merging = "phase"
 	// MergeLast merges in the SM that brings a head's last state: a barrier less.
 	MergeLast Merging = "last"
-	// MergeWords, the default with one row, merges in all SMs that have a state of a head, each a share of its
+	// MergeWords merges in all SMs that have a state of a head, each a share of its
 	// output, as soon as the others' states are there: no hand-off between, words that
 	// carry a tag instead.
 	MergeWords Merging = "words"
@@ -232,6 +234,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
 		return o, refuse("Watchdog", "found %q, want grid, all or none", string(o.Watchdog))
 	}
+	o = o.ForMachine(*c, machine.H200())
 	o.completeHandoffs()
 	if !slices.Contains(Mergings(), o.Merge) {
 		return o, refuse("Merge", "found %q, want one of %q", string(o.Merge), Mergings())
@@ -283,15 +286,11 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	return o, nil
 }
 
-// completeHandoffs chooses those around attention: words where a step has one row. Where
-// it has several a barrier precedes attention, and the plan of a launch says where states
-// are merged; a graph of kernels has none to take tags from.
+// completeHandoffs chooses those around attention where a step has several rows: a barrier
+// precedes attention, and the plan of a launch says where states are merged; and in a graph
+// of kernels, which has none to take tags from.
 func (o *Options) completeHandoffs() {
-	queries, merge := HandoffWords, MergeWords
-	if o.Tokens > 1 || o.graph() {
-		queries, merge = HandoffBarrier, MergePhase
-	}
-	o.Queries, o.Merge = cmp.Or(o.Queries, queries), cmp.Or(o.Merge, merge)
+	o.Queries, o.Merge = cmp.Or(o.Queries, HandoffBarrier), cmp.Or(o.Merge, MergePhase)
 }
 
 // statesInWords is whether partial states of the one row carry tags.

@@ -76,7 +76,7 @@ func (h *Handed) each(e *Env, begin func(i u32) func(words []dsl.Val[dsl.B128]))
 			}
 		}
 		var words []dsl.Val[dsl.B128]
-		poll := func() { words = h.Words.all(e, h.Buf, at, h.What) }
+		poll := func() { words = h.Words.All(e, h.Buf, at, h.What) }
 		if h.Noted {
 			e.Wait("words of the vector", poll)
 		} else {
@@ -100,9 +100,9 @@ func (h *Handed) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 	})
 }
 
-// all is the words at these places, once all have the running tag. All are loaded
+// All is the words at these places, once all have the running tag. All are loaded
 // together; a thread that must wait for one looks for the others again when it has come.
-func (w *Words) all(e *Env, b dsl.Buf[dsl.B128], at []u32, what string) (words []dsl.Val[dsl.B128]) {
+func (w *Words) All(e *Env, b dsl.Buf[dsl.B128], at []u32, what string) (words []dsl.Val[dsl.B128]) {
 	k, tag := e.K, w.Tag()
 	var got []*dsl.Var[dsl.B128]
 	for _, i := range at {

@@ -64,7 +64,7 @@ func (t *MergedInput) states(e *Env, at []u32) (list []statePart) {
 	wait(func() {
 		for len(at) > 0 {
 			now := min(polled, len(at))
-			for _, v := range t.Words.all(e, t.Merge.States, at[:now], "waits for a partial state of attention, word %d") {
+			for _, v := range t.Words.All(e, t.Merge.States, at[:now], "waits for a partial state of attention, word %d") {
 				list = append(list, t.part(v))
 			}
 			at = at[now:]

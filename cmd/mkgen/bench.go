@@ -170,8 +170,6 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 	switch given := cmd.Flags().Changed; {
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
-	case given("machine") && !b.withBudget:
-		return usagef("--machine goes with --budget")
 	case given("record") && !given("reference") && !b.withBudget:
 		return usagef("--record goes with --reference: speeds without a gate are no record")
 	case b.rows > kv.MaxRows:
@@ -203,8 +201,12 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if err := configOfCheckpoint(cmd, b.checkpoint); err != nil {
 		return err
 	}
+	of, err := b.machine.of(cmd, &b.choice)
+	if err != nil {
+		return err
+	}
 	if b.withBudget {
-		return b.budget(cmd)
+		return b.budget(cmd, of)
 	}
 	if b.ablate.on {
 		return b.runAblation(cmd)
@@ -213,10 +215,10 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	one := b.options()
+	one := b.chosen(config)
 	if one.Tokens > 1 { // beside a kernel of several rows one of one row is measured
 		one.Tokens, one.Selection = 1, false
-		if _, err := megakernel.Build(config, b.options()); err != nil { // such as a graph, which has one row
+		if _, err := megakernel.Build(config, b.chosen(config)); err != nil { // such as a graph, which has one row
 			return inFlags(err)
 		}
 	}
@@ -287,8 +289,7 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite) (*bench.Outcom
 	if b.rows < 2 {
 		return s.Run(ctx)
 	}
-	options := b.options()
-	mk, err := megakernel.Build(s.Kernel.Config, options)
+	mk, err := megakernel.Build(s.Kernel.Config, b.chosen(s.Kernel.Config))
 	if err != nil {
 		return nil, inFlags(err)
 	}

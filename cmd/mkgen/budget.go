@@ -43,11 +43,7 @@ func (b *benchFlags) checkBudget(cmd *cobra.Command) error {
 
 // budget measures traced launches beside untraced ones, and prints them beside what is
 // predicted.
-func (b *benchFlags) budget(cmd *cobra.Command) (err error) {
-	predictedFor, err := b.machine.machine(cmd)
-	if err != nil {
-		return err
-	}
+func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (err error) {
 	t := traceFlags{benchFlags: *b, steps: b.tokens, context: count(slices.Max(b.contexts))}
 	plain, traced, err := t.kernels(cmd)
 	if err != nil {

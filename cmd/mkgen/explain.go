@@ -32,15 +32,15 @@ func newExplain() *cobra.Command {
 		Short: "Print the plan of a kernel in detail",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			of, err := m.of(cmd, &c)
+			if err != nil {
+				return err
+			}
 			mk, err := c.build(cmd)
 			switch {
 			case err != nil:
 				return err
 			case sm < 0:
-				of, err := m.machine(cmd)
-				if err != nil {
-					return err
-				}
 				return mk.Explain(cmd.OutOrStdout(), of)
 			case int(sm) >= mk.Plan.SMs:
 				return usagef("--sm: found %d, want 0 to %d", sm, mk.Plan.SMs-1)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/spf13/cobra"
@@ -138,6 +139,7 @@ type choice struct {
 	selection               bool
 	merge, queries, vectors string
 	mlp                     string
+	of                      *machine.Machine // of --machine; nil where that is not given
 	profile                 string
 
 	launch, dependents string // of commands with graphFlags only
@@ -245,8 +247,17 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 	if err != nil {
 		return nil, err
 	}
-	mk, err := megakernel.Build(config, c.options())
+	mk, err := megakernel.Build(config, c.chosen(config))
 	return mk, inFlags(err)
+}
+
+// chosen are the options, with the hand-offs that they leave open as they cost least on the
+// machine of --machine.
+func (c *choice) chosen(config models.Config) megakernel.Options {
+	if c.of == nil {
+		return c.options()
+	}
+	return c.options().ForMachine(config, c.of)
 }
 
 // inFlags calls an option outside its range by its flag: a wrong call.

@@ -39,7 +39,7 @@ needs neither a GPU nor CUDA.`,
 		SilenceErrors: true,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			start := time.Now()
-			of, err := m.machine(cmd)
+			of, err := m.of(cmd, &c)
 			if err != nil {
 				return err
 			}

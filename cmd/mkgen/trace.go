@@ -150,7 +150,7 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 	if err != nil {
 		return nil, nil, err
 	}
-	o := t.options()
+	o := t.chosen(config)
 	if plain, err = megakernel.Build(config, o); err != nil {
 		return nil, nil, inFlags(err)
 	}

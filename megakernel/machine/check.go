@@ -81,6 +81,7 @@ func (m *Machine) checkExchanges() error {
 		if e.Unhidden != nil {
 			err = errors.Join(err, e.Unhidden.ordered(at+": unhidden_us"))
 		}
+		err = errors.Join(err, e.checkWay(at+": counted", e.Counted), e.checkWay(at+": words", e.Words))
 		if err != nil {
 			return first(err)
 		}
@@ -94,6 +95,21 @@ func (m *Machine) checkExchanges() error {
 		}
 	}
 	return nil
+}
+
+// checkWay checks another way of the exchange, where there is one.
+func (e *Exchange) checkWay(at string, w *Way) error {
+	if w == nil {
+		return nil
+	}
+	if e.VectorBytes == 0 {
+		return fmt.Errorf("%s of no vector, want it with one", at)
+	}
+	err := w.Took.check(at + ": took_us")
+	if w.Unhidden != nil {
+		err = errors.Join(err, w.Unhidden.ordered(at+": unhidden_us"))
+	}
+	return err
 }
 
 // first is the first of joined errors.

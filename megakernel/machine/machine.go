@@ -63,10 +63,22 @@ type Exchange struct {
 	// memory. Only of no vector, and not in every file.
 	Count *Figure `json:"count_us,omitempty"`
 
+	// Counted and Words are the same exchange with the vector in words with tags, 8 bytes of it
+	// in each: behind a count of arrivals, and behind nothing, where who reads waits for each
+	// word. Only of a vector, and not in every file.
+	Counted *Way `json:"counted,omitempty"`
+	Words   *Way `json:"words,omitempty"`
+
 	// Unhidden is what an exchange adds to the time of the stream around it; the rest of
 	// Wait and Read the ring hides. It may be 0 or less where all is hidden. Only where
 	// copies are in flight, and not in every file.
 	Unhidden *Figure `json:"unhidden_us,omitempty"`
+}
+
+// Way is what another way than the barrier takes.
+type Way struct {
+	Took     Figure  `json:"took_us"`               // from an SM's last store until the vector lies in shared memory
+	Unhidden *Figure `json:"unhidden_us,omitempty"` // as that of Exchange
 }
 
 // Drain is how fast an SM's consumers multiply what lies in the ring.

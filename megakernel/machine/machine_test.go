@@ -65,6 +65,17 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 	m = byHand(t)
 	m.Exchanges = m.Exchanges[:3]
 	require.EqualError(t, m.Check(), "exchanges: want some with nothing in flight (in_flight 0) and some with copies in flight")
+	one := Figure{Median: 1, Min: 1, Max: 1}
+	m = byHand(t)
+	m.Exchanges[0].Counted = &Way{Took: one}
+	require.EqualError(t, m.Check(), "exchanges[0]: counted of no vector, want it with one")
+	m = byHand(t)
+	m.Exchanges[1].Words = &Way{}
+	require.EqualError(t, m.Check(), "exchanges[1]: words: took_us: min is 0 and median 0, want all above 0")
+	m.Exchanges[1].Words = &Way{Took: one, Unhidden: &Figure{Median: 1, Min: 2, Max: 3}}
+	require.EqualError(t, m.Check(), "exchanges[1]: words: unhidden_us: min 2, median 1, max 3, want them in this order")
+	m.Exchanges[1].Words.Unhidden = &one
+	require.NoError(t, m.Check())
 	m = byHand(t)
 	m.Idle.Load.Median = math.NaN()
 	path := filepath.Join(t.TempDir(), "m.json")
@@ -91,6 +102,30 @@ func TestBandwidthFollowsWhatIsInFlight(t *testing.T) {
 	m.Ceiling.Median = 4500
 	require.Equal(t, 4500e9, m.BytesPerSecond(132, 12*16384))
 	require.InEpsilon(t, 132*16384/3121e9, m.CopySeconds(), 1e-9)
+}
+
+// Between the vectors and the copies measured, flat beyond; none without figures.
+func TestWaysOfAVectorAreThoseMeasuredAndBetween(t *testing.T) {
+	m := byHand(t)
+	_, known := m.VectorSeconds("words", 8192, 3)
+	require.False(t, known)
+	us := func(x float64) *Figure { return &Figure{Median: x, Min: x, Max: x} }
+	m.Exchanges = []Exchange{{VectorBytes: 8192, Words: &Way{Unhidden: us(99)}},
+		{InFlight: 2, VectorBytes: 8192, Words: &Way{Unhidden: us(1)}}, {InFlight: 2, VectorBytes: 16384, Unhidden: us(7), Words: &Way{Unhidden: us(2)}},
+		{InFlight: 4, Unhidden: us(50)}, {InFlight: 4, VectorBytes: 8192, Words: &Way{Unhidden: us(3)}}, {InFlight: 4, VectorBytes: 16384, Words: &Way{Unhidden: us(6)}}}
+	for _, c := range []struct {
+		bytes, copies int
+		us            float64
+	}{{8192, 2, 1}, {12288, 2, 1.5}, {4096, 2, 1}, {1 << 20, 2, 2}, {8192, 3, 2}, {16384, 3, 4}, {16384, 9, 6}} {
+		got, known := m.VectorSeconds("words", c.bytes, c.copies)
+		require.True(t, known)
+		require.InDelta(t, c.us*1e-6, got, 1e-15, "%+v", c)
+	}
+	got, known := m.VectorSeconds("barrier", 16384, 2)
+	require.True(t, known)
+	require.InDelta(t, 7e-6, got, 1e-15)
+	_, known = m.VectorSeconds("counted", 16384, 2)
+	require.False(t, known)
 }
 
 // Another bandwidth changes no latency: what one SM alone streams stays the same, and

@@ -63,6 +63,42 @@ func (m *Machine) LoadSeconds(inFlight int64) float64 {
 	return between(curve, m.copies(inFlight))
 }
 
+// AtomicSeconds is the latency of an atomic on one word while nothing streams.
+func (m *Machine) AtomicSeconds() float64 { return m.Idle.Atomic.Median * micro }
+
+// VectorSeconds is what an exchange of a vector of so many bytes adds to a stream with so
+// many copies in flight, handed on in a way: "barrier", "counted" or "words", which name
+// those of Exchange. It may be below 0. known is whether the file has figures of it.
+func (m *Machine) VectorSeconds(way string, bytes, copies int) (seconds float64, known bool) {
+	var curve []point // by copies in flight
+	for i := 0; i < len(m.Exchanges); {
+		n := m.Exchanges[i].InFlight
+		var row []point // by the vector's length
+		for ; i < len(m.Exchanges) && m.Exchanges[i].InFlight == n; i++ {
+			e := &m.Exchanges[i]
+			if f := e.unhidden(way); n > 0 && e.VectorBytes > 0 && f != nil {
+				row = append(row, point{float64(e.VectorBytes), f.Median * micro})
+			}
+		}
+		if row != nil {
+			curve = append(curve, point{float64(n), between(row, float64(bytes))})
+		}
+	}
+	if curve == nil {
+		return 0, false
+	}
+	return between(curve, float64(copies)), true
+}
+
+// unhidden is what a way adds to a stream, or nil.
+func (e *Exchange) unhidden(way string) *Figure {
+	of := map[string]*Way{"barrier": {Unhidden: e.Unhidden}, "counted": e.Counted, "words": e.Words}[way]
+	if of == nil {
+		return nil
+	}
+	return of.Unhidden
+}
+
 // WaitSeconds is how long an SM waits at a grid barrier for the others, with so many
 // bytes in flight on every SM; 0 is while nothing streams. It is the mean over the SMs.
 func (m *Machine) WaitSeconds(inFlight int64) float64 {

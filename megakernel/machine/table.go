@@ -29,7 +29,11 @@ func (m *Machine) WriteTable(w io.Writer) error {
 		m.GPU, m.Driver, m.CUDA, m.SMs, m.Compiler, m.Stages, m.StageBytes, m.Consumers); err != nil {
 		return err
 	}
-	for _, t := range []*table.Table{m.copiesTable(), m.exchangesTable(), m.drainTable()} {
+	tables := []*table.Table{m.copiesTable(), m.exchangesTable()}
+	if t := m.waysTable(); t != nil {
+		tables = append(tables, t)
+	}
+	for _, t := range append(tables, m.drainTable()) {
 		if err := t.Write(w, "  "); err != nil {
 			return err
 		}
@@ -84,6 +88,46 @@ func (m *Machine) exchangesTable() *table.Table {
 		t.Row(cells...)
 	}
 	return t
+}
+
+// waysTable is what each way of handing a vector on takes, and adds to a stream; nil
+// where a file has the barrier's only.
+func (m *Machine) waysTable() *table.Table {
+	t := table.New(">in flight", ">vector, bytes", ">in words, counted, µs", "", ">not hidden, µs", "", ">in words, µs", "", ">not hidden, µs", "")
+	some := false
+	for i := range m.Exchanges {
+		e := &m.Exchanges[i]
+		if e.Counted == nil && e.Words == nil {
+			continue
+		}
+		some = true
+		cells := []any{e.InFlight, e.VectorBytes}
+		if e.InFlight == 0 {
+			cells[0] = "idle"
+		}
+		for _, w := range []*Way{e.Counted, e.Words} {
+			for _, f := range w.figures() {
+				if f != nil {
+					cells = append(cells, f.cells()...)
+				} else {
+					cells = append(cells, "", "")
+				}
+			}
+		}
+		t.Row(cells...)
+	}
+	if !some {
+		return nil
+	}
+	return t
+}
+
+// figures are those of a way, nil for what is not there.
+func (w *Way) figures() [2]*Figure {
+	if w == nil {
+		return [2]*Figure{}
+	}
+	return [2]*Figure{&w.Took, w.Unhidden}
 }
 
 func (m *Machine) drainTable() *table.Table {

@@ -23,7 +23,8 @@ const (
 	scalarTiles   = "tiles"        // row tiles of the matrix that each CTA streams in a phase
 	scalarWork    = "work"         // not 0: multiply them; else drain them unread
 	scalarReady   = "ready_chunks" // not 0: let so many chunks land before a phase begins
-	scalarHandoff = "hand_off"     // not 0: an exchange before each phase; 2: with a count in the barrier's place, and no vector
+	scalarHandoff = "hand_off"     // a Handoff: what stands before each phase
+	scalarTag     = "tag"          // of the first phase's words; no launch has had it, nor will have those behind it
 	scalarVector  = "vector_units" // elements of the vector exchanged
 	scalarProbes  = "probes"       // requests that a warp of each CTA makes meanwhile, one after another
 	scalarAtomic  = "atomic"       // not 0: they are atomics; else loads
@@ -33,6 +34,7 @@ const (
 const (
 	bufferData    = "data"    // what is streamed; the host sizes it
 	bufferVector  = "vector"  // [2][VectorBytes/16] what is exchanged, in turns
+	bufferWords   = "words"   // [2][VectorBytes/8] the same in words with tags, 8 bytes in each
 	bufferLinks   = "links"   // [linkWords] zeros; each tells how far beyond the next address is
 	bufferCounter = "counter" // what atomics add to
 	bufferBarrier = "barrier"
@@ -78,6 +80,18 @@ const (
 
 type u32 = dsl.Val[dsl.U32]
 
+// Handoff is how a launch's phases hand a vector on.
+type Handoff int
+
+// The hand-offs.
+const (
+	None    Handoff = iota
+	Barrier         // all SMs pass the grid barrier
+	Count           // all SMs count, which orders nothing: of no vector
+	Counted         // all SMs count, and the vector is in words with tags
+	Words           // the vector is in words with tags, for which who needs them waits
+)
+
 // builder is the kernel under construction.
 type builder struct {
 	Shape
@@ -87,13 +101,14 @@ type builder struct {
 	gemv *tasks.GEMV
 
 	data                   dsl.Buf[dsl.B128]
+	words                  dsl.Buf[dsl.B128]
 	vector, links, counter dsl.Buf[dsl.U32]
 	barrier, epoch         dsl.Buf[dsl.U32]
 	heads, probed, stamps  dsl.Buf[dsl.U32]
 	sink                   dsl.Buf[dsl.F32]
 	staged                 dsl.Buf[dsl.U32] // shared memory: the vector
 
-	phases, tiles, work, ready, handoff, units, probes, atomic u32
+	phases, tiles, work, ready, handoff, tag, units, probes, atomic u32
 }
 
 // Names of the shared-memory regions beside the ring.
@@ -106,8 +121,8 @@ const (
 // Kernel builds the kernel that measures: the ring, the grid barrier and the matrix-vector
 // product of the megakernel, and a warp of each CTA that makes small requests. Which of
 // them work, and how much, scalars say. Every phase begins, where there are hand-offs, with
-// an exchange: each CTA writes its part of a vector, passes the grid barrier, and reads the
-// whole vector into shared memory.
+// an exchange: each CTA writes its part of a vector, passes the grid barrier or what is in
+// its place, and reads the whole vector into shared memory.
 func Kernel(s Shape) (*ir.Kernel, error) {
 	b := &builder{Shape: s}
 	plan, err := pipeline.New(s.request())
@@ -152,6 +167,7 @@ func (b *builder) declare(p *pipeline.Plan) {
 		return dsl.Global[dsl.U32](k, name, n, dsl.Align(16), dsl.Doc(doc))
 	}
 	b.vector = word(bufferVector, 2*int64(b.VectorBytes)/4, "[2] what is exchanged, in turns")
+	b.words = dsl.Global[dsl.B128](k, bufferWords, 2*int64(b.VectorBytes)/wordPayload, dsl.Doc("[2] the same in words with tags, in turns"))
 	b.links = word(bufferLinks, linkWords, "zeros: how far beyond the next line the next load goes")
 	b.counter = word(bufferCounter, 4, "what atomics add to")
 	b.barrier = word(bufferBarrier, 4, "arrivals at the grid barrier since it was zeroed, modulo 2^32")
@@ -163,7 +179,8 @@ func (b *builder) declare(p *pipeline.Plan) {
 	scalar := func(name, doc string) u32 { return dsl.Scalar[dsl.U32](k, name, doc) }
 	b.phases, b.tiles = scalar(scalarPhases, "phases of the launch"), scalar(scalarTiles, "row tiles a CTA streams in a phase")
 	b.work, b.ready = scalar(scalarWork, "multiply what is streamed"), scalar(scalarReady, "chunks that have landed when a phase begins to drain")
-	b.handoff, b.units = scalar(scalarHandoff, "an exchange before each phase; 2: of no vector, with a count of arrivals"), scalar(scalarVector, "16-byte elements of its vector")
+	b.handoff = scalar(scalarHandoff, "an exchange before each phase: 1 behind a barrier, 2 of no vector behind a count, 3 in words behind a count, 4 in words")
+	b.tag, b.units = scalar(scalarTag, "of the first phase's words"), scalar(scalarVector, "16-byte elements of the vector exchanged")
 	b.probes, b.atomic = scalar(scalarProbes, "small requests of each CTA"), scalar(scalarAtomic, "they are atomics")
 }
 
@@ -172,7 +189,8 @@ func (b *builder) measure() {
 	k, e := b.k, b.e
 	k.Assert(b.phases.LtC(maxPhases+1), "more phases than are noted")
 	k.Assert(b.units.LtC(b.VectorBytes/element+1), "the vector is longer than the kernel was made for")
-	k.Assert(b.handoff.NeC(2).Or(b.units.EqC(0)), "a count orders no vector")
+	k.Assert(b.handoff.NeC(int(Count)).Or(b.units.EqC(0)), "a count orders no vector")
+	k.Assert(b.handoff.LtC(int(Counted)).Or(b.units.NeC(0)), "words of no vector")
 	k.Assert(b.ready.LtC(b.Stages+1), "more chunks than the ring holds")
 	k.If(e.Tid.EqC(0), b.ring.Init)
 	k.ForStep(e.Tid, k.U32(b.VectorBytes/4), k.Warps()*dsl.WarpSize, func(i u32) { b.staged.Store(i, k.U32(0)) })
@@ -212,7 +230,12 @@ func (b *builder) consume() {
 	wrong, keep := dsl.NewVar(k.U32(0), "wrong"), dsl.NewVar(k.F32(0), "keep")
 	k.For(k.U32(0), b.phases, func(phase u32) {
 		wait, read := dsl.NewVar(k.U32(0), "wait"), dsl.NewVar(k.U32(0), "read")
-		k.If(b.handoff.NeC(0), func() { k.Region("exchange", func() { b.exchange(bar, phase, wait, read, wrong) }) })
+		k.If(b.handoff.NeC(int(None)), func() {
+			k.Region("exchange", func() {
+				x := &exchange{b: b, bar: bar, phase: phase, wait: wait, read: read, wrong: wrong}
+				k.IfElse(b.handoff.LtC(int(Counted)), x.behindAll, x.inWords)
+			})
+		})
 		k.If(b.ready.NeC(0), func() { c.Await(b.ready.SubC(1)) })
 		e.Sync()
 		begin := b.clock()
@@ -232,43 +255,115 @@ func (b *builder) consume() {
 	stamp(headEnd)
 	b.sink.Store(e.CTA.MulC(e.Threads()).Add(e.Tid), keep.Get())
 	k.If(wrong.Get().NeC(0), func() { dsl.ReduceAdd(b.heads, head.AddC(headWrong), wrong.Get(), dsl.Relaxed(dsl.GPUScope)) })
-	k.If(b.handoff.EqC(2), bar.Sync)             // counts order nothing
-	met := b.handoff.NeC(0).And(b.phases.NeC(0)) // only then have all read the epoch
+	k.If(b.handoff.EqC(int(Count)).Or(b.handoff.EqC(int(Counted))), bar.Sync)           // counts order nothing
+	met := b.handoff.NeC(int(None)).And(b.handoff.NeC(int(Words))).And(b.phases.NeC(0)) // only then have all read the epoch
 	k.If(met.And(e.CTA.EqC(0)).And(first), func() { b.epoch.Store(dsl.At(0), bar.Epoch()) })
 }
 
-// exchange writes this CTA's part of the vector, passes the barrier, and reads the whole.
-// Vectors take turns in two places: whoever writes to one again has passed the barrier
-// behind which the other was read, so all have read the first.
-func (b *builder) exchange(bar *tasks.GridBarrier, phase u32, wait, read, wrong *dsl.Var[dsl.U32]) {
-	k, e := b.k, b.e
-	turn := phase.AndC(1).MulC(b.VectorBytes / element).Named("turn")
-	value := func(i u32) u32 { return phase.MulC(maxPhases).Add(i) }
-	k.ForStep(e.CTA.Add(e.Tid.MulC(b.SMs)), b.units, b.SMs*e.Threads(), func(i u32) {
-		v := value(i)
+// wordPayload is how many bytes of a vector a word of 16 bytes carries.
+const wordPayload = 8
+
+// exchange is that of a phase: each CTA writes its part of a vector and reads the whole.
+// Vectors take turns in two places: whoever writes to one again has read all of the other,
+// which others wrote when they had read the first.
+type exchange struct {
+	b                 *builder
+	bar               *tasks.GridBarrier
+	phase             u32
+	wait, read, wrong *dsl.Var[dsl.U32]
+}
+
+// value is what element i of the vector is.
+func (x *exchange) value(i u32) u32 { return x.phase.MulC(maxPhases).Add(i) }
+
+// turn is where the vector of n elements begins among those of two.
+func (x *exchange) turn(n int) u32 { return x.phase.AndC(1).MulC(n).Named("turn") }
+
+// share calls body for this CTA's part of n elements.
+func (x *exchange) share(n u32, body func(i u32)) {
+	e := x.b.e
+	x.b.k.ForStep(e.CTA.Add(e.Tid.MulC(x.b.SMs)), n, x.b.SMs*e.Threads(), body)
+}
+
+// check counts an element that is not what was written.
+func (x *exchange) check(found, i u32) {
+	x.b.k.If(found.Ne(x.value(i)), func() { x.wrong.Set(x.wrong.Get().AddC(1)) })
+}
+
+// behindAll has all CTAs meet between writing and reading, at the barrier or at a count.
+func (x *exchange) behindAll() {
+	b, k, e := x.b, x.b.k, x.b.e
+	turn := x.turn(b.VectorBytes / element)
+	x.share(b.units, func(i u32) {
+		v := x.value(i)
 		b.vector.StoreN(turn.Add(i).MulC(4), []u32{v, v, v, v})
 	})
 	e.Sync()
 	arrived := b.clock()
-	k.IfElse(b.handoff.EqC(2), func() { bar.CountWhile(nil) }, bar.Sync)
+	k.IfElse(b.handoff.EqC(int(Count)), func() { x.bar.CountWhile(nil) }, x.bar.Sync)
 	released := b.clock()
-	k.ForStep(e.Tid, b.units, unrolled*e.Threads(), func(from u32) {
+	x.each(b.units, unrolled, func(at []u32, in func(j int, body func())) {
 		var all [][]u32
-		at := make([]u32, unrolled)
-		for j := range at { // all loads under way together; those beyond the end again
-			at[j] = from.AddC(j * e.Threads())
-			all = append(all, b.vector.LoadN(turn.Add(at[j].Min(b.units.SubC(1))).MulC(4), 4))
+		for _, i := range at {
+			all = append(all, b.vector.LoadN(turn.Add(i).MulC(4), 4))
 		}
 		for j, v := range all {
-			k.If(at[j].Lt(b.units), func() {
+			in(j, func() {
 				b.staged.StoreN(at[j].MulC(4), v)
-				k.If(v[0].Ne(value(at[j])), func() { wrong.Set(wrong.Get().AddC(1)) })
+				x.check(v[0], at[j])
 			})
 		}
+	})
+	x.note(arrived, released)
+}
+
+// inWords passes the vector in words with tags, behind a count or behind nothing.
+func (x *exchange) inWords() {
+	b, k := x.b, x.b.k
+	turn, n, tag := x.turn(b.VectorBytes/wordPayload), b.units.MulC(element/wordPayload).Named("words"), b.tag.Add(x.phase).Named("running_tag")
+	x.share(n, func(i u32) {
+		b.words.Store(turn.Add(i), dsl.Join(x.value(i), x.value(i), k.U32(0), tag), dsl.Relaxed(dsl.GPUScope))
+	})
+	arrived := b.clock()
+	k.If(b.handoff.EqC(int(Counted)), func() { x.bar.CountWhile(nil) })
+	released := b.clock()
+	words := &tasks.Words{Tag: func() u32 { return tag }}
+	x.each(n, 2*unrolled, func(at []u32, in func(j int, body func())) {
+		var places []u32
+		for _, i := range at {
+			places = append(places, turn.Add(i))
+		}
+		for j, v := range words.All(b.e, b.words, places, "waits for word %d of the vector") {
+			w := dsl.Split(v)
+			in(j, func() {
+				b.staged.StoreN(at[j].MulC(2), []u32{w[0], w[1].Or(w[2])})
+				x.check(w[0], at[j])
+			})
+		}
+	})
+	x.note(arrived, released)
+}
+
+// each calls body in the consumer threads for their elements of n, so many at a time, whose
+// loads can be under way together: those beyond the end are the last again, and in does
+// nothing for them.
+func (x *exchange) each(n u32, together int, body func(at []u32, in func(j int, body func()))) {
+	k, e := x.b.k, x.b.e
+	k.ForStep(e.Tid, n, together*e.Threads(), func(from u32) {
+		var at, capped []u32
+		for j := range together {
+			i := from.AddC(j * e.Threads())
+			at, capped = append(at, i), append(capped, i.Min(n.SubC(1)))
+		}
+		body(capped, func(j int, store func()) { k.If(at[j].Lt(n), store) })
 	}, dsl.Unroll(1))
-	e.Sync()
-	wait.Set(released.Sub(arrived))
-	read.Set(b.clock().Sub(released))
+}
+
+// note notes what it took, once the CTA has the whole vector.
+func (x *exchange) note(arrived, released u32) {
+	x.b.e.Sync()
+	x.wait.Set(released.Sub(arrived))
+	x.read.Set(x.b.clock().Sub(released))
 }
 
 // unrolled is how many 16-byte loads of the vector a thread has under way.

@@ -26,6 +26,11 @@ func TestASuiteMeasuresOnTheExecutor(t *testing.T) {
 		of = append(of, [2]int{e.InFlight, e.VectorBytes})
 		require.Equal(t, e.InFlight > 0, e.Unhidden != nil)
 		require.Equal(t, e.VectorBytes > 0, e.Read.Median > 0)
+		require.Equal(t, e.VectorBytes == 0, e.Count != nil)
+		for _, w := range []*machine.Way{e.Counted, e.Words} {
+			require.Equal(t, e.VectorBytes > 0, w != nil)
+			require.True(t, w == nil || w.Took.Median > 0 && e.InFlight > 0 == (w.Unhidden != nil))
+		}
 	}
 	require.Equal(t, [][2]int{{0, 0}, {0, 512}, {2, 0}, {2, 512}, {3, 0}, {3, 512}}, of)
 	require.Contains(t, said, "3 in flight: exchanges")
@@ -83,7 +88,7 @@ func TestAWrongVectorAndProbesOutsideOfTheStreamAreErrors(t *testing.T) {
 	wrong := make([]uint32, 2*headWords)
 	wrong[headWords+headWrong] = 3
 	_, err := ended(map[string][]uint32{bufferHeads: wrong}).Launch(t.Context(), Launch{})
-	require.EqualError(t, err, "calibrate: SM 1 found 3 elements of vectors that were not what was written: the grid barrier does not hold")
+	require.EqualError(t, err, "calibrate: SM 1 found 3 elements of vectors that were not what was written: the hand-off does not hold")
 
 	heads := make([]uint32, 2*headWords)
 	heads[headEnd], heads[headWords+headEnd] = 5, 5

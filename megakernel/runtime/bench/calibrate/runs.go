@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/mkgen/mkgen/megakernel/machine"
 )
@@ -111,55 +110,59 @@ func (r *runs) latency(beside Launch, n int) (out machine.Latency) {
 const cold = 2
 
 // exchange is that of a vector of so many bytes, with so many copies in flight or, if 0,
-// nothing that streams: means over the SMs, of every phase. While it streams the same
-// launch without exchanges is beside it each time.
+// nothing that streams.
 func (r *runs) exchange(inFlight, bytes int) machine.Exchange {
-	l := Launch{Phases: r.s.idle, Handoff: true, VectorBytes: bytes}
-	out := machine.Exchange{InFlight: inFlight, VectorBytes: bytes}
+	f := r.handoff(inFlight, bytes, Barrier)
+	out := machine.Exchange{InFlight: inFlight, VectorBytes: bytes, Wait: figure(f.wait), Unhidden: f.unhidden}
+	if bytes == 0 {
+		count := figure(r.handoff(inFlight, 0, Count).wait)
+		out.Count = &count
+		return out
+	}
+	out.Read = figure(f.read)
+	way := func(h Handoff) *machine.Way {
+		f := r.handoff(inFlight, bytes, h)
+		return &machine.Way{Took: figure(f.took), Unhidden: f.unhidden}
+	}
+	out.Counted, out.Words = way(Counted), way(Words)
+	return out
+}
+
+// found is what hand-offs took in µs, means over the SMs, of every phase.
+type found struct {
+	wait, read, took []float64
+	unhidden         *machine.Figure // where something streams
+}
+
+// handoff is that of a vector of so many bytes. While something streams the same launch
+// without hand-offs is beside it each time.
+func (r *runs) handoff(inFlight, bytes int, how Handoff) (out found) {
+	l := Launch{Phases: r.s.idle, Handoff: how, VectorBytes: bytes}
 	if inFlight > 0 {
 		l.Tiles, l.Work = r.s.tiles, true
 		if l.Phases = r.k.phasesOf(l.Tiles); l.Phases <= cold && r.err == nil {
 			r.err = fmt.Errorf("calibrate: %d bytes are enough for %d exchanges, want more than %d", r.k.bytes, l.Phases, cold)
 		}
 	}
-	var wait, read, unhidden []float64
 	without := l
-	without.Handoff = false
-	took := func() (t time.Duration) {
-		if inFlight == 0 || r.err != nil {
-			return 0
-		}
-		f, err := r.k.Launch(r.ctx, without)
-		if r.err = err; err != nil {
-			return 0
-		}
-		return f.Took
-	}
+	without.Handoff, without.VectorBytes = None, 0
+	var unhidden []float64
 	r.each(l, func(f *Found) {
 		for _, phase := range f.Stamps[cold:] {
-			wait = append(wait, r.micros(mean(phase, stampWait)))
-			read = append(read, r.micros(mean(phase, stampRead)))
+			wait, read := r.micros(mean(phase, stampWait)), r.micros(mean(phase, stampRead))
+			out.wait, out.read, out.took = append(out.wait, wait), append(out.read, read), append(out.took, wait+read)
 		}
-		unhidden = append(unhidden, float64((f.Took-took()).Nanoseconds())/1e3/float64(l.Phases))
+		if inFlight == 0 {
+			return
+		}
+		plain, err := r.k.Launch(r.ctx, without)
+		if r.err = err; err == nil {
+			unhidden = append(unhidden, float64((f.Took-plain.Took).Nanoseconds())/1e3/float64(l.Phases))
+		}
 	})
-	out.Wait = figure(wait)
-	if bytes == 0 {
-		l.Counted = true
-		var counted []float64
-		r.each(l, func(f *Found) {
-			for _, phase := range f.Stamps[cold:] {
-				counted = append(counted, r.micros(mean(phase, stampWait)))
-			}
-		})
-		f := figure(counted)
-		out.Count = &f
-	}
-	if bytes > 0 {
-		out.Read = figure(read)
-	}
 	if inFlight > 0 {
 		u := figure(unhidden)
-		out.Unhidden = &u
+		out.unhidden = &u
 	}
 	return out
 }

@@ -15,21 +15,16 @@ type Launch struct {
 	Phases, Tiles int
 	Work          bool // multiply what is streamed; else drain it unread
 	Ready         int  // chunks that have landed when a phase begins to drain
-	Handoff       bool
-	Counted       bool // the hand-off is a count of arrivals; of no vector
-	VectorBytes   int  // of each hand-off
+	Handoff       Handoff
+	VectorBytes   int // of each hand-off; none of a Count
 	Probes        int
 	Atomic        bool
 }
 
 func (l Launch) scalars() map[string]uint64 {
 	bit := map[bool]uint64{true: 1}
-	handoff := bit[l.Handoff]
-	if l.Counted {
-		handoff = 2
-	}
 	return map[string]uint64{scalarFill: 0, scalarPhases: uint64(l.Phases), scalarTiles: uint64(l.Tiles), scalarWork: bit[l.Work],
-		scalarReady: uint64(l.Ready), scalarHandoff: handoff, scalarVector: uint64(l.VectorBytes / element),
+		scalarReady: uint64(l.Ready), scalarHandoff: uint64(l.Handoff), scalarTag: 1, scalarVector: uint64(l.VectorBytes / element),
 		scalarProbes: uint64(l.Probes), scalarAtomic: bit[l.Atomic]}
 }
 
@@ -52,6 +47,7 @@ type Session struct {
 	executor bool
 	patience time.Duration
 	hung     bool
+	launches uint32 // so far: each has other tags
 }
 
 // OpenSession loads the kernel of a shape and fills data, bytes of it (a multiple of 16).
@@ -129,7 +125,10 @@ func (s *Session) Launch(ctx context.Context, l Launch) (*Found, error) {
 			return nil, err
 		}
 	}
-	if err := s.run(l.scalars()); err != nil {
+	scalars := l.scalars()
+	scalars[scalarTag] += uint64(s.launches) * maxPhases
+	s.launches++
+	if err := s.run(scalars); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
 	}
 	f := &Found{Took: s.dev.Elapsed()}
@@ -169,7 +168,7 @@ func (s *Session) check(l Launch, f *Found) error {
 	}
 	for sm, h := range f.Heads {
 		if n := h[headWrong]; n > 0 {
-			return fmt.Errorf("calibrate: SM %d found %d elements of vectors that were not what was written: the grid barrier does not hold", sm, n)
+			return fmt.Errorf("calibrate: SM %d found %d elements of vectors that were not what was written: the hand-off does not hold", sm, n)
 		}
 		if l.Probes > 0 && l.Tiles > 0 && !s.executor && int32(f.Probes[sm][probeEnd]-h[headEnd]) > 0 {
 			return fmt.Errorf("calibrate: requests of SM %d went on after the stream that they were to be measured in", sm)

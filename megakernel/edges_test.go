@@ -1,0 +1,94 @@
+package megakernel
+
+import (
+	"bytes"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+// handsOver is the H200 with made-up figures of a vector: what each way adds to a stream,
+// in µs, of a vector of 8 KiB and of one of 16, while 2 to 4 copies are in flight.
+func handsOver(barrier, counted, words [2]float64) *machine.Machine {
+	m := machine.H200()
+	figure := func(us float64) *machine.Figure { return &machine.Figure{Median: us, Min: us, Max: us} }
+	m.Exchanges = nil
+	for _, copies := range []int{0, 2, 4} {
+		for i, bytes := range []int{8 << 10, 16 << 10} {
+			e := machine.Exchange{InFlight: copies, VectorBytes: bytes, Wait: *figure(1), Read: *figure(1)}
+			if copies > 0 {
+				e.Unhidden = figure(barrier[i])
+				e.Counted = &machine.Way{Took: *figure(1), Unhidden: figure(counted[i])}
+				e.Words = &machine.Way{Took: *figure(1), Unhidden: figure(words[i])}
+			}
+			m.Exchanges = append(m.Exchanges, e)
+		}
+	}
+	return m
+}
+
+func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
+	c, err := models.Lookup("llama3.2-1b") // 2048 elements: 8 KiB in words; attention's output behind a barrier is 4 KiB
+	require.NoError(t, err)
+	slow := machine.H200() // a word that is polled costs more than a barrier
+	slow.Idle.Load.Median, slow.Idle.Atomic.Median = 3, 3
+	for _, x := range []struct {
+		name    string
+		m       *machine.Machine
+		o       Options
+		queries Handoff
+		merge   Merging
+		vectors string
+	}{
+		{"built in", machine.H200(), Options{}, HandoffWords, MergeWords, ""},
+		{"loads are slower than barriers", slow, Options{}, HandoffBarrier, MergePhase, ""},
+		{"counts are cheapest", handsOver([2]float64{2, 3}, [2]float64{1, 2}, [2]float64{1.5, 2.5}), Options{}, HandoffWords, MergeWords, "counted"},
+		{"words are", handsOver([2]float64{2, 3}, [2]float64{1.5, 2}, [2]float64{1, 2.5}), Options{}, HandoffWords, MergeWords, "words"},
+		{"barriers are", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}, [2]float64{1.1, 2.5}), Options{}, HandoffWords, MergeWords, "barrier"},
+		{"what flags say stays", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}, [2]float64{1.1, 2.5}), Options{Queries: HandoffBarrier, Merge: MergeLast, Vectors: "counted:o"}, HandoffBarrier, MergeLast, "counted:o"},
+		{"not down's with a fused MLP", handsOver([2]float64{2, 3}, [2]float64{1, 2}, [2]float64{1.5, 2.5}), Options{MLP: MLPFused}, HandoffWords, MergeWords, "counted:attention,o"},
+		{"several rows", handsOver([2]float64{2, 3}, [2]float64{1, 2}, [2]float64{1.5, 2.5}), Options{Tokens: 8}, "", "", ""},
+		{"a graph", handsOver([2]float64{2, 3}, [2]float64{1, 2}, [2]float64{1.5, 2.5}), Options{Launch: LaunchGraph}, "", "", ""},
+	} {
+		got := x.o.ForMachine(c, x.m)
+		require.Equal(t, []string{string(x.queries), string(x.merge), x.vectors}, []string{string(got.Queries), string(got.Merge), got.Vectors}, x.name)
+		_, err := Build(c, got)
+		require.NoError(t, err, x.name)
+	}
+	executor := handsOver([2]float64{1, 3}, [2]float64{2, 2}, [2]float64{2, 2.5})
+	executor.Executor = true
+	require.Equal(t, Options{}, Options{}.ForMachine(c, executor), "its figures mean nothing")
+}
+
+// Edges differ by their vectors' lengths: those of 8B's residual take 16 KiB behind a
+// barrier and in words, attention's output 8 behind a barrier and 16 in words.
+func TestEveryEdgeIsChosenForItself(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	m := handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})
+	require.Equal(t, "counted:o,down", Options{}.ForMachine(c, m).Vectors)
+	edges := vectorEdges(&c, m, 3)
+	require.InDelta(t, 1e-6, edges[0].of("barrier"), 1e-12)
+	require.InDelta(t, 2e-6, edges[0].of("counted"), 1e-12)
+	require.InDelta(t, 3e-6, edges[1].of("barrier"), 1e-12)
+
+	// Without a barrier before o its vector must be in words, too.
+	byHand := []edge{{phaseAttention, []way{{"counted", 1}, {"words", 1.5}, {"barrier", 2}}}, {phaseO, []way{{"counted", 3}, {"words", 2.6}, {"barrier", 2.5}}}, {phaseDown, []way{{"counted", 1}, {"words", 1.5}, {"barrier", 2}}}}
+	o := &Options{Queries: HandoffWords, Merge: MergeWords}
+	require.Equal(t, "counted", o.chooseVectors(byHand))
+	o.Queries = HandoffBarrier
+	require.Equal(t, "counted:attention,down", o.chooseVectors(byHand))
+}
+
+func TestExplainSaysWhatEachWayCosts(t *testing.T) {
+	mk := build(t, "llama3-8b", Options{})
+	text := func(m *machine.Machine) string {
+		var b bytes.Buffer
+		require.NoError(t, mk.Explain(&b, m))
+		return b.String()
+	}
+	require.Regexp(t, `\n  o +counted +counted 2.00, words 2.50, barrier 3.00\n`, text(handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})))
+	require.Regexp(t, `\n  queries +words +words 0\.\d\d, barrier `, text(machine.H200()))
+}
