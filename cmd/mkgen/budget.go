@@ -83,7 +83,7 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 		}
 		all = append(all, x)
 	}
-	return b.reportBudget(cmd, plain, facts, predictedFor, all)
+	return b.reportBudget(cmd, plain, gpu.Facts(), predictedFor, all) // now the compiler is known
 }
 
 // compared runs both kernels at t's context.
