@@ -19,7 +19,7 @@ func TestTheLowestPointIsFound(t *testing.T) {
 	p, steps, err := s.Run(t.Context())
 	require.NoError(t, err)
 	requireLowest(t, p)
-	require.Equal(t, p.Start.StageBytes, p.Chosen.StageBytes, "what changes nothing stays")
+	require.Equal(t, []any{p.Start.Held, p.Start.Queries, p.Start.Vectors}, []any{p.Chosen.Held, p.Chosen.Queries, p.Chosen.Vectors}, "what changes nothing stays")
 	require.Len(t, *saved, len(p.Trials)+1, "after every trial and at the end")
 	require.Equal(t, *p, (*saved)[len(*saved)-1])
 	require.InDelta(t, 1-bowl(p.Chosen)/bowl(p.Start), tune.Gain(steps), 1e-4)

@@ -75,20 +75,40 @@ func candidates(mk *megakernel.Kernel, dimension string, searched []string) []*m
 	return all
 }
 
+// scaled are the copies in flight and the leads of options with stages of other bytes: as
+// many bytes in flight, and led by, as with their own, in whole copies, one at least.
+func scaled(o megakernel.Options, bytes int) (inFlight int, leads string) {
+	scale := func(n int) int { return max(1, (n*o.StageBytes+bytes-1)/bytes) }
+	list, err := pipeline.ParseLeads(o.Leads)
+	if err != nil {
+		panic("BUG: " + err.Error())
+	}
+	inFlight = scale(o.InFlight)
+	var kept []pipeline.Lead
+	for _, l := range list {
+		l = pipeline.Lead{Chunks: scale(l.Chunks), InFlight: scale(l.InFlight)}
+		if l.InFlight < inFlight && l.Chunks > l.InFlight {
+			kept = append(kept, l)
+		}
+	}
+	return inFlight, pipeline.LeadsText(kept)
+}
+
 // values are the options of a dimension's candidates.
 func values(mk *megakernel.Kernel, dimension string, searched func(string) bool) []megakernel.Options {
 	switch dimension {
-	case StageBytes: // depth and copies in flight are the planner's again
+	case StageBytes: // the depth is the planner's again, and as many bytes are in flight
 		return each(mk, []int{8 << 10, 16 << 10, 32 << 10}, func(o *megakernel.Options, n int) {
+			inFlight, leads := scaled(*o, n)
 			o.StageBytes = n
 			if searched(Stages) {
 				o.Stages = 0
 			}
 			if searched(InFlight) {
-				o.InFlight = 0
+				o.InFlight = inFlight
 			}
 			if searched(Leads) {
-				o.Leads = ""
+				o.Leads = leads
 			}
 		})
 	case Stages:

@@ -149,12 +149,13 @@ func copies(mk *megakernel.Kernel) (all []megakernel.Options) {
 }
 
 // rings are stage sizes times depths: as many stages as fit, 3/4 and 1/2 of them. With
-// another size copies in flight and leads are the planner's.
+// another size there are as many bytes in flight, see scaled.
 func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
 	for _, bytes := range []int{8 << 10, 16 << 10, 32 << 10} {
 		o := with(mk, func(o *megakernel.Options) {
 			if o.Stages = 0; o.StageBytes != bytes {
-				o.StageBytes, o.InFlight, o.Leads = bytes, 0, ""
+				o.InFlight, o.Leads = scaled(*o, bytes)
+				o.StageBytes = bytes
 			}
 		})
 		fit, err := megakernel.Build(mk.Config, o)
