@@ -107,6 +107,7 @@ func newBuilder(mk *Kernel) *builder {
 	}
 	if o.Trace > 0 {
 		b.trace = pipeline.NewTrace(k, o.SMs, o.Trace)
+		b.trace.EachWait = o.TraceEachWait
 		b.ring.Traced(b.trace)
 	}
 	return b

@@ -86,6 +86,9 @@ type Options struct {
 	// Trace is how many spans a role of a CTA can note of what it does, and when, in a
 	// launch; 0, the default, generates a kernel that notes nothing.
 	Trace int
+	// TraceEachWait, with Trace, makes every wait at the ring a span of its own, where short
+	// ones are added up otherwise: the trace then costs several percent of a step.
+	TraceEachWait bool
 
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault

@@ -11,9 +11,9 @@ func (mk *Kernel) TraceSpans(cached, steps int) int {
 	for sm := range p.SMs {
 		n := 0
 		for i := range layerMatrices {
-			n += waitSpans(mk.chunksOf(i, sm))
+			n += mk.waitSpans(mk.chunksOf(i, sm))
 		}
-		layer, final = max(layer, n), max(final, waitSpans(mk.chunksOf(layerMatrices, sm)))
+		layer, final = max(layer, n), max(final, mk.waitSpans(mk.chunksOf(layerMatrices, sm)))
 	}
 	perStage := kvTokensPerStage(p)
 	kv := 2 * (o.Tokens*mk.KV.Heads*(cached+steps)/(perStage*o.SMs) + 1) // an SM has up to about twice the mean
@@ -23,14 +23,17 @@ func (mk *Kernel) TraceSpans(cached, steps int) int {
 	}
 	// A warp that takes chunks in turns notes each that it takes. Beside that there are
 	// a few parts of each phase and item.
-	perLayer := layer + max(waitSpans(kv), kv+items) + 8*items + 4*len(mk.Phases)
+	perLayer := layer + max(mk.waitSpans(kv), kv+items) + 8*items + 4*len(mk.Phases)
 	return min(maxTrace, steps*(mk.Config.Layers*perLayer+final+32))
 }
 
 // waitSpans is how many spans a phase's waits for so many chunks are, or nearly: two sums
 // once in SummedChunks chunks and at the end, and three spans where a wait is long. A few
 // are, as behind hand-offs, at most all.
-func waitSpans(chunks int) int {
+func (mk *Kernel) waitSpans(chunks int) int {
+	if mk.Options.TraceEachWait {
+		return 3*chunks + 2
+	}
 	sums, long := chunks/pipeline.SummedChunks+1, 2+chunks/32
 	return min(2*sums+3*long, 3*chunks+2)
 }

@@ -49,7 +49,9 @@ func (r *Ring) Watched(w *Watch) { r.watch = w }
 func (r *Ring) Traced(t *Trace) {
 	r.trace = t
 	if t != nil {
-		t.at.long, t.at.limits = longWait(r.stageBytes), r.limits()
+		if t.at.long, t.at.limits = longWait(r.stageBytes), r.limits(); t.EachWait {
+			t.at.long = 0
+		}
 	}
 }
 

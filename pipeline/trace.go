@@ -16,6 +16,9 @@ type Trace struct {
 	// [CTAs][TraceTracks][HeadWords]; what a launch leaves there is for DecodeTrace.
 	Spans, Heads dsl.Buf[dsl.U32]
 	Capacity     int // spans of a track; what comes later is counted and lost
+	// EachWait is whether every wait at the ring is a long one, a span of its own; set it
+	// before Ring.Traced.
+	EachWait bool
 	// Sites lists what spans of the kernel built so far are of.
 	Sites []TraceSite
 

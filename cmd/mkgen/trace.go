@@ -23,6 +23,7 @@ type traceFlags struct {
 	context     count
 	steps       count
 	spans       count
+	eachWait    bool
 	page        string
 	chrome, svg string
 }
@@ -55,6 +56,7 @@ scheduler, an order and no speed.`,
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
 	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins, as many as the model has positions for at most")
 	f.Var(&t.steps, "steps", "steps of the launch")
+	f.BoolVar(&t.eachWait, "each-wait", false, "a span for every wait at the ring, where short ones are added up otherwise; costs several percent of a step")
 	f.Var(&t.spans, "spans", "spans that a role of an SM can note (default: what the steps take)")
 	f.StringVarP(&t.page, "output", "o", "", "HTML `file` for the page (default out/trace-MODEL.html)")
 	f.StringVar(&t.chrome, "chrome", "", "JSON `file` for Perfetto or chrome://tracing")
@@ -151,6 +153,7 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 		return nil, nil, err
 	}
 	o := t.chosen(config)
+	o.TraceEachWait = t.eachWait
 	if plain, err = megakernel.Build(config, o); err != nil {
 		return nil, nil, inFlags(err)
 	}

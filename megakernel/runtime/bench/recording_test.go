@@ -159,6 +159,57 @@ func TestEveryChunkIsTold(t *testing.T) {
 	}
 }
 
+// With TraceEachWait the producer notes its wait for every chunk's stage as a span and the
+// consumers that for every chunk, but for those of attention, which other warps take: none
+// in a sum. (What the producer waits for copies in flight lies beside its wait for a stage.)
+func TestEveryWaitCanBeASpan(t *testing.T) {
+	mk, r := recording(t, megakernel.Options{SMs: 2, Trace: 20000, TraceEachWait: true})
+	tr := decoded(t, mk, r)
+	for _, track := range tr.Tracks {
+		require.Zero(t, track.Dropped)
+		require.LessOrEqual(t, len(track.Spans), mk.TraceSpans(40, 2), "the room that is asked for by default")
+		var of []int
+		for _, s := range track.Spans {
+			name := tr.Sites[s.Site].Name
+			if name == trace.ChunkWaits || name == trace.StageWaits { // behind the producer's waits for copies in flight, which are sums
+				require.Equal(t, s.Begin, s.End)
+			}
+			if name == trace.ChunkWait || name == trace.StageWait {
+				of = append(of, int(s.Detail))
+			}
+		}
+		slices.Sort(of)
+		all, kv := 0, 0
+		for step := range 2 {
+			for i := range 5 {
+				m := mk.Plan.Matrices(pipeline.FinalLayer)
+				layers := 1
+				if i < 4 {
+					m, layers = mk.Plan.Matrices(0)[i:i+1], mk.Config.Layers
+				}
+				all += layers * m[0].Count[track.SM] * m[0].ChunksPerTile
+			}
+			per := mk.ChunkTokens()
+			kv += mk.Config.Layers * mk.AttentionItems() * ((40 + step + per - 1) / per)
+		}
+		if track.Role == trace.Producer {
+			require.Subset(t, of, upTo(all))
+			continue
+		}
+		require.Len(t, slices.Compact(slices.Clone(of)), len(of), "each once")
+		require.GreaterOrEqual(t, len(of), all)
+		require.LessOrEqual(t, len(of), all+kv)
+	}
+}
+
+// upTo are the numbers under n.
+func upTo(n int) (all []int) {
+	for i := range n {
+		all = append(all, i)
+	}
+	return all
+}
+
 // What does not fit is counted.
 func TestARecordingWithoutRoomSaysWhatIsLost(t *testing.T) {
 	for _, leads := range []string{"none", "4:2"} {
