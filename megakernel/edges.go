@@ -161,7 +161,11 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	r.line("\nHand-offs that can be had in several ways, on %s", m.GPU)
 	r.table(t)
 	if vectors == nil {
-		r.text("Its file has no figures of vectors in words with tags: those of attention, o and down are %s by default.", vectorWays()[0])
+		r.text("Its file has no figures of vectors in words with tags: where no flag says other, those of attention, o and down are %s.", vectorWays()[0])
 	}
-	r.text("Where no flag says other the cheapest is taken. Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
+	if m.Executor {
+		r.text("The executor's figures choose nothing.")
+		return
+	}
+	r.text("Where no flag or profile says other the cheapest is taken. Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
 }

@@ -91,4 +91,7 @@ func TestExplainSaysWhatEachWayCosts(t *testing.T) {
 	}
 	require.Regexp(t, `\n  o +counted +counted 2.00, words 2.50, barrier 3.00\n`, text(handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})))
 	require.Regexp(t, `\n  queries +words +words 0\.\d\d, barrier `, text(machine.H200()))
+	executor := handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})
+	executor.Executor = true
+	require.Contains(t, text(executor), "\n  The executor's figures choose nothing.\n")
 }
