@@ -44,18 +44,20 @@ func queriesEdge(m *machine.Machine) edge {
 	return edge{"queries", []way{{string(HandoffWords), (attentionLoads + 1) * load}, {string(HandoffBarrier), m.WaitSeconds(0) + attentionLoads*load}}}
 }
 
-// statesEdge is from attention's partial states to its output. MergeInput is not among
-// the ways: it costs what the splits make of it, and attention wants as many as it can have.
+// statesEdge is from attention's partial states to its output. What counts them releases
+// them first, which is what a barrier takes more than a count. MergeInput is not among the
+// ways: its cost grows with the splits, of which attention wants as many as there can be.
 func statesEdge(m *machine.Machine) edge {
 	load := m.LoadSeconds(0)
-	return edge{"partial states", []way{{string(MergeWords), 2 * load}, {string(MergeLast), m.AtomicSeconds() + load}, {string(MergePhase), m.WaitSeconds(0) + load}}}
+	return edge{"partial states", []way{{string(MergeWords), 2 * load}, {string(MergeLast), m.ReleaseSeconds() + m.AtomicSeconds() + load},
+		{string(MergePhase), m.WaitSeconds(0) + load}}}
 }
 
 // vectorEdges are from the phases of VectorPhases to the next, each a vector that all SMs
-// need: what an exchange of so many bytes adds to a stream with that many copies in flight.
-// A word carries two elements, in place of 8 bytes. None where a machine's file does not
-// have all of the ways.
-func vectorEdges(c *models.Config, m *machine.Machine, copies int) (edges []edge) {
+// need: what an exchange of so many bytes adds to a stream with usualInFlight bytes in
+// flight. A word carries two elements, in place of 8 bytes. None where a machine's file
+// does not have all of the ways.
+func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 	for _, phase := range VectorPhases() {
 		elements, bytes := c.Hidden, 4
 		if phase == phaseAttention {
@@ -67,7 +69,7 @@ func vectorEdges(c *models.Config, m *machine.Machine, copies int) (edges []edge
 			if h == HandoffBarrier {
 				each = bytes
 			}
-			s, known := m.VectorSeconds(string(h), elements*each, copies)
+			s, known := m.VectorSeconds(string(h), elements*each, usualInFlight)
 			if !known {
 				return nil
 			}
@@ -78,59 +80,63 @@ func vectorEdges(c *models.Config, m *machine.Machine, copies int) (edges []edge
 	return edges
 }
 
-// usualInFlight is how many copies a machine is asked about where options leave it open.
-const usualInFlight = 3
+// usualInFlight is how many bytes are in flight on an SM: what the planner has by default.
+const usualInFlight = 48 << 10
 
 // ForMachine chooses the hand-offs of a kernel of one row that options leave open, Queries,
-// Merge and Vectors, as they cost least on a machine, edge by edge. Of a machine whose file
-// lacks figures of vectors in words, or is the executor's, these stay open; what is open
-// when a kernel is built is chosen for machine.H200, or else HandoffCounted.
+// Merge and Vectors, as they cost least on a machine, edge by edge. Vectors stays open with
+// MergeInput, which hands no vector on from attention, and with a machine whose file lacks
+// figures of vectors in words. The executor's figures choose nothing. What is still open
+// when a kernel is built is chosen for machine.H200, and then Vectors is HandoffCounted.
 func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	if o.Tokens > 1 || o.graph() || m.Executor {
 		return o
 	}
 	o.Queries = cmp.Or(o.Queries, Handoff(queriesEdge(m).least().name))
 	o.Merge = cmp.Or(o.Merge, Merging(statesEdge(m).least().name))
-	if o.Vectors == "" {
-		o.Vectors = o.chooseVectors(vectorEdges(&c, m, cmp.Or(o.InFlight, usualInFlight)))
+	if o.Vectors == "" && o.Merge != MergeInput {
+		o.Vectors = o.chooseVectors(vectorEdges(&c, m))
 	}
 	return o
 }
 
-// chooseVectors is the cheapest value of Vectors: of the phases whose vectors gain by it
-// all are handed on in the same way that is no barrier. Without edges it is empty.
-func (o *Options) chooseVectors(edges []edge) string {
-	best, least := "", 0.0
-	for _, h := range []Handoff{HandoffCounted, HandoffWords} {
+// chooseVectors is the value of Vectors that costs least in all: some phases' vectors are
+// handed on in one way that is no barrier. Without edges it is empty.
+func (o *Options) chooseVectors(edges []edge) (best string) {
+	if edges == nil {
+		return ""
+	}
+	least := 0.0
+	try := func(h Handoff, some int) { // the edges whose bits are set
 		total, phases := 0.0, []string(nil)
-		for _, e := range edges {
-			barrier, here := e.of(string(HandoffBarrier)), e.of(string(h))
-			may := o.MLP != MLPFused || e.name != phaseDown
-			if may && here <= barrier {
-				phases = append(phases, e.name)
+		for i, e := range edges {
+			if some>>i&1 == 0 {
+				total += e.of(string(HandoffBarrier))
+				continue
 			}
-			total += min(barrier, here)
-		}
-		if phases == nil {
-			continue
+			if e.name == phaseDown && o.MLP == MLPFused {
+				return // all SMs add to it
+			}
+			total += e.of(string(h))
+			phases = append(phases, e.name)
 		}
 		with := *o
-		with.Vectors = string(h) + ":" + strings.Join(phases, ",")
-		if with.completeVectors() != nil { // no barrier would stand before o, where its vector must be in words
-			i := slices.IndexFunc(edges, func(e edge) bool { return e.name == phaseO })
-			total += edges[i].of(string(h)) - edges[i].of(string(HandoffBarrier))
-			with.Vectors += "," + phaseO
-			if err := with.completeVectors(); err != nil {
-				panic("BUG: " + err.Error())
-			}
+		if with.Vectors = string(h); phases != nil {
+			with.Vectors += ":" + strings.Join(phases, ",")
+		}
+		if with.completeVectors() != nil { // such as none behind a barrier before o, and o's not in words
+			return
 		}
 		if best == "" || total < least {
 			best, least = with.Vectors, total
 		}
 	}
-	if best == "" && edges != nil {
-		return string(HandoffBarrier)
+	for _, h := range []Handoff{HandoffCounted, HandoffWords} {
+		for some := 1<<len(edges) - 1; some > 0; some-- {
+			try(h, some)
+		}
 	}
+	try(HandoffBarrier, 0)
 	return best
 }
 
@@ -150,8 +156,11 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	}
 	row(queriesEdge(m), string(o.Queries))
 	row(statesEdge(m), string(o.Merge))
-	vectors := vectorEdges(&mk.Config, m, mk.Plan.InFlight)
+	vectors := vectorEdges(&mk.Config, m)
 	for _, e := range vectors {
+		if e.name == phaseAttention && o.Merge == MergeInput {
+			continue
+		}
 		here := HandoffBarrier
 		if way, phases := o.vectorsIn(); slices.Contains(phases, e.name) {
 			here = way
@@ -161,11 +170,11 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	r.line("\nHand-offs that can be had in several ways, on %s", m.GPU)
 	r.table(t)
 	if vectors == nil {
-		r.text("Its file has no figures of vectors in words with tags: where no flag says other, those of attention, o and down are %s.", vectorWays()[0])
+		r.text("Its file has no figures of vectors in words with tags, so what attention, o and down hand on is not chosen by it: where no flag or profile says other it is %s, and behind a barrier where that cannot be.", vectorWays()[0])
 	}
 	if m.Executor {
 		r.text("The executor's figures choose nothing.")
 		return
 	}
-	r.text("Where no flag or profile says other the cheapest is taken. Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
+	r.text("Where no flag or profile says other, what costs least in all is taken. Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
 }

@@ -34,6 +34,8 @@ func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
 	require.NoError(t, err)
 	slow := machine.H200() // a word that is polled costs more than a barrier
 	slow.Idle.Load.Median, slow.Idle.Atomic.Median = 3, 3
+	quick := machine.H200() // the release before an atomic is still there
+	quick.Idle.Atomic.Median = 0.15
 	for _, x := range []struct {
 		name    string
 		m       *machine.Machine
@@ -43,6 +45,7 @@ func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
 		vectors string
 	}{
 		{"built in", machine.H200(), Options{}, HandoffWords, MergeWords, ""},
+		{"atomics are as quick as loads", quick, Options{}, HandoffWords, MergeWords, ""},
 		{"loads are slower than barriers", slow, Options{}, HandoffBarrier, MergePhase, ""},
 		{"counts are cheapest", handsOver([2]float64{2, 3}, [2]float64{1, 2}, [2]float64{1.5, 2.5}), Options{}, HandoffWords, MergeWords, "counted"},
 		{"words are", handsOver([2]float64{2, 3}, [2]float64{1.5, 2}, [2]float64{1, 2.5}), Options{}, HandoffWords, MergeWords, "words"},
@@ -69,17 +72,28 @@ func TestEveryEdgeIsChosenForItself(t *testing.T) {
 	require.NoError(t, err)
 	m := handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})
 	require.Equal(t, "counted:o,down", Options{}.ForMachine(c, m).Vectors)
-	edges := vectorEdges(&c, m, 3)
+	edges := vectorEdges(&c, m)
 	require.InDelta(t, 1e-6, edges[0].of("barrier"), 1e-12)
 	require.InDelta(t, 2e-6, edges[0].of("counted"), 1e-12)
 	require.InDelta(t, 3e-6, edges[1].of("barrier"), 1e-12)
 
-	// Without a barrier before o its vector must be in words, too.
+	us := func(x float64) [2]float64 { return [2]float64{x, x} }
+	require.Empty(t, Options{Merge: MergeInput}.ForMachine(c, handsOver(us(1), us(9), us(9))).Vectors, "there is no vector of attention")
+	require.Equal(t, Options{StageBytes: 32 << 10, InFlight: 2}.ForMachine(c, m).Vectors, Options{}.ForMachine(c, m).Vectors, "the ring is another matter")
+
+	// Without a barrier before o its vector must be in words, too: where that pays.
 	byHand := []edge{{phaseAttention, []way{{"counted", 1}, {"words", 1.5}, {"barrier", 2}}}, {phaseO, []way{{"counted", 3}, {"words", 2.6}, {"barrier", 2.5}}}, {phaseDown, []way{{"counted", 1}, {"words", 1.5}, {"barrier", 2}}}}
 	o := &Options{Queries: HandoffWords, Merge: MergeWords}
 	require.Equal(t, "counted", o.chooseVectors(byHand))
+	byHand[0].ways[0].seconds, byHand[0].ways[1].seconds = 1.9, 9
+	byHand[2].ways[0].seconds, byHand[2].ways[1].seconds = 9, 9
+	require.Equal(t, "barrier", o.chooseVectors(byHand), "attention's gain is less than o's loss")
 	o.Queries = HandoffBarrier
-	require.Equal(t, "counted:attention,down", o.chooseVectors(byHand))
+	require.Equal(t, "counted:attention", o.chooseVectors(byHand))
+	// With a fused MLP down's is behind a barrier, whatever words would cost.
+	o.MLP = MLPFused
+	fused := []edge{{phaseAttention, []way{{"counted", 1.5}, {"words", 1}, {"barrier", 3}}}, {phaseO, []way{{"counted", 1.5}, {"words", 1}, {"barrier", 3}}}, {phaseDown, []way{{"counted", 0}, {"words", 2}, {"barrier", 3}}}}
+	require.Equal(t, "words:attention,o", o.chooseVectors(fused))
 }
 
 func TestExplainSaysWhatEachWayCosts(t *testing.T) {

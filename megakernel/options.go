@@ -237,7 +237,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
 		return o, refuse("Watchdog", "found %q, want grid, all or none", string(o.Watchdog))
 	}
-	o = o.ForMachine(*c, machine.H200())
+	if o.Queries == "" || o.Merge == "" || o.Vectors == "" {
+		o = o.ForMachine(*c, machine.H200())
+	}
 	o.completeHandoffs()
 	if !slices.Contains(Mergings(), o.Merge) {
 		return o, refuse("Merge", "found %q, want one of %q", string(o.Merge), Mergings())

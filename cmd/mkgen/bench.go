@@ -215,12 +215,15 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	one := b.chosen(config)
+	one := b.options()
 	if one.Tokens > 1 { // beside a kernel of several rows one of one row is measured
 		one.Tokens, one.Selection = 1, false
 		if _, err := megakernel.Build(config, b.chosen(config)); err != nil { // such as a graph, which has one row
 			return inFlags(err)
 		}
+	}
+	if b.of != nil {
+		one = one.ForMachine(config, b.of)
 	}
 	mk, err := megakernel.Build(config, one)
 	if err != nil {
@@ -247,6 +250,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
+	if err := b.isOf(machine.Facts()); err != nil {
+		return err
+	}
 	s.Machine, s.Progress = machine, progressOf(cmd, machine)
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

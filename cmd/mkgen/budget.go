@@ -68,8 +68,8 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
 	facts := gpu.Facts()
-	if err := predictedFor.Is(facts.GPU); err != nil && cmd.Flags().Changed("machine") && !facts.Executor {
-		return fmt.Errorf("--machine %s: %w", b.machine.file, err)
+	if err := b.isOf(facts); err != nil {
+		return err
 	}
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -84,6 +84,17 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 		all = append(all, x)
 	}
 	return b.reportBudget(cmd, plain, gpu.Facts(), predictedFor, all) // now the compiler is known
+}
+
+// isOf refuses a machine file of another GPU than the one at hand.
+func (b *benchFlags) isOf(facts bench.Facts) error {
+	if b.of == nil || facts.Executor {
+		return nil
+	}
+	if err := b.of.Is(facts.GPU); err != nil {
+		return fmt.Errorf("--machine %s: %w", b.machine.file, err)
+	}
+	return nil
 }
 
 // compared runs both kernels at t's context.

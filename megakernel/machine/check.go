@@ -106,6 +106,9 @@ func (e *Exchange) checkWay(at string, w *Way) error {
 		return fmt.Errorf("%s of no vector, want it with one", at)
 	}
 	err := w.Took.check(at + ": took_us")
+	if w.Unhidden != nil && e.InFlight == 0 {
+		return fmt.Errorf("%s: unhidden_us with nothing in flight, want it beside a stream only", at)
+	}
 	if w.Unhidden != nil {
 		err = errors.Join(err, w.Unhidden.ordered(at+": unhidden_us"))
 	}

@@ -2,6 +2,7 @@ package machine
 
 import (
 	"encoding/json"
+	"fmt"
 	"io/fs"
 	"math"
 	"os"
@@ -72,9 +73,13 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 	m = byHand(t)
 	m.Exchanges[1].Words = &Way{}
 	require.EqualError(t, m.Check(), "exchanges[1]: words: took_us: min is 0 and median 0, want all above 0")
-	m.Exchanges[1].Words = &Way{Took: one, Unhidden: &Figure{Median: 1, Min: 2, Max: 3}}
-	require.EqualError(t, m.Check(), "exchanges[1]: words: unhidden_us: min 2, median 1, max 3, want them in this order")
-	m.Exchanges[1].Words.Unhidden = &one
+	m.Exchanges[1].Words = &Way{Took: one, Unhidden: &one}
+	require.EqualError(t, m.Check(), "exchanges[1]: words: unhidden_us with nothing in flight, want it beside a stream only")
+	m.Exchanges[1].Words = &Way{Took: one}
+	last := len(m.Exchanges) - 1
+	m.Exchanges[last].Words = &Way{Took: one, Unhidden: &Figure{Median: 1, Min: 2, Max: 3}}
+	require.EqualError(t, m.Check(), fmt.Sprintf("exchanges[%d]: words: unhidden_us: min 2, median 1, max 3, want them in this order", last))
+	m.Exchanges[last].Words.Unhidden = &one
 	require.NoError(t, m.Check())
 	m = byHand(t)
 	m.Idle.Load.Median = math.NaN()
@@ -107,7 +112,7 @@ func TestBandwidthFollowsWhatIsInFlight(t *testing.T) {
 // Between the vectors and the copies measured, flat beyond; none without figures.
 func TestWaysOfAVectorAreThoseMeasuredAndBetween(t *testing.T) {
 	m := byHand(t)
-	_, known := m.VectorSeconds("words", 8192, 3)
+	_, known := m.VectorSeconds("words", 8192, 3*16384)
 	require.False(t, known)
 	us := func(x float64) *Figure { return &Figure{Median: x, Min: x, Max: x} }
 	m.Exchanges = []Exchange{{VectorBytes: 8192, Words: &Way{Unhidden: us(99)}},
@@ -117,14 +122,14 @@ func TestWaysOfAVectorAreThoseMeasuredAndBetween(t *testing.T) {
 		bytes, copies int
 		us            float64
 	}{{8192, 2, 1}, {12288, 2, 1.5}, {4096, 2, 1}, {1 << 20, 2, 2}, {8192, 3, 2}, {16384, 3, 4}, {16384, 9, 6}} {
-		got, known := m.VectorSeconds("words", c.bytes, c.copies)
+		got, known := m.VectorSeconds("words", c.bytes, int64(c.copies)*16384)
 		require.True(t, known)
 		require.InDelta(t, c.us*1e-6, got, 1e-15, "%+v", c)
 	}
-	got, known := m.VectorSeconds("barrier", 16384, 2)
+	got, known := m.VectorSeconds("barrier", 16384, 2*16384)
 	require.True(t, known)
 	require.InDelta(t, 7e-6, got, 1e-15)
-	_, known = m.VectorSeconds("counted", 16384, 2)
+	_, known = m.VectorSeconds("counted", 16384, 2*16384)
 	require.False(t, known)
 }
 

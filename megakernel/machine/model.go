@@ -66,17 +66,30 @@ func (m *Machine) LoadSeconds(inFlight int64) float64 {
 // AtomicSeconds is the latency of an atomic on one word while nothing streams.
 func (m *Machine) AtomicSeconds() float64 { return m.Idle.Atomic.Median * micro }
 
+// ReleaseSeconds is how long a thread waits, while nothing streams, until others can see
+// what it has written: what a barrier takes more than a count, or, where that was not
+// measured, the barrier.
+func (m *Machine) ReleaseSeconds() float64 {
+	for i := range m.Exchanges {
+		if e := &m.Exchanges[i]; e.InFlight == 0 && e.VectorBytes == 0 && e.Count != nil {
+			return max(0, e.Wait.Median-e.Count.Median) * micro
+		}
+	}
+	return m.WaitSeconds(0)
+}
+
 // VectorSeconds is what an exchange of a vector of so many bytes adds to a stream with so
-// many copies in flight, handed on in a way: "barrier", "counted" or "words", which name
-// those of Exchange. It may be below 0. known is whether the file has figures of it.
-func (m *Machine) VectorSeconds(way string, bytes, copies int) (seconds float64, known bool) {
+// many bytes in flight on every SM, handed on in a way: "barrier", "counted" or "words",
+// which name those of Exchange. It may be below 0. Vectors shorter or longer than those
+// measured cost what the nearest does. known is whether the file has figures of it.
+func (m *Machine) VectorSeconds(way string, bytes int, inFlight int64) (seconds float64, known bool) {
 	var curve []point // by copies in flight
 	for i := 0; i < len(m.Exchanges); {
 		n := m.Exchanges[i].InFlight
 		var row []point // by the vector's length
 		for ; i < len(m.Exchanges) && m.Exchanges[i].InFlight == n; i++ {
 			e := &m.Exchanges[i]
-			if f := e.unhidden(way); n > 0 && e.VectorBytes > 0 && f != nil {
+			if f := e.unhidden(way); n > 0 && f != nil {
 				row = append(row, point{float64(e.VectorBytes), f.Median * micro})
 			}
 		}
@@ -87,12 +100,21 @@ func (m *Machine) VectorSeconds(way string, bytes, copies int) (seconds float64,
 	if curve == nil {
 		return 0, false
 	}
-	return between(curve, float64(copies)), true
+	return between(curve, m.copies(inFlight)), true
 }
 
 // unhidden is what a way adds to a stream, or nil.
 func (e *Exchange) unhidden(way string) *Figure {
-	of := map[string]*Way{"barrier": {Unhidden: e.Unhidden}, "counted": e.Counted, "words": e.Words}[way]
+	of := e.Words
+	switch way {
+	case "barrier":
+		return e.Unhidden
+	case "counted":
+		of = e.Counted
+	case "words":
+	default:
+		panic("BUG: no way of an exchange is called " + way)
+	}
 	if of == nil {
 		return nil
 	}

@@ -76,7 +76,7 @@ func candidates(mk *megakernel.Kernel, dimension string, searched []string) []*m
 }
 
 // scaled are the copies in flight and the leads of options with stages of other bytes: as
-// many bytes in flight, and led by, as with their own, in whole copies, one at least.
+// many bytes in flight, and led by, as with their own at least, in whole copies.
 func scaled(o megakernel.Options, bytes int) (inFlight int, leads string) {
 	scale := func(n int) int { return max(1, (n*o.StageBytes+bytes-1)/bytes) }
 	list, err := pipeline.ParseLeads(o.Leads)
@@ -107,8 +107,11 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 			if searched(InFlight) {
 				o.InFlight = inFlight
 			}
-			if searched(Leads) {
+			switch {
+			case searched(Leads) && searched(InFlight):
 				o.Leads = leads
+			case searched(Leads):
+				o.Leads = ""
 			}
 		})
 	case Stages:

@@ -25,6 +25,7 @@ const (
 	scalarReady   = "ready_chunks" // not 0: let so many chunks land before a phase begins
 	scalarHandoff = "hand_off"     // a Handoff: what stands before each phase
 	scalarTag     = "tag"          // of the first phase's words; no launch has had it, nor will have those behind it
+	scalarSalt    = "salt"         // what is written begins with it; another in every launch
 	scalarVector  = "vector_units" // elements of the vector exchanged
 	scalarProbes  = "probes"       // requests that a warp of each CTA makes meanwhile, one after another
 	scalarAtomic  = "atomic"       // not 0: they are atomics; else loads
@@ -108,7 +109,7 @@ type builder struct {
 	sink                   dsl.Buf[dsl.F32]
 	staged                 dsl.Buf[dsl.U32] // shared memory: the vector
 
-	phases, tiles, work, ready, handoff, tag, units, probes, atomic u32
+	phases, tiles, work, ready, handoff, tag, salt, units, probes, atomic u32
 }
 
 // Names of the shared-memory regions beside the ring.
@@ -180,7 +181,8 @@ func (b *builder) declare(p *pipeline.Plan) {
 	b.phases, b.tiles = scalar(scalarPhases, "phases of the launch"), scalar(scalarTiles, "row tiles a CTA streams in a phase")
 	b.work, b.ready = scalar(scalarWork, "multiply what is streamed"), scalar(scalarReady, "chunks that have landed when a phase begins to drain")
 	b.handoff = scalar(scalarHandoff, "an exchange before each phase: 1 behind a barrier, 2 of no vector behind a count, 3 in words behind a count, 4 in words")
-	b.tag, b.units = scalar(scalarTag, "of the first phase's words"), scalar(scalarVector, "16-byte elements of the vector exchanged")
+	b.tag, b.salt = scalar(scalarTag, "of the first phase's words"), scalar(scalarSalt, "what the first element exchanged is")
+	b.units = scalar(scalarVector, "16-byte elements of the vector exchanged")
 	b.probes, b.atomic = scalar(scalarProbes, "small requests of each CTA"), scalar(scalarAtomic, "they are atomics")
 }
 
@@ -190,7 +192,7 @@ func (b *builder) measure() {
 	k.Assert(b.phases.LtC(maxPhases+1), "more phases than are noted")
 	k.Assert(b.units.LtC(b.VectorBytes/element+1), "the vector is longer than the kernel was made for")
 	k.Assert(b.handoff.NeC(int(Count)).Or(b.units.EqC(0)), "a count orders no vector")
-	k.Assert(b.handoff.LtC(int(Counted)).Or(b.units.NeC(0)), "words of no vector")
+	k.Assert(b.handoff.LtC(int(Counted)).Or(b.units.MulC(element/wordPayload).GeC(b.SMs)), "fewer words than CTAs, each of which must write some")
 	k.Assert(b.ready.LtC(b.Stages+1), "more chunks than the ring holds")
 	k.If(e.Tid.EqC(0), b.ring.Init)
 	k.ForStep(e.Tid, k.U32(b.VectorBytes/4), k.Warps()*dsl.WarpSize, func(i u32) { b.staged.Store(i, k.U32(0)) })
@@ -259,115 +261,6 @@ func (b *builder) consume() {
 	met := b.handoff.NeC(int(None)).And(b.handoff.NeC(int(Words))).And(b.phases.NeC(0)) // only then have all read the epoch
 	k.If(met.And(e.CTA.EqC(0)).And(first), func() { b.epoch.Store(dsl.At(0), bar.Epoch()) })
 }
-
-// wordPayload is how many bytes of a vector a word of 16 bytes carries.
-const wordPayload = 8
-
-// exchange is that of a phase: each CTA writes its part of a vector and reads the whole.
-// Vectors take turns in two places: whoever writes to one again has read all of the other,
-// which others wrote when they had read the first.
-type exchange struct {
-	b                 *builder
-	bar               *tasks.GridBarrier
-	phase             u32
-	wait, read, wrong *dsl.Var[dsl.U32]
-}
-
-// value is what element i of the vector is.
-func (x *exchange) value(i u32) u32 { return x.phase.MulC(maxPhases).Add(i) }
-
-// turn is where the vector of n elements begins among those of two.
-func (x *exchange) turn(n int) u32 { return x.phase.AndC(1).MulC(n).Named("turn") }
-
-// share calls body for this CTA's part of n elements.
-func (x *exchange) share(n u32, body func(i u32)) {
-	e := x.b.e
-	x.b.k.ForStep(e.CTA.Add(e.Tid.MulC(x.b.SMs)), n, x.b.SMs*e.Threads(), body)
-}
-
-// check counts an element that is not what was written.
-func (x *exchange) check(found, i u32) {
-	x.b.k.If(found.Ne(x.value(i)), func() { x.wrong.Set(x.wrong.Get().AddC(1)) })
-}
-
-// behindAll has all CTAs meet between writing and reading, at the barrier or at a count.
-func (x *exchange) behindAll() {
-	b, k, e := x.b, x.b.k, x.b.e
-	turn := x.turn(b.VectorBytes / element)
-	x.share(b.units, func(i u32) {
-		v := x.value(i)
-		b.vector.StoreN(turn.Add(i).MulC(4), []u32{v, v, v, v})
-	})
-	e.Sync()
-	arrived := b.clock()
-	k.IfElse(b.handoff.EqC(int(Count)), func() { x.bar.CountWhile(nil) }, x.bar.Sync)
-	released := b.clock()
-	x.each(b.units, unrolled, func(at []u32, in func(j int, body func())) {
-		var all [][]u32
-		for _, i := range at {
-			all = append(all, b.vector.LoadN(turn.Add(i).MulC(4), 4))
-		}
-		for j, v := range all {
-			in(j, func() {
-				b.staged.StoreN(at[j].MulC(4), v)
-				x.check(v[0], at[j])
-			})
-		}
-	})
-	x.note(arrived, released)
-}
-
-// inWords passes the vector in words with tags, behind a count or behind nothing.
-func (x *exchange) inWords() {
-	b, k := x.b, x.b.k
-	turn, n, tag := x.turn(b.VectorBytes/wordPayload), b.units.MulC(element/wordPayload).Named("words"), b.tag.Add(x.phase).Named("running_tag")
-	x.share(n, func(i u32) {
-		b.words.Store(turn.Add(i), dsl.Join(x.value(i), x.value(i), k.U32(0), tag), dsl.Relaxed(dsl.GPUScope))
-	})
-	arrived := b.clock()
-	k.If(b.handoff.EqC(int(Counted)), func() { x.bar.CountWhile(nil) })
-	released := b.clock()
-	words := &tasks.Words{Tag: func() u32 { return tag }}
-	x.each(n, 2*unrolled, func(at []u32, in func(j int, body func())) {
-		var places []u32
-		for _, i := range at {
-			places = append(places, turn.Add(i))
-		}
-		for j, v := range words.All(b.e, b.words, places, "waits for word %d of the vector") {
-			w := dsl.Split(v)
-			in(j, func() {
-				b.staged.StoreN(at[j].MulC(2), []u32{w[0], w[1].Or(w[2])})
-				x.check(w[0], at[j])
-			})
-		}
-	})
-	x.note(arrived, released)
-}
-
-// each calls body in the consumer threads for their elements of n, so many at a time, whose
-// loads can be under way together: those beyond the end are the last again, and in does
-// nothing for them.
-func (x *exchange) each(n u32, together int, body func(at []u32, in func(j int, body func()))) {
-	k, e := x.b.k, x.b.e
-	k.ForStep(e.Tid, n, together*e.Threads(), func(from u32) {
-		var at, capped []u32
-		for j := range together {
-			i := from.AddC(j * e.Threads())
-			at, capped = append(at, i), append(capped, i.Min(n.SubC(1)))
-		}
-		body(capped, func(j int, store func()) { k.If(at[j].Lt(n), store) })
-	}, dsl.Unroll(1))
-}
-
-// note notes what it took, once the CTA has the whole vector.
-func (x *exchange) note(arrived, released u32) {
-	x.b.e.Sync()
-	x.wait.Set(released.Sub(arrived))
-	x.read.Set(x.b.clock().Sub(released))
-}
-
-// unrolled is how many 16-byte loads of the vector a thread has under way.
-const unrolled = 4
 
 // probe makes small requests one after another: where the next one goes depends on what
 // the last one brought. One lane of each CTA does.

@@ -2,6 +2,7 @@ package calibrate
 
 import (
 	"bytes"
+	"encoding/binary"
 	"os"
 	"path/filepath"
 	"testing"
@@ -63,6 +64,29 @@ func TestEveryLaunchRunsOnTheExecutor(t *testing.T) {
 			}
 		}
 	}
+}
+
+// A tag that an earlier launch had lets its words pass: what is written differs from
+// launch to launch, so that they are found, and the session gives each launch other tags.
+func TestWordsOfAnEarlierLaunchAreFound(t *testing.T) {
+	l := Launch{Phases: 1, Handoff: Words, VectorBytes: 512}
+	stale := uint32(0)
+	for seed := range uint64(8) {
+		s := open(t, small(1), seed, 1<<16)
+		for range 3 {
+			_, err := s.Launch(t.Context(), l)
+			require.NoError(t, err)
+		}
+		again := l.scalars()
+		again[scalarTag], again[scalarSalt] = 1+2*maxPhases, 12345 // the third launch's tag
+		require.NoError(t, s.run(again))
+		raw := make([]byte, 4*headWords*s.shape.SMs)
+		require.NoError(t, s.dev.Read(bufferHeads, 0, raw))
+		for sm := range s.shape.SMs {
+			stale += binary.LittleEndian.Uint32(raw[4*(sm*headWords+headWrong):])
+		}
+	}
+	require.NotZero(t, stale)
 }
 
 // print is the emitted text of the kernel for a GPU.

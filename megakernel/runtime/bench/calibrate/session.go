@@ -24,7 +24,7 @@ type Launch struct {
 func (l Launch) scalars() map[string]uint64 {
 	bit := map[bool]uint64{true: 1}
 	return map[string]uint64{scalarFill: 0, scalarPhases: uint64(l.Phases), scalarTiles: uint64(l.Tiles), scalarWork: bit[l.Work],
-		scalarReady: uint64(l.Ready), scalarHandoff: uint64(l.Handoff), scalarTag: 1, scalarVector: uint64(l.VectorBytes / element),
+		scalarReady: uint64(l.Ready), scalarHandoff: uint64(l.Handoff), scalarTag: 1, scalarSalt: 0, scalarVector: uint64(l.VectorBytes / element),
 		scalarProbes: uint64(l.Probes), scalarAtomic: bit[l.Atomic]}
 }
 
@@ -127,6 +127,7 @@ func (s *Session) Launch(ctx context.Context, l Launch) (*Found, error) {
 	}
 	scalars := l.scalars()
 	scalars[scalarTag] += uint64(s.launches) * maxPhases
+	scalars[scalarSalt] = uint64(s.launches * 0x9e3779b1)
 	s.launches++
 	if err := s.run(scalars); err != nil {
 		return nil, fmt.Errorf("calibrate: %w", err)
