@@ -102,8 +102,8 @@ func tokens(plan *Plan, step int) (most int, mean float64) {
 }
 
 // Pieces of random costs, dealt out by groups of equal CTAs, give the busiest CTA what
-// one after another to the least loaded CTA gives it; and no more is found out than
-// that it is not less than what is enough.
+// one after another to the least loaded CTA gives it; and where that is no less than
+// what is enough, that is all that is said.
 func TestTheSpreadIsThatOfTheLongestFirst(t *testing.T) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for range 500 {

@@ -77,7 +77,7 @@ type Exchange struct {
 
 // Way is what another way than the barrier takes.
 type Way struct {
-	Took     Figure  `json:"took_us"`               // from an SM's last store until the vector lies in shared memory
+	Took     Figure  `json:"took_us"`               // from a thread's last store until the vector lies in shared memory
 	Unhidden *Figure `json:"unhidden_us,omitempty"` // as that of Exchange
 }
 
