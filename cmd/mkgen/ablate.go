@@ -93,6 +93,9 @@ func (b *benchFlags) runAblation(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
+	if err := b.isOf(machine.Facts()); err != nil {
+		return err
+	}
 	if err := b.ablationOutput(mk.Config.Name); err != nil {
 		return err
 	}

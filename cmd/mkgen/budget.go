@@ -67,8 +67,7 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
-	facts := gpu.Facts()
-	if err := b.isOf(facts); err != nil {
+	if err := b.isOf(gpu.Facts()); err != nil {
 		return err
 	}
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)

@@ -3,6 +3,7 @@ package machine
 import (
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/mkgen/mkgen/internal/table"
 )
@@ -68,26 +69,29 @@ func (m *Machine) exchangesTable() *table.Table {
 	t := table.New(">in flight", ">vector, bytes", ">wait, µs", "", ">read, µs", "", ">not hidden, µs", "", ">counted, µs", "")
 	for i := range m.Exchanges {
 		e := &m.Exchanges[i]
-		cells := []any{e.InFlight, e.VectorBytes}
-		if e.InFlight == 0 {
-			cells[0] = "idle"
+		read := &e.Read
+		if e.VectorBytes == 0 {
+			read = nil
 		}
-		cells = append(cells, e.Wait.cells()...)
-		if e.VectorBytes > 0 {
-			cells = append(cells, e.Read.cells()...)
+		t.Row(e.cells(&e.Wait, read, e.Unhidden, e.Count)...)
+	}
+	return t
+}
+
+// cells are a row: of what exchange, then figures, with nothing for those that are nil.
+func (e *Exchange) cells(figures ...*Figure) []any {
+	cells := []any{e.InFlight, e.VectorBytes}
+	if e.InFlight == 0 {
+		cells[0] = "idle"
+	}
+	for _, f := range figures {
+		if f != nil {
+			cells = append(cells, f.cells()...)
 		} else {
 			cells = append(cells, "", "")
 		}
-		for _, f := range []*Figure{e.Unhidden, e.Count} {
-			if f != nil {
-				cells = append(cells, f.cells()...)
-			} else {
-				cells = append(cells, "", "")
-			}
-		}
-		t.Row(cells...)
 	}
-	return t
+	return cells
 }
 
 // waysTable is what each way of handing a vector on takes, and adds to a stream; nil
@@ -101,20 +105,7 @@ func (m *Machine) waysTable() *table.Table {
 			continue
 		}
 		some = true
-		cells := []any{e.InFlight, e.VectorBytes}
-		if e.InFlight == 0 {
-			cells[0] = "idle"
-		}
-		for _, w := range []*Way{e.Counted, e.Words} {
-			for _, f := range w.figures() {
-				if f != nil {
-					cells = append(cells, f.cells()...)
-				} else {
-					cells = append(cells, "", "")
-				}
-			}
-		}
-		t.Row(cells...)
+		t.Row(e.cells(slices.Concat(e.Counted.figures(), e.Words.figures())...)...)
 	}
 	if !some {
 		return nil
@@ -123,11 +114,11 @@ func (m *Machine) waysTable() *table.Table {
 }
 
 // figures are those of a way, nil for what is not there.
-func (w *Way) figures() [2]*Figure {
+func (w *Way) figures() []*Figure {
 	if w == nil {
-		return [2]*Figure{}
+		return []*Figure{nil, nil}
 	}
-	return [2]*Figure{&w.Took, w.Unhidden}
+	return []*Figure{&w.Took, w.Unhidden}
 }
 
 func (m *Machine) drainTable() *table.Table {

@@ -138,7 +138,7 @@ func join(words ...string) string {
 	return strings.Join(slices.DeleteFunc(words, func(w string) bool { return w == "" || w == "driver " }), "  ·  ")
 }
 
-// short is a commit's first characters, and whether it was changed.
+// short is a hash's first characters, and of a commit whether it was changed.
 func short(commit string) string {
 	hash, modified, _ := strings.Cut(commit, "+")
 	if len(hash) > 12 {
@@ -157,7 +157,7 @@ func shortHash(weights string) string {
 	if !found {
 		return weights
 	}
-	return before + "hash " + hash[:min(len(hash), 12)]
+	return before + "hash " + short(hash)
 }
 
 // ceilings are the least and the greatest that were measured.

@@ -75,8 +75,8 @@ func candidates(mk *megakernel.Kernel, dimension string, searched []string) []*m
 	return all
 }
 
-// scaled are the copies in flight and the leads of options with stages of other bytes: as
-// many bytes in flight, and led by, as with their own at least, in whole copies.
+// scaled are the copies in flight and the leads of options whose stages become of other
+// bytes: so many whole copies that no fewer bytes are in flight, and leads as long in bytes.
 func scaled(o megakernel.Options, bytes int) (inFlight int, leads string) {
 	scale := func(n int) int { return max(1, (n*o.StageBytes+bytes-1)/bytes) }
 	list, err := pipeline.ParseLeads(o.Leads)

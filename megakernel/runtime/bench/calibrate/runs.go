@@ -131,11 +131,12 @@ func (r *runs) exchange(inFlight, bytes int) machine.Exchange {
 // found is what hand-offs took in µs, means over the SMs, of every phase.
 type found struct {
 	wait, read, took []float64
-	unhidden         *machine.Figure // where something streams
+	unhidden         *machine.Figure // where something streams; not of a Count
 }
 
 // handoff is that of a vector of so many bytes. While something streams the same launch
-// without hand-offs is beside it each time.
+// without hand-offs is beside it each time, but for a Count, of which only the wait is
+// wanted.
 func (r *runs) handoff(inFlight, bytes int, how Handoff) (out found) {
 	l := Launch{Phases: r.s.idle, Handoff: how, VectorBytes: bytes}
 	if inFlight > 0 {
@@ -146,13 +147,14 @@ func (r *runs) handoff(inFlight, bytes int, how Handoff) (out found) {
 	}
 	without := l
 	without.Handoff, without.VectorBytes = None, 0
+	beside := inFlight > 0 && how != Count
 	var unhidden []float64
 	r.each(l, func(f *Found) {
 		for _, phase := range f.Stamps[cold:] {
 			wait, read := r.micros(mean(phase, stampWait)), r.micros(mean(phase, stampRead))
 			out.wait, out.read, out.took = append(out.wait, wait), append(out.read, read), append(out.took, wait+read)
 		}
-		if inFlight == 0 {
+		if !beside {
 			return
 		}
 		plain, err := r.k.Launch(r.ctx, without)
@@ -160,7 +162,7 @@ func (r *runs) handoff(inFlight, bytes int, how Handoff) (out found) {
 			unhidden = append(unhidden, float64((f.Took-plain.Took).Nanoseconds())/1e3/float64(l.Phases))
 		}
 	})
-	if inFlight > 0 {
+	if beside {
 		u := figure(unhidden)
 		out.unhidden = &u
 	}
