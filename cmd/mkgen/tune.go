@@ -47,11 +47,13 @@ where partial states are merged, and how queries and vectors are handed on: one
 option after the other, each candidate beside the best so far, whose time is
 taken again each time, and again until a whole round changes nothing or the time
 is over. An option that a flag gives stays as it is. All candidates of an option
-are compiled before the first of them runs.
+are compiled before the first of them runs, and one that is slower after a third
+of the launches gets no more of them.
 
 It writes a profile, which --profile makes the other commands use. The file is
 written after every measurement: what it holds is not measured again, so the
-same command goes on where it ended or was interrupted.
+same command goes on where it ended or was interrupted. With --profile FILE the
+search begins with what another one chose.
 
 The times are UNGATED and no record: mkgen bench --profile makes one.
 
@@ -73,7 +75,7 @@ of it works, and no speed.`,
 	f.StringVarP(&t.output, "output", "o", "", "JSON `file` of the profile (default out/tune-MODEL.json)")
 	f.Var(&t.device, "device", "cuda or sim")
 	f.Lookup("random").DefValue = ""
-	_ = f.MarkHidden("profile") // there is such a flag; it is refused
+	f.Lookup("profile").Usage = "begin with the options that a profile `file` chose"
 	return cmd
 }
 
@@ -81,8 +83,6 @@ of it works, and no speed.`,
 func (t *tuneFlags) check(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	switch {
-	case given("profile"):
-		return usagef("--profile does not go with tune, which writes one: -o FILE")
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
 	case t.device == deviceSim:
@@ -148,9 +148,9 @@ func (t *tuneFlags) dimensions(cmd *cobra.Command, o *megakernel.Options) []stri
 // method is what a measurement is. Contexts that the model has no positions for are left
 // out, or refused where they were asked for.
 func (t *tuneFlags) method(cmd *cobra.Command, c models.Config) (*tune.Suite, error) {
-	s := &tune.Suite{Tokens: tuneTokens, Launches: tuneLaunches}
+	s := &tune.Suite{Tokens: tuneTokens}
 	if t.device == deviceSim {
-		s.Tokens, s.Launches = 1, 1
+		s.Tokens = 1
 	}
 	fit, beyond := bench.Method{Contexts: t.contexts, Tokens: s.Tokens}.Fit(c)
 	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
@@ -177,8 +177,9 @@ func (t *tuneFlags) before(s *tune.Search) (err error) {
 
 // measured completes the search with what measures.
 func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, weights string) {
-	facts := of.Machine.Facts()
+	facts, launches := of.Machine.Facts(), tuneLaunches
 	if facts.Executor {
+		launches = 1
 		s.Most, s.Rounds = 2, 1 // its times are noise: one round shows that all of it works
 	} else {
 		of.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, t.arch) }
@@ -187,7 +188,7 @@ func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, weights string) {
 		}
 	}
 	s.Measurer = of
-	s.Setup = tune.Setup{GPU: facts.GPU, Commit: revision.String(), Arch: t.arch, Contexts: of.Contexts, Weights: weights, Tokens: of.Tokens, Launches: of.Launches}
+	s.Setup = tune.Setup{GPU: facts.GPU, Commit: revision.String(), Arch: t.arch, Contexts: of.Contexts, Weights: weights, Tokens: of.Tokens, Launches: launches}
 	s.Save = func(p *tune.Profile) error { return p.WriteFile(t.output) }
 }
 
@@ -215,7 +216,7 @@ func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Ste
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.SMs)
 	} else {
 		fmt.Fprintf(w, "%s on %s, %s, %s: %s, times to choose by; a profile is no record.\n", p.Model, p.GPU, p.Compiler, p.Weights, bench.Ungated)
-		fmt.Fprintf(w, "µs a token of %d launches of %d tokens, as often beside the incumbent; better is by more than the noise.\n\n", p.Launches, p.Tokens)
+		fmt.Fprintf(w, "µs a token of %d launches of %d tokens (a third of them where that was slower), as often beside the incumbent; better is by more than the noise.\n\n", p.Launches, p.Tokens)
 	}
 	if err := tune.WriteTable(w, p, steps); err != nil {
 		return err

@@ -38,7 +38,7 @@ func (l *land) Compile(_ context.Context, mk *megakernel.Kernel) (string, error)
 	return "fake 1.0", nil
 }
 
-func (l *land) Measure(ctx context.Context, mk *megakernel.Kernel) ([]bench.Timing, error) {
+func (l *land) Measure(ctx context.Context, mk *megakernel.Kernel, launches int) ([]bench.Timing, error) {
 	if l.before != nil {
 		l.before(len(l.measured))
 	}
@@ -56,7 +56,7 @@ func (l *land) Measure(ctx context.Context, mk *megakernel.Kernel) ([]bench.Timi
 	var all []bench.Timing
 	for i, n := range contexts {
 		t := bench.Timing{Context: n}
-		for range 9 {
+		for range launches {
 			t.Launches = append(t.Launches, l.micros(c)*float64(i+1)*(1+l.drift*float64(len(l.measured)))*(1+l.noise*(2*random.Float64()-1)))
 		}
 		all = append(all, t)

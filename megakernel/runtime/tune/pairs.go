@@ -14,7 +14,7 @@ import (
 // Pairs is the Pairer that is a Suite's bench.Machine. Two kernels have their weights on
 // it at a time.
 type Pairs struct {
-	Suite // but for Launches
+	Suite
 	// Reference and Rules are of the gate; without a reference there is none.
 	Reference *gate.Reference
 	Rules     gate.Rules

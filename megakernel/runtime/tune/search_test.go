@@ -72,6 +72,27 @@ func TestLessThanTheLeastGainIsNone(t *testing.T) {
 	}
 }
 
+// A third of the launches is enough to see that something is slower, none of them that it
+// is not; what looks better is measured twice.
+func TestASlowerCandidateIsNotMeasuredToTheEnd(t *testing.T) {
+	for us, want := range map[float64]int{1004: 3, 1002: 9, 1000: 9, 998: 9, 996: 18} {
+		s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
+			if c.Consumers == 7 {
+				return us
+			}
+			return 1000
+		}})
+		s.Dimensions, s.Rounds = []string{tune.Consumers}, 1
+		p, _, err := s.Run(t.Context())
+		require.NoError(t, err)
+		for _, trial := range p.Trials {
+			if trial.Options.Consumers == 7 {
+				require.Equal(t, want, trial.Launches, "%v", us)
+			}
+		}
+	}
+}
+
 // What looked better the first time and not the second is not chosen.
 func TestABetterCandidateIsMeasuredTwice(t *testing.T) {
 	seen := map[tune.Choice]int{}
@@ -179,9 +200,7 @@ func TestAnInterruptedSearchGoesOn(t *testing.T) {
 		require.Equal(t, want, got, "interrupted at %d", stop)
 		rest := 0
 		for _, trial := range got.Trials[made:] {
-			if rest += 2; trial.Better {
-				rest += 2
-			}
+			rest += map[int]int{3: 2, 9: 4, 18: 6}[trial.Launches] // measurements
 		}
 		require.Len(t, second.measured, rest, "interrupted at %d", stop)
 	}
@@ -243,7 +262,8 @@ func TestAProfileOfAnotherSearchIsNotGoneOnWith(t *testing.T) {
 func TestThereIsNoGoingRoundInCircles(t *testing.T) {
 	l := &land{}
 	l.micros = func(tune.Choice) float64 { // every candidate looks better than every incumbent
-		if n := len(l.measured) % 4; n == 2 || n == 3 {
+		switch (len(l.measured) - 1) % 6 { // this measurement in its trial's three pairs
+		case 1, 2, 5:
 			return 900
 		}
 		return 1000

@@ -15,7 +15,6 @@ type Suite struct {
 	Weights  megakernel.Tensors
 	Contexts []int // tokens in the cache when a launch begins
 	Tokens   int   // of a launch
-	Launches int   // at each context
 	// Made makes the same weights on the device for a kernel, where that is faster; nil
 	// loads Weights.
 	Made func(ctx context.Context, mk *megakernel.Kernel) (runtime.Weights, error)
@@ -37,15 +36,15 @@ func (s *Suite) Compile(ctx context.Context, mk *megakernel.Kernel) (string, err
 	return s.Compiled(ctx, mk)
 }
 
-// Measure times the kernel's launches at every context. A launch that hangs is an error.
-func (s *Suite) Measure(ctx context.Context, mk *megakernel.Kernel) ([]bench.Timing, error) {
+// Measure times launches of the kernel at every context. A launch that hangs is an error.
+func (s *Suite) Measure(ctx context.Context, mk *megakernel.Kernel, launches int) ([]bench.Timing, error) {
 	if mk.Ragged() {
 		r := &bench.RaggedSuite{Machine: s.Machine, Kernel: mk, Weights: s.Weights, Made: s.Made}
-		return r.Time(ctx, s.Contexts, s.Tokens, s.Launches)
+		return r.Time(ctx, s.Contexts, s.Tokens, launches)
 	}
 	one := &bench.Suite{Machine: s.Machine, Kernel: mk, Weights: s.Weights}
 	if s.Made != nil {
 		one.Made = func(ctx context.Context) (runtime.Weights, error) { return s.Made(ctx, mk) }
 	}
-	return one.Time(ctx, s.Contexts, s.Tokens, s.Launches)
+	return one.Time(ctx, s.Contexts, s.Tokens, launches)
 }

@@ -18,10 +18,11 @@ type Trial struct {
 	// step) at each context of the profile.
 	Micros        []float64 `json:"us,omitempty"`
 	AgainstMicros []float64 `json:"against_us,omitempty"`
-	Ratio         float64   `json:"ratio,omitempty"`  // Micros over AgainstMicros, the geometric mean over contexts
-	Noise         float64   `json:"noise,omitempty"`  // what 1 − Ratio must be more than
-	Better        bool      `json:"better,omitempty"` // by more than the noise
-	Error         string    `json:"error,omitempty"`  // why there are no figures: it did not compile, or not run
+	Launches      int       `json:"launches,omitempty"` // of each, at each context; files of before looked at a third first do not say it
+	Ratio         float64   `json:"ratio,omitempty"`    // Micros over AgainstMicros, the geometric mean over contexts
+	Noise         float64   `json:"noise,omitempty"`    // what 1 − Ratio must be more than
+	Better        bool      `json:"better,omitempty"`   // by more than the noise
+	Error         string    `json:"error,omitempty"`    // why there are no figures: it did not compile, or not run
 }
 
 // leastGain is what a candidate must gain at least, as a part of the incumbent's time:
@@ -101,10 +102,13 @@ func (t *Trial) check(contexts int) error {
 		return fmt.Errorf("dimension is %q, want one of %q", t.Dimension, all)
 	}
 	if t.Error != "" {
-		if t.Micros != nil || t.AgainstMicros != nil || t.Better {
+		if t.Micros != nil || t.AgainstMicros != nil || t.Launches != 0 || t.Better {
 			return fmt.Errorf("it failed and has figures")
 		}
 		return nil
+	}
+	if t.Launches < 0 {
+		return fmt.Errorf("launches is %d, want at least 1", t.Launches)
 	}
 	if len(t.Micros) != contexts || len(t.AgainstMicros) != contexts {
 		return fmt.Errorf("it has figures of %d and %d contexts, want %d", len(t.Micros), len(t.AgainstMicros), contexts)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"sync"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -53,8 +54,13 @@ func CompileAll(ctx context.Context, compile func(context.Context, *megakernel.K
 	return compilers, failed
 }
 
-// try measures a candidate beside the incumbent: incumbent, candidate; and where that
-// looks better both again in the other order, and all launches are judged together.
+// look is the part of a measurement's launches after which a candidate that is slower by
+// more than the noise is measured no further.
+const look = 3
+
+// try measures a candidate beside the incumbent: a third of the launches; where that does
+// not look slower the rest, and where all together look better as many again, each time in
+// the other order. All launches are judged together.
 func (s *Search) try(ctx context.Context, name string, candidate, incumbent *megakernel.Kernel, failed error) (t Trial, err error) {
 	t = Trial{Dimension: name, Options: ChoiceOf(candidate), Against: ChoiceOf(incumbent)}
 	if failed != nil {
@@ -62,28 +68,38 @@ func (s *Search) try(ctx context.Context, name string, candidate, incumbent *meg
 		return t, nil
 	}
 	s.say("%s %s against %s", name, t.Options.Value(name), t.Against.Value(name))
+	first := (s.Setup.Launches + look - 1) / look
 	var old, new []bench.Timing
-	for i, mk := range []*megakernel.Kernel{incumbent, candidate, candidate, incumbent} {
-		got, err := s.Measurer.Measure(ctx, mk)
-		if err == nil {
-			err = usable(got, s.Setup.Contexts)
+	for turn, launches := range []int{first, s.Setup.Launches - first, s.Setup.Launches} {
+		if launches == 0 {
+			continue
 		}
-		switch {
-		case ctx.Err() != nil:
-			return t, ctx.Err()
-		case err != nil && mk == incumbent:
-			return t, fmt.Errorf("%s: %w", t.Against, err)
-		case err != nil:
-			return Trial{Dimension: name, Options: t.Options, Against: t.Against, Error: err.Error()}, nil
-		case mk == incumbent:
-			old = joined(old, got)
-		default:
-			new = joined(new, got)
+		pair := []*megakernel.Kernel{incumbent, candidate}
+		if turn == 1 {
+			slices.Reverse(pair)
 		}
-		if i%2 == 1 { // both as often
-			if t.judge(new, old); !t.Better {
-				return t, nil
+		for _, mk := range pair {
+			got, err := s.Measurer.Measure(ctx, mk, launches)
+			if err == nil {
+				err = usable(got, s.Setup.Contexts)
 			}
+			switch {
+			case ctx.Err() != nil:
+				return t, ctx.Err()
+			case err != nil && mk == incumbent:
+				return t, fmt.Errorf("%s: %w", t.Against, err)
+			case err != nil:
+				return Trial{Dimension: name, Options: t.Options, Against: t.Against, Error: err.Error()}, nil
+			case mk == incumbent:
+				old = joined(old, got)
+			default:
+				new = joined(new, got)
+			}
+		}
+		t.judge(new, old)
+		t.Launches += launches
+		if slower := t.Ratio-1 > t.Noise; slower || t.Launches >= s.Setup.Launches && !t.Better {
+			return t, nil
 		}
 	}
 	return t, nil
