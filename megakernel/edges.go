@@ -12,16 +12,18 @@ import (
 )
 
 // edge is where some of a layer goes from the SMs that compute it to those that need it,
-// and what each way of handing it on costs on a machine, the one that wins a tie first.
+// and what each way of handing it on costs on a machine, the one that is had where none is
+// better by more than the noise first.
 type edge struct {
 	name string
 	ways []way
 }
 
-// way is a Handoff or a Merging, and what it takes in seconds.
+// way is a Handoff or a Merging, what it takes in seconds, and how far the measurements of
+// that lie from their middle.
 type way struct {
-	name    string
-	seconds float64
+	name            string
+	seconds, spread float64
 }
 
 // least is the cheapest way.
@@ -29,9 +31,9 @@ func (e edge) least() way {
 	return slices.MinFunc(e.ways, func(a, b way) int { return cmp.Compare(a.seconds, b.seconds) })
 }
 
-// of is what a way costs.
-func (e edge) of(name string) float64 {
-	return e.ways[slices.IndexFunc(e.ways, func(w way) bool { return w.name == name })].seconds
+// way is one of them by its name.
+func (e edge) way(name string) way {
+	return e.ways[slices.IndexFunc(e.ways, func(w way) bool { return w.name == name })]
 }
 
 // The edges around attention have few bytes between them, so rings are full there and
@@ -41,7 +43,7 @@ func (e edge) of(name string) float64 {
 // queriesEdge is from QKV to attention: queries, and the token's own key and value.
 func queriesEdge(m *machine.Machine) edge {
 	load := m.LoadSeconds(0)
-	return edge{"queries", []way{{string(HandoffWords), (attentionLoads + 1) * load}, {string(HandoffBarrier), m.WaitSeconds(0) + attentionLoads*load}}}
+	return edge{"queries", []way{{name: string(HandoffWords), seconds: (attentionLoads + 1) * load}, {name: string(HandoffBarrier), seconds: m.WaitSeconds(0) + attentionLoads*load}}}
 }
 
 // statesEdge is from attention's partial states to its output. What counts them releases
@@ -49,8 +51,8 @@ func queriesEdge(m *machine.Machine) edge {
 // ways: its cost grows with the splits, of which attention wants as many as there can be.
 func statesEdge(m *machine.Machine) edge {
 	load := m.LoadSeconds(0)
-	return edge{"partial states", []way{{string(MergeWords), 2 * load}, {string(MergeLast), m.ReleaseSeconds() + m.AtomicSeconds() + load},
-		{string(MergePhase), m.WaitSeconds(0) + load}}}
+	return edge{"partial states", []way{{name: string(MergeWords), seconds: 2 * load}, {name: string(MergeLast), seconds: m.ReleaseSeconds() + m.AtomicSeconds() + load},
+		{name: string(MergePhase), seconds: m.WaitSeconds(0) + load}}}
 }
 
 // vectorEdges are from the phases of VectorPhases to the next, each a vector that all SMs
@@ -69,11 +71,11 @@ func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 			if h == HandoffBarrier {
 				each = bytes
 			}
-			s, known := m.VectorSeconds(string(h), elements*each, usualInFlight)
+			seconds, spread, known := m.VectorSeconds(string(h), elements*each, usualInFlight)
 			if !known {
 				return nil
 			}
-			e.ways = append(e.ways, way{string(h), s})
+			e.ways = append(e.ways, way{string(h), seconds, spread})
 		}
 		edges = append(edges, e)
 	}
@@ -100,24 +102,52 @@ func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	return o
 }
 
-// chooseVectors is the value of Vectors that costs least in all: some phases' vectors are
-// handed on in one way that is no barrier. Without edges it is empty.
-func (o *Options) chooseVectors(edges []edge) (best string) {
+// chosen is a value of Vectors, and the way of each edge with it.
+type chosen struct {
+	vectors string
+	ways    []way
+}
+
+// dearer is whether it costs more than another by more than the noise: than what the
+// measurements lie from their middles where the two differ.
+func (c chosen) dearer(than chosen) bool {
+	more, noise := 0.0, 0.0
+	for i, w := range c.ways {
+		if other := than.ways[i]; w.name != other.name {
+			more += w.seconds - other.seconds
+			noise += w.spread + other.spread
+		}
+	}
+	return more > noise
+}
+
+func (c chosen) seconds() (total float64) {
+	for _, w := range c.ways {
+		total += w.seconds
+	}
+	return total
+}
+
+// chooseVectors is the value of Vectors that costs least in all, or the first that costs
+// no more than that but for noise: some phases' vectors, all of them first, are handed on
+// in one way that is no barrier. Without edges it is empty.
+func (o *Options) chooseVectors(edges []edge) string {
 	if edges == nil {
 		return ""
 	}
-	least := 0.0
+	var all []chosen
 	try := func(h Handoff, some int) { // the edges whose bits are set
-		total, phases := 0.0, []string(nil)
+		var c chosen
+		var phases []string
 		for i, e := range edges {
 			if some>>i&1 == 0 {
-				total += e.of(string(HandoffBarrier))
+				c.ways = append(c.ways, e.way(string(HandoffBarrier)))
 				continue
 			}
 			if e.name == phaseDown && o.MLP == MLPFused {
 				return // all SMs add to it
 			}
-			total += e.of(string(h))
+			c.ways = append(c.ways, e.way(string(h)))
 			phases = append(phases, e.name)
 		}
 		with := *o
@@ -127,9 +157,8 @@ func (o *Options) chooseVectors(edges []edge) (best string) {
 		if with.completeVectors() != nil { // such as none behind a barrier before o, and o's not in words
 			return
 		}
-		if best == "" || total < least {
-			best, least = with.Vectors, total
-		}
+		c.vectors = with.Vectors
+		all = append(all, c)
 	}
 	for _, h := range []Handoff{HandoffCounted, HandoffWords} {
 		for some := 1<<len(edges) - 1; some > 0; some-- {
@@ -137,7 +166,8 @@ func (o *Options) chooseVectors(edges []edge) (best string) {
 		}
 	}
 	try(HandoffBarrier, 0)
-	return best
+	least := slices.MinFunc(all, func(a, b chosen) int { return cmp.Compare(a.seconds(), b.seconds()) })
+	return all[slices.IndexFunc(all, func(c chosen) bool { return !c.dearer(least) })].vectors
 }
 
 // reportEdges says what every way costs on a machine, beside what the kernel does.
@@ -150,7 +180,14 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	row := func(e edge, here string) {
 		var each []string
 		for _, w := range e.ways {
-			each = append(each, fmt.Sprintf("%s %.2f", w.name, w.seconds*1e6))
+			text, digits := "", 2
+			if w.seconds >= 10e-6 {
+				digits = 1
+			}
+			if w.spread > 0 {
+				text = fmt.Sprintf("±%.*f", digits, w.spread*1e6)
+			}
+			each = append(each, fmt.Sprintf("%s %.*f%s", w.name, digits, w.seconds*1e6, text))
 		}
 		t.Row(e.name, here, strings.Join(each, ", "))
 	}
@@ -176,5 +213,5 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 		r.text("The executor's figures choose nothing.")
 		return
 	}
-	r.text("Where no flag or profile says other, what costs least in all is taken. Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
+	r.text("Where no flag or profile says other, what costs least in all is taken; or what stands before it, where that is dearer by no more than the measurements lie apart (±). Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
 }

@@ -44,9 +44,9 @@ func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
 		merge   Merging
 		vectors string
 	}{
-		{"built in", machine.H200(), Options{}, HandoffWords, MergeWords, ""},
-		{"atomics are as quick as loads", quick, Options{}, HandoffWords, MergeWords, ""},
-		{"loads are slower than barriers", slow, Options{}, HandoffBarrier, MergePhase, ""},
+		{"built in", machine.H200(), Options{}, HandoffWords, MergeWords, "counted"},
+		{"atomics are as quick as loads", quick, Options{}, HandoffWords, MergeWords, "counted"},
+		{"loads are slower than barriers", slow, Options{}, HandoffBarrier, MergePhase, "counted"},
 		{"counts are cheapest", handsOver([2]float64{2, 3}, [2]float64{1, 2}, [2]float64{1.5, 2.5}), Options{}, HandoffWords, MergeWords, "counted"},
 		{"words are", handsOver([2]float64{2, 3}, [2]float64{1.5, 2}, [2]float64{1, 2.5}), Options{}, HandoffWords, MergeWords, "words"},
 		{"barriers are", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}, [2]float64{1.1, 2.5}), Options{}, HandoffWords, MergeWords, "barrier"},
@@ -73,16 +73,16 @@ func TestEveryEdgeIsChosenForItself(t *testing.T) {
 	m := handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})
 	require.Equal(t, "counted:o,down", Options{}.ForMachine(c, m).Vectors)
 	edges := vectorEdges(&c, m)
-	require.InDelta(t, 1e-6, edges[0].of("barrier"), 1e-12)
-	require.InDelta(t, 2e-6, edges[0].of("counted"), 1e-12)
-	require.InDelta(t, 3e-6, edges[1].of("barrier"), 1e-12)
+	require.InDelta(t, 1e-6, edges[0].way("barrier").seconds, 1e-12)
+	require.InDelta(t, 2e-6, edges[0].way("counted").seconds, 1e-12)
+	require.InDelta(t, 3e-6, edges[1].way("barrier").seconds, 1e-12)
 
 	us := func(x float64) [2]float64 { return [2]float64{x, x} }
 	require.Empty(t, Options{Merge: MergeInput}.ForMachine(c, handsOver(us(1), us(9), us(9))).Vectors, "there is no vector of attention")
 	require.Equal(t, Options{StageBytes: 32 << 10, InFlight: 2}.ForMachine(c, m).Vectors, Options{}.ForMachine(c, m).Vectors, "the ring is another matter")
 
 	// Without a barrier before o its vector must be in words, too: where that pays.
-	byHand := []edge{{phaseAttention, []way{{"counted", 1}, {"words", 1.5}, {"barrier", 2}}}, {phaseO, []way{{"counted", 3}, {"words", 2.6}, {"barrier", 2.5}}}, {phaseDown, []way{{"counted", 1}, {"words", 1.5}, {"barrier", 2}}}}
+	byHand := []edge{{phaseAttention, []way{{name: "counted", seconds: 1}, {name: "words", seconds: 1.5}, {name: "barrier", seconds: 2}}}, {phaseO, []way{{name: "counted", seconds: 3}, {name: "words", seconds: 2.6}, {name: "barrier", seconds: 2.5}}}, {phaseDown, []way{{name: "counted", seconds: 1}, {name: "words", seconds: 1.5}, {name: "barrier", seconds: 2}}}}
 	o := &Options{Queries: HandoffWords, Merge: MergeWords}
 	require.Equal(t, "counted", o.chooseVectors(byHand))
 	byHand[0].ways[0].seconds, byHand[0].ways[1].seconds = 1.9, 9
@@ -92,8 +92,27 @@ func TestEveryEdgeIsChosenForItself(t *testing.T) {
 	require.Equal(t, "counted:attention", o.chooseVectors(byHand))
 	// With a fused MLP down's is behind a barrier, whatever words would cost.
 	o.MLP = MLPFused
-	fused := []edge{{phaseAttention, []way{{"counted", 1.5}, {"words", 1}, {"barrier", 3}}}, {phaseO, []way{{"counted", 1.5}, {"words", 1}, {"barrier", 3}}}, {phaseDown, []way{{"counted", 0}, {"words", 2}, {"barrier", 3}}}}
+	fused := []edge{{phaseAttention, []way{{name: "counted", seconds: 1.5}, {name: "words", seconds: 1}, {name: "barrier", seconds: 3}}}, {phaseO, []way{{name: "counted", seconds: 1.5}, {name: "words", seconds: 1}, {name: "barrier", seconds: 3}}}, {phaseDown, []way{{name: "counted", seconds: 0}, {name: "words", seconds: 2}, {name: "barrier", seconds: 3}}}}
 	require.Equal(t, "words:attention,o", o.chooseVectors(fused))
+}
+
+// What another way gains must be more than what the measurements of both lie apart.
+func TestNoiseChoosesNoOtherWay(t *testing.T) {
+	edges := func(counted, barrier way) (all []edge) {
+		counted.name, barrier.name = string(HandoffCounted), string(HandoffBarrier)
+		for _, phase := range VectorPhases() {
+			all = append(all, edge{phase, []way{counted, {name: string(HandoffWords), seconds: 9}, barrier}})
+		}
+		return all
+	}
+	o := &Options{Queries: HandoffWords, Merge: MergeWords}
+	require.Equal(t, "counted", o.chooseVectors(edges(way{seconds: 1.3, spread: 0.2}, way{seconds: 1, spread: 0.11})))
+	require.Equal(t, "barrier", o.chooseVectors(edges(way{seconds: 1.3, spread: 0.2}, way{seconds: 1, spread: 0.09})))
+	one := edges(way{seconds: 1}, way{seconds: 2})
+	one[0].ways[2].seconds = 0.5 // attention's behind a barrier, where the measurements agree
+	require.Equal(t, "counted:o,down", o.chooseVectors(one))
+	one[0].ways[0].spread, one[1].ways[0].spread = 0.6, 9
+	require.Equal(t, "counted", o.chooseVectors(one), "what does not differ adds no noise, and takes none away")
 }
 
 func TestExplainSaysWhatEachWayCosts(t *testing.T) {

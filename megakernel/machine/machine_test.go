@@ -112,9 +112,9 @@ func TestBandwidthFollowsWhatIsInFlight(t *testing.T) {
 // Between the vectors and the copies measured, flat beyond; none without figures.
 func TestWaysOfAVectorAreThoseMeasuredAndBetween(t *testing.T) {
 	m := byHand(t)
-	_, known := m.VectorSeconds("words", 8192, 3*16384)
+	_, _, known := m.VectorSeconds("words", 8192, 3*16384)
 	require.False(t, known)
-	us := func(x float64) *Figure { return &Figure{Median: x, Min: x, Max: x} }
+	us := func(x float64) *Figure { return &Figure{Median: x, Min: x / 2, Max: 2 * x} }
 	m.Exchanges = []Exchange{{VectorBytes: 8192, Words: &Way{Unhidden: us(99)}},
 		{InFlight: 2, VectorBytes: 8192, Words: &Way{Unhidden: us(1)}}, {InFlight: 2, VectorBytes: 16384, Unhidden: us(7), Words: &Way{Unhidden: us(2)}},
 		{InFlight: 4, Unhidden: us(50)}, {InFlight: 4, VectorBytes: 8192, Words: &Way{Unhidden: us(3)}}, {InFlight: 4, VectorBytes: 16384, Words: &Way{Unhidden: us(6)}}}
@@ -122,14 +122,15 @@ func TestWaysOfAVectorAreThoseMeasuredAndBetween(t *testing.T) {
 		bytes, copies int
 		us            float64
 	}{{8192, 2, 1}, {12288, 2, 1.5}, {4096, 2, 1}, {1 << 20, 2, 2}, {8192, 3, 2}, {16384, 3, 4}, {16384, 9, 6}} {
-		got, known := m.VectorSeconds("words", c.bytes, int64(c.copies)*16384)
+		got, spread, known := m.VectorSeconds("words", c.bytes, int64(c.copies)*16384)
 		require.True(t, known)
 		require.InDelta(t, c.us*1e-6, got, 1e-15, "%+v", c)
+		require.InDelta(t, 0.75*c.us*1e-6, spread, 1e-15, "%+v", c)
 	}
-	got, known := m.VectorSeconds("barrier", 16384, 2*16384)
+	got, _, known := m.VectorSeconds("barrier", 16384, 2*16384)
 	require.True(t, known)
 	require.InDelta(t, 7e-6, got, 1e-15)
-	_, known = m.VectorSeconds("counted", 16384, 2*16384)
+	_, _, known = m.VectorSeconds("counted", 16384, 2*16384)
 	require.False(t, known)
 }
 

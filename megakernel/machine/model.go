@@ -81,8 +81,15 @@ func (m *Machine) ReleaseSeconds() float64 {
 // VectorSeconds is what an exchange of a vector of so many bytes adds to a stream with so
 // many bytes in flight on every SM, handed on in a way: "barrier", "counted" or "words",
 // which name those of Exchange. It may be below 0. Vectors shorter or longer than those
-// measured cost what the nearest does. known is whether the file has figures of it.
-func (m *Machine) VectorSeconds(way string, bytes int, inFlight int64) (seconds float64, known bool) {
+// measured cost what the nearest does. spread is half the distance from the least to the
+// greatest. known is whether the file has figures of it.
+func (m *Machine) VectorSeconds(way string, bytes int, inFlight int64) (seconds, spread float64, known bool) {
+	seconds, known = m.ofVector(way, bytes, inFlight, func(f *Figure) float64 { return f.Median })
+	spread, _ = m.ofVector(way, bytes, inFlight, func(f *Figure) float64 { return (f.Max - f.Min) / 2 })
+	return seconds, spread, known
+}
+
+func (m *Machine) ofVector(way string, bytes int, inFlight int64, micros func(*Figure) float64) (seconds float64, known bool) {
 	var curve []point // by copies in flight
 	for i := 0; i < len(m.Exchanges); {
 		n := m.Exchanges[i].InFlight
@@ -90,7 +97,7 @@ func (m *Machine) VectorSeconds(way string, bytes int, inFlight int64) (seconds 
 		for ; i < len(m.Exchanges) && m.Exchanges[i].InFlight == n; i++ {
 			e := &m.Exchanges[i]
 			if f := e.unhidden(way); n > 0 && f != nil {
-				row = append(row, point{float64(e.VectorBytes), f.Median * micro})
+				row = append(row, point{float64(e.VectorBytes), micros(f) * micro})
 			}
 		}
 		if row != nil {
