@@ -23,6 +23,7 @@ type Trace struct {
 	Sites []TraceSite
 
 	k           *dsl.Kernel
+	behind      BarrierClock
 	track       int
 	notes       dsl.Pred          // whether this is the thread that notes
 	next        *dsl.Var[dsl.U32] // the next span's place among those of all tracks
@@ -94,6 +95,7 @@ const (
 func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 	tracks := int64(ctas) * TraceTracks
 	return &Trace{Capacity: capacity, k: k, step: k.U32(0), layer: k.U32(0),
+		behind: NewBarrierClock(k, "trace_clock"),
 		Spans: dsl.Global[dsl.U32](k, BufferSpans, tracks*int64(capacity)*SpanWords, dsl.Align(16),
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d][%d] out: spans of what each role did", ctas, TraceTracks, capacity, SpanWords))),
 		Heads: dsl.Global[dsl.U32](k, BufferSpanHeads, tracks*HeadWords,
@@ -113,6 +115,7 @@ func (t *Trace) Start(track, warp int) {
 	t.put = nil
 	if track == 0 {
 		t.put = []putOff{newPutOff(k), newPutOff(k)}
+		k.If(t.notes, t.behind.Init)
 	}
 	t.at.start(k, track)
 	t.stamp(headBegin)

@@ -3,8 +3,8 @@ package pipeline
 import "github.com/mkgen/mkgen/dsl"
 
 // Behind is Span whose span is noted behind the phase that it is in, or else the next one:
-// for what others wait behind at once, in the consumers, such as a hand-off's release and
-// the staging of an input. Until then its ends are kept in registers, of one hand-off
+// for what others wait behind at once, in the consumers, such as a hand-off's release, where
+// body ends with a barrier of the CTA, and the staging of an input. Until then its ends are kept in registers, of one hand-off
 // and one other span: one that is still kept where the next ends is noted there. So spans
 // are not in the order of their ends in a track.
 func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) {
@@ -27,14 +27,18 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 	begin := t.clock().Named("began")
 	t.settle()
 	body()
-	end := t.clock().Named("ended")
+	end := t.clock
+	if kind == TraceHandoff {
+		end = t.behind.Read
+	}
+	ended := end().Named("ended")
 	p, sums := &t.put[slot], t.takeSums()
 	k.If(t.notes, func() {
 		sums()
 		t.noteIfAny(p)
 	})
 	p.begin.Set(begin)
-	p.end.Set(end)
+	p.end.Set(ended)
 	p.where.Set(t.where(site))
 }
 

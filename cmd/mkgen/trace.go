@@ -195,6 +195,8 @@ func (t *traceFlags) decode(mk *megakernel.Kernel, facts bench.Facts, r *bench.R
 	tr.Model, tr.Device = mk.Config.Name, facts.GPU
 	if facts.Executor {
 		tr.Unit = trace.Steps
+	} else {
+		tr.Align()
 	}
 	return tr, tr.Check()
 }

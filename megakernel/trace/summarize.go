@@ -30,7 +30,7 @@ func (y *tally) cold() int {
 func (y *tally) summary() *Summary {
 	t := y.t
 	s := &Summary{Model: t.Model, Device: t.Device, Unit: t.Unit, SMs: len(y.tracks), Layers: t.Layers,
-		Seen: len(y.steps), Cold: y.cold(), Dropped: t.Dropped(), Until: y.until}
+		Seen: len(y.steps), Cold: y.cold(), Dropped: t.Dropped(), Until: y.until, Apart: t.Apart}
 	for _, tr := range y.tracks {
 		if t.of(tr.SM, Producer) != nil {
 			s.Producers++

@@ -18,6 +18,7 @@ type Summary struct {
 	Cold      int     // the step left out for its cold caches, -1 if none
 	Dropped   int     // spans that did not fit into the buffers
 	Until     float64 // where the first track that dropped spans ends; +Inf if none did
+	Apart     float64 // as the trace's
 
 	Phases   []PhaseSummary   // in order of execution
 	Handoffs []HandoffSummary // in order of execution
@@ -64,7 +65,7 @@ type HandoffSummary struct {
 	Wait    float64 // of an SM, from its arrival to its release
 	Skew    float64 // last arrival − mean arrival: what the SMs lose to uneven work
 	Range   float64 // last arrival − first arrival
-	Latency float64 // first release − last arrival: what the barrier itself costs
+	Latency float64 // first release − last arrival: what the barrier itself costs; below 0 only where clocks are wrong
 	Spread  float64 // last release − first release
 
 	LateSM int // the SM that arrived last most often, the lowest of equals; -1 if always all arrived at once

@@ -121,6 +121,12 @@ func (s *Summary) notices() (lines []string) {
 	if s.SMs > 0 && s.Producers == 0 {
 		lines = append(lines, "The trace has no producers' tracks: it does not tell when the ring was full.")
 	}
+	if s.Apart > 0 {
+		lines = append(lines, fmt.Sprintf("Clocks of SMs stood up to %s apart by when hand-offs released them; that is taken out.", amount(s.Unit, s.Apart)))
+	}
+	if by, name := s.contradiction(); by > certain && s.Unit == Nanoseconds {
+		lines = append(lines, fmt.Sprintf("The %s releases an SM %s before the last one arrives, which cannot be: times between SMs are that uncertain.", name, amount(s.Unit, by)))
+	}
 	if s.Dropped > 0 {
 		lines = append(lines, fmt.Sprintf("%s did not fit; what is drawn ends at %s, and figures are of what is whole up to there.", plural.Of(s.Dropped, "span"), amount(s.Unit, s.Until)))
 	}

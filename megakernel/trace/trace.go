@@ -14,6 +14,7 @@ type Trace struct {
 	Sites  []Site  // what spans are of; Span.Site is an index into it
 	Layers int     // layers of the model, 0 or more
 	Tracks []Track // sorted by SM, then Role (Consumers before Producer)
+	Apart  float64 // how far the clocks of SMs stood apart before Align put them together, 0 if it did not
 }
 
 // The units of times.

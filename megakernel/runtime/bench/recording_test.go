@@ -224,7 +224,7 @@ func TestARecordingWithoutRoomSaysWhatIsLost(t *testing.T) {
 				require.Len(t, track.Spans, 50)
 			} else { // what is behind the last phase is not whole
 				require.LessOrEqual(t, len(track.Spans), 50)
-				require.Greater(t, len(track.Spans), 30)
+				require.Greater(t, len(track.Spans), 15)
 				require.Equal(t, trace.Phase, short.Sites[track.Spans[len(track.Spans)-1].Site].Kind)
 			}
 			require.Zero(t, whole.Tracks[i].Dropped)
@@ -276,8 +276,11 @@ func TestHandoffsAndInputsAreNotedBehindAPhase(t *testing.T) {
 	words := len(r.Spans) / (2 * pipeline.TraceTracks)
 	for sm := range 2 {
 		track := r.Spans[sm*pipeline.TraceTracks*words:][:words]
+		head, err := pipeline.DecodeHead(r.Heads[sm*pipeline.TraceTracks*pipeline.HeadWords:])
+		require.NoError(t, err)
+		require.LessOrEqual(t, head.Spans*pipeline.SpanWords, words)
 		put, later, seen := map[string]int{}, 0, uint32(0)
-		for i := 0; i < words && track[i+1] != 0; i += pipeline.SpanWords {
+		for i := 0; i < head.Spans*pipeline.SpanWords; i += pipeline.SpanWords { // behind them lies what another launch left
 			s, err := pipeline.DecodeSpan(track[i:])
 			require.NoError(t, err)
 			site := &mk.Traced[s.Site]

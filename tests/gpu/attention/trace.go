@@ -45,7 +45,9 @@ func traceJob(ctx context.Context, m bench.Machine, p *program, j job, dir strin
 	}
 	t.Model, t.Device = "attention: "+j.c.Name, m.Facts().GPU
 	if m.Facts().Executor {
-		t.Unit = "steps"
+		t.Unit = trace.Steps
+	} else {
+		t.Align()
 	}
 	if err := t.Check(); err != nil {
 		return "", err

@@ -44,9 +44,9 @@ func (x *exchange) behindAll() {
 		b.vector.StoreN(turn.Add(i).MulC(4), []u32{v, v, v, v})
 	})
 	e.Sync()
-	arrived := b.clock()
+	arrived := b.passed.Read()
 	k.IfElse(b.handoff.EqC(int(Count)), func() { x.bar.CountWhile(nil) }, x.bar.Sync)
-	released := b.clock()
+	released := b.clock() // of thread 0, which polls: the others have come to the barrier that ends it before
 	x.each(b.units, unrolled, func(at []u32, in func(j int, store func())) {
 		var all [][]u32
 		for _, i := range at {
@@ -108,7 +108,7 @@ func (x *exchange) each(n u32, together int, body func(at []u32, in func(j int, 
 func (x *exchange) note(arrived, released u32) {
 	x.b.e.Sync()
 	x.wait.Set(released.Sub(arrived))
-	x.read.Set(x.b.clock().Sub(released))
+	x.read.Set(x.b.passed.Read().Sub(released))
 }
 
 // unrolled is how many 16-byte loads of the vector a thread has under way.
