@@ -120,8 +120,9 @@ func (b *benchFlags) reportBudget(cmd *cobra.Command, mk *megakernel.Kernel, fac
 	if facts.Executor {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n", mk.Config.Name, mk.Options.SMs)
 	} else {
-		fmt.Fprintf(w, "%s on %s, %s: measured beside predicted, %s. Times are of a run of a phase, means over the SMs.\n", mk.Config.Name, facts.GPU, facts.Compiler, bench.Ungated)
+		fmt.Fprintf(w, "%s on %s: measured beside predicted, %s. Times are of a run of a phase, means over the SMs.\n", mk.Config.Name, facts.GPU, bench.Ungated)
 	}
+	provenance(w, facts, mk)
 	if !facts.Executor && of.Is(facts.GPU) != nil {
 		fmt.Fprintf(w, "Predicted for the machine that is built in, %s: mkgen calibrate measures this one, and --machine takes its file.\n", of.GPU)
 	}

@@ -212,6 +212,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 	if !facts.Executor {
 		fmt.Fprintf(w, "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.\n", r.Micros, without, 100*(r.Micros/without-1))
 	}
+	provenance(w, facts, mk)
 	fmt.Fprintln(w)
 	if err := tr.Summarize().WriteTable(w); err != nil {
 		return err

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/mkgen/mkgen/internal/whole"
 )
@@ -74,12 +75,16 @@ func (m *Machine) Is(gpu string) error {
 	return nil
 }
 
-// About is what it is, for a reader: "NVIDIA H200, measured 2026-11-21".
+// About is what it is, for a reader: "NVIDIA H200, measured 2026-11-21 by 8827b8f", or
+// without the commit where that is no hash.
 func (m *Machine) About() string {
 	if m.Executor {
 		return "the executor, whose figures mean nothing"
 	}
 	about := fmt.Sprintf("%s, measured %s", m.GPU, m.Date)
+	if commit, _, _ := strings.Cut(m.Commit, "+"); len(commit) == 40 {
+		about += " by " + commit[:7]
+	}
 	if m.bandwidth != 0 && m.bandwidth != 1 {
 		about += " with memory of another bandwidth"
 	}
