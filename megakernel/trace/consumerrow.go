@@ -64,7 +64,7 @@ func (p *plot) consumerLegend() (entries []entry) {
 	for _, s := range p.s.Phases {
 		others = others || s.Others > 0
 	}
-	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk)"}, entry{[]rgb{handoffColour}, "hand-off"})
+	entries = append(entries, entry{nil, "(full: works, light: waits for a chunk, white: between phases)"}, entry{[]rgb{handoffColour}, "hand-off"})
 	if others {
 		entries = append(entries, entry{[]rgb{othersColour}, "waits for words"})
 	}
