@@ -166,6 +166,29 @@ func TestWhatCannotBeBuiltIsLeftOut(t *testing.T) {
 	}
 }
 
+// Stages of another size hold as many bytes in registers, or as many as there can be.
+func TestBytesHeldStayWithAnotherStageSize(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	for _, x := range []struct {
+		o    megakernel.Options
+		want map[int]int // by bytes of a stage
+	}{
+		{megakernel.Options{InFlight: 4, Leads: "5:2", Held: 6}, map[int]int{8 << 10: megakernel.MaxHeld, 32 << 10: 3}}, // 8B's profile
+		{megakernel.Options{Held: 3}, map[int]int{8 << 10: 6, 32 << 10: 2}},
+		{megakernel.Options{Held: megakernel.HeldNone}, map[int]int{8 << 10: megakernel.HeldNone, 32 << 10: megakernel.HeldNone}},
+		{megakernel.Options{Consumers: 1, Held: 1}, map[int]int{8 << 10: 2, 32 << 10: megakernel.HeldNone}}, // one would take 256 registers
+	} {
+		mk, err := megakernel.Build(c, x.o)
+		require.NoError(t, err)
+		got := map[int]int{}
+		for _, k := range tune.Space(mk)[0].Kernels {
+			got[k.Options.StageBytes] = k.Options.Held
+		}
+		require.Equal(t, x.want, got, "%+v", x.o)
+	}
+}
+
 // What is held is part of a choice, none of it too, and a kernel that holds some has one
 // that holds none beside it.
 func TestChunksHeldAreChosenOrNone(t *testing.T) {

@@ -19,7 +19,7 @@ func TestTheLowestPointIsFound(t *testing.T) {
 	p, steps, err := s.Run(t.Context())
 	require.NoError(t, err)
 	requireLowest(t, p)
-	require.Equal(t, []any{p.Start.Held, p.Start.Queries, p.Start.Vectors}, []any{p.Chosen.Held, p.Chosen.Queries, p.Chosen.Vectors}, "what changes nothing stays")
+	require.Equal(t, []any{p.Start.Held * p.Start.StageBytes, p.Start.Queries, p.Start.Vectors}, []any{p.Chosen.Held * p.Chosen.StageBytes, p.Chosen.Queries, p.Chosen.Vectors}, "what changes nothing stays")
 	require.Len(t, *saved, len(p.Trials)+1, "after every trial and at the end")
 	require.Equal(t, *p, (*saved)[len(*saved)-1])
 	require.InDelta(t, 1-bowl(p.Chosen)/bowl(p.Start), tune.Gain(steps), 1e-4)
@@ -288,7 +288,7 @@ func TestWhatIsNotSearchedStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 8<<10, p.Chosen.StageBytes)
 	for _, trial := range p.Trials {
-		require.Equal(t, []int{4, 2}, []int{trial.Options.Stages, trial.Options.InFlight})
+		require.Equal(t, []int{4, 2, s.Start.Options.Held}, []int{trial.Options.Stages, trial.Options.InFlight, trial.Options.Held})
 	}
 }
 
