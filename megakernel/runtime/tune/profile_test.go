@@ -57,6 +57,9 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"gpu":"fake GPU"`, `"gpu":""`, "gpu is missing"},
 		{`"contexts":[16,128]`, `"contexts":[]`, "there are no contexts"},
 		{`"contexts":[16,128]`, `"contexts":[16]`, "trial 0: it has figures of 2 and 2 contexts, want 1"},
+		{`"launches":9,"start"`, `"launches":0,"start"`, "launches is 0, want at least 1"},
+		{`"launches":3,"ratio"`, `"launches":-1,"ratio"`, "launches is -1, want at least 1, or 0 of an older file"},
+		{`"error":"i/o timeout"`, `"launches":3,"error":"i/o timeout"`, "it failed and has figures"},
 		{`"rows":1`, `"rows":0`, "rows is 0, want at least 1"},
 		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
 		{`"better":true`, `"better":false`, "better is false with a ratio of"},
@@ -73,6 +76,8 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		_, err := tune.Parse([]byte(broken))
 		require.ErrorContains(t, err, c.want)
 	}
+	_, err = tune.Parse([]byte(strings.ReplaceAll(string(text), `"launches":3,"ratio"`, `"ratio"`)))
+	require.NoError(t, err, "an older file")
 	_, err = tune.Parse(append(text, "{}"...))
 	require.EqualError(t, err, "something follows the object")
 	_, err = tune.Parse(text[:100])
