@@ -29,6 +29,8 @@ import time
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 FIGURES = ["tok_s", "us_per_token", "device_us_per_token", "p50_us", "p99_us", "max_us"]
 UNGATED = "UNGATED"
+CONTEXTS = "128,1024"  # where --contexts says no other
+WARM_UP = 64  # tokens before the rounds of a context, as of mkgen bench on a GPU
 
 
 def run(what, command):
@@ -40,6 +42,28 @@ def run(what, command):
     if code != 0:
         print(f"compare: {what} ended with exit code {code}", file=sys.stderr)
     return code
+
+
+def fitting(given, positions, tokens):
+    """The contexts to measure at, with commas between: those given, or of the default ones those at which a model of so many positions has some for
+    so many tokens more. Ends the program where there are none, or too few for one that was given."""
+    try:
+        contexts = [int(c) for c in (given or CONTEXTS).split(",")]
+    except ValueError:
+        sys.exit(f"compare: --contexts: found {given!r}, want numbers with commas between")
+    fit = [c for c in contexts if c + tokens <= positions]
+    beyond = [c for c in contexts if c + tokens > positions]
+    if beyond and (given or not fit):
+        sys.exit(f"compare: --contexts: {beyond[0]} and a round of {tokens} tokens, the model was made for {positions} positions")
+    if beyond:
+        print(f"Not measured: contexts {beyond}, the model was made for {positions} positions.")
+    return ",".join(map(str, fit))
+
+
+def gain(time_over_single):
+    """What the single kernel takes beside one of so many times its time: "3.75 % less"."""
+    percent = 100 * (1 - 1 / time_over_single)
+    return f"{abs(percent):.2f} % {'less' if percent >= 0 else 'more'}"
 
 
 class Comparison:
@@ -135,10 +159,10 @@ def main():
     parser.add_argument("--mkgen", type=pathlib.Path, default=pathlib.Path("out/mkgen"), help="the program, built with CUDA")
     parser.add_argument("--model", default="llama3-8b", help="registered name, or with --config what the model is called")
     parser.add_argument("--config", type=pathlib.Path, help="a Hugging Face config.json (default: that of the registered model)")
-    parser.add_argument("--contexts", default="128,1024", help="tokens in the KV cache when a round begins")
+    parser.add_argument("--contexts", help=f"tokens in the KV cache when a round begins (default: {CONTEXTS}, without those that the model has no positions for)")
     parser.add_argument("--seed", default="1", help="of the weights; with --reference that of the reference")
     parser.add_argument("--rounds", default="7")
-    parser.add_argument("--tokens", default="128", help="of a round")
+    parser.add_argument("--tokens", type=int, default=128, help="of a round")
     parser.add_argument("--reference", type=pathlib.Path, help="directory of tests/gpu/reference.py: gates both kernels")
     parser.add_argument("--single", default="", help="flags of mkgen bench for the single kernel, such as '--in-flight 2'")
     parser.add_argument("--graph", default="", help="the same for the graph, such as '--resident 2 --dependents streamed'")
@@ -155,6 +179,7 @@ def main():
         args.seed = str(json.loads((args.reference / "manifest.json").read_text())["seed"])
     with tempfile.TemporaryDirectory() as scratch:
         c = Comparison(args, scratch)
+        args.contexts = fitting(args.contexts, json.loads(c.config.read_text())["max_position_embeddings"], args.tokens if c.sim else max(args.tokens, WARM_UP))
         single, graph = c.kernel("single"), c.kernel("graph")
         other = None if args.no_transformers else c.transformers()
     if (single["gpu"], single["commit"]) != (graph["gpu"], graph["commit"]):
@@ -170,7 +195,7 @@ def main():
     table(cases, mark)
     for case in cases:
         if case["system"] == "graph":
-            print(f"Context {case['context']}: the single kernel takes {100 * (1 - 1 / case['time_over_single']):.2f} % less device time a token than the graph of kernels.")
+            print(f"Context {case['context']}: the single kernel takes {gain(case['time_over_single'])} device time a token than the graph of kernels.")
     out = args.out
     if out is None and passed and args.device == "cuda":
         out = free(ROOT / "bench" / "results" / short_name(record["gpu"]) / f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}-compare-{args.model}.json")

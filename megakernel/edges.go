@@ -12,15 +12,15 @@ import (
 )
 
 // edge is where some of a layer goes from the SMs that compute it to those that need it,
-// and what each way of handing it on costs on a machine, the one that is had where none is
-// better by more than the noise first.
+// and what each way of handing it on costs on a machine.
 type edge struct {
 	name string
 	ways []way
 }
 
-// way is a Handoff or a Merging, what it takes in seconds, and how far the measurements of
-// that lie from their middle.
+// way is a Handoff or a Merging, what it takes, and spread: half the distance from the least
+// to the greatest measurement, both in seconds. Spread is 0 where a cost is put together of
+// several figures.
 type way struct {
 	name            string
 	seconds, spread float64
@@ -86,10 +86,11 @@ func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 const usualInFlight = 48 << 10
 
 // ForMachine chooses the hand-offs of a kernel of one row that options leave open, Queries,
-// Merge and Vectors, as they cost least on a machine, edge by edge. Vectors stays open with
-// MergeInput, which hands no vector on from attention, and with a machine whose file lacks
-// figures of vectors in words. The executor's figures choose nothing. What is still open
-// when a kernel is built is chosen for machine.H200, and then Vectors is HandoffCounted.
+// Merge and Vectors, by what they cost on a machine: Queries and Merge in the cheapest way,
+// Vectors by chooseVectors. Vectors stays open with MergeInput, which hands no vector on from
+// attention, and with a machine whose file lacks figures of vectors in words. The executor's
+// figures choose nothing. What is still open when a kernel is built is chosen for
+// machine.H200, and then Vectors is HandoffCounted.
 func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	if o.Tokens > 1 || o.graph() || m.Executor {
 		return o
@@ -108,8 +109,8 @@ type chosen struct {
 	ways    []way
 }
 
-// dearer is whether it costs more than another by more than the noise: than what the
-// measurements lie from their middles where the two differ.
+// dearer is whether it costs more than another by more than the noise: the spreads of both
+// where the two differ. However sums are rounded, what costs least is dearer than none.
 func (c chosen) dearer(than chosen) bool {
 	more, noise := 0.0, 0.0
 	for i, w := range c.ways {
@@ -118,7 +119,7 @@ func (c chosen) dearer(than chosen) bool {
 			noise += w.spread + other.spread
 		}
 	}
-	return more > noise
+	return more > noise && c.seconds() > than.seconds()
 }
 
 func (c chosen) seconds() (total float64) {
@@ -128,9 +129,9 @@ func (c chosen) seconds() (total float64) {
 	return total
 }
 
-// chooseVectors is the value of Vectors that costs least in all, or the first that costs
-// no more than that but for noise: some phases' vectors, all of them first, are handed on
-// in one way that is no barrier. Without edges it is empty.
+// chooseVectors is the first value of Vectors that is dearer than no other: those that count
+// stand before those in words, of all phases before those of some, and a barrier last.
+// Without edges it is empty.
 func (o *Options) chooseVectors(edges []edge) string {
 	if edges == nil {
 		return ""
@@ -166,8 +167,7 @@ func (o *Options) chooseVectors(edges []edge) string {
 		}
 	}
 	try(HandoffBarrier, 0)
-	least := slices.MinFunc(all, func(a, b chosen) int { return cmp.Compare(a.seconds(), b.seconds()) })
-	return all[slices.IndexFunc(all, func(c chosen) bool { return !c.dearer(least) })].vectors
+	return all[slices.IndexFunc(all, func(c chosen) bool { return !slices.ContainsFunc(all, c.dearer) })].vectors
 }
 
 // reportEdges says what every way costs on a machine, beside what the kernel does.
@@ -213,5 +213,5 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 		r.text("The executor's figures choose nothing.")
 		return
 	}
-	r.text("Where no flag or profile says other, what costs least in all is taken; or what stands before it, where that is dearer by no more than the measurements lie apart (±). Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
+	r.text("Where no flag or profile says other, queries and partial states go the cheapest way. Vectors are chosen together: the first combination, counted ones before words, that is dearer than no other by more than the measurements of the edges in which the two differ lie apart (±). Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
 }

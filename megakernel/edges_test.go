@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"bytes"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel/machine"
@@ -36,6 +37,10 @@ func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
 	slow.Idle.Load.Median, slow.Idle.Atomic.Median = 3, 3
 	quick := machine.H200() // the release before an atomic is still there
 	quick.Idle.Atomic.Median = 0.15
+	old := machine.H200() // as files from before there were words
+	for i := range old.Exchanges {
+		old.Exchanges[i].Counted, old.Exchanges[i].Words = nil, nil
+	}
 	for _, x := range []struct {
 		name    string
 		m       *machine.Machine
@@ -47,6 +52,7 @@ func TestHandoffsAreTheCheapestOfAMachine(t *testing.T) {
 		{"built in", machine.H200(), Options{}, HandoffWords, MergeWords, "counted"},
 		{"atomics are as quick as loads", quick, Options{}, HandoffWords, MergeWords, "counted"},
 		{"loads are slower than barriers", slow, Options{}, HandoffBarrier, MergePhase, "counted"},
+		{"no figures of words", old, Options{}, HandoffWords, MergeWords, ""},
 		{"counts are cheapest", handsOver([2]float64{2, 3}, [2]float64{1, 2}, [2]float64{1.5, 2.5}), Options{}, HandoffWords, MergeWords, "counted"},
 		{"words are", handsOver([2]float64{2, 3}, [2]float64{1.5, 2}, [2]float64{1, 2.5}), Options{}, HandoffWords, MergeWords, "words"},
 		{"barriers are", handsOver([2]float64{1, 3}, [2]float64{1.5, 2}, [2]float64{1.1, 2.5}), Options{}, HandoffWords, MergeWords, "barrier"},
@@ -113,6 +119,9 @@ func TestNoiseChoosesNoOtherWay(t *testing.T) {
 	require.Equal(t, "counted:o,down", o.chooseVectors(one))
 	one[0].ways[0].spread, one[1].ways[0].spread = 0.6, 9
 	require.Equal(t, "counted", o.chooseVectors(one), "what does not differ adds no noise, and takes none away")
+	wide := edges(way{seconds: 1.01, spread: 1}, way{seconds: 1, spread: 1})
+	wide[0].ways[0].seconds, wide[0].ways[0].spread, wide[0].ways[2].spread = 2, 0.05, 0.05
+	require.Equal(t, "counted:o,down", o.chooseVectors(wide), "the noise of o and down hides nothing of attention")
 }
 
 func TestExplainSaysWhatEachWayCosts(t *testing.T) {
@@ -124,6 +133,18 @@ func TestExplainSaysWhatEachWayCosts(t *testing.T) {
 	}
 	require.Regexp(t, `\n  o +counted +counted 2.00, words 2.50, barrier 3.00\n`, text(handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})))
 	require.Regexp(t, `\n  queries +words +words 0\.\d\d, barrier `, text(machine.H200()))
+	require.Contains(t, text(machine.H200()), "\n  attention       counted  counted 0.96±0.20, words 5.77±0.38, barrier 1.29±0.66\n")
+	wide := handsOver([2]float64{1, 3}, [2]float64{9, 12.34}, [2]float64{9, 9.994})
+	for i := range wide.Exchanges {
+		if w := wide.Exchanges[i].Counted; w != nil {
+			w.Unhidden.Min, w.Unhidden.Max = w.Unhidden.Median-1, w.Unhidden.Median+2
+		}
+	}
+	require.Regexp(t, `\n  o +counted +counted 12.3±1.5, words 9.99, barrier 3.00\n`, text(wide), "from 10 µs on one digit behind the point")
+	require.NotContains(t, text(machine.H200()), "no figures")
+	old := machine.H200()
+	old.Exchanges = slices.DeleteFunc(old.Exchanges, func(e machine.Exchange) bool { return e.VectorBytes > 0 && e.InFlight > 0 })
+	require.Regexp(t, `\n  partial states .*\n  Its file has no figures of vectors in words with tags, so what attention, o\n`, text(old), "no row of vectors")
 	executor := handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})
 	executor.Executor = true
 	require.Contains(t, text(executor), "\n  The executor's figures choose nothing.\n")

@@ -45,13 +45,22 @@ func (mk *Kernel) chooseHeld() {
 	}
 }
 
+// MostHeld is how many chunks of a stage's bytes so many consumer warps can hold at most, 0
+// to MaxHeld: a thread has registers for no more.
+func MostHeld(stageBytes, consumers int) int {
+	return min(MaxHeld, registersForHeld(consumers)/tasks.HeldRegisters(stageBytes, consumers))
+}
+
+// registersForHeld are those of a thread that chunks held can take beside so many consumer
+// warps.
+func registersForHeld(consumers int) int { return threadRegisters(consumers) - registersBesideHeld }
+
 // checkHeld refuses more chunks than a thread has registers for.
 func (mk *Kernel) checkHeld() error {
 	o := &mk.Options
-	each, most := tasks.HeldRegisters(o.StageBytes, o.Consumers), threadRegisters(o.Consumers)-registersBesideHeld
-	if o.Held*each > most {
+	if most := MostHeld(o.StageBytes, o.Consumers); o.Held > most {
 		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
-			plural.Of(o.Held, "chunk"), o.StageBytes, each, most/each, plural.Of(o.Consumers, "consumer warp"), most)
+			plural.Of(o.Held, "chunk"), o.StageBytes, tasks.HeldRegisters(o.StageBytes, o.Consumers), most, plural.Of(o.Consumers, "consumer warp"), registersForHeld(o.Consumers))
 	}
 	return nil
 }

@@ -1,6 +1,7 @@
 package tests
 
 import (
+	"cmp"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -9,6 +10,55 @@ import (
 
 	"github.com/stretchr/testify/require"
 )
+
+// The contexts that are measured where none are given are those that the model has
+// positions for, and one that is given and has none is refused before anything runs.
+func TestTheComparisonLeavesOutContextsWithoutPositions(t *testing.T) {
+	python := anyPython(t)
+	dir := t.TempDir()
+	mkgen, out := filepath.Join(dir, "mkgen"), filepath.Join(dir, "compare.json")
+	built, err := exec.Command("go", "build", "-o", mkgen, "../cmd/mkgen").CombinedOutput()
+	require.NoError(t, err, string(built))
+	args := []string{"../bench/compare.py", "--mkgen", mkgen, "--model", "tiny", "--device", "sim", "--rounds", "1", "--tokens", "2", "--no-transformers", "--out", out}
+	said, err := exec.Command(python, append(args, "--contexts", "128,511")...).CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, "compare: --contexts: 511 and a round of 2 tokens, the model was made for 512 positions\n", string(said))
+	said, err = exec.Command(python, append(args, "--contexts", "128,x")...).CombinedOutput()
+	require.Error(t, err)
+	require.Equal(t, "compare: --contexts: found '128,x', want numbers with commas between\n", string(said))
+	if testing.Short() {
+		t.Skip("runs on the executor")
+	}
+	said, err = exec.Command(python, args...).CombinedOutput()
+	require.NoError(t, err, string(said))
+	require.Contains(t, string(said), "Not measured: contexts [1024], the model was made for 512 positions.\n")
+	require.Regexp(t, `\nContext 128: the single kernel takes \d+\.\d\d % (less|more) device time a token than the graph of kernels\.\n`, string(said))
+	text, err := os.ReadFile(out)
+	require.NoError(t, err)
+	var got struct{ Cases []struct{ Context int } }
+	require.NoError(t, json.Unmarshal(text, &got))
+	require.Len(t, got.Cases, 2)
+	require.Equal(t, 128, got.Cases[0].Context)
+}
+
+func TestTheComparisonSaysMoreWhereTheSingleKernelIsSlower(t *testing.T) {
+	cmd := exec.Command(anyPython(t), "-c", "import compare; print(compare.gain(1.039), compare.gain(1), compare.gain(1 / 1.0972), sep='; ')")
+	cmd.Dir = "../bench"
+	cmd.Env = append(os.Environ(), "PYTHONDONTWRITEBYTECODE=1")
+	said, err := cmd.CombinedOutput()
+	require.NoError(t, err, string(said))
+	require.Equal(t, "3.75 % less; 0.00 % less; 9.72 % more\n", string(said))
+}
+
+// anyPython is a Python, or skips the test: $MKGEN_PYTHON or python3.
+func anyPython(t *testing.T) string {
+	t.Helper()
+	python, err := exec.LookPath(cmp.Or(os.Getenv("MKGEN_PYTHON"), "python3"))
+	if err != nil {
+		t.Skip(err)
+	}
+	return python
+}
 
 // bench/compare.py runs from end to end on a CPU: both kernels on the executor, and
 // transformers without the compiler.

@@ -233,6 +233,13 @@ func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierRedundant)
 }
 
+// The same of vectors in words that are polled with no count of arrivals before: of the phases
+// that read them.
+func TestMutantsOfVectorsInWordsAreReported(t *testing.T) {
+	o := megakernel.Options{Stages: 3, InFlight: 2, Vectors: string(megakernel.HandoffWords)}
+	mutantsOfRegions(t, o, "mutants of vectors in words, on the executor", nil, "qkv", "o", "gate_up")
+}
+
 // The same of the MLP whose halves have no hand-off between.
 func TestMutantsOfTheFusedMLPAreReported(t *testing.T) {
 	o := megakernel.Options{Stages: 3, InFlight: 2, MLP: megakernel.MLPFused}

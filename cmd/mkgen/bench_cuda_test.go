@@ -6,10 +6,12 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/stretchr/testify/require"
@@ -60,6 +62,22 @@ func TestAMachineLoadsKernelsAndPlantsOthers(t *testing.T) {
 	require.NoError(t, k.Start(nil))
 	require.NoError(t, k.Wait())
 	require.NoError(t, k.Close())
+}
+
+// What is measured on a GPU is not held against the figures of another one.
+func TestAMachineFileIsOfTheGPUAtHand(t *testing.T) {
+	require.NoError(t, fakeMachine(t).dev.Close())
+	path := filepath.Join(t.TempDir(), "m.json")
+	require.NoError(t, machine.H200().WriteFile(path))
+	for _, flag := range []string{"--ablate", "--budget", ""} {
+		args := []string{"bench", "--model", "tiny", "--sms", "2", "--machine", path}
+		if flag != "" {
+			args = append(args, flag)
+		}
+		code, _, stderr := mkgen(args...)
+		require.Equal(t, 1, code, flag)
+		require.Equal(t, "mkgen: --machine "+path+": it is of NVIDIA H200, this one is mkgen fake GPU; mkgen calibrate measures it\n", stderr, flag)
+	}
 }
 
 func TestAMachineRefusesWhatDoesNotFitOrCompile(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -47,6 +48,16 @@ func reported(t *testing.T, b *benchFlags, g *gate.Report) (string, error) {
 	var out bytes.Buffer
 	err = b.report(&out, &bench.Suite{Machine: h200{r.GPU}, Kernel: mk, WeightsName: "random, seed 1"}, &bench.Outcome{Cases: r.Cases, Gate: g})
 	return out.String(), err
+}
+
+// The executor is no GPU: any machine file goes with it.
+func TestAMachineFileOfAnotherGPUIsRefused(t *testing.T) {
+	b := &benchFlags{}
+	require.NoError(t, b.isOf(h200{"NVIDIA H100"}.Facts()), "without a file")
+	b.machine.file, b.of = "m.json", machine.H200()
+	require.NoError(t, b.isOf(h200{"NVIDIA H200"}.Facts()))
+	require.EqualError(t, b.isOf(h200{"NVIDIA H100"}.Facts()), "--machine m.json: it is of NVIDIA H200, this one is NVIDIA H100; mkgen calibrate measures it")
+	require.NoError(t, b.isOf(bench.Executor{}.Facts()))
 }
 
 func passed() *gate.Report {

@@ -98,13 +98,14 @@ func TestAPipeAsLayoutIsRefused(t *testing.T) {
 	require.Contains(t, string(text), "was not written by mkgen")
 }
 
-// The limits are 1 s and 1 GB on an idle machine; the slack is for a busy one.
+// The limits are 1 s and 1 GB. On a busy machine one run of ten that is within the time is
+// enough.
 func TestTimeAndMemoryOfGeneratingLlama3(t *testing.T) {
 	if testing.Short() {
 		t.Skip("under the race detector neither means anything")
 	}
 	best := time.Hour
-	for range 3 {
+	for run := 0; run < 3 || run < 10 && best >= time.Second; run++ {
 		start := time.Now()
 		cmd := exec.Command("mkgen", "--model", "llama3-8b", "-q", "-o", filepath.Join(t.TempDir(), "out"))
 		require.NoError(t, cmd.Run())
@@ -114,7 +115,7 @@ func TestTimeAndMemoryOfGeneratingLlama3(t *testing.T) {
 			require.Less(t, use.Maxrss, int64(1<<20), "resident memory, KiB")
 		}
 	}
-	require.Less(t, best, 3*time.Second)
+	require.Less(t, best, time.Second)
 }
 
 // What is generated is a Go package that builds in a module of its own, with

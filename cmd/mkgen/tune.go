@@ -21,8 +21,8 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// What a measurement of mkgen tune is on a GPU, and how long the search takes where
-// nothing is said.
+// What mkgen tune measures by on a GPU: tokens of a launch, and launches, of which
+// tune.Setup.Judged says more. And how long the search takes where nothing is said.
 const (
 	tuneTokens   = 32
 	tuneLaunches = 9
@@ -145,7 +145,7 @@ func (t *tuneFlags) dimensions(cmd *cobra.Command, o *megakernel.Options) []stri
 	})
 }
 
-// method is what a measurement is. Contexts that the model has no positions for are left
+// method is what is measured. Contexts that the model has no positions for are left
 // out, or refused where they were asked for.
 func (t *tuneFlags) method(cmd *cobra.Command, c models.Config) (*tune.Suite, error) {
 	s := &tune.Suite{Tokens: tuneTokens}
@@ -216,7 +216,8 @@ func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Ste
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.SMs)
 	} else {
 		fmt.Fprintf(w, "%s on %s, %s, %s: %s, times to choose by; a profile is no record.\n", p.Model, p.GPU, p.Compiler, p.Weights, bench.Ungated)
-		fmt.Fprintf(w, "µs a token of %d launches of %d tokens (a third of them where that was slower), as often beside the incumbent; better is by more than the noise.\n\n", p.Launches, p.Tokens)
+		n := p.Judged()
+		fmt.Fprintf(w, "µs a token of %d, %d or %d launches of %d tokens, as often beside the incumbent; better is by more than the noise.\n\n", n[0], n[1], n[2], p.Tokens)
 	}
 	if err := tune.WriteTable(w, p, steps); err != nil {
 		return err

@@ -114,18 +114,20 @@ func TestWaysOfAVectorAreThoseMeasuredAndBetween(t *testing.T) {
 	m := byHand(t)
 	_, _, known := m.VectorSeconds("words", 8192, 3*16384)
 	require.False(t, known)
-	us := func(x float64) *Figure { return &Figure{Median: x, Min: x / 2, Max: 2 * x} }
-	m.Exchanges = []Exchange{{VectorBytes: 8192, Words: &Way{Unhidden: us(99)}},
-		{InFlight: 2, VectorBytes: 8192, Words: &Way{Unhidden: us(1)}}, {InFlight: 2, VectorBytes: 16384, Unhidden: us(7), Words: &Way{Unhidden: us(2)}},
-		{InFlight: 4, Unhidden: us(50)}, {InFlight: 4, VectorBytes: 8192, Words: &Way{Unhidden: us(3)}}, {InFlight: 4, VectorBytes: 16384, Words: &Way{Unhidden: us(6)}}}
+	us := func(median, spread float64) *Figure { // not in the middle of its spread
+		return &Figure{Median: median, Min: median - spread/2, Max: median + 3*spread/2}
+	}
+	m.Exchanges = []Exchange{{VectorBytes: 8192, Words: &Way{Unhidden: us(99, 9)}},
+		{InFlight: 2, VectorBytes: 8192, Words: &Way{Unhidden: us(1, 5)}}, {InFlight: 2, VectorBytes: 16384, Unhidden: us(7, 3), Words: &Way{Unhidden: us(2, 1)}},
+		{InFlight: 4, Unhidden: us(50, 9)}, {InFlight: 4, VectorBytes: 8192, Words: &Way{Unhidden: us(3, 0.5)}}, {InFlight: 4, VectorBytes: 16384, Words: &Way{Unhidden: us(6, 8)}}}
 	for _, c := range []struct {
 		bytes, copies int
-		us            float64
-	}{{8192, 2, 1}, {12288, 2, 1.5}, {4096, 2, 1}, {1 << 20, 2, 2}, {8192, 3, 2}, {16384, 3, 4}, {16384, 9, 6}} {
+		us, spread    float64
+	}{{8192, 2, 1, 5}, {12288, 2, 1.5, 3}, {4096, 2, 1, 5}, {1 << 20, 2, 2, 1}, {8192, 3, 2, 2.75}, {16384, 3, 4, 4.5}, {16384, 9, 6, 8}} {
 		got, spread, known := m.VectorSeconds("words", c.bytes, int64(c.copies)*16384)
 		require.True(t, known)
 		require.InDelta(t, c.us*1e-6, got, 1e-15, "%+v", c)
-		require.InDelta(t, 0.75*c.us*1e-6, spread, 1e-15, "%+v", c)
+		require.InDelta(t, c.spread*1e-6, spread, 1e-15, "%+v", c)
 	}
 	got, _, known := m.VectorSeconds("barrier", 16384, 2*16384)
 	require.True(t, known)

@@ -57,6 +57,9 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"gpu":"fake GPU"`, `"gpu":""`, "gpu is missing"},
 		{`"contexts":[16,128]`, `"contexts":[]`, "there are no contexts"},
 		{`"contexts":[16,128]`, `"contexts":[16]`, "trial 0: it has figures of 2 and 2 contexts, want 1"},
+		{`"launches":9,"start"`, `"launches":0,"start"`, "launches is 0, want at least 1"},
+		{`"launches":3,"ratio"`, `"launches":-1,"ratio"`, "launches is -1, want at least 1, or 0 of an older file"},
+		{`"error":"i/o timeout"`, `"launches":3,"error":"i/o timeout"`, "it failed and has figures"},
 		{`"rows":1`, `"rows":0`, "rows is 0, want at least 1"},
 		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
 		{`"better":true`, `"better":false`, "better is false with a ratio of"},
@@ -73,6 +76,8 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		_, err := tune.Parse([]byte(broken))
 		require.ErrorContains(t, err, c.want)
 	}
+	_, err = tune.Parse([]byte(strings.ReplaceAll(string(text), `"launches":3,"ratio"`, `"ratio"`)))
+	require.NoError(t, err, "an older file")
 	_, err = tune.Parse(append(text, "{}"...))
 	require.EqualError(t, err, "something follows the object")
 	_, err = tune.Parse(text[:100])
@@ -163,6 +168,29 @@ func TestWhatCannotBeBuiltIsLeftOut(t *testing.T) {
 	require.Equal(t, tune.StageBytes, tune.Space(mk)[0].Name)
 	for _, k := range tune.Space(mk)[0].Kernels {
 		require.Greater(t, k.Options.StageBytes, 8<<10)
+	}
+}
+
+// Stages of another size hold as many bytes in registers, or as many as there can be.
+func TestBytesHeldStayWithAnotherStageSize(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	for _, x := range []struct {
+		o    megakernel.Options
+		want map[int]int // by bytes of a stage
+	}{
+		{megakernel.Options{InFlight: 4, Leads: "5:2", Held: 6}, map[int]int{8 << 10: megakernel.MaxHeld, 32 << 10: 3}}, // 8B's profile
+		{megakernel.Options{Held: 3}, map[int]int{8 << 10: 6, 32 << 10: 2}},
+		{megakernel.Options{Held: megakernel.HeldNone}, map[int]int{8 << 10: megakernel.HeldNone, 32 << 10: megakernel.HeldNone}},
+		{megakernel.Options{Consumers: 1, Held: 1}, map[int]int{8 << 10: 2, 32 << 10: megakernel.HeldNone}}, // one would take 256 registers
+	} {
+		mk, err := megakernel.Build(c, x.o)
+		require.NoError(t, err)
+		got := map[int]int{}
+		for _, k := range tune.Space(mk)[0].Kernels {
+			got[k.Options.StageBytes] = k.Options.Held
+		}
+		require.Equal(t, x.want, got, "%+v", x.o)
 	}
 }
 

@@ -95,6 +95,9 @@ func (s *Search) open(ctx context.Context) error {
 	}
 	setup := s.Setup.Of(s.Start)
 	setup.Compiler = compiler
+	if err := setup.check(); err != nil {
+		return fmt.Errorf("nothing can be searched: %w", err)
+	}
 	start := ChoiceOf(s.Start)
 	s.profile = &Profile{Format: Format, Setup: setup, Start: start, Chosen: start, Trials: []Trial{}}
 	if s.Before == nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,7 +20,7 @@ func TestTheLowestPointIsFound(t *testing.T) {
 	p, steps, err := s.Run(t.Context())
 	require.NoError(t, err)
 	requireLowest(t, p)
-	require.Equal(t, []any{p.Start.Held, p.Start.Queries, p.Start.Vectors}, []any{p.Chosen.Held, p.Chosen.Queries, p.Chosen.Vectors}, "what changes nothing stays")
+	require.Equal(t, []any{p.Start.Held * p.Start.StageBytes, p.Start.Queries, p.Start.Vectors}, []any{p.Chosen.Held * p.Chosen.StageBytes, p.Chosen.Queries, p.Chosen.Vectors}, "what changes nothing stays")
 	require.Len(t, *saved, len(p.Trials)+1, "after every trial and at the end")
 	require.Equal(t, *p, (*saved)[len(*saved)-1])
 	require.InDelta(t, 1-bowl(p.Chosen)/bowl(p.Start), tune.Gain(steps), 1e-4)
@@ -72,8 +73,8 @@ func TestLessThanTheLeastGainIsNone(t *testing.T) {
 	}
 }
 
-// A third of the launches is enough to see that something is slower, none of them that it
-// is not; what looks better is measured twice.
+// A third of the launches, rounded up, is enough to see that something is slower. What is
+// not is measured with all of them, and what looks better with as many again.
 func TestASlowerCandidateIsNotMeasuredToTheEnd(t *testing.T) {
 	for us, want := range map[float64]int{1004: 3, 1002: 9, 1000: 9, 998: 9, 996: 18} {
 		s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
@@ -91,17 +92,42 @@ func TestASlowerCandidateIsNotMeasuredToTheEnd(t *testing.T) {
 			}
 		}
 	}
+	for launches, want := range map[int][3]int{1: {1, 1, 2}, 2: {1, 2, 4}, 4: {2, 4, 8}, 9: {3, 9, 18}} {
+		for i, us := range []float64{1100, 1000, 900} {
+			s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
+				if c.Consumers == 7 {
+					return us
+				}
+				return 1000
+			}})
+			s.Dimensions, s.Rounds, s.Setup.Launches = []string{tune.Consumers}, 1, launches
+			p, _, err := s.Run(t.Context())
+			require.NoError(t, err)
+			at := slices.IndexFunc(p.Trials, func(trial tune.Trial) bool { return trial.Options.Consumers == 7 })
+			require.Equal(t, want[i], p.Trials[at].Launches, "%v µs, %d launches", us, launches)
+		}
+	}
 }
 
-// What looked better the first time and not the second is not chosen.
-func TestABetterCandidateIsMeasuredTwice(t *testing.T) {
+func TestASearchWithoutLaunchesIsRefused(t *testing.T) {
+	l := &land{micros: flat}
+	s, saved := search(t, l)
+	s.Setup.Launches = 0
+	_, _, err := s.Run(t.Context())
+	require.EqualError(t, err, "nothing can be searched: launches is 0, want at least 1")
+	require.Empty(t, l.measured)
+	require.Empty(t, *saved)
+}
+
+// What looked better in the first two measurements and not in the third is not chosen.
+func TestABetterCandidateIsMeasuredThreeTimes(t *testing.T) {
 	seen := map[tune.Choice]int{}
 	s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
 		if c.Consumers != 7 {
 			return 1000
 		}
 		seen[c]++
-		if seen[c] <= 9*len(contexts) { // the launches of one measurement
+		if seen[c] <= 9*len(contexts) { // the launches of the first two measurements
 			return 900
 		}
 		return 1100
@@ -288,7 +314,7 @@ func TestWhatIsNotSearchedStays(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 8<<10, p.Chosen.StageBytes)
 	for _, trial := range p.Trials {
-		require.Equal(t, []int{4, 2}, []int{trial.Options.Stages, trial.Options.InFlight})
+		require.Equal(t, []int{4, 2, s.Start.Options.Held}, []int{trial.Options.Stages, trial.Options.InFlight, trial.Options.Held})
 	}
 }
 

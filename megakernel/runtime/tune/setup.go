@@ -28,7 +28,7 @@ type Setup struct {
 	Contexts  []int  `json:"contexts"`         // tokens in the cache when a launch begins
 	Weights   string `json:"weights"`          // "random, seed 1"
 	Tokens    int    `json:"tokens"`           // of a launch
-	Launches  int    `json:"launches"`         // of a measurement
+	Launches  int    `json:"launches"`         // of each kernel at each context; in a search see Judged
 }
 
 // Of fills in what a kernel says.
@@ -61,6 +61,8 @@ func (s Setup) check() error {
 		return fmt.Errorf("rows is %d, want at least 1", s.Rows)
 	case len(s.Contexts) == 0:
 		return fmt.Errorf("there are no contexts")
+	case s.Launches < 1:
+		return fmt.Errorf("launches is %d, want at least 1", s.Launches)
 	}
 	return nil
 }

@@ -75,41 +75,51 @@ func candidates(mk *megakernel.Kernel, dimension string, searched []string) []*m
 	return all
 }
 
-// scaled are the copies in flight and the leads of options whose stages become of other
-// bytes: so many whole copies that no fewer bytes are in flight, and leads as long in bytes.
-func scaled(o megakernel.Options, bytes int) (inFlight int, leads string) {
+// scaled are options whose stages become of other bytes: with so many whole copies that no
+// fewer bytes are in flight, leads as long in bytes, and so many chunks that no fewer bytes
+// are held in registers, or as many as there can be.
+func scaled(o megakernel.Options, bytes int) megakernel.Options {
 	scale := func(n int) int { return max(1, (n*o.StageBytes+bytes-1)/bytes) }
 	list, err := pipeline.ParseLeads(o.Leads)
 	if err != nil {
 		panic("BUG: " + err.Error())
 	}
-	inFlight = scale(o.InFlight)
+	o.InFlight = scale(o.InFlight)
+	if o.Held > 0 {
+		if o.Held = min(scale(o.Held), megakernel.MostHeld(bytes, o.Consumers)); o.Held == 0 {
+			o.Held = megakernel.HeldNone
+		}
+	}
 	var kept []pipeline.Lead
 	for _, l := range list {
 		l = pipeline.Lead{Chunks: scale(l.Chunks), InFlight: scale(l.InFlight)}
-		if l.InFlight < inFlight && l.Chunks > l.InFlight {
+		if l.InFlight < o.InFlight && l.Chunks > l.InFlight {
 			kept = append(kept, l)
 		}
 	}
-	return inFlight, pipeline.LeadsText(kept)
+	o.Leads, o.StageBytes = pipeline.LeadsText(kept), bytes
+	return o
 }
 
 // values are the options of a dimension's candidates.
 func values(mk *megakernel.Kernel, dimension string, searched func(string) bool) []megakernel.Options {
 	switch dimension {
-	case StageBytes: // the depth is the planner's again, and as many bytes are in flight
+	case StageBytes: // the depth is the planner's again, and as many bytes are in flight and held
 		return each(mk, []int{8 << 10, 16 << 10, 32 << 10}, func(o *megakernel.Options, n int) {
-			inFlight, leads := scaled(*o, n)
+			to := scaled(*o, n)
 			o.StageBytes = n
 			if searched(Stages) {
 				o.Stages = 0
 			}
 			if searched(InFlight) {
-				o.InFlight = inFlight
+				o.InFlight = to.InFlight
+			}
+			if searched(Held) {
+				o.Held = to.Held
 			}
 			switch {
 			case searched(Leads) && searched(InFlight):
-				o.Leads = leads
+				o.Leads = to.Leads
 			case searched(Leads):
 				o.Leads = ""
 			}

@@ -18,7 +18,7 @@ type Trial struct {
 	// step) at each context of the profile.
 	Micros        []float64 `json:"us,omitempty"`
 	AgainstMicros []float64 `json:"against_us,omitempty"`
-	Launches      int       `json:"launches,omitempty"` // of each, at each context; files of before looked at a third first do not say it
+	Launches      int       `json:"launches,omitempty"` // of each, at each context; 0: the file is older than this field
 	Ratio         float64   `json:"ratio,omitempty"`    // Micros over AgainstMicros, the geometric mean over contexts
 	Noise         float64   `json:"noise,omitempty"`    // what 1 − Ratio must be more than
 	Better        bool      `json:"better,omitempty"`   // by more than the noise
@@ -108,7 +108,7 @@ func (t *Trial) check(contexts int) error {
 		return nil
 	}
 	if t.Launches < 0 {
-		return fmt.Errorf("launches is %d, want at least 1", t.Launches)
+		return fmt.Errorf("launches is %d, want at least 1, or 0 of an older file", t.Launches)
 	}
 	if len(t.Micros) != contexts || len(t.AgainstMicros) != contexts {
 		return fmt.Errorf("it has figures of %d and %d contexts, want %d", len(t.Micros), len(t.AgainstMicros), contexts)

@@ -54,9 +54,15 @@ func CompileAll(ctx context.Context, compile func(context.Context, *megakernel.K
 	return compilers, failed
 }
 
-// look is the part of a measurement's launches after which a candidate that is slower by
-// more than the noise is measured no further.
+// look: the first look at a candidate is at one in look of the launches.
 const look = 3
+
+// Judged are how many launches a candidate has had, at each context, when it is judged: one
+// that is slower by more than the noise in the first of them is measured no further, and one
+// that is not better in the second.
+func (s Setup) Judged() [3]int {
+	return [3]int{(s.Launches + look - 1) / look, s.Launches, 2 * s.Launches}
+}
 
 // try measures a candidate beside the incumbent: a third of the launches; where that does
 // not look slower the rest, and where all together look better as many again, each time in
@@ -68,9 +74,9 @@ func (s *Search) try(ctx context.Context, name string, candidate, incumbent *meg
 		return t, nil
 	}
 	s.say("%s %s against %s", name, t.Options.Value(name), t.Against.Value(name))
-	first := (s.Setup.Launches + look - 1) / look
 	var old, new []bench.Timing
-	for turn, launches := range []int{first, s.Setup.Launches - first, s.Setup.Launches} {
+	for turn, all := range s.Setup.Judged() {
+		launches := all - t.Launches
 		if launches == 0 {
 			continue
 		}

@@ -149,13 +149,12 @@ func copies(mk *megakernel.Kernel) (all []megakernel.Options) {
 }
 
 // rings are stage sizes times depths: as many stages as fit, 3/4 and 1/2 of them. With
-// another size there are as many bytes in flight, see scaled.
+// another size there are as many bytes in flight and held, see scaled.
 func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
 	for _, bytes := range []int{8 << 10, 16 << 10, 32 << 10} {
 		o := with(mk, func(o *megakernel.Options) {
 			if o.Stages = 0; o.StageBytes != bytes {
-				o.InFlight, o.Leads = scaled(*o, bytes)
-				o.StageBytes = bytes
+				*o = scaled(*o, bytes)
 			}
 		})
 		fit, err := megakernel.Build(mk.Config, o)

@@ -121,5 +121,14 @@ func TestFiguresFollowFromTheWords(t *testing.T) {
 	require.Equal(t, machine.Figure{Median: 2.25, Min: 2.25, Max: 2.25}, e.Wait)
 	require.Equal(t, machine.Figure{Median: .3, Min: .3, Max: .3}, e.Read)
 	require.Equal(t, machine.Figure{}, *e.Unhidden, "both launches took the same time")
-	require.Nil(t, r.exchange(0, 0).Unhidden)
+	launched := func(inFlight, bytes int) int {
+		before := k.launches
+		x := r.exchange(inFlight, bytes)
+		require.NoError(t, r.err)
+		require.Equal(t, inFlight > 0, x.Unhidden != nil)
+		return int(k.launches - before)
+	}
+	require.Equal(t, 3*(3+2), launched(3, 16), "each way: one that warms up and two, and two without hand-offs beside them")
+	require.Equal(t, 3+2+3, launched(3, 0), "a count has none beside it")
+	require.Equal(t, 3+3, launched(0, 0))
 }
