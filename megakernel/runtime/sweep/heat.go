@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	svg "github.com/ajstarks/svgo/float"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
@@ -72,16 +71,13 @@ func SVG(r *Record) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// WriteSVG draws into a file, whose directory is made.
+// WriteSVG draws into a file, written whole or not at all; its directory is made.
 func WriteSVG(path string, r *Record) error {
 	data, err := SVG(r)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o666)
+	return whole.Write(path, data)
 }
 
 // mark is what the picture says of the gate.
