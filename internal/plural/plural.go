@@ -1,7 +1,10 @@
-// Package plural writes numbers of things.
+// Package plural writes numbers of things, and lists of them.
 package plural
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // Of is "1 stage", "2 stages".
 func Of(n int, what string) string {
@@ -9,4 +12,19 @@ func Of(n int, what string) string {
 		return "1 " + what
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Or is "a, b or c"; of nothing it is empty.
+func Or[T ~string](all []T) string {
+	var b strings.Builder
+	for i, word := range all {
+		switch {
+		case i > 0 && i == len(all)-1:
+			b.WriteString(" or ")
+		case i > 0:
+			b.WriteString(", ")
+		}
+		b.WriteString(string(word))
+	}
+	return b.String()
 }

@@ -10,3 +10,10 @@ import (
 func TestOf(t *testing.T) {
 	require.Equal(t, []string{"0 stages", "1 stage", "2 stages"}, []string{plural.Of(0, "stage"), plural.Of(1, "stage"), plural.Of(2, "stage")})
 }
+
+func TestWhatCanBeChosenIsListed(t *testing.T) {
+	type way string
+	for want, all := range map[string][]way{"": nil, "a": {"a"}, "a or b": {"a", "b"}, "a, b or c": {"a", "b", "c"}} {
+		require.Equal(t, want, plural.Or(all))
+	}
+}

@@ -316,7 +316,7 @@ func TestTheRecordOfAnotherSweepIsRefused(t *testing.T) {
 		`rounds is 7, want 5`:                                      func(r *sweep.Record) { r.Rounds = 7 },
 		`of 2 rows, stages is 3, want `:                            func(r *sweep.Record) { r.Kernels[1].Options.Stages = 3 },
 		`batch 2 has a kernel of 16 rows, want 2`:                  func(r *sweep.Record) { r.Cells[3].Rows = 16 },
-		`contexts is [10 100 400], want [10 100 500]`:              func(r *sweep.Record) { r.Contexts = []int{10, 100, 400} },
+		`contexts is 10,100,400, want 10,100,500`:                  func(r *sweep.Record) { r.Contexts = []int{10, 100, 400} },
 		`weights is "random, seed 2", want "random, seed 1"`:       func(r *sweep.Record) { r.Weights = "random, seed 2" },
 		`the record is of another sweep: model is "x", want "tiny`: func(r *sweep.Record) { r.Model = "x" },
 	} {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -115,16 +116,16 @@ func (c Choice) check() error {
 		return fmt.Errorf("leads: %w", err)
 	}
 	if !slices.Contains(megakernel.Handoffs(), c.Queries) {
-		return fmt.Errorf("queries is %q, want one of %q", string(c.Queries), megakernel.Handoffs())
+		return fmt.Errorf("queries is %q, want %s", string(c.Queries), plural.Or(megakernel.Handoffs()))
 	}
 	if !slices.Contains(megakernel.Mergings(), c.Merge) {
-		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
+		return fmt.Errorf("merge is %q, want %s", string(c.Merge), plural.Or(megakernel.Mergings()))
 	}
 	if c.Vectors == "" {
 		return errors.New("vectors is empty, want what mkgen --vectors takes")
 	}
 	if c.MLP != "" && !slices.Contains(megakernel.MLPs(), c.MLP) {
-		return fmt.Errorf("mlp is %q, want one of %q", string(c.MLP), megakernel.MLPs())
+		return fmt.Errorf("mlp is %q, want %s", string(c.MLP), plural.Or(megakernel.MLPs()))
 	}
 	graph := c.Dependents != ""
 	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {

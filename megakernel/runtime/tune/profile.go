@@ -57,7 +57,7 @@ func (p *Profile) Check() error {
 // finds, is an error.
 func Parse(data []byte) (*Profile, error) {
 	p := &Profile{}
-	if err := jsonfile.Parse(data, p); err != nil {
+	if err := jsonfile.Parse(data, p, jsonfile.Kind{Name: "a profile of mkgen tune", Mark: "trials", Format: Format}); err != nil {
 		return nil, err
 	}
 	return p, p.Check()
