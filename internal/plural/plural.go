@@ -6,12 +6,23 @@ import (
 	"strings"
 )
 
-// Of is "1 stage", "2 stages".
+// Of is "1 stage", "2 stages", "2 launches".
 func Of(n int, what string) string {
-	if n == 1 {
+	switch {
+	case n == 1:
 		return "1 " + what
+	case strings.HasSuffix(what, "ch"):
+		what += "e"
 	}
 	return fmt.Sprintf("%d %ss", n, what)
+}
+
+// Are is "1 stage is", "2 stages are".
+func Are(n int, what string) string {
+	if n == 1 {
+		return Of(n, what) + " is"
+	}
+	return Of(n, what) + " are"
 }
 
 // Or is "a, b or c"; of nothing it is empty.

@@ -117,7 +117,7 @@ func (h *heat) head() {
 	r := h.r
 	h.write(margin, 44, 22, `font-weight="600" `+fill(ink), r.Model+": share of the streaming ceiling")
 	h.write(margin, 68, 13, `fill="`+muted+`"`, join(r.GPU, r.Date, "commit "+short(r.Commit), r.Compiler, "driver "+r.Driver))
-	h.write(margin, 87, 13, `fill="`+muted+`"`, join(r.DType+" weights, "+shortHash(r.Weights), fmt.Sprintf("%d rounds of %d tokens", r.Rounds, r.Tokens), h.ceilings()))
+	h.write(margin, 87, 13, `fill="`+muted+`"`, join(r.DType+" weights, "+shortHash(r.Weights), plural.Of(r.Rounds, "round")+" of "+plural.Of(r.Tokens, "token"), h.ceilings()))
 	text, colour, background := r.mark(), ink, paper
 	if r.Gate != Gated {
 		colour, background = paper, ink

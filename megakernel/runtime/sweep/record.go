@@ -155,7 +155,7 @@ func (r *Record) check(c *Cell) error {
 	}
 	k := slices.IndexFunc(r.Kernels, func(k Kernel) bool { return k.Rows == c.Rows })
 	if k < 0 {
-		return fmt.Errorf("there is no kernel of %d rows", c.Rows)
+		return fmt.Errorf("there is no kernel of %s", plural.Of(c.Rows, "row"))
 	}
 	m := c.Case
 	for _, f := range []struct {
