@@ -184,6 +184,19 @@ func (r *Row) check(contexts int) error {
 	return nil
 }
 
+// Other says in what an ablation is of something else than what is to be measured: not of
+// this setup, by whatever compiler, or this kernel; nil: in nothing.
+func (a *Ablated) Other(setup Setup, kernel Choice) error {
+	setup.Compiler = a.Compiler
+	if err := jsonfile.Differs(a.Setup, setup); err != nil {
+		return err
+	}
+	if has, wants := a.Kernel.differs(kernel); has != wants {
+		return fmt.Errorf("its kernel has %s, want %s", has, wants)
+	}
+	return nil
+}
+
 // ParseAblated reads a file strictly, as Parse does a profile.
 func ParseAblated(data []byte) (*Ablated, error) {
 	a := &Ablated{}

@@ -1,10 +1,12 @@
 package tune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
@@ -94,6 +96,21 @@ func (c Choice) String() string {
 		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
 	}
 	return flags
+}
+
+// differs are, as mkgen's flags, what a choice has other than the wanted one, and what that
+// has; both empty: nothing.
+func (c Choice) differs(want Choice) (has, wants string) {
+	for _, name := range slices.Concat(Dimensions(1, megakernel.LaunchSingle), []string{DependentsOf, Resident, GraphSteps}) {
+		if found, wanted := c.Value(name), want.Value(name); found != wanted {
+			has, wants = has+" --"+name+" "+found, wants+" --"+name+" "+wanted
+		}
+	}
+	if c.MLP != want.MLP {
+		rows := megakernel.MLPRows
+		has, wants = fmt.Sprintf("%s --%s %s", has, MLPName, cmp.Or(c.MLP, rows)), fmt.Sprintf("%s --%s %s", wants, MLPName, cmp.Or(want.MLP, rows))
+	}
+	return strings.TrimSpace(has), strings.TrimSpace(wants)
 }
 
 // check names a value that no kernel has; what else there is megakernel.Build refuses.

@@ -66,6 +66,7 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"leads":"4:2"`, `"leads":""`, "start: leads is empty, want none or chunks:copies"},
 		{`"leads":"4:2"`, `"leads":"4"`, `start: leads: lead "4" in "4", want none or chunks:copies`},
 		{`"in_flight":3`, `"in_flight":0`, "start: in_flight is 0, want at least 1"},
+		{`"start":{`, `"kept":["speed"],"start":{`, `kept has "speed", want some of stage-bytes, stages, `},
 		{`"chosen":{"stage_bytes":`, `"chosen":{"stage_bytes":9`, "chosen is neither start nor"},
 	} {
 		broken := strings.Replace(string(text), c.old, c.new, 1)

@@ -248,7 +248,7 @@ func TestAProfileOfAnotherSearchIsNotGoneOnWith(t *testing.T) {
 		`contexts is 1, want 16,128`:          func(p *tune.Profile) { p.Contexts = []int{1} },
 		`commit is "x", want "abc"`:           func(p *tune.Profile) { p.Commit = "x" },
 		`sms is 3, want 4`:                    func(p *tune.Profile) { p.SMs = 3 },
-		`it began with`:                       func(p *tune.Profile) { p.Start.Stages-- },
+		`it began with --stages`:              func(p *tune.Profile) { p.Start.Stages-- },
 	} {
 		other := *p
 		change(&other)
