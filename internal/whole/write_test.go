@@ -53,6 +53,7 @@ func TestWhatCannotBeWrittenLeavesNothing(t *testing.T) {
 	}
 	require.EqualError(t, Check(""), "the name of a file to write is empty")
 	require.NoError(t, Check(filepath.Join(dir, "free")))
+	require.NoError(t, Check(filepath.Join(dir, "new", "deep", "free")), "which makes directories and removes them")
 	requireNames(t, dir, "device", "round", "taken", "todir")
 }
 
