@@ -48,6 +48,7 @@ type sweepFlags struct {
 	benchFlags // but for tokens-per-launch
 	batches    batches
 	output     string
+	kept       bool // the file has what was measured
 }
 
 func newSweep() *cobra.Command {
@@ -286,7 +287,11 @@ func (s *sweepFlags) measured(cmd *cobra.Command, of *sweep.Sweep, on *sweep.Sui
 		}
 	}
 	of.Progress = on.Progress
-	of.Save = func(r *sweep.Record) error { return r.WriteFile(s.output) }
+	of.Save = func(r *sweep.Record) error {
+		err := r.WriteFile(s.output)
+		s.kept = err == nil
+		return err
+	}
 	of.Setup = sweep.Setup{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Arch: s.arch, Weights: w.WeightsName,
 		Gate: bench.Ungated, Contexts: s.contexts, Batches: s.batches.contexts}
 	if w.Reference != nil {
@@ -316,7 +321,9 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 	if of.Taken > 0 {
 		fmt.Fprintf(w, "%d of %s of an earlier run, begun on %s; remove %s to measure them again.\n", of.Taken, plural.Are(r.Count(sweep.Measured), "case"), r.Date, s.output)
 	}
-	fmt.Fprintf(w, "%s keeps what was measured.\n", s.output)
+	if s.kept {
+		fmt.Fprintf(w, "%s keeps what was measured.\n", s.output)
+	}
 	if open := r.Count(sweep.Open); open > 0 {
 		fmt.Fprintf(w, "%s open: the same command goes on.\n", plural.Are(open, "case"))
 	}

@@ -104,3 +104,9 @@ func TestAnInterruptedSweepSaysSo(t *testing.T) {
 	require.Equal(t, 130, exitCode(err))
 	require.NoFileExists(t, path)
 }
+
+func TestASweepThatCouldNotBeSavedIsNotSaidToBe(t *testing.T) {
+	out, _, err := swept(t, true, ungated)
+	require.NoError(t, err)
+	require.NotContains(t, out, "keeps what was measured", "nothing was saved here")
+}
