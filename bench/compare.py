@@ -19,8 +19,10 @@ out/compare-<model>.json. docs/benchmarking.md says how the figures come about. 
 import argparse
 import datetime
 import json
+import os
 import pathlib
 import shlex
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -50,11 +52,11 @@ def fitting(given, positions, tokens):
     try:
         contexts = [int(c) for c in (given or CONTEXTS).split(",")]
     except ValueError:
-        sys.exit(f"compare: --contexts: found {given!r}, want numbers with commas between")
+        fail(f"--contexts: found {given!r}, want numbers with commas between", 2)
     fit = [c for c in contexts if c + tokens <= positions]
     beyond = [c for c in contexts if c + tokens > positions]
     if beyond and (given or not fit):
-        sys.exit(f"compare: --contexts: {beyond[0]} and a round of {tokens} tokens, the model was made for {positions} positions")
+        fail(f"--contexts: {beyond[0]} and a round of {tokens} tokens, the model was made for {positions} positions", 2)
     if beyond:
         print(f"Not measured: contexts {beyond}, the model was made for {positions} positions.")
     return ",".join(map(str, fit))
@@ -64,6 +66,122 @@ def gain(time_over_single):
     """What the single kernel takes beside one of so many times its time: "3.75 % less"."""
     percent = 100 * (1 - 1 / time_over_single)
     return f"{abs(percent):.2f} % {'less' if percent >= 0 else 'more'}"
+
+
+def fail(text, code=1):
+    """Ends the program with one line: code 2 for a wrong call, as mkgen's."""
+    print("compare: " + " ".join(str(text).split()), file=sys.stderr)
+    sys.exit(code)
+
+
+def ended(code):
+    """Ends the program after a command that failed: 2 where that was called wrongly, 130 where it was interrupted."""
+    sys.exit(code if code in (2, 130) else 1)
+
+
+# Flags of mkgen bench that the comparison gives itself, or that make it something else.
+OURS = ["--model", "-m", "--config", "--name", "--checkpoint", "--device", "--contexts", "--rounds", "--tokens", "--random", "--reference", "--record", "--cases",
+        "--plot", "--profile", "--launch", "--rows", "--selection", "--budget", "--ablate", "--time", "--output", "-o", "--help", "-h"]
+
+
+def program(path):
+    """mkgen's path, which the current directory does not matter for."""
+    found = path if path.exists() else shutil.which(path) if path.parent == pathlib.Path() else None
+    if found is None:
+        fail(f"--mkgen: {path} is not there: scripts/build-cuda build -o out/mkgen ./cmd/mkgen makes out/mkgen")
+    if not pathlib.Path(found).is_file() or not os.access(found, os.X_OK):
+        fail(f"--mkgen: {path} is no program")
+    return pathlib.Path(found).absolute()
+
+
+def flags_of(name, text):
+    try:
+        flags = shlex.split(text)
+    except ValueError as e:
+        fail(f"--{name}: found {text!r}: {e}", 2)
+    for flag in flags:
+        if flag.split("=")[0] in OURS:
+            fail(f"--{name}: found {flag.split('=')[0]}, want options of a kernel of one row; the rest the comparison gives both", 2)
+    return flags
+
+
+def seed_of(reference):
+    try:
+        return str(json.loads((reference / "manifest.json").read_text())["seed"])
+    except OSError as e:
+        fail(f"--reference {reference}: {e}; tests/gpu/reference.py makes one")
+    except (ValueError, KeyError, TypeError):
+        fail(f"--reference {reference}: manifest.json has no seed; tests/gpu/reference.py makes one")
+
+
+def file_to_write(text):
+    if not text or text.endswith("/"):
+        fail(f"--out: found {text!r}, want a file", 2)
+    return pathlib.Path(text)
+
+
+def writable(path):
+    """Ends the program where write could not write path; leaves nothing."""
+    target = path.resolve()
+    if target.exists() and not target.is_file():
+        fail(f"--out {path}: it is there and no regular file")
+    above = target.parent
+    while not above.exists():
+        above = above.parent
+    try:
+        tempfile.TemporaryFile(dir=above).close()
+    except OSError as e:
+        fail(f"--out {path}: {e.strerror}")
+
+
+def write(path, text):
+    """Writes a file whole or not at all; a link stays one."""
+    target = path.resolve()
+    try:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile("w", dir=target.parent, prefix=".compare-", delete=False) as f:
+            try:
+                f.write(text)
+                f.flush()
+                os.chmod(f.name, 0o644)
+                os.replace(f.name, target)
+            except BaseException:
+                os.unlink(f.name)
+                raise
+    except OSError as e:
+        fail(f"--out {path}: {e.strerror}")
+
+
+def check(args):
+    """Refuses, before anything is measured, what would fail after it; completes what follows from other arguments."""
+    args.mkgen = program(args.mkgen)
+    for name in ("single", "graph"):
+        flags_of(name, getattr(args, name))
+    for name in ("config", "single_profile", "graph_profile"):
+        path = getattr(args, name)
+        if path and not path.is_file():
+            fail(f"--{name.replace('_', '-')}: {path} is no file")
+        if path and args.out and path.resolve() == args.out.resolve():
+            fail(f"--out {args.out} is the file of --{name.replace('_', '-')}, want another", 2)
+    if args.reference:
+        args.seed = seed_of(args.reference)
+    writable(args.out or pathlib.Path("out") / f"compare-{args.model}.json")
+    if not args.no_transformers:
+        needs = "import torch; from transformers import StaticCache"
+        if subprocess.run([sys.executable, "-c", needs], capture_output=True).returncode:
+            fail(f"{sys.executable} has no PyTorch or no transformers 5; --no-transformers compares the two kernels only")
+
+
+def several(n, what):
+    return f"{n} {what}" + ("" if str(n) == "1" else "s")
+
+
+class Help(argparse.HelpFormatter):
+    """Says the defaults that there are, where the text does not."""
+
+    def _get_help_string(self, action):
+        said = action.default in (None, "", False, argparse.SUPPRESS) or "default" in (action.help or "")
+        return (action.help or "") + ("" if said else ("(" if not action.help else " (") + "default: %(default)s)")
 
 
 class Comparison:
@@ -77,12 +195,12 @@ class Comparison:
         """The flags of one of the two kernels: given, or what a search chose."""
         a = self.args
         given, profile = {"single": (a.single, a.single_profile), "graph": (a.graph, a.graph_profile)}[launch]
-        flags = (["--launch", "graph"] if launch == "graph" else []) + shlex.split(given)
+        flags = (["--launch", "graph"] if launch == "graph" else []) + flags_of(launch, given)
         if a.tune and not profile:
             profile = (self.scratch if self.sim else pathlib.Path("out")) / f"tune-{launch}-{a.model}.json"  # a search goes on where it stopped
             command = [a.mkgen, "tune", *self.model, *flags, *self.sim, "--contexts", a.contexts, "--random", a.seed, "--budget", a.tune, "-o", profile]
-            if run(f"tune {launch}", command):
-                sys.exit(1)
+            if code := run(f"tune {launch}", command):
+                ended(code)
         return flags + (["--profile", profile] if profile else [])
 
     def kernel(self, launch):
@@ -93,16 +211,16 @@ class Comparison:
             command += ["--reference", a.reference] + ([] if self.sim else ["--record", self.scratch / f"{launch}-record.json"])
         else:
             command += ["--random", a.seed]
-        if run(launch, command):
-            sys.exit(1)
+        if code := run(launch, command):
+            ended(code)
         return json.loads(out.read_text())
 
     def transformers(self):
         a, out = self.args, self.scratch / "transformers.json"
         command = [sys.executable, ROOT / "bench" / "transformers_decode.py", "--config", self.config, "--contexts", a.contexts, "--seed", a.seed,
                    "--rounds", a.rounds, "--tokens", a.tokens, "--mode", a.mode, "--out", out]
-        if run("transformers", command):
-            sys.exit(1)
+        if code := run("transformers", command):
+            ended(code)
         return json.loads(out.read_text())
 
 
@@ -155,13 +273,13 @@ def free(path):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=argparse.ArgumentDefaultsHelpFormatter)
+    parser = argparse.ArgumentParser(description=__doc__.split("\n")[0], formatter_class=Help)
     parser.add_argument("--mkgen", type=pathlib.Path, default=pathlib.Path("out/mkgen"), help="the program, built with CUDA")
     parser.add_argument("--model", default="llama3-8b", help="registered name, or with --config what the model is called")
     parser.add_argument("--config", type=pathlib.Path, help="a Hugging Face config.json (default: that of the registered model)")
     parser.add_argument("--contexts", help=f"tokens in the KV cache when a round begins (default: {CONTEXTS}, without those that the model has no positions for)")
     parser.add_argument("--seed", default="1", help="of the weights; with --reference that of the reference")
-    parser.add_argument("--rounds", default="7")
+    parser.add_argument("--rounds", default="7", help="of each context")
     parser.add_argument("--tokens", type=int, default=128, help="of a round")
     parser.add_argument("--reference", type=pathlib.Path, help="directory of tests/gpu/reference.py: gates both kernels")
     parser.add_argument("--single", default="", help="flags of mkgen bench for the single kernel, such as '--in-flight 2'")
@@ -172,11 +290,9 @@ def main():
     parser.add_argument("--mode", default="reduce-overhead", help="of torch.compile")
     parser.add_argument("--no-transformers", action="store_true", help="compare the two kernels only")
     parser.add_argument("--device", default="cuda", choices=["cuda", "sim"], help="sim tries this out on a CPU: no speed")
-    parser.add_argument("--out", type=pathlib.Path, help="JSON file (default: see above)")
+    parser.add_argument("--out", type=file_to_write, help="JSON file (default: bench/results/GPU/DATE-compare-MODEL.json where the gate was passed, else out/compare-MODEL.json)")
     args = parser.parse_args()
-
-    if args.reference:
-        args.seed = str(json.loads((args.reference / "manifest.json").read_text())["seed"])
+    check(args)
     with tempfile.TemporaryDirectory() as scratch:
         c = Comparison(args, scratch)
         args.contexts = fitting(args.contexts, json.loads(c.config.read_text())["max_position_embeddings"], args.tokens if c.sim else max(args.tokens, WARM_UP))
@@ -191,19 +307,22 @@ def main():
               "options": {"single": single["options"], "graph": graph["options"]}, "cases": cases}
     if other:
         record["transformers"] = {k: v for k, v in other.items() if k != "cases"}
-    print(f"\n{args.model} on {record['gpu']}, batch 1, random weights of seed {args.seed}; medians of {args.rounds} rounds of {args.tokens} tokens")
+    print(f"\n{args.model} on {record['gpu']}, batch 1, random weights of seed {args.seed}; medians of {several(args.rounds, 'round')} of {several(args.tokens, 'token')}"
+          + ("; the executor's times are no speed" if c.sim else ""))
     table(cases, mark)
     for case in cases:
-        if case["system"] == "graph":
+        if case["system"] == "graph" and not c.sim:
             print(f"Context {case['context']}: the single kernel takes {gain(case['time_over_single'])} device time a token than the graph of kernels.")
     out = args.out
     if out is None and passed and args.device == "cuda":
         out = free(ROOT / "bench" / "results" / short_name(record["gpu"]) / f"{datetime.datetime.now(datetime.timezone.utc):%Y-%m-%d}-compare-{args.model}.json")
     out = out or pathlib.Path("out") / f"compare-{args.model}.json"
-    out.parent.mkdir(parents=True, exist_ok=True)
-    out.write_text(json.dumps(record, indent=2) + "\n")
+    write(out, json.dumps(record, indent=2) + "\n")
     print(f"{'Record' if passed else UNGATED + ': no record. Figures'} written to {out}")
 
 
 if __name__ == "__main__":
-    main()
+    try:
+        main()
+    except KeyboardInterrupt:
+        ended(130)

@@ -127,7 +127,7 @@ func (mk *Kernel) reportTimes(r *report, m *machine.Machine) {
 		t.Row(f.Name, f.Runs, FormatBytes(f.Most), formatSeconds(f.Work), formatSeconds(f.Chunks), formatSeconds(f.Handoff),
 			formatSeconds(f.Time), formatSeconds(float64(f.Runs)*f.Time))
 	}
-	r.line("\nPhases with %d tokens in the cache, predicted at %.0f GB/s", last, m.Ceiling.Median)
+	r.line("\nPhases with %d tokens in the cache, predicted at %s", last, formatGBps(m.Ceiling.Median))
 	r.table(t)
 	r.text("From the hand-off before to the end of its own, mean over the SMs. Work: what other SMs wrote is read, arithmetic. Chunks: waits for them, the ring is empty. The ring reads ahead while consumers are at a hand-off, so a phase may take less than its bytes do.")
 	busy := mk.inFlight()
@@ -140,8 +140,8 @@ func (mk *Kernel) reportKV(r *report) {
 	t := attention(&mk.Config, o)
 	items := t.Items() * o.Splits
 	r.line("\nKV cache")
-	r.text("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s: %s a position, %s a page of all layers.",
-		l.Layers, l.Heads, l.Page, l.D, o.KV, FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
+	r.text("[%s][pages][%s][%s][K, V][%d] %s: %s a position, %s a page of all layers.",
+		plural.Of(l.Layers, "layer"), plural.Of(l.Heads, "KV head"), plural.Of(l.Page, "slot"), l.D, o.KV, FormatBytes(mk.KVBytes(1)), FormatBytes(int64(l.Layers)*int64(l.PageBytes())))
 	if l.ScalesLen() > 0 {
 		r.text("A scale for the keys and one for the values of each layer and KV head: an element stands for itself times its scale, at most 448 times.")
 	}

@@ -55,6 +55,18 @@ func FormatBytes(n int64) string {
 	return formatScaled(n, " B", " kB", " MB", " GB", " TB", " PB", " EB")
 }
 
+// formatGBps is a bandwidth, given in GB/s, with at least three digits that say something:
+// "4672 GB/s", "35.3 GB/s", and of the executor "0.0213 GB/s".
+func formatGBps(x float64) string {
+	switch {
+	case x >= 100:
+		return fmt.Sprintf("%.0f GB/s", x)
+	case x >= 10:
+		return fmt.Sprintf("%.1f GB/s", x)
+	}
+	return fmt.Sprintf("%.3g GB/s", x)
+}
+
 // FormatCount is a number for readers: "8.030 B" for eight billion.
 func FormatCount(n int64) string { return formatScaled(n, "", " k", " M", " B", " T") }
 

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -45,7 +46,7 @@ func (o *Options) completeMLP() error {
 	}
 	switch {
 	case !slices.Contains(MLPs(), o.MLP):
-		return refuse("MLP", "found %q, want one of %q", string(o.MLP), MLPs())
+		return refuse("MLP", "found %q, want %s", string(o.MLP), plural.Or(MLPs()))
 	case o.MLP == MLPRows:
 	case o.Tokens > 1:
 		return refuse("MLP", "%q with %d query rows a step, want one row", string(o.MLP), o.Tokens)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
@@ -242,7 +243,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	o.completeHandoffs()
 	if !slices.Contains(Mergings(), o.Merge) {
-		return o, refuse("Merge", "found %q, want one of %q", string(o.Merge), Mergings())
+		return o, refuse("Merge", "found %q, want %s", string(o.Merge), plural.Or(Mergings()))
 	}
 	if o.Merge != MergePhase && o.Tokens > 1 {
 		return o, refuse("Merge", "%q with %d query rows a step, where a launch's plan says where states are merged; want one row", string(o.Merge), o.Tokens)
@@ -251,7 +252,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Leads", "%s", err)
 	}
 	if !slices.Contains(Handoffs(), o.Queries) {
-		return o, refuse("Queries", "found %q, want one of %q", string(o.Queries), Handoffs())
+		return o, refuse("Queries", "found %q, want %s", string(o.Queries), plural.Or(Handoffs()))
 	}
 	if o.Queries != HandoffBarrier && o.Tokens > 1 {
 		return o, refuse("Queries", "%q with %d query rows a step, want one row", string(o.Queries), o.Tokens)
@@ -266,7 +267,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
 	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
-		return o, refuse("Fault", "fault %q, want one of %q", o.Fault, Faults())
+		return o, refuse("Fault", "fault %q, want %s", o.Fault, plural.Or(Faults()))
 	}
 	if err := o.completeMLP(); err != nil {
 		return o, err

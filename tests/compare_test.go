@@ -32,7 +32,7 @@ func TestTheComparisonLeavesOutContextsWithoutPositions(t *testing.T) {
 	said, err = exec.Command(python, args...).CombinedOutput()
 	require.NoError(t, err, string(said))
 	require.Contains(t, string(said), "Not measured: contexts [1024], the model was made for 512 positions.\n")
-	require.Regexp(t, `\nContext 128: the single kernel takes \d+\.\d\d % (less|more) device time a token than the graph of kernels\.\n`, string(said))
+	require.NotContains(t, string(said), "device time a token", "no verdict where times are no speed")
 	text, err := os.ReadFile(out)
 	require.NoError(t, err)
 	var got struct{ Cases []struct{ Context int } }

@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
@@ -53,6 +54,9 @@ func (b *benchFlags) checkAblate(cmd *cobra.Command) error {
 			return usagef("--%s and --ablate exclude each other: an ablation is of one table and one file, -o", name)
 		}
 	}
+	if b.mlp != string(megakernel.MLPRows) {
+		return usagef("--mlp %s and --ablate exclude each other: what variants are measured beside must be repeatable; want %s, of which --mlp %[1]s is a variant", b.mlp, megakernel.MLPRows)
+	}
 	if megakernel.Launching(b.launch) != megakernel.LaunchSingle {
 		return usagef("--launch %s and --ablate exclude each other: an ablation is of one kernel; mkgen tune --launch %[1]s has the options of others", b.launch)
 	}
@@ -82,6 +86,10 @@ func (b *benchFlags) runAblation(cmd *cobra.Command) (err error) {
 	if err := b.ablationMethod(cmd, mk.Config, on, of); err != nil {
 		return err
 	}
+	before, err := b.ablationOutput(cmd, mk.Config.Name)
+	if err != nil {
+		return err
+	}
 	weights := &bench.Suite{Kernel: mk, Method: bench.Method{Contexts: on.Contexts}}
 	release, err := b.prepare(weights, cmd.Flags().Changed("random"))
 	if err != nil {
@@ -96,11 +104,11 @@ func (b *benchFlags) runAblation(cmd *cobra.Command) (err error) {
 	if err := b.isOf(machine.Facts()); err != nil {
 		return err
 	}
-	if err := b.ablationOutput(mk.Config.Name); err != nil {
-		return err
-	}
 	on.Machine, on.Weights, on.Reference = machine, weights.Weights, weights.Reference
 	b.ablated(of, on, weights.WeightsName)
+	if err := b.replaces(before, of.Setup.Of(mk), tune.ChoiceOf(mk)); err != nil {
+		return err
+	}
 	of.Progress = progressOf(cmd, machine)
 	on.Progress = of.Progress
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
@@ -118,27 +126,43 @@ func (b *benchFlags) ablationTable() string {
 	return strings.TrimSuffix(b.ablate.output, ".json") + ".md"
 }
 
-// ablationOutput refuses files that cannot be written, or that are there and of something
-// else.
-func (b *benchFlags) ablationOutput(model string) error {
+// ablationOutput finds the ablation of before, nil where there is none, and refuses files
+// that cannot be written, or that are there and none of it.
+func (b *benchFlags) ablationOutput(cmd *cobra.Command, model string) (before *tune.Ablated, err error) {
 	if b.ablate.output == "" {
 		b.ablate.output = filepath.Join("out", "ablate-"+model+".json")
+	}
+	for _, path := range []string{b.ablate.output, b.ablationTable()} {
+		if err := checkOutputs(cmd, nil, output{flag: "output", path: path}); err != nil {
+			return nil, err
+		}
 	}
 	data, err := os.ReadFile(b.ablate.output)
 	switch {
 	case err == nil:
-		if _, err := tune.ParseAblated(data); err != nil {
-			return fmt.Errorf("--output %s: it is no ablation: %w; remove it or name another file", b.ablate.output, err)
+		if before, err = tune.ParseAblated(data); err != nil {
+			return nil, fmt.Errorf("--output %s: %w; name another file", b.ablate.output, err)
 		}
 	case errors.Is(err, fs.ErrNotExist):
 		if _, err := os.Stat(b.ablationTable()); err == nil {
-			return fmt.Errorf("--output %s: the table would replace %s; remove it or name another file", b.ablate.output, b.ablationTable())
+			return nil, fmt.Errorf("--output %s: the table would replace %s; remove it or name another file", b.ablate.output, b.ablationTable())
 		}
 	}
-	for _, path := range []string{b.ablate.output, b.ablationTable()} {
-		if err := whole.Check(path); err != nil {
-			return fmt.Errorf("--output: %w", err)
-		}
+	return before, nil
+}
+
+// replaces refuses to write over an ablation of something else, or over one whose kernel
+// was judged with one that is not.
+func (b *benchFlags) replaces(before *tune.Ablated, setup tune.Setup, kernel tune.Choice) error {
+	if before == nil {
+		return nil
+	}
+	err := before.Other(setup, kernel)
+	if err == nil && before.Gate == tune.Gated && b.reference == "" {
+		err = errors.New("its kernel passed the gate, this one would be " + bench.Ungated)
+	}
+	if err != nil {
+		return fmt.Errorf("--output %s: it is there, of another ablation: %w; remove it or name another file", b.ablate.output, err)
 	}
 	return nil
 }
@@ -148,7 +172,7 @@ func (b *benchFlags) ablationOutput(model string) error {
 func (b *benchFlags) ablationMethod(cmd *cobra.Command, c models.Config, on *tune.Pairs, of *tune.Ablation) error {
 	fit, beyond := bench.Method{Contexts: b.contexts, Tokens: int(b.tokens)}.Fit(c)
 	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
-		return usagef("--contexts: %d and a launch of %d tokens, the model was made for %d positions", beyond[0], b.tokens, c.MaxPositions)
+		return usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0], plural.Of(int(b.tokens), "token"), c.MaxPositions)
 	}
 	on.Contexts, on.Tokens = fit, int(b.tokens)
 	of.Setup = tune.Setup{Contexts: fit, Tokens: on.Tokens, Launches: int(b.rounds)}
@@ -182,7 +206,7 @@ func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 		fmt.Fprintf(&head, "%s on the executor with %d SMs: no speed of any GPU; up to two variants of a group\n", r.Model, r.SMs)
 	} else {
 		fmt.Fprintf(&head, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
-		fmt.Fprintf(&head, "%s, medians of %d launches of %d tokens, in turns with as many of the kernel: ratio, and noise, what a difference must be more than\n", unit, r.Launches, r.Setup.Tokens)
+		fmt.Fprintf(&head, "%s, medians of %s of %s, in turns with as many of the kernel: ratio, and noise, what a difference must be more than\n", unit, plural.Of(r.Launches, "launch"), plural.Of(r.Setup.Tokens, "token"))
 		fmt.Fprintf(&head, "Share: of %.0f GB/s, what bulk copies alone streamed (%s) right before\n", r.Ceiling.GBps, r.Ceiling.Variant)
 	}
 	fmt.Fprintf(&head, "The kernel: %s --watchdog %s\n", r.Kernel, r.Watchdog)

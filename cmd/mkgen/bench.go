@@ -11,7 +11,9 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
@@ -38,7 +40,9 @@ func (c *contexts) String() string {
 
 func (c *contexts) Type() string { return "list" }
 
-func (c *contexts) want() string { return "whole numbers from 0 with commas between, such as 128,1024" }
+func (c *contexts) want() string {
+	return fmt.Sprintf("whole numbers from 0 to %d with commas between, such as 128,1024", 1<<24-1)
+}
 
 func (c *contexts) Set(s string) error {
 	var list []int
@@ -84,8 +88,8 @@ With --rows a kernel is measured whose steps have so many query rows: each a
 sequence's that decodes, and all of them one sequence's, beside a step of the
 kernel of one row at the same context.
 
---budget measures, instead, where a step's time goes: a launch of a kernel that
-notes what its SMs do (mkgen trace) is put beside what is predicted for the
+--budget measures, instead, where a step's time goes: launches of a kernel that
+notes what its SMs do (mkgen trace) are put beside what is predicted for the
 machine, phase by phase, and beside the kernel without a trace.
 
 --ablate measures, instead, variants of the kernel that differ from it in one
@@ -158,9 +162,9 @@ func (b *benchFlags) method(cmd *cobra.Command, c models.Config) (m bench.Method
 	m.Contexts, beyond = m.Fit(c)
 	switch {
 	case len(beyond) > 0 && cmd.Flags().Changed("contexts"):
-		return m, nil, usagef("--contexts: %d and a round of %d tokens, the model was made for %d positions", beyond[0], m.Tokens, c.MaxPositions)
+		return m, nil, usagef("--contexts: %d and a round of %s, the model was made for %d positions", beyond[0], plural.Of(m.Tokens, "token"), c.MaxPositions)
 	case len(m.Contexts) == 0:
-		return m, nil, usagef("--tokens: a round of %d tokens at no context of %s, the model was made for %d positions", m.Tokens, &b.contexts, c.MaxPositions)
+		return m, nil, usagef("--tokens: a round of %s fits behind no context of %s, the model was made for %d positions", plural.Of(m.Tokens, "token"), &b.contexts, c.MaxPositions)
 	}
 	return m, beyond, nil
 }
@@ -219,7 +223,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if one.Tokens > 1 { // beside a kernel of several rows one of one row is measured
 		one.Tokens, one.Selection = 1, false
 		if _, err := megakernel.Build(config, b.chosen(config)); err != nil { // such as a graph, which has one row
-			return inFlags(err)
+			return b.inFlags(err)
 		}
 	}
 	if b.of != nil {
@@ -227,7 +231,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	}
 	mk, err := megakernel.Build(config, one)
 	if err != nil {
-		return inFlags(err)
+		return b.inFlags(err)
 	}
 	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
 	if b.checkpoint == "" && b.device == deviceCUDA {
@@ -235,6 +239,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	}
 	var beyond []int
 	if s.Method, beyond, err = b.method(cmd, mk.Config); err != nil {
+		return err
+	}
+	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases}, output{flag: "plot", path: b.plot}, output{flag: "record", path: b.record}); err != nil {
 		return err
 	}
 	release, err := b.prepare(s, cmd.Flags().Changed("random"))
@@ -250,7 +257,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
-	if err := b.isOf(machine.Facts()); err != nil {
+	if err := errors.Join(b.isOf(machine.Facts()), b.recordable(machine.Facts())); err != nil {
 		return err
 	}
 	s.Machine, s.Progress = machine, progressOf(cmd, machine)
@@ -270,6 +277,21 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 func (b *benchFlags) describable() error {
 	if c := revision.String(); b.reference != "" && b.device == deviceCUDA && (c == "unknown" || strings.HasSuffix(c, "+modified")) {
 		return fmt.Errorf("--reference: a record names the commit it is of, and this mkgen was built of a tree that no commit describes (%s)", c)
+	}
+	return nil
+}
+
+// results is where records are by default.
+const results = "bench/results"
+
+// recordable refuses, before anything is measured, a record that cannot be written where
+// it goes by default.
+func (b *benchFlags) recordable(facts bench.Facts) error {
+	if b.reference == "" || b.record != "" || facts.Executor {
+		return nil
+	}
+	if err := whole.Check(bench.Path(results, facts.GPU, "record", time.Now())); err != nil {
+		return fmt.Errorf("--record names another file: %w", err)
 	}
 	return nil
 }
@@ -297,7 +319,7 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite) (*bench.Outcom
 	}
 	mk, err := megakernel.Build(s.Kernel.Config, b.chosen(s.Kernel.Config))
 	if err != nil {
-		return nil, inFlags(err)
+		return nil, b.inFlags(err)
 	}
 	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: mk, OneRow: s.Kernel, Weights: s.Weights, WeightsName: s.WeightsName,
 		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Progress: s.Progress}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
@@ -37,7 +38,7 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 		what, writeTable = fmt.Sprintf("%d rows a step", mk.Options.Tokens), bench.WriteStepTable
 	}
 	fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, what, s.WeightsName)
-	fmt.Fprintf(w, "%d rounds of %d tokens, %d a launch; p50, p99 and max: %s\n", len(top.Rounds), top.TokensPerRound, top.TokensPerLaunch, top.PerTokenFrom)
+	fmt.Fprintf(w, "%s of %s, %d a launch; p50, p99 and max: %s\n", plural.Of(len(top.Rounds), "round"), plural.Of(top.TokensPerRound, "token"), top.TokensPerLaunch, top.PerTokenFrom)
 	fmt.Fprintf(w, "Ceiling: bulk copies, best of %s\n", ceilings(o.Cases))
 	if o.Gate != nil {
 		g := o.Gate.Gate
@@ -67,7 +68,7 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	}
 	path := b.record
 	if path == "" {
-		path = bench.Path("bench/results", facts.GPU, b.what(mk)+mk.Config.Name, time.Now())
+		path = bench.Path(results, facts.GPU, b.what(mk)+mk.Config.Name, time.Now())
 	}
 	if err := r.Write(path); err != nil {
 		return err

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"syscall"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/budget"
 	"github.com/mkgen/mkgen/megakernel/machine"
@@ -26,7 +27,7 @@ func (b *benchFlags) checkBudget(cmd *cobra.Command) error {
 	given := cmd.Flags().Changed
 	for _, name := range []string{"reference", "record", "plot", "cases", "rounds", "tokens-per-launch"} {
 		if given(name) {
-			return usagef("--%s and --budget exclude each other: a budget is of one traced launch, and no record", name)
+			return usagef("--%s and --budget exclude each other: a budget is of traced launches of its own, and no record", name)
 		}
 	}
 	if b.options().Launch == megakernel.LaunchGraph {
@@ -54,7 +55,7 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 	}
 	fit, beyond := bench.Method{Contexts: b.contexts, Tokens: int(b.tokens)}.Fit(plain.Config)
 	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
-		return usagef("--contexts: %d and a launch of %d tokens, the model was made for %d positions", beyond[0], b.tokens, plain.Config.MaxPositions)
+		return usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0], plural.Of(int(b.tokens), "token"), plain.Config.MaxPositions)
 	}
 	s := &bench.Suite{Kernel: plain}
 	release, err := t.prepare(s, cmd.Flags().Changed("random"))

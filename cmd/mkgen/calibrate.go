@@ -52,7 +52,13 @@ figures mean nothing.`,
 }
 
 func (c *calibrateFlags) run(cmd *cobra.Command) (err error) {
-	if err := c.checkArch(); err != nil {
+	if err := c.begin(cmd); err != nil {
+		return err
+	}
+	if c.output == "" {
+		return usagef("--output: found %q, want a file", c.output)
+	}
+	if err := checkOutputs(cmd, nil, output{flag: "output", path: c.output}); err != nil {
 		return err
 	}
 	begin := time.Now()
@@ -84,6 +90,6 @@ func (c *calibrateFlags) report(cmd *cobra.Command, m *machine.Machine, took tim
 		return err
 	}
 	_, err := fmt.Fprintf(w, "Written to %s in %.1f s; to use it:\n  mkgen explain --model NAME --machine %s\n  mkgen bench --model NAME --budget --machine %s\n",
-		c.output, took.Seconds(), c.output, c.output)
+		c.output, took.Seconds(), quoted(c.output), quoted(c.output))
 	return err
 }

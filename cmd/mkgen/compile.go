@@ -38,11 +38,11 @@ func (c *compilerName) Set(s string) error {
 // newCompile is mkgen compile.
 func newCompile() *cobra.Command {
 	var (
-		c      choice
-		with   compilerName
-		output string
-		fresh  bool
-		all    bool
+		c     choice
+		with  compilerName
+		file  string
+		fresh bool
+		all   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "compile",
@@ -57,6 +57,9 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 			if err != nil {
 				return err
 			}
+			if err := checkOutputs(cmd, nil, output{flag: "output", path: file}); err != nil {
+				return err
+			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			opt := compile.Options{With: string(with), NoCache: fresh}
@@ -64,9 +67,9 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 			for _, config := range configs {
 				mk, err := megakernel.Build(config, c.options())
 				if err != nil {
-					return inFlags(err)
+					return c.inFlags(err)
 				}
-				if output != "" && mk.Graph != nil {
+				if file != "" && mk.Graph != nil {
 					return usagef("--output goes with --launch single: a graph has %d kernels", len(mk.Graph.Kernels))
 				}
 				for _, k := range mk.Kernels() {
@@ -82,8 +85,8 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 					if r.Note != "" {
 						fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: %s\n", name, oneLine(errors.New(r.Note)))
 					}
-					if output != "" {
-						if err := r.WriteFile(output); err != nil {
+					if file != "" {
+						if err := r.WriteFile(file); err != nil {
 							return fmt.Errorf("--output: %w", err)
 						}
 					}
@@ -96,7 +99,7 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 	c.graphFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "every registered model, a row each")
-	f.StringVarP(&output, "output", "o", "", "`file` to write the cubin to")
+	f.StringVarP(&file, "output", "o", "", "`file` to write the cubin to")
 	f.Var(&with, "compiler", "nvcc or nvrtc (default: nvcc when it is there)")
 	f.BoolVar(&fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
 	return cmd
@@ -118,7 +121,7 @@ func (c *choice) configs(cmd *cobra.Command, all bool) ([]models.Config, error) 
 		config, err := c.load(cmd)
 		return []models.Config{config}, err
 	}
-	return models.All(), c.checkArch()
+	return models.All(), c.begin(cmd)
 }
 
 func compileKernel(ctx context.Context, name string, k *ir.Kernel, arch string, opt compile.Options) (*compile.Result, error) {

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"math"
 	"strconv"
 
 	"github.com/spf13/cobra"
@@ -13,7 +15,7 @@ func (i *index) String() string { return strconv.Itoa(int(*i)) }
 
 func (i *index) Type() string { return "n" }
 
-func (i *index) want() string { return "a whole number from 0" }
+func (i *index) want() string { return fmt.Sprintf("a whole number from 0 to %d", math.MaxInt32) }
 
 func (i *index) Set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 31)

@@ -23,7 +23,7 @@ func (c *count) String() string { return strconv.Itoa(int(*c)) }
 
 func (c *count) Type() string { return "n" }
 
-func (c *count) want() string { return "a whole number from 1" }
+func (c *count) want() string { return fmt.Sprintf("a whole number from 1 to %d", math.MaxInt32) }
 
 func (c *count) Set(s string) error {
 	n, err := strconv.ParseInt(s, 10, 32)
@@ -41,7 +41,9 @@ func (c *heldChunks) String() string { return strconv.Itoa(max(0, int(*c))) }
 
 func (c *heldChunks) Type() string { return "n" }
 
-func (c *heldChunks) want() string { return "a whole number from 0" }
+func (c *heldChunks) want() string {
+	return fmt.Sprintf("a whole number from 0 to %d", megakernel.MaxHeld)
+}
 
 func (c *heldChunks) Set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 31)
@@ -98,7 +100,9 @@ func (v *seed) String() string { return strconv.FormatUint(uint64(*v), 10) }
 
 func (v *seed) Type() string { return "n" }
 
-func (v *seed) want() string { return "a whole number from 0" }
+func (v *seed) want() string {
+	return fmt.Sprintf("a whole number from 0 to %d", uint64(math.MaxUint64))
+}
 
 func (v *seed) Set(s string) error {
 	n, err := strconv.ParseUint(s, 10, 64)
@@ -147,6 +151,10 @@ type choice struct {
 	graphSteps         count
 
 	held heldChunks
+
+	given     func(flag string) bool // of the command; nil before begin
+	besideOne bool                   // there is a kernel of one row, whatever --rows
+	chose     *chosenBy              // of --profile, once it is read
 }
 
 // flags adds the flags of a choice to a command.
@@ -164,7 +172,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
 	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
 	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight)")
-	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or what a thread has registers for; with --rows 0)")
+	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or what a thread has registers for; 0 with --rows)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
@@ -208,7 +216,7 @@ func (c *choice) load(cmd *cobra.Command) (models.Config, error) {
 
 // lookup finds the model's configuration and checks the architecture.
 func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
-	if err := c.checkArch(); err != nil {
+	if err := c.begin(cmd); err != nil {
 		return models.Config{}, err
 	}
 	given := cmd.Flags().Changed
@@ -219,6 +227,9 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 		config, err := models.ParseFile(c.config)
 		if err == nil && given("name") {
 			config.Name = c.name
+			if err := config.Validate(); err != nil { // only the name is another than it was
+				return config, usagef("--%w", err)
+			}
 		}
 		return config, err
 	case given("name"):
@@ -233,10 +244,15 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 	return config, nil
 }
 
-// checkArch refuses an architecture that there is no emitter for.
-func (c *choice) checkArch() error {
+// begin refuses an architecture that there is no emitter for, and a flag that several rows
+// would ignore.
+func (c *choice) begin(cmd *cobra.Command) error {
+	c.given = cmd.Flags().Changed
 	if _, err := emit.TargetFor(c.arch); err != nil {
 		return usagef("--arch: %w", err)
+	}
+	if c.rows > 1 && c.given("splits") && !c.besideOne {
+		return usagef("--splits: %d with %d query rows a step, where a launch's plan says how the KV cache is split; want one row", c.splits, c.rows)
 	}
 	return nil
 }
@@ -248,7 +264,7 @@ func (c *choice) build(cmd *cobra.Command) (*megakernel.Kernel, error) {
 		return nil, err
 	}
 	mk, err := megakernel.Build(config, c.chosen(config))
-	return mk, inFlags(err)
+	return mk, c.inFlags(err)
 }
 
 // chosen are the options, with the hand-offs that they leave open as they cost least on the
@@ -260,24 +276,56 @@ func (c *choice) chosen(config models.Config) megakernel.Options {
 	return c.options().ForMachine(config, c.of)
 }
 
-// inFlags calls an option outside its range by its flag: a wrong call.
-func inFlags(err error) error {
-	var refused *megakernel.OptionError
-	if errors.As(err, &refused) {
-		flag := map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "MLP": "mlp", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option]
-		return usagef("--%s: %s", flag, refused.Problem)
-	}
+// inFlags says in flags why a kernel cannot be built. An option outside its range is a
+// wrong call, as is a ring that does not fit where flags are of the ring. What a profile
+// chose is blamed on it.
+func (c *choice) inFlags(err error) error {
 	if err == nil {
 		return nil
+	}
+	flag, problem := flagOf(err)
+	switch text, ring := strings.CutPrefix(err.Error(), "pipeline: "); {
+	case flag != "" && c.chose != nil && c.chose.flags[flag]:
+		return c.chose.blame(flag, problem, "")
+	case flag != "":
+		return usagef("--%s: %s", flag, problem)
+	case ring && c.chose != nil:
+		return c.chose.blame("", text, c.ofRing())
+	case ring:
+		if flags := c.ofRing(); flags != "" {
+			return usagef("%s: %s", flags, text)
+		}
+		return errors.New(text)
+	}
+	return err
+}
+
+// flagOf is the flag of an option that cannot be, and what was found and is wanted; "" is
+// an error of none.
+func flagOf(err error) (flag, problem string) {
+	var refused *megakernel.OptionError
+	if errors.As(err, &refused) {
+		return map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
+			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "MLP": "mlp", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option], refused.Problem
 	}
 	for field, flag := range map[string]string{"StageBytes": "stage-bytes", "Stages": "stages", "InFlight": "in-flight", "Leads": "leads"} {
 		if problem, ok := strings.CutPrefix(err.Error(), "pipeline: "+field+" is "); ok {
 			// The planner's 0 stands for a flag that is not given.
-			return usagef("--%s: found %s", flag, strings.Replace(problem, "want 0 to ", "want 1 to ", 1))
+			return flag, "found " + strings.Replace(problem, "want 0 to ", "want 1 to ", 1)
 		}
 	}
-	return err
+	return "", ""
+}
+
+// ofRing are the flags that were given of those that decide the ring: "--stages, --leads".
+func (c *choice) ofRing() string {
+	var all []string
+	for _, name := range []string{"stages", "stage-bytes", "in-flight", "leads"} {
+		if c.given != nil && c.given(name) {
+			all = append(all, "--"+name)
+		}
+	}
+	return strings.Join(all, ", ")
 }
 
 func (c *choice) options() megakernel.Options {

@@ -101,7 +101,7 @@ func TestAnErrorIsOnePrintableLine(t *testing.T) {
 }
 
 func TestHelpFitsATerminal(t *testing.T) {
-	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"compile"}, {"verify"}, {"run"}, {"bench"}, {"calibrate"}, {"sweep"}, {"tune"}, {"plot"}} {
+	for _, args := range [][]string{{}, {"models"}, {"explain"}, {"ir"}, {"compile"}, {"verify"}, {"run"}, {"bench"}, {"calibrate"}, {"sweep"}, {"tune"}, {"trace"}, {"plot"}} {
 		code, stdout, stderr := mkgen(append(args, "--help")...)
 		require.Zero(t, code)
 		require.Empty(t, stderr)

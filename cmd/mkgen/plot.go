@@ -22,6 +22,9 @@ func newPlot() *cobra.Command {
 			if len(files) == 0 {
 				return usagef("plot: name at least one record")
 			}
+			if err := checkOutputs(cmd, files, output{flag: "output", path: out}); err != nil {
+				return err
+			}
 			var series []bench.Series
 			for _, path := range files {
 				data, err := os.ReadFile(path)

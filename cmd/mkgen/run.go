@@ -11,6 +11,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -208,10 +209,10 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	}
 	mk, err := megakernel.Build(w.config, o)
 	if err != nil {
-		return nil, inFlags(err)
+		return nil, r.inFlags(err)
 	}
 	if chunk := mk.ChunkTokens(); int(r.pin)%chunk != 0 {
-		return nil, usagef("--pin-split: %d tokens, want a multiple of the %d of a stage", r.pin, chunk)
+		return nil, usagef("--pin-split: %s, want a multiple of the %d of a stage", plural.Of(int(r.pin), "token"), chunk)
 	}
 	device, err := openDevice(ctx, mk, deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
 		compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }})

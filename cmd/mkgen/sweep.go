@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
@@ -47,6 +48,7 @@ type sweepFlags struct {
 	benchFlags // but for tokens-per-launch
 	batches    batches
 	output     string
+	kept       bool // the file has what was measured
 }
 
 func newSweep() *cobra.Command {
@@ -61,10 +63,10 @@ the share of the GPU's streaming ceiling, which is measured right before, and of
 single steps the median, the 99th percentile and the longest. It prints a table
 and draws a heat map.
 
-Batch 1 is decoded by the kernel of one row, to which --splits, --merge and
---held go. A larger batch has a kernel of as many rows, or with --rows N all
-have that of N. All sequences have the same context. All kernels are compiled
-before the first of them runs.
+Batch 1 is decoded by the kernel of one row, to which --splits, --merge, --held,
+--queries and --vectors go. A larger batch has a kernel of as many rows, or with
+--rows N all have that of N. All sequences have the same context. All kernels
+are compiled before the first of them runs.
 
 What does not fit, into the model's positions or the GPU's memory, or fails, is
 shown with the reason. The file of -o is written after every case: what it holds
@@ -130,6 +132,12 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 			most = 2
 		}
 	}
+	s.besideOne = slices.Contains(s.batches.contexts, 1)
+	for _, name := range []string{"splits", "merge", "held", "queries", "vectors"} {
+		if given(name) && !s.besideOne {
+			return usagef("--%s goes with the kernel of one row, which batch 1 has; --batches is %s", name, &s.batches.contexts)
+		}
+	}
 	if given("rows") && int(s.rows) < most {
 		return usagef("--rows: %d, but --batches has %d: a batch has at most as many sequences as its kernel has rows", s.rows, most)
 	}
@@ -152,7 +160,7 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 	if of.Method, err = s.grid(config); err != nil {
 		return err
 	}
-	if err := s.before(of); err != nil {
+	if err := s.before(cmd, of); err != nil {
 		return err
 	}
 	weights := &bench.Suite{Kernel: one(of), Method: of.Method}
@@ -170,6 +178,9 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
+	if err := s.recordable(machine.Facts()); err != nil {
+		return err
+	}
 	s.measured(cmd, of, on, weights, machine)
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
@@ -199,7 +210,7 @@ func (s *sweepFlags) kernels(of *sweep.Sweep) error {
 			continue
 		}
 		mk, err := megakernel.Build(of.Config, o)
-		if err = inFlags(err); errors.As(err, new(usageError)) {
+		if err = s.inFlags(err); errors.As(err, new(usageError)) {
 			return err
 		}
 		if err != nil {
@@ -234,25 +245,32 @@ func (s *sweepFlags) grid(c models.Config) (bench.Method, error) {
 		return m, usagef("sweep: %s", problem)
 	}
 	if fit, _ := m.Fit(c); len(fit) == 0 {
-		return m, usagef("--contexts: a round of %d tokens at no context of %s, the model was made for %d positions", m.Tokens, &s.contexts, c.MaxPositions)
+		return m, usagef("--contexts: a round of %s fits behind none of %s, the model was made for %d positions", plural.Of(m.Tokens, "token"), &s.contexts, c.MaxPositions)
 	}
 	return m, nil
 }
 
 // before finds the record of an earlier run.
-func (s *sweepFlags) before(of *sweep.Sweep) (err error) {
+func (s *sweepFlags) before(cmd *cobra.Command, of *sweep.Sweep) (err error) {
 	if s.output == "" {
 		s.output = filepath.Join("out", "sweep-"+of.Config.Name+".json")
 	}
 	if s.plot == "" {
 		s.plot = strings.TrimSuffix(s.output, ".json") + ".svg"
 	}
+	files := []output{{flag: "output", path: s.output, own: true}}
+	if s.device != deviceSim { // of which there is no other file
+		files = append(files, output{flag: "plot", path: s.plot}, output{flag: "record", path: s.record})
+	}
+	if err := checkOutputs(cmd, nil, files...); err != nil {
+		return err
+	}
 	of.Before, err = sweep.ReadFile(s.output)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("--output: %w; remove it or name another file", err)
+		return fmt.Errorf("--output: %w; name another file", err)
 	}
 	return nil
 }
@@ -269,7 +287,11 @@ func (s *sweepFlags) measured(cmd *cobra.Command, of *sweep.Sweep, on *sweep.Sui
 		}
 	}
 	of.Progress = on.Progress
-	of.Save = func(r *sweep.Record) error { return r.WriteFile(s.output) }
+	of.Save = func(r *sweep.Record) error {
+		err := r.WriteFile(s.output)
+		s.kept = err == nil
+		return err
+	}
 	of.Setup = sweep.Setup{GPU: facts.GPU, Driver: facts.Driver, CUDA: facts.CUDA, Commit: revision.String(), Arch: s.arch, Weights: w.WeightsName,
 		Gate: bench.Ungated, Contexts: s.contexts, Batches: s.batches.contexts}
 	if w.Reference != nil {
@@ -284,7 +306,7 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", r.Model, one(of).Options.SMs)
 	} else {
 		fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
-		fmt.Fprintf(w, "%d rounds of %d tokens of each sequence; µs of a step of all of them; p50, p99 and max: of single steps\n\n", r.Rounds, r.Tokens)
+		fmt.Fprintf(w, "%s of %s of each sequence; µs of a step of all of them; p50, p99 and max: of single steps\n\n", plural.Of(r.Rounds, "round"), plural.Of(r.Tokens, "token"))
 	}
 	if err := sweep.WriteTable(w, r); err != nil {
 		return err
@@ -292,16 +314,18 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 	fmt.Fprintln(w)
 	for _, k := range of.Kernels {
 		if g := of.Reports[k.Rows]; g != nil {
-			fmt.Fprintf(w, "Gate, kernel of %d rows: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
-				k.Rows, float64(g.Gate.KLOurs), float64(g.Gate.KLReference), g.Gate.Flips, g.Gate.Sure, strings.Join(g.Gate.FaultsCaught, ", "))
+			fmt.Fprintf(w, "Gate, kernel of %s: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
+				plural.Of(k.Rows, "row"), float64(g.Gate.KLOurs), float64(g.Gate.KLReference), g.Gate.Flips, g.Gate.Sure, strings.Join(g.Gate.FaultsCaught, ", "))
 		}
 	}
 	if of.Taken > 0 {
-		fmt.Fprintf(w, "%d of %d cases are of an earlier run, begun on %s; remove %s to measure them again.\n", of.Taken, r.Count(sweep.Measured), r.Date, s.output)
+		fmt.Fprintf(w, "%d of %s of an earlier run, begun on %s; remove %s to measure them again.\n", of.Taken, plural.Are(r.Count(sweep.Measured), "case"), r.Date, s.output)
 	}
-	fmt.Fprintf(w, "%s keeps what was measured.\n", s.output)
+	if s.kept {
+		fmt.Fprintf(w, "%s keeps what was measured.\n", s.output)
+	}
 	if open := r.Count(sweep.Open); open > 0 {
-		fmt.Fprintf(w, "%d cases are open: the same command goes on.\n", open)
+		fmt.Fprintf(w, "%s open: the same command goes on.\n", plural.Are(open, "case"))
 	}
 	if r.Executor() {
 		return failures(r)
@@ -322,7 +346,7 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 	}
 	path := s.record
 	if path == "" {
-		path = bench.Path("bench/results", r.GPU, "sweep-"+r.Model, time.Now())
+		path = bench.Path(results, r.GPU, "sweep-"+r.Model, time.Now())
 	}
 	if err := r.WriteFile(path); err != nil {
 		return err
@@ -336,7 +360,7 @@ func failures(r *sweep.Record) error {
 	for _, c := range r.Cells {
 		if c.Status == sweep.Failed {
 			why, _, _ := strings.Cut(c.Why, "\n")
-			return fmt.Errorf("%d cases failed, the first with batch %d and context %d: %s", r.Count(sweep.Failed), c.Batch, c.Context, why)
+			return fmt.Errorf("%s failed, the first with batch %d and context %d: %s", plural.Of(r.Count(sweep.Failed), "case"), c.Batch, c.Context, why)
 		}
 	}
 	return nil

@@ -82,13 +82,13 @@ func without(status sweep.Status, why string) func(r *sweep.Record) {
 func TestAnUnfinishedSweepIsNoRecord(t *testing.T) {
 	out, files, err := swept(t, false, without(sweep.Open, ""))
 	require.NoError(t, err)
-	require.Contains(t, out, "1 cases are open: the same command goes on.\n")
+	require.Contains(t, out, "1 case is open: the same command goes on.\n")
 	require.Equal(t, []string{"s.svg"}, files)
 }
 
 func TestASweepWithAFailureIsNoRecord(t *testing.T) {
 	out, files, err := swept(t, true, without(sweep.Failed, "it hangs\nthere"))
-	require.EqualError(t, err, "1 cases failed, the first with batch 2 and context 3072: it hangs")
+	require.EqualError(t, err, "1 case failed, the first with batch 2 and context 3072: it hangs")
 	require.Contains(t, out, "batch 2, context 3072 failed: it hangs\n")
 	require.Equal(t, []string{"s.svg"}, files)
 }
@@ -103,4 +103,10 @@ func TestAnInterruptedSweepSaysSo(t *testing.T) {
 	require.EqualError(t, err, "interrupted")
 	require.Equal(t, 130, exitCode(err))
 	require.NoFileExists(t, path)
+}
+
+func TestASweepThatCouldNotBeSavedIsNotSaidToBe(t *testing.T) {
+	out, _, err := swept(t, true, ungated)
+	require.NoError(t, err)
+	require.NotContains(t, out, "keeps what was measured", "nothing was saved here")
 }

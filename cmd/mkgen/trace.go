@@ -33,17 +33,18 @@ func newTrace() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trace",
 		Short: "Record what every SM does in a step, and when",
-		Long: `trace runs a kernel that notes when each SM begins and ends its phases and their
-parts, its waits for chunks, stages and copies, and its hand-offs: first a launch
-that warms up, then the one that counts. It prints what a step is made of and
-writes a page to look at: where the SMs wait, for what, how unevenly, and how
-full the ring was. --chrome writes the same for Perfetto or chrome://tracing.
+		Long: fmt.Sprintf(`trace runs a kernel that notes when each SM begins and ends its phases and their
+parts, its waits for chunks, stages and copies, and its hand-offs: first a
+launch that warms up, then %d, on the executor one, of which the last is shown.
+It prints what a step is made of and writes a page to look at: where the SMs
+wait, for what, how unevenly, and how full the ring was. --chrome writes the
+same for Perfetto or chrome://tracing.
 
 Of the warps of a role one notes. A kernel without a trace has no instruction
 for it; on a GPU both are timed, and what the trace costs is printed.
 
 --device sim traces the executor, for small models: times are then steps of its
-scheduler, an order and no speed.`,
+scheduler, an order and no speed.`, bench.RecordedLaunches),
 		Example: `  mkgen trace --model llama3-8b --context 1024
   mkgen trace --model llama3-8b --rows 8 --chrome out/8b.json
   mkgen trace --model tiny --device sim -o out/tiny.html`,
@@ -74,17 +75,6 @@ func (t *traceFlags) check(cmd *cobra.Command) error {
 	if given("checkpoint") && given("random") {
 		return usagef("--checkpoint and --random exclude each other")
 	}
-	paths := map[string]string{}
-	for _, name := range []string{"output", "chrome", "svg"} {
-		path := cmd.Flags().Lookup(name).Value.String()
-		if path == "" {
-			continue
-		}
-		if other, taken := paths[filepath.Clean(path)]; taken {
-			return usagef("--%s and --%s are both %s, want a file for each", other, name, path)
-		}
-		paths[filepath.Clean(path)] = name
-	}
 	if t.device == deviceSim {
 		if !given("sms") {
 			t.sms = 2
@@ -107,6 +97,12 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
+	if t.page == "" {
+		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
+	}
+	if err := checkOutputs(cmd, nil, output{flag: "output", path: t.page}, output{flag: "chrome", path: t.chrome}, output{flag: "svg", path: t.svg}); err != nil {
+		return err
+	}
 	s := &bench.Suite{Kernel: mk}
 	release, err := t.prepare(s, cmd.Flags().Changed("random"))
 	if err != nil {
@@ -118,17 +114,6 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
-	if t.page == "" {
-		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
-	}
-	for _, path := range []string{t.page, t.chrome, t.svg} {
-		if path == "" {
-			continue
-		}
-		if err := whole.Check(path); err != nil { // now and not when all is measured
-			return err
-		}
-	}
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	s.Machine, s.Progress = machine, progressOf(cmd, machine)
@@ -155,19 +140,32 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 	o := t.chosen(config)
 	o.TraceEachWait = t.eachWait
 	if plain, err = megakernel.Build(config, o); err != nil {
-		return nil, nil, inFlags(err)
+		return nil, nil, t.inFlags(err)
 	}
 	if room := config.MaxPositions - int(t.steps); !cmd.Flags().Changed("context") && room > 0 {
 		t.context = min(t.context, count(room))
 	}
 	if last := int(t.context) + int(t.steps); last > config.MaxPositions {
-		return nil, nil, usagef("--context: %d and %d steps, the model was made for %d positions", t.context, t.steps, config.MaxPositions)
+		return nil, nil, t.beyond(cmd, config.MaxPositions)
 	}
 	if o.Trace = int(t.spans); o.Trace == 0 {
 		o.Trace = plain.TraceSpans(int(t.context), int(t.steps))
 	}
 	traced, err = megakernel.Build(config, o)
-	return plain, traced, inFlags(err)
+	return plain, traced, t.inFlags(err)
+}
+
+// beyond refuses a launch that the model has too few positions for. Steps that leave no room
+// for any context are too many, whatever the context.
+func (t *traceFlags) beyond(cmd *cobra.Command, positions int) error {
+	steps := "steps"
+	if t.withBudget {
+		steps = "tokens"
+	}
+	if most := positions - 1; int(t.steps) > most {
+		return usagef("--%s: found %d, want 1 to %d: the model was made for %d positions, and one at least is in the cache before", steps, t.steps, most, positions)
+	}
+	return usagef("--context: found %d, want 1 to %d with %s: the model was made for %d positions", t.context, positions-int(t.steps), plural.Of(int(t.steps), "step"), positions)
 }
 
 // record runs the launches of s's kernel.

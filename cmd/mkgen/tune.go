@@ -12,6 +12,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
@@ -107,7 +108,7 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := t.before(s); err != nil {
+	if err := t.before(cmd, s); err != nil {
 		return err
 	}
 	weights := &bench.Suite{Kernel: mk}
@@ -154,23 +155,26 @@ func (t *tuneFlags) method(cmd *cobra.Command, c models.Config) (*tune.Suite, er
 	}
 	fit, beyond := bench.Method{Contexts: t.contexts, Tokens: s.Tokens}.Fit(c)
 	if len(beyond) > 0 && (cmd.Flags().Changed("contexts") || len(fit) == 0) {
-		return nil, usagef("--contexts: %d and a launch of %d tokens, the model was made for %d positions", beyond[0], s.Tokens, c.MaxPositions)
+		return nil, usagef("--contexts: %d and a launch of %s, the model was made for %d positions", beyond[0], plural.Of(s.Tokens, "token"), c.MaxPositions)
 	}
 	s.Contexts = fit
 	return s, nil
 }
 
 // before finds the profile of an earlier run.
-func (t *tuneFlags) before(s *tune.Search) (err error) {
+func (t *tuneFlags) before(cmd *cobra.Command, s *tune.Search) (err error) {
 	if t.output == "" {
 		t.output = filepath.Join("out", "tune-"+s.Start.Config.Name+".json")
+	}
+	if err := checkOutputs(cmd, nil, output{flag: "output", path: t.output, own: true}); err != nil {
+		return err
 	}
 	s.Before, err = tune.ReadFile(t.output)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("--output: %w; remove it or name another file", err)
+		return fmt.Errorf("--output: %w; name another file", err)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ anything is found.`,
 			if errors.As(err, &pinned) {
 				return usagef("--pin-split: %s", strings.TrimPrefix(pinned.Error(), "verify: "))
 			} else if err != nil {
-				return inFlags(err)
+				return c.inFlags(err)
 			}
 			if err := report.Write(cmd.OutOrStdout()); err != nil {
 				return err

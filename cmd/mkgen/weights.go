@@ -58,7 +58,7 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 		return nil, usagef("--checkpoint and --config exclude each other: a checkpoint has its own config.json")
 	}
 	if given("checkpoint") && !given("model") {
-		if err := c.checkArch(); err != nil {
+		if err := c.begin(cmd); err != nil {
 			return nil, err
 		}
 		f, err := w.open(w.checkpoint)

@@ -3,29 +3,15 @@
 package jsonfile
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"reflect"
+	"strconv"
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/whole"
 )
-
-// Parse reads JSON into v, a pointer. An unknown field, or something behind the value,
-// is an error.
-func Parse(data []byte, v any) error {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
-	if err := d.Decode(v); err != nil {
-		return err
-	}
-	if d.More() {
-		return errors.New("something follows the object")
-	}
-	return nil
-}
 
 // Write writes v as indented JSON, whole or not at all, replacing what is there. The
 // directory is made; the mode is 0644.
@@ -38,22 +24,33 @@ func Write(path string, v any) error {
 }
 
 // Differs names the first field, as JSON calls it, in which a struct is not the one of
-// the same type that is wanted; nil when there is none.
+// the same type that is wanted; nil when there is none. What an empty field means, its tag
+// absent says.
 func Differs(found, want any) error {
 	f, w := reflect.ValueOf(found), reflect.ValueOf(want)
 	for i := range f.NumField() {
 		if a, b := f.Field(i).Interface(), w.Field(i).Interface(); !reflect.DeepEqual(a, b) {
 			name, _, _ := strings.Cut(f.Type().Field(i).Tag.Get("json"), ",")
-			return fmt.Errorf("%s is %s, want %s", name, shown(a), shown(b))
+			absent := f.Type().Field(i).Tag.Get("absent")
+			return fmt.Errorf("%s is %s, want %s", name, shown(a, absent), shown(b, absent))
 		}
 	}
 	return nil
 }
 
-// shown is a value with its text in quotes.
-func shown(v any) string {
-	if s, ok := v.(string); ok {
-		return fmt.Sprintf("%q", s)
+// shown is a value with its text in quotes and lists with commas; an empty one is absent.
+func shown(v any, absent string) string {
+	switch of := reflect.ValueOf(v); {
+	case absent != "" && of.IsZero():
+		return strconv.Quote(absent)
+	case of.Kind() == reflect.String:
+		return strconv.Quote(of.String())
+	case of.Kind() == reflect.Slice:
+		var all []string
+		for i := range of.Len() {
+			all = append(all, shown(of.Index(i).Interface(), ""))
+		}
+		return cmp.Or(strings.Join(all, ","), "empty")
 	}
 	return fmt.Sprint(v)
 }

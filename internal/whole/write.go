@@ -4,44 +4,100 @@ package whole
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 )
 
 // Write writes data to a file that anyone may read, whose directory is made. What is
 // there under its name is replaced if it is a regular file, else (a directory, a device)
-// left alone: an error. After an error all is as it was, but for directories made.
+// left alone: an error. A symbolic link stays one, and what it leads to is written. After
+// an error all is as it was. Errors name path.
 func Write(path string, data []byte) error {
-	f, err := beside(path)
+	p, err := beside(path)
 	if err != nil {
 		return err
 	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Chmod(0o644), f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
+	_, err = p.file.Write(data)
+	if err = errors.Join(err, p.file.Chmod(0o644), p.file.Sync(), p.file.Close()); err == nil {
+		err = os.Rename(p.file.Name(), p.target)
 	}
 	if err != nil {
-		os.Remove(f.Name())
+		os.Remove(p.file.Name())
+		p.undo()
+		return named(path, err)
 	}
-	return err
+	return nil
 }
 
-// Check is what Write would fail for before it writes: for what takes long to make.
+// Check is what Write would fail for before it writes: for what takes long to make. It
+// leaves nothing.
 func Check(path string) error {
-	f, err := beside(path)
+	p, err := beside(path)
 	if err != nil {
 		return err
 	}
-	return errors.Join(f.Close(), os.Remove(f.Name()))
+	err = errors.Join(p.file.Close(), os.Remove(p.file.Name()))
+	p.undo()
+	if err != nil {
+		return named(path, err)
+	}
+	return nil
 }
 
-// beside makes the file's directory and a new file in it.
-func beside(path string) (*os.File, error) {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return nil, fmt.Errorf("write %s: it is there and no regular file", path)
+// passing is a new file that is to become another.
+type passing struct {
+	target string
+	file   *os.File
+	made   []string // directories, the deepest last
+}
+
+// undo removes the directories that were made, as far as nobody else has used them.
+func (p *passing) undo() {
+	for _, dir := range slices.Backward(p.made) {
+		if os.Remove(dir) != nil {
+			return
+		}
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
+}
+
+// beside finds the file that is meant, makes its directory and a new file in it. Its name
+// does not contain the other's, which may be as long as one can be.
+func beside(path string) (*passing, error) {
+	target, err := follow(path)
+	if err != nil {
 		return nil, err
 	}
-	return os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+"-*")
+	p := &passing{target: target}
+	dir, _ := split(target)
+	for d := filepath.Clean(dir); ; d = filepath.Dir(d) {
+		if _, err := os.Stat(d); !errors.Is(err, fs.ErrNotExist) {
+			break
+		}
+		p.made = append([]string{d}, p.made...)
+	}
+	if err = os.MkdirAll(dir, 0o777); err == nil {
+		p.file, err = os.CreateTemp(dir, ".mkgen-*")
+	}
+	if err != nil {
+		p.undo()
+		return nil, named(path, err)
+	}
+	return p, nil
+}
+
+// named says what was asked for instead of a passing name beside it.
+func named(path string, err error) error {
+	var (
+		at   *fs.PathError
+		link *os.LinkError
+	)
+	switch {
+	case errors.As(err, &at):
+		err = at.Err
+	case errors.As(err, &link):
+		err = link.Err
+	}
+	return fmt.Errorf("write %s: %w", path, err)
 }

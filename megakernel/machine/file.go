@@ -1,16 +1,12 @@
 package machine
 
 import (
-	"bytes"
 	_ "embed"
-	"encoding/json"
-	"errors"
 	"fmt"
-	"io"
 	"os"
 	"strings"
 
-	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/internal/jsonfile"
 )
 
 //go:embed h200.json
@@ -28,16 +24,9 @@ func H200() *Machine {
 // Parse reads a machine strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
 func Parse(data []byte) (*Machine, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
 	m := &Machine{}
-	if err := d.Decode(m); errors.Is(err, io.EOF) {
-		return nil, errors.New("it is empty, want what mkgen calibrate writes")
-	} else if err != nil {
+	if err := jsonfile.Parse(data, m, jsonfile.Kind{Name: "a machine file of mkgen calibrate", Mark: "copies", Format: Format}); err != nil {
 		return nil, err
-	}
-	if d.More() {
-		return nil, errors.New("something follows the object")
 	}
 	return m, m.Check()
 }
@@ -60,11 +49,7 @@ func (m *Machine) WriteFile(path string) error {
 	if err := m.Check(); err != nil {
 		return fmt.Errorf("no machine is written: %w", err)
 	}
-	text, err := json.MarshalIndent(m, "", "  ")
-	if err != nil {
-		return err
-	}
-	return whole.Write(path, append(text, '\n'))
+	return jsonfile.Write(path, m)
 }
 
 // Is refuses a GPU of another name than the one that was measured.

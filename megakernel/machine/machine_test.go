@@ -38,7 +38,7 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 	text, err := json.Marshal(byHand(t))
 	require.NoError(t, err)
 	for _, c := range []struct{ old, new, want string }{
-		{`{"format":1`, `{"speed":1,"format":1`, `json: unknown field "speed"`},
+		{`{"format":1`, `{"speed":1,"format":1`, `unknown field "speed"`},
 		{`{"format":1`, `{"format":2`, "format is 2, want 1"},
 		{`"gpu":"NVIDIA H200"`, `"gpu":""`, "gpu is missing"},
 		{`"date":"2026-11-21"`, `"date":"yesterday"`, `date is "yesterday", want one such as 2026-11-21`},

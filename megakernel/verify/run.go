@@ -11,6 +11,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
@@ -149,7 +150,7 @@ func (x *session) again(r *Run) error {
 			return err
 		}
 	}
-	return x.sameLogits(r, fmt.Sprintf("after one launch of %d steps", t.steps-1))
+	return x.sameLogits(r, "after one launch of "+plural.Of(t.steps-1, "step"))
 }
 
 // sameLogits compares the logits of the last step with those of the first run: bit by bit,

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 	"github.com/mkgen/mkgen/models"
 )
@@ -33,9 +34,9 @@ func DefaultMethod() Method {
 func (m Method) Refuse() string {
 	switch {
 	case m.Rounds < LeastRounds:
-		return fmt.Sprintf("%d rounds, want at least %d", m.Rounds, LeastRounds)
+		return fmt.Sprintf("%s, want at least %d", plural.Of(m.Rounds, "round"), LeastRounds)
 	case m.Tokens < LeastTokens:
-		return fmt.Sprintf("%d tokens a round, want at least %d", m.Tokens, LeastTokens)
+		return fmt.Sprintf("%s a round, want at least %d", plural.Of(m.Tokens, "token"), LeastTokens)
 	case len(m.Contexts) == 0:
 		return "no contexts"
 	}

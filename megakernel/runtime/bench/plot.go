@@ -6,11 +6,10 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strconv"
 
+	"github.com/mkgen/mkgen/internal/whole"
 	"gonum.org/v1/plot"
 	"gonum.org/v1/plot/font"
 	"gonum.org/v1/plot/plotter"
@@ -184,14 +183,11 @@ func add(p *plot.Plot, s Series, colour color.Color) error {
 	return nil
 }
 
-// WriteSVG draws into a file, whose directory is made.
+// WriteSVG draws into a file, written whole or not at all; its directory is made.
 func WriteSVG(path string, series []Series) error {
 	data, err := SVG(series)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o666)
+	return whole.Write(path, data)
 }

@@ -1,8 +1,6 @@
 package bench
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math"
@@ -12,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
@@ -35,15 +34,15 @@ type Options struct {
 	Dependents string `json:"dependents,omitempty"`  // of a graph of kernels: when one lets the next one start
 	GraphSteps int    `json:"graph_steps,omitempty"` // that a launch of it makes
 	InFlight   int    `json:"in_flight"`
-	Leads      string `json:"leads,omitempty"`    // fewer in flight with so many chunks ahead; absent: none
-	KV         string `json:"kv,omitempty"`       // format of the KV cache where it is not that of the weights
-	Queries    string `json:"queries,omitempty"`  // how queries reach attention; absent: behind a barrier
-	Merge      string `json:"merge,omitempty"`    // where partial states are merged; absent: of one row in a phase of their own
-	Vectors    string `json:"vectors,omitempty"`  // how vectors reach the next phase; absent: behind barriers
-	MLP        string `json:"mlp,omitempty"`      // how the MLP's down projection gets its input; absent: rows, behind a hand-off
-	Held       int    `json:"held,omitempty"`     // chunks of a product in registers; absent: none, but 4 in records of 2026-11-22
-	Launch     string `json:"launch,omitempty"`   // how a step is launched, if not as one kernel
-	Resident   int    `json:"resident,omitempty"` // of a graph of kernels: how many fit side by side on an SM
+	Leads      string `json:"leads,omitempty"`                  // fewer in flight with so many chunks ahead; absent: none
+	KV         string `json:"kv,omitempty"`                     // format of the KV cache where it is not that of the weights
+	Queries    string `json:"queries,omitempty"`                // how queries reach attention; absent: behind a barrier
+	Merge      string `json:"merge,omitempty"`                  // where partial states are merged; absent: of one row in a phase of their own
+	Vectors    string `json:"vectors,omitempty"`                // how vectors reach the next phase; absent: behind barriers
+	MLP        string `json:"mlp,omitempty"`                    // how the MLP's down projection gets its input; absent: rows, behind a hand-off
+	Held       int    `json:"held,omitempty"`                   // chunks of a product in registers; absent: none, but 4 in records of 2026-11-22
+	Launch     string `json:"launch,omitempty" absent:"single"` // how a step is launched, if not as one kernel
+	Resident   int    `json:"resident,omitempty"`               // of a graph of kernels: how many fit side by side on an SM
 	Page       int    `json:"page"`
 	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
 	SMs        int    `json:"sms"`
@@ -237,16 +236,12 @@ func (c *Case) disagreements() (all []string) {
 	return all
 }
 
-// Parse reads a record strictly: an unknown field, and what Check finds, is an error.
+// Parse reads a record strictly: an unknown field, something behind it, and what Check
+// finds, is an error.
 func Parse(data []byte) (*Record, error) {
-	d := json.NewDecoder(bytes.NewReader(data))
-	d.DisallowUnknownFields()
 	r := &Record{}
-	if err := d.Decode(r); err != nil {
+	if err := jsonfile.Parse(data, r, jsonfile.Kind{Name: "a record of mkgen bench", Mark: "cases"}); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
-	}
-	if d.More() {
-		return nil, errors.New("record: something follows the object")
 	}
 	if err := r.Check(); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
@@ -254,7 +249,8 @@ func Parse(data []byte) (*Record, error) {
 	return r, nil
 }
 
-// Write checks the record and writes it to a file, whose directory is made.
+// Write checks the record and writes it to a file, whole or not at all; its directory is
+// made.
 func (r *Record) Write(path string) error {
 	if err := r.Check(); err != nil {
 		return fmt.Errorf("no record is written: %w", err)
@@ -263,16 +259,9 @@ func (r *Record) Write(path string) error {
 }
 
 // Dump writes what was measured to a file, gated or not, for a program that goes on with
-// it (bench/compare.py): it is no record.
+// it (bench/compare.py), whole or not at all: it is no record.
 func (r *Record) Dump(path string) error {
-	text, err := json.MarshalIndent(r, "", "  ")
-	if err != nil {
-		return err
-	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, append(text, '\n'), 0o666)
+	return jsonfile.Write(path, r)
 }
 
 // Path is where a record goes by default below dir (bench/results): the GPU's

@@ -19,9 +19,9 @@ type Recording struct {
 	Micros       float64 // of a step, by the device's clock: the median of several such launches
 }
 
-// recordedLaunches is how many launches are timed on a GPU, after one that warms up; the
+// RecordedLaunches is how many launches are timed on a GPU, after one that warms up; the
 // last is recorded.
-const recordedLaunches = 9
+const RecordedLaunches = 9
 
 // Record loads the kernel and records a launch of so many tokens that begins with cached
 // tokens in the cache. It releases what it allocated.
@@ -46,7 +46,7 @@ func (s *RaggedSuite) Record(ctx context.Context, cached, steps int) (r *Recordi
 
 // recorded times launches, and reads what the last of them left.
 func recorded(mk *megakernel.Kernel, m Machine, dev Device, cached, steps int, launch func(cached int) (Round, error)) (*Recording, error) {
-	n := recordedLaunches
+	n := RecordedLaunches
 	if m.Facts().Executor {
 		n = 1
 	}

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
 	"strconv"
 	"strings"
@@ -99,14 +99,9 @@ type Result struct {
 	Note string `json:"-"`
 }
 
-// WriteFile writes the cubin to a file, whole or not at all. Its folder must be there; what is there under its name is replaced if it
-// is a regular file, else (a folder, a device) left alone: an error.
-func (r *Result) WriteFile(path string) error {
-	if info, err := os.Stat(path); err == nil && !info.Mode().IsRegular() {
-		return fmt.Errorf("write %s: it is there and no regular file", path)
-	}
-	return writeFile(path, r.Cubin)
-}
+// WriteFile writes the cubin to a file, whole or not at all. Its folder is made; what is there under its name is replaced if it is a
+// regular file, behind a link too, else (a folder, a device) left alone: an error.
+func (r *Result) WriteFile(path string) error { return whole.Write(path, r.Cubin) }
 
 // ErrNoCompiler is what [Kernel] returns (wrapped, with every place it looked) when there is neither nvcc nor NVRTC.
 var ErrNoCompiler = errors.New("no CUDA compiler")

@@ -5,13 +5,12 @@ import (
 	"fmt"
 	"image/color"
 	"math"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
 	svg "github.com/ajstarks/svgo/float"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
@@ -72,16 +71,13 @@ func SVG(r *Record) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
-// WriteSVG draws into a file, whose directory is made.
+// WriteSVG draws into a file, written whole or not at all; its directory is made.
 func WriteSVG(path string, r *Record) error {
 	data, err := SVG(r)
 	if err != nil {
 		return err
 	}
-	if err := os.MkdirAll(filepath.Dir(path), 0o777); err != nil {
-		return err
-	}
-	return os.WriteFile(path, data, 0o666)
+	return whole.Write(path, data)
 }
 
 // mark is what the picture says of the gate.
@@ -121,7 +117,7 @@ func (h *heat) head() {
 	r := h.r
 	h.write(margin, 44, 22, `font-weight="600" `+fill(ink), r.Model+": share of the streaming ceiling")
 	h.write(margin, 68, 13, `fill="`+muted+`"`, join(r.GPU, r.Date, "commit "+short(r.Commit), r.Compiler, "driver "+r.Driver))
-	h.write(margin, 87, 13, `fill="`+muted+`"`, join(r.DType+" weights, "+shortHash(r.Weights), fmt.Sprintf("%d rounds of %d tokens", r.Rounds, r.Tokens), h.ceilings()))
+	h.write(margin, 87, 13, `fill="`+muted+`"`, join(r.DType+" weights, "+shortHash(r.Weights), plural.Of(r.Rounds, "round")+" of "+plural.Of(r.Tokens, "token"), h.ceilings()))
 	text, colour, background := r.mark(), ink, paper
 	if r.Gate != Gated {
 		colour, background = paper, ink

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 )
@@ -151,7 +152,7 @@ func (s *Sweep) load(ctx context.Context, mk *megakernel.Kernel, pages int, cell
 	for _, c := range cells {
 		contexts = append(contexts, c.Context)
 	}
-	s.say("loading the kernel of %d rows", mk.Options.Tokens)
+	s.say("loading the kernel of %s", plural.Of(mk.Options.Tokens, "row"))
 	on, report, problem := s.Measurer.Open(ctx, mk, pages, contexts)
 	switch {
 	case ctx.Err() != nil && problem == nil:

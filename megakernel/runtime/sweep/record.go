@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
@@ -144,7 +145,7 @@ func (r *Record) check(c *Cell) error {
 	all := []Status{Measured, Unfit, Failed, Open}
 	switch {
 	case !slices.Contains(all, c.Status):
-		return fmt.Errorf("status is %q, want one of %q", string(c.Status), all)
+		return fmt.Errorf("status is %q, want %s", string(c.Status), plural.Or(all))
 	case (c.Why != "") != (c.Status == Unfit || c.Status == Failed):
 		return fmt.Errorf("it is %q, and why is %q", string(c.Status), c.Why)
 	case (c.Case != nil) != (c.Status == Measured):
@@ -154,7 +155,7 @@ func (r *Record) check(c *Cell) error {
 	}
 	k := slices.IndexFunc(r.Kernels, func(k Kernel) bool { return k.Rows == c.Rows })
 	if k < 0 {
-		return fmt.Errorf("there is no kernel of %d rows", c.Rows)
+		return fmt.Errorf("there is no kernel of %s", plural.Of(c.Rows, "row"))
 	}
 	m := c.Case
 	for _, f := range []struct {
@@ -206,7 +207,7 @@ func (r *Record) Committable() error {
 // finds, is an error.
 func Parse(data []byte) (*Record, error) {
 	r := &Record{}
-	if err := jsonfile.Parse(data, r); err != nil {
+	if err := jsonfile.Parse(data, r, jsonfile.Kind{Name: "a sweep of mkgen sweep", What: What, Format: Format}); err != nil {
 		return nil, err
 	}
 	return r, r.Check()

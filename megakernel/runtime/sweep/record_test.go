@@ -156,8 +156,8 @@ func TestABrokenRecordIsRefused(t *testing.T) {
 	require.NoError(t, err)
 	for _, c := range []struct{ old, new, want string }{
 		{`{"what":"sweep"`, `{"speed":1,"what":"sweep"`, `unknown field "speed"`},
-		{`{"what":"sweep"`, `{"what":"swoop"`, `what is "swoop" and format 1, want "sweep" and 1`},
-		{`"format":1`, `"format":2`, "format 2"},
+		{`{"what":"sweep"`, `{"what":"swoop"`, `what is "swoop", want "sweep": a sweep of mkgen sweep`},
+		{`"format":1`, `"format":2`, "format is 2, want 1"},
 		{`"gpu":"NVIDIA H200"`, `"gpu":""`, "gpu is missing"},
 		{`"gate":"UNGATED"`, `"gate":"passed"`, `gate is "passed", want "gated" or "UNGATED"`},
 		{`"gate":"UNGATED"`, `"gate":"gated"`, "the gate is not passed"},

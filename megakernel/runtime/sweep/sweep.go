@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
@@ -160,7 +161,7 @@ func (s *Sweep) take() error {
 				continue
 			}
 			if err := jsonfile.Differs(old.Options, k.Options); err != nil {
-				return fmt.Errorf("%w: of %d rows, %w", ErrOther, k.Rows, err)
+				return fmt.Errorf("%w: the kernel of %s: %w", ErrOther, plural.Of(k.Rows, "row"), err)
 			}
 		}
 	}
@@ -168,7 +169,7 @@ func (s *Sweep) take() error {
 	for i, old := range s.Before.Cells { // the same grid
 		c := &s.record.Cells[i]
 		if old.Rows != c.Rows {
-			return fmt.Errorf("%w: batch %d has a kernel of %d rows, want %d", ErrOther, old.Batch, old.Rows, c.Rows)
+			return fmt.Errorf("%w: batch %d has a kernel of %s, want %d", ErrOther, old.Batch, plural.Of(old.Rows, "row"), c.Rows)
 		}
 		if old.Status == Measured {
 			*c = old

@@ -314,9 +314,9 @@ func TestTheRecordOfAnotherSweepIsRefused(t *testing.T) {
 		`commit is "abd", want "abc"`:                              func(r *sweep.Record) { r.Commit = "abd" },
 		`gate is "gated", want "UNGATED"`:                          func(r *sweep.Record) { r.Gate = sweep.Gated },
 		`rounds is 7, want 5`:                                      func(r *sweep.Record) { r.Rounds = 7 },
-		`of 2 rows, stages is 3, want `:                            func(r *sweep.Record) { r.Kernels[1].Options.Stages = 3 },
+		`the kernel of 2 rows: stages is 3, want `:                 func(r *sweep.Record) { r.Kernels[1].Options.Stages = 3 },
 		`batch 2 has a kernel of 16 rows, want 2`:                  func(r *sweep.Record) { r.Cells[3].Rows = 16 },
-		`contexts is [10 100 400], want [10 100 500]`:              func(r *sweep.Record) { r.Contexts = []int{10, 100, 400} },
+		`contexts is 10,100,400, want 10,100,500`:                  func(r *sweep.Record) { r.Contexts = []int{10, 100, 400} },
 		`weights is "random, seed 2", want "random, seed 1"`:       func(r *sweep.Record) { r.Weights = "random, seed 2" },
 		`the record is of another sweep: model is "x", want "tiny`: func(r *sweep.Record) { r.Model = "x" },
 	} {

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
@@ -178,7 +179,20 @@ func (r *Row) check(contexts int) error {
 		}
 	}
 	if all := []Bits{SameBits, OtherBits, NotRepeatable}; !slices.Contains(all, r.Bits) {
-		return fmt.Errorf("bits is %q, want one of %q", string(r.Bits), all)
+		return fmt.Errorf("bits is %q, want %s", string(r.Bits), plural.Or(all))
+	}
+	return nil
+}
+
+// Other says in what an ablation is of something else than what is to be measured: not of
+// this setup, by whatever compiler, or this kernel; nil: in nothing.
+func (a *Ablated) Other(setup Setup, kernel Choice) error {
+	setup.Compiler = a.Compiler
+	if err := jsonfile.Differs(a.Setup, setup); err != nil {
+		return err
+	}
+	if has, wants := a.Kernel.differs(kernel); has != wants {
+		return fmt.Errorf("its kernel has %s, want %s", has, wants)
 	}
 	return nil
 }
@@ -186,7 +200,7 @@ func (r *Row) check(contexts int) error {
 // ParseAblated reads a file strictly, as Parse does a profile.
 func ParseAblated(data []byte) (*Ablated, error) {
 	a := &Ablated{}
-	if err := jsonfile.Parse(data, a); err != nil {
+	if err := jsonfile.Parse(data, a, jsonfile.Kind{Name: "an ablation of mkgen bench --ablate", What: AblationWhat, Format: AblationFormat}); err != nil {
 		return nil, err
 	}
 	return a, a.Check()

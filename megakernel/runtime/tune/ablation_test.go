@@ -285,7 +285,7 @@ func TestAnAblationsFileIsReadAsItWasWritten(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, r, again)
 	for _, c := range []struct{ old, new, want string }{
-		{`"what": "ablation"`, `"what": "sweep"`, `what is "sweep" and format 1, want "ablation" and 1`},
+		{`"what": "ablation"`, `"what": "sweep"`, `what is "sweep", want "ablation": an ablation of mkgen bench --ablate`},
 		{`"gate": "UNGATED"`, `"gate": "passed"`, `gate is "passed"`},
 		{`"bits": "same bits"`, `"bits": "some"`, `row 0: bits is "some"`},
 		{`"ratio": 1,`, `"ratio": -1,`, "row 0: a figure is -1"},

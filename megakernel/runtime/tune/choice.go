@@ -1,11 +1,14 @@
 package tune
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"slices"
 	"strconv"
+	"strings"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -95,6 +98,21 @@ func (c Choice) String() string {
 	return flags
 }
 
+// differs are, as mkgen's flags, what a choice has other than the wanted one, and what that
+// has; both empty: nothing.
+func (c Choice) differs(want Choice) (has, wants string) {
+	for _, name := range slices.Concat(Dimensions(1, megakernel.LaunchSingle), []string{DependentsOf, Resident, GraphSteps}) {
+		if found, wanted := c.Value(name), want.Value(name); found != wanted {
+			has, wants = has+" --"+name+" "+found, wants+" --"+name+" "+wanted
+		}
+	}
+	if c.MLP != want.MLP {
+		rows := megakernel.MLPRows
+		has, wants = fmt.Sprintf("%s --%s %s", has, MLPName, cmp.Or(c.MLP, rows)), fmt.Sprintf("%s --%s %s", wants, MLPName, cmp.Or(want.MLP, rows))
+	}
+	return strings.TrimSpace(has), strings.TrimSpace(wants)
+}
+
 // check names a value that no kernel has; what else there is megakernel.Build refuses.
 func (c Choice) check() error {
 	for _, f := range []struct {
@@ -115,16 +133,16 @@ func (c Choice) check() error {
 		return fmt.Errorf("leads: %w", err)
 	}
 	if !slices.Contains(megakernel.Handoffs(), c.Queries) {
-		return fmt.Errorf("queries is %q, want one of %q", string(c.Queries), megakernel.Handoffs())
+		return fmt.Errorf("queries is %q, want %s", string(c.Queries), plural.Or(megakernel.Handoffs()))
 	}
 	if !slices.Contains(megakernel.Mergings(), c.Merge) {
-		return fmt.Errorf("merge is %q, want one of %q", string(c.Merge), megakernel.Mergings())
+		return fmt.Errorf("merge is %q, want %s", string(c.Merge), plural.Or(megakernel.Mergings()))
 	}
 	if c.Vectors == "" {
 		return errors.New("vectors is empty, want what mkgen --vectors takes")
 	}
 	if c.MLP != "" && !slices.Contains(megakernel.MLPs(), c.MLP) {
-		return fmt.Errorf("mlp is %q, want one of %q", string(c.MLP), megakernel.MLPs())
+		return fmt.Errorf("mlp is %q, want %s", string(c.MLP), plural.Or(megakernel.MLPs()))
 	}
 	graph := c.Dependents != ""
 	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {

@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // Format is the version of the files that this package writes and reads; 1 had no leads and
@@ -23,10 +25,13 @@ const Format = 2
 type Profile struct {
 	Format int `json:"format"`
 	Setup
-	Start    Choice  `json:"start"`    // what the search began with
-	Chosen   Choice  `json:"chosen"`   // the best found so far
-	Finished bool    `json:"finished"` // a whole round changed nothing; else the time ended, the rounds, or the run
-	Trials   []Trial `json:"trials"`   // in the order in which they were made
+	// Kept are the options that were not searched, by mkgen's flags in the order of
+	// Dimensions: those that a flag gave. Absent: all that there are were.
+	Kept     []string `json:"kept,omitempty"`
+	Start    Choice   `json:"start"`    // what the search began with
+	Chosen   Choice   `json:"chosen"`   // the best found so far
+	Finished bool     `json:"finished"` // a whole round changed nothing; else the time ended, the rounds, or the run
+	Trials   []Trial  `json:"trials"`   // in the order in which they were made
 }
 
 // Check says what is wrong with a profile.
@@ -39,6 +44,12 @@ func (p *Profile) Check() error {
 	}
 	if err := p.Start.check(); err != nil {
 		return fmt.Errorf("start: %w", err)
+	}
+	all := Dimensions(p.Rows, megakernel.Launching(p.Launch))
+	for _, name := range p.Kept {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("kept has %q, want some of %s", name, plural.Or(all))
+		}
 	}
 	known := p.Chosen == p.Start
 	for i, t := range p.Trials {
@@ -60,7 +71,7 @@ func (p *Profile) Check() error {
 // finds, is an error.
 func Parse(data []byte) (*Profile, error) {
 	p := &Profile{}
-	if err := jsonfile.Parse(data, p); err != nil {
+	if err := jsonfile.Parse(data, p, jsonfile.Kind{Name: "a profile of mkgen tune", Mark: "trials", Format: Format}); err != nil {
 		return nil, err
 	}
 	return p, p.Check()
@@ -85,6 +96,12 @@ func (p *Profile) WriteFile(path string) error {
 		return fmt.Errorf("no profile is written: %w", err)
 	}
 	return jsonfile.Write(path, p)
+}
+
+// Options are those of the profile's kernels that were not searched.
+func (p *Profile) Options() megakernel.Options {
+	return megakernel.Options{SMs: p.SMs, Page: p.Page, Tokens: p.Rows, KV: tasks.KVType(p.KV), Attention: p.Attention, Selection: p.Selection,
+		Watchdog: megakernel.Watchdog(p.Watchdog), Launch: megakernel.Launching(p.Launch)}
 }
 
 // Fits refuses a profile of a model of another shape, of other query rows (0 means 1), or

@@ -51,7 +51,7 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 	_, err = tune.Parse(text)
 	require.NoError(t, err)
 	for _, c := range []struct{ old, new, want string }{
-		{`{"format":2`, `{"speed":1,"format":2`, `json: unknown field "speed"`},
+		{`{"format":2`, `{"speed":1,"format":2`, `unknown field "speed"`},
 		{`{"format":2`, `{"format":1`, "format is 1, want 2"},
 		{`"model":"tiny"`, `"model":""`, "model is missing"},
 		{`"gpu":"fake GPU"`, `"gpu":""`, "gpu is missing"},
@@ -64,11 +64,12 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
 		{`"better":true`, `"better":false`, "better is false with a ratio of"},
 		{`"error":"i/o timeout"`, `"error":""`, "it has figures of 0 and 0 contexts, want 2"},
-		{`"merge":"words"`, `"merge":"never"`, `start: merge is "never", want one of ["phase" "last" "words" "input"]`},
-		{`"queries":"words"`, `"queries":"never"`, `start: queries is "never", want one of ["barrier" "words"]`},
+		{`"merge":"words"`, `"merge":"never"`, `start: merge is "never", want phase, last, words or input`},
+		{`"queries":"words"`, `"queries":"never"`, `start: queries is "never", want barrier or words`},
 		{`"leads":"4:2"`, `"leads":""`, "start: leads is empty, want none or chunks:copies"},
 		{`"leads":"4:2"`, `"leads":"4"`, `start: leads: lead "4" in "4", want none or chunks:copies`},
 		{`"in_flight":3`, `"in_flight":0`, "start: in_flight is 0, want at least 1"},
+		{`"start":{`, `"kept":["speed"],"start":{`, `kept has "speed", want some of stage-bytes, stages, `},
 		{`"chosen":{"stage_bytes":`, `"chosen":{"stage_bytes":9`, "chosen is neither start nor"},
 	} {
 		broken := strings.Replace(string(text), c.old, c.new, 1)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/mkgen/mkgen/internal/jsonfile"
@@ -99,15 +100,21 @@ func (s *Search) open(ctx context.Context) error {
 		return fmt.Errorf("nothing can be searched: %w", err)
 	}
 	start := ChoiceOf(s.Start)
-	s.profile = &Profile{Format: Format, Setup: setup, Start: start, Chosen: start, Trials: []Trial{}}
+	s.profile = &Profile{Format: Format, Setup: setup, Kept: s.kept(), Start: start, Chosen: start, Trials: []Trial{}}
 	if s.Before == nil {
 		return nil
 	}
 	if err := jsonfile.Differs(s.Before.Setup, setup); err != nil {
 		return fmt.Errorf("%w: %w", ErrOther, err)
 	}
-	if s.Before.Start != start {
-		return fmt.Errorf("%w: it began with %s, want %s", ErrOther, s.Before.Start, start)
+	if has, wants := s.Before.Start.differs(start); has != wants {
+		return fmt.Errorf("%w: it began with %s, want %s", ErrOther, has, wants)
+	}
+	if kept := without(s.profile.Kept, s.Before.Kept); len(kept) > 0 {
+		return fmt.Errorf("%w: it searched %s, want that to stay", ErrOther, strings.Join(kept, ", "))
+	}
+	if searched := without(s.Before.Kept, s.profile.Kept); len(searched) > 0 {
+		return fmt.Errorf("%w: it did not search %s, want that searched", ErrOther, strings.Join(searched, ", "))
 	}
 	s.profile.Trials, s.profile.Chosen = slices.Clone(s.Before.Trials), s.Before.Chosen
 	return nil
@@ -118,6 +125,21 @@ func (s *Search) dimensions() []string {
 		return s.Dimensions
 	}
 	return Dimensions(s.Start.Options.Tokens, s.Start.Options.Launch)
+}
+
+// kept are the options that the kernel has and that are not searched.
+func (s *Search) kept() []string {
+	return without(Dimensions(s.Start.Options.Tokens, s.Start.Options.Launch), s.dimensions())
+}
+
+// without are the names that are not among others; nil: none.
+func without(names, others []string) (rest []string) {
+	for _, name := range names {
+		if !slices.Contains(others, name) {
+			rest = append(rest, name)
+		}
+	}
+	return rest
 }
 
 func (s *Search) say(format string, args ...any) {

@@ -271,10 +271,10 @@ func TestAProfileOfAnotherSearchIsNotGoneOnWith(t *testing.T) {
 	for want, change := range map[string]func(*tune.Profile){
 		`gpu is "other", want "fake GPU"`:     func(p *tune.Profile) { p.GPU = "other" },
 		`compiler is "nvcc", want "fake 1.0"`: func(p *tune.Profile) { p.Compiler = "nvcc" },
-		`contexts is [1], want [16 128]`:      func(p *tune.Profile) { p.Contexts = []int{1} },
+		`contexts is 1, want 16,128`:          func(p *tune.Profile) { p.Contexts = []int{1} },
 		`commit is "x", want "abc"`:           func(p *tune.Profile) { p.Commit = "x" },
 		`sms is 3, want 4`:                    func(p *tune.Profile) { p.SMs = 3 },
-		`it began with`:                       func(p *tune.Profile) { p.Start.Stages-- },
+		`it began with --stages`:              func(p *tune.Profile) { p.Start.Stages-- },
 	} {
 		other := *p
 		change(&other)

@@ -24,11 +24,11 @@ type Setup struct {
 	Attention string `json:"attention"`
 	Selection bool   `json:"selection"`
 	Watchdog  string `json:"watchdog"`
-	Launch    string `json:"launch,omitempty"` // absent: of one kernel
-	Contexts  []int  `json:"contexts"`         // tokens in the cache when a launch begins
-	Weights   string `json:"weights"`          // "random, seed 1"
-	Tokens    int    `json:"tokens"`           // of a launch
-	Launches  int    `json:"launches"`         // of each kernel at each context; in a search see Judged
+	Launch    string `json:"launch,omitempty" absent:"single"`
+	Contexts  []int  `json:"contexts"` // tokens in the cache when a launch begins
+	Weights   string `json:"weights"`  // "random, seed 1"
+	Tokens    int    `json:"tokens"`   // of a launch
+	Launches  int    `json:"launches"` // of each kernel at each context; in a search see Judged
 }
 
 // Of fills in what a kernel says.

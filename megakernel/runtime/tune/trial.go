@@ -5,6 +5,7 @@ import (
 	"math"
 	"slices"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
@@ -99,7 +100,7 @@ func (t *Trial) check(contexts int) error {
 	}
 	all := slices.Concat(Dimensions(1, megakernel.LaunchSingle), []string{DependentsOf, Resident, GraphSteps})
 	if !slices.Contains(all, t.Dimension) {
-		return fmt.Errorf("dimension is %q, want one of %q", t.Dimension, all)
+		return fmt.Errorf("dimension is %q, want %s", t.Dimension, plural.Or(all))
 	}
 	if t.Error != "" {
 		if t.Micros != nil || t.AgainstMicros != nil || t.Launches != 0 || t.Better {

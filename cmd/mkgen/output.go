@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/spf13/cobra"
+)
+
+// output is a file that a command writes; one without a path is none.
+type output struct {
+	flag, path string
+	own        bool // what is there is read first, and replaced only if the command wrote it
+}
+
+// checkOutputs refuses, before anything long is done, files that are one, that the command
+// reads (those that flags name, and read), or that cannot be written.
+func checkOutputs(cmd *cobra.Command, read []string, files ...output) error {
+	for i, f := range files {
+		if f.path == "" {
+			continue
+		}
+		for _, other := range files[:i] {
+			if other.path != "" && whole.Same(other.path, f.path) {
+				return usagef("--%s %s and --%s %s are one file, want two", other.flag, other.path, f.flag, f.path)
+			}
+		}
+		for _, name := range []string{"config", "profile", "machine"} {
+			if in := cmd.Flags().Lookup(name); !f.own && in != nil && in.Changed && whole.Same(in.Value.String(), f.path) {
+				return usagef("--%s %s is the file of --%s, want another", f.flag, f.path, name)
+			}
+		}
+		for _, in := range read {
+			if whole.Same(in, f.path) {
+				return usagef("--%s %s is the file that is read, want another", f.flag, f.path)
+			}
+		}
+	}
+	for _, f := range files {
+		if f.path == "" {
+			continue
+		}
+		if err := whole.Check(f.path); err != nil {
+			return fmt.Errorf("--%s: %w", f.flag, err)
+		}
+	}
+	return nil
+}
