@@ -34,6 +34,19 @@ func TestEveryCaseCanBePlanned(t *testing.T) {
 	}
 }
 
+// A case's rows are what the planner is asked for, and rows that cannot be are refused.
+func TestACaseIsAskedForByItsRows(t *testing.T) {
+	c := Ragged("x", Llama8B(), []Sequence{{0, 1}, {17, 3}})
+	r := c.Request(true)
+	require.True(t, r.Single)
+	for i, s := range r.Sequences {
+		require.Equal(t, c.Sequences[i], Sequence{s.Cached, s.New})
+		require.Equal(t, c.PagesOf(i), s.Pages)
+	}
+	c.Indices[1] = uint32(c.Pages)
+	require.Panics(t, func() { c.Request(true) })
+}
+
 func TestASharedPrefixIsAUnitUnlessSingle(t *testing.T) {
 	c := Shared("x", Llama8B(), 8192, 128, Batch)
 	require.Equal(t, 1, planned(t, c, false).Prefixes)
