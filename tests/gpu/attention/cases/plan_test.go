@@ -53,6 +53,22 @@ func TestASharedPrefixIsAUnitUnlessSingle(t *testing.T) {
 	require.Zero(t, planned(t, c, true).Prefixes)
 }
 
+// Prefixes of prefixes are units on every level, read once for all below them.
+func TestPrefixesOnSeveralLevelsAreUnits(t *testing.T) {
+	for _, c := range Speed() {
+		if c.Name != "prefix-4096-4096" {
+			continue
+		}
+		require.Len(t, c.Sequences, Batch)
+		require.Equal(t, int64(4096+4*4096+16*128)*c.TokenBytes(), c.UniqueBytes())
+		require.Equal(t, int64(16*(8192+128))*c.TokenBytes(), c.KVBytes())
+		require.Equal(t, 1+4, planned(t, c, false).Prefixes)
+		require.Zero(t, planned(t, c, true).Prefixes)
+		return
+	}
+	t.Fatal("no such case")
+}
+
 // The pages that the planner reads for a head are those of its block-sparse row.
 func TestSelectedPagesAreTheRowsPages(t *testing.T) {
 	c := Selected("x", Llama8B(), 1000, 7)
