@@ -1,6 +1,7 @@
 package cases
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/kv"
@@ -67,6 +68,32 @@ func TestPrefixesOnSeveralLevelsAreUnits(t *testing.T) {
 		return
 	}
 	t.Fatal("no such case")
+}
+
+// The draws of uniform lengths differ in how well they are balanced: the first, long the
+// only one, is the best of the five.
+func TestDrawsOfUniformLengthsAreBalancedDifferently(t *testing.T) {
+	var first float64
+	found := 0
+	for _, c := range Speed() {
+		if !strings.HasPrefix(c.Name, "uniform-512-1024") {
+			continue
+		}
+		l := c.Limits()
+		l.CTAs, l.ChunkTokens, l.ItemsPerCTA, l.Partials = 132, 32, 64, 1<<16
+		p, err := kv.NewPlanner(l)
+		require.NoError(t, err)
+		plan, err := p.Plan(c.Request(false))
+		require.NoError(t, err)
+		class := &plan.Classes[0]
+		t.Logf("%-20s %3d items, busiest CTA %.3f of the mean", c.Name, class.Items, class.Balance())
+		if found++; found == 1 {
+			first = class.Balance()
+		}
+		require.GreaterOrEqual(t, class.Balance(), first)
+		require.Less(t, class.Balance(), 1.4)
+	}
+	require.Equal(t, UniformDraws, found)
 }
 
 // The pages that the planner reads for a head are those of its block-sparse row.

@@ -16,6 +16,10 @@ const Batch = 16
 // a step's time should follow the budget, not them.
 var budgetLengths = []int{32768, 8192}
 
+// UniformDraws is how many draws of uniform lengths there are, of the seeds from 1 on: how
+// well a draw can be balanced differs, so what is claimed is the median.
+const UniformDraws = 5
+
 // Speed are the cases whose speed the project claims: batches of 16 sequences, one
 // long sequence, page sizes, pages in ascending order, shared prefixes, page budgets.
 func Speed() []*Case {
@@ -29,6 +33,9 @@ func Speed() []*Case {
 		timed(Shared("prefix-8192", s, 8192, 128, Batch)),
 		Levels("prefix-4096-4096", s, []int{Batch, 4}, 4096, 128).streamed(),
 		Contiguous("contiguous-1024", s, Constant(1024, Batch)).streamed(),
+	}
+	for seed := uint64(2); seed <= UniformDraws; seed++ {
+		all = append(all, Decode(fmt.Sprintf("uniform-512-1024-%d", seed), s, Uniform(512, 1024, Batch, seed)).streamed())
 	}
 	for _, page := range []int{1, 8, 32, 64, 128} {
 		s.Page = page
