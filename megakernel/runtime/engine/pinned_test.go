@@ -1,12 +1,14 @@
 package engine
 
 import (
+	"context"
 	"fmt"
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
@@ -16,7 +18,18 @@ import (
 // hears is a ragged session that keeps all logits that were read.
 type hears struct {
 	*runtime.Ragged
-	all [][]float32
+	all  [][]float32
+	ends map[int][]float32 // of the last step of each launch of one sequence, by the tokens before
+}
+
+func (h *hears) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+	chosen, err := h.Ragged.Run(ctx, q)
+	if s := q.Sequences[0]; err == nil && len(q.Sequences) == 1 {
+		dst := make([]float32, h.Vocab())
+		h.ends[s.Cached+len(s.New)+len(chosen)-1] = dst
+		err = h.Ragged.Logits(0, dst)
+	}
+	return chosen, err
 }
 
 func (h *hears) Logits(i int, dst []float32) error {
@@ -25,24 +38,23 @@ func (h *hears) Logits(i int, dst []float32) error {
 	return err
 }
 
-// pinned is a batch of a real kernel of tiny on the executor.
-func pinnedBatch(t *testing.T, page int, change func(*Options)) (*Batch, *hears) {
+// pinnedBatch is a batch of a real kernel of tiny on the executor.
+func pinnedBatch(t *testing.T, page int, attention string) (*Batch, *hears) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: page})
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: page, Attention: attention})
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
 	o := Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, TokensPerLaunch: 4, Ends: []int{}, Pin: 2 * mk.ChunkTokens()}
-	change(&o)
 	o, err = o.complete()
 	require.NoError(t, err)
 	n := o.KVTokens / page
 	r, err := runtime.OpenRagged(t.Context(), mk, sim, weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	require.NoError(t, err)
-	h := &hears{Ragged: r}
+	h := &hears{Ragged: r, ends: map[int][]float32{}}
 	b, err := newBatch(o, h, sim.Close)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })
@@ -56,7 +68,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 	if testing.Short() {
 		t.Skip("values of long runs on the executor, with -short")
 	}
-	for _, page := range []int{4, 32} {
+	for page, attention := range map[int]string{4: "", 32: "window=40+sinks=3/causal"} {
 		t.Run(fmt.Sprint("page ", page), func(t *testing.T) {
 			prompt := make([]int, 70)
 			for i := range prompt {
@@ -64,7 +76,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			}
 			// only its logits are read: the others are greedy
 			request := Request{Tokens: prompt, MaxTokens: 6, Sampling: sampling.Params{Temperature: 1, TopK: 1}}
-			b, h := pinnedBatch(t, page, func(*Options) {})
+			b, h := pinnedBatch(t, page, attention)
 			alone, err := b.Generate(t.Context(), request, nil)
 			require.NoError(t, err)
 			require.Zero(t, alone.Usage.Reused)
@@ -77,7 +89,21 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 			require.Equal(t, 64, again.Usage.Reused)
 			require.True(t, sameBits(want, h.all), "after itself")
 
-			b, h = pinnedBatch(t, page, func(*Options) {})
+			b, h = pinnedBatch(t, page, attention)
+			request.Sampling = sampling.Params{} // now many steps a launch
+			_, err = b.Generate(t.Context(), request, nil)
+			require.NoError(t, err)
+			require.Less(t, len(h.ends), 5+6)
+			for i, logits := range want {
+				if end := h.ends[70+i]; end != nil {
+					require.True(t, sameBits([][]float32{logits}, [][]float32{end}), "token %d, chosen in a launch of many", i)
+					delete(h.ends, 70+i)
+				}
+			}
+			require.Len(t, h.ends, 4, "pieces before the prompt's last")
+
+			b, h = pinnedBatch(t, page, attention)
+			request.Sampling = sampling.Params{Temperature: 1, TopK: 1}
 			other := func(n, from int) []int { return append(append([]int(nil), prompt[:n]...), prompt[from:from+21]...) }
 			var beside []*Stream
 			for _, tokens := range [][]int{other(0, 9), other(37, 5), other(0, 30)} {
