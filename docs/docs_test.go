@@ -5,10 +5,12 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -135,4 +137,17 @@ func read(t *testing.T, path string) string {
 	data, err := os.ReadFile(filepath.Join("..", path))
 	require.NoError(t, err)
 	return string(data)
+}
+
+// Every hook and flag of a variant is named on its page.
+func TestAllOfAVariantIsOnItsPage(t *testing.T) {
+	data, err := os.ReadFile("writing-a-variant.md")
+	require.NoError(t, err)
+	v := reflect.TypeFor[tasks.Variant]()
+	for i := range v.NumField() {
+		if name := v.Field(i).Name; name != "Name" {
+			require.Regexp(t, "`"+name+"[`:]", string(data))
+		}
+	}
+	require.Regexp(t, "`Sum` is also all there is of a hook for how a row's state is updated", string(data))
 }

@@ -56,10 +56,6 @@ func (l *Limits) WorkWords(classes int) int {
 // MergeWords is the size of the buffer "attn_merge" in words.
 func (l *Limits) MergeWords(classes int) int { return classes * l.mergeWords() }
 
-// SingleFormatPartials is FlashInfer's bound on the workspace: a plan without shared
-// prefixes and pinning has at most 2·CTAs items that are parts, of MaxTile rows each.
-func (l *Limits) SingleFormatPartials() int { return 2 * l.CTAs * l.tile() }
-
 func (l *Limits) recordWords() int { return (l.ItemsPerCTA + 1) * ItemWords }
 func (l *Limits) mergeWords() int  { return l.Rows*l.KVHeads + 1 }
 

@@ -8,7 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// planAndCheck plans what d draws; a refusal must be one that nothing could help.
+// planAndCheck plans what d draws; a refusal must be one that nothing could help, and where
+// parts are pinned just when there are more than the kernel has room for.
 func planAndCheck(t *testing.T, d draw) {
 	t.Helper()
 	l := randomLimits(d)
@@ -17,18 +18,40 @@ func planAndCheck(t *testing.T, d draw) {
 	p, err := NewPlanner(l)
 	require.NoError(t, err)
 	plan, err := p.Plan(r)
-	if err != nil {
-		tight := uncut(&l, &r) > l.CTAs*l.ItemsPerCTA
-		require.True(t, tight || r.PinTokens > 0, "%v: %+v", err, l)
-		return
+	if r.PinTokens > 0 {
+		items, states := pinnedNeeds(&l, &r)
+		require.Equal(t, items > l.CTAs*l.ItemsPerCTA || states > l.Partials, err != nil, "%v: %+v", err, l)
+	} else if err != nil {
+		require.Greater(t, uncut(&l, &r), l.CTAs*l.ItemsPerCTA, "%v: %+v", err, l)
 	}
-	require.NoError(t, plan.Check(r), "%+v", l)
+	if err == nil {
+		require.NoError(t, plan.Check(r), "%+v", l)
+	}
 }
 
 func TestEveryTokenIsMetExactlyOnce(t *testing.T) {
 	for seed := range uint64(300) {
 		planAndCheck(t, fromSeed(seed))
 	}
+}
+
+func TestPinnedPartsAreRefusedJustWhenThereAreTooMany(t *testing.T) {
+	refused := map[bool]int{}
+	for seed := range uint64(2000) {
+		d := fromSeed(seed)
+		l := randomLimits(d)
+		r := randomRequest(d, &l)
+		r.PinTokens = l.ChunkTokens * (1 + d(30))
+		items, states := pinnedNeeds(&l, &r) // just enough, or one too few
+		l.ItemsPerCTA, l.Partials = max(1, ceilDiv(items, l.CTAs)-d(4)/3), max(0, states-d(4)/3)
+		p, err := NewPlanner(l)
+		require.NoError(t, err)
+		_, err = p.Plan(r)
+		want := items > l.CTAs*l.ItemsPerCTA || states > l.Partials
+		require.Equal(t, want, err != nil, "seed %d: %v: %+v", seed, err, l)
+		refused[want]++
+	}
+	require.Greater(t, min(refused[true], refused[false]), 500)
 }
 
 func TestAReusedPlannerPlansLikeAFreshOne(t *testing.T) {

@@ -101,9 +101,7 @@ func (p *Planner) planClass(r *Request, i int, c *ClassPlan) error {
 	if err := p.cut(r, i, c); err != nil {
 		return err
 	}
-	if single := p.plan.Prefixes == 0 || !p.share; single && r.PinTokens == 0 && c.Partials > p.limits.SingleFormatPartials() {
-		panic(fmt.Sprintf("BUG: %d partial states, over FlashInfer's bound of %d", c.Partials, p.limits.SingleFormatPartials()))
-	}
+	p.assertBound(r, c)
 	p.deal(c)
 	return nil
 }

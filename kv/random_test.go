@@ -135,3 +135,62 @@ func uncut(l *Limits, r *Request) int {
 	}
 	return tiles * l.KVHeads
 }
+
+// pinnedNeeds is how many items and states the class with most of them has, cut where
+// PinTokens says.
+func pinnedNeeds(l *Limits, r *Request) (items, states int) {
+	for _, c := range r.Classes {
+		i, s := pinnedParts(l, r, &c)
+		items, states = max(items, i), max(states, s)
+	}
+	if len(r.Classes) == 0 {
+		return pinnedParts(l, r, &Class{})
+	}
+	return items, states
+}
+
+// pinnedParts is how many items and states a class has.
+func pinnedParts(l *Limits, r *Request, c *Class) (items, states int) {
+	rows, grown := 0, max(1, r.Steps)-1
+	for i := range r.Sequences {
+		s := &r.Sequences[i]
+		rows += s.New
+		for first := 0; first < s.New; first += l.tile() {
+			n := min(l.tile(), s.New-first)
+			least := s.New
+			for j := range n {
+				_, depth := s.ancestors(first + j)
+				least = min(least, depth)
+			}
+			for h := range l.KVHeads {
+				cached := s.Cached
+				if c.Select && s.Select != nil {
+					cached = len(s.Select[h])*l.PageSize + s.Cached%l.PageSize
+				}
+				parts := pinnedCut(l, r, c, cached+grown, s.Cached+least+grown, grown > 0)
+				items += parts
+				states += n * parts
+			}
+		}
+	}
+	if r.FillRows {
+		items += ceilDiv(l.Rows-rows, l.tile()) * l.KVHeads
+	}
+	return items, states
+}
+
+// pinnedCut is how many parts some cached tokens have for a query at a position; in a
+// launch of several steps an earlier one may see a chunk more of a window.
+func pinnedCut(l *Limits, r *Request, c *Class, cached, query int, grows bool) int {
+	seen, all := 0, ceilDiv(cached, l.ChunkTokens)
+	for chunk := range all {
+		first, last := chunk*l.ChunkTokens, (chunk+1)*l.ChunkTokens-1
+		if c.Window == 0 || first < c.Sinks || last > query-c.Window {
+			seen++
+		}
+	}
+	if grows && seen < all {
+		seen++
+	}
+	return max(1, ceilDiv(seen*l.ChunkTokens, r.PinTokens))
+}

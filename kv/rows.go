@@ -67,6 +67,23 @@ func (r *Rows) Sequence(i, n int) (Sequence, error) {
 	return Sequence{Pages: r.Pages(i), Cached: r.Len(i) - n, New: n}, nil
 }
 
+// Request is what a planner is asked for one step of all rows: of row i the last fresh[i]
+// tokens are new, and those of rows without a new one take no part. What else a request
+// has is the caller's to set. Errors are Sequence's, and as many numbers as rows.
+func (r *Rows) Request(fresh []int) (q Request, err error) {
+	if len(fresh) != r.Count() {
+		return q, fmt.Errorf("kv: new tokens of %d rows, there are %d", len(fresh), r.Count())
+	}
+	for i, n := range fresh {
+		s, err := r.Sequence(i, n)
+		if err != nil {
+			return q, err
+		}
+		q.Sequences = append(q.Sequences, s)
+	}
+	return q, nil
+}
+
 // Check says what is wrong with r in a cache of so many pages, or nil: the page size,
 // the lengths of the slices, where Indptr starts, ends or decreases, a last page that
 // is empty or holds more than a page, a page that is none of the cache's.

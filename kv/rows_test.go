@@ -66,3 +66,36 @@ func TestRowsCountTheStepsTokensSequencesDoNot(t *testing.T) {
 	_, err = r.Sequence(0, 41)
 	require.EqualError(t, err, "kv: row 0: 41 new tokens of 40, want 0 to 40")
 }
+
+// Block-sparse rows are a door to the planner: what it plans meets every token of them.
+func TestRowsArePlanned(t *testing.T) {
+	for _, page := range []int{1, 16, 128} {
+		var pages [][]uint32
+		var lengths, fresh []int
+		next := uint32(0)
+		for i, n := range []int{0, 1, page, page + 1, 777} {
+			var list []uint32
+			for range ceilDiv(n, page) {
+				list = append(list, next)
+				next++
+			}
+			pages, lengths, fresh = append(pages, list), append(lengths, n), append(fresh, min(n, i))
+		}
+		rows, err := NewRows(page, pages, lengths)
+		require.NoError(t, err)
+		r, err := rows.Request(fresh)
+		require.NoError(t, err)
+		l := h200()
+		l.PageSize = page
+		p := plan(t, l, r) // checked
+		require.Equal(t, 0+1+min(page, 2)+min(page+1, 3)+4, p.RowCount)
+		for i, s := range r.Sequences {
+			require.Equal(t, lengths[i], s.Cached+s.New)
+		}
+		_, err = rows.Request(fresh[1:])
+		require.EqualError(t, err, "kv: new tokens of 4 rows, there are 5")
+		fresh[0] = 1
+		_, err = rows.Request(fresh)
+		require.EqualError(t, err, "kv: row 0: 1 new tokens of 0, want 0 to 0")
+	}
+}

@@ -3,6 +3,7 @@ package kv
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // unit is a run of page entries that some query rows attend to.
@@ -63,12 +64,23 @@ func (p *Planner) checkPages(r *Request) error {
 	if p.limits.Pages == 0 {
 		return nil
 	}
-	for _, page := range p.plan.Entries {
-		if uint64(page) >= uint64(p.limits.Pages) {
-			return p.refusePage(r, page)
-		}
+	if page := greatest(p.plan.Entries); uint64(page) >= uint64(p.limits.Pages) {
+		return p.refusePage(r, page)
 	}
 	return nil
+}
+
+// greatest is the greatest of some words, 0 of none. It takes four at a time: with pages
+// of one token they are ten thousands.
+func greatest(words []uint32) uint32 {
+	var a, b, c, d uint32
+	for ; len(words) >= 4; words = words[4:] {
+		a, b, c, d = max(a, words[0]), max(b, words[1]), max(c, words[2]), max(d, words[3])
+	}
+	for _, w := range words {
+		a = max(a, w)
+	}
+	return max(a, b, c, d)
 }
 
 // form is how a class reads a sequence's pages.
@@ -108,11 +120,14 @@ type placed struct {
 
 func (a *placed) rows(s *Sequence) uint32 { return (1<<s.New - 1) << a.first }
 
-// entry appends a page of a sequence to the page table.
-func (p *Planner) entry(page uint32, position int) {
-	p.plan.Entries = append(p.plan.Entries, page)
-	if p.limits.Selection {
-		p.plan.Positions = append(p.plan.Positions, uint32(position))
+// pick appends pages of a sequence to the page table, of a kernel with selection.
+func (p *Planner) pick(s *Sequence, list []int) {
+	from := len(p.plan.Entries)
+	p.plan.Entries = slices.Grow(p.plan.Entries, len(list))[:from+len(list)]
+	p.plan.Positions = slices.Grow(p.plan.Positions, len(list))[:from+len(list)]
+	entries, positions := p.plan.Entries[from:], p.plan.Positions[from:]
+	for i, k := range list {
+		entries[i], positions[i] = s.Pages[k], uint32(k*p.limits.PageSize)
 	}
 }
 
@@ -145,9 +160,7 @@ func (p *Planner) layoutSelected(r *Request, i int) {
 	s, place, page := &r.Sequences[i], &p.places[i], p.limits.PageSize
 	for h, list := range s.Select {
 		u := unit{rows: place.rows(s), head: h, heads: 1, parent: -1, seq: i, entries: len(p.plan.Entries)}
-		for _, k := range list {
-			p.entry(s.Pages[k], k*page)
-		}
+		p.pick(s, list)
 		p.run(s, s.Cached/page, s.pages(page, r.Steps))
 		u.cached = len(list)*page + s.Cached%page
 		if s.Grow {

@@ -2,6 +2,11 @@
 // to, as block-sparse rows over the pages of a KV cache, and plans that work
 // over the CTAs of a kernel. It is plain Go on ints; the kernel reads what it
 // encodes, in the words named here.
+//
+// Planning 16 sequences in pages of 16 takes 6 to 20 µs on one core of a server
+// (BenchmarkPlan), and grows with the page table: 22 µs for one sequence of 32768 tokens in
+// pages of one, 34 µs where each of 8 heads selects 512 of 2048 pages, 170 µs where 16
+// sequences do. A plan is made once a launch and serves all its layers and steps.
 package kv
 
 // A work item is ItemWords words: some chunks of one unit's KV of one KV head,

@@ -43,6 +43,8 @@ func (s *Scheduler) checkJob(j *job, queued bool) error {
 	switch whole := j.cached / s.o.Page; {
 	case queued && (len(j.pages) > 0 || j.cached > 0):
 		return fmt.Errorf("job %d is queued with %d pages", j.id, len(j.pages))
+	case j.piece > 0 && !j.begins(j.cached):
+		return fmt.Errorf("job %d has %d tokens cached and %d of prompt: that is inside a piece", j.id, j.cached, j.prompt)
 	case j.cached >= len(j.tokens):
 		return fmt.Errorf("job %d has %d tokens, %d of them cached", j.id, len(j.tokens), j.cached)
 	case len(j.pages) != s.pagesOf(j.cached) || j.cursor.Pages() != whole:

@@ -13,6 +13,16 @@
 // the others evenly. When all sequences choose, a launch runs many steps; it ends
 // as soon as one of them has had enough.
 //
+// # Pieces
+//
+// How many tokens of a prompt come together decides where its sums are cut, so with
+// Options.Piece that depends on the prompt alone: it comes in pieces of so many tokens
+// from its begin on, and what remains. A sequence has its whole next piece or no row at
+// all; those that have waited longest come first. A page is then known by its tokens
+// and the pieces they came in, and of pages that are remembered a sequence takes over as
+// many as end where a piece does. What a sequence has chosen came token by token, and
+// comes so again when it was sent back.
+//
 // # Pages
 //
 // A sequence holds the pages of its cached tokens and, before a launch, of those

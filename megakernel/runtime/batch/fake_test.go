@@ -17,6 +17,7 @@ type client struct {
 	want   int
 	stop   int // token that is the last, -1 for none
 	draws  bool
+	piece  int // of its bench
 	gone   bool
 	goneAt int // tokens after which it is gone, 0 for never
 	bad    error
@@ -53,7 +54,12 @@ func (c *client) Leave(s batch.Stats, err error) {
 }
 
 // alone is what the client would get alone with all the room there is.
-func (c *client) alone(n int) []int { return batchtest.Alone(c.prompt, n, c.draws) }
+func (c *client) alone(n int) []int {
+	if c.piece > 0 {
+		return batchtest.AloneInPieces(c.prompt, n, c.draws, c.piece)
+	}
+	return batchtest.Alone(c.prompt, n, c.draws)
+}
 
 // bench is a scheduler on a fake.
 type bench struct {
@@ -61,6 +67,7 @@ type bench struct {
 	t    *testing.T
 	f    *batchtest.Stepper
 	pool *pages.Pool
+	z    sizes
 }
 
 // sizes are what a bench is made of.
@@ -68,11 +75,12 @@ type sizes struct {
 	rows, page, pages, sequences, steps int
 	seed                                uint64
 	positions                           int // 0 for 1000
+	piece                               int // with one, results depend on which tokens come together
 }
 
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
-	f := &batchtest.Stepper{T: z.rows, Page: z.page, Pages: z.pages, Ahead: 2}
+	f := &batchtest.Stepper{T: z.rows, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0}
 	if z.positions == 0 {
 		z.positions = 1000
 	}
@@ -80,14 +88,14 @@ func newBench(t *testing.T, z sizes) *bench {
 	if z.seed != 0 {
 		pool = pages.NewShuffled(z.pages, z.seed)
 	}
-	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, StepsPerLaunch: max(1, z.steps)})
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, StepsPerLaunch: max(1, z.steps)})
 	require.NoError(t, err)
-	return &bench{s, t, f, pool}
+	return &bench{s, t, f, pool, z}
 }
 
 // add adds a job that wants so many tokens.
 func (b *bench) add(prompt []int, want int) *client {
-	c := &client{t: b.t, prompt: prompt, want: want, stop: -1}
+	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece}
 	b.Add(prompt, c)
 	return c
 }

@@ -11,14 +11,25 @@ type job struct {
 	id     int // by Add
 	client Client
 	tokens []int // the prompt and what was chosen
+	keys   []int // what the tree knows them by: tokens, or those of keyed
 	prompt int   // tokens of it
+	piece  int   // see Options.Piece
 
 	cached  int      // tokens in the cache, fewer than tokens
 	pages   []uint32 // of these, and during a launch of those to come
 	cursor  prefix.Cursor
 	reached int // the most that cached ever was
+	served  int // launches when it had rows last, or started
 	stats   Stats
 	done    bool // the client wants no more
+}
+
+func (s *Scheduler) job(prompt []int, c Client) *job {
+	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece}
+	if j.keys = j.tokens; j.piece > 0 {
+		j.keys = j.keyed()
+	}
+	return j
 }
 
 // pending is how many tokens are to be fed, at least 1.
@@ -27,6 +38,11 @@ func (j *job) pending() int { return len(j.tokens) - j.cached }
 // take hands the client a token.
 func (j *job) take(token int) {
 	j.tokens = append(j.tokens, token)
+	if j.piece > 0 {
+		j.keys = append(j.keys, j.key(len(j.tokens)-1))
+	} else {
+		j.keys = j.tokens
+	}
 	j.done = !j.client.Take(token)
 }
 
@@ -39,7 +55,11 @@ func (s *Scheduler) follow(j *job) {
 	if j.cached != len(j.pages)*s.o.Page {
 		return
 	}
-	more := s.tree.Follow(&j.cursor, j.tokens[j.cached:len(j.tokens)-1])
+	keys := j.keys[j.cached : len(j.keys)-1]
+	if j.piece > 0 {
+		keys = keys[:j.whole(s.tree.Match(&j.cursor, keys), s.o.Page)]
+	}
+	more := s.tree.Follow(&j.cursor, keys)
 	j.pages = append(j.pages, more...)
 	j.cached += len(more) * s.o.Page
 	j.stats.Reused += max(0, min(j.cached, j.prompt)-j.reached)
@@ -52,7 +72,7 @@ func (s *Scheduler) advance(j *job, n int) {
 	j.cached = min(n, len(j.tokens))
 	j.reached = max(j.reached, j.cached)
 	for i := j.cursor.Pages(); (i+1)*s.o.Page <= j.cached; i++ {
-		j.pages[i] = s.tree.Put(&j.cursor, j.tokens[i*s.o.Page:(i+1)*s.o.Page], j.pages[i])
+		j.pages[i] = s.tree.Put(&j.cursor, j.keys[i*s.o.Page:(i+1)*s.o.Page], j.pages[i])
 	}
 	s.shorten(j, s.pagesOf(j.cached))
 }
@@ -125,6 +145,7 @@ func (s *Scheduler) admit() {
 			return
 		}
 		s.queue = s.queue[1:]
+		j.served = s.turn
 	}
 }
 

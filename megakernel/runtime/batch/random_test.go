@@ -3,6 +3,7 @@ package batch_test
 import (
 	"context"
 	"errors"
+	"math/bits"
 	"math/rand/v2"
 	"slices"
 	"testing"
@@ -27,6 +28,27 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		runRandom(t, z, r, 60, seen)
 	}
 	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500, "stopped": 100, "drawn": 300, "failed": 20} {
+		require.Greater(t, seen[what], least, what)
+	}
+	t.Log(seen)
+}
+
+// With pieces each gets what it would alone even where results depend on which tokens
+// come together, as bits do: also who begins like another one, goes on from its end, or
+// was sent back.
+func TestInPiecesEveryJobGetsWhatItWouldAlone(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(150) {
+		r := rand.New(rand.NewPCG(seed, 2))
+		z := sizes{rows: 1 + r.IntN(16), page: 1 << r.IntN(5), steps: 1 + r.IntN(9), seed: seed + 1}
+		z.pages = 1 + (20+r.IntN(150))/z.page
+		z.sequences = 1 + r.IntN(z.rows)
+		if z.piece = 1 + r.IntN(z.rows); r.IntN(2) == 0 { // any, or a power of two
+			z.piece = 1 << (bits.Len(uint(z.piece)) - 1)
+		}
+		runRandom(t, z, r, 60, seen)
+	}
+	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 300, "stopped": 100, "drawn": 300, "failed": 20} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
@@ -76,7 +98,7 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 	for range 1 + r.IntN(1+b.Limit()/3) {
 		prompt = append(prompt, r.IntN(3))
 	}
-	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0}
+	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0, piece: b.z.piece}
 	switch r.IntN(5) {
 	case 0:
 		c.goneAt = 1 + r.IntN(5)
@@ -171,6 +193,9 @@ func FuzzScheduler(f *testing.F) {
 		z := sizes{rows: 1 + int(rows%16), page: 1 << (page % 8), pages: 1 + int(pages), steps: 1 + int(steps), seed: seed}
 		z.pages = min(z.pages, 1+300/z.page) // the fake reads every token at every step
 		z.sequences = 1 + int(sequences)%z.rows
+		if seed%2 == 1 {
+			z.piece = 1 + int(seed>>1)%z.rows
+		}
 		runRandom(t, z, rand.New(rand.NewPCG(seed, 3)), 12, map[string]int{})
 	})
 }

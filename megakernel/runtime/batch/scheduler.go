@@ -3,7 +3,6 @@ package batch
 import (
 	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/pages"
 	"github.com/mkgen/mkgen/megakernel/runtime/prefix"
@@ -20,6 +19,10 @@ type Options struct {
 	// MaxSequences is how many sequences run at a time: 1 to MaxSequences and to the
 	// stepper's rows, 0 for as many as can be.
 	MaxSequences int
+	// Piece other than 0, at most the stepper's rows, has every prompt fed in pieces that
+	// end at its multiples and at the prompt's end, whatever else runs: see the package's
+	// documentation. 0 shares rows as there are.
+	Piece int
 	// StepsPerLaunch is how many steps a launch has at most, at least 1.
 	StepsPerLaunch int
 	// Interrupt (nil for never) is asked after each step of a launch of several
@@ -35,7 +38,7 @@ type Scheduler struct {
 	limit   int    // tokens that a sequence can have in the cache
 	running []*job // in the order of Add
 	queue   []*job // in the order of Add; all newer than those that run
-	turn    int    // who of those that share rows gets the first
+	turn    int    // launches: who of those that share rows gets the first
 	next    int    // number of the next job
 	logits  []float32
 	closed  bool
@@ -54,6 +57,8 @@ func New(o Options) (*Scheduler, error) {
 	switch {
 	case o.MaxSequences < 1 || o.MaxSequences > most:
 		return nil, fmt.Errorf("%d sequences at a time, want 1 to %d: each needs a row of every step, of which there are %d", o.MaxSequences, most, rows)
+	case o.Piece < 0 || o.Piece > rows:
+		return nil, fmt.Errorf("pieces of %d tokens, want 1 to the %d rows of a step, or 0 for any", o.Piece, rows)
 	case o.StepsPerLaunch < 1:
 		return nil, fmt.Errorf("%d steps a launch, want at least 1", o.StepsPerLaunch)
 	case o.Page < 1 || o.Positions < 1 || o.Pool.Size() < 1:
@@ -99,7 +104,7 @@ func (s *Scheduler) Add(prompt []int, c Client) {
 		c.Leave(Stats{}, ErrFull)
 		return
 	}
-	s.queue = append(s.queue, &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt)})
+	s.queue = append(s.queue, s.job(prompt, c))
 	s.next++
 }
 

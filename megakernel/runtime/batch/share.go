@@ -17,6 +17,9 @@ func (p *part) chooses() bool { return p.rows == p.j.pending() }
 // share gives every running job its rows of the next step, in order. Those that
 // wait for another one get none and are left out.
 func (s *Scheduler) share() []part {
+	if s.o.Piece > 0 {
+		return s.sharePieces()
+	}
 	parts := make([]part, 0, len(s.running))
 	for _, j := range s.running {
 		if !s.waits(j, parts) {
@@ -60,6 +63,9 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 		steps = s.steps(parts)
 		if s.reserve(parts, steps) {
 			s.turn++
+			for _, p := range parts {
+				p.j.served = s.turn
+			}
 			return parts, steps
 		}
 		s.preempt()
@@ -71,6 +77,9 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 // there are pages.
 func (s *Scheduler) steps(parts []part) int {
 	n := s.o.StepsPerLaunch
+	if s.o.Piece > 0 && len(parts) < len(s.running) {
+		return 1 // others have none of its rows
+	}
 	for _, p := range parts {
 		if p.j.pending() > 1 || p.j.client.Draws() {
 			return 1

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/bits"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -20,7 +21,7 @@ import (
 // and each ends by itself. Those that begin with the same tokens share the pages of
 // the KV cache that hold them, also with requests that have ended. What a request is
 // given does not depend on what runs beside it, but for the rounding of sums that are
-// cut otherwise.
+// cut otherwise, and with Options.Pin not at all.
 type Batch struct {
 	o     Options
 	sched *batch.Scheduler // the worker's
@@ -54,7 +55,7 @@ func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error)
 	b := &Batch{o: o, left: make(chan struct{}), wake: make(chan struct{}, 1), closer: release}
 	var err error
 	b.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
-		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, StepsPerLaunch: o.TokensPerLaunch, Interrupt: b.interrupt})
+		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), StepsPerLaunch: o.TokensPerLaunch, Interrupt: b.interrupt})
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
@@ -63,6 +64,15 @@ func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error)
 	b.note()
 	go b.work(ctx)
 	return b, nil
+}
+
+// piece is the tokens of a prompt that a step takes whole, with Pin: the largest power of
+// two that its rows have room for, so that pages and pieces end together; else 0.
+func (o *Options) piece(rows int) int {
+	if o.Pin == 0 {
+		return 0
+	}
+	return 1 << (bits.Len(uint(rows)) - 1)
 }
 
 // KVTokens is how many tokens a sequence can have in the cache when it is alone.

@@ -52,8 +52,10 @@ type Options struct {
 	// the kernel's steps have rows; 0 for so many. An Engine runs one.
 	MaxSequences int
 	// Pin, a multiple of the kernel's ChunkTokens, has a Batch cut the attention of
-	// every sequence at its multiples, so that no result depends on what runs beside
-	// it; 0 cuts to fit the GPU, and reads shared prefixes once.
+	// every sequence at its multiples, and feed its prompt in pieces as long as a step,
+	// whole or not at all: then no result depends on what runs beside it, nor on what
+	// the cache remembers, to the bit. 0 cuts to fit the GPU, shares rows as there are,
+	// and reads shared prefixes once.
 	Pin int
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.

@@ -112,6 +112,23 @@ func (t *Tree) Follow(c *Cursor, tokens []int) []uint32 {
 	}
 }
 
+// Match is how many pages Follow would move the cursor along.
+func (t *Tree) Match(c *Cursor, tokens []int) (pages int) {
+	n := t.end(c)
+	for {
+		if n = n.child(tokens, t.page); n == nil {
+			return pages
+		}
+		for i := range n.pages {
+			if len(tokens) < t.page || !slices.Equal(n.tokens[i*t.page:(i+1)*t.page], tokens[:t.page]) {
+				return pages
+			}
+			tokens = tokens[t.page:]
+			pages++
+		}
+	}
+}
+
 // child is the child whose first page holds the first of tokens, or nil.
 func (n *node) child(tokens []int, page int) *node {
 	if len(tokens) < page {

@@ -100,7 +100,10 @@ func TestPagesAlwaysHoldTheTokensTheyAreFoundFor(t *testing.T) {
 				tree.Evict(r.IntN(10))
 			case 2, 3:
 				more := draw(r, 5*page)
-				for _, p := range tree.Follow(c, more) {
+				n := tree.Match(c, more)
+				found := tree.Follow(c, more)
+				require.Len(t, found, n)
+				for _, p := range found {
 					held[i] = append(held[i], p)
 					tokens[i] = append(tokens[i], more[:page]...)
 					more = more[page:]

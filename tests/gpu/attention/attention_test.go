@@ -34,6 +34,7 @@ func smallJobs() (all []job) {
 	all = []job{{c: cases.Decode("decode", s, []int{1, 60, 17}), timed: true}, {c: shared}, {c: &again, single: true}, {c: cases.Selected("selected", s, 75, 6)}}
 	wide := s
 	wide.HeadDim = 64
+	all = append(all, job{c: cases.Levels("levels", s, []int{4, 2}, 16, 5)}, job{c: cases.Contiguous("contiguous", s, []int{9, 40})})
 	all = append(all, job{c: cases.Decode("e4m3-wide", wide, []int{3, 50}).E4M3()})
 	s.Page = 1
 	all = append(all, job{c: cases.Decode("page-1", s, []int{5, 40})})
@@ -106,7 +107,7 @@ func TestJobsAreChosenByTheBeginningOfTheirNames(t *testing.T) {
 	for _, j := range jobs([]string{"prefix-", "variant-r"}) {
 		names = append(names, j.c.Name)
 	}
-	require.Equal(t, []string{"prefix-8192", "prefix-8192-single", "variant-rope"}, names)
+	require.Equal(t, []string{"prefix-8192", "prefix-8192-single", "prefix-4096-4096", "prefix-4096-4096-single", "variant-rope"}, names)
 	require.Greater(t, len(jobs(nil)), 25)
 }
 

@@ -166,6 +166,9 @@ func join(_ context.Context, f *flags) error {
 	for _, name := range slices.Sorted(maps.Keys(times)) {
 		fmt.Printf("%s: the single format takes %.2f times as long\n", name, times[name])
 	}
+	if share, n := r.MedianShare("uniform-"); n > 0 {
+		fmt.Printf("uniform-: the median of %d draws is %.1f %% of the ceiling\n", n, 100*share)
+	}
 	if f.out == "" {
 		return errors.Join(r.Check(), errors.New("no record is written: no -o"))
 	}

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
@@ -21,11 +22,11 @@ type job struct {
 }
 
 // jobs are those whose names begin with one of the prefixes; without any, all.
-// The shared prefix comes in the single format too, with the same inputs.
+// Shared prefixes come in the single format too, with the same inputs.
 func jobs(prefixes []string) (all []job) {
 	for _, c := range cases.Speed() {
 		all = append(all, job{c: c, timed: true})
-		if c.Name == "prefix-8192" {
+		if strings.HasPrefix(c.Name, "prefix-") {
 			again := *c
 			again.Name, again.Time = c.Name+"-single", false
 			all = append(all, job{c: &again, single: true, timed: true})

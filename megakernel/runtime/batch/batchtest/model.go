@@ -47,11 +47,39 @@ func Pick(logits []float32) int {
 func Alone(prompt []int, n int, picked bool) []int {
 	all := append([]int(nil), prompt...)
 	for range n {
-		next := Follows(all)
-		if picked {
-			next = (next + 1) % Vocab
+		all = append(all, next(Follows(all), picked))
+	}
+	return all[len(prompt):]
+}
+
+func next(follows int, picked bool) int {
+	if picked {
+		return (follows + 1) % Vocab
+	}
+	return follows
+}
+
+// rounded is a token's cell where a piece of n tokens from position begin on brought it:
+// sums that are cut otherwise are rounded otherwise.
+func (h cell) rounded(begin, n int) cell { return h.then(begin).then(n) }
+
+// AloneInPieces is Alone of a Stepper whose results depend on Pieces, when the prompt
+// comes in pieces of so many tokens and what remains, and what was chosen one by one.
+func AloneInPieces(prompt []int, n int, picked bool, piece int) []int {
+	h, all := start, append([]int(nil), prompt...)
+	var cells []cell
+	for range n {
+		for begin := len(cells); begin < len(all); begin = len(cells) {
+			end := begin + 1
+			if begin < len(prompt) {
+				end = min(begin+piece, len(prompt))
+			}
+			for _, t := range all[begin:end] {
+				h = h.then(t).rounded(begin, end-begin)
+				cells = append(cells, h)
+			}
 		}
-		all = append(all, next)
+		all = append(all, next(choose(cells), picked))
 	}
 	return all[len(prompt):]
 }

@@ -18,6 +18,8 @@ type Stepper struct {
 	// Ahead is how many steps it runs on when it should stop: like a GPU it hears
 	// late.
 	Ahead int
+	// Pieces makes results depend on which tokens came together.
+	Pieces bool
 	// Fail is the error of the next launch, which is forgotten then. It has run all
 	// the same.
 	Fail error
@@ -39,8 +41,9 @@ func (f *Stepper) slot(q *batch.Sequence, i int) [2]uint32 {
 	return [2]uint32{q.Pages[i/f.Page], uint32(i % f.Page)}
 }
 
-// feed writes a token's cell at position i of a sequence.
-func (f *Stepper) feed(q *batch.Sequence, i, token int) error {
+// feed writes a token's cell at position i of a sequence, one of n that come together
+// from position begin on.
+func (f *Stepper) feed(q *batch.Sequence, i, token, begin, n int) error {
 	h := start
 	if i > 0 {
 		var ok bool
@@ -51,7 +54,10 @@ func (f *Stepper) feed(q *batch.Sequence, i, token int) error {
 	if f.cells == nil {
 		f.cells = map[[2]uint32]cell{}
 	}
-	f.cells[f.slot(q, i)] = h.then(token)
+	if h = h.then(token); f.Pieces {
+		h = h.rounded(begin, n)
+	}
+	f.cells[f.slot(q, i)] = h
 	f.Fed++
 	return nil
 }
@@ -149,8 +155,9 @@ func (f *Stepper) note(r batch.StepRequest) {
 // step feeds tokens and makes those it chooses the next to feed.
 func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen []int, end bool, err error) {
 	for i := range qs {
+		begin := cached[i]
 		for _, token := range feed[i] {
-			if err := f.feed(&qs[i], cached[i], token); err != nil {
+			if err := f.feed(&qs[i], cached[i], token, begin, len(feed[i])); err != nil {
 				return nil, false, err
 			}
 			cached[i]++

@@ -47,9 +47,12 @@ func TestEverySequenceHasPagesOfItsOwn(t *testing.T) {
 				require.LessOrEqual(t, c.LastPageLen[r], c.Page)
 			}
 			require.LessOrEqual(t, len(seen), c.Pages-spare)
-			if c.Name == "prefix-8192" {
+			switch {
+			case c.Name == "prefix-8192":
 				require.Equal(t, 15*8192/16, shared)
-			} else if !c.PerHead {
+			case c.Name == "prefix-4096-4096":
+				require.Equal(t, (15+4*3)*4096/16, shared)
+			case !c.PerHead:
 				require.Zero(t, shared)
 				require.Equal(t, c.KVBytes(), c.UniqueBytes())
 			}
@@ -73,6 +76,37 @@ func TestSharedPagesAreCountedOnce(t *testing.T) {
 	require.Equal(t, int64((8+3*6)*64), c.UniqueBytes())
 	s.Heads, s.KVHeads = 2, 2
 	require.Equal(t, int64((3*4+2)*128), Selected("y", s, 50, 4).UniqueBytes(), "4 pages of each head, the last with 2 tokens")
+}
+
+// What differs between contiguous and shuffled pages is their order alone.
+func TestContiguousPagesAscend(t *testing.T) {
+	all := map[string]*Case{}
+	for _, c := range Speed() {
+		all[c.Name] = c
+	}
+	a, b := all["contiguous-1024"], all["constant-1024"]
+	require.True(t, slices.IsSorted(a.Indices))
+	require.False(t, slices.IsSorted(b.Indices))
+	for i := range a.Indices {
+		require.Equal(t, uint32(i), a.Indices[i])
+	}
+	require.Equal(t, []any{b.Sequences, b.Pages, b.Layers, b.Indptr, b.LastPageLen, b.UniqueBytes()},
+		[]any{a.Sequences, a.Pages, a.Layers, a.Indptr, a.LastPageLen, a.UniqueBytes()})
+}
+
+// A budget of pages reads the same bytes whatever the length of the sequence.
+func TestBudgetsReadTheSameOfBothLengths(t *testing.T) {
+	bytes, lengths := map[int][]int64{}, map[int][]int{}
+	for _, c := range Speed() {
+		if c.PerHead {
+			n := c.Indptr[1]
+			bytes[n], lengths[n] = append(bytes[n], c.UniqueBytes()), append(lengths[n], c.selected.Cached+1)
+		}
+	}
+	for _, n := range []int{64, 128, 256, 512} {
+		require.Equal(t, []int{32768, 8192}, lengths[n])
+		require.Equal(t, bytes[n][0], bytes[n][1])
+	}
 }
 
 // judged is attention.py's verdict on cases in dir; none without torch.

@@ -81,6 +81,15 @@ func Ragged(name string, s Shape, sequences []Sequence) *Case {
 	return c.place()
 }
 
+// Contiguous is Decode whose pages lie one behind the other, as if there were none.
+func Contiguous(name string, s Shape, lengths []int) *Case {
+	c := Decode(name, s, lengths)
+	for i := range c.Indices {
+		c.Indices[i] = uint32(i)
+	}
+	return c
+}
+
 // place gives every sequence pages of its own.
 func (c *Case) place() *Case {
 	for _, s := range c.Sequences {
@@ -108,6 +117,39 @@ func Shared(name string, s Shape, prefix, suffix, n int) *Case {
 	for range n {
 		c.Sequences = append(c.Sequences, Sequence{Cached: prefix + suffix - 1, New: 1})
 		c.row(slices.Concat(common, free.take(own)), prefix+suffix)
+	}
+	return c
+}
+
+// Levels is a decoding step of as many sequences as groups[0]: all share a prefix, and
+// behind it every groups[1] of them another one, and so on, each prefix as long (a multiple
+// of the page size), before suffixes of their own, the new token among them. Each number
+// of groups divides the one before.
+func Levels(name string, s Shape, groups []int, prefix, suffix int) *Case {
+	if prefix%s.Page != 0 {
+		panic("BUG: a prefix that ends inside of a page")
+	}
+	c := Of(name, s)
+	n, own, each := groups[0], ceilDiv(suffix, s.Page), prefix/s.Page
+	c.Pages = n*own + spare
+	for _, g := range groups {
+		c.Pages += n / g * each
+	}
+	free := pool(shuffled(c.Pages, c.Seed))
+	lists := make([][]uint32, n)
+	for _, g := range groups {
+		var level []uint32
+		for i := range lists {
+			if i%g == 0 {
+				level = free.take(each)
+			}
+			lists[i] = append(lists[i], level...)
+		}
+	}
+	tokens := len(groups)*prefix + suffix
+	for _, list := range lists {
+		c.Sequences = append(c.Sequences, Sequence{Cached: tokens - 1, New: 1})
+		c.row(append(list, free.take(own)...), tokens)
 	}
 	return c
 }

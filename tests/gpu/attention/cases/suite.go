@@ -12,8 +12,16 @@ const mostLayers = 32
 // Batch is how many sequences the batches of the benchmark have.
 const Batch = 16
 
+// budgetLengths are the lengths of the sequences of which a budget of pages is selected:
+// a step's time should follow the budget, not them.
+var budgetLengths = []int{32768, 8192}
+
+// UniformDraws is how many draws of uniform lengths there are, of the seeds from 1 on: how
+// well a draw can be balanced differs, so what is claimed is the median.
+const UniformDraws = 5
+
 // Speed are the cases whose speed the project claims: batches of 16 sequences, one
-// long sequence, page sizes, a shared prefix, page budgets.
+// long sequence, page sizes, pages in ascending order, shared prefixes, page budgets.
 func Speed() []*Case {
 	s := Llama8B()
 	all := []*Case{
@@ -23,6 +31,11 @@ func Speed() []*Case {
 		timed(Decode("one-32768", s, Constant(32768, 1))),
 		timed(Decode("one-131072", s, Constant(131072, 1))),
 		timed(Shared("prefix-8192", s, 8192, 128, Batch)),
+		Levels("prefix-4096-4096", s, []int{Batch, 4}, 4096, 128).streamed(),
+		Contiguous("contiguous-1024", s, Constant(1024, Batch)).streamed(),
+	}
+	for seed := uint64(2); seed <= UniformDraws; seed++ {
+		all = append(all, Decode(fmt.Sprintf("uniform-512-1024-%d", seed), s, Uniform(512, 1024, Batch, seed)).streamed())
 	}
 	for _, page := range []int{1, 8, 32, 64, 128} {
 		s.Page = page
@@ -33,10 +46,16 @@ func Speed() []*Case {
 		lengths := Constant(n, max(1, Batch*1024/n))
 		all = append(all, Decode(fmt.Sprintf("e4m3-%d", n), s, lengths).E4M3().streamed())
 	}
-	for _, budget := range []int{64, 128, 256, 512} {
-		c := Selected(fmt.Sprintf("budget-%d", budget), s, 32768, budget).streamed()
-		c.Layers = min(c.Layers, mostLayers)
-		all = append(all, c)
+	for _, length := range budgetLengths {
+		for _, budget := range []int{64, 128, 256, 512} {
+			name := fmt.Sprintf("budget-%d", budget)
+			if length != budgetLengths[0] {
+				name += fmt.Sprintf("-of-%d", length)
+			}
+			c := Selected(name, s, length, budget).streamed()
+			c.Layers = min(c.Layers, mostLayers)
+			all = append(all, c)
+		}
 	}
 	return all
 }

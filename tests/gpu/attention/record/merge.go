@@ -3,6 +3,7 @@ package record
 import (
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // Torch is what tests/gpu/attention.py writes.
@@ -87,6 +88,18 @@ func (c *Case) judged(v *TorchCase) {
 		beside.Speedup = best / c.Micros
 	}
 	c.PyTorch = &beside
+}
+
+// MedianShare is the median share of the ceiling of the timed cases whose names begin so,
+// and how many there are; NaN of none.
+func (r *Record) MedianShare(begin string) (share float64, n int) {
+	var all []float64
+	for i := range r.Cases {
+		if c := &r.Cases[i]; c.Timed() && strings.HasPrefix(c.Name, begin) {
+			all = append(all, c.Share)
+		}
+	}
+	return median(all), len(all)
 }
 
 // Prefixes is, for every timed case that was run in the single format too, how many

@@ -121,3 +121,17 @@ func TestASharedPrefixIsComparedWithTheSingleFormat(t *testing.T) {
 	r.Cases = append(r.Cases, single)
 	require.Equal(t, map[string]float64{"a": 8.5}, r.Prefixes())
 }
+
+func TestDrawsHaveAMedian(t *testing.T) {
+	r := measured()
+	for i, share := range []float64{0.7, 0.9, 0.8} {
+		c := r.Cases[0]
+		c.Name, c.Share = "uniform-"+string(rune('a'+i)), share
+		r.Cases = append(r.Cases, c)
+	}
+	share, n := r.MedianShare("uniform-")
+	require.Equal(t, 0.8, share)
+	require.Equal(t, 3, n)
+	_, n = r.MedianShare("b") // not timed
+	require.Zero(t, n)
+}

@@ -1,0 +1,79 @@
+package batch
+
+import "slices"
+
+// A row's bits depend on the tokens before it that its step brings too: their scores
+// are summed apart from those of the cached ones, and the warps share work by the
+// number of rows. So with Options.Piece the tokens of a sequence come in the same
+// pieces whatever else runs: those of the prompt in pieces of Piece tokens and what
+// remains, those that were chosen one by one, also when they are fed again.
+
+// pieceAt is how many tokens the piece has that token i belongs to.
+func (j *job) pieceAt(i int) int {
+	switch whole := j.prompt / j.piece * j.piece; {
+	case i < whole:
+		return j.piece
+	case i < j.prompt:
+		return j.prompt - whole
+	}
+	return 1
+}
+
+// begins reports whether a piece begins at token i.
+func (j *job) begins(i int) bool { return i >= j.prompt || i%j.piece == 0 }
+
+// key is what the tree knows token i by: a page is another one when its tokens came in
+// other pieces. Where they begin follows from the keys before.
+func (j *job) key(i int) int { return j.tokens[i]*j.piece + j.pieceAt(i)%j.piece }
+
+// keyed are the keys of all tokens.
+func (j *job) keyed() []int {
+	keys := make([]int, len(j.tokens))
+	for i := range keys {
+		keys[i] = j.key(i)
+	}
+	return keys
+}
+
+// whole is how many tokens of so many pages behind the cached ones a job can have from
+// the tree: up to where a piece begins.
+func (j *job) whole(pages, page int) int {
+	for pages > 0 && !j.begins(j.cached+pages*page) {
+		pages--
+	}
+	return pages * page
+}
+
+// sharePieces gives running jobs their next pieces, whole or not at all: first who has
+// waited longest, who always gets it, then who still fits. So nobody waits for more
+// launches than others run.
+func (s *Scheduler) sharePieces() []part {
+	order := slices.Clone(s.running)
+	slices.SortStableFunc(order, func(a, b *job) int { return a.served - b.served })
+	left, given := s.o.Stepper.Rows(), map[*job]bool{}
+	for _, j := range order {
+		if n := j.pieceAt(j.cached); n <= left && !s.waitsForPieces(j) {
+			given[j] = true
+			left -= n
+		}
+	}
+	var parts []part
+	for _, j := range s.running {
+		if given[j] {
+			parts = append(parts, part{j: j, rows: j.pieceAt(j.cached)})
+		}
+	}
+	return parts
+}
+
+// waitsForPieces reports whether an older job has to compute what a job would have to
+// compute next. The oldest waits for nobody, so somebody always goes on.
+func (s *Scheduler) waitsForPieces(j *job) bool {
+	end := j.cached + max(s.o.Page, s.o.Piece)
+	if j.cached != len(j.pages)*s.o.Page || end >= len(j.keys) {
+		return false
+	}
+	return slices.ContainsFunc(s.running, func(o *job) bool {
+		return o.id < j.id && o.cursor.Same(&j.cursor) && len(o.keys) >= end && slices.Equal(o.keys[j.cached:end], j.keys[j.cached:end])
+	})
+}
