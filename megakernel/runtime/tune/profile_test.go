@@ -57,7 +57,7 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"gpu":"fake GPU"`, `"gpu":""`, "gpu is missing"},
 		{`"contexts":[16,128]`, `"contexts":[]`, "there are no contexts"},
 		{`"contexts":[16,128]`, `"contexts":[16]`, "trial 0: it has figures of 2 and 2 contexts, want 1"},
-		{`"launches":9,"start"`, `"launches":0,"start"`, "launches is 0, want at least 1"},
+		{`"launches":9,"kept"`, `"launches":0,"kept"`, "launches is 0, want at least 1"},
 		{`"launches":3,"ratio"`, `"launches":-1,"ratio"`, "launches is -1, want at least 1, or 0 of an older file"},
 		{`"error":"i/o timeout"`, `"launches":3,"error":"i/o timeout"`, "it failed and has figures"},
 		{`"rows":1`, `"rows":0`, "rows is 0, want at least 1"},
