@@ -13,6 +13,9 @@ import (
 	"github.com/mkgen/mkgen/tasks"
 )
 
+// KVType is a format of the KV cache's elements, for callers that know no templates.
+type KVType = tasks.KVType
+
 // Options are the choices a kernel is generated for beside the model. The zero
 // value of a field means: choose.
 type Options struct {

@@ -11,7 +11,6 @@ import (
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/tasks"
 )
 
 // Format is the version of the files that this package writes and reads; 1 had no leads and
@@ -100,7 +99,7 @@ func (p *Profile) WriteFile(path string) error {
 
 // Options are those of the profile's kernels that were not searched.
 func (p *Profile) Options() megakernel.Options {
-	return megakernel.Options{SMs: p.SMs, Page: p.Page, Tokens: p.Rows, KV: tasks.KVType(p.KV), Attention: p.Attention, Selection: p.Selection,
+	return megakernel.Options{SMs: p.SMs, Page: p.Page, Tokens: p.Rows, KV: megakernel.KVType(p.KV), Attention: p.Attention, Selection: p.Selection,
 		Watchdog: megakernel.Watchdog(p.Watchdog), Launch: megakernel.Launching(p.Launch)}
 }
 
