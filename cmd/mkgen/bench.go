@@ -41,13 +41,16 @@ func (c *contexts) String() string {
 func (c *contexts) Type() string { return "list" }
 
 func (c *contexts) want() string {
-	return fmt.Sprintf("whole numbers from 0 to %d with commas between, such as 128,1024", 1<<24-1)
+	return fmt.Sprintf("whole numbers from 0 to %d with commas between, such as 128,1024", 1<<contextBits-1)
 }
+
+// contextBits is what a context is read into, far beyond what any model was made for.
+const contextBits = 24
 
 func (c *contexts) Set(s string) error {
 	var list []int
 	for _, word := range strings.Split(s, ",") {
-		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, 24)
+		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, contextBits)
 		if err != nil {
 			return err
 		}

@@ -96,11 +96,7 @@ func TestWhatClocksSaidIsTold(t *testing.T) {
 	tr.Align()
 	require.Contains(t, told(tr), "Clocks of SMs stood up to 2.50 µs apart by when hand-offs released them; that is taken out.\n")
 	require.NotContains(t, told(tr), "which cannot be")
-	require.NotContains(t, told(apartSteps(y, ahead)), "which cannot be", "the executor's warps note when it is their turn")
-}
-
-func apartSteps(y synthetic, ahead func(int) float64) *Trace {
-	t := apart(y, ahead)
-	t.Unit = Steps
-	return t
+	steps := apart(y, ahead)
+	steps.Unit = Steps
+	require.NotContains(t, told(steps), "which cannot be", "the executor's warps note when it is their turn")
 }

@@ -15,8 +15,8 @@ import (
 
 // Format is the version of the files that this package writes and reads; 1 had no leads and
 // queries. Fields were added to format 2 later: vectors, without which a file is refused, and
-// held, mlp and a trial's launches, which may be absent. A program from before a field refuses
-// the files that have it.
+// held, mlp, kept and a trial's launches, which may be absent. A program from before a field
+// refuses the files that have it.
 const Format = 2
 
 // Profile is what a search found, and all that it measured. It is no record: no gate
