@@ -2,6 +2,7 @@ package budget_test
 
 import (
 	"errors"
+	"fmt"
 	"math"
 	"strings"
 	"testing"
@@ -56,7 +57,7 @@ func TestMeasuredStandsBesidePredicted(t *testing.T) {
 	var out strings.Builder
 	require.NoError(t, b.WriteTable(&out))
 	text := out.String()
-	require.Contains(t, text, "Context 1024, predicted for NVIDIA H200, measured 2026-11-22 by bab8347\n")
+	require.Contains(t, text, fmt.Sprintf("Context 1024, predicted for NVIDIA H200, measured %s by %.7s\n", machine.H200().Date, machine.H200().Commit))
 	require.Regexp(t, `(?m)^  gate_up +16  67.11 MB +1\d\.\d +2\d\.\d +2\.00 `, text)
 	require.Regexp(t, `(?m)^  step +1  2\.\d+ GB +[567]\d\d\.\d +1\d\d\d +2\.\d\d `, text)
 	require.Contains(t, text, "Between the phases of a step, such as the choice of a token: 500.0 µs.")
