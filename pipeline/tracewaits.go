@@ -22,7 +22,7 @@ const (
 )
 
 // SummedChunks is how many chunks' waits are one sum at most. A power of two.
-const SummedChunks = 16
+const SummedChunks = 32
 
 // longWait is from how many clocks on a wait is long: more than a chunk takes of an SM's
 // share of memory's bandwidth, which is what most waits of a product are bounded by.

@@ -229,7 +229,7 @@ func TestARecordingWithoutRoomSaysWhatIsLost(t *testing.T) {
 			}
 			require.Zero(t, whole.Tracks[i].Dropped)
 			// Which waits are long differs from run to run.
-			require.InEpsilon(t, len(whole.Tracks[i].Spans), len(track.Spans)+track.Dropped, 0.25, "%s of SM %d, leads %s", track.Role, track.SM, leads)
+			require.InEpsilon(t, len(whole.Tracks[i].Spans), len(track.Spans)+track.Dropped, 0.35, "%s of SM %d, leads %s", track.Role, track.SM, leads)
 		}
 	}
 }
