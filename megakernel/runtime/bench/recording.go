@@ -21,7 +21,7 @@ type Recording struct {
 
 // RecordedLaunches is how many launches are timed on a GPU, after one that warms up; the
 // last is recorded.
-const RecordedLaunches = 9
+const RecordedLaunches = 31
 
 // Record loads the kernel and records a launch of so many tokens that begins with cached
 // tokens in the cache. It releases what it allocated.
