@@ -1,43 +1,110 @@
 package trace
 
-import "math"
+import (
+	"cmp"
+	"maps"
+	"math"
+	"slices"
+	"sort"
+)
 
-// minAligned is how many hand-offs all SMs must have before their clocks are put together.
-const minAligned = 8
+// minAligned is how many hand-offs all SMs must have before their clocks are put together,
+// and alignedAtOnce of how many the median is taken.
+const (
+	minAligned    = 8
+	alignedAtOnce = 32
+)
 
 // Align puts the clocks of the SMs together. What Decode makes of two readings of a timer
-// with coarse steps may be off by one, for all of an SM's spans alike. A hand-off releases
-// all SMs at nearly the same time, so an SM's clock is taken to be off by the median, over
-// the hand-offs that all SMs have, of its release less the median release. Differences
-// between releases that an SM always has, of some tenths of a microsecond, go with it.
-// Apart says how far clocks stood apart. With fewer hand-offs than minAligned nothing is
-// done. It is not for traces of the executor, whose SMs have one clock.
+// with coarse steps may be off by one, and between them clocks of SMs need not go equally
+// fast. A hand-off releases all SMs at nearly the same time, so an SM's clock is taken to be
+// ahead by the median, over alignedAtOnce hand-offs that all SMs have, of its release less
+// the median release: in their middle, before the first of such groups and behind the last
+// one, and between two of them by what lies between. Differences between releases that an SM
+// always has, of some tenths of a microsecond, go with it.
+// Apart says how far clocks stood apart at most. With fewer hand-offs than minAligned nothing
+// is done. It is not for traces of the executor, whose SMs have one clock.
 func (t *Trace) Align() {
-	off := t.clocksOff()
-	if off == nil {
+	clocks := t.clocksAhead()
+	if clocks == nil {
 		return
 	}
-	least, most := math.Inf(1), math.Inf(-1)
-	for _, d := range off {
-		least, most = min(least, d), max(most, d)
+	most := math.Inf(-1)
+	for _, c := range clocks {
+		most = max(most, slices.Max(c.ahead))
 	}
-	t.Apart = most - least
+	for g := range clocks[t.Tracks[0].SM].ahead {
+		first, last := math.Inf(1), math.Inf(-1)
+		for _, c := range clocks {
+			first, last = min(first, c.ahead[g]), max(last, c.ahead[g])
+		}
+		t.Apart = max(t.Apart, last-first)
+	}
 	for i := range t.Tracks {
 		tr := &t.Tracks[i]
-		// Not before the launch's begin: the SM whose clock was most ahead stays.
-		by := most - off[tr.SM]
+		c := clocks[tr.SM]
 		for n := range tr.Spans {
-			tr.Spans[n].Begin += by
-			tr.Spans[n].End += by
+			s := &tr.Spans[n]
+			// Not before the launch's begin: the SM whose clock was most ahead stays.
+			s.Begin, s.End = s.Begin+most-c.at(s.Begin), s.End+most-c.at(s.End)
 		}
 	}
 }
 
-// clocksOff is how far each SM's clock is ahead, nil where that is not known.
-func (t *Trace) clocksOff() map[int]float64 {
+// clock is how far an SM's is ahead, at some of its times.
+type clock struct{ times, ahead []float64 }
+
+// at is how far it is ahead at a time of its own.
+func (c *clock) at(time float64) float64 {
+	n := sort.SearchFloat64s(c.times, time)
+	if n == 0 || n == len(c.times) {
+		return c.ahead[min(n, len(c.ahead)-1)]
+	}
+	share := (time - c.times[n-1]) / (c.times[n] - c.times[n-1])
+	return c.ahead[n-1] + share*(c.ahead[n]-c.ahead[n-1])
+}
+
+// released is when SMs were released from a hand-off, by their clocks.
+type released struct {
+	ends   map[int]float64 // by SM
+	middle float64
+}
+
+// clocksAhead are the SMs' clocks, nil where they are not known.
+func (t *Trace) clocksAhead() map[int]*clock {
+	all, clocks := t.releases(), map[int]*clock{}
+	if len(all) < minAligned {
+		return nil
+	}
+	groups := max(1, len(all)/alignedAtOnce)
+	for g := range groups {
+		of := all[g*len(all)/groups : (g+1)*len(all)/groups]
+		times, ahead := map[int][]float64{}, map[int][]float64{}
+		for _, r := range of {
+			for sm, end := range r.ends {
+				times[sm], ahead[sm] = append(times[sm], end), append(ahead[sm], end-r.middle)
+			}
+		}
+		for sm := range ahead {
+			if clocks[sm] == nil {
+				clocks[sm] = &clock{}
+			}
+			clocks[sm].times = append(clocks[sm].times, median(times[sm]))
+			clocks[sm].ahead = append(clocks[sm].ahead, median(ahead[sm]))
+		}
+	}
+	for _, tr := range t.role(Producer) {
+		if clocks[tr.SM] == nil {
+			return nil
+		}
+	}
+	return clocks
+}
+
+// releases are those from the hand-offs that all SMs have, in order.
+func (t *Trace) releases() (all []released) {
 	type run struct{ site, step, layer int }
-	released := map[run]map[int]float64{}
-	tracks := t.role(Consumers)
+	runs, tracks := map[run]map[int]float64{}, t.role(Consumers)
 	for _, tr := range tracks {
 		for i := range tr.Spans {
 			s := &tr.Spans[i]
@@ -45,40 +112,19 @@ func (t *Trace) clocksOff() map[int]float64 {
 				continue
 			}
 			r := run{s.Site, s.Step, s.Layer}
-			if released[r] == nil {
-				released[r] = map[int]float64{}
+			if runs[r] == nil {
+				runs[r] = map[int]float64{}
 			}
-			released[r][tr.SM] = s.End
+			runs[r][tr.SM] = s.End
 		}
 	}
-	off, whole := map[int][]float64{}, 0
-	for _, ends := range released {
-		if len(ends) < len(tracks) {
-			continue
-		}
-		whole++
-		var all []float64
-		for _, end := range ends {
-			all = append(all, end)
-		}
-		middle := median(all)
-		for sm, end := range ends {
-			off[sm] = append(off[sm], end-middle)
+	for _, ends := range runs {
+		if len(ends) == len(tracks) {
+			all = append(all, released{ends, median(slices.Collect(maps.Values(ends)))})
 		}
 	}
-	if whole < minAligned {
-		return nil
-	}
-	clocks := map[int]float64{}
-	for sm, d := range off {
-		clocks[sm] = median(d)
-	}
-	for _, tr := range t.role(Producer) {
-		if _, ok := clocks[tr.SM]; !ok {
-			return nil
-		}
-	}
-	return clocks
+	slices.SortFunc(all, func(a, b released) int { return cmp.Compare(a.middle, b.middle) })
+	return all
 }
 
 // certain is by how many nanoseconds a release may come before the last arrival without a

@@ -49,6 +49,39 @@ func TestClocksThatStandApartArePutTogether(t *testing.T) {
 	}
 }
 
+// A clock that goes faster, and one that goes faster for a while, are put right, too: all
+// releases to within what comes together over half of those of which a median is taken.
+func TestClocksThatDoNotGoEquallyFastArePutTogether(t *testing.T) {
+	y := small()
+	y.layers, y.steps, y.release = 20, 4, 0 // 484 hand-offs
+	end := y.trace().Tracks[0].Spans
+	last := end[len(end)-1].End
+	for name, ahead := range map[string]func(sm int, at float64) float64{
+		"one faster":             func(sm int, at float64) float64 { return 0.002 * at * float64(sm%2) },
+		"one faster for a while": func(sm int, at float64) float64 { return 0.002 * max(0, min(at, last/2)-last/4) * float64(sm%2) },
+	} {
+		tr := y.trace()
+		for i := range tr.Tracks {
+			for n := range tr.Tracks[i].Spans {
+				s := &tr.Tracks[i].Spans[n]
+				s.Begin, s.End = s.Begin+ahead(tr.Tracks[i].SM, s.Begin), s.End+ahead(tr.Tracks[i].SM, s.End)
+			}
+		}
+		apart := ahead(1, last)
+		tr.Align()
+		require.NoError(t, tr.Check(), name)
+		require.InDelta(t, apart, tr.Apart, apart/float64(484/alignedAtOnce), name)
+		for _, r := range tr.releases() {
+			for sm, end := range r.ends {
+				require.InDelta(t, r.middle, end, apart/float64(484/alignedAtOnce), "%s: SM %d at %g", name, sm, r.middle)
+			}
+		}
+		for _, h := range tr.Summarize().Handoffs {
+			require.InDelta(t, 900, h.Latency, apart/10, name)
+		}
+	}
+}
+
 func TestReleasesThatDifferFromRunToRunMoveNoClock(t *testing.T) {
 	y := small()
 	y.release = 0
