@@ -202,7 +202,7 @@ func (c *choice) graphFlags(cmd *cobra.Command) {
 }
 
 // pinUsage is what --pin-split does.
-const pinUsage = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's, and share no prefix: results are the same bits whatever else a step holds"
+const pinUsage = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's, feed prompts in pieces of a fixed length, and share no prefix: results are the same bits whatever else a step holds"
 
 // load finds the model's configuration, checks the architecture, and takes over what a
 // profile says.

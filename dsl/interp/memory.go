@@ -14,6 +14,7 @@ import (
 type Memory struct {
 	bufs  map[string]*binding
 	prior *unsettled // what a dependent launch must wait for; nil: nothing
+	steps int64      // of all launches that have ended: where the next one's globaltimer begins
 }
 
 type binding struct {

@@ -89,7 +89,7 @@ func machineRows() map[ir.Op]binder {
 		ir.OpGrid:        perLane(func(m *machine, w *warp, l int) uint64 { return uint64(len(m.ctas)) }),
 		ir.OpSMID:        perLane(func(m *machine, w *warp, l int) uint64 { return uint64(w.cta.id) }),
 		ir.OpClock:       perLane(func(m *machine, w *warp, l int) uint64 { return uint64(m.steps) }),
-		ir.OpGlobalTimer: perLane(func(m *machine, w *warp, l int) uint64 { return uint64(m.steps) }),
+		ir.OpGlobalTimer: perLane(func(m *machine, w *warp, l int) uint64 { return uint64(m.since + m.steps) }),
 		ir.OpParam:       fixedStep(stepParam),
 		ir.OpVar:         setting,
 		ir.OpGet:         getting,

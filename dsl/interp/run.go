@@ -63,6 +63,7 @@ type machine struct {
 	sched    scheduler
 	flight   []*flight
 	params   map[*ir.Param]uint64
+	since    int64 // steps of the launches before this one
 	steps    int64
 	limit    int64
 	live     int
@@ -134,6 +135,7 @@ func (p *Program) Run(mem *Memory, o Options) (*Result, error) {
 		return nil, err
 	}
 	m.run()
+	mem.steps += m.steps
 	m.checkWaited()
 	if m.fault != nil {
 		mem.prior = nil
@@ -152,7 +154,7 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 	if o.Grid < 0 || k.Grid != 0 && o.Grid != k.Grid {
 		return nil, fmt.Errorf("kernel %s is run over %d CTAs, want %d", k.Name, o.Grid, k.Grid)
 	}
-	m := &machine{p: p, o: o, rng: rand.New(rand.NewPCG(o.Seed, 0x6d6b67656e)), params: map[*ir.Param]uint64{},
+	m := &machine{p: p, o: o, since: mem.steps, rng: rand.New(rand.NewPCG(o.Seed, 0x6d6b67656e)), params: map[*ir.Param]uint64{},
 		global: make([]*region, len(p.roots)), counts: make([]int64, len(p.code)), limit: o.MaxSteps}
 	if m.limit == 0 {
 		m.limit = 4e9
