@@ -148,10 +148,13 @@ func copies(mk *megakernel.Kernel) (all []megakernel.Options) {
 	return all
 }
 
-// rings are stage sizes times depths: as many stages as fit, 3/4 and 1/2 of them. With
-// another size there are as many bytes in flight and held, see scaled.
+// rings are stage sizes times depths. Of 8 and 16 KiB as many stages as fit, 3/4 and 1/2 of
+// them; of 32 and 64 KiB, which FlashFormer compares, all depths from what fits down to 2.
+// With another size there are as many bytes in flight and held, see scaled. Leads of stages
+// that are so long go down to one copy: each of these rings is there without leads as well,
+// and with 2 copies in flight where scaled leaves one.
 func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
-	for _, bytes := range []int{8 << 10, 16 << 10, 32 << 10} {
+	for _, bytes := range []int{8 << 10, 16 << 10, 32 << 10, 64 << 10} {
 		o := with(mk, func(o *megakernel.Options) {
 			if o.Stages = 0; o.StageBytes != bytes {
 				*o = scaled(*o, bytes)
@@ -162,9 +165,9 @@ func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
 			all = append(all, o) // which says why
 			continue
 		}
-		for _, stages := range []int{fit.Options.Stages, fit.Options.Stages * 3 / 4, fit.Options.Stages / 2} {
+		for _, stages := range depths(bytes, fit.Options.Stages) {
 			o := with(fit, func(o *megakernel.Options) {
-				if o.Stages = max(1, stages); o.InFlight > o.Stages {
+				if o.Stages = stages; o.InFlight > o.Stages {
 					o.InFlight, o.Leads = o.Stages, ""
 				}
 			})
@@ -172,7 +175,23 @@ func rings(mk *megakernel.Kernel) (all []megakernel.Options) {
 				o.Leads = ""
 			}
 			all = append(all, o)
+			if bytes > 16<<10 && stages > 1 {
+				all = append(all, with(fit, func(o *megakernel.Options) {
+					o.Stages, o.InFlight, o.Leads = stages, max(2, o.InFlight), pipeline.LeadsText(nil)
+				}))
+			}
 		}
+	}
+	return all
+}
+
+// depths are those of a ring that are compared, where as many as fit stages do.
+func depths(bytes, fit int) (all []int) {
+	if bytes <= 16<<10 {
+		return []int{fit, max(1, fit*3/4), max(1, fit/2)}
+	}
+	for n := fit; n >= min(2, fit); n-- {
+		all = append(all, n)
 	}
 	return all
 }
