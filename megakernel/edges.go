@@ -87,8 +87,9 @@ const usualInFlight = 48 << 10
 
 // ForMachine chooses the hand-offs of a kernel of one row that options leave open, Queries,
 // Merge and Vectors, by what they cost on a machine: Queries and Merge in the cheapest way,
-// Vectors by chooseVectors. Vectors stays open with MergeInput, which hands no vector on from
-// attention, and with a machine whose file lacks figures of vectors in words. The executor's
+// Vectors by chooseVectors. With MergeInput, which hands partial states on from attention and
+// no vector, all ways cost the same there. Vectors stays open with a machine whose file lacks
+// figures of vectors in words. The executor's
 // figures choose nothing. What is still open when a kernel is built is chosen for
 // machine.H200, and then Vectors is HandoffCounted.
 func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
@@ -97,10 +98,25 @@ func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	}
 	o.Queries = cmp.Or(o.Queries, Handoff(queriesEdge(m).least().name))
 	o.Merge = cmp.Or(o.Merge, Merging(statesEdge(m).least().name))
-	if o.Vectors == "" && o.Merge != MergeInput {
-		o.Vectors = o.chooseVectors(vectorEdges(&c, m))
+	if o.Vectors == "" {
+		edges := vectorEdges(&c, m)
+		for i := range edges {
+			if edges[i].name == phaseAttention && o.Merge == MergeInput {
+				edges[i] = edges[i].free()
+			}
+		}
+		o.Vectors = o.chooseVectors(edges)
 	}
 	return o
+}
+
+// free is the edge where no way costs anything.
+func (e edge) free() edge {
+	f := edge{name: e.name}
+	for _, w := range e.ways {
+		f.ways = append(f.ways, way{name: w.name})
+	}
+	return f
 }
 
 // chosen is a value of Vectors, and the way of each edge with it.

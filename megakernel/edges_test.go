@@ -84,7 +84,11 @@ func TestEveryEdgeIsChosenForItself(t *testing.T) {
 	require.InDelta(t, 3e-6, edges[1].way("barrier").seconds, 1e-12)
 
 	us := func(x float64) [2]float64 { return [2]float64{x, x} }
-	require.Empty(t, Options{Merge: MergeInput}.ForMachine(c, handsOver(us(1), us(9), us(9))).Vectors, "there is no vector of attention")
+	input := func(m *machine.Machine) string { return Options{Merge: MergeInput}.ForMachine(c, m).Vectors }
+	require.Equal(t, "barrier", input(handsOver(us(1), us(9), us(9))))
+	require.Equal(t, "counted", input(handsOver(us(3), us(1), us(2))))
+	require.Equal(t, "words", input(handsOver(us(3), us(2), us(1))))
+	require.Equal(t, "counted", input(handsOver([2]float64{1, 3}, us(2), us(9))), "what attention hands on is no vector")
 	require.Equal(t, Options{StageBytes: 32 << 10, InFlight: 2}.ForMachine(c, m).Vectors, Options{}.ForMachine(c, m).Vectors, "the ring is another matter")
 
 	// Without a barrier before o its vector must be in words, too: where that pays.
