@@ -65,7 +65,7 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 			opt := compile.Options{With: string(with), NoCache: fresh}
 			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME", "CACHED")
 			for _, config := range configs {
-				mk, err := megakernel.Build(config, c.options())
+				mk, err := megakernel.Build(config, c.chosen(config))
 				if err != nil {
 					return c.inFlags(err)
 				}
@@ -96,6 +96,7 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 		},
 	}
 	c.flags(cmd)
+	c.machineFlag(cmd)
 	c.graphFlags(cmd)
 	f := cmd.Flags()
 	f.BoolVar(&all, "all", false, "every registered model, a row each")

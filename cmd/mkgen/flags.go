@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/spf13/cobra"
@@ -144,6 +145,7 @@ type choice struct {
 	merge, queries, vectors string
 	mlp                     string
 	of                      *machine.Machine // of --machine; nil where that is not given
+	machineFile             string           // its file, in commands with machineFlag
 	profile                 string
 
 	launch, dependents string // of commands with graphFlags only
@@ -187,6 +189,22 @@ func (c *choice) flags(cmd *cobra.Command) {
 	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows", "held"} {
 		f.Lookup(name).DefValue = "" // said in words above
 	}
+}
+
+// machineFlag adds --machine to a command that predicts nothing.
+func (c *choice) machineFlag(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&c.machineFile, "machine", "", "`file` of mkgen calibrate: what hand-offs are chosen for, where no flag or profile chooses (default: an H200)")
+}
+
+// onItsGPU refuses a machine file of another GPU than the one at hand.
+func (c *choice) onItsGPU(facts bench.Facts) error {
+	if c.machineFile == "" || facts.Executor {
+		return nil
+	}
+	if err := c.of.Is(facts.GPU); err != nil {
+		return fmt.Errorf("--machine %s: %w", c.machineFile, err)
+	}
+	return nil
 }
 
 // graphFlags adds the flags of a step that is a graph of kernels, to the commands that
@@ -249,11 +267,18 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 }
 
 // begin refuses an architecture that there is no emitter for, and a flag that several rows
-// would ignore.
+// would ignore, and reads the file of machineFlag.
 func (c *choice) begin(cmd *cobra.Command) error {
 	c.given = cmd.Flags().Changed
 	if _, err := emit.TargetFor(c.arch); err != nil {
 		return usagef("--arch: %w", err)
+	}
+	if c.machineFile != "" {
+		of, err := machine.ReadFile(c.machineFile)
+		if err != nil {
+			return fmt.Errorf("--machine: %w", err)
+		}
+		c.of = of
 	}
 	if c.rows > 1 && c.given("splits") && !c.besideOne {
 		return usagef("--splits: %d with %d query rows a step, where a launch's plan says how the KV cache is split; want one row", c.splits, c.rows)

@@ -25,6 +25,7 @@ func newIR() *cobra.Command {
 		},
 	}
 	c.flags(cmd)
+	c.machineFlag(cmd)
 	c.graphFlags(cmd)
 	return cmd
 }

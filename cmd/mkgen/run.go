@@ -79,6 +79,7 @@ as a step has rows (--rows), and printed in the file's order as "[1] text". With
 	}
 	f := cmd.Flags()
 	r.choice.flags(cmd)
+	r.machineFlag(cmd)
 	r.weights.flags(cmd)
 	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
 	f.BoolVar(&r.chat, "chat", false, "use the chat template; without a prompt, a conversation on the terminal")
@@ -200,7 +201,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if w.text == nil && (r.chat || len(r.stop) > 0) {
 		return nil, errors.New("--chat and --stop need a tokenizer, which these weights do not come with")
 	}
-	o := r.options()
+	o := r.chosen(w.config)
 	if !cmd.Flags().Changed("watchdog") {
 		o.Watchdog = megakernel.WatchAll
 	}

@@ -86,6 +86,7 @@ speed.`,
 	}
 	f := cmd.Flags()
 	s.choice.flags(cmd)
+	s.machineFlag(cmd)
 	f.StringVar(&s.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&s.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
 	f.Var(&s.contexts, "contexts", "tokens of each sequence in the KV cache when a round begins")
@@ -178,7 +179,7 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
-	if err := s.recordable(machine.Facts()); err != nil {
+	if err := errors.Join(s.onItsGPU(machine.Facts()), s.recordable(machine.Facts())); err != nil {
 		return err
 	}
 	s.measured(cmd, of, on, weights, machine)
@@ -205,6 +206,9 @@ func (s *sweepFlags) kernels(of *sweep.Sweep) error {
 			o.Selection = false
 		} else {
 			o.Splits, o.Merge, o.Held, o.Queries, o.Vectors = 0, megakernel.MergePhase, 0, "", ""
+		}
+		if s.of != nil {
+			o = o.ForMachine(of.Config, s.of)
 		}
 		if slices.ContainsFunc(of.Kernels, func(k sweep.Candidate) bool { return k.Rows == o.Tokens }) {
 			continue

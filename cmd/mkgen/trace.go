@@ -53,6 +53,7 @@ scheduler, an order and no speed.`, bench.RecordedLaunches),
 	}
 	f := cmd.Flags()
 	t.choice.flags(cmd)
+	t.machineFlag(cmd)
 	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
 	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins, as many as the model has positions for at most")
@@ -114,6 +115,9 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
+	if err := t.onItsGPU(machine.Facts()); err != nil {
+		return err
+	}
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	s.Machine, s.Progress = machine, progressOf(cmd, machine)

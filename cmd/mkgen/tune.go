@@ -68,6 +68,7 @@ of it works, and no speed.`,
 	}
 	f := cmd.Flags()
 	t.choice.flags(cmd)
+	t.machineFlag(cmd)
 	t.choice.graphFlags(cmd)
 	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
@@ -122,6 +123,9 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, closeMachine()) }()
+	if err := t.onItsGPU(machine.Facts()); err != nil {
+		return err
+	}
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	of.Machine, of.Weights = machine, weights.Weights

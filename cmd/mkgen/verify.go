@@ -32,7 +32,7 @@ anything is found.`,
 				return errors.New("verify: this build has no executor")
 			}
 			start := time.Now()
-			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.options(), Seeds: int(seeds), Steps: int(steps), Pin: int(pin)})
+			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.chosen(config), Seeds: int(seeds), Steps: int(steps), Pin: int(pin)})
 			var few *verify.StepsError
 			if errors.As(err, &few) {
 				return usagef("--steps: %s", strings.TrimPrefix(few.Error(), "verify: "))
@@ -53,6 +53,7 @@ anything is found.`,
 		},
 	}
 	c.flags(cmd)
+	c.machineFlag(cmd)
 	cmd.Flags().Var(&seeds, "seeds", "schedules to try")
 	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
