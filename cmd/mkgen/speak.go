@@ -155,10 +155,26 @@ func interruptible(ctx context.Context, others ...os.Signal) (context.Context, c
 	return ctx, stop
 }
 
-// interruptError is a generation that Ctrl-C ended.
-type interruptError struct{}
+// interruptError is what Ctrl-C ended.
+type interruptError struct {
+	kept string // the file that has what was done, where the same command goes on; empty: none
+}
 
-func (interruptError) Error() string { return "interrupted" }
+func (e interruptError) Error() string {
+	if e.kept == "" {
+		return "interrupted"
+	}
+	return fmt.Sprintf("interrupted; what was measured is in %s, and the same command goes on", e.kept)
+}
+
+// keeping is err, where it is an interruption with the file that has what was done before,
+// if that is there.
+func keeping(err error, file string) error {
+	if _, missing := os.Stat(file); missing == nil && errors.As(err, new(interruptError)) {
+		return interruptError{kept: file}
+	}
+	return err
+}
 
 // interrupted is err, or the interruption that made it.
 func interrupted(ctx context.Context, err error) error {

@@ -186,7 +186,7 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	r, err := of.Run(ctx)
-	err = interrupted(ctx, errors.Join(err, on.Close()))
+	err = keeping(interrupted(ctx, errors.Join(err, on.Close())), s.output)
 	if errors.Is(err, sweep.ErrOther) {
 		return fmt.Errorf("--output %s: %w; remove it or name another file", s.output, err)
 	}

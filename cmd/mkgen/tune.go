@@ -136,7 +136,7 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 		return fmt.Errorf("--output %s: %w; remove it or name another file", t.output, err)
 	}
 	if err != nil {
-		return interrupted(ctx, err)
+		return keeping(interrupted(ctx, err), t.output)
 	}
 	return t.report(cmd, p, steps, s.Over)
 }

@@ -72,6 +72,17 @@ func TestAnInterruptedSearchSaysSo(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
+func TestAnInterruptionNamesTheFileThatWasKept(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "p.json")
+	require.EqualError(t, keeping(interruptError{}, path), "interrupted")
+	require.NoError(t, os.WriteFile(path, nil, 0o666))
+	err := keeping(interruptError{}, path)
+	require.EqualError(t, err, "interrupted; what was measured is in "+path+", and the same command goes on")
+	require.Equal(t, 130, exitCode(err))
+	require.EqualError(t, keeping(errors.New("no room"), path), "no room")
+	require.NoError(t, keeping(nil, path))
+}
+
 func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
 	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Held: 4, Consumers: 8, Splits: 16, Queries: megakernel.HandoffWords, Merge: megakernel.MergePhase, Vectors: "counted"}
 	chosen := start

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"math"
 	"slices"
 	"time"
 )
@@ -144,10 +143,16 @@ func (f *Figure) notBelow0(name string) error {
 	return f.ordered(name)
 }
 
-// ordered wants a finite figure whose spread is around it.
+// mostFigure is more than anything that is measured, be it GB/s or µs.
+const mostFigure = 1e9
+
+// ordered wants a figure whose spread is around it, and that can be.
 func (f *Figure) ordered(name string) error {
-	if !(f.Min <= f.Median && f.Median <= f.Max) || math.IsInf(f.Min, 0) || math.IsInf(f.Max, 0) {
+	if !(f.Min <= f.Median && f.Median <= f.Max) {
 		return fmt.Errorf("%s: min %v, median %v, max %v, want them in this order", name, f.Min, f.Median, f.Max)
+	}
+	if f.Min < -mostFigure || f.Max > mostFigure {
+		return fmt.Errorf("%s: min %v, median %v, max %v, want none beyond %v", name, f.Min, f.Median, f.Max, mostFigure)
 	}
 	return nil
 }

@@ -45,6 +45,7 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 		{`"sms":132`, `"sms":0`, "sms is 0, want at least 1"},
 		{`"ceiling_gb_s":{"median":4600,"min":4590`, `"ceiling_gb_s":{"median":4600,"min":0`, "ceiling_gb_s: min is 0 and median 4600, want all above 0"},
 		{`"ceiling_gb_s":{"median":4600`, `"ceiling_gb_s":{"median":46000`, "ceiling_gb_s: min 4590, median 46000, max 4680, want them in this order"},
+		{`"ceiling_gb_s":{"median":4600,"min":4590,"max":4680`, `"ceiling_gb_s":{"median":1e300,"min":4590,"max":1e300`, "ceiling_gb_s: min 4590, median 1e+300, max 1e+300, want none beyond 1e+09"},
 		{`{"in_flight":1,"gb_s":{"median":3121,"min":3121`, `{"in_flight":1,"gb_s":{"median":-3121,"min":-3121`, "copies[0]: gb_s: min is -3121"},
 		{`{"in_flight":2,"gb_s"`, `{"in_flight":1,"gb_s"`, "copies[1]: in_flight is 1, want ascending numbers from 1"},
 		{`"in_flight":3,"vector_bytes":16384`, `"in_flight":3,"vector_bytes":0`, "exchanges[7]: in_flight is 3 and vector_bytes 0, want both from 0, ascending"},
