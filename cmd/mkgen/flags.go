@@ -201,8 +201,12 @@ func (c *choice) graphFlags(cmd *cobra.Command) {
 	f.Lookup("graph-steps").DefValue = ""
 }
 
-// pinUsage is what --pin-split does.
-const pinUsage = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's, feed prompts in pieces of a fixed length, and share no prefix: results are the same bits whatever else a step holds"
+// What --pin-split does, in steps and in a run of requests.
+const (
+	pinUsage        = pinUsageCuts + ", and read no prefix for several: results are the same bits whatever else a step holds"
+	pinRequestUsage = pinUsageCuts + ", feed prompts in pieces of a fixed length, and read no prefix for several: results are the same bits whatever else runs"
+	pinUsageCuts    = "with --rows, cut the KV of every sequence at multiples of so many tokens, themselves a multiple of a stage's"
+)
 
 // load finds the model's configuration, checks the architecture, and takes over what a
 // profile says.

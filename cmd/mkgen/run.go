@@ -84,7 +84,7 @@ as a step has rows (--rows), and printed in the file's order as "[1] text". With
 	f.BoolVar(&r.chat, "chat", false, "use the chat template; without a prompt, a conversation on the terminal")
 	f.StringVar(&r.system, "system", "", "`text` of the system message, with --chat")
 	f.StringVar(&r.prompts, "prompts", "", "`file` of prompts, one a line but for empty ones, instead of one prompt; - for standard input")
-	f.Var(&r.pin, "pin-split", pinUsage)
+	f.Var(&r.pin, "pin-split", pinRequestUsage)
 	f.Var(&r.maxTokens, "max-tokens", "tokens to generate at most")
 	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
 	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))

@@ -183,7 +183,7 @@ func (m *machine) note(w *warp, in *inst) {
 		return
 	}
 	own := len(in.a) - 2
-	for i, v := range []uint64{uint64(in.attr.N), m.in(w, in.a[own])[0], m.in(w, in.a[own+1])[0], uint64(uint32(m.steps))} {
+	for i, v := range []uint64{uint64(in.attr.N), m.in(w, in.a[own])[0], m.in(w, in.a[own+1])[0], uint64(uint32(m.since + m.steps))} {
 		rg.store(at+4*int64(i), 4, value{lo: v})
 	}
 	rg.setValid(at, 4*ir.NoteWords)

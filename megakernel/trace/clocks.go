@@ -9,7 +9,7 @@ import (
 )
 
 // minAligned is how many hand-offs all SMs must have before their clocks are put together,
-// and alignedAtOnce of how many the median is taken.
+// and alignedAtOnce of how many at least a median is taken, where there are as many.
 const (
 	minAligned    = 8
 	alignedAtOnce = 32
@@ -18,9 +18,9 @@ const (
 // Align puts the clocks of the SMs together. What Decode makes of two readings of a timer
 // with coarse steps may be off by one, and between them clocks of SMs need not go equally
 // fast. A hand-off releases all SMs at nearly the same time, so an SM's clock is taken to be
-// ahead by the median, over alignedAtOnce hand-offs that all SMs have, of its release less
-// the median release: in their middle, before the first of such groups and behind the last
-// one, and between two of them by what lies between. Differences between releases that an SM
+// ahead by the median, over alignedAtOnce hand-offs or somewhat more that all SMs have, of
+// its release less the median release: in their middle, before the first of such groups and
+// behind the last one, and between two of them by what lies between. Differences between releases that an SM
 // always has, of some tenths of a microsecond, go with it.
 // Apart says how far clocks stood apart at most. With fewer hand-offs than minAligned nothing
 // is done. It is not for traces of the executor, whose SMs have one clock.
@@ -45,7 +45,7 @@ func (t *Trace) Align() {
 		c := clocks[tr.SM]
 		for n := range tr.Spans {
 			s := &tr.Spans[n]
-			// Not before the launch's begin: the SM whose clock was most ahead stays.
+			// Nothing moves to an earlier time, which might lie before the launch's begin.
 			s.Begin, s.End = s.Begin+most-c.at(s.Begin), s.End+most-c.at(s.End)
 		}
 	}

@@ -50,12 +50,12 @@ func TestClocksThatStandApartArePutTogether(t *testing.T) {
 }
 
 // A clock that goes faster, and one that goes faster for a while, are put right, too: all
-// releases to within what comes together over half of those of which a median is taken.
+// releases to within what a clock gains in a group of hand-offs.
 func TestClocksThatDoNotGoEquallyFastArePutTogether(t *testing.T) {
 	y := small()
 	y.layers, y.steps, y.release = 20, 4, 0 // 484 hand-offs
-	end := y.trace().Tracks[0].Spans
-	last := end[len(end)-1].End
+	spans := y.trace().Tracks[0].Spans
+	last := spans[len(spans)-1].End
 	for name, ahead := range map[string]func(sm int, at float64) float64{
 		"one faster":             func(sm int, at float64) float64 { return 0.002 * at * float64(sm%2) },
 		"one faster for a while": func(sm int, at float64) float64 { return 0.002 * max(0, min(at, last/2)-last/4) * float64(sm%2) },

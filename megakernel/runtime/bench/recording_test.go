@@ -228,7 +228,7 @@ func TestARecordingWithoutRoomSaysWhatIsLost(t *testing.T) {
 				require.Equal(t, trace.Phase, short.Sites[track.Spans[len(track.Spans)-1].Site].Kind)
 			}
 			require.Zero(t, whole.Tracks[i].Dropped)
-			// Which waits are long differs from run to run.
+			// Which waits are long differs from run to run, and there are few sums beside them.
 			require.InEpsilon(t, len(whole.Tracks[i].Spans), len(track.Spans)+track.Dropped, 0.35, "%s of SM %d, leads %s", track.Role, track.SM, leads)
 		}
 	}
