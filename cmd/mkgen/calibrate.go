@@ -58,7 +58,7 @@ func (c *calibrateFlags) run(cmd *cobra.Command) (err error) {
 	if c.output == "" {
 		return usagef("--output: found %q, want a file", c.output)
 	}
-	if err := checkOutputs(cmd, nil, output{flag: "output", path: c.output}); err != nil {
+	if err := checkOutputs(cmd, nil, output{flag: "output", path: c.output, ours: ourMachine}); err != nil {
 		return err
 	}
 	begin := time.Now()

@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/spf13/cobra"
@@ -10,11 +11,13 @@ import (
 // output is a file that a command writes; one without a path is none.
 type output struct {
 	flag, path string
-	own        bool // what is there is read first, and replaced only if the command wrote it
+	own        bool                  // what is there is read first, and replaced only if the command wrote it
+	ours       func(io.Reader) error // refuses what is there unless mkgen wrote such a file; nil: all is replaced
 }
 
 // checkOutputs refuses, before anything long is done, files that are one, that the command
-// reads (those that flags name, and read), or that cannot be written.
+// reads (those that flags name, and read), that cannot be written, or that are there and
+// not ours.
 func checkOutputs(cmd *cobra.Command, read []string, files ...output) error {
 	for i, f := range files {
 		if f.path == "" {
@@ -42,6 +45,9 @@ func checkOutputs(cmd *cobra.Command, read []string, files ...output) error {
 		}
 		if err := whole.Check(f.path); err != nil {
 			return fmt.Errorf("--%s: %w", f.flag, err)
+		}
+		if err := f.replaceable(); err != nil {
+			return err
 		}
 	}
 	return nil

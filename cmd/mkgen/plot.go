@@ -22,7 +22,7 @@ func newPlot() *cobra.Command {
 			if len(files) == 0 {
 				return usagef("plot: name at least one record")
 			}
-			if err := checkOutputs(cmd, files, output{flag: "output", path: out}); err != nil {
+			if err := checkOutputs(cmd, files, output{flag: "output", path: out, ours: ourPlot}); err != nil {
 				return err
 			}
 			var series []bench.Series

@@ -101,7 +101,8 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 	if t.page == "" {
 		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
 	}
-	if err := checkOutputs(cmd, nil, output{flag: "output", path: t.page}, output{flag: "chrome", path: t.chrome}, output{flag: "svg", path: t.svg}); err != nil {
+	if err := checkOutputs(cmd, nil, output{flag: "output", path: t.page, ours: ourPage},
+		output{flag: "chrome", path: t.chrome, ours: ourChrome}, output{flag: "svg", path: t.svg, ours: ourSVG}); err != nil {
 		return err
 	}
 	s := &bench.Suite{Kernel: mk}
@@ -194,7 +195,7 @@ func (t *traceFlags) decode(mk *megakernel.Kernel, facts bench.Facts, r *bench.R
 	if err != nil {
 		return nil, err
 	}
-	tr.Model, tr.Device = mk.Config.Name, facts.GPU
+	tr.Model, tr.Device, tr.Stages = mk.Config.Name, facts.GPU, mk.Plan.Stages
 	if facts.Executor {
 		tr.Unit = trace.Steps
 	} else {

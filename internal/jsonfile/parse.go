@@ -22,7 +22,7 @@ type Kind struct {
 // of another kind, or of another format, is refused by that. Then an unknown field, or
 // something behind the object, is an error. Errors are for who does not know Go.
 func Parse(data []byte, v any, want Kind) error {
-	if err := want.check(data); err != nil {
+	if err := want.Check(data); err != nil {
 		return err
 	}
 	d := json.NewDecoder(bytes.NewReader(data))
@@ -36,9 +36,9 @@ func Parse(data []byte, v any, want Kind) error {
 	return nil
 }
 
-// check refuses what is no object, and what is another one than is wanted. What follows
+// Check refuses what is no object, and what is another one than is wanted. What follows
 // the object is not looked at.
-func (k Kind) check(data []byte) error {
+func (k Kind) Check(data []byte) error {
 	var (
 		fields map[string]json.RawMessage
 		shape  *json.UnmarshalTypeError

@@ -12,6 +12,9 @@ import (
 //go:embed h200.json
 var h200 []byte
 
+// kind is what a machine file is.
+var kind = jsonfile.Kind{Name: "a machine file of mkgen calibrate", Mark: "copies", Format: Format}
+
 // H200 is the machine that predictions are of where no other is given.
 func H200() *Machine {
 	m, err := Parse(h200)
@@ -25,10 +28,18 @@ func H200() *Machine {
 // finds, is an error.
 func Parse(data []byte) (*Machine, error) {
 	m := &Machine{}
-	if err := jsonfile.Parse(data, m, jsonfile.Kind{Name: "a machine file of mkgen calibrate", Mark: "copies", Format: Format}); err != nil {
+	if err := jsonfile.Parse(data, m, kind); err != nil {
 		return nil, err
 	}
 	return m, m.Check()
+}
+
+// CheckFile refuses data that are no machine file, of this format or another; what is in it
+// is not looked at.
+func CheckFile(data []byte) error {
+	k := kind
+	k.Format = 0
+	return k.Check(data)
 }
 
 // ReadFile reads a machine; errors name the file.

@@ -89,6 +89,12 @@ func TestABrokenMachineIsRefused(t *testing.T) {
 	require.NoFileExists(t, path)
 }
 
+func TestMachineFilesOfAnyFormatAreKnown(t *testing.T) {
+	require.NoError(t, CheckFile(h200))
+	require.NoError(t, CheckFile([]byte(`{"format": 0, "copies": []}`)))
+	require.EqualError(t, CheckFile([]byte(`{"format": 1}`)), "it has no field copies, want a machine file of mkgen calibrate")
+}
+
 func TestAnotherGPUIsRefused(t *testing.T) {
 	require.NoError(t, H200().Is("NVIDIA H200"))
 	require.EqualError(t, H200().Is("NVIDIA H100 PCIe"), "it is of NVIDIA H200, this one is NVIDIA H100 PCIe; mkgen calibrate measures it")

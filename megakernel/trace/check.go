@@ -14,6 +14,9 @@ func (t *Trace) Check() error {
 	if t.Layers < 0 {
 		return fmt.Errorf("trace: %d layers; want 0 or more", t.Layers)
 	}
+	if t.Stages < 0 {
+		return fmt.Errorf("trace: %d stages; want 0 or more", t.Stages)
+	}
 	for i, s := range t.Sites {
 		if err := s.check(); err != nil {
 			return fmt.Errorf("trace: site %d (%q): %w", i, s.Name, err)

@@ -19,6 +19,7 @@ func TestWhatCheckRefuses(t *testing.T) {
 		{"role of a site", func(t *Trace) { t.Sites[0].Role = "boss" }, `trace: site 0 ("qkv"): its role is "boss"; want "consumers" or "producer"`},
 		{"name of a site", func(t *Trace) { t.Sites[0].Name = "" }, `trace: site 0 (""): it has no name; want one`},
 		{"layers", func(t *Trace) { t.Layers = -1 }, "trace: -1 layers; want 0 or more"},
+		{"stages", func(t *Trace) { t.Stages = -1 }, "trace: -1 stages; want 0 or more"},
 		{"site out of range", func(t *Trace) { t.Tracks[2].Spans[0].Site = 7 }, "trace: SM 1, consumers: span 0: its site is 7; want 0 to 6"},
 		{"another role's site", func(t *Trace) { t.Tracks[2].Spans[0].Site = 3 }, `trace: SM 1, consumers: span 0: "waits for a free stage" is a site of the role "producer"; want one of the track's`},
 		{"end before begin", func(t *Trace) { t.Tracks[2].Spans[0].Begin = 26 }, `trace: SM 1, consumers: span 0: "waits for a chunk" lasts from 26 to 25; want 0 ≤ begin ≤ end`},

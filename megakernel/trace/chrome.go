@@ -21,8 +21,8 @@ func (t *Trace) WriteChrome(w io.Writer) error {
 	}
 	c := &chrome{t: t, w: bufio.NewWriterSize(w, 1<<16)}
 	c.sites()
-	c.printf(`{"displayTimeUnit":"ns","otherData":{"model":%s,"device":%s,"unit":%s,"dropped":%d},"traceEvents":[`,
-		quote(t.Model), quote(t.Device), quote(t.Unit), t.Dropped())
+	c.printf(`{"displayTimeUnit":"ns","otherData":{"generator":%s,"model":%s,"device":%s,"unit":%s,"stages":%d,"dropped":%d},"traceEvents":[`,
+		quote(generator), quote(t.Model), quote(t.Device), quote(t.Unit), t.Stages, t.Dropped())
 	last := -1
 	for i := range t.Tracks {
 		tr := &t.Tracks[i]

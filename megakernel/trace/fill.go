@@ -1,6 +1,10 @@
 package trace
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/internal/plural"
+)
 
 // samples is at how many times of the window the rings are looked at.
 const samples = 440
@@ -36,7 +40,9 @@ func (p *plot) fills() (mean, least, most [samples]float64, n int) {
 }
 
 // ringPlot draws the chunks in the ring over the window: the mean over the SMs, in a
-// band from the least to the most.
+// band from the least to the most, and a dashed line at the stages that the ring has, where
+// they are known. A trace tells chunks to within its sums (ringFill), so that they may be
+// shown above the line.
 func (p *plot) ringPlot() []byte {
 	p.c = canvas{}
 	average, least, most, n := p.fills()
@@ -44,7 +50,7 @@ func (p *plot) ringPlot() []byte {
 		p.c.text(leftSide, 18, 11, left, faint, "The trace does not tell: not every chunk has a wait of the producer and one of the consumers.")
 		return p.c.finish(width, 30, "chunks in the ring")
 	}
-	top := 1.0
+	top := max(1.0, float64(p.t.Stages))
 	for _, v := range most {
 		top = max(top, v)
 	}
@@ -71,7 +77,17 @@ func (p *plot) ringPlot() []byte {
 	p.c.printf("<polygon points=\"%s\" fill=\"%s\"/>\n", band[1:], inFlightColour.light())
 	p.c.printf("<polyline points=\"%s\" fill=\"none\" stroke=\"%s\" stroke-width=\"1.6\"/>\n", line[1:], copyingColour)
 	p.c.legend(leftSide, 16, width-leftSide-rightSide, []entry{{[]rgb{copyingColour}, fmt.Sprintf("mean over %d SMs", n)}, {[]rgb{inFlightColour.light()}, "least to most"}})
+	p.stages(y1 - float64(p.t.Stages)/top*(y1-y0))
 	p.bottom = y1
 	p.axis()
 	return p.c.finish(width, p.bottom+6, "chunks in the ring")
+}
+
+// stages draws the ring's stages as a line at height y, if they are known.
+func (p *plot) stages(y float64) {
+	if p.t.Stages == 0 {
+		return
+	}
+	p.c.dashed(leftSide, y, width-rightSide, y, ink, 1)
+	p.c.text(width-rightSide, y-4, 10, end, ink, "ring: "+plural.Of(p.t.Stages, "stage"))
 }

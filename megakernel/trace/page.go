@@ -15,6 +15,7 @@ var pageTemplate = template.Must(template.New("page").Parse(pageText))
 
 // page is what the template shows.
 type page struct {
+	Generator     string
 	Model, Device string
 	Basis         string
 	Notices       []string
@@ -52,7 +53,7 @@ func (t *Trace) WritePage(w io.Writer) error {
 	plot := y.plot(s)
 	plot.inPage = true
 	var b bytes.Buffer
-	err := pageTemplate.Execute(&b, page{Model: t.Model, Device: t.Device, Basis: s.basis(), Notices: s.notices(), Cards: s.cards(), Grids: s.pageGrids(),
+	err := pageTemplate.Execute(&b, page{Generator: generator, Model: t.Model, Device: t.Device, Basis: s.basis(), Notices: s.notices(), Cards: s.cards(), Grids: s.pageGrids(),
 		Timeline: template.HTML(plot.timeline()), Ring: template.HTML(plot.ringPlot()), Bars: template.HTML(plot.bars()), Histograms: template.HTML(plot.histograms())})
 	if err != nil {
 		return fmt.Errorf("trace: %w", err)

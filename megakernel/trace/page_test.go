@@ -224,3 +224,28 @@ func TestWhatTheTraceDoesNotTellIsNotShown(t *testing.T) {
 		require.Contains(t, text, is)
 	}
 }
+
+func TestTheRingsStagesAreALineThatTheAxisReaches(t *testing.T) {
+	ring := func(stages int) string {
+		tr := small().trace()
+		tr.Stages = stages
+		y := tr.tally()
+		return string(y.plot(y.summary()).ringPlot())
+	}
+	require.NotContains(t, ring(0), "stroke-dasharray", "it is not known")
+	require.NotContains(t, ring(0), "ring: ")
+	for _, c := range []struct {
+		stages      int
+		label, line string
+	}{
+		{1, "ring: 1 stage<", "M62 150L1166 150"}, // of up to 4 chunks
+		{4, "ring: 4 stages<", "M62 30L1166 30"},
+		{11, "ring: 11 stages<", "M62 30L1166 30"},
+	} {
+		text := ring(c.stages)
+		require.Contains(t, text, c.label)
+		require.Contains(t, text, `<path d="`+c.line+`" stroke="#222222" stroke-width="1" stroke-dasharray`)
+		elements(t, text)
+	}
+	require.Contains(t, ring(11), ">10</text>", "the axis goes on to the line")
+}

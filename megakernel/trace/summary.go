@@ -65,7 +65,7 @@ type HandoffSummary struct {
 	Wait    float64 // of an SM, from its arrival to its release
 	Skew    float64 // last arrival − mean arrival: what the SMs lose to uneven work
 	Range   float64 // last arrival − first arrival
-	Latency float64 // first release − last arrival: what the barrier itself costs; below 0 where clocks contradict each other, or on the executor, where a warp notes when it is its turn
+	Latency float64 // first release − last arrival: what the barrier, or the count, itself costs; below 0 where clocks contradict each other, or on the executor, where a warp notes when it is its turn
 	Spread  float64 // last release − first release
 
 	LateSM int // the SM that arrived last most often, the lowest of equals; -1 if always all arrived at once

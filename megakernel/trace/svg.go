@@ -18,8 +18,8 @@ func (c *canvas) printf(format string, args ...any) { fmt.Fprintf(&c.b, format, 
 // finish is the whole picture.
 func (c *canvas) finish(width, height float64, label string) []byte {
 	var out bytes.Buffer
-	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" width="%s" height="%s" viewBox="0 0 %[1]s %[2]s" role="img" aria-label="%s" %s>`,
-		px(width), px(height), escape(label), fontFamily)
+	fmt.Fprintf(&out, `<svg xmlns="http://www.w3.org/2000/svg" data-generator="%[5]s" width="%[1]s" height="%[2]s" viewBox="0 0 %[1]s %[2]s" role="img" aria-label="%[3]s" %[4]s>`,
+		px(width), px(height), escape(label), fontFamily, generator)
 	fmt.Fprintf(&out, "\n<rect width=\"%s\" height=\"%s\" fill=\"#ffffff\"/>\n", px(width), px(height))
 	out.Write(c.b.Bytes())
 	out.WriteString("</svg>\n")
@@ -56,6 +56,11 @@ func (c *canvas) box(x, y, w, h float64, fill rgb, tip string) {
 
 func (c *canvas) line(x1, y1, x2, y2 float64, stroke rgb, width float64) {
 	c.printf("<path d=\"M%s %sL%s %s\" stroke=\"%s\" stroke-width=\"%s\" fill=\"none\"/>\n", px(x1), px(y1), px(x2), px(y2), stroke, px(width))
+}
+
+// dashed is a line of dashes.
+func (c *canvas) dashed(x1, y1, x2, y2 float64, stroke rgb, width float64) {
+	c.printf("<path d=\"M%s %sL%s %s\" stroke=\"%s\" stroke-width=\"%s\" stroke-dasharray=\"5 3\" fill=\"none\"/>\n", px(x1), px(y1), px(x2), px(y2), stroke, px(width))
 }
 
 // The anchors of text.

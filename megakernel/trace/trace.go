@@ -13,6 +13,7 @@ type Trace struct {
 	Unit   string  // Nanoseconds or Steps
 	Sites  []Site  // what spans are of; Span.Site is an index into it
 	Layers int     // layers of the model, 0 or more
+	Stages int     // of an SM's ring; 0: not known
 	Tracks []Track // sorted by SM, then Role (Consumers before Producer)
 	Apart  float64 // how far the clocks of SMs stood apart before Align put them together, 0 if it did not
 }
@@ -36,7 +37,7 @@ type Kind string
 // done meanwhile.
 const (
 	Phase   Kind = "phase"    // one phase of a layer or of the step: qkv, attention, merge, o, gate_up, down, lm_head ...
-	Handoff Kind = "hand-off" // from the SM's arrival at a grid barrier to its release, whatever it does meanwhile; in the phase or behind it
+	Handoff Kind = "hand-off" // from the SM's arrival at a grid barrier, or at a count of arrivals, to its release, whatever it does meanwhile; in the phase or behind it
 	Wait    Kind = "wait"     // consumers: for a chunk (ring empty), or for words of other SMs; producer: for a free stage (ring full), or for copies in flight
 	Task    Kind = "task"     // a part of a phase: staging the input vector, an attention item, a merge ...
 )

@@ -214,6 +214,8 @@ func TestPlotShowsCurvesFloorsAndShares(t *testing.T) {
 	again, err := SVG(series)
 	require.NoError(t, err)
 	require.Equal(t, data, again)
+	require.True(t, IsPlot(data[:64]))
+	require.False(t, IsPlot([]byte("<svg>")))
 	if *svg != "" {
 		require.NoError(t, WriteSVG(*svg, series))
 	}

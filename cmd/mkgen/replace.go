@@ -1,0 +1,73 @@
+package main
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/trace"
+)
+
+// replaceable refuses to replace what is there, unless it is empty or ours.
+func (o output) replaceable() error {
+	if o.ours == nil {
+		return nil
+	}
+	file, err := os.Open(o.path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("--%s: %w", o.flag, err)
+	}
+	defer file.Close() // it was read only
+	if err := o.ours(file); err != nil {
+		return fmt.Errorf("--%s: %s: %w; remove it or name another file", o.flag, o.path, err)
+	}
+	return nil
+}
+
+// The files that are replaced by others of their kind only.
+var (
+	ourPage   = begins("a page of mkgen trace", trace.IsPage)
+	ourChrome = begins("a Chrome trace of mkgen trace", trace.IsChrome)
+	ourSVG    = begins("a timeline of mkgen trace", trace.IsSVG)
+	ourPlot   = begins("a plot of mkgen", bench.IsPlot)
+)
+
+// begins refuses files by what they begin with; name is what is wanted, with its article.
+func begins(name string, is func(head []byte) bool) func(io.Reader) error {
+	return func(file io.Reader) error {
+		head, err := io.ReadAll(io.LimitReader(file, 512))
+		if err != nil || len(head) == 0 || is(head) {
+			return err
+		}
+		return fmt.Errorf("it begins %s, want %s", beginning(head), name)
+	}
+}
+
+// beginning is what a file begins with, for a reader.
+func beginning(head []byte) string {
+	const shown = 24
+	text := bytes.ToLower(bytes.TrimSpace(head))
+	for _, k := range []struct{ head, name string }{{"{", "like JSON"}, {"[", "like JSON"}, {"<!doctype html", "like HTML"}, {"<html", "like HTML"}, {"<svg", "like an SVG"}, {"<?xml", "like XML"}} {
+		if bytes.HasPrefix(text, []byte(k.head)) {
+			return k.name
+		}
+	}
+	return fmt.Sprintf("with %q", head[:min(shown, len(head))])
+}
+
+// ourMachine refuses files that are no machine file.
+func ourMachine(file io.Reader) error {
+	data, err := io.ReadAll(file)
+	if err != nil || len(data) == 0 {
+		return err
+	}
+	return machine.CheckFile(data)
+}
