@@ -96,6 +96,25 @@ var barrierRedundant = table{
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing"},
 }
 
+// stepRedundant is what the hand-off of a step with vectors in words has beside those.
+//
+// It keeps SMs that are ahead from writing o's words anew, in the next step's first layer, before
+// another one has read them in down; for nothing else is it waited there. Those words are
+// read and written with relaxed accesses and carry tags. All that is accessed weakly in two
+// steps has a barrier behind gate_up between: the cache, act's two places, the verdict. So
+// the arrival publishes nothing, and the wait learns of nothing. What is needed is that the
+// arrival is behind the polls of all the CTA's warps, and the next step's words behind the
+// wait; and relaxed accesses cannot turn that round. A poll ends with the step's own tag.
+// One that found the next step's would not (PTX, Causality: a later read does not return
+// what is older), its CTA would not arrive, and the word would never have been written.
+// docs/memory-model.md, "Weak behaviour", says that the executor does not show load buffering; that
+// is why the reason does not rest on it.
+var stepRedundant = table{
+	{"bar.sync", gone, "NamedBarrier", "f.bar.Sync", []string{stepHandoff}, "before the arrival the warps have met behind down, and nobody has read a word since; behind the wait they meet before anybody writes one"},
+	{"red.add @barrier: release to relaxed", []mutate.Class{mutate.Weaken}, "ReduceAdd", "f.bar.Sync", []string{stepHandoff}, "publishes nothing: who arrives has read o's words, which are relaxed and carry tags, and all else is ordered behind gate_up"},
+	{"wait @barrier: acquire to relaxed", []mutate.Class{mutate.Weaken}, "g.Watch.Until", "f.bar.Sync", []string{stepHandoff}, "learns of no data: words of the next step are written behind it all the same, and all else is ordered behind gate_up"},
+}
+
 // raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{
 	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer"},
