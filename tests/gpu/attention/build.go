@@ -31,7 +31,7 @@ func build(c *cases.Case, change func(*attend.Config)) (*program, error) {
 	if err != nil {
 		return nil, err
 	}
-	p.IR, p.Limits, p.Classes, p.Scalars, p.Traced = mk.IR, mk.Limits(c.Pages), mk.Classes(), mk.Scalars, mk.Traced
+	p.IR, p.Limits, p.Classes, p.Scalars, p.Traced, p.Stages = mk.IR, mk.Limits(c.Pages), mk.Classes(), mk.Scalars, mk.Traced, mk.Plan.Stages
 	return p, refused
 }
 

@@ -25,6 +25,7 @@ type program struct {
 	Classes []kv.Class
 	Scalars func(pages, steps int) map[string]uint64
 	Traced  []pipeline.TraceSite // what a traced kernel's spans are of
+	Stages  int                  // of the ring
 	// Tables are what the variants read, by buffer.
 	Tables map[string][]byte
 }

@@ -43,7 +43,7 @@ func traceJob(ctx context.Context, m bench.Machine, p *program, j job, dir strin
 	if err != nil {
 		return "", err
 	}
-	t.Model, t.Device = "attention: "+j.c.Name, m.Facts().GPU
+	t.Model, t.Device, t.Stages = "attention: "+j.c.Name, m.Facts().GPU, p.Stages
 	if m.Facts().Executor {
 		t.Unit = trace.Steps
 	} else {
