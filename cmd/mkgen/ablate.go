@@ -132,8 +132,8 @@ func (b *benchFlags) ablationOutput(cmd *cobra.Command, model string) (before *t
 	if b.ablate.output == "" {
 		b.ablate.output = filepath.Join("out", "ablate-"+model+".json")
 	}
-	for _, path := range []string{b.ablate.output, b.ablationTable()} {
-		if err := checkOutputs(cmd, nil, output{flag: "output", path: path}); err != nil {
+	for _, file := range []output{{flag: "output", path: b.ablate.output}, {flag: "output", path: b.ablationTable(), ours: ourTable}} {
+		if err := checkOutputs(cmd, nil, file); err != nil {
 			return nil, err
 		}
 	}
@@ -216,7 +216,7 @@ func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 	} else {
 		fmt.Fprintf(&head, "%s: no reference was given (--reference)\n", bench.Ungated)
 	}
-	w, md := cmd.OutOrStdout(), bytes.NewBuffer(bytes.ReplaceAll(head.Bytes(), []byte("\n"), []byte("\n\n")))
+	w, md := cmd.OutOrStdout(), bytes.NewBufferString(tune.MarkdownHead+strings.ReplaceAll(head.String(), "\n", "\n\n"))
 	fmt.Fprintf(w, "%s\n", head.Bytes())
 	if err := errors.Join(r.WriteTable(w), r.WriteMarkdown(md)); err != nil {
 		return err

@@ -244,7 +244,8 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if s.Method, beyond, err = b.method(cmd, mk.Config); err != nil {
 		return err
 	}
-	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases}, output{flag: "plot", path: b.plot, ours: ourPlot}, output{flag: "record", path: b.record}); err != nil {
+	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases, ours: ourRecord(b.reference != "")},
+		output{flag: "plot", path: b.plot, ours: ourPlot}, output{flag: "record", path: b.record, ours: ourRecord(true)}); err != nil {
 		return err
 	}
 	release, err := b.prepare(s, cmd.Flags().Changed("random"))

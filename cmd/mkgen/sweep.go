@@ -264,7 +264,7 @@ func (s *sweepFlags) before(cmd *cobra.Command, of *sweep.Sweep) (err error) {
 	}
 	files := []output{{flag: "output", path: s.output, own: true}}
 	if s.device != deviceSim { // of which there is no other file
-		files = append(files, output{flag: "plot", path: s.plot, ours: ourPlot}, output{flag: "record", path: s.record})
+		files = append(files, output{flag: "plot", path: s.plot, ours: ourPlot}, output{flag: "record", path: s.record, ours: ourSweep})
 	}
 	if err := checkOutputs(cmd, nil, files...); err != nil {
 		return err

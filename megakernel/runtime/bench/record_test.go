@@ -156,15 +156,22 @@ func TestCommittedRecordsAreValid(t *testing.T) {
 			continue // of another kind
 		}
 		if _, attention := kind.Cases[0]["kv_bytes"]; attention {
+			_, err = CheckFile(data)
+			require.ErrorContains(t, err, "want a record of mkgen bench", "another program's is none")
 			continue // tests/gpu/attention/record looks at those
 		}
+		_, err = CheckFile(data)
 		if _, compared := kind.Cases[0]["system"]; compared {
+			require.ErrorContains(t, err, "want a record of mkgen bench")
 			requireComparison(t, path, data)
 			continue
 		}
 		if _, speeds := kind.Cases[0]["tok_s"]; speeds {
 			_, err = Parse(data)
 			require.NoError(t, err, path)
+			gated, err := CheckFile(data)
+			require.NoError(t, err, path)
+			require.True(t, gated, path)
 			continue
 		}
 		f, err := gate.Parse(data)

@@ -3,10 +3,21 @@ package tune
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/table"
 )
+
+// MarkdownHead is what a file begins with that WriteMarkdown's table is in: a comment.
+const MarkdownHead = "<!-- mkgen bench --ablate -->\n\n"
+
+// markdownHead is that, and what such files began with before they said so.
+var markdownHead = regexp.MustCompile(`^(<!-- mkgen bench --ablate -->\n|.+ on .+\n\n(µs a (token|step)|The kernel: --))`)
+
+// IsMarkdown says whether a file is one with the table of an ablation, by its first 512 bytes
+// or more.
+func IsMarkdown(head []byte) bool { return markdownHead.Match(head) }
 
 // WriteTable prints the kernel and every variant, group by group: what differs, µs and the
 // share of the ceiling at each context, the ratio to the kernel beside it with its noise,
