@@ -45,7 +45,7 @@ func (b *benchFlags) checkBudget(cmd *cobra.Command) error {
 // budget measures traced launches beside untraced ones, and prints them beside what is
 // predicted.
 func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (err error) {
-	t := traceFlags{benchFlags: *b, steps: b.tokens, context: count(slices.Max(b.contexts))}
+	t := traceFlags{benchFlags: *b, steps: b.tokens, context: index(slices.Max(b.contexts))}
 	plain, traced, err := t.kernels(cmd)
 	if err != nil {
 		return err
@@ -76,7 +76,7 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 	s.Machine, s.Progress = gpu, progressOf(cmd, gpu)
 	var all []*budget.Budget
 	for _, cached := range fit {
-		t.context = count(cached)
+		t.context = index(cached)
 		x, err := t.compared(ctx, s, plain, traced, predictedFor)
 		if err != nil {
 			return interrupted(ctx, err)

@@ -28,7 +28,7 @@ import (
 type batches struct{ contexts }
 
 func (b *batches) want() string {
-	return fmt.Sprintf("whole numbers from 1 to %d with commas between, such as 1,2,4", kv.MaxRows)
+	return fmt.Sprintf("whole numbers from 1 to %d, each once, with commas between, such as 1,2,4", kv.MaxRows)
 }
 
 func (b *batches) Set(s string) error {
@@ -106,9 +106,7 @@ speed.`,
 // check refuses what does not go together, and completes what is open.
 func (s *sweepFlags) check(cmd *cobra.Command) error {
 	slices.Sort(s.contexts)
-	s.contexts = slices.Compact(s.contexts)
 	slices.Sort(s.batches.contexts)
-	s.batches.contexts = slices.Compact(s.batches.contexts)
 	given := cmd.Flags().Changed
 	most := slices.Max(s.batches.contexts)
 	switch {
