@@ -29,8 +29,8 @@ func (mk *Kernel) contexts() []int {
 
 // Summary writes what a person wants to know of the kernel, in lines of at most
 // 80 characters: the model, the phases, what is read for a token, shared
-// memory, hand-offs and the times predicted on a machine. The same kernel and
-// machine give the same text. The error is w's.
+// memory, hand-offs and the times predicted on a machine, unless its figures are the
+// executor's. The same kernel and machine give the same text. The error is w's.
 func (mk *Kernel) Summary(w io.Writer, m *machine.Machine) error {
 	r := &report{w: w}
 	mk.reportModel(r)
@@ -227,7 +227,14 @@ func (mk *Kernel) sharedDoc(name string) string {
 	return ""
 }
 
+// reportPrediction is the table of times predicted on a machine; on the executor there are
+// none.
 func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
+	if m.Executor {
+		r.line("Nothing is predicted")
+		r.text("The machine's file is of the executor, whose figures mean nothing: no time follows from them, and no choice of hand-offs. mkgen calibrate on a GPU measures that one.")
+		return
+	}
 	t := table.New(">context", ">reading", ">unhidden", ">a token", ">tokens/s", ">of the ceiling")
 	for _, n := range mk.contexts() {
 		p := mk.Predict(m, n, 1)
