@@ -76,7 +76,7 @@ func (mk *Kernel) reportShares(r *report) {
 		if least != most {
 			who = ranges(m.Count, most)
 		}
-		for n, part := range wrap(who, 38) {
+		for n, part := range table.Wrap(who, 38) {
 			if n == 0 {
 				t.Row(m.Name, least, most, percent(m.evenness), part)
 			} else {
@@ -182,7 +182,7 @@ func (mk *Kernel) reportParams(r *report) {
 		} else {
 			doc = f.Param.Doc
 		}
-		for n, part := range wrap(doc, 34) {
+		for n, part := range table.Wrap(doc, 34) {
 			if n == 0 {
 				t.Row(f.Offset, typ, f.Name, bytes, part)
 			} else {

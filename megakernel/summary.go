@@ -111,7 +111,7 @@ func (mk *Kernel) reportPhases(r *report) {
 		} else if p.Name == phaseAttention {
 			reads = "KV cache"
 		}
-		for n, ops := range wrap(strings.Join(p.Ops, ", "), 36) {
+		for n, ops := range table.Wrap(strings.Join(p.Ops, ", "), 36) {
 			if n == 0 {
 				t.Row(p.Name, mk.runs(p), reads, even, ops)
 			} else {
@@ -201,7 +201,7 @@ func (mk *Kernel) reportShared(r *report) {
 	p := mk.Plan
 	t := table.New(">offset", ">bytes", "region", "what")
 	for _, g := range p.Shared {
-		for n, doc := range append(wrap(mk.sharedDoc(g.Name), 44), "") {
+		for n, doc := range append(table.Wrap(mk.sharedDoc(g.Name), 44), "") {
 			switch {
 			case n == 0:
 				t.Row(g.Offset, g.Bytes, g.Name, doc)
