@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -213,7 +214,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "A launch of %s that begins with %s in the cache.\n", plural.Of(int(t.steps), "step"), plural.Of(int(t.context), "token"))
 	if !facts.Executor {
-		fmt.Fprintf(w, "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.\n", r.Micros, without, 100*(r.Micros/without-1))
+		table.Text(w, "", "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.", r.Micros, without, 100*(r.Micros/without-1))
 	}
 	provenance(w, facts, mk)
 	fmt.Fprintln(w)
