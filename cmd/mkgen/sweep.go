@@ -15,6 +15,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
@@ -307,8 +308,9 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 	if r.Executor() {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", r.Model, one(of).Options.SMs)
 	} else {
-		fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
-		fmt.Fprintf(w, "%s of %s of each sequence; µs of a step of all of them; p50, p99 and max: of single steps\n\n", plural.Of(r.Rounds, "round"), plural.Of(r.Tokens, "token"))
+		table.Text(w, "", "%s on %s (driver %s, CUDA %s), %s, %s", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
+		table.Text(w, "", "%s of %s of each sequence; µs of a step of all of them; p50, p99 and max: of single steps", plural.Of(r.Rounds, "round"), plural.Of(r.Tokens, "token"))
+		fmt.Fprintln(w)
 	}
 	if err := sweep.WriteTable(w, r); err != nil {
 		return err
@@ -316,7 +318,7 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 	fmt.Fprintln(w)
 	for _, k := range of.Kernels {
 		if g := of.Reports[k.Rows]; g != nil {
-			fmt.Fprintf(w, "Gate, kernel of %s: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
+			table.Text(w, "", "Gate, kernel of %s: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s",
 				plural.Of(k.Rows, "row"), float64(g.Gate.KLOurs), float64(g.Gate.KLReference), g.Gate.Flips, g.Gate.Sure, strings.Join(g.Gate.FaultsCaught, ", "))
 		}
 	}
