@@ -225,9 +225,5 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	if vectors == nil {
 		r.text("Its file has no figures of vectors in words with tags, so what attention, o and down hand on is not chosen by it: where no flag or profile says other it is %s, and behind a barrier where that cannot be.", vectorWays()[0])
 	}
-	if m.Executor {
-		r.text("The executor's figures choose nothing.")
-		return
-	}
 	r.text("Where no flag or profile says other, queries and partial states go the cheapest way. Vectors are chosen together: the first combination, counted ones before words, that is dearer than no other by more than the measurements of the edges in which the two differ lie apart (±). Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
 }

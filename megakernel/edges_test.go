@@ -151,5 +151,11 @@ func TestExplainSaysWhatEachWayCosts(t *testing.T) {
 	require.Regexp(t, `\n  partial states .*\n  Its file has no figures of vectors in words with tags, so what attention, o\n`, text(old), "no row of vectors")
 	executor := handsOver([2]float64{1, 3}, [2]float64{9, 2}, [2]float64{9, 2.5})
 	executor.Executor = true
-	require.Contains(t, text(executor), "\n  The executor's figures choose nothing.\n")
+	explained := text(executor)
+	require.Contains(t, explained, "\nNothing is predicted\n  The machine's file is of the executor, whose figures mean nothing: ")
+	for _, figure := range []string{"redicted,", "predicted at", "GB/s", "µs", "Hand-offs that can be had"} {
+		require.NotContains(t, explained, figure)
+	}
+	require.Contains(t, explained, "\nShares: ")
+	require.Contains(t, explained, "\nKV cache\n")
 }

@@ -14,8 +14,8 @@ import (
 )
 
 // Explain writes the plan in detail, after what Summary writes: matrices and
-// who owns how many of their tiles, the phases' predicted times on a machine, KV cache
-// and splits, the params block, and what the program is made of. The same kernel and
+// who owns how many of their tiles, the phases' predicted times and what hand-offs cost on a
+// machine that is not the executor, KV cache and splits, the params block, and what the program is made of. The same kernel and
 // machine give the same text. The error is w's.
 func (mk *Kernel) Explain(w io.Writer, m *machine.Machine) error {
 	if err := mk.Summary(w, m); err != nil {
@@ -24,8 +24,10 @@ func (mk *Kernel) Explain(w io.Writer, m *machine.Machine) error {
 	r := &report{w: w}
 	mk.reportMatrices(r)
 	mk.reportShares(r)
-	mk.reportTimes(r, m)
-	mk.reportEdges(r, m)
+	if !m.Executor {
+		mk.reportTimes(r, m)
+		mk.reportEdges(r, m)
+	}
 	mk.reportKV(r)
 	mk.reportParams(r)
 	mk.reportProgram(r)
@@ -74,7 +76,7 @@ func (mk *Kernel) reportShares(r *report) {
 		if least != most {
 			who = ranges(m.Count, most)
 		}
-		for n, part := range wrap(who, 38) {
+		for n, part := range table.Wrap(who, 38) {
 			if n == 0 {
 				t.Row(m.Name, least, most, percent(m.evenness), part)
 			} else {
@@ -180,7 +182,7 @@ func (mk *Kernel) reportParams(r *report) {
 		} else {
 			doc = f.Param.Doc
 		}
-		for n, part := range wrap(doc, 34) {
+		for n, part := range table.Wrap(doc, 34) {
 			if n == 0 {
 				t.Row(f.Offset, typ, f.Name, bytes, part)
 			} else {

@@ -3,8 +3,8 @@ package megakernel
 import (
 	"fmt"
 	"io"
-	"strings"
-	"unicode/utf8"
+
+	"github.com/mkgen/mkgen/internal/table"
 )
 
 // report writes lines and remembers the first error.
@@ -21,24 +21,9 @@ func (r *report) line(format string, args ...any) {
 
 // text writes words in lines of at most 80 characters, all indented by two.
 func (r *report) text(format string, args ...any) {
-	for _, line := range wrap(fmt.Sprintf(format, args...), 78) {
-		r.line("  %s", line)
+	if r.err == nil {
+		r.err = table.Text(r.w, "  ", format, args...)
 	}
-}
-
-// wrap cuts text at spaces into lines of at most width characters, longer words
-// excepted. No text is no line.
-func wrap(text string, width int) []string {
-	var lines []string
-	for _, word := range strings.Fields(text) {
-		last := len(lines) - 1
-		if last >= 0 && utf8.RuneCountInString(lines[last])+1+utf8.RuneCountInString(word) <= width {
-			lines[last] += " " + word
-		} else {
-			lines = append(lines, word)
-		}
-	}
-	return lines
 }
 
 // table is a table of package table, indented by two spaces.

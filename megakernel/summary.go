@@ -29,8 +29,8 @@ func (mk *Kernel) contexts() []int {
 
 // Summary writes what a person wants to know of the kernel, in lines of at most
 // 80 characters: the model, the phases, what is read for a token, shared
-// memory, hand-offs and the times predicted on a machine. The same kernel and
-// machine give the same text. The error is w's.
+// memory, hand-offs and the times predicted on a machine, unless its figures are the
+// executor's. The same kernel and machine give the same text. The error is w's.
 func (mk *Kernel) Summary(w io.Writer, m *machine.Machine) error {
 	r := &report{w: w}
 	mk.reportModel(r)
@@ -111,7 +111,7 @@ func (mk *Kernel) reportPhases(r *report) {
 		} else if p.Name == phaseAttention {
 			reads = "KV cache"
 		}
-		for n, ops := range wrap(strings.Join(p.Ops, ", "), 36) {
+		for n, ops := range table.Wrap(strings.Join(p.Ops, ", "), 36) {
 			if n == 0 {
 				t.Row(p.Name, mk.runs(p), reads, even, ops)
 			} else {
@@ -201,7 +201,7 @@ func (mk *Kernel) reportShared(r *report) {
 	p := mk.Plan
 	t := table.New(">offset", ">bytes", "region", "what")
 	for _, g := range p.Shared {
-		for n, doc := range append(wrap(mk.sharedDoc(g.Name), 44), "") {
+		for n, doc := range append(table.Wrap(mk.sharedDoc(g.Name), 44), "") {
 			switch {
 			case n == 0:
 				t.Row(g.Offset, g.Bytes, g.Name, doc)
@@ -227,7 +227,14 @@ func (mk *Kernel) sharedDoc(name string) string {
 	return ""
 }
 
+// reportPrediction is the table of times predicted on a machine; on the executor there are
+// none.
 func (mk *Kernel) reportPrediction(r *report, m *machine.Machine) {
+	if m.Executor {
+		r.line("Nothing is predicted")
+		r.text("The machine's file is of the executor, whose figures mean nothing: no time follows from them, and no choice of hand-offs. mkgen calibrate on a GPU measures that one.")
+		return
+	}
 	t := table.New(">context", ">reading", ">unhidden", ">a token", ">tokens/s", ">of the ceiling")
 	for _, n := range mk.contexts() {
 		p := mk.Predict(m, n, 1)

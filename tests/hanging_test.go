@@ -114,6 +114,7 @@ func (h *hanging) tryAgain(t *testing.T, outcomes []outcome, but table) {
 		k, err := mutate.Apply(h.ir, m)
 		require.NoError(t, err)
 		for seed := range h.seeds {
+			outcomes[i].Runs++
 			if outcomes[i].Report, err = h.run(t.Context(), k, seed); err != nil || outcomes[i].Report != "" {
 				outcomes[i].Seed = seed
 				break

@@ -139,6 +139,7 @@ type outcome struct {
 	Report string // the finding's kind, or where the result differs
 	Seed   uint64 // of the schedule that showed it
 	Place  string // line of the instruction that showed it
+	Runs   int    // schedules that it was run under, on all subjects
 }
 
 // try runs a mutant under so many schedules, until something shows.
@@ -149,6 +150,7 @@ func (s *subject) try(ctx context.Context, m mutant, seeds uint64) (outcome, err
 		return o, err
 	}
 	for o.Seed = 1; o.Seed <= seeds; o.Seed++ {
+		o.Runs++
 		if o.Report, o.Place, err = s.run(ctx, k, o.Seed); err != nil {
 			return o, fmt.Errorf("%s: %w", m, err)
 		}
@@ -298,7 +300,7 @@ func judge(t *testing.T, what string, outcomes []outcome, reasons, own table, st
 		require.NotZero(t, used[own[i].key()], "no mutant survives any more for the reason %q: take it out of the table", own[i].why)
 	}
 	if *record != "" {
-		writeMutants(t, what, outcomes, reasons, time.Since(start))
+		writeRecord(t, newMutantsRecord(t, what, outcomes, reasons, time.Since(start)))
 	}
 }
 
@@ -329,6 +331,8 @@ func (s *subject) tryAgain(t *testing.T, outcomes []outcome, but table) {
 		}
 	}
 	for i, o := range s.tryAll(t, ms, nil) {
+		o.Runs += outcomes[at[i]].Runs
+		outcomes[at[i]].Runs = o.Runs
 		if o.Report != "" {
 			outcomes[at[i]] = o
 		}

@@ -1,13 +1,17 @@
 package tests
 
 import (
+	"context"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/stretchr/testify/require"
 )
 
@@ -43,7 +47,7 @@ type mutantsRecord struct {
 	Seconds   float64        `json:"seconds"`
 	Mutants   int            `json:"mutants"`
 	Reported  int            `json:"reported"`
-	Seeds     int            `json:"seeds"` // tried before a mutant counts as a survivor
+	Runs      int            `json:"runs"` // of all mutants, on all subjects
 	ByClass   map[string]int `json:"by_class"`
 	ByReport  map[string]int `json:"by_report"`
 	BySeed    map[uint64]int `json:"by_seed"`
@@ -52,22 +56,67 @@ type mutantsRecord struct {
 
 type survivor struct {
 	Mutant string `json:"mutant"`
+	Runs   int    `json:"runs"` // that showed nothing
 	Why    string `json:"why"`
 }
 
-func writeMutants(t *testing.T, what string, outcomes []outcome, reasons table, took time.Duration) {
+func newMutantsRecord(t *testing.T, what string, outcomes []outcome, reasons table, took time.Duration) *mutantsRecord {
 	t.Helper()
-	r := mutantsRecord{What: what, Host: thisHost(), Seconds: took.Round(time.Second / 10).Seconds(),
-		Mutants: len(outcomes), Seeds: mutantSeeds, ByClass: map[string]int{}, ByReport: map[string]int{}, BySeed: map[uint64]int{}}
+	r := &mutantsRecord{What: what, Host: thisHost(), Seconds: took.Round(time.Second / 10).Seconds(),
+		Mutants: len(outcomes), ByClass: map[string]int{}, ByReport: map[string]int{}, BySeed: map[uint64]int{}}
 	for _, o := range outcomes {
+		r.Runs += o.Runs
 		r.ByClass[string(o.Class)]++
 		if o.Report == "" {
-			r.Survivors = append(r.Survivors, survivor{o.String(), reasons.explain(t, o.Mutation).why})
+			r.Survivors = append(r.Survivors, survivor{o.String(), o.Runs, reasons.explain(t, o.Mutation).why})
 			continue
 		}
 		r.Reported++
 		r.ByReport[o.Report]++
 		r.BySeed[o.Seed]++
 	}
-	writeRecord(t, r)
+	return r
+}
+
+// What is run is counted, on one subject after the other, and nothing else.
+func TestARecordOfMutantsSaysHowOftenTheyWereRun(t *testing.T) {
+	barrier := func(line string) ir.Stmt { return &ir.Instr{Op: ir.OpBarCTA, Pos: ir.Pos{Line: line}} }
+	s := &subject{seeds: 5, ir: &ir.Kernel{Name: "k", Warps: 1, Body: &ir.Block{Stmts: []ir.Stmt{barrier("tests/record_test.go:1"), barrier("tests/record_test.go:2"), barrier("tests/record_test.go:3")}}}}
+	var removed []mutant
+	for _, m := range mutantsOf(s.ir) {
+		if m.Class == mutate.Remove {
+			removed = append(removed, m)
+		}
+	}
+	require.Len(t, removed, 3)
+	lines := func(k *ir.Kernel) (all string) {
+		for _, b := range k.Body.Stmts {
+			all += b.(*ir.Instr).Pos.Line
+		}
+		return all
+	}
+	s.run = func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+		if seed == 3 && !strings.Contains(lines(k), "tests/record_test.go:2") {
+			report = "data race"
+		}
+		return report, "", nil
+	}
+	reasons := table{{what: "bar.cta", classes: []mutate.Class{mutate.Remove}, why: "nobody needs it"}}
+	outcomes := s.tryAll(t, removed, nil) // 5, 3 and 5 runs
+	other := *s
+	other.seeds = 4
+	other.run = func(_ context.Context, k *ir.Kernel, seed uint64) (report, place string, err error) {
+		if seed == 2 && !strings.Contains(lines(k), "tests/record_test.go:3") {
+			report = "deadlock"
+		}
+		return report, "", nil
+	}
+	other.tryAgain(t, outcomes, nil) // 4 and 2
+	other.tryAgain(t, outcomes, reasons)
+	r := newMutantsRecord(t, "mutants", outcomes, reasons, time.Second)
+	require.Equal(t, 5+4+3+5+2, r.Runs)
+	require.Equal(t, map[uint64]int{2: 1, 3: 1}, r.BySeed)
+	require.Equal(t, []survivor{{"remove bar.cta at tests/record_test.go:1", 5 + 4, "nobody needs it"}}, r.Survivors)
+	outcomes = s.tryAll(t, removed[:1], reasons)
+	require.Equal(t, knownSeeds, newMutantsRecord(t, "mutants", outcomes, reasons, time.Second).Runs, "what a table explains is run less often")
 }

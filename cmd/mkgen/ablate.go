@@ -14,6 +14,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
@@ -132,8 +133,8 @@ func (b *benchFlags) ablationOutput(cmd *cobra.Command, model string) (before *t
 	if b.ablate.output == "" {
 		b.ablate.output = filepath.Join("out", "ablate-"+model+".json")
 	}
-	for _, path := range []string{b.ablate.output, b.ablationTable()} {
-		if err := checkOutputs(cmd, nil, output{flag: "output", path: path}); err != nil {
+	for _, file := range []output{{flag: "output", path: b.ablate.output}, {flag: "output", path: b.ablationTable(), ours: ourTable}} {
+		if err := checkOutputs(cmd, nil, file); err != nil {
 			return nil, err
 		}
 	}
@@ -203,7 +204,7 @@ func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 		unit = fmt.Sprintf("µs a step of %d sequences", r.Setup.Rows)
 	}
 	if r.Executor() {
-		fmt.Fprintf(&head, "%s on the executor with %d SMs: no speed of any GPU; up to two variants of a group\n", r.Model, r.SMs)
+		fmt.Fprintf(&head, "%s on the executor with %d SMs: no speed of any GPU\nOf a group up to two variants\n", r.Model, r.SMs)
 	} else {
 		fmt.Fprintf(&head, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
 		fmt.Fprintf(&head, "%s, medians of %s of %s, in turns with as many of the kernel: ratio, and noise, what a difference must be more than\n", unit, plural.Of(r.Launches, "launch"), plural.Of(r.Setup.Tokens, "token"))
@@ -216,8 +217,15 @@ func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 	} else {
 		fmt.Fprintf(&head, "%s: no reference was given (--reference)\n", bench.Ungated)
 	}
-	w, md := cmd.OutOrStdout(), bytes.NewBuffer(bytes.ReplaceAll(head.Bytes(), []byte("\n"), []byte("\n\n")))
-	fmt.Fprintf(w, "%s\n", head.Bytes())
+	w, md := cmd.OutOrStdout(), bytes.NewBufferString(tune.MarkdownHead+strings.ReplaceAll(head.String(), "\n", "\n\n"))
+	for line := range strings.Lines(head.String()) {
+		if strings.HasPrefix(line, "The kernel: ") { // flags, which are copied whole
+			fmt.Fprint(w, line)
+		} else {
+			table.Text(w, "", "%s", line)
+		}
+	}
+	fmt.Fprintln(w)
 	if err := errors.Join(r.WriteTable(w), r.WriteMarkdown(md)); err != nil {
 		return err
 	}

@@ -27,7 +27,7 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// contexts is a flag that is a list of context lengths.
+// contexts is a flag that is a list of context lengths, each once; 0 is an empty cache.
 type contexts []int
 
 func (c *contexts) String() string {
@@ -41,7 +41,7 @@ func (c *contexts) String() string {
 func (c *contexts) Type() string { return "list" }
 
 func (c *contexts) want() string {
-	return fmt.Sprintf("whole numbers from 0 to %d with commas between, such as 128,1024", 1<<contextBits-1)
+	return fmt.Sprintf("whole numbers from 0 to %d, each once, with commas between, such as 128,1024", 1<<contextBits-1)
 }
 
 // contextBits is what a context is read into, far beyond what any model was made for.
@@ -53,6 +53,9 @@ func (c *contexts) Set(s string) error {
 		n, err := strconv.ParseUint(strings.TrimSpace(word), 10, contextBits)
 		if err != nil {
 			return err
+		}
+		if slices.Contains(list, int(n)) {
+			return errors.New("twice the same")
 		}
 		list = append(list, int(n))
 	}
@@ -244,7 +247,8 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if s.Method, beyond, err = b.method(cmd, mk.Config); err != nil {
 		return err
 	}
-	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases}, output{flag: "plot", path: b.plot, ours: ourPlot}, output{flag: "record", path: b.record}); err != nil {
+	if err := checkOutputs(cmd, nil, output{flag: "cases", path: b.cases, ours: ourRecord(b.reference != "")},
+		output{flag: "plot", path: b.plot, ours: ourPlot}, output{flag: "record", path: b.record, ours: ourRecord(true)}); err != nil {
 		return err
 	}
 	release, err := b.prepare(s, cmd.Flags().Changed("random"))

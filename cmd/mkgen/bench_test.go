@@ -91,7 +91,7 @@ func TestSpeedsBesideAPassedGateAreRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.json")
 	out, err := reported(t, &benchFlags{record: path}, passed())
 	require.NoError(t, err)
-	require.Contains(t, out, "Gate: mean KL 0.001, the reference's own bf16 0.002, 0 flips of 1500 sure tokens, faults caught: kv_token_dropped, rope_off_by_one")
+	require.Contains(t, out, "Gate: mean KL 0.001, the reference's own bf16 0.002, 0 flips of 1500 sure\ntokens, faults caught: kv_token_dropped, rope_off_by_one")
 	require.Contains(t, out, "93.0 %  passed\n")
 	require.Contains(t, out, "Record written to "+path)
 	data, err := os.ReadFile(path)

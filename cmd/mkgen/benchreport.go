@@ -37,12 +37,12 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	if mk.Ragged() {
 		what, writeTable = fmt.Sprintf("%d rows a step", mk.Options.Tokens), bench.WriteStepTable
 	}
-	fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, what, s.WeightsName)
-	fmt.Fprintf(w, "%s of %s, %d a launch; p50, p99 and max: %s\n", plural.Of(len(top.Rounds), "round"), plural.Of(top.TokensPerRound, "token"), top.TokensPerLaunch, top.PerTokenFrom)
-	fmt.Fprintf(w, "Ceiling: bulk copies, best of %s\n", ceilings(o.Cases))
+	table.Text(w, "", "%s on %s (driver %s, CUDA %s), %s, %s", mk.Config.Name, facts.GPU, facts.Driver, facts.CUDA, what, s.WeightsName)
+	table.Text(w, "", "%s of %s, %d a launch; p50, p99 and max: %s", plural.Of(len(top.Rounds), "round"), plural.Of(top.TokensPerRound, "token"), top.TokensPerLaunch, top.PerTokenFrom)
+	table.Text(w, "", "Ceiling: bulk copies, best of %s", ceilings(o.Cases))
 	if o.Gate != nil {
 		g := o.Gate.Gate
-		fmt.Fprintf(w, "Gate: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
+		table.Text(w, "", "Gate: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s",
 			float64(g.KLOurs), float64(g.KLReference), g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
 	}
 	fmt.Fprintln(w)

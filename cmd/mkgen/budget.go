@@ -8,6 +8,7 @@ import (
 	"syscall"
 
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/budget"
 	"github.com/mkgen/mkgen/megakernel/machine"
@@ -45,7 +46,7 @@ func (b *benchFlags) checkBudget(cmd *cobra.Command) error {
 // budget measures traced launches beside untraced ones, and prints them beside what is
 // predicted.
 func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (err error) {
-	t := traceFlags{benchFlags: *b, steps: b.tokens, context: count(slices.Max(b.contexts))}
+	t := traceFlags{benchFlags: *b, steps: b.tokens, context: index(slices.Max(b.contexts))}
 	plain, traced, err := t.kernels(cmd)
 	if err != nil {
 		return err
@@ -76,7 +77,7 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 	s.Machine, s.Progress = gpu, progressOf(cmd, gpu)
 	var all []*budget.Budget
 	for _, cached := range fit {
-		t.context = count(cached)
+		t.context = index(cached)
 		x, err := t.compared(ctx, s, plain, traced, predictedFor)
 		if err != nil {
 			return interrupted(ctx, err)
@@ -121,11 +122,11 @@ func (b *benchFlags) reportBudget(cmd *cobra.Command, mk *megakernel.Kernel, fac
 	if facts.Executor {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n", mk.Config.Name, mk.Options.SMs)
 	} else {
-		fmt.Fprintf(w, "%s on %s: measured beside predicted, %s. Times are of a run of a phase, means over the SMs.\n", mk.Config.Name, facts.GPU, bench.Ungated)
+		table.Text(w, "", "%s on %s: measured beside predicted, %s. Times are of a run of a phase, means over the SMs.", mk.Config.Name, facts.GPU, bench.Ungated)
 	}
 	provenance(w, facts, mk)
 	if !facts.Executor && of.Is(facts.GPU) != nil {
-		fmt.Fprintf(w, "Predicted for the machine that is built in, %s: mkgen calibrate measures this one, and --machine takes its file.\n", of.GPU)
+		table.Text(w, "", "Predicted for the machine that is built in, %s: mkgen calibrate measures this one, and --machine takes its file.", of.GPU)
 	}
 	for _, x := range all {
 		fmt.Fprintln(w)

@@ -89,6 +89,10 @@ func (c *calibrateFlags) report(cmd *cobra.Command, m *machine.Machine, took tim
 	if err := m.WriteTable(w); err != nil {
 		return err
 	}
+	if m.Executor {
+		_, err := fmt.Fprintf(w, "Written to %s in %.1f s; nothing is chosen by it, and mkgen explain predicts nothing with it.\n", c.output, took.Seconds())
+		return err
+	}
 	_, err := fmt.Fprintf(w, "Written to %s in %.1f s; to use it:\n  mkgen explain --model NAME --machine %s\n  mkgen bench --model NAME --budget --machine %s\n",
 		c.output, took.Seconds(), quoted(c.output), quoted(c.output))
 	return err

@@ -57,7 +57,7 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 			if err != nil {
 				return err
 			}
-			if err := checkOutputs(cmd, nil, output{flag: "output", path: file}); err != nil {
+			if err := checkOutputs(cmd, nil, output{flag: "output", path: file, ours: ourCubin}); err != nil {
 				return err
 			}
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)

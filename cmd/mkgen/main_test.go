@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/rogpeppe/go-internal/testscript"
 	"github.com/stretchr/testify/require"
@@ -107,6 +108,27 @@ func TestHelpFitsATerminal(t *testing.T) {
 		require.Empty(t, stderr)
 		for line := range strings.Lines(stdout) {
 			require.LessOrEqual(t, len([]rune(line)), 81, "%q", line)
+		}
+	}
+}
+
+// Tables of the executor are no wider than those of a GPU, or hardly. Flags that are copied stay
+// in one line.
+func TestWhatIsPrintedFitsATerminal(t *testing.T) {
+	t.Chdir(t.TempDir())
+	for most, commands := range map[int][]string{
+		80:  {"--model tiny", "explain --model llama3-8b", "verify --model tiny --seeds 1", "models", "sweep --model tiny --device sim"},
+		100: {"verify --model tiny --seeds 1 --rows 2", "bench --model tiny --device sim --budget", "trace --model tiny --device sim", "tune --model tiny --device sim", "bench --model tiny --device sim --ablate --time 1ns"},
+		110: {"calibrate --device sim"}, // whose figures are as wide as chance has them
+	} {
+		for _, command := range commands {
+			var out, problems bytes.Buffer
+			require.Zero(t, run(newRoot(verify.Check), words(command), &out, &problems), problems.String())
+			for line := range strings.Lines(out.String()) {
+				if !strings.HasPrefix(line, "The kernel: --") && !strings.HasPrefix(line, "Chosen: --") {
+					require.LessOrEqual(t, len([]rune(line)), most+1, "%s: %q", command, line)
+				}
+			}
 		}
 	}
 }

@@ -10,6 +10,9 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/megakernel/runtime/sweep"
+	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/mkgen/mkgen/megakernel/trace"
 )
 
@@ -34,10 +37,14 @@ func (o output) replaceable() error {
 
 // The files that are replaced by others of their kind only.
 var (
-	ourPage   = begins("a page of mkgen trace", trace.IsPage)
-	ourChrome = begins("a Chrome trace of mkgen trace", trace.IsChrome)
-	ourSVG    = begins("a timeline of mkgen trace", trace.IsSVG)
-	ourPlot   = begins("a plot of mkgen", bench.IsPlot)
+	ourPage    = begins("a page of mkgen trace", trace.IsPage)
+	ourChrome  = begins("a Chrome trace of mkgen trace", trace.IsChrome)
+	ourSVG     = begins("a timeline of mkgen trace", trace.IsSVG)
+	ourPlot    = begins("a plot of mkgen", bench.IsPlot)
+	ourTable   = begins("a table of mkgen bench --ablate", tune.IsMarkdown)
+	ourCubin   = begins("a cubin", compile.IsCubin)
+	ourSweep   = checked(sweep.CheckFile)
+	ourMachine = checked(machine.CheckFile)
 )
 
 // begins refuses files by what they begin with; name is what is wanted, with its article.
@@ -63,11 +70,25 @@ func beginning(head []byte) string {
 	return fmt.Sprintf("with %q", head[:min(shown, len(head))])
 }
 
-// ourMachine refuses files that are no machine file.
-func ourMachine(file io.Reader) error {
-	data, err := io.ReadAll(file)
-	if err != nil || len(data) == 0 {
-		return err
+// checked refuses files by all that is in them.
+func checked(check func(data []byte) error) func(io.Reader) error {
+	return func(file io.Reader) error {
+		data, err := io.ReadAll(file)
+		if err != nil || len(data) == 0 {
+			return err
+		}
+		return check(data)
 	}
-	return machine.CheckFile(data)
+}
+
+// ourRecord refuses files that are no records of mkgen bench, and, where what is written is
+// not gated, records that are.
+func ourRecord(gated bool) func(io.Reader) error {
+	return checked(func(data []byte) error {
+		before, err := bench.CheckFile(data)
+		if err == nil && before && !gated {
+			return errors.New("it passed the gate, this one would be " + bench.Ungated)
+		}
+		return err
+	})
 }

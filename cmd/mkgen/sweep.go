@@ -15,6 +15,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
@@ -28,7 +29,7 @@ import (
 type batches struct{ contexts }
 
 func (b *batches) want() string {
-	return fmt.Sprintf("whole numbers from 1 to %d with commas between, such as 1,2,4", kv.MaxRows)
+	return fmt.Sprintf("whole numbers from 1 to %d, each once, with commas between, such as 1,2,4", kv.MaxRows)
 }
 
 func (b *batches) Set(s string) error {
@@ -106,9 +107,7 @@ speed.`,
 // check refuses what does not go together, and completes what is open.
 func (s *sweepFlags) check(cmd *cobra.Command) error {
 	slices.Sort(s.contexts)
-	s.contexts = slices.Compact(s.contexts)
 	slices.Sort(s.batches.contexts)
-	s.batches.contexts = slices.Compact(s.batches.contexts)
 	given := cmd.Flags().Changed
 	most := slices.Max(s.batches.contexts)
 	switch {
@@ -264,7 +263,7 @@ func (s *sweepFlags) before(cmd *cobra.Command, of *sweep.Sweep) (err error) {
 	}
 	files := []output{{flag: "output", path: s.output, own: true}}
 	if s.device != deviceSim { // of which there is no other file
-		files = append(files, output{flag: "plot", path: s.plot, ours: ourPlot}, output{flag: "record", path: s.record})
+		files = append(files, output{flag: "plot", path: s.plot, ours: ourPlot}, output{flag: "record", path: s.record, ours: ourSweep})
 	}
 	if err := checkOutputs(cmd, nil, files...); err != nil {
 		return err
@@ -309,8 +308,9 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 	if r.Executor() {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", r.Model, one(of).Options.SMs)
 	} else {
-		fmt.Fprintf(w, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
-		fmt.Fprintf(w, "%s of %s of each sequence; µs of a step of all of them; p50, p99 and max: of single steps\n\n", plural.Of(r.Rounds, "round"), plural.Of(r.Tokens, "token"))
+		table.Text(w, "", "%s on %s (driver %s, CUDA %s), %s, %s", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
+		table.Text(w, "", "%s of %s of each sequence; µs of a step of all of them; p50, p99 and max: of single steps", plural.Of(r.Rounds, "round"), plural.Of(r.Tokens, "token"))
+		fmt.Fprintln(w)
 	}
 	if err := sweep.WriteTable(w, r); err != nil {
 		return err
@@ -318,7 +318,7 @@ func (s *sweepFlags) report(w io.Writer, of *sweep.Sweep, r *sweep.Record, ended
 	fmt.Fprintln(w)
 	for _, k := range of.Kernels {
 		if g := of.Reports[k.Rows]; g != nil {
-			fmt.Fprintf(w, "Gate, kernel of %s: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
+			table.Text(w, "", "Gate, kernel of %s: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s",
 				plural.Of(k.Rows, "row"), float64(g.Gate.KLOurs), float64(g.Gate.KLReference), g.Gate.Flips, g.Gate.Sure, strings.Join(g.Gate.FaultsCaught, ", "))
 		}
 	}

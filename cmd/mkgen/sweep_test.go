@@ -46,10 +46,10 @@ func ungated(r *sweep.Record) {
 func TestAFinishedGatedSweepIsARecord(t *testing.T) {
 	out, files, err := swept(t, true, func(*sweep.Record) {})
 	require.NoError(t, err)
-	require.Contains(t, out, "llama3.2-1b on NVIDIA H200 (driver 580.159.04, CUDA 13.0), nvcc 13.0.88, random, seed 1\n7 rounds of 128 tokens of each sequence; ")
+	require.Contains(t, out, "llama3.2-1b on NVIDIA H200 (driver 580.159.04, CUDA 13.0), nvcc 13.0.88, random,\nseed 1\n7 rounds of 128 tokens of each sequence; ")
 	require.Contains(t, out, "79.1 %  gated\n")
 	require.Contains(t, out, "does not fit\n")
-	require.Contains(t, out, "Gate, kernel of 16 rows: mean KL 0.001, the reference's own bf16 0.002, 0 flips of 1500 sure tokens, faults caught: kv_token_dropped")
+	require.Contains(t, out, "Gate, kernel of 16 rows: mean KL 0.001, the reference's own bf16 0.002, 0 flips\nof 1500 sure tokens, faults caught: kv_token_dropped, rope_off_by_one,\n")
 	require.Contains(t, out, "3 of 24 cases are of an earlier run, begun on 2026-11-25; remove s.json to measure them again.\n")
 	require.Contains(t, out, "Heat map written to s.svg\nRecord written to bench/results/h200/")
 	require.Equal(t, []string{"bench", "s.svg"}, files)

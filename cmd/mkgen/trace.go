@@ -9,6 +9,7 @@ import (
 	"syscall"
 
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -20,7 +21,7 @@ import (
 // traceFlags are what mkgen trace asks for beside the kernel.
 type traceFlags struct {
 	benchFlags  // choice, device, checkpoint and seed only
-	context     count
+	context     index
 	steps       count
 	spans       count
 	eachWait    bool
@@ -56,7 +57,7 @@ scheduler, an order and no speed.`, bench.RecordedLaunches),
 	t.machineFlag(cmd)
 	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
-	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins, as many as the model has positions for at most")
+	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins, 0 or as many as the model has positions for at most")
 	f.Var(&t.steps, "steps", "steps of the launch")
 	f.BoolVar(&t.eachWait, "each-wait", false, "a span for every wait at the ring, where short ones are added up otherwise; costs several percent of a step")
 	f.Var(&t.spans, "spans", "spans that a role of an SM can note (default: what the steps take)")
@@ -147,8 +148,8 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 	if plain, err = megakernel.Build(config, o); err != nil {
 		return nil, nil, t.inFlags(err)
 	}
-	if room := config.MaxPositions - int(t.steps); !cmd.Flags().Changed("context") && room > 0 {
-		t.context = min(t.context, count(room))
+	if room := config.MaxPositions - int(t.steps); !cmd.Flags().Changed("context") && room >= 0 {
+		t.context = min(t.context, index(room))
 	}
 	if last := int(t.context) + int(t.steps); last > config.MaxPositions {
 		return nil, nil, t.beyond(cmd, config.MaxPositions)
@@ -167,10 +168,10 @@ func (t *traceFlags) beyond(cmd *cobra.Command, positions int) error {
 	if t.withBudget {
 		steps = "tokens"
 	}
-	if most := positions - 1; int(t.steps) > most {
-		return usagef("--%s: found %d, want 1 to %d: the model was made for %d positions, and one at least is in the cache before", steps, t.steps, most, positions)
+	if int(t.steps) > positions {
+		return usagef("--%s: found %d, want 1 to %d: the model was made for %[3]d positions", steps, t.steps, positions)
 	}
-	return usagef("--context: found %d, want 1 to %d with %s: the model was made for %d positions", t.context, positions-int(t.steps), plural.Of(int(t.steps), "step"), positions)
+	return usagef("--context: found %d, want 0 to %d with %s: the model was made for %d positions", t.context, positions-int(t.steps), plural.Of(int(t.steps), "step"), positions)
 }
 
 // record runs the launches of s's kernel.
@@ -213,7 +214,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 	w := cmd.OutOrStdout()
 	fmt.Fprintf(w, "A launch of %s that begins with %s in the cache.\n", plural.Of(int(t.steps), "step"), plural.Of(int(t.context), "token"))
 	if !facts.Executor {
-		fmt.Fprintf(w, "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.\n", r.Micros, without, 100*(r.Micros/without-1))
+		table.Text(w, "", "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.", r.Micros, without, 100*(r.Micros/without-1))
 	}
 	provenance(w, facts, mk)
 	fmt.Fprintln(w)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
@@ -223,9 +224,10 @@ func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Ste
 	if t.device == deviceSim {
 		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.SMs)
 	} else {
-		fmt.Fprintf(w, "%s on %s, %s, %s: %s, times to choose by; a profile is no record.\n", p.Model, p.GPU, p.Compiler, p.Weights, bench.Ungated)
+		table.Text(w, "", "%s on %s, %s, %s: %s, times to choose by; a profile is no record.", p.Model, p.GPU, p.Compiler, p.Weights, bench.Ungated)
 		n := p.Judged()
-		fmt.Fprintf(w, "µs a token of %d, %d or %d launches of %d tokens, as often beside the incumbent; better is by more than the noise.\n\n", n[0], n[1], n[2], p.Tokens)
+		table.Text(w, "", "µs a token of %d, %d or %d launches of %d tokens, as often beside the incumbent; better is by more than the noise.", n[0], n[1], n[2], p.Tokens)
+		fmt.Fprintln(w)
 	}
 	if err := tune.WriteTable(w, p, steps); err != nil {
 		return err

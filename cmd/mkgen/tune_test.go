@@ -97,8 +97,10 @@ func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
 	var out bytes.Buffer
 	cmd.SetOut(&out)
 	require.NoError(t, f.report(cmd, p, []tune.Step{{Round: 1, Dimension: tune.Merge, Incumbent: start, Chosen: chosen, Trials: p.Trials}}, true))
-	require.Equal(t, `llama3-8b on NVIDIA H200, nvcc 13.0.88, random, seed 1: UNGATED, times to choose by; a profile is no record.
-µs a token of 3, 9 or 18 launches of 32 tokens, as often beside the incumbent; better is by more than the noise.
+	require.Equal(t, `llama3-8b on NVIDIA H200, nvcc 13.0.88, random, seed 1: UNGATED, times to choose
+by; a profile is no record.
+µs a token of 3, 9 or 18 launches of 32 tokens, as often beside the incumbent;
+better is by more than the noise.
 
 round  dimension  value  against  µs at 1024   ratio   noise
     1  merge       last    phase      3600.0  0.9900  0.0030  chosen

@@ -30,12 +30,12 @@ func (b *Budget) WriteTable(w io.Writer) error {
 	if err := print(w, lines...); err != nil {
 		return err
 	}
-	t := table.New("phase", ">runs", ">bytes", ">predicted µs", ">measured "+unit, ">ratio", ">work", ">(predicted)", ">chunk wait", ">(predicted)", ">hand-off", ">(predicted)")
+	t := table.New("phase", ">runs", ">bytes", "", ">time", ">work", ">chunk wait", ">hand-off", ">ratio")
 	for i := range b.Phases {
 		p := &b.Phases[i]
-		b.row(t, p.Name, p.Runs, megakernel.FormatBytes(p.Bytes), &p.Compared)
+		b.rows(t, unit, []any{p.Name, p.Runs, megakernel.FormatBytes(p.Bytes)}, &p.Compared)
 	}
-	b.row(t, "step", 1, megakernel.FormatBytes(b.bytes()), &b.Step)
+	b.rows(t, unit, []any{"step", 1, megakernel.FormatBytes(b.bytes())}, &b.Step)
 	if err := t.Write(w, "  "); err != nil {
 		return err
 	}
@@ -44,28 +44,27 @@ func (b *Budget) WriteTable(w io.Writer) error {
 
 func print(w io.Writer, lines ...string) error {
 	for _, l := range lines {
-		if _, err := fmt.Fprintln(w, l); err != nil {
+		if err := table.Text(w, "", "%s", l); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// row is a phase's, or the step's.
-func (b *Budget) row(t *table.Table, name string, runs int, bytes string, c *Compared) {
-	measured := func(x float64) string {
-		if c.Measured.Time == 0 {
-			return ""
-		}
-		return number(x)
-	}
+// rows are a phase's, or the step's, two under one another: measured, where it was, and
+// predicted. of is what the figures are of.
+func (b *Budget) rows(t *table.Table, unit string, of []any, c *Compared) {
 	ratio := ""
 	if b.Unit != trace.Steps && c.Ratio() > 0 {
 		ratio = fmt.Sprintf("%.2f", c.Ratio())
 	}
-	p, m := &c.Predicted, &c.Measured
-	of := func(x float64) string { return "(" + number(x) + ")" }
-	t.Row(name, runs, bytes, number(p.Time), measured(m.Time), ratio, measured(m.Work), of(p.Work), measured(m.Chunks), of(p.Chunks), measured(m.Handoff), of(p.Handoff))
+	cells := append(of, "measured "+unit)
+	if m := &c.Measured; m.Time != 0 {
+		cells = append(cells, number(m.Time), number(m.Work), number(m.Chunks), number(m.Handoff), ratio)
+	}
+	t.Row(cells...)
+	p := &c.Predicted
+	t.Row("", "", "", "predicted µs", number(p.Time), number(p.Work), number(p.Chunks), number(p.Handoff))
 }
 
 // bytes is what a step reads.

@@ -26,7 +26,7 @@ func (f *Figure) cells() []any { return []any{number(f.Median), f.spread()} }
 
 // WriteTable prints all figures for a terminal: medians, each with its least and greatest.
 func (m *Machine) WriteTable(w io.Writer) error {
-	if _, err := fmt.Fprintf(w, "%s (driver %s, CUDA %s), %d SMs, %s\nRing of %d stages of %d bytes, %d consumer warps; medians (least–greatest)\n\n",
+	if _, err := fmt.Fprintf(w, "%s (driver %s, CUDA %s), %d SMs, %s\nRing of %d stages of %d bytes, %d consumer warps\nMedians (least–greatest), times in µs\n\n",
 		m.GPU, m.Driver, m.CUDA, m.SMs, m.Compiler, m.Stages, m.StageBytes, m.Consumers); err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (m *Machine) WriteTable(w io.Writer) error {
 }
 
 func (m *Machine) copiesTable() *table.Table {
-	t := table.New(">in flight", ">GB/s", "", ">L2 load, µs", "", ">L2 atomic, µs", "")
+	t := table.New(">in\nflight", ">GB/s", "", ">L2\nload", "", ">L2\natomic", "")
 	row := func(name any, rate *Figure, l *Latency) {
 		cells := []any{name, "", ""}
 		if rate != nil {
@@ -66,7 +66,7 @@ func (m *Machine) copiesTable() *table.Table {
 }
 
 func (m *Machine) exchangesTable() *table.Table {
-	t := table.New(">in flight", ">vector, bytes", ">wait, µs", "", ">read, µs", "", ">not hidden, µs", "", ">counted, µs", "")
+	t := table.New(">in\nflight", ">vector\nbytes", ">wait", "", ">read", "", ">not\nhidden", "", ">counted", "")
 	for i := range m.Exchanges {
 		e := &m.Exchanges[i]
 		read := &e.Read
@@ -97,7 +97,7 @@ func (e *Exchange) cells(figures ...*Figure) []any {
 // waysTable is what each way of handing a vector on takes, and adds to a stream; nil
 // where a file has the barrier's only.
 func (m *Machine) waysTable() *table.Table {
-	t := table.New(">in flight", ">vector, bytes", ">in words, counted, µs", "", ">not hidden, µs", "", ">in words, µs", "", ">not hidden, µs", "")
+	t := table.New(">in\nflight", ">vector\nbytes", ">counted\nwords", "", ">not\nhidden", "", ">words", "", ">not\nhidden", "")
 	some := false
 	for i := range m.Exchanges {
 		e := &m.Exchanges[i]

@@ -62,7 +62,7 @@ func (s *Summary) partColumns() []partColumn {
 		columns = append(columns, partColumn{"words", func(p Parts) float64 { return p.Others }})
 	}
 	if s.Producers > 0 {
-		columns = append(columns, partColumn{"ring full", func(p Parts) float64 { return p.RingFull }}, partColumn{"in flight", func(p Parts) float64 { return p.InFlight }})
+		columns = append(columns, partColumn{"ring\nfull", func(p Parts) float64 { return p.RingFull }}, partColumn{"in\nflight", func(p Parts) float64 { return p.InFlight }})
 	}
 	return columns
 }
@@ -78,7 +78,7 @@ func (s *Summary) anyOthers() bool {
 func (s *Summary) handoffGrid() grid {
 	_, unit := scale(s.Unit)
 	g := grid{title: "Hand-offs, in " + unit + ": arrivals and releases of the SMs",
-		head: []string{"hand-off", ">runs", ">wait", ">last − mean", ">last − first", ">release", ">spread", "late most often"}}
+		head: []string{"hand-off", ">runs", ">wait", ">last\n− mean", ">last\n− first", ">release", ">spread", "late\nmost often"}}
 	for _, h := range s.Handoffs {
 		n := func(x float64) string { return number(s.Unit, x) }
 		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), n(h.Latency), n(h.Spread), h.lateWords()})

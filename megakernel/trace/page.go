@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+	"strings"
 )
 
 //go:embed page.html
@@ -105,6 +106,7 @@ func (s *Summary) pageGrids() (grids []pageGrid) {
 		}
 		pg := pageGrid{Title: g.title}
 		for _, h := range g.head {
+			h = strings.ReplaceAll(h, "\n", " ")
 			r, text := right(h)
 			pg.Head = append(pg.Head, pageCell{text, r})
 		}

@@ -43,7 +43,7 @@ func percent(x float64) string { return fmt.Sprintf("%.1f %%", 100*x) }
 // WriteTable prints the figures for a terminal: phases, hand-offs, tasks.
 func (s *Summary) WriteTable(w io.Writer) error {
 	for _, line := range append(s.about(), s.notices()...) {
-		if _, err := fmt.Fprintln(w, line); err != nil {
+		if err := table.Text(w, "", "%s", line); err != nil {
 			return err
 		}
 	}

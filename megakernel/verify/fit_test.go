@@ -127,5 +127,5 @@ func TestAWishCutShortSaysWhy(t *testing.T) {
 	c := because(Condition{Name: "the ring went round", Want: "at least 1", Met: true}, w.turnsWhy)
 	var text strings.Builder
 	require.NoError(t, (&Report{Conditions: []Condition{c}}).Write(&text))
-	require.Contains(t, text.String(), "at least 1, so few copies for 32 stages")
+	require.Contains(t, text.String(), "at least 1, so few    ok\n                             copies for 32 stages\n")
 }

@@ -24,11 +24,11 @@ func (r *Report) Write(w io.Writer) error {
 func (r *Report) writeSetting(b *bytes.Buffer) {
 	equal := table.New("equal to the real kernel", "")
 	for _, f := range r.Equal {
-		equal.Row(f.Name, f.Value)
+		equal.RowWithin([]int{0, 52}, f.Name, f.Value)
 	}
 	conditions := table.New("still exercised", "here", "wanted", "")
 	for _, c := range r.Conditions {
-		conditions.Row(c.Name, c.Have, c.Want, verdict(c.Met))
+		conditions.RowWithin([]int{0, 20, 20}, c.Name, c.Have, c.Want, verdict(c.Met))
 	}
 	sizes := table.New("shrunk", ">real", ">here")
 	for _, s := range r.Shrunk {
@@ -49,11 +49,12 @@ func (r *Report) writeRun(b *bytes.Buffer) {
 	if r.Launches {
 		unit = "launches"
 	}
-	fmt.Fprintf(b, "\nRan %d schedules (seeds %s), %d %s each%s\n", len(r.Seeds), seeds(r.Seeds), r.Steps, unit, instructions)
-	t := table.New("against the reference", ">values", ">largest error", ">tolerance", "", "where")
+	b.WriteByte('\n')
+	must(table.Text(b, "", "Ran %d schedules (seeds %s), %d %s each%s", len(r.Seeds), seeds(r.Seeds), r.Steps, unit, instructions))
+	t := table.New("against the reference", ">values", ">largest\nerror", ">tolerance", "", "where")
 	for i := range r.Values {
 		c := &r.Values[i]
-		t.Row(c.What, c.Compared, number(c.MaxError), number(c.Tolerance), verdict(c.OK()), c.Where)
+		t.RowWithin([]int{22, 0, 0, 0, 0, 22}, c.What, c.Compared, number(c.MaxError), number(c.Tolerance), verdict(c.OK()), c.Where)
 	}
 	must(t.Write(b, "  "))
 }

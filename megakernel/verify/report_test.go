@@ -38,9 +38,11 @@ func TestReportOfAGoodKernel(t *testing.T) {
   layers    32     2
   hidden  4096    96
 
-Ran 4 schedules (seeds 1-3, 9), 3 steps each, 1234567 instructions of a warp in all
-  against the reference  values  largest error  tolerance      where
-  logits                    960        0.00123       0.01  ok  seed 3, step 1, row 17
+Ran 4 schedules (seeds 1-3, 9), 3 steps each, 1234567 instructions of a warp in
+all
+                                 largest
+  against the reference  values    error  tolerance      where
+  logits                    960  0.00123       0.01  ok  seed 3, step 1, row 17
 
 No race, no deadlock, no access out of place.
 `, text(t, r))

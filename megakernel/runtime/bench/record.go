@@ -236,11 +236,28 @@ func (c *Case) disagreements() (all []string) {
 	return all
 }
 
+// kind is what a record is, and what Dump writes.
+var kind = jsonfile.Kind{Name: "a record of mkgen bench", Mark: "cases"}
+
+// CheckFile refuses data that are neither a record nor what Dump wrote, such as a record
+// of another program, which has other fields; the figures are not looked at. gated is
+// whether a case of it passed the gate.
+func CheckFile(data []byte) (gated bool, err error) {
+	if err := kind.Check(data); err != nil {
+		return false, err
+	}
+	r := &Record{}
+	if err := jsonfile.Parse(data, r, kind); err != nil {
+		return false, fmt.Errorf("%w, want %s", err, kind.Name)
+	}
+	return slices.ContainsFunc(r.Cases, func(c Case) bool { return c.Gate.Passed }), nil
+}
+
 // Parse reads a record strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
 func Parse(data []byte) (*Record, error) {
 	r := &Record{}
-	if err := jsonfile.Parse(data, r, jsonfile.Kind{Name: "a record of mkgen bench", Mark: "cases"}); err != nil {
+	if err := jsonfile.Parse(data, r, kind); err != nil {
 		return nil, fmt.Errorf("record: %w", err)
 	}
 	if err := r.Check(); err != nil {

@@ -156,15 +156,22 @@ func TestCommittedRecordsAreValid(t *testing.T) {
 			continue // of another kind
 		}
 		if _, attention := kind.Cases[0]["kv_bytes"]; attention {
+			_, err = CheckFile(data)
+			require.ErrorContains(t, err, "want a record of mkgen bench", "another program's is none")
 			continue // tests/gpu/attention/record looks at those
 		}
+		_, err = CheckFile(data)
 		if _, compared := kind.Cases[0]["system"]; compared {
+			require.ErrorContains(t, err, "want a record of mkgen bench")
 			requireComparison(t, path, data)
 			continue
 		}
 		if _, speeds := kind.Cases[0]["tok_s"]; speeds {
 			_, err = Parse(data)
 			require.NoError(t, err, path)
+			gated, err := CheckFile(data)
+			require.NoError(t, err, path)
+			require.True(t, gated, path)
 			continue
 		}
 		f, err := gate.Parse(data)
@@ -189,8 +196,9 @@ func TestPathsOfRecordsAreFree(t *testing.T) {
 func TestTableShowsFiguresAndMark(t *testing.T) {
 	var b strings.Builder
 	require.NoError(t, WriteTable(&b, sample().Cases[:1], Ungated))
-	require.Equal(t, `  context  tok/s  µs/token  device µs      (min–max)     p50     p99     max  GB/s  ceiling   share  gate
-      128  285.7    3499.7     3491.7  3463.8–3519.6  3491.7  3549.6  3549.6  4306     4630  93.0 %  UNGATED
+	require.Equal(t, `                    µs a  device
+  context  tok/s   token      µs      (min–max)     p50     p99     max  GB/s  ceiling   share  gate
+      128  285.7  3499.7  3491.7  3463.8–3519.6  3491.7  3549.6  3549.6  4306     4630  93.0 %  UNGATED
 `, b.String())
 }
 

@@ -14,7 +14,7 @@ const Ungated = "UNGATED"
 // WriteTable prints the cases of one run for a terminal. mark stands beside every
 // share: Ungated, or "gated".
 func WriteTable(w io.Writer, cases []Case, mark string) error {
-	t := table.New(">context", ">tok/s", ">µs/token", ">device µs", ">(min–max)", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
+	t := table.New(">context", ">tok/s", ">µs a\ntoken", ">device\nµs", ">(min–max)", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
 	for i := range cases {
 		c := &cases[i]
 		low, high := c.spread()
@@ -51,7 +51,7 @@ func us(x float64) string {
 
 // WriteStepTable is WriteTable for cases of steps of several rows.
 func WriteStepTable(w io.Writer, cases []Case, mark string) error {
-	t := table.New("rows", ">context", ">tok/s", ">µs/step", ">× one row", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
+	t := table.New("rows", ">context", ">tok/s", ">µs a\nstep", ">× one\nrow", ">p50", ">p99", ">max", ">GB/s", ">ceiling", ">share", "gate")
 	for i := range cases {
 		c := &cases[i]
 		ratio := ""

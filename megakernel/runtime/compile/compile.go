@@ -1,7 +1,9 @@
 package compile
 
 import (
+	"bytes"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"time"
@@ -102,6 +104,12 @@ type Result struct {
 // WriteFile writes the cubin to a file, whole or not at all. Its folder is made; what is there under its name is replaced if it is a
 // regular file, behind a link too, else (a folder, a device) left alone: an error.
 func (r *Result) WriteFile(path string) error { return whole.Write(path, r.Cubin) }
+
+// IsCubin says whether a file is a cubin, this program's or another's, by its first 20 bytes or more: it is a little-endian ELF file
+// of the machine that stands for CUDA, 190.
+func IsCubin(head []byte) bool {
+	return len(head) >= 20 && bytes.HasPrefix(head, []byte("\x7fELF\x02\x01")) && binary.LittleEndian.Uint16(head[18:]) == 190
+}
 
 // ErrNoCompiler is what [Kernel] returns (wrapped, with every place it looked) when there is neither nvcc nor NVRTC.
 var ErrNoCompiler = errors.New("no CUDA compiler")

@@ -203,11 +203,22 @@ func (r *Record) Committable() error {
 	return nil
 }
 
+// kind is what a record is.
+var kind = jsonfile.Kind{Name: "a sweep of mkgen sweep", What: What, Format: Format}
+
+// CheckFile refuses data that are no sweep, of this format or another; what is in it is not
+// looked at.
+func CheckFile(data []byte) error {
+	k := kind
+	k.Format = 0
+	return k.Check(data)
+}
+
 // Parse reads a record strictly: an unknown field, something behind it, and what Check
 // finds, is an error.
 func Parse(data []byte) (*Record, error) {
 	r := &Record{}
-	if err := jsonfile.Parse(data, r, jsonfile.Kind{Name: "a sweep of mkgen sweep", What: What, Format: Format}); err != nil {
+	if err := jsonfile.Parse(data, r, kind); err != nil {
 		return nil, err
 	}
 	return r, r.Check()

@@ -177,7 +177,11 @@ func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
 	var out bytes.Buffer
 	require.NoError(t, r.WriteTable(&out))
 	require.Regexp(t, `--queries words --merge last +1016.0 .* 1.0000  0.0030  not repeatable\n`, out.String())
-	require.Regexp(t, `splits +--splits 8 +1016.0 .* other bits\n`, out.String())
+	require.Regexp(t, `\nsplits\n  --splits 8 +1016.0 .* other bits\n`, out.String())
+	require.Regexp(t, `\n  --stage-bytes \d+ --stages \d+ +1016.0 .* same bits\n  --in-flight `, out.String())
+	for line := range strings.Lines(out.String()) {
+		require.LessOrEqual(t, len([]rune(line)), 103, "%q", line) // 101 with shares below 100 %
+	}
 }
 
 func TestAblationShowsWhatDoesNotCompileOrRun(t *testing.T) {
@@ -206,6 +210,9 @@ func TestAblationShowsWhatDoesNotCompileOrRun(t *testing.T) {
 	require.NoError(t, r.WriteMarkdown(&out))
 	require.Contains(t, out.String(), "|  | differs in | µs at 16 | share | µs at 128 | share | ratio | noise | bits |\n| --- | --- | --: | --: | --: | --: | --: | --: | --- |\n| the kernel |  | 1016.0 |")
 	require.Contains(t, out.String(), "|  | --splits 32 |  |  |  |  |  |  | it hangs |\n")
+	out.Reset()
+	require.NoError(t, r.WriteTable(&out))
+	require.Contains(t, out.String(), "\n  --splits 32\n    it hangs\n")
 }
 
 func TestAblationEndsWhereTheKernelItselfFails(t *testing.T) {

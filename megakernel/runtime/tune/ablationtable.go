@@ -3,23 +3,62 @@ package tune
 import (
 	"fmt"
 	"io"
+	"regexp"
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/table"
 )
 
+// MarkdownHead is what a file begins with that WriteMarkdown's table is in: a comment.
+const MarkdownHead = "<!-- mkgen bench --ablate -->\n\n"
+
+// markdownHead is that, and what such files began with before they said so.
+var markdownHead = regexp.MustCompile(`^(<!-- mkgen bench --ablate -->\n|.+ on .+\n\n(µs a (token|step)|The kernel: --))`)
+
+// IsMarkdown says whether a file is one with the table of an ablation, by its first 512 bytes
+// or more.
+func IsMarkdown(head []byte) bool { return markdownHead.Match(head) }
+
+// differsWidth is how many characters the first column of WriteTable has at most.
+const differsWidth = 36
+
 // WriteTable prints the kernel and every variant, group by group: what differs, µs and the
 // share of the ceiling at each context, the ratio to the kernel beside it with its noise,
-// and whether it computed the same bits, or why there are no figures.
+// and whether it computed the same bits, or below it why there are no figures.
 func (a *Ablated) WriteTable(w io.Writer) error {
 	head, rows := a.cells()
-	t := table.New(head...)
-	for _, row := range rows {
-		cells := make([]any, len(row))
-		for i := range row {
-			cells[i] = row[i]
+	for i := range head {
+		head[i] = strings.Replace(head[i], "µs at ", "µs at\n", 1)
+	}
+	t := table.New(head[1:]...)
+	for n, row := range rows {
+		if n > 0 && row[0] != "" {
+			t.Line(row[0])
+		}
+		differs := []string{row[0]} // the kernel itself
+		if n > 0 {
+			differs = table.Wrap(row[1], differsWidth-2)
+			for i := range differs {
+				differs[i] = "  " + differs[i]
+			}
+		}
+		cells := []any{differs[0]}
+		for _, cell := range row[2:] {
+			cells = append(cells, cell)
+		}
+		why := n > 0 && a.Rows[n-1].Why != ""
+		if why {
+			cells = cells[:1]
 		}
 		t.Row(cells...)
+		for _, more := range differs[1:] {
+			t.Row(more)
+		}
+		if why {
+			for _, line := range table.Wrap(a.Rows[n-1].Why, 76) {
+				t.Line("    " + line)
+			}
+		}
 	}
 	return t.Write(w, "")
 }

@@ -37,6 +37,7 @@ func TestShippedProfilesAndAblationsAreValid(t *testing.T) {
 		require.Equal(t, tune.Gated, a.Gate, path)
 		table, err := os.ReadFile(strings.TrimSuffix(path, ".json") + ".md")
 		require.NoError(t, err)
+		require.True(t, tune.IsMarkdown(table[:512]), path)
 		var want bytes.Buffer
 		require.NoError(t, a.WriteMarkdown(&want))
 		require.True(t, strings.HasSuffix(string(table), want.String()), path)
