@@ -140,29 +140,55 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 	})
 }
 
+// maxSums is how many k groups of a chunk have sums of their own at most, and inputs that
+// are read before the chunk is there. Beyond, groups share sums in turns.
+const maxSums = 4
+
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
 // products of rows 2l and 2l+1. held is the tile's number among those of which chunks
 // are held, or noTile.
+//
+// What a warp does from a chunk's landing to its stage's release is as short as can be: the
+// input is read before, and no mma waits for another of the same chunk, so the weights of
+// all are loaded, the stage released, and the next chunk looked at while they multiply.
 func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
 	k := e.K
-	acc := make([][]*dsl.Var[dsl.F32], 2) // of the two mma of a k group
-	for i := range acc {
-		acc[i] = dsl.NewArray(k.F32(0), 4, "acc")
+	sums := make([]sum, min(maxSums, ceilDiv(g.M.ChunkK/pipeline.GroupK, e.Consumers)))
+	for i := range sums {
+		sums[i] = sum{dsl.NewArray(k.F32(0), 4, "acc"), dsl.NewArray(k.F32(0), 4, "acc")}
 	}
 	first := 0
 	if held != noTile {
-		first = g.useHeld(e, acc, held)
+		first = g.useHeld(e, sums, held)
 	}
 	quarter := dsl.Optional(e.Lane.AndC(3).MulC(4))
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
+		var inputs [][]pair
+		for i := range min(maxSums, columns/pipeline.GroupK/e.Consumers) { // all warps have them
+			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
+		}
 		c.Drain(func(base u32) {
-			g.eachGroup(e, columns, func(_ int, group u32) {
+			g.eachGroup(e, columns, func(i int, group u32) {
 				w := g.weights(e, r, base, group)
-				multiply(acc, g.input(chunk, group, quarter), w)
+				if i < len(inputs) {
+					multiply(sums[i%len(sums)], inputs[i], w)
+				} else {
+					multiply(sums[i%len(sums)], g.input(chunk, group, quarter), w)
+				}
 			})
 		})
 	})
-	return []f32{acc[0][0].Get().Add(acc[1][2].Get()), acc[0][1].Get().Add(acc[1][3].Get())}
+	y := make([]f32, 2)
+	for i, s := range sums {
+		for row := range y {
+			if part := s[0][row].Get().Add(s[1][2+row].Get()); i == 0 {
+				y[row] = part
+			} else {
+				y[row] = y[row].Add(part)
+			}
+		}
+	}
+	return y
 }
 
 // eachGroup calls body for a warp's k groups of a chunk of so many columns: with how many

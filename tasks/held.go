@@ -171,7 +171,7 @@ const noTile = -1
 
 // useHeld multiplies what is held of a share's tile t, as tile would if it still lay in the
 // ring. It returns how many chunks that were.
-func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
+func (g *GEMV) useHeld(e *Env, sums []sum, t int) int {
 	quarter := e.Lane.AndC(3).MulC(4)
 	for part := range g.heldOf(t) {
 		held := g.heldChunk(t, part)
@@ -180,7 +180,7 @@ func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
 			for _, v := range held[i] {
 				w = append(w, v.Get())
 			}
-			multiply(acc, g.input(e.K.U32(part), group, quarter), w)
+			multiply(sums[i%len(sums)], g.input(e.K.U32(part), group, quarter), w)
 		})
 	}
 	return g.heldOf(t)

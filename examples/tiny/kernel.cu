@@ -2143,17 +2143,17 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_23 = 0.0f;
                 float acc_24 = 0.0f;
                 const u32 v2697 = (lane & 3u) * 4;
+                const uint4 v2700 = *(const uint4*)&input_bf16x2[warp * 16 + v2697];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2706 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const uint4 v2712 = *(const uint4*)&input_bf16x2[warp * 16 + v2697];
-                const float4 v2720 = ptx::mma_m16n8k16(v2712.x, v2712.y, v2712.z, v2712.w, v2706.x, v2706.y, acc_17,
+                const uint4 v2712 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const float4 v2720 = ptx::mma_m16n8k16(v2700.x, v2700.y, v2700.z, v2700.w, v2712.x, v2712.y, acc_17,
                     acc_18, acc_19, acc_20);
                 acc_17 = v2720.x;
                 acc_18 = v2720.y;
                 acc_19 = v2720.z;
                 acc_20 = v2720.w;
-                const float4 v2728 = ptx::mma_m16n8k16(v2712.x, v2712.y, v2712.z, v2712.w, v2706.z, v2706.w, acc_21,
+                const float4 v2728 = ptx::mma_m16n8k16(v2700.x, v2700.y, v2700.z, v2700.w, v2712.z, v2712.w, acc_21,
                     acc_22, acc_23, acc_24);
                 acc_21 = v2728.x;
                 acc_22 = v2728.y;
