@@ -53,9 +53,12 @@ type phase struct {
 	// CTAs; such a phase has no produce.
 	when func(s tasks.Step) dsl.Pred
 
-	// hold, unless nil, holds the phase's first chunks before its input is there, and
-	// meanwhile, unless nil, is what its hand-off does while it waits; see holdAhead.
-	hold, meanwhile func(s tasks.Step)
+	// What is done before the phase's input is there, unless nil: early reads what no phase
+	// writes, old what one before the last has written, and hold holds the first chunks.
+	early, old, hold func(s tasks.Step)
+	// meanwhile, unless nil, is what its hand-off does while it waits: that of the next
+	// phase; see workAhead.
+	meanwhile func(s tasks.Step)
 }
 
 // stages are the phases of a step: before the layers, of each, and after them.
@@ -118,7 +121,7 @@ func (b *builder) assemble() {
 	k, e := b.k, b.env
 	all := b.flow.phases()
 	b.layer, b.after = all.layer, all.after
-	b.holdAhead()
+	b.workAhead()
 	for _, p := range slices.Concat(all.before, all.layer, all.after) {
 		b.mk.Phases = append(b.mk.Phases, p.Phase)
 	}
@@ -197,7 +200,7 @@ func (b *builder) consumers() {
 			b.watch.Layer(k.U32(0))
 			b.trace.Before(s)
 			b.flow.begin(s, step)
-			b.holdFirst(step)
+			b.firstAhead(step)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 				b.at(s, l)
 				b.consume(inLayer(step, l), b.layer...)

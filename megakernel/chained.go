@@ -101,13 +101,22 @@ func (f *chained) consumers() {
 			f.token.Set(dsl.Uniform(f.bufs.tokens.Load(step.Pos), dsl.GPUScope))
 		})
 	}
+	f.startEarly()
+	if f.phase.early != nil {
+		f.phase.early(step)
+	}
 	if at != DependentsEnded {
 		k.WaitForPrior()
 	}
 	if at == DependentsWaited {
 		k.If(e.Tid.EqC(0), k.LaunchDependents)
 	}
-	k.Region(f.phase.Name, func() { f.phase.consume(step) })
+	k.Region(f.phase.Name, func() {
+		if f.phase.old != nil {
+			f.phase.old(step)
+		}
+		f.phase.consume(step)
+	})
 	if f.phase.Name == phaseHead {
 		f.end(step.Pos)
 	}

@@ -89,20 +89,22 @@ func (mk *Kernel) held() *tasks.Held {
 	return &tasks.Held{Chunks: mk.Options.Held}
 }
 
-// holdAhead makes every phase's hand-off hold the chunks of the phase behind it: behind
-// a layer's last one is the next layer's first, or the final phase where that runs. What
-// a step begins with it holds itself, see holdFirst: a step that does not run holds nothing.
-func (b *builder) holdAhead() {
+// workAhead makes every phase's hand-off do what the phase behind it can without its input:
+// behind a layer's last one is the next layer's first, or the final phase where that runs.
+// What a step begins with does it itself, see firstAhead: a step that does not run holds
+// nothing.
+func (b *builder) workAhead() {
 	last := len(b.layer) - 1
 	for i := range last {
-		b.layer[i].meanwhile = b.holdOf(b.layer[i+1])
+		b.layer[i].meanwhile = b.aheadOf(b.layer[i+1])
 	}
-	first, final := b.holdOf(b.layer[0]), b.holdOf(b.after[0])
+	first, final := b.aheadOf(b.layer[0]), b.aheadOf(b.after[0])
 	if first == nil || final == nil {
 		return
 	}
 	b.layer[last].meanwhile = func(s tasks.Step) {
-		b.k.IfElse(s.Layer.AddC(1).LtC(b.mk.Config.Layers), func() { first(s) }, func() {
+		next := inLayer(s, s.Layer.AddC(1))
+		b.k.IfElse(next.Layer.LtC(b.mk.Config.Layers), func() { first(next) }, func() {
 			if wanted := b.flow.wanted(s); wanted != nil {
 				b.k.IfElse(*wanted, func() { final(s) }, func() { b.held.Forget(b.env) })
 			} else {
@@ -112,21 +114,32 @@ func (b *builder) holdAhead() {
 	}
 }
 
-// holdOf is what holds a phase's first chunks, in all consumer warps; nil where there is
-// nothing to hold.
-func (b *builder) holdOf(p phase) func(s tasks.Step) {
-	if p.hold == nil {
+// aheadOf is what a phase does before its input is there, in all consumer warps; nil where
+// there is nothing to do.
+func (b *builder) aheadOf(p phase) func(s tasks.Step) {
+	if p.early == nil && p.old == nil && p.hold == nil {
 		return nil
 	}
 	return func(s tasks.Step) {
 		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-		b.k.Region("chunks held for "+p.Name, func() { p.hold(s) })
+		if p.early != nil || p.old != nil {
+			b.k.Region("read ahead of "+p.Name, func() {
+				for _, read := range []func(tasks.Step){p.early, p.old} {
+					if read != nil {
+						read(s)
+					}
+				}
+			})
+		}
+		if p.hold != nil {
+			b.k.Region("chunks held for "+p.Name, func() { p.hold(s) })
+		}
 	}
 }
 
-// holdFirst holds the chunks of a step's first phase, before no hand-off.
-func (b *builder) holdFirst(s tasks.Step) {
-	if hold := b.holdOf(b.layer[0]); hold != nil {
-		hold(inLayer(s, b.k.U32(0)))
+// firstAhead is that of a step's first phase, before no hand-off.
+func (b *builder) firstAhead(s tasks.Step) {
+	if ahead := b.aheadOf(b.layer[0]); ahead != nil {
+		ahead(inLayer(s, b.k.U32(0)))
 	}
 }

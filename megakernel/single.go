@@ -19,16 +19,19 @@ type single struct {
 	part   tasks.Partials
 	tail   dsl.Buf[dsl.B128]
 
-	arrived *tasks.Arrivals   // with MergeLast only
-	act     dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
-	turns   turns             // of x, with MLPFused only
+	arrived *tasks.Arrivals // with MergeLast only
+	early   *tasks.Early    // what products need of memory beside their input
+	gains   *tasks.Gains    // what their norms do
+
+	act   dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
+	turns turns             // of x, with MLPFused only
 }
 
 func newSingle(b *builder) *single {
 	k, p := b.k, b.mk.Plan
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
-	f := &single{builder: b}
+	f := &single{builder: b, early: &tasks.Early{}, gains: &tasks.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}}
 	f.shared = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("input vector (bf16) or attention scratch (f32)"))
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
@@ -102,7 +105,7 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 // norm stages the normalised residual vector x; which is the norm's row of gains.
 func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Dst: f.x}
+	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x}
 	var scale dsl.Val[dsl.F32]
 	f.env.Input("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
@@ -130,7 +133,7 @@ func (f *single) phases() stages {
 // layerPhases are the phases of one layer.
 func (f *single) layerPhases() []phase {
 	c, o, bufs, e := &f.mk.Config, &f.mk.Options, f.bufs, f.env
-	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q, RotateFor: f.rotatedFor()}
+	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q, RotateFor: f.rotatedFor(), Early: f.earlyOf(MatrixQKV)}
 	if o.Queries == HandoffWords {
 		qkv.Passed = &tasks.Passed{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
 	}
@@ -185,6 +188,13 @@ func (f *single) layerPhases() []phase {
 	if o.MLP == MLPFused {
 		f.fusedMLP(all, per)
 	}
+	all[0].early = func(s tasks.Step) {
+		f.gains.Fetch(e, s.Layer.MulC(2))
+		qkv.Early.Fetch(e, f.own.matrix(MatrixQKV), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.Turn(e, s, row) })
+	}
+	all[3].old = f.fetchOld(MatrixO, to.oldInO)
+	all[4].early = func(s tasks.Step) { f.gains.Fetch(e, s.Layer.MulC(2).AddC(1)) }
+	all[5].old = f.fetchOld(MatrixDown, func(tasks.Step) tasks.Vector { return to.oldInDown() })
 	if o.Queries == HandoffWords {
 		all[0].Handoff = string(HandoffWords)
 	}
@@ -208,19 +218,44 @@ func (f *single) finalPhase() phase {
 	f.argmax = &tasks.Argmax{Vocab: c.Vocab, Logits: bufs.logits, Best: bufs.best, Index: bufs.bestIndex, SharedIndex: f.indices}
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
-	return f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
+	final := f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
 		scale := f.norm((&vectors{f}).last(), f.k.U32(2*c.Layers))
 		var epilogue tasks.Epilogue
 		epilogue, publish = f.argmax.Start(e, scale)
 		return epilogue
 	}, func() { publish() })
+	final.early = func(tasks.Step) { f.gains.Fetch(e, f.k.U32(2*c.Layers)) }
+	return final
 }
 
 func (f *single) check() {
 	f.k.Assert(f.bufs.known.Gt(f.bufs.pos), "the token at the first position must be known")
 }
 
-func (f *single) start() { f.token = dsl.NewVar(f.k.U32(0), "token") }
+func (f *single) start() {
+	f.token = dsl.NewVar(f.k.U32(0), "token")
+	f.startEarly()
+}
+
+func (f *single) startEarly() {
+	f.early.Start(f.env)
+	f.gains.Start(f.env)
+}
+
+// earlyOf is what is fetched for matrix i's product.
+func (f *single) earlyOf(i int) *tasks.Fetched {
+	if f.mk.Options.MLP == MLPFused && (i == MatrixO || i == MatrixDown) {
+		return nil // several vectors are added to
+	}
+	return f.early.Of(f.env, f.gemv(i))
+}
+
+// fetchOld fetches the residual vector's elements that matrix i's product is added to.
+func (f *single) fetchOld(i int, old func(s tasks.Step) tasks.Vector) func(s tasks.Step) {
+	return func(s tasks.Step) {
+		f.earlyOf(i).Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row, 2) })
+	}
+}
 
 func (f *single) step(s dsl.Val[dsl.U32]) tasks.Step {
 	f.turns.step = s

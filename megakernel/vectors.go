@@ -234,13 +234,19 @@ func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
 	if f.mk.Options.MLP == MLPFused {
 		return v.addToSums(s)
 	}
-	old := tasks.Either(f.env, s.Layer.EqC(0), v.embedding(), v.some(phaseDown, f.mk.Options.agoInO()))
-	return v.add(phaseO, old)
+	return v.add(phaseO, f.earlyOf(MatrixO).Vector(func() tasks.Vector { return v.oldInO(s) }))
 }
 
 func (v *vectors) afterDown() tasks.Epilogue {
-	return v.add(phaseDown, v.some(phaseO, v.f.mk.Options.ago()+1))
+	return v.add(phaseDown, v.f.earlyOf(MatrixDown).Vector(v.oldInDown))
 }
+
+// oldInO and oldInDown are the residual vector that o's and down's products are added to.
+func (v *vectors) oldInO(s tasks.Step) tasks.Vector {
+	return tasks.Either(v.f.env, s.Layer.EqC(0), v.embedding(), v.some(phaseDown, v.f.mk.Options.agoInO()))
+}
+
+func (v *vectors) oldInDown() tasks.Vector { return v.some(phaseO, v.f.mk.Options.ago()+1) }
 
 func (v *vectors) add(phase string, old tasks.Vector) tasks.Epilogue {
 	if v.f.mk.Options.handsOn(phase) {

@@ -49,6 +49,9 @@ func (h *Held) Start(e *Env, r *pipeline.Ring) {
 // Forget clears the registers. It computes nothing: where a path of the program holds
 // nothing and others do, it ends what the registers are kept for until there.
 func (h *Held) Forget(e *Env) {
+	if h == nil {
+		return
+	}
 	for _, chunk := range h.weights {
 		forget(e, chunk)
 	}

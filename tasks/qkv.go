@@ -25,6 +25,9 @@ type QKV struct {
 	// RotateFor is the position that queries and keys are rotated for in a step's
 	// layer, where that is not always their own; at 0 they stay as they are.
 	RotateFor func(s Step, pos u32) u32
+
+	// Early, unless nil, is where Turn has been fetched to.
+	Early *Fetched
 }
 
 // Rows is the number of rows of the fused matrix.
@@ -64,19 +67,35 @@ func (t *QKV) Epilogue(e *Env, s Step, scale f32) Epilogue {
 	}
 }
 
+// Turn is the cosine and the sine by which the q or k of a row of the packed matrix is
+// rotated: what Early fetches. Of a row of v it is of no use.
+func (t *QKV) Turn(e *Env, s Step, row u32) []f32 {
+	c, sin := t.angle(e, t.position(s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos), row.RemC(t.KV.D).DivC(2).Named("i"))
+	return []f32{c, sin}
+}
+
+// position is what a pair of a token at pos is rotated for; query is whether it is of q.
+func (t *QKV) position(s Step, query func() dsl.Pred, pos u32) u32 {
+	if t.RotateFor != nil {
+		pos = t.RotateFor(s, pos)
+	}
+	if t.QueryShift != 0 {
+		pos = dsl.Select(query(), pos.AddC(t.QueryShift), pos)
+	}
+	return pos
+}
+
 // finish rotates and stores a pair of rows of a token at pos. query is the row of Q
 // of one of the token's heads.
 func (t *QKV) finish(e *Env, s Step, row u32, y0, y1 f32, pos u32, st stores, query func(head u32) u32) {
 	k, d := e.K, t.KV.D
 	head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
 	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
-		if t.RotateFor != nil {
-			pos = t.RotateFor(s, pos)
-		}
-		if t.QueryShift != 0 {
-			pos = dsl.Select(head.LtC(t.Heads), pos.AddC(t.QueryShift), pos)
-		}
-		r0, r1 := t.rotate(e, pos, i, y0, y1)
+		turn := t.Early.Or(func() []f32 {
+			c, s := t.angle(e, t.position(s, func() dsl.Pred { return head.LtC(t.Heads) }, pos), i)
+			return []f32{c, s}
+		})
+		r0, r1 := rotated(y0, y1, turn[0], turn[1])
 		k.IfElse(head.LtC(t.Heads), func() { st.query(query(head), i, r0, r1) }, func() { st.key(head.SubC(t.Heads), i, r0, r1) })
 	}, func() { st.value(head.SubC(t.Heads+t.KV.Heads), i, y0, y1) })
 }
@@ -177,18 +196,28 @@ func (p *place) quantise(v int, kvHead u32, x0, x1 f32) dsl.Val[dsl.E4M3x2] {
 	return dsl.Pack[dsl.E4M3x2](x0.Mul(c), x1.Mul(c))
 }
 
-// rotate turns (y0, y1), elements i and i + D/2 of a head, by pos·InvFreq[i]
+// angle is cosine and sine of pos·InvFreq[i], the angle of elements i and i + D/2 of a head
 // (RoPE, Su et al. 2021, in the half-split layout of Hugging Face's Llama). The
 // angle is rounded to f32 as there, then reduced to [−π, π] with two fused
 // steps, exact up to positions of about 2²⁰, because sin and cos are accurate
 // only there.
-func (t *QKV) rotate(e *Env, pos, i u32, y0, y1 f32) (r0, r1 f32) {
+func (t *QKV) angle(e *Env, pos, i u32) (c, s f32) {
 	k := e.K
 	angle := dsl.Cast[dsl.F32](pos).Mul(t.InvFreq.Load(i))
 	hi := float64(float32(2 * math.Pi))
 	turns := dsl.Rint(angle.Mul(k.F32(1 / (2 * math.Pi)))).Neg()
 	angle = dsl.FMA(turns, k.F32(hi), angle)
 	angle = dsl.FMA(turns, k.F32(2*math.Pi-hi), angle)
-	c, s := dsl.Cos(angle).Named("cos"), dsl.Sin(angle).Named("sin")
+	return dsl.Cos(angle).Named("cos"), dsl.Sin(angle).Named("sin")
+}
+
+// rotate turns (y0, y1), elements i and i + D/2 of a head, by that angle.
+func (t *QKV) rotate(e *Env, pos, i u32, y0, y1 f32) (r0, r1 f32) {
+	c, s := t.angle(e, pos, i)
+	return rotated(y0, y1, c, s)
+}
+
+// rotated is (y0, y1) turned by an angle of cosine c and sine s.
+func rotated(y0, y1, c, s f32) (r0, r1 f32) {
 	return dsl.FMA(y1.Neg(), s, y0.Mul(c)), dsl.FMA(y0, s, y1.Mul(c))
 }

@@ -180,6 +180,9 @@ type NormInput struct {
 	X    Source            // the residual vector
 	Gain dsl.Buf[dsl.BF16] // gains of all norms, [norms][N]
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
+
+	// Early, unless nil, is where this norm's gains have been fetched to.
+	Early *Gains
 }
 
 // Emit runs in the consumer warps and returns the scale. norm picks the row of
@@ -190,12 +193,17 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 		k.Require(false, "%s", p)
 		return k.F32(1)
 	}
-	gain, dst := dsl.View[dsl.BF16x2](t.Gain), dsl.View[dsl.BF16x2](t.Dst)
+	norm = dsl.Optional(norm)
+	dst, gains := dsl.View[dsl.BF16x2](t.Dst), t.Early
+	if gains == nil {
+		gains = &Gains{N: t.N, Gain: t.Gain}
+	}
 	squares := dsl.NewVar(k.F32(0), "squares")
-	row := norm.MulC(t.N / 2)
 	first := inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
+	nth := 0
 	t.X.elements(e, t.N, func(i u32) func(x []f32) {
-		g := gain.LoadN(row.Add(i.MulC(2)), 2, dsl.CacheHint(dsl.NonCoherent))
+		g := gains.of(e, norm, i, nth)
+		nth++
 		return func(x []f32) {
 			g0, g1 := dsl.Unpack(g[0])
 			g2, g3 := dsl.Unpack(g[1])

@@ -72,6 +72,7 @@ var singleRedundant = table{
 	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
 	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the hand-off: later than it could"},
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
+	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.Drain(func(base u32)", []string{"qkv", "o", "gate_up", "down", "lm_head"}, "passes a load of the input vector, which is not in the stage"},
 }
 
 // lastRedundant is what attention with a merge by the last SM has beside those.
@@ -82,11 +83,6 @@ var lastRedundant = table{
 // inputRedundant is what attention that all SMs merge in o's input has beside those.
 var inputRedundant = table{
 	{"bar.sync", gone[:2], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "the next item's queries come with a barrier of their own, and so does the count"},
-}
-
-// fusedRedundant is what an MLP whose halves have no hand-off between has beside those.
-var fusedRedundant = table{
-	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.Drain(func(base u32)", []string{"down"}, "passes a load of the SM's own input, which is not in the stage"},
 }
 
 // barrierRedundant is what attention behind a barrier and before one, and a producer that

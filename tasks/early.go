@@ -1,0 +1,117 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// Early is what threads read for a product while its input is not there yet, so that no
+// round trip to memory is left behind it: of each thread a pair of numbers for the rows that
+// it finishes. All products of a kernel share the registers: what one has fetched it has
+// used before the next fetches.
+type Early struct{ pair []*dsl.Var[dsl.F32] }
+
+// Start declares the registers; it runs at the top of the consumers' role.
+func (x *Early) Start(e *Env) { x.pair = dsl.NewArray(e.K.F32(0), 2, "early") }
+
+// Of is what is fetched for g, nil where a thread finishes more than one pair of rows.
+func (x *Early) Of(e *Env, g *GEMV) *Fetched {
+	if x == nil || g.M.MaxCount() > batchTiles || e.Threads() < batchTiles*pairsOfTile {
+		return nil
+	}
+	return &Fetched{x, g}
+}
+
+// pairsOfTile is how many pairs of rows a tile has.
+const pairsOfTile = pipeline.TileRows / 2
+
+// Fetched is a product's pair in the registers of Early. All its methods are for nil, too,
+// where nothing is fetched.
+type Fetched struct {
+	in *Early
+	g  *GEMV
+}
+
+// Fetch runs in all consumer threads, before the product's Consume: get reads the pair for
+// rows row and row + 1.
+func (x *Fetched) Fetch(e *Env, share Share, get func(row u32) []f32) {
+	if x == nil {
+		return
+	}
+	k := e.K
+	set := func(v []f32) {
+		for i, to := range x.in.pair {
+			to.Set(v[i])
+		}
+	}
+	row := share.First.MulC(pipeline.TileRows).Add(e.Tid.MulC(2)).Named("row")
+	mine := e.Tid.Lt(share.Count.MulC(pairsOfTile)).And(row.LtC(x.g.M.Rows))
+	k.IfElse(mine, func() { set(get(row)) }, func() { set([]f32{k.F32(0), k.F32(0)}) })
+}
+
+// Or is what was fetched, or where nothing is, what late reads.
+func (x *Fetched) Or(late func() []f32) []f32 {
+	if x == nil {
+		return late()
+	}
+	return []f32{x.in.pair[0].Get(), x.in.pair[1].Get()}
+}
+
+// Vector is a vector's elements of the rows that a thread finishes, and what late makes where
+// they were not fetched.
+func (x *Fetched) Vector(late func() Vector) Vector {
+	if x == nil {
+		return late()
+	}
+	return func(u32, int) []f32 { return x.Or(nil) }
+}
+
+// Gains are a norm's of the elements that a thread stages, read before these are there.
+// All norms of a kernel share the registers, as with Early.
+type Gains struct {
+	N    int               // length of the vector
+	Gain dsl.Buf[dsl.BF16] // of all norms, [norms][N]
+
+	pairs [][]*dsl.Var[dsl.BF16x2] // [element 4i of Env.EachConsumer][2]
+}
+
+// maxEarlyGains is how many fours of gains a thread keeps at most.
+const maxEarlyGains = 8
+
+// Start declares the registers; it runs at the top of the consumers' role. Where the
+// threads have not all as many elements, or too many, there are none.
+func (t *Gains) Start(e *Env) {
+	t.pairs = nil
+	n := t.N / 4 / e.Threads()
+	if t.N%(4*e.Threads()) != 0 || n > maxEarlyGains {
+		return
+	}
+	for range n {
+		t.pairs = append(t.pairs, dsl.NewArray(dsl.Lit[dsl.BF16x2](e.K, 0), 2, "gain"))
+	}
+}
+
+// Fetch reads the gains of a norm, in all consumer threads.
+func (t *Gains) Fetch(e *Env, norm u32) {
+	norm = dsl.Optional(norm)
+	for i, to := range t.pairs {
+		for j, v := range t.load(e, norm, e.Tid.AddC(i*e.Threads())) {
+			to[j].Set(v)
+		}
+	}
+}
+
+// load reads the gains of elements 4i to 4i + 3.
+func (t *Gains) load(e *Env, norm, i u32) []pair {
+	return dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.N/2).Add(i.MulC(2)), 2, dsl.CacheHint(dsl.NonCoherent))
+}
+
+// of is load, of what was fetched where something was; elements come in order, nth counts
+// them, over all the ways that lead to them.
+func (t *Gains) of(e *Env, norm, i u32, nth int) []pair {
+	if len(t.pairs) == 0 {
+		return t.load(e, norm, i)
+	}
+	v := t.pairs[nth%len(t.pairs)]
+	return []pair{v[0].Get(), v[1].Get()}
+}
