@@ -28,10 +28,11 @@ type Planner struct {
 	plan Plan
 }
 
-// limitError is what a kernel's limits refuse; without sharing it may pass.
-type limitError string
+// LimitError is a request that is too much at once for a kernel's limits, on items,
+// partial states or page table entries; a part of its sequences may pass.
+type LimitError string
 
-func (e limitError) Error() string { return string(e) }
+func (e LimitError) Error() string { return string(e) }
 
 // NewPlanner is a planner for a kernel with limits l.
 func NewPlanner(l Limits) (*Planner, error) {
@@ -52,8 +53,8 @@ func NewPlanner(l Limits) (*Planner, error) {
 
 // Plan plans r: FlashInfer's algorithm 1 for every class. Same request, same plan,
 // whatever was planned before. Where a kernel's limits do not let a plan through it
-// cuts less, and then shares no prefixes, before it refuses. The error names the
-// sequence or class, what was found and what would fit.
+// cuts less, and then shares no prefixes, before it refuses with a LimitError. The
+// error names the sequence or class, what was found and what would fit.
 func (p *Planner) Plan(r Request) (*Plan, error) {
 	if r.Steps == 0 {
 		r.Steps = 1
@@ -66,7 +67,7 @@ func (p *Planner) Plan(r Request) (*Plan, error) {
 	}
 	p.share = !r.Single
 	err := p.try(&r)
-	if _, limit := err.(limitError); limit && p.plan.Prefixes > 0 {
+	if _, limit := err.(LimitError); limit && p.plan.Prefixes > 0 {
 		p.share = false
 		err = p.try(&r)
 	}

@@ -54,7 +54,7 @@ func (p *Planner) layout(r *Request) error {
 		p.emit(r, c, 0, -1)
 	}
 	if n := len(p.plan.Entries); p.limits.Entries > 0 && n > p.limits.Entries {
-		return limitError(fmt.Sprintf("kv: page table of %d entries, the kernel has room for %d; Limits.Entries of %d would do, or larger pages",
+		return LimitError(fmt.Sprintf("kv: page table of %d entries, the kernel has room for %d; Limits.Entries of %d would do, or larger pages",
 			n, p.limits.Entries, n))
 	}
 	return p.checkPages(r)

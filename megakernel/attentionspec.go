@@ -45,6 +45,10 @@ type termKind struct {
 // maxWindow bounds windows and sinks.
 const maxWindow = maxPositions
 
+// Of a larger cap the error that tasks.SoftCap makes of a logit is one that shows, and at
+// 1e38 or 1e-38 float32 ends.
+const minSoftCap, maxSoftCap = 0.001, 10000.0
+
 func tokensFrom1(v float64) bool { return v == math.Trunc(v) && v >= 1 && v <= maxWindow }
 func number(v float64) bool      { return !math.IsInf(v, 0) && !math.IsNaN(v) }
 
@@ -57,7 +61,7 @@ func termKinds() []termKind {
 		{termWindow, 2, tokens, tokensFrom1},
 		{termSinks, 3, tokens, tokensFrom1},
 		{termMask, 4, "", nil},
-		{termSoftCap, 5, "a number above 0", func(v float64) bool { return number(v) && v > 0 }},
+		{termSoftCap, 5, fmt.Sprintf("a number from %v to %v", minSoftCap, maxSoftCap), func(v float64) bool { return v >= minSoftCap && v <= maxSoftCap }},
 		{termALiBi, 5, "", nil},
 		{termSigmoid, 6, "a number", number},
 	}

@@ -24,7 +24,8 @@ func SlidingWindow(window, sinks int) *Variant {
 
 // SoftCap squeezes logits into ±limit: limit·tanh(logit/limit) (Gemma 2). tanh is
 // 1 − 2/(1 + e^2x), whose absolute error, which is what counts in a logit, is
-// some 1e-7, where the GPU's own is 5e-4.
+// some 1e-7, where the GPU's own is 5e-4. A logit's is limit times as large: 5e-6 for
+// the 50 of Gemma 2, but 0.1 for a million.
 func SoftCap(limit float64) *Variant {
 	return &Variant{Name: "soft cap",
 		Logits: func(q *Query, _ *Key, score f32) f32 {

@@ -237,7 +237,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	}
 	mk, err := megakernel.Build(config, one)
 	if err != nil {
-		return b.inFlags(err)
+		return b.inFlagsOfOne(err)
 	}
 	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
 	if b.checkpoint == "" && b.device == deviceCUDA {

@@ -346,6 +346,16 @@ func flagOf(err error) (flag, problem string) {
 	return "", ""
 }
 
+// inFlagsOfOne is inFlags of a kernel of one row that is measured beside one of several,
+// which can be built.
+func (c *choice) inFlagsOfOne(err error) error {
+	var refused *megakernel.OptionError
+	if c.rows > 1 && errors.As(err, &refused) {
+		err = &megakernel.OptionError{Option: refused.Option, Problem: refused.Problem + "; beside steps of several those of one are measured"}
+	}
+	return c.inFlags(err)
+}
+
 // ofRing are the flags that were given of those that decide the ring: "--stages, --leads".
 func (c *choice) ofRing() string {
 	var all []string

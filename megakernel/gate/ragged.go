@@ -153,7 +153,7 @@ type raggedPass struct {
 	ref       *Reference
 	gate      *Gate       // nil measures nothing
 	exchanged bool        // sequences read each other's first pages
-	digests   []hash.Hash // of the logits of each sequence's rows
+	digests   []hash.Hash // of the logits of each sequence's scored rows
 
 	tokens [][]int
 	pages  [][]uint32
@@ -167,7 +167,7 @@ type raggedPass struct {
 }
 
 // pass runs the steps, and judges them unless g is nil: then they need not be all.
-// digests are of the logits of each sequence's rows.
+// digests are of the logits of each sequence's scored rows.
 func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate, exchanged bool) (r Result, digests []string, err error) {
 	p := &raggedPass{s: s, ref: ref, gate: g, exchanged: exchanged, slots: make(chan struct{}, 16)}
 	defer p.close()
@@ -269,14 +269,15 @@ func (p *raggedPass) step(ctx context.Context, parts []Part) error {
 	return nil
 }
 
-// row notes the logits after a position.
+// row notes the logits after a position, if it is scored: those before show in these, and
+// to hash them all takes longer than to compute them.
 func (p *raggedPass) row(q, position int, k []float32) error {
-	if err := binary.Write(p.digests[q], binary.LittleEndian, k); err != nil {
-		return err
-	}
 	i := position - p.ref.Sequences[q].First
-	if i < 0 || p.gate == nil {
+	if i < 0 {
 		return nil
+	}
+	if err := binary.Write(p.digests[q], binary.LittleEndian, k); err != nil || p.gate == nil {
+		return err
 	}
 	o, h, err := p.rows[q].next()
 	if err != nil {

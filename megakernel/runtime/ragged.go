@@ -32,7 +32,7 @@ type Ragged struct {
 type RaggedOptions struct {
 	Pages   int    // pages a layer of the KV cache, at least 1
 	Steps   int    // steps of a launch at most; 0 for 1
-	Entries int    // entries of all page tables of a launch at most; 0 for what full sequences need
+	Entries int    // entries of all page tables of a launch at most; 0 for what full sequences need that select no pages
 	Guard   uint32 // page that page table entries without a use name
 	Epoch   uint32 // the barrier counter that the first launch finds
 

@@ -47,13 +47,44 @@ func (t *Trial) read(layer, cached int) int {
 	return cached - t.visible(layer, cached).Skip*t.mk.ChunkTokens()
 }
 
-// splits is how many parts of the cache have tokens in the last layer, in the first
-// step: those with chunks, and the last, which has the query's own.
+// splits is how many parts of the cache have tokens in the last layer that every head
+// sees, in the first step or, if that is fewer, in the last.
 func (t *Trial) splits() int {
-	n, of := 0, t.mk.Options.Splits
-	chunks := t.visible(t.mk.Config.Layers-1, cachedTokens(t.mk)).C
-	for s := range of {
-		if s == of-1 || (s+1)*chunks/of > s*chunks/of {
+	layer, chunk := t.mk.Config.Layers-1, t.mk.ChunkTokens()
+	v := t.mk.LayerAttention(layer, megakernel.Tables{})
+	at := func(cached int) int {
+		return seenSplits(v, t.visible(layer, cached), t.mk.Options.Splits, chunk, cached, t.mk.Config.Heads)
+	}
+	return min(at(cachedTokens(t.mk)), at(cachedTokens(t.mk)+t.steps-1))
+}
+
+// seenSplits is how many of the parts into which the visible chunks of so many cached
+// tokens are cut have a token that v's mask shows to every head of the next query: the
+// last part always has that query's own.
+func seenSplits(v *tasks.Variant, seen kv.Visible, splits, chunk, cached, heads int) (n int) {
+	shows := func(head, from, to int) bool {
+		for i := from; i < min(to, cached); i++ {
+			q, k := tasks.Place{Head: head, Heads: heads, Position: cached, First: cached}, tasks.Place{Index: i, Position: i}
+			if v == nil || v.Means.Mask == nil || v.Means.Mask(q, k) {
+				return true
+			}
+		}
+		return false
+	}
+	for s := range splits {
+		full := true
+		for head := range heads {
+			some := s == splits-1
+			for c := s * seen.C / splits; c < (s+1)*seen.C/splits; c++ {
+				at := c
+				if c >= seen.Sinks {
+					at += seen.Skip
+				}
+				some = some || shows(head, at*chunk, (at+1)*chunk)
+			}
+			full = full && some
+		}
+		if full {
 			n++
 		}
 	}

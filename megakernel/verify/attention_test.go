@@ -3,6 +3,7 @@ package verify
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
@@ -27,6 +28,29 @@ func TestAttentionOfLayersIsWhatItsSpellingMeans(t *testing.T) {
 		if testing.Short() && i > 2 {
 			return
 		}
+	}
+}
+
+// Parts of the cache that a mask hides have no token, whatever chunks they have.
+func TestSplitsWithTokensAreThoseAMaskShows(t *testing.T) {
+	shown := func(mask func(q, k tasks.Place) bool) *tasks.Variant {
+		return &tasks.Variant{Means: tasks.Meaning{Mask: mask}}
+	}
+	chunked := shown(func(q, k tasks.Place) bool { return k.Position/48 == q.Position/48 })
+	odd := shown(func(q, k tasks.Place) bool { return q.Head == 0 || k.Position > 40 })
+	for _, test := range []struct {
+		v                    *tasks.Variant
+		class                kv.Class
+		cached, splits, want int
+	}{
+		{nil, kv.Class{}, 64, 4, 4},
+		{chunked, kv.Class{}, 64, 4, 1}, // 48 to 63 are the last part's
+		{chunked, kv.Class{}, 90, 4, 2},
+		{odd, kv.Class{}, 64, 4, 2}, // of which the other head sees nothing
+		{tasks.SlidingWindow(20, 3), kv.Class{Window: 20, Sinks: 3}, 64, 2, 2},
+	} {
+		seen := test.class.Visible(16, test.cached, 0, test.cached)
+		require.Equal(t, test.want, seenSplits(test.v, seen, test.splits, 16, test.cached, 2), "%+v", test)
 	}
 }
 

@@ -106,6 +106,21 @@ func TestTheRingShrinksNoFurtherThanNeedBe(t *testing.T) {
 	}
 }
 
+// An SM of the small kernel has more work items than one of the real kernel, and its
+// shared memory room for them beside the real ring.
+func TestMoreWorkItemsAnSMLeaveTheRingAsItIs(t *testing.T) {
+	c, err := models.Lookup("llama3-70b")
+	require.NoError(t, err)
+	o := megakernel.Options{Tokens: 16, Attention: "window=1024/causal"}
+	real, err := megakernel.Build(c, o)
+	require.NoError(t, err)
+	small, err := fit(real, o, 2)
+	require.NoError(t, err)
+	require.Greater(t, small.Limits(0).ItemsPerCTA, real.Limits(0).ItemsPerCTA)
+	require.Greater(t, small.Plan.SharedBytes, real.Options.SharedLimit)
+	require.Equal(t, real.Options.Stages, small.Options.Stages)
+}
+
 // The fewest logits tell as little about how large they are as they please.
 func TestTheScaleOfFewLogitsIsNotTheirs(t *testing.T) {
 	mk, err := megakernel.Build(like(t, func(c *models.Config) { c.Vocab = 1 }), megakernel.Options{SMs: 2})

@@ -26,6 +26,7 @@ func TestRaggedStepsAreWhatTheReferenceSays(t *testing.T) {
 		{Options: megakernel.Options{Tokens: 6, KV: tasks.KVE4M3, Attention: "head-scale/window=30"}},
 		{Options: megakernel.Options{Tokens: 4, Consumers: 3, Watchdog: megakernel.WatchAll}, Pin: 32},
 		{Options: megakernel.Options{Tokens: 16}},
+		{Options: megakernel.Options{Tokens: 2, Page: 128, Attention: "streaming=20+sinks=4/mask", Selection: true}},
 	}
 	if testing.Short() {
 		cases = cases[:2]

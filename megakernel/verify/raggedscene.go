@@ -98,6 +98,9 @@ func (t *raggedTrial) start(k *ir.Kernel, scenario, schedule uint64) (*scene, er
 		x.free = append(x.free, uint32(p))
 	}
 	o := runtime.RaggedOptions{Pages: x.pages, Guard: uint32(x.pages - 1), Steps: maxGrowth, Epoch: t.epoch, KVScales: t.scales, HeadScales: t.heads, Pin: t.pin}
+	if t.mk.Options.Selection { // each KV head has a list of its own, beside that of layers with a window
+		o.Entries = t.mk.Options.Tokens * (t.mk.KV.Heads + 1) * x.pages / sequences
+	}
 	if t.mk.HasMask() {
 		o.MaskWords = t.mk.Options.Tokens * x.maskWords()
 	}

@@ -21,6 +21,10 @@ const (
 	smallSMs     = 3
 	smallSplits  = 3
 	largestStage = 32768 // bytes; a larger stage becomes half of it
+
+	// moreShared is how many times the real shared memory a CTA has: with fewer SMs each
+	// has more work items of attention, which must not take the ring's place.
+	moreShared = 4
 )
 
 // shrink is the configuration and the options of the small kernel. Whatever
@@ -43,6 +47,7 @@ func shrink(mk *megakernel.Kernel) (models.Config, megakernel.Options) {
 	c.Heads = c.KVHeads * group
 	c.BOS, c.EOS = models.NoToken, nil // no token of the real vocabulary
 	o.SMs = min(o.SMs, smallSMs)
+	o.SharedLimit *= moreShared
 	o.Splits = min(o.Splits, smallSplits)
 	return c, o
 }

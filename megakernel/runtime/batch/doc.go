@@ -23,6 +23,11 @@
 // many as end where a piece does. What a sequence has chosen came token by token, and
 // comes so again when it was sent back.
 //
+// Parts that are cut at fixed places are as many as a sequence is long, and a kernel has
+// room for so many: where those of all sequences are too many for one launch, it is of
+// those that have waited longest, and the others have theirs later. Only a sequence that
+// alone has too many is refused.
+//
 // # Pages
 //
 // A sequence holds the pages of its cached tokens and, before a launch, of those

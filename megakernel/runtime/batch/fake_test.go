@@ -76,11 +76,12 @@ type sizes struct {
 	seed                                uint64
 	positions                           int // 0 for 1000
 	piece                               int // with one, results depend on which tokens come together
+	most                                int // tokens of all sequences when a launch ends, 0 for any number
 }
 
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
-	f := &batchtest.Stepper{T: z.rows, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0}
+	f := &batchtest.Stepper{T: z.rows, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0, Most: z.most}
 	if z.positions == 0 {
 		z.positions = 1000
 	}

@@ -2,12 +2,17 @@ package batch
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+
+	"github.com/mkgen/mkgen/kv"
 )
 
 // Step runs one launch, if there are jobs. It returns ctx's error when ctx ended,
 // with which no job ends, or why the launch failed, with which all jobs ended that
-// ran; those in the queue go on.
+// ran; those in the queue go on. A job that is too much for the kernel even alone ends
+// with the stepper's error, and Step returns nil.
 func (s *Scheduler) Step(ctx context.Context) error {
 	if s.closed {
 		panic("BUG: a step of a closed scheduler")
@@ -23,11 +28,12 @@ func (s *Scheduler) Step(ctx context.Context) error {
 	for _, j := range s.running {
 		s.follow(j)
 	}
-	parts, steps := s.plan()
-	l := &launch{s: s, parts: parts}
-	chosen, err := checked(ctx, s.o.Stepper, l.request(steps))
-	if err != nil && !ended(ctx, err) {
-		s.fail(fmt.Errorf("batch: a launch of %d sequences failed: %w", len(parts), err))
+	l, chosen, err := s.run(ctx)
+	if tooMuch(err) {
+		s.leave(l.parts[0].j, fmt.Errorf("batch: %w", err))
+		return nil
+	} else if err != nil && !ended(ctx, err) {
+		s.fail(fmt.Errorf("batch: a launch of %d sequences failed: %w", len(l.parts), err))
 		return err
 	}
 	for _, tokens := range chosen[min(l.seen, len(chosen)):] {
@@ -36,6 +42,45 @@ func (s *Scheduler) Step(ctx context.Context) error {
 	l.finish(len(chosen))
 	s.sweep()
 	return err
+}
+
+// run runs the next launch: of one step where several are too much for the kernel, and
+// of fewer parts where these are. An error that is tooMuch is that of one part alone.
+func (s *Scheduler) run(ctx context.Context) (l *launch, chosen [][]int, err error) {
+	parts, steps := s.plan()
+	for {
+		l = &launch{s: s, parts: parts}
+		if chosen, err = checked(ctx, s.o.Stepper, l.request(steps)); !tooMuch(err) || steps == 1 && len(parts) == 1 {
+			break
+		}
+		if steps == 1 {
+			parts = s.without(parts)
+		}
+		steps = 1
+		for _, p := range parts {
+			s.shorten(p.j, s.pagesOf(p.j.cached+p.rows))
+		}
+	}
+	for _, p := range parts {
+		p.j.served = s.turn
+	}
+	return l, chosen, err
+}
+
+// tooMuch reports whether err says that the kernel cannot do so much at once.
+func tooMuch(err error) bool { return errors.As(err, new(kv.LimitError)) }
+
+// without is some parts but the one that had rows last, of several the newest: it gives
+// its new pages back and comes first in a later launch.
+func (s *Scheduler) without(parts []part) []part {
+	last := 0
+	for i, p := range parts {
+		if p.j.served >= parts[last].j.served {
+			last = i
+		}
+	}
+	s.advance(parts[last].j, parts[last].j.cached)
+	return slices.Delete(parts, last, last+1)
 }
 
 // launch is one launch of some parts.

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch/batchtest"
 	"github.com/stretchr/testify/require"
@@ -46,9 +47,12 @@ func TestInPiecesEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		if z.piece = 1 + r.IntN(z.rows); r.IntN(2) == 0 { // any, or a power of two
 			z.piece = 1 << (bits.Len(uint(z.piece)) - 1)
 		}
+		if r.IntN(3) == 0 {
+			z.most = 10 + r.IntN(z.pages*z.page)
+		}
 		runRandom(t, z, r, 60, seen)
 	}
-	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 300, "stopped": 100, "drawn": 300, "failed": 20} {
+	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 300, "stopped": 100, "drawn": 300, "failed": 20, "too much": 100} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
@@ -117,6 +121,9 @@ func (b *bench) judge(c *client, broken error, seen map[string]int) {
 	switch {
 	case errors.Is(c.err, broken):
 		seen["failed"]++
+	case errors.As(c.err, new(kv.LimitError)):
+		seen["too much"]++
+		require.Greater(t, len(c.prompt)+len(c.got)+b.z.rows, b.z.most)
 	case errors.Is(c.err, batch.ErrFull):
 		seen["full"]++
 		require.Equal(t, max(b.Limit()+1, len(c.prompt)), len(c.prompt)+len(c.got))

@@ -252,6 +252,65 @@ func TestAFailedLaunchEndsWhatRunsAndLeaksNothing(t *testing.T) {
 	b.close()
 }
 
+// A launch that is too much for the kernel is made of those that have waited longest, and
+// the others have their rows later: nobody is sent back, and all get what they would alone.
+func TestALaunchOfTooMuchIsMadeOfFewer(t *testing.T) {
+	for _, piece := range []int{0, 4} {
+		b := newBench(t, sizes{rows: 8, page: 4, pages: 90, steps: 6, piece: piece, most: 40})
+		var all []*client
+		for i := range 4 {
+			all = append(all, b.add(count(10*i, 12), 20))
+		}
+		last, most := map[uint32]int{}, 0 // by first page
+		b.f.Before = func(r batch.StepRequest) {
+			for _, q := range r.Sequences {
+				if at, ok := last[q.Pages[0]]; ok {
+					most = max(most, b.f.Launches-at)
+				}
+				last[q.Pages[0]] = b.f.Launches
+			}
+		}
+		b.all()
+		for _, c := range all {
+			require.NoError(t, c.err)
+			require.Equal(t, c.alone(20), c.got)
+			require.Zero(t, c.stats.Preempted)
+		}
+		require.Greater(t, most, 1, "all had a part in all launches")
+		require.LessOrEqual(t, most, 4)
+		b.close()
+	}
+}
+
+// A launch of several steps that is too much is one of one step.
+func TestALaunchOfTooManyStepsIsMadeOfOne(t *testing.T) {
+	b := newBench(t, sizes{rows: 8, page: 2, pages: 90, steps: 6, most: 13})
+	one, two := b.add(count(1, 3), 8), b.add(count(11, 3), 5)
+	b.all()
+	for c, want := range map[*client]int{one: 8, two: 5} {
+		require.NoError(t, c.err)
+		require.Equal(t, c.alone(want), c.got)
+	}
+	require.Equal(t, []string{"1 0+3 0+3", "1 3+1 3+1", "1 4+1 4+1", "1 5+1 5+1", "1 6+1", "1 6+1", "3 7+1"}, b.f.Log)
+	b.close()
+}
+
+// What is too much alone ends alone.
+func TestAJobThatIsTooMuchAloneIsRefusedAlone(t *testing.T) {
+	for _, piece := range []int{0, 4} {
+		b := newBench(t, sizes{rows: 8, page: 4, pages: 90, steps: 6, piece: piece, most: 40})
+		small, large, other := b.add(count(1, 12), 9), b.add(count(11, 36), 20), b.add(count(21, 20), 15)
+		b.all()
+		require.NoError(t, small.err)
+		require.Equal(t, small.alone(9), small.got)
+		require.EqualError(t, large.err, "batch: batchtest: 41 tokens, want at most 40")
+		require.Equal(t, large.alone(5), large.got)
+		require.NoError(t, other.err)
+		require.Equal(t, other.alone(15), other.got)
+		b.close()
+	}
+}
+
 // What a stepper must not return is the error of a launch.
 func TestImpossibleResultsAreErrors(t *testing.T) {
 	for want, wrong := range map[string][][]int{

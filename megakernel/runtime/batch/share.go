@@ -63,9 +63,6 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 		steps = s.steps(parts)
 		if s.reserve(parts, steps) {
 			s.turn++
-			for _, p := range parts {
-				p.j.served = s.turn
-			}
 			return parts, steps
 		}
 		s.preempt()

@@ -34,7 +34,9 @@ type Stepper interface {
 	// token of each sequence: all Steps of them, fewer when a sequence chose one of
 	// the kernel's end tokens, when Each returned false, or when ctx ended, whose
 	// error it may return beside them. Perhaps Each has not seen the last of them.
-	// After any other error nothing is known of the tokens this launch was to cache.
+	// A kv.LimitError, perhaps wrapped, says that nothing ran: the sequences are too much
+	// at once for the kernel, or the steps. After any other error nothing is known of the
+	// tokens this launch was to cache.
 	Run(ctx context.Context, r StepRequest) (chosen [][]int, err error)
 	// Logits reads those of the last step of the last launch that follow the last
 	// new token of sequence i; dst is a vocabulary long.

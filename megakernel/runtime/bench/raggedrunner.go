@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/binary"
 	"fmt"
-	"math"
 	"time"
 
 	"github.com/mkgen/mkgen/kv"
@@ -113,6 +112,9 @@ type GateRunner struct {
 	Session *runtime.Ragged
 	Device  runtime.Device // the session's
 	Vocab   int
+
+	raw    []byte
+	logits [][]float32 // what Run returned, to be used again
 }
 
 // Run runs one step and reads the logits of all its rows.
@@ -129,16 +131,18 @@ func (g *GateRunner) Run(ctx context.Context, step []kv.Sequence) ([][]float32, 
 	if _, err := g.Session.Run(ctx, q); err != nil {
 		return nil, err
 	}
-	raw := make([]byte, 4*rows*g.Vocab)
+	for len(g.logits) < rows {
+		g.logits = append(g.logits, make([]float32, g.Vocab))
+		g.raw = append(g.raw, make([]byte, 4*g.Vocab)...)
+	}
+	raw := g.raw[:4*rows*g.Vocab]
 	if err := g.Device.Read("logits", 0, raw); err != nil {
 		return nil, err
 	}
-	logits := make([][]float32, rows)
-	for i := range logits {
-		logits[i] = make([]float32, g.Vocab)
-		for j := range logits[i] {
-			logits[i][j] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*(i*g.Vocab+j):]))
+	for i, row := range g.logits[:rows] {
+		if _, err := binary.Decode(raw[4*i*g.Vocab:], binary.LittleEndian, row); err != nil {
+			return nil, err
 		}
 	}
-	return logits, nil
+	return g.logits[:rows], nil
 }

@@ -120,4 +120,38 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 	}
 }
 
+// More pinned parts than the kernel has work items are more than one launch, and no
+// request's error.
+func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
+	if testing.Short() {
+		t.Skip("long prompts on the executor, with -short")
+	}
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 1, Tokens: 4, Consumers: 1, StageBytes: 2048})
+	require.NoError(t, err)
+	limits, parts := mk.Limits(0), 0
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
+	b, err := NewBatch(t.Context(), Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, Ends: []int{}, Pin: mk.ChunkTokens()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	var all []*Stream
+	for i := range 3 {
+		tokens := make([]int, 150)
+		for j := range tokens {
+			tokens[j] = (7*j + i) % 320
+		}
+		parts += len(tokens) / mk.ChunkTokens() * c.KVHeads
+		all = append(all, ask(t, b, Request{Tokens: tokens, MaxTokens: 3}))
+	}
+	require.Greater(t, parts, limits.CTAs*limits.ItemsPerCTA)
+	for _, s := range all {
+		got, err := s.Wait()
+		require.NoError(t, err)
+		require.Len(t, got.Tokens, 3)
+	}
+}
+
 func sameBits(a, b [][]float32) bool { return fmt.Sprintf("%x", a) == fmt.Sprintf("%x", b) }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 )
 
@@ -23,6 +24,9 @@ type Stepper struct {
 	// Fail is the error of the next launch, which is forgotten then. It has run all
 	// the same.
 	Fail error
+	// Most is how many tokens the sequences of a launch have at most when it ends, 0 for
+	// any number; more are a kv.LimitError.
+	Most int
 	// Before (nil for none) is called before each launch.
 	Before func(r batch.StepRequest)
 
@@ -106,6 +110,9 @@ func (f *Stepper) check(r batch.StepRequest) error {
 
 // Run runs the model.
 func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, err error) {
+	if n := total(r); f.Most > 0 && n > f.Most {
+		return nil, fmt.Errorf("batchtest: %w", kv.LimitError(fmt.Sprintf("%d tokens, want at most %d", n, f.Most)))
+	}
 	f.note(r)
 	if f.Before != nil {
 		f.Before(r)
@@ -141,6 +148,14 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		return nil, err
 	}
 	return all, ctx.Err()
+}
+
+// total is how many tokens the sequences of a launch have when it ends.
+func total(r batch.StepRequest) (n int) {
+	for _, q := range r.Sequences {
+		n += q.Cached + len(q.New) + r.Steps - 1
+	}
+	return n
 }
 
 func (f *Stepper) note(r batch.StepRequest) {
