@@ -524,11 +524,11 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const leaving = (u32*)(smem + 106560);
   u32* const notes = (u32*)(smem + 106576);
   bf16x2* const ring_bf16x2 = (bf16x2*)smem;
-  const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
-  const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
-  bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
   bf16x2* const kv_bf16x2 = ptx::global((bf16x2*)p.kv);
+  const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
+  bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
+  const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   u16* const input_u16 = (u16*)(smem + 94576);
   u16* const tail_u16 = (u16*)(smem + 106272);
   u32* const tail_u32 = (u32*)(smem + 106272);
@@ -563,6 +563,8 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 drain_parity = 0;
     u32 epoch_target = epoch[0];
     u32 token = 0;
+    float early = 0.0f;
+    float early_2 = 0.0f;
     bf16x2 held = 0x00000000u;
     bf16x2 held_2 = 0x00000000u;
     bf16x2 held_3 = 0x00000000u;
@@ -596,6 +598,25 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 v35 = ptx::ld_relaxed_sys_u32(stop);
           verdict[i & 1u] = v35;
         }
+        // ---- read ahead of qkv ----
+        {
+          const u32 first_tile = own[0];
+          const u32 tile_count = own[1];
+          const u32 row = first_tile * 8 + tid * 2;
+          if (tid < tile_count * 4 && row < 320) {
+            const u32 i_2 = row % 32 / 2;
+            const float v51 = (float)pos_now * inv_freq[i_2];
+            const float v54 = -rintf(v51 * 0.15915494f);
+            const float v56 = fmaf(v54, -1.7484555e-07f, fmaf(v54, 6.2831855f, v51));
+            const float cos_2 = ptx::cos(v56);
+            const float sin_2 = ptx::sin(v56);
+            early = cos_2;
+            early_2 = sin_2;
+          } else {
+            early = 0.0f;
+            early_2 = 0.0f;
+          }
+        }
         // ---- chunks held for qkv ----
         {
           held = 0x00000000u;
@@ -605,20 +626,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage = drain;
           ptx::mbar_wait(&full[stage], drain_parity);
           if (warp < 3) {
-            const uint4 v50 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-            held = v50.x;
-            held_2 = v50.y;
-            held_3 = v50.z;
-            held_4 = v50.w;
+            const uint4 v73 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+            held = v73.x;
+            held_2 = v73.y;
+            held_3 = v73.z;
+            held_4 = v73.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage]);
           }
-          const u32 v57 = drain + 1;
-          const bool v58 = v57 == 23;
-          drain = v58 ? 0u : v57;
-          drain_parity = v58 ? drain_parity ^ 1u : drain_parity;
+          const u32 v80 = drain + 1;
+          const bool v81 = v80 == 23;
+          drain = v81 ? 0u : v80;
+          drain_parity = v81 ? drain_parity ^ 1u : drain_parity;
           held_5 = 0x00000000u;
           held_6 = 0x00000000u;
           held_7 = 0x00000000u;
@@ -626,20 +647,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_2 = drain;
           ptx::mbar_wait(&full[stage_2], drain_parity);
           if (warp < 3) {
-            const uint4 v73 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-            held_5 = v73.x;
-            held_6 = v73.y;
-            held_7 = v73.z;
-            held_8 = v73.w;
+            const uint4 v96 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+            held_5 = v96.x;
+            held_6 = v96.y;
+            held_7 = v96.z;
+            held_8 = v96.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_2]);
           }
-          const u32 v80 = drain + 1;
-          const bool v81 = v80 == 23;
-          drain = v81 ? 0u : v80;
-          drain_parity = v81 ? drain_parity ^ 1u : drain_parity;
+          const u32 v103 = drain + 1;
+          const bool v104 = v103 == 23;
+          drain = v104 ? 0u : v103;
+          drain_parity = v104 ? drain_parity ^ 1u : drain_parity;
           held_9 = 0x00000000u;
           held_10 = 0x00000000u;
           held_11 = 0x00000000u;
@@ -647,20 +668,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_3 = drain;
           ptx::mbar_wait(&full[stage_3], drain_parity);
           if (warp < 3) {
-            const uint4 v96 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-            held_9 = v96.x;
-            held_10 = v96.y;
-            held_11 = v96.z;
-            held_12 = v96.w;
+            const uint4 v119 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+            held_9 = v119.x;
+            held_10 = v119.y;
+            held_11 = v119.z;
+            held_12 = v119.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_3]);
           }
-          const u32 v103 = drain + 1;
-          const bool v104 = v103 == 23;
-          drain = v104 ? 0u : v103;
-          drain_parity = v104 ? drain_parity ^ 1u : drain_parity;
+          const u32 v126 = drain + 1;
+          const bool v127 = v126 == 23;
+          drain = v127 ? 0u : v126;
+          drain_parity = v127 ? drain_parity ^ 1u : drain_parity;
           held_13 = 0x00000000u;
           held_14 = 0x00000000u;
           held_15 = 0x00000000u;
@@ -668,104 +689,104 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_4 = drain;
           ptx::mbar_wait(&full[stage_4], drain_parity);
           if (warp < 3) {
-            const uint4 v119 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-            held_13 = v119.x;
-            held_14 = v119.y;
-            held_15 = v119.z;
-            held_16 = v119.w;
+            const uint4 v142 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+            held_13 = v142.x;
+            held_14 = v142.y;
+            held_15 = v142.z;
+            held_16 = v142.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_4]);
           }
-          const u32 v126 = drain + 1;
-          const bool v127 = v126 == 23;
-          drain = v127 ? 0u : v126;
-          drain_parity = v127 ? drain_parity ^ 1u : drain_parity;
+          const u32 v149 = drain + 1;
+          const bool v150 = v149 == 23;
+          drain = v150 ? 0u : v149;
+          drain_parity = v150 ? drain_parity ^ 1u : drain_parity;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
           // ---- qkv ----
           {
+            const u32 page = page_table[pos_now / 16];
+            const u32 slot = pos_now % 16;
+            const u32 v171 = layer * 2;
             float squares = 0.0f;
-            const u32 v146 = layer * 2 * 48;
-            const u32 v147 = tid * 2;
-            const u32 first = (v147 & 0xfffffffcu) | ((v147 & 1u) << 1) | ((v147 >> 1) & 1u);
+            const u32 v172 = tid * 2;
+            const u32 first = (v172 & 0xfffffffcu) | ((v172 & 1u) << 1) | ((v172 >> 1) & 1u);
             if (layer == 0) {
               if (tid < 24) {
-                const u32 v156 = tid * 4;
-                const u64 v163 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                    + (u64)(v156 / 32 * 128 + v156 % 32 / 2);
-                const uint2 v164 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v163]);
-                const float v166 = ptx::bf16_lo(v164.x);
-                const float v167 = ptx::bf16_hi(v164.x);
-                const float v168 = ptx::bf16_lo(v164.y);
-                const float v169 = ptx::bf16_hi(v164.y);
-                const uint2 v172 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v146 + tid * 2]);
-                const float v182 = fmaf(v169, v169, fmaf(v168, v168, fmaf(v167, v167, fmaf(v166, v166, squares))));
-                squares = v182;
-                const u32 v185 = first + (tid - tid) * 2;
-                const bf16x2 v188 = ptx::pack_bf16(v166 * ptx::bf16_lo(v172.x), v167 * ptx::bf16_hi(v172.x));
-                input_bf16x2[v185] = v188;
-                const bf16x2 v192 = ptx::pack_bf16(v168 * ptx::bf16_lo(v172.y), v169 * ptx::bf16_hi(v172.y));
-                input_bf16x2[v185 + 2] = v192;
+                const u32 v181 = tid * 4;
+                const u64 v188 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v181 / 32 * 128 + v181 % 32 / 2);
+                const uint2 v189 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v188]);
+                const float v191 = ptx::bf16_lo(v189.x);
+                const float v192 = ptx::bf16_hi(v189.x);
+                const float v193 = ptx::bf16_lo(v189.y);
+                const float v194 = ptx::bf16_hi(v189.y);
+                const uint2 v198 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v171 * 48 + tid * 2]);
+                const float v208 = fmaf(v194, v194, fmaf(v193, v193, fmaf(v192, v192, fmaf(v191, v191, squares))));
+                squares = v208;
+                const u32 v211 = first + (tid - tid) * 2;
+                const bf16x2 v214 = ptx::pack_bf16(v191 * ptx::bf16_lo(v198.x), v192 * ptx::bf16_hi(v198.x));
+                input_bf16x2[v211] = v214;
+                const bf16x2 v218 = ptx::pack_bf16(v193 * ptx::bf16_lo(v198.y), v194 * ptx::bf16_hi(v198.y));
+                input_bf16x2[v211 + 2] = v218;
               }
             } else {
               if (tid < 24) {
-                const uint2 v196 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v146 + tid * 2]);
-                const u32 v198 = tid + 24;
-                const u32 v202 = (epoch_target - 4) * 2 + 1;
-                const uint4 v203 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 word = v203;
-                const uint4 v204 = ptx::ld_relaxed_gpu_b128(&down_words[v198]);
-                uint4 word_2 = v204;
-                if (word.w != v202) {
-                  const uint4 v212 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v202, word, abort, notes, 1,
+                const uint2 v223 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v171 * 48 + tid * 2]);
+                const u32 v225 = tid + 24;
+                const u32 v229 = (epoch_target - 4) * 2 + 1;
+                const uint4 v230 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 word = v230;
+                const uint4 v231 = ptx::ld_relaxed_gpu_b128(&down_words[v225]);
+                uint4 word_2 = v231;
+                if (word.w != v229) {
+                  const uint4 v239 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v229, word, abort, notes, 1,
                       layer, tid);
-                  word = v212;
-                  if (word_2.w != v202) {
-                    const uint4 v219 = ptx::ld_relaxed_gpu_b128(&down_words[v198]);
-                    word_2 = v219;
+                  word = v239;
+                  if (word_2.w != v229) {
+                    const uint4 v246 = ptx::ld_relaxed_gpu_b128(&down_words[v225]);
+                    word_2 = v246;
                   }
                 }
-                if (word_2.w != v202) {
-                  const uint4 v227 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v198], v202, word_2, abort, notes, 1,
-                      layer, v198);
-                  word_2 = v227;
+                if (word_2.w != v229) {
+                  const uint4 v254 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v225], v229, word_2, abort, notes, 1,
+                      layer, v225);
+                  word_2 = v254;
                 }
-                const float v235 = __uint_as_float(word.x | word.z);
-                const float v236 = __uint_as_float(word.y);
-                const float v242 = __uint_as_float(word_2.x | word_2.z);
-                const float v243 = __uint_as_float(word_2.y);
-                const float v252 = fmaf(v243, v243, fmaf(v242, v242, fmaf(v236, v236, fmaf(v235, v235, squares))));
-                squares = v252;
-                const u32 v255 = first + (tid - tid) * 2;
-                const bf16x2 v258 = ptx::pack_bf16(v235 * ptx::bf16_lo(v196.x), v236 * ptx::bf16_hi(v196.x));
-                input_bf16x2[v255] = v258;
-                const bf16x2 v262 = ptx::pack_bf16(v242 * ptx::bf16_lo(v196.y), v243 * ptx::bf16_hi(v196.y));
-                input_bf16x2[v255 + 2] = v262;
+                const float v262 = __uint_as_float(word.x | word.z);
+                const float v263 = __uint_as_float(word.y);
+                const float v269 = __uint_as_float(word_2.x | word_2.z);
+                const float v270 = __uint_as_float(word_2.y);
+                const float v279 = fmaf(v270, v270, fmaf(v269, v269, fmaf(v263, v263, fmaf(v262, v262, squares))));
+                squares = v279;
+                const u32 v282 = first + (tid - tid) * 2;
+                const bf16x2 v285 = ptx::pack_bf16(v262 * ptx::bf16_lo(v223.x), v263 * ptx::bf16_hi(v223.x));
+                input_bf16x2[v282] = v285;
+                const bf16x2 v289 = ptx::pack_bf16(v269 * ptx::bf16_lo(v223.y), v270 * ptx::bf16_hi(v223.y));
+                input_bf16x2[v282 + 2] = v289;
               }
             }
-            const float v264 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v265 = squares + v264;
-            const float v266 = __shfl_xor_sync(0xffffffffu, v265, 8u);
-            const float v267 = v265 + v266;
-            const float v268 = __shfl_xor_sync(0xffffffffu, v267, 4u);
-            const float v269 = v267 + v268;
-            const float v270 = __shfl_xor_sync(0xffffffffu, v269, 2u);
-            const float v271 = v269 + v270;
-            const float v272 = __shfl_xor_sync(0xffffffffu, v271, 1u);
+            const float v291 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v292 = squares + v291;
+            const float v293 = __shfl_xor_sync(0xffffffffu, v292, 8u);
+            const float v294 = v292 + v293;
+            const float v295 = __shfl_xor_sync(0xffffffffu, v294, 4u);
+            const float v296 = v294 + v295;
+            const float v297 = __shfl_xor_sync(0xffffffffu, v296, 2u);
+            const float v298 = v296 + v297;
+            const float v299 = __shfl_xor_sync(0xffffffffu, v298, 1u);
             if (lane == 0) {
-              scratch[warp] = v271 + v272;
+              scratch[warp] = v298 + v299;
             }
             ptx::bar_sync<1, 256>();
-            const float v287 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v287 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
-            const u32 page = page_table[pos_now / 16];
-            const u32 slot = pos_now % 16;
+            const float v314 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v314 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u32 v302 = warp * 128;
+            const u32 v326 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -775,22 +796,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v312 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v320 = ptx::mma_m16n8k16(v312.x, v312.y, v312.z, v312.w, held, held_2, acc, acc_2, acc_3,
+              const uint4 v336 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v344 = ptx::mma_m16n8k16(v336.x, v336.y, v336.z, v336.w, held, held_2, acc, acc_2, acc_3,
                   acc_4);
-              acc = v320.x;
-              acc_2 = v320.y;
-              acc_3 = v320.z;
-              acc_4 = v320.w;
-              const float4 v328 = ptx::mma_m16n8k16(v312.x, v312.y, v312.z, v312.w, held_3, held_4, acc_5, acc_6, acc_7,
+              acc = v344.x;
+              acc_2 = v344.y;
+              acc_3 = v344.z;
+              acc_4 = v344.w;
+              const float4 v352 = ptx::mma_m16n8k16(v336.x, v336.y, v336.z, v336.w, held_3, held_4, acc_5, acc_6, acc_7,
                   acc_8);
-              acc_5 = v328.x;
-              acc_6 = v328.y;
-              acc_7 = v328.z;
-              acc_8 = v328.w;
+              acc_5 = v352.x;
+              acc_6 = v352.y;
+              acc_7 = v352.z;
+              acc_8 = v352.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v302 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v326 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -801,22 +822,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v352 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v360 = ptx::mma_m16n8k16(v352.x, v352.y, v352.z, v352.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v376 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v384 = ptx::mma_m16n8k16(v376.x, v376.y, v376.z, v376.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v360.x;
-              acc_10 = v360.y;
-              acc_11 = v360.z;
-              acc_12 = v360.w;
-              const float4 v368 = ptx::mma_m16n8k16(v352.x, v352.y, v352.z, v352.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v384.x;
+              acc_10 = v384.y;
+              acc_11 = v384.z;
+              acc_12 = v384.w;
+              const float4 v392 = ptx::mma_m16n8k16(v376.x, v376.y, v376.z, v376.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v368.x;
-              acc_14 = v368.y;
-              acc_15 = v368.z;
-              acc_16 = v368.w;
+              acc_13 = v392.x;
+              acc_14 = v392.y;
+              acc_15 = v392.z;
+              acc_16 = v392.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v302 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v326 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -827,22 +848,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v393 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v401 = ptx::mma_m16n8k16(v393.x, v393.y, v393.z, v393.w, held_9, held_10, acc_17, acc_18,
+              const uint4 v417 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v425 = ptx::mma_m16n8k16(v417.x, v417.y, v417.z, v417.w, held_9, held_10, acc_17, acc_18,
                   acc_19, acc_20);
-              acc_17 = v401.x;
-              acc_18 = v401.y;
-              acc_19 = v401.z;
-              acc_20 = v401.w;
-              const float4 v409 = ptx::mma_m16n8k16(v393.x, v393.y, v393.z, v393.w, held_11, held_12, acc_21, acc_22,
+              acc_17 = v425.x;
+              acc_18 = v425.y;
+              acc_19 = v425.z;
+              acc_20 = v425.w;
+              const float4 v433 = ptx::mma_m16n8k16(v417.x, v417.y, v417.z, v417.w, held_11, held_12, acc_21, acc_22,
                   acc_23, acc_24);
-              acc_21 = v409.x;
-              acc_22 = v409.y;
-              acc_23 = v409.z;
-              acc_24 = v409.w;
+              acc_21 = v433.x;
+              acc_22 = v433.y;
+              acc_23 = v433.z;
+              acc_24 = v433.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v302 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v326 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -853,29 +874,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v434 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v442 = ptx::mma_m16n8k16(v434.x, v434.y, v434.z, v434.w, held_13, held_14, acc_25, acc_26,
+              const uint4 v458 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v466 = ptx::mma_m16n8k16(v458.x, v458.y, v458.z, v458.w, held_13, held_14, acc_25, acc_26,
                   acc_27, acc_28);
-              acc_25 = v442.x;
-              acc_26 = v442.y;
-              acc_27 = v442.z;
-              acc_28 = v442.w;
-              const float4 v450 = ptx::mma_m16n8k16(v434.x, v434.y, v434.z, v434.w, held_15, held_16, acc_29, acc_30,
+              acc_25 = v466.x;
+              acc_26 = v466.y;
+              acc_27 = v466.z;
+              acc_28 = v466.w;
+              const float4 v474 = ptx::mma_m16n8k16(v458.x, v458.y, v458.z, v458.w, held_15, held_16, acc_29, acc_30,
                   acc_31, acc_32);
-              acc_29 = v450.x;
-              acc_30 = v450.y;
-              acc_31 = v450.z;
-              acc_32 = v450.w;
+              acc_29 = v474.x;
+              acc_30 = v474.y;
+              acc_31 = v474.z;
+              acc_32 = v474.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v302 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v326 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v470 = half_2 * 1024;
-              const u32 v472 = v470 + warp * 128;
+              const u32 v494 = half_2 * 1024;
+              const u32 v496 = v494 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -889,82 +910,77 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v487 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v493 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v501 = ptx::mma_m16n8k16(v493.x, v493.y, v493.z, v493.w, v487.x, v487.y, acc_33, acc_34,
+                  const uint4 v511 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v517 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v525 = ptx::mma_m16n8k16(v517.x, v517.y, v517.z, v517.w, v511.x, v511.y, acc_33, acc_34,
                       acc_35, acc_36);
-                  acc_33 = v501.x;
-                  acc_34 = v501.y;
-                  acc_35 = v501.z;
-                  acc_36 = v501.w;
-                  const float4 v509 = ptx::mma_m16n8k16(v493.x, v493.y, v493.z, v493.w, v487.z, v487.w, acc_37, acc_38,
+                  acc_33 = v525.x;
+                  acc_34 = v525.y;
+                  acc_35 = v525.z;
+                  acc_36 = v525.w;
+                  const float4 v533 = ptx::mma_m16n8k16(v517.x, v517.y, v517.z, v517.w, v511.z, v511.w, acc_37, acc_38,
                       acc_39, acc_40);
-                  acc_37 = v509.x;
-                  acc_38 = v509.y;
-                  acc_39 = v509.z;
-                  acc_40 = v509.w;
+                  acc_37 = v533.x;
+                  acc_38 = v533.y;
+                  acc_39 = v533.z;
+                  acc_40 = v533.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v516 = drain + 1;
-                const bool v517 = v516 == 23;
-                drain = v517 ? 0u : v516;
-                drain_parity = v517 ? drain_parity ^ 1u : drain_parity;
+                const u32 v540 = drain + 1;
+                const bool v541 = v540 == 23;
+                drain = v541 ? 0u : v540;
+                drain_parity = v541 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v472 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v496 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v537 = tid * 2;
-                  const u32 v538 = v470 + v537;
-                  const float2 v539 = *(const float2*)&partials[v538];
-                  const float2 v542 = *(const float2*)&partials[v538 + 128];
-                  const float2 v547 = *(const float2*)&partials[v538 + 256];
-                  const float2 v552 = *(const float2*)&partials[v538 + 384];
-                  const float2 v557 = *(const float2*)&partials[v538 + 512];
-                  const float2 v562 = *(const float2*)&partials[v538 + 640];
-                  const float2 v567 = *(const float2*)&partials[v538 + 768];
-                  const float2 v572 = *(const float2*)&partials[v538 + 896];
-                  const float v574 = v539.x + v542.x + v547.x + v552.x + v557.x + v562.x + v567.x + v572.x;
-                  const float v575 = v539.y + v542.y + v547.y + v552.y + v557.y + v562.y + v567.y + v572.y;
-                  const u32 row = (first_tile + i_2) * 8 + v537;
-                  const float v579 = v574 * scale;
-                  const float v580 = __fmul_rn(v575, scale);
+                  const u32 v561 = tid * 2;
+                  const u32 v562 = v494 + v561;
+                  const float2 v563 = *(const float2*)&partials[v562];
+                  const float2 v566 = *(const float2*)&partials[v562 + 128];
+                  const float2 v571 = *(const float2*)&partials[v562 + 256];
+                  const float2 v576 = *(const float2*)&partials[v562 + 384];
+                  const float2 v581 = *(const float2*)&partials[v562 + 512];
+                  const float2 v586 = *(const float2*)&partials[v562 + 640];
+                  const float2 v591 = *(const float2*)&partials[v562 + 768];
+                  const float2 v596 = *(const float2*)&partials[v562 + 896];
+                  const float v598 = v563.x + v566.x + v571.x + v576.x + v581.x + v586.x + v591.x + v596.x;
+                  const float v599 = v563.y + v566.y + v571.y + v576.y + v581.y + v586.y + v591.y + v596.y;
+                  const u32 row = (first_tile + i_2) * 8 + v561;
+                  const float v603 = v598 * scale;
+                  const float v604 = __fmul_rn(v599, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v587 = (float)pos_now * inv_freq[i_3];
-                    const float v590 = -rintf(v587 * 0.15915494f);
-                    const float v592 = fmaf(v590, -1.7484555e-07f, fmaf(v590, 6.2831855f, v587));
-                    const float cos_2 = ptx::cos(v592);
-                    const float sin_2 = ptx::sin(v592);
-                    const float v597 = fmaf(-v580, sin_2, v579 * cos_2);
-                    const float v599 = fmaf(v579, sin_2, v580 * cos_2);
+                    const float v613 = fmaf(-v604, early_2, v603 * early);
+                    const float v615 = fmaf(v603, early_2, v604 * early);
                     if (head < 6) {
-                      const uint4 v610 = make_uint4(ptx::pack_bf16(v597 * 0.25503486f, v599 * 0.25503486f), 0u, 0u,
+                      const uint4 v626 = make_uint4(ptx::pack_bf16(v613 * 0.25503486f, v615 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v610);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v626);
                     } else {
-                      const u32 v611 = head - 6;
-                      const u64 v622 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v611) * 16 + (u64)slot;
-                      const u64 v624 = v622 * 8 * 8;
-                      kv_bf16[v624 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v597);
-                      const u32 v634 = i_3 + 16;
-                      kv_bf16[v624 + (u64)(((v634 / 8) ^ (slot & 7u)) * 8 + v634 % 8)] = ptx::bf16_of(v599);
-                      const uint4 v652 = make_uint4(ptx::pack_bf16(v597, v599), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v611 * 2 * 16 + i_3], v652);
+                      const u32 v627 = head - 6;
+                      const uint4 v636 = make_uint4(ptx::pack_bf16(v613, v615), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v627 * 2 * 16 + i_3], v636);
+                      const u64 v647 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v627) * 16 + (u64)slot;
+                      const u64 v649 = v647 * 8 * 8;
+                      kv_bf16[v649 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v613);
+                      const u32 v659 = i_3 + 16;
+                      kv_bf16[v649 + (u64)(((v659 / 8) ^ (slot & 7u)) * 8 + v659 % 8)] = ptx::bf16_of(v615);
                     }
                   } else {
-                    const u32 v653 = head - 8;
-                    const u64 v664 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v653) * 16 + (u64)slot;
-                    const u64 v675 = v664 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v675] = ptx::pack_bf16(v579, v580);
-                    const uint4 v686 = make_uint4(ptx::pack_bf16(v579, v580), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v653 * 2 + 1) * 16 + i_3], v686);
+                    const u32 v669 = head - 8;
+                    const uint4 v679 = make_uint4(ptx::pack_bf16(v603, v604), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v669 * 2 + 1) * 16 + i_3], v679);
+                    const u64 v690 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v669) * 16 + (u64)slot;
+                    const u64 v701 = v690 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v701] = ptx::pack_bf16(v603, v604);
                   }
                 }
               }
@@ -974,49 +990,49 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v690 = (pos_now + 31) / 32;
+            const u32 v706 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v690 / 2;
-              const u32 end = (split + 1) * v690 / 2;
+              const u32 first = split * v706 / 2;
+              const u32 end = (split + 1) * v706 / 2;
               if (tid < 48) {
-                const u32 v702 = kv_head * 3 * 16 + tid;
-                const uint4 v703 = ptx::ld_relaxed_gpu_b128(&query_words[v702]);
-                const uint4 v707 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v702], epoch_target * 2 + 1, v703,
-                    abort, notes, 2, layer, v702);
-                const u32 v713 = v707.x | v707.y | v707.z;
-                const u32 v715 = tid % 16;
-                const u32 v717 = tid / 16 * 20 + 816;
-                input_u16[v717 * 2 + v715] = ptx::u16_lo(v713);
-                input_u16[v717 * 2 + v715 + 16] = ptx::u16_hi(v713);
+                const u32 v718 = kv_head * 3 * 16 + tid;
+                const uint4 v719 = ptx::ld_relaxed_gpu_b128(&query_words[v718]);
+                const uint4 v723 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v718], epoch_target * 2 + 1, v719,
+                    abort, notes, 2, layer, v718);
+                const u32 v729 = v723.x | v723.y | v723.z;
+                const u32 v731 = tid % 16;
+                const u32 v733 = tid / 16 * 20 + 816;
+                input_u16[v733 * 2 + v731] = ptx::u16_lo(v729);
+                input_u16[v733 * 2 + v731 + 16] = ptx::u16_hi(v729);
               }
               if (split == 1) {
-                const u32 v726 = pos_now % 16;
+                const u32 v742 = pos_now % 16;
                 if (tid < 16) {
-                  const u32 v730 = kv_head * 2 * 16 + tid;
-                  const uint4 v731 = ptx::ld_relaxed_gpu_b128(&kv_words[v730]);
-                  const uint4 v735 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v730], epoch_target * 2 + 1, v731, abort,
-                      notes, 3, layer, v730);
-                  const u32 v741 = v735.x | v735.y | v735.z;
-                  tail_u16[((tid / 8) ^ (v726 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v741);
-                  const u32 v750 = tid + 16;
-                  tail_u16[((v750 / 8) ^ (v726 & 7u)) * 8 + v750 % 8] = ptx::u16_hi(v741);
+                  const u32 v746 = kv_head * 2 * 16 + tid;
+                  const uint4 v747 = ptx::ld_relaxed_gpu_b128(&kv_words[v746]);
+                  const uint4 v751 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v746], epoch_target * 2 + 1, v747, abort,
+                      notes, 3, layer, v746);
+                  const u32 v757 = v751.x | v751.y | v751.z;
+                  tail_u16[((tid / 8) ^ (v742 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v757);
+                  const u32 v766 = tid + 16;
+                  tail_u16[((v766 / 8) ^ (v742 & 7u)) * 8 + v766 % 8] = ptx::u16_hi(v757);
                 }
                 if (tid < 16) {
-                  const u32 v761 = (kv_head * 2 + 1) * 16 + tid;
-                  const uint4 v762 = ptx::ld_relaxed_gpu_b128(&kv_words[v761]);
-                  const uint4 v766 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v761], epoch_target * 2 + 1, v762, abort,
-                      notes, 3, layer, v761);
-                  tail_u32[((tid / 4 + 4) ^ (v726 & 7u)) * 4 + tid % 4] = v766.x | v766.y | v766.z;
+                  const u32 v777 = (kv_head * 2 + 1) * 16 + tid;
+                  const uint4 v778 = ptx::ld_relaxed_gpu_b128(&kv_words[v777]);
+                  const uint4 v782 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v777], epoch_target * 2 + 1, v778, abort,
+                      notes, 3, layer, v777);
+                  tail_u32[((tid / 4 + 4) ^ (v742 & 7u)) * 4 + tid % 4] = v782.x | v782.y | v782.z;
                 }
               }
               ptx::bar_sync<1, 256>();
-              const u32 v782 = min(lane / 4, 2u);
-              const bf16x2 v788 = input_bf16x2[v782 * 20 + 816 + lane % 4];
-              const bf16x2 v794 = input_bf16x2[v782 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v800 = input_bf16x2[v782 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v806 = input_bf16x2[v782 * 20 + 816 + lane % 4 + 12];
+              const u32 v798 = min(lane / 4, 2u);
+              const bf16x2 v804 = input_bf16x2[v798 * 20 + 816 + lane % 4];
+              const bf16x2 v810 = input_bf16x2[v798 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v816 = input_bf16x2[v798 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v822 = input_bf16x2[v798 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -1028,36 +1044,36 @@ mkgen_step(const __grid_constant__ Params p) {
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               if (warp == 7 && split == 1) {
-                const u32 v810 = pos_now % 16;
-                const u32 v811 = lane / 8;
-                const u32 v816 = min(lane % 8 + v811 / 2 * 8, 0u);
-                const u32 v817 = v816 * 8;
-                const u32 v818 = v810 + v816;
-                const uint4 v823 = ptx::ldmatrix(&tail[v817 + ((v811 & 1u) ^ (v818 & 7u))]);
-                const float4 v827 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v823.x, v823.y, 0.0f, 0.0f,
+                const u32 v826 = pos_now % 16;
+                const u32 v827 = lane / 8;
+                const u32 v832 = min(lane % 8 + v827 / 2 * 8, 0u);
+                const u32 v833 = v832 * 8;
+                const u32 v834 = v826 + v832;
+                const uint4 v839 = ptx::ldmatrix(&tail[v833 + ((v827 & 1u) ^ (v834 & 7u))]);
+                const float4 v843 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v839.x, v839.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v831 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v823.z, v823.w, 0.0f, 0.0f,
+                const float4 v847 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v839.z, v839.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v840 = ptx::ldmatrix(&tail[v817 + (((v811 & 1u) + 2) ^ (v818 & 7u))]);
-                const float4 v844 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v840.x, v840.y, v827.x,
-                    v827.y, v827.z, v827.w);
-                const float4 v848 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v840.z, v840.w, v831.x,
-                    v831.y, v831.z, v831.w);
-                const u32 v853 = lane % 4 * 2;
-                const float v855 = v853 < 1 ? v844.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v858 = v853 + 1 < 1 ? v844.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v861 = v853 + 8 < 1 ? v848.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v864 = v853 + 9 < 1 ? v848.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v869 = fmaxf(fmaxf(fmaxf(fmaxf(m, v855), v858), v861), v864);
-                const float v870 = __shfl_xor_sync(0xffffffffu, v869, 2u);
-                const float v871 = fmaxf(v869, v870);
-                const float v872 = __shfl_xor_sync(0xffffffffu, v871, 1u);
-                const float v873 = fmaxf(v871, v872);
-                const float decay = ptx::exp2(m - v873);
-                const float v880 = ptx::exp2(v855 - v873);
-                const float v883 = ptx::exp2(v858 - v873);
-                const float v886 = ptx::exp2(v861 - v873);
-                const float v889 = ptx::exp2(v864 - v873);
+                const uint4 v856 = ptx::ldmatrix(&tail[v833 + (((v827 & 1u) + 2) ^ (v834 & 7u))]);
+                const float4 v860 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v856.x, v856.y, v843.x,
+                    v843.y, v843.z, v843.w);
+                const float4 v864 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v856.z, v856.w, v847.x,
+                    v847.y, v847.z, v847.w);
+                const u32 v869 = lane % 4 * 2;
+                const float v871 = v869 < 1 ? v860.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v874 = v869 + 1 < 1 ? v860.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v877 = v869 + 8 < 1 ? v864.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v880 = v869 + 9 < 1 ? v864.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v885 = fmaxf(fmaxf(fmaxf(fmaxf(m, v871), v874), v877), v880);
+                const float v886 = __shfl_xor_sync(0xffffffffu, v885, 2u);
+                const float v887 = fmaxf(v885, v886);
+                const float v888 = __shfl_xor_sync(0xffffffffu, v887, 1u);
+                const float v889 = fmaxf(v887, v888);
+                const float decay = ptx::exp2(m - v889);
+                const float v896 = ptx::exp2(v871 - v889);
+                const float v899 = ptx::exp2(v874 - v889);
+                const float v902 = ptx::exp2(v877 - v889);
+                const float v905 = ptx::exp2(v880 - v889);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1066,78 +1082,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v873;
-                l = __fmul_rn(l, decay) + v880 + v883 + v886 + v889;
-                const bf16x2 v907 = ptx::pack_bf16(v880, v883);
-                const bf16x2 v908 = ptx::pack_bf16(v886, v889);
-                const u32 v909 = lane / 8;
-                const u32 v914 = min(lane % 8 + (v909 & 1u) * 8, 0u);
-                const u32 v915 = v914 * 8;
-                const u32 v916 = v810 + v914;
-                const uint4 v922 = ptx::ldmatrix_trans(&tail[v915 + ((v909 / 2 + 4) ^ (v916 & 7u))]);
-                const float4 v928 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v922.x, v922.y, o, o_2,
+                m = v889;
+                l = __fmul_rn(l, decay) + v896 + v899 + v902 + v905;
+                const bf16x2 v923 = ptx::pack_bf16(v896, v899);
+                const bf16x2 v924 = ptx::pack_bf16(v902, v905);
+                const u32 v925 = lane / 8;
+                const u32 v930 = min(lane % 8 + (v925 & 1u) * 8, 0u);
+                const u32 v931 = v930 * 8;
+                const u32 v932 = v826 + v930;
+                const uint4 v938 = ptx::ldmatrix_trans(&tail[v931 + ((v925 / 2 + 4) ^ (v932 & 7u))]);
+                const float4 v944 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v938.x, v938.y, o, o_2,
                     0.0f, 0.0f);
-                o = v928.x;
-                o_2 = v928.y;
-                const float4 v934 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v922.z, v922.w, o_3, o_4,
+                o = v944.x;
+                o_2 = v944.y;
+                const float4 v950 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v938.z, v938.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v934.x;
-                o_4 = v934.y;
-                const uint4 v944 = ptx::ldmatrix_trans(&tail[v915 + ((v909 / 2 + 2 + 4) ^ (v916 & 7u))]);
-                const float4 v950 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v944.x, v944.y, o_5, o_6,
+                o_3 = v950.x;
+                o_4 = v950.y;
+                const uint4 v960 = ptx::ldmatrix_trans(&tail[v931 + ((v925 / 2 + 2 + 4) ^ (v932 & 7u))]);
+                const float4 v966 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v960.x, v960.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v950.x;
-                o_6 = v950.y;
-                const float4 v956 = ptx::mma_m16n8k16(v907, 0x00000000u, v908, 0x00000000u, v944.z, v944.w, o_7, o_8,
+                o_5 = v966.x;
+                o_6 = v966.y;
+                const float4 v972 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v960.z, v960.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v956.x;
-                o_8 = v956.y;
+                o_7 = v972.x;
+                o_8 = v972.y;
               }
               const u32 chunks = end - first;
-              const u32 v970 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v970;
+              const u32 v986 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v986;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v973 = i_3 / 2;
-                const u32 v974 = i_3 % 2;
-                const u32 v977 = min(blocks - v973 * 2, 2u);
-                const u32 v987 = drain + v973;
-                const u32 stage = v987 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v987 / 23) & 1u));
-                const u32 from = (first + v973) * 32;
-                const u32 v996 = v974 * 16;
-                const u32 v1001 = stage * 256 + v996 * 8;
-                const u32 v1002 = from + v996;
-                const u32 v1003 = min(min(pos_now - from, 32u) - v996, 16u);
-                const u32 v1004 = lane / 8;
-                const u32 v1010 = min(lane % 8 + v1004 / 2 * 8, v1003 - 1);
-                const u32 v1012 = v1001 + v1010 * 8;
-                const u32 v1013 = v1002 + v1010;
-                const uint4 v1018 = ptx::ldmatrix(&ring[v1012 + ((v1004 & 1u) ^ (v1013 & 7u))]);
-                const float4 v1022 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v1018.x, v1018.y, 0.0f,
+                const u32 v989 = i_3 / 2;
+                const u32 v990 = i_3 % 2;
+                const u32 v993 = min(blocks - v989 * 2, 2u);
+                const u32 v1003 = drain + v989;
+                const u32 stage = v1003 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1003 / 23) & 1u));
+                const u32 from = (first + v989) * 32;
+                const u32 v1012 = v990 * 16;
+                const u32 v1017 = stage * 256 + v1012 * 8;
+                const u32 v1018 = from + v1012;
+                const u32 v1019 = min(min(pos_now - from, 32u) - v1012, 16u);
+                const u32 v1020 = lane / 8;
+                const u32 v1026 = min(lane % 8 + v1020 / 2 * 8, v1019 - 1);
+                const u32 v1028 = v1017 + v1026 * 8;
+                const u32 v1029 = v1018 + v1026;
+                const uint4 v1034 = ptx::ldmatrix(&ring[v1028 + ((v1020 & 1u) ^ (v1029 & 7u))]);
+                const float4 v1038 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v1034.x, v1034.y, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const float4 v1026 = ptx::mma_m16n8k16(v788, 0x00000000u, v794, 0x00000000u, v1018.z, v1018.w, 0.0f,
+                const float4 v1042 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v1034.z, v1034.w, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const uint4 v1035 = ptx::ldmatrix(&ring[v1012 + (((v1004 & 1u) + 2) ^ (v1013 & 7u))]);
-                const float4 v1039 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v1035.x, v1035.y, v1022.x,
-                    v1022.y, v1022.z, v1022.w);
-                const float4 v1043 = ptx::mma_m16n8k16(v800, 0x00000000u, v806, 0x00000000u, v1035.z, v1035.w, v1026.x,
-                    v1026.y, v1026.z, v1026.w);
-                const u32 v1048 = lane % 4 * 2;
-                const float v1050 = v1048 < v1003 ? v1039.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1053 = v1048 + 1 < v1003 ? v1039.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1056 = v1048 + 8 < v1003 ? v1043.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1059 = v1048 + 9 < v1003 ? v1043.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1064 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1050), v1053), v1056), v1059);
-                const float v1065 = __shfl_xor_sync(0xffffffffu, v1064, 2u);
-                const float v1066 = fmaxf(v1064, v1065);
-                const float v1067 = __shfl_xor_sync(0xffffffffu, v1066, 1u);
-                const float v1068 = fmaxf(v1066, v1067);
-                const float decay = ptx::exp2(m - v1068);
-                const float v1075 = ptx::exp2(v1050 - v1068);
-                const float v1078 = ptx::exp2(v1053 - v1068);
-                const float v1081 = ptx::exp2(v1056 - v1068);
-                const float v1084 = ptx::exp2(v1059 - v1068);
+                const uint4 v1051 = ptx::ldmatrix(&ring[v1028 + (((v1020 & 1u) + 2) ^ (v1029 & 7u))]);
+                const float4 v1055 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v1051.x, v1051.y, v1038.x,
+                    v1038.y, v1038.z, v1038.w);
+                const float4 v1059 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v1051.z, v1051.w, v1042.x,
+                    v1042.y, v1042.z, v1042.w);
+                const u32 v1064 = lane % 4 * 2;
+                const float v1066 = v1064 < v1019 ? v1055.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1069 = v1064 + 1 < v1019 ? v1055.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1072 = v1064 + 8 < v1019 ? v1059.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1075 = v1064 + 9 < v1019 ? v1059.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1080 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1066), v1069), v1072), v1075);
+                const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 2u);
+                const float v1082 = fmaxf(v1080, v1081);
+                const float v1083 = __shfl_xor_sync(0xffffffffu, v1082, 1u);
+                const float v1084 = fmaxf(v1082, v1083);
+                const float decay = ptx::exp2(m - v1084);
+                const float v1091 = ptx::exp2(v1066 - v1084);
+                const float v1094 = ptx::exp2(v1069 - v1084);
+                const float v1097 = ptx::exp2(v1072 - v1084);
+                const float v1100 = ptx::exp2(v1075 - v1084);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1146,117 +1162,117 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v1068;
-                l = __fmul_rn(l, decay) + v1075 + v1078 + v1081 + v1084;
-                const bf16x2 v1102 = ptx::pack_bf16(v1075, v1078);
-                const bf16x2 v1103 = ptx::pack_bf16(v1081, v1084);
-                const u32 v1104 = lane / 8;
-                const u32 v1110 = min(lane % 8 + (v1104 & 1u) * 8, v1003 - 1);
-                const u32 v1112 = v1001 + v1110 * 8;
-                const u32 v1113 = v1002 + v1110;
-                const uint4 v1119 = ptx::ldmatrix_trans(&ring[v1112 + ((v1104 / 2 + 4) ^ (v1113 & 7u))]);
-                const float4 v1125 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1119.x, v1119.y, o, o_2,
+                m = v1084;
+                l = __fmul_rn(l, decay) + v1091 + v1094 + v1097 + v1100;
+                const bf16x2 v1118 = ptx::pack_bf16(v1091, v1094);
+                const bf16x2 v1119 = ptx::pack_bf16(v1097, v1100);
+                const u32 v1120 = lane / 8;
+                const u32 v1126 = min(lane % 8 + (v1120 & 1u) * 8, v1019 - 1);
+                const u32 v1128 = v1017 + v1126 * 8;
+                const u32 v1129 = v1018 + v1126;
+                const uint4 v1135 = ptx::ldmatrix_trans(&ring[v1128 + ((v1120 / 2 + 4) ^ (v1129 & 7u))]);
+                const float4 v1141 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1135.x, v1135.y, o, o_2,
                     0.0f, 0.0f);
-                o = v1125.x;
-                o_2 = v1125.y;
-                const float4 v1131 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1119.z, v1119.w, o_3,
+                o = v1141.x;
+                o_2 = v1141.y;
+                const float4 v1147 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1135.z, v1135.w, o_3,
                     o_4, 0.0f, 0.0f);
-                o_3 = v1131.x;
-                o_4 = v1131.y;
-                const uint4 v1141 = ptx::ldmatrix_trans(&ring[v1112 + ((v1104 / 2 + 2 + 4) ^ (v1113 & 7u))]);
-                const float4 v1147 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1141.x, v1141.y, o_5,
+                o_3 = v1147.x;
+                o_4 = v1147.y;
+                const uint4 v1157 = ptx::ldmatrix_trans(&ring[v1128 + ((v1120 / 2 + 2 + 4) ^ (v1129 & 7u))]);
+                const float4 v1163 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1157.x, v1157.y, o_5,
                     o_6, 0.0f, 0.0f);
-                o_5 = v1147.x;
-                o_6 = v1147.y;
-                const float4 v1153 = ptx::mma_m16n8k16(v1102, 0x00000000u, v1103, 0x00000000u, v1141.z, v1141.w, o_7,
+                o_5 = v1163.x;
+                o_6 = v1163.y;
+                const float4 v1169 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1157.z, v1157.w, o_7,
                     o_8, 0.0f, 0.0f);
-                o_7 = v1153.x;
-                o_8 = v1153.y;
-                if (v974 + 8 >= v977) {
+                o_7 = v1169.x;
+                o_8 = v1169.y;
+                if (v990 + 8 >= v993) {
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v974 + 1 == v977 ? 8 - min(8u, v977) : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v990 + 1 == v993 ? 8 - min(8u, v993) : 0u) + 1);
                   }
                 }
               }
-              const u32 v1160 = drain + chunks;
-              drain = v1160 % 23;
-              drain_parity = drain_parity ^ ((v1160 / 23) & 1u);
-              const u32 v1166 = lane / 4;
-              const u32 v1168 = lane % 4 * 2;
-              const float v1170 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1171 = l + v1170;
-              const float v1172 = __shfl_xor_sync(0xffffffffu, v1171, 1u);
-              if (v1166 < 3) {
-                const u32 v1176 = warp * 3 + v1166;
-                *(float2*)&input[v1176 * 32 + v1168] = make_float2(o, o_2);
-                *(float2*)&input[v1176 * 32 + v1168 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1176 * 32 + v1168 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1176 * 32 + v1168 + 24] = make_float2(o_7, o_8);
-                if (v1168 == 0) {
-                  input[v1176 + 768] = m;
-                  input[v1176 + 792] = v1171 + v1172;
+              const u32 v1176 = drain + chunks;
+              drain = v1176 % 23;
+              drain_parity = drain_parity ^ ((v1176 / 23) & 1u);
+              const u32 v1182 = lane / 4;
+              const u32 v1184 = lane % 4 * 2;
+              const float v1186 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1187 = l + v1186;
+              const float v1188 = __shfl_xor_sync(0xffffffffu, v1187, 1u);
+              if (v1182 < 3) {
+                const u32 v1192 = warp * 3 + v1182;
+                *(float2*)&input[v1192 * 32 + v1184] = make_float2(o, o_2);
+                *(float2*)&input[v1192 * 32 + v1184 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1192 * 32 + v1184 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1192 * 32 + v1184 + 24] = make_float2(o_7, o_8);
+                if (v1184 == 0) {
+                  input[v1192 + 768] = m;
+                  input[v1192 + 792] = v1187 + v1188;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1201 = tid / 16;
-                const float v1203 = input[v1201 + 768];
-                const float v1206 = input[v1201 + 771];
-                const float v1207 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1203), v1206);
-                const float v1209 = input[v1201 + 774];
-                const float v1212 = input[v1201 + 777];
-                const float v1215 = input[v1201 + 780];
-                const float v1218 = input[v1201 + 783];
-                const float v1221 = input[v1201 + 786];
-                const float v1222 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1207, v1209), v1212), v1215), v1218), v1221);
-                const float v1224 = input[v1201 + 789];
-                const float v1225 = fmaxf(v1222, v1224);
-                const bool v1226 = v1225 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1229 = v1226 ? 0.0f : ptx::exp2(v1203 - v1225);
-                const float2 v1231 = *(const float2*)&input[tid * 2];
-                const float v1240 = v1226 ? 0.0f : ptx::exp2(v1206 - v1225);
-                const float2 v1243 = *(const float2*)&input[tid * 2 + 96];
-                const float v1249 = fmaf(v1240, input[v1201 + 795], fmaf(v1229, input[v1201 + 792], 0.0f));
-                const float v1252 = v1226 ? 0.0f : ptx::exp2(v1209 - v1225);
-                const float2 v1255 = *(const float2*)&input[tid * 2 + 192];
-                const float v1257 = fmaf(v1252, v1255.x, fmaf(v1240, v1243.x, fmaf(v1229, v1231.x, 0.0f)));
-                const float v1258 = fmaf(v1252, v1255.y, fmaf(v1240, v1243.y, fmaf(v1229, v1231.y, 0.0f)));
-                const float v1264 = v1226 ? 0.0f : ptx::exp2(v1212 - v1225);
-                const float2 v1267 = *(const float2*)&input[tid * 2 + 288];
-                const float v1273 = fmaf(v1264, input[v1201 + 801], fmaf(v1252, input[v1201 + 798], v1249));
-                const float v1276 = v1226 ? 0.0f : ptx::exp2(v1215 - v1225);
-                const float2 v1279 = *(const float2*)&input[tid * 2 + 384];
-                const float v1288 = v1226 ? 0.0f : ptx::exp2(v1218 - v1225);
-                const float2 v1291 = *(const float2*)&input[tid * 2 + 480];
-                const float v1293 = fmaf(v1288, v1291.x, fmaf(v1276, v1279.x, fmaf(v1264, v1267.x, v1257)));
-                const float v1294 = fmaf(v1288, v1291.y, fmaf(v1276, v1279.y, fmaf(v1264, v1267.y, v1258)));
-                const float v1297 = fmaf(v1288, input[v1201 + 807], fmaf(v1276, input[v1201 + 804], v1273));
-                const float v1300 = v1226 ? 0.0f : ptx::exp2(v1221 - v1225);
-                const float2 v1303 = *(const float2*)&input[tid * 2 + 576];
-                const float v1312 = v1226 ? 0.0f : ptx::exp2(v1224 - v1225);
-                const float2 v1315 = *(const float2*)&input[tid * 2 + 672];
-                const float v1321 = fmaf(v1312, input[v1201 + 813], fmaf(v1300, input[v1201 + 810], v1297));
-                const float v1323 = v1226 ? 0.0f : ptx::rcp(v1321);
-                const float v1324 = __fmul_rn(fmaf(v1312, v1315.x, fmaf(v1300, v1303.x, v1293)), v1323);
-                const float v1325 = __fmul_rn(fmaf(v1312, v1315.y, fmaf(v1300, v1303.y, v1294)), v1323);
-                const uint4 v1338 = make_uint4(__float_as_uint(v1324), __float_as_uint(v1325),
-                    __float_as_uint(v1225 + ptx::log2(v1321)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1338);
+                const u32 v1217 = tid / 16;
+                const float v1219 = input[v1217 + 768];
+                const float v1222 = input[v1217 + 771];
+                const float v1223 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1219), v1222);
+                const float v1225 = input[v1217 + 774];
+                const float v1228 = input[v1217 + 777];
+                const float v1231 = input[v1217 + 780];
+                const float v1234 = input[v1217 + 783];
+                const float v1237 = input[v1217 + 786];
+                const float v1238 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1223, v1225), v1228), v1231), v1234), v1237);
+                const float v1240 = input[v1217 + 789];
+                const float v1241 = fmaxf(v1238, v1240);
+                const bool v1242 = v1241 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1245 = v1242 ? 0.0f : ptx::exp2(v1219 - v1241);
+                const float2 v1247 = *(const float2*)&input[tid * 2];
+                const float v1256 = v1242 ? 0.0f : ptx::exp2(v1222 - v1241);
+                const float2 v1259 = *(const float2*)&input[tid * 2 + 96];
+                const float v1265 = fmaf(v1256, input[v1217 + 795], fmaf(v1245, input[v1217 + 792], 0.0f));
+                const float v1268 = v1242 ? 0.0f : ptx::exp2(v1225 - v1241);
+                const float2 v1271 = *(const float2*)&input[tid * 2 + 192];
+                const float v1273 = fmaf(v1268, v1271.x, fmaf(v1256, v1259.x, fmaf(v1245, v1247.x, 0.0f)));
+                const float v1274 = fmaf(v1268, v1271.y, fmaf(v1256, v1259.y, fmaf(v1245, v1247.y, 0.0f)));
+                const float v1280 = v1242 ? 0.0f : ptx::exp2(v1228 - v1241);
+                const float2 v1283 = *(const float2*)&input[tid * 2 + 288];
+                const float v1289 = fmaf(v1280, input[v1217 + 801], fmaf(v1268, input[v1217 + 798], v1265));
+                const float v1292 = v1242 ? 0.0f : ptx::exp2(v1231 - v1241);
+                const float2 v1295 = *(const float2*)&input[tid * 2 + 384];
+                const float v1304 = v1242 ? 0.0f : ptx::exp2(v1234 - v1241);
+                const float2 v1307 = *(const float2*)&input[tid * 2 + 480];
+                const float v1309 = fmaf(v1304, v1307.x, fmaf(v1292, v1295.x, fmaf(v1280, v1283.x, v1273)));
+                const float v1310 = fmaf(v1304, v1307.y, fmaf(v1292, v1295.y, fmaf(v1280, v1283.y, v1274)));
+                const float v1313 = fmaf(v1304, input[v1217 + 807], fmaf(v1292, input[v1217 + 804], v1289));
+                const float v1316 = v1242 ? 0.0f : ptx::exp2(v1237 - v1241);
+                const float2 v1319 = *(const float2*)&input[tid * 2 + 576];
+                const float v1328 = v1242 ? 0.0f : ptx::exp2(v1240 - v1241);
+                const float2 v1331 = *(const float2*)&input[tid * 2 + 672];
+                const float v1337 = fmaf(v1328, input[v1217 + 813], fmaf(v1316, input[v1217 + 810], v1313));
+                const float v1339 = v1242 ? 0.0f : ptx::rcp(v1337);
+                const float v1340 = __fmul_rn(fmaf(v1328, v1331.x, fmaf(v1316, v1319.x, v1309)), v1339);
+                const float v1341 = __fmul_rn(fmaf(v1328, v1331.y, fmaf(v1316, v1319.y, v1310)), v1339);
+                const uint4 v1354 = make_uint4(__float_as_uint(v1340), __float_as_uint(v1341),
+                    __float_as_uint(v1241 + ptx::log2(v1337)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1354);
               }
               ptx::bar_sync<1, 256>();
             }
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1343 = kv_head * 3 * 16;
+              const u32 v1359 = kv_head * 3 * 16;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1352 = i_3 + v1343;
-                const bool v1353 = tid < words;
+                const u32 v1368 = i_3 + v1359;
+                const bool v1369 = tid < words;
                 float out = 0.0f;
                 float out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
@@ -1266,40 +1282,40 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1364 = (i_4 + i_5 / words) * 96 + v1352 + i_5 % words;
-                    const uint4 v1365 = ptx::ld_relaxed_gpu_b128(&states[v1364]);
-                    const uint4 v1369 = ptx::wait_tag_relaxed_gpu_noted(&states[v1364], epoch_target * 2 + 1, v1365,
-                        abort, notes, 4, layer, v1364);
-                    input_b128[i_5] = v1369;
+                    const u32 v1380 = (i_4 + i_5 / words) * 96 + v1368 + i_5 % words;
+                    const uint4 v1381 = ptx::ld_relaxed_gpu_b128(&states[v1380]);
+                    const uint4 v1385 = ptx::wait_tag_relaxed_gpu_noted(&states[v1380], epoch_target * 2 + 1, v1381,
+                        abort, notes, 4, layer, v1380);
+                    input_b128[i_5] = v1385;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1353) {
-                    const float v1370 = top;
+                  if (v1369) {
+                    const float v1386 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1387 = ptx::exp2(v1370 - base);
-                    out = __fmul_rn(out, v1387);
-                    out_2 = __fmul_rn(out_2, v1387);
-                    sum = __fmul_rn(sum, v1387);
+                    const float v1403 = ptx::exp2(v1386 - base);
+                    out = __fmul_rn(out, v1403);
+                    out_2 = __fmul_rn(out_2, v1403);
+                    sum = __fmul_rn(sum, v1403);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1397 = input_b128[i_5 * words + tid];
-                      const float v1407 = ptx::exp2(__uint_as_float(v1397.z) - base);
-                      sum = sum + v1407;
-                      out = fmaf(v1407, __uint_as_float(v1397.x), out);
-                      out_2 = fmaf(v1407, __uint_as_float(v1397.y), out_2);
+                      const uint4 v1413 = input_b128[i_5 * words + tid];
+                      const float v1423 = ptx::exp2(__uint_as_float(v1413.z) - base);
+                      sum = sum + v1423;
+                      out = fmaf(v1423, __uint_as_float(v1413.x), out);
+                      out_2 = fmaf(v1423, __uint_as_float(v1413.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1353) {
-                  const u32 v1422 = v1352 + tid;
-                  const uint4 v1432 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1369) {
+                  const u32 v1438 = v1368 + tid;
+                  const uint4 v1448 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1422 % 4 * 24 + v1422 / 4], v1432);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1438 % 4 * 24 + v1438 / 4], v1448);
                 }
               }
             }
@@ -1307,9 +1323,39 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after attention ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1435 = tid == 0;
-            if (v1435) {
+            const bool v1451 = tid == 0;
+            if (v1451) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
+            }
+            // ---- read ahead of o ----
+            {
+              const u32 first_tile = own[2];
+              const u32 tile_count = own[3];
+              const u32 row = first_tile * 8 + tid * 2;
+              if (tid < tile_count * 4 && row < 96) {
+                float v = 0.0f;
+                float v_2 = 0.0f;
+                if (layer == 0) {
+                  const u64 v1480 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                      + (u64)(row / 32 * 128 + row % 32 / 2);
+                  const bf16x2 v1481 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1480]);
+                  v = ptx::bf16_lo(v1481);
+                  v_2 = ptx::bf16_hi(v1481);
+                } else {
+                  const u32 v1484 = row / 2;
+                  const u32 v1488 = v1484 % 2 * 24 + v1484 / 2;
+                  const uint4 v1489 = ptx::ld_relaxed_gpu_b128(&down_words[v1488]);
+                  const uint4 v1494 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1488], (epoch_target - 8) * 2 + 1,
+                      v1489, abort, notes, 5, layer, v1488);
+                  v = __uint_as_float(v1494.x | v1494.z);
+                  v_2 = __uint_as_float(v1494.y);
+                }
+                early = v;
+                early_2 = v_2;
+              } else {
+                early = 0.0f;
+                early_2 = 0.0f;
+              }
             }
             // ---- chunks held for o ----
             {
@@ -1320,20 +1366,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1450 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                held = v1450.x;
-                held_2 = v1450.y;
-                held_3 = v1450.z;
-                held_4 = v1450.w;
+                const uint4 v1518 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                held = v1518.x;
+                held_2 = v1518.y;
+                held_3 = v1518.z;
+                held_4 = v1518.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1457 = drain + 1;
-              const bool v1458 = v1457 == 23;
-              drain = v1458 ? 0u : v1457;
-              drain_parity = v1458 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1525 = drain + 1;
+              const bool v1526 = v1525 == 23;
+              drain = v1526 ? 0u : v1525;
+              drain_parity = v1526 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1341,20 +1387,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1473 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v1473.x;
-                held_6 = v1473.y;
-                held_7 = v1473.z;
-                held_8 = v1473.w;
+                const uint4 v1541 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v1541.x;
+                held_6 = v1541.y;
+                held_7 = v1541.z;
+                held_8 = v1541.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v1480 = drain + 1;
-              const bool v1481 = v1480 == 23;
-              drain = v1481 ? 0u : v1480;
-              drain_parity = v1481 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1548 = drain + 1;
+              const bool v1549 = v1548 == 23;
+              drain = v1549 ? 0u : v1548;
+              drain_parity = v1549 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1362,94 +1408,92 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1496 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                held_9 = v1496.x;
-                held_10 = v1496.y;
-                held_11 = v1496.z;
-                held_12 = v1496.w;
+                const uint4 v1564 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                held_9 = v1564.x;
+                held_10 = v1564.y;
+                held_11 = v1564.z;
+                held_12 = v1564.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v1503 = drain + 1;
-              const bool v1504 = v1503 == 23;
-              drain = v1504 ? 0u : v1503;
-              drain_parity = v1504 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1571 = drain + 1;
+              const bool v1572 = v1571 == 23;
+              drain = v1572 ? 0u : v1571;
+              drain_parity = v1572 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1435) {
-              ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 5, layer, epoch_target);
+            if (v1451) {
+              ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- o ----
           {
             if (tid < 24) {
-              const u32 v1512 = tid + 24;
-              const u32 v1513 = tid + 48;
-              const u32 v1514 = tid + 72;
-              const u32 v1518 = (epoch_target - 4) * 2 + 1;
-              const uint4 v1519 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 word = v1519;
-              const uint4 v1520 = ptx::ld_relaxed_gpu_b128(&attn_words[v1512]);
-              uint4 word_2 = v1520;
-              const uint4 v1521 = ptx::ld_relaxed_gpu_b128(&attn_words[v1513]);
-              uint4 word_3 = v1521;
-              const uint4 v1522 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
-              uint4 word_4 = v1522;
-              if (word.w != v1518) {
-                const uint4 v1530 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1518, word, abort, notes, 6,
+              const u32 v1580 = tid + 24;
+              const u32 v1581 = tid + 48;
+              const u32 v1582 = tid + 72;
+              const u32 v1586 = (epoch_target - 4) * 2 + 1;
+              const uint4 v1587 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 word = v1587;
+              const uint4 v1588 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
+              uint4 word_2 = v1588;
+              const uint4 v1589 = ptx::ld_relaxed_gpu_b128(&attn_words[v1581]);
+              uint4 word_3 = v1589;
+              const uint4 v1590 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
+              uint4 word_4 = v1590;
+              if (word.w != v1586) {
+                const uint4 v1598 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1586, word, abort, notes, 7,
                     layer, tid);
-                word = v1530;
-                if (word_2.w != v1518) {
-                  const uint4 v1537 = ptx::ld_relaxed_gpu_b128(&attn_words[v1512]);
-                  word_2 = v1537;
+                word = v1598;
+                if (word_2.w != v1586) {
+                  const uint4 v1605 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
+                  word_2 = v1605;
                 }
-                if (word_3.w != v1518) {
-                  const uint4 v1544 = ptx::ld_relaxed_gpu_b128(&attn_words[v1513]);
-                  word_3 = v1544;
+                if (word_3.w != v1586) {
+                  const uint4 v1612 = ptx::ld_relaxed_gpu_b128(&attn_words[v1581]);
+                  word_3 = v1612;
                 }
-                if (word_4.w != v1518) {
-                  const uint4 v1551 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
-                  word_4 = v1551;
-                }
-              }
-              if (word_2.w != v1518) {
-                const uint4 v1559 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1512], v1518, word_2, abort, notes, 6,
-                    layer, v1512);
-                word_2 = v1559;
-                if (word_3.w != v1518) {
-                  const uint4 v1566 = ptx::ld_relaxed_gpu_b128(&attn_words[v1513]);
-                  word_3 = v1566;
-                }
-                if (word_4.w != v1518) {
-                  const uint4 v1573 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
-                  word_4 = v1573;
+                if (word_4.w != v1586) {
+                  const uint4 v1619 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
+                  word_4 = v1619;
                 }
               }
-              if (word_3.w != v1518) {
-                const uint4 v1581 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1513], v1518, word_3, abort, notes, 6,
-                    layer, v1513);
-                word_3 = v1581;
-                if (word_4.w != v1518) {
-                  const uint4 v1588 = ptx::ld_relaxed_gpu_b128(&attn_words[v1514]);
-                  word_4 = v1588;
+              if (word_2.w != v1586) {
+                const uint4 v1627 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1580], v1586, word_2, abort, notes, 7,
+                    layer, v1580);
+                word_2 = v1627;
+                if (word_3.w != v1586) {
+                  const uint4 v1634 = ptx::ld_relaxed_gpu_b128(&attn_words[v1581]);
+                  word_3 = v1634;
+                }
+                if (word_4.w != v1586) {
+                  const uint4 v1641 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
+                  word_4 = v1641;
                 }
               }
-              if (word_4.w != v1518) {
-                const uint4 v1596 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1514], v1518, word_4, abort, notes, 6,
-                    layer, v1514);
-                word_4 = v1596;
+              if (word_3.w != v1586) {
+                const uint4 v1649 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1581], v1586, word_3, abort, notes, 7,
+                    layer, v1581);
+                word_3 = v1649;
+                if (word_4.w != v1586) {
+                  const uint4 v1656 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
+                  word_4 = v1656;
+                }
+              }
+              if (word_4.w != v1586) {
+                const uint4 v1664 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1582], v1586, word_4, abort, notes, 7,
+                    layer, v1582);
+                word_4 = v1664;
               }
               *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
                   word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
             }
             ptx::bar_sync<1, 256>();
-            const bool v1626 = layer == 0;
-            const u64 v1636 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528;
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u32 v1641 = warp * 128;
+            const u32 v1698 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1459,22 +1503,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1651 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1659 = ptx::mma_m16n8k16(v1651.x, v1651.y, v1651.z, v1651.w, held, held_2, acc, acc_2,
+              const uint4 v1708 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1716 = ptx::mma_m16n8k16(v1708.x, v1708.y, v1708.z, v1708.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1659.x;
-              acc_2 = v1659.y;
-              acc_3 = v1659.z;
-              acc_4 = v1659.w;
-              const float4 v1667 = ptx::mma_m16n8k16(v1651.x, v1651.y, v1651.z, v1651.w, held_3, held_4, acc_5, acc_6,
+              acc = v1716.x;
+              acc_2 = v1716.y;
+              acc_3 = v1716.z;
+              acc_4 = v1716.w;
+              const float4 v1724 = ptx::mma_m16n8k16(v1708.x, v1708.y, v1708.z, v1708.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1667.x;
-              acc_6 = v1667.y;
-              acc_7 = v1667.z;
-              acc_8 = v1667.w;
+              acc_5 = v1724.x;
+              acc_6 = v1724.y;
+              acc_7 = v1724.z;
+              acc_8 = v1724.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1641 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1698 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1485,22 +1529,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1691 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1699 = ptx::mma_m16n8k16(v1691.x, v1691.y, v1691.z, v1691.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1748 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1756 = ptx::mma_m16n8k16(v1748.x, v1748.y, v1748.z, v1748.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1699.x;
-              acc_10 = v1699.y;
-              acc_11 = v1699.z;
-              acc_12 = v1699.w;
-              const float4 v1707 = ptx::mma_m16n8k16(v1691.x, v1691.y, v1691.z, v1691.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1756.x;
+              acc_10 = v1756.y;
+              acc_11 = v1756.z;
+              acc_12 = v1756.w;
+              const float4 v1764 = ptx::mma_m16n8k16(v1748.x, v1748.y, v1748.z, v1748.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1707.x;
-              acc_14 = v1707.y;
-              acc_15 = v1707.z;
-              acc_16 = v1707.w;
+              acc_13 = v1764.x;
+              acc_14 = v1764.y;
+              acc_15 = v1764.z;
+              acc_16 = v1764.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1641 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1698 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1511,29 +1555,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1732 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1740 = ptx::mma_m16n8k16(v1732.x, v1732.y, v1732.z, v1732.w, held_9, held_10, acc_17,
+              const uint4 v1789 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1797 = ptx::mma_m16n8k16(v1789.x, v1789.y, v1789.z, v1789.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1740.x;
-              acc_18 = v1740.y;
-              acc_19 = v1740.z;
-              acc_20 = v1740.w;
-              const float4 v1748 = ptx::mma_m16n8k16(v1732.x, v1732.y, v1732.z, v1732.w, held_11, held_12, acc_21,
+              acc_17 = v1797.x;
+              acc_18 = v1797.y;
+              acc_19 = v1797.z;
+              acc_20 = v1797.w;
+              const float4 v1805 = ptx::mma_m16n8k16(v1789.x, v1789.y, v1789.z, v1789.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1748.x;
-              acc_22 = v1748.y;
-              acc_23 = v1748.z;
-              acc_24 = v1748.w;
+              acc_21 = v1805.x;
+              acc_22 = v1805.y;
+              acc_23 = v1805.z;
+              acc_24 = v1805.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1641 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1698 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1768 = half_2 * 1024;
-              const u32 v1770 = v1768 + warp * 128;
+              const u32 v1825 = half_2 * 1024;
+              const u32 v1827 = v1825 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
                 float acc_25 = 0.0f;
@@ -1547,69 +1591,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1785 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1791 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1799 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, v1785.x, v1785.y, acc_25,
+                  const uint4 v1842 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1848 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1856 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1842.x, v1842.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1799.x;
-                  acc_26 = v1799.y;
-                  acc_27 = v1799.z;
-                  acc_28 = v1799.w;
-                  const float4 v1807 = ptx::mma_m16n8k16(v1791.x, v1791.y, v1791.z, v1791.w, v1785.z, v1785.w, acc_29,
+                  acc_25 = v1856.x;
+                  acc_26 = v1856.y;
+                  acc_27 = v1856.z;
+                  acc_28 = v1856.w;
+                  const float4 v1864 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1842.z, v1842.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1807.x;
-                  acc_30 = v1807.y;
-                  acc_31 = v1807.z;
-                  acc_32 = v1807.w;
+                  acc_29 = v1864.x;
+                  acc_30 = v1864.y;
+                  acc_31 = v1864.z;
+                  acc_32 = v1864.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1814 = drain + 1;
-                const bool v1815 = v1814 == 23;
-                drain = v1815 ? 0u : v1814;
-                drain_parity = v1815 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1871 = drain + 1;
+                const bool v1872 = v1871 == 23;
+                drain = v1872 ? 0u : v1871;
+                drain_parity = v1872 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1770 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1827 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1835 = tid * 2;
-                  const u32 v1836 = v1768 + v1835;
-                  const float2 v1837 = *(const float2*)&partials[v1836];
-                  const float2 v1840 = *(const float2*)&partials[v1836 + 128];
-                  const float2 v1845 = *(const float2*)&partials[v1836 + 256];
-                  const float2 v1850 = *(const float2*)&partials[v1836 + 384];
-                  const float2 v1855 = *(const float2*)&partials[v1836 + 512];
-                  const float2 v1860 = *(const float2*)&partials[v1836 + 640];
-                  const float2 v1865 = *(const float2*)&partials[v1836 + 768];
-                  const float v1867 = v1837.x + v1840.x + v1845.x + v1850.x + v1855.x + v1860.x + v1865.x;
-                  const float v1868 = v1837.y + v1840.y + v1845.y + v1850.y + v1855.y + v1860.y + v1865.y;
-                  const float2 v1870 = *(const float2*)&partials[v1836 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1835;
-                  float v = 0.0f;
-                  float v_2 = 0.0f;
-                  if (v1626) {
-                    const bf16x2 v1884 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1636
-                        + (u64)(row / 32 * 128 + row % 32 / 2)]);
-                    v = ptx::bf16_lo(v1884);
-                    v_2 = ptx::bf16_hi(v1884);
-                  } else {
-                    const u32 v1887 = row / 2;
-                    const u32 v1891 = v1887 % 2 * 24 + v1887 / 2;
-                    const uint4 v1892 = ptx::ld_relaxed_gpu_b128(&down_words[v1891]);
-                    const uint4 v1897 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1891], (epoch_target - 8) * 2 + 1,
-                        v1892, abort, notes, 7, layer, v1891);
-                    v = __uint_as_float(v1897.x | v1897.z);
-                    v_2 = __uint_as_float(v1897.y);
-                  }
-                  const u32 v1907 = row / 2;
-                  const uint4 v1919 = make_uint4(__float_as_uint(v + (v1867 + v1870.x)),
-                      __float_as_uint(v_2 + (v1868 + v1870.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1907 % 2 * 24 + v1907 / 2], v1919);
+                  const u32 v1892 = tid * 2;
+                  const u32 v1893 = v1825 + v1892;
+                  const float2 v1894 = *(const float2*)&partials[v1893];
+                  const float2 v1897 = *(const float2*)&partials[v1893 + 128];
+                  const float2 v1902 = *(const float2*)&partials[v1893 + 256];
+                  const float2 v1907 = *(const float2*)&partials[v1893 + 384];
+                  const float2 v1912 = *(const float2*)&partials[v1893 + 512];
+                  const float2 v1917 = *(const float2*)&partials[v1893 + 640];
+                  const float2 v1922 = *(const float2*)&partials[v1893 + 768];
+                  const float v1924 = v1894.x + v1897.x + v1902.x + v1907.x + v1912.x + v1917.x + v1922.x;
+                  const float v1925 = v1894.y + v1897.y + v1902.y + v1907.y + v1912.y + v1917.y + v1922.y;
+                  const float2 v1927 = *(const float2*)&partials[v1893 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1892;
+                  const u32 v1936 = row / 2;
+                  const uint4 v1948 = make_uint4(__float_as_uint(early + (v1924 + v1927.x)),
+                      __float_as_uint(early_2 + (v1925 + v1927.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1936 % 2 * 24 + v1936 / 2], v1948);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1618,9 +1646,12 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after o ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1924 = tid == 0;
-            if (v1924) {
+            const bool v1953 = tid == 0;
+            if (v1953) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
+            }
+            // ---- read ahead of gate_up ----
+            {
             }
             // ---- chunks held for gate_up ----
             {
@@ -1631,20 +1662,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v1939 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                held = v1939.x;
-                held_2 = v1939.y;
-                held_3 = v1939.z;
-                held_4 = v1939.w;
+                const uint4 v1970 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                held = v1970.x;
+                held_2 = v1970.y;
+                held_3 = v1970.z;
+                held_4 = v1970.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1946 = drain + 1;
-              const bool v1947 = v1946 == 23;
-              drain = v1947 ? 0u : v1946;
-              drain_parity = v1947 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1977 = drain + 1;
+              const bool v1978 = v1977 == 23;
+              drain = v1978 ? 0u : v1977;
+              drain_parity = v1978 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1652,20 +1683,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v1962 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v1962.x;
-                held_6 = v1962.y;
-                held_7 = v1962.z;
-                held_8 = v1962.w;
+                const uint4 v1993 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v1993.x;
+                held_6 = v1993.y;
+                held_7 = v1993.z;
+                held_8 = v1993.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v1969 = drain + 1;
-              const bool v1970 = v1969 == 23;
-              drain = v1970 ? 0u : v1969;
-              drain_parity = v1970 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2000 = drain + 1;
+              const bool v2001 = v2000 == 23;
+              drain = v2001 ? 0u : v2000;
+              drain_parity = v2001 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1673,20 +1704,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v1985 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                held_9 = v1985.x;
-                held_10 = v1985.y;
-                held_11 = v1985.z;
-                held_12 = v1985.w;
+                const uint4 v2016 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                held_9 = v2016.x;
+                held_10 = v2016.y;
+                held_11 = v2016.z;
+                held_12 = v2016.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v1992 = drain + 1;
-              const bool v1993 = v1992 == 23;
-              drain = v1993 ? 0u : v1992;
-              drain_parity = v1993 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2023 = drain + 1;
+              const bool v2024 = v2023 == 23;
+              drain = v2024 ? 0u : v2023;
+              drain_parity = v2024 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
@@ -1694,85 +1725,85 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2008 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                held_13 = v2008.x;
-                held_14 = v2008.y;
-                held_15 = v2008.z;
-                held_16 = v2008.w;
+                const uint4 v2039 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                held_13 = v2039.x;
+                held_14 = v2039.y;
+                held_15 = v2039.z;
+                held_16 = v2039.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2015 = drain + 1;
-              const bool v2016 = v2015 == 23;
-              drain = v2016 ? 0u : v2015;
-              drain_parity = v2016 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2046 = drain + 1;
+              const bool v2047 = v2046 == 23;
+              drain = v2047 ? 0u : v2046;
+              drain_parity = v2047 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1924) {
+            if (v1953) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2026 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2057 = ((i * 2 + layer) & 1u) * 352;
             float squares = 0.0f;
-            const u32 v2030 = tid * 2;
-            const u32 first = (v2030 & 0xfffffffcu) | ((v2030 & 1u) << 1) | ((v2030 >> 1) & 1u);
+            const u32 v2060 = tid * 2;
+            const u32 first = (v2060 & 0xfffffffcu) | ((v2060 & 1u) << 1) | ((v2060 >> 1) & 1u);
             if (tid < 24) {
-              const uint2 v2041 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const u32 v2043 = tid + 24;
-              const u32 v2047 = (epoch_target - 4) * 2 + 1;
-              const uint4 v2048 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 word = v2048;
-              const uint4 v2049 = ptx::ld_relaxed_gpu_b128(&o_words[v2043]);
-              uint4 word_2 = v2049;
-              if (word.w != v2047) {
-                const uint4 v2057 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2047, word, abort, notes, 9, layer,
+              const uint2 v2072 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+              const u32 v2074 = tid + 24;
+              const u32 v2078 = (epoch_target - 4) * 2 + 1;
+              const uint4 v2079 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 word = v2079;
+              const uint4 v2080 = ptx::ld_relaxed_gpu_b128(&o_words[v2074]);
+              uint4 word_2 = v2080;
+              if (word.w != v2078) {
+                const uint4 v2088 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2078, word, abort, notes, 9, layer,
                     tid);
-                word = v2057;
-                if (word_2.w != v2047) {
-                  const uint4 v2064 = ptx::ld_relaxed_gpu_b128(&o_words[v2043]);
-                  word_2 = v2064;
+                word = v2088;
+                if (word_2.w != v2078) {
+                  const uint4 v2095 = ptx::ld_relaxed_gpu_b128(&o_words[v2074]);
+                  word_2 = v2095;
                 }
               }
-              if (word_2.w != v2047) {
-                const uint4 v2072 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2043], v2047, word_2, abort, notes, 9,
-                    layer, v2043);
-                word_2 = v2072;
+              if (word_2.w != v2078) {
+                const uint4 v2103 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2074], v2078, word_2, abort, notes, 9,
+                    layer, v2074);
+                word_2 = v2103;
               }
-              const float v2080 = __uint_as_float(word.x | word.z);
-              const float v2081 = __uint_as_float(word.y);
-              const float v2087 = __uint_as_float(word_2.x | word_2.z);
-              const float v2088 = __uint_as_float(word_2.y);
-              const float v2096 = fmaf(v2087, v2087, fmaf(v2081, v2081, fmaf(v2080, v2080, squares)));
-              squares = fmaf(v2088, v2088, v2096);
-              const u32 v2100 = first + (tid - tid) * 2;
-              const bf16x2 v2103 = ptx::pack_bf16(v2080 * ptx::bf16_lo(v2041.x), v2081 * ptx::bf16_hi(v2041.x));
-              input_bf16x2[v2100] = v2103;
-              const bf16x2 v2107 = ptx::pack_bf16(v2087 * ptx::bf16_lo(v2041.y), v2088 * ptx::bf16_hi(v2041.y));
-              input_bf16x2[v2100 + 2] = v2107;
+              const float v2111 = __uint_as_float(word.x | word.z);
+              const float v2112 = __uint_as_float(word.y);
+              const float v2118 = __uint_as_float(word_2.x | word_2.z);
+              const float v2119 = __uint_as_float(word_2.y);
+              const float v2127 = fmaf(v2118, v2118, fmaf(v2112, v2112, fmaf(v2111, v2111, squares)));
+              squares = fmaf(v2119, v2119, v2127);
+              const u32 v2131 = first + (tid - tid) * 2;
+              const bf16x2 v2134 = ptx::pack_bf16(v2111 * ptx::bf16_lo(v2072.x), v2112 * ptx::bf16_hi(v2072.x));
+              input_bf16x2[v2131] = v2134;
+              const bf16x2 v2138 = ptx::pack_bf16(v2118 * ptx::bf16_lo(v2072.y), v2119 * ptx::bf16_hi(v2072.y));
+              input_bf16x2[v2131 + 2] = v2138;
             }
-            const float v2109 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2110 = squares + v2109;
-            const float v2111 = __shfl_xor_sync(0xffffffffu, v2110, 8u);
-            const float v2112 = v2110 + v2111;
-            const float v2113 = __shfl_xor_sync(0xffffffffu, v2112, 4u);
-            const float v2114 = v2112 + v2113;
-            const float v2115 = __shfl_xor_sync(0xffffffffu, v2114, 2u);
-            const float v2116 = v2114 + v2115;
-            const float v2117 = __shfl_xor_sync(0xffffffffu, v2116, 1u);
+            const float v2140 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2141 = squares + v2140;
+            const float v2142 = __shfl_xor_sync(0xffffffffu, v2141, 8u);
+            const float v2143 = v2141 + v2142;
+            const float v2144 = __shfl_xor_sync(0xffffffffu, v2143, 4u);
+            const float v2145 = v2143 + v2144;
+            const float v2146 = __shfl_xor_sync(0xffffffffu, v2145, 2u);
+            const float v2147 = v2145 + v2146;
+            const float v2148 = __shfl_xor_sync(0xffffffffu, v2147, 1u);
             if (lane == 0) {
-              scratch[warp] = v2116 + v2117;
+              scratch[warp] = v2147 + v2148;
             }
             ptx::bar_sync<1, 256>();
-            const float v2132 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2138 = __fmul_rn(v2132 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2138);
+            const float v2163 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2169 = __fmul_rn(v2163 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2169);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u32 v2144 = warp * 128;
+            const u32 v2175 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1782,22 +1813,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2154 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2162 = ptx::mma_m16n8k16(v2154.x, v2154.y, v2154.z, v2154.w, held, held_2, acc, acc_2,
+              const uint4 v2185 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2193 = ptx::mma_m16n8k16(v2185.x, v2185.y, v2185.z, v2185.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2162.x;
-              acc_2 = v2162.y;
-              acc_3 = v2162.z;
-              acc_4 = v2162.w;
-              const float4 v2170 = ptx::mma_m16n8k16(v2154.x, v2154.y, v2154.z, v2154.w, held_3, held_4, acc_5, acc_6,
+              acc = v2193.x;
+              acc_2 = v2193.y;
+              acc_3 = v2193.z;
+              acc_4 = v2193.w;
+              const float4 v2201 = ptx::mma_m16n8k16(v2185.x, v2185.y, v2185.z, v2185.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2170.x;
-              acc_6 = v2170.y;
-              acc_7 = v2170.z;
-              acc_8 = v2170.w;
+              acc_5 = v2201.x;
+              acc_6 = v2201.y;
+              acc_7 = v2201.z;
+              acc_8 = v2201.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2144 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2175 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1808,22 +1839,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2194 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2202 = ptx::mma_m16n8k16(v2194.x, v2194.y, v2194.z, v2194.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2225 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2233 = ptx::mma_m16n8k16(v2225.x, v2225.y, v2225.z, v2225.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2202.x;
-              acc_10 = v2202.y;
-              acc_11 = v2202.z;
-              acc_12 = v2202.w;
-              const float4 v2210 = ptx::mma_m16n8k16(v2194.x, v2194.y, v2194.z, v2194.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2233.x;
+              acc_10 = v2233.y;
+              acc_11 = v2233.z;
+              acc_12 = v2233.w;
+              const float4 v2241 = ptx::mma_m16n8k16(v2225.x, v2225.y, v2225.z, v2225.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2210.x;
-              acc_14 = v2210.y;
-              acc_15 = v2210.z;
-              acc_16 = v2210.w;
+              acc_13 = v2241.x;
+              acc_14 = v2241.y;
+              acc_15 = v2241.z;
+              acc_16 = v2241.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2144 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2175 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1834,22 +1865,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2235 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2243 = ptx::mma_m16n8k16(v2235.x, v2235.y, v2235.z, v2235.w, held_9, held_10, acc_17,
+              const uint4 v2266 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2274 = ptx::mma_m16n8k16(v2266.x, v2266.y, v2266.z, v2266.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2243.x;
-              acc_18 = v2243.y;
-              acc_19 = v2243.z;
-              acc_20 = v2243.w;
-              const float4 v2251 = ptx::mma_m16n8k16(v2235.x, v2235.y, v2235.z, v2235.w, held_11, held_12, acc_21,
+              acc_17 = v2274.x;
+              acc_18 = v2274.y;
+              acc_19 = v2274.z;
+              acc_20 = v2274.w;
+              const float4 v2282 = ptx::mma_m16n8k16(v2266.x, v2266.y, v2266.z, v2266.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2251.x;
-              acc_22 = v2251.y;
-              acc_23 = v2251.z;
-              acc_24 = v2251.w;
+              acc_21 = v2282.x;
+              acc_22 = v2282.y;
+              acc_23 = v2282.z;
+              acc_24 = v2282.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2144 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2175 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -1860,29 +1891,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2276 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2284 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_13, held_14, acc_25,
+              const uint4 v2307 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2315 = ptx::mma_m16n8k16(v2307.x, v2307.y, v2307.z, v2307.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2284.x;
-              acc_26 = v2284.y;
-              acc_27 = v2284.z;
-              acc_28 = v2284.w;
-              const float4 v2292 = ptx::mma_m16n8k16(v2276.x, v2276.y, v2276.z, v2276.w, held_15, held_16, acc_29,
+              acc_25 = v2315.x;
+              acc_26 = v2315.y;
+              acc_27 = v2315.z;
+              acc_28 = v2315.w;
+              const float4 v2323 = ptx::mma_m16n8k16(v2307.x, v2307.y, v2307.z, v2307.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2292.x;
-              acc_30 = v2292.y;
-              acc_31 = v2292.z;
-              acc_32 = v2292.w;
+              acc_29 = v2323.x;
+              acc_30 = v2323.y;
+              acc_31 = v2323.z;
+              acc_32 = v2323.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2144 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2175 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2312 = half_2 * 1024;
-              const u32 v2314 = v2312 + warp * 128;
+              const u32 v2343 = half_2 * 1024;
+              const u32 v2345 = v2343 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -1896,53 +1927,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2329 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v2335 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2343 = ptx::mma_m16n8k16(v2335.x, v2335.y, v2335.z, v2335.w, v2329.x, v2329.y, acc_33,
+                  const uint4 v2360 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v2366 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2374 = ptx::mma_m16n8k16(v2366.x, v2366.y, v2366.z, v2366.w, v2360.x, v2360.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2343.x;
-                  acc_34 = v2343.y;
-                  acc_35 = v2343.z;
-                  acc_36 = v2343.w;
-                  const float4 v2351 = ptx::mma_m16n8k16(v2335.x, v2335.y, v2335.z, v2335.w, v2329.z, v2329.w, acc_37,
+                  acc_33 = v2374.x;
+                  acc_34 = v2374.y;
+                  acc_35 = v2374.z;
+                  acc_36 = v2374.w;
+                  const float4 v2382 = ptx::mma_m16n8k16(v2366.x, v2366.y, v2366.z, v2366.w, v2360.z, v2360.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2351.x;
-                  acc_38 = v2351.y;
-                  acc_39 = v2351.z;
-                  acc_40 = v2351.w;
+                  acc_37 = v2382.x;
+                  acc_38 = v2382.y;
+                  acc_39 = v2382.z;
+                  acc_40 = v2382.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2358 = drain + 1;
-                const bool v2359 = v2358 == 23;
-                drain = v2359 ? 0u : v2358;
-                drain_parity = v2359 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2389 = drain + 1;
+                const bool v2390 = v2389 == 23;
+                drain = v2390 ? 0u : v2389;
+                drain_parity = v2390 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2314 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2345 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2379 = tid * 2;
-                  const u32 v2380 = v2312 + v2379;
-                  const float2 v2381 = *(const float2*)&partials[v2380];
-                  const float2 v2384 = *(const float2*)&partials[v2380 + 128];
-                  const float2 v2389 = *(const float2*)&partials[v2380 + 256];
-                  const float2 v2394 = *(const float2*)&partials[v2380 + 384];
-                  const float2 v2399 = *(const float2*)&partials[v2380 + 512];
-                  const float2 v2404 = *(const float2*)&partials[v2380 + 640];
-                  const float2 v2409 = *(const float2*)&partials[v2380 + 768];
-                  const float v2411 = v2381.x + v2384.x + v2389.x + v2394.x + v2399.x + v2404.x + v2409.x;
-                  const float v2412 = v2381.y + v2384.y + v2389.y + v2394.y + v2399.y + v2404.y + v2409.y;
-                  const float2 v2414 = *(const float2*)&partials[v2380 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2379;
-                  const float v2421 = (v2411 + v2414.x) * scale;
-                  const float v2430 = v2421 * ptx::rcp(ptx::exp2(v2421 * -1.442695f) + 1.0f)
-                      * ((v2412 + v2414.y) * scale);
-                  act[v2026 + row / 2] = ptx::bf16_of(v2430);
+                  const u32 v2410 = tid * 2;
+                  const u32 v2411 = v2343 + v2410;
+                  const float2 v2412 = *(const float2*)&partials[v2411];
+                  const float2 v2415 = *(const float2*)&partials[v2411 + 128];
+                  const float2 v2420 = *(const float2*)&partials[v2411 + 256];
+                  const float2 v2425 = *(const float2*)&partials[v2411 + 384];
+                  const float2 v2430 = *(const float2*)&partials[v2411 + 512];
+                  const float2 v2435 = *(const float2*)&partials[v2411 + 640];
+                  const float2 v2440 = *(const float2*)&partials[v2411 + 768];
+                  const float v2442 = v2412.x + v2415.x + v2420.x + v2425.x + v2430.x + v2435.x + v2440.x;
+                  const float v2443 = v2412.y + v2415.y + v2420.y + v2425.y + v2430.y + v2435.y + v2440.y;
+                  const float2 v2445 = *(const float2*)&partials[v2411 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2410;
+                  const float v2452 = (v2442 + v2445.x) * scale;
+                  const float v2461 = v2452 * ptx::rcp(ptx::exp2(v2452 * -1.442695f) + 1.0f)
+                      * ((v2443 + v2445.y) * scale);
+                  act[v2057 + row / 2] = ptx::bf16_of(v2461);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1952,9 +1983,27 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            const bool v2436 = tid == 0;
-            if (v2436) {
+            const bool v2467 = tid == 0;
+            if (v2467) {
               ptx::red_release_gpu_add_u32(barrier, 1);
+            }
+            // ---- read ahead of down ----
+            {
+              const u32 first_tile = own[6];
+              const u32 tile_count = own[7];
+              const u32 row = first_tile * 8 + tid * 2;
+              if (tid < tile_count * 4 && row < 96) {
+                const u32 v2479 = row / 2;
+                const u32 v2483 = v2479 % 2 * 24 + v2479 / 2;
+                const uint4 v2484 = ptx::ld_relaxed_gpu_b128(&o_words[v2483]);
+                const uint4 v2489 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2483], (epoch_target - 8) * 2 + 1, v2484,
+                    abort, notes, 10, layer, v2483);
+                early = __uint_as_float(v2489.x | v2489.z);
+                early_2 = __uint_as_float(v2489.y);
+              } else {
+                early = 0.0f;
+                early_2 = 0.0f;
+              }
             }
             // ---- chunks held for down ----
             {
@@ -1964,88 +2013,88 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0x00000000u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2450 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-              held = v2450.x;
-              held_2 = v2450.y;
-              held_3 = v2450.z;
-              held_4 = v2450.w;
+              const uint4 v2510 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+              held = v2510.x;
+              held_2 = v2510.y;
+              held_3 = v2510.z;
+              held_4 = v2510.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v2457 = drain + 1;
-              const bool v2458 = v2457 == 23;
-              drain = v2458 ? 0u : v2457;
-              drain_parity = v2458 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2517 = drain + 1;
+              const bool v2518 = v2517 == 23;
+              drain = v2518 ? 0u : v2517;
+              drain_parity = v2518 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2473 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v2473.x;
-                held_6 = v2473.y;
-                held_7 = v2473.z;
-                held_8 = v2473.w;
+                const uint4 v2533 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v2533.x;
+                held_6 = v2533.y;
+                held_7 = v2533.z;
+                held_8 = v2533.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2480 = drain + 1;
-              const bool v2481 = v2480 == 23;
-              drain = v2481 ? 0u : v2480;
-              drain_parity = v2481 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2540 = drain + 1;
+              const bool v2541 = v2540 == 23;
+              drain = v2541 ? 0u : v2540;
+              drain_parity = v2541 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
               held_16 = 0x00000000u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2495 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-              held_9 = v2495.x;
-              held_10 = v2495.y;
-              held_11 = v2495.z;
-              held_12 = v2495.w;
+              const uint4 v2555 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+              held_9 = v2555.x;
+              held_10 = v2555.y;
+              held_11 = v2555.z;
+              held_12 = v2555.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2502 = drain + 1;
-              const bool v2503 = v2502 == 23;
-              drain = v2503 ? 0u : v2502;
-              drain_parity = v2503 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2562 = drain + 1;
+              const bool v2563 = v2562 == 23;
+              drain = v2563 ? 0u : v2562;
+              drain_parity = v2563 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2518 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                held_13 = v2518.x;
-                held_14 = v2518.y;
-                held_15 = v2518.z;
-                held_16 = v2518.w;
+                const uint4 v2578 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                held_13 = v2578.x;
+                held_14 = v2578.y;
+                held_15 = v2578.z;
+                held_16 = v2578.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2525 = drain + 1;
-              const bool v2526 = v2525 == 23;
-              drain = v2526 ? 0u : v2525;
-              drain_parity = v2526 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2585 = drain + 1;
+              const bool v2586 = v2585 == 23;
+              drain = v2586 ? 0u : v2585;
+              drain_parity = v2586 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2436) {
-              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 10, layer, epoch_target);
+            if (v2467) {
+              ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v2541 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2541.x, v2541.z, v2541.y, v2541.w);
+              const uint4 v2601 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2601.x, v2601.z, v2601.y, v2601.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u32 v2550 = warp * 128;
+            const u32 v2610 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2054,37 +2103,37 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_6 = 0.0f;
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
-            const u32 v2552 = (lane & 3u) * 4;
-            const uint4 v2559 = *(const uint4*)&input_bf16x2[warp * 16 + v2552];
-            const float4 v2567 = ptx::mma_m16n8k16(v2559.x, v2559.y, v2559.z, v2559.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2612 = (lane & 3u) * 4;
+            const uint4 v2619 = *(const uint4*)&input_bf16x2[warp * 16 + v2612];
+            const float4 v2627 = ptx::mma_m16n8k16(v2619.x, v2619.y, v2619.z, v2619.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2567.x;
-            acc_2 = v2567.y;
-            acc_3 = v2567.z;
-            acc_4 = v2567.w;
-            const float4 v2575 = ptx::mma_m16n8k16(v2559.x, v2559.y, v2559.z, v2559.w, held_3, held_4, acc_5, acc_6,
+            acc = v2627.x;
+            acc_2 = v2627.y;
+            acc_3 = v2627.z;
+            acc_4 = v2627.w;
+            const float4 v2635 = ptx::mma_m16n8k16(v2619.x, v2619.y, v2619.z, v2619.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2575.x;
-            acc_6 = v2575.y;
-            acc_7 = v2575.z;
-            acc_8 = v2575.w;
+            acc_5 = v2635.x;
+            acc_6 = v2635.y;
+            acc_7 = v2635.z;
+            acc_8 = v2635.w;
             if (warp < 3) {
-              const uint4 v2587 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2552];
-              const float4 v2595 = ptx::mma_m16n8k16(v2587.x, v2587.y, v2587.z, v2587.w, held_5, held_6, acc, acc_2,
+              const uint4 v2647 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2612];
+              const float4 v2655 = ptx::mma_m16n8k16(v2647.x, v2647.y, v2647.z, v2647.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2595.x;
-              acc_2 = v2595.y;
-              acc_3 = v2595.z;
-              acc_4 = v2595.w;
-              const float4 v2603 = ptx::mma_m16n8k16(v2587.x, v2587.y, v2587.z, v2587.w, held_7, held_8, acc_5, acc_6,
+              acc = v2655.x;
+              acc_2 = v2655.y;
+              acc_3 = v2655.z;
+              acc_4 = v2655.w;
+              const float4 v2663 = ptx::mma_m16n8k16(v2647.x, v2647.y, v2647.z, v2647.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2603.x;
-              acc_6 = v2603.y;
-              acc_7 = v2603.z;
-              acc_8 = v2603.w;
+              acc_5 = v2663.x;
+              acc_6 = v2663.y;
+              acc_7 = v2663.z;
+              acc_8 = v2663.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2550 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2610 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2094,44 +2143,44 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_14 = 0.0f;
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
-            const u32 v2619 = (lane & 3u) * 4;
-            const uint4 v2626 = *(const uint4*)&input_bf16x2[warp * 16 + v2619];
-            const float4 v2634 = ptx::mma_m16n8k16(v2626.x, v2626.y, v2626.z, v2626.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2679 = (lane & 3u) * 4;
+            const uint4 v2686 = *(const uint4*)&input_bf16x2[warp * 16 + v2679];
+            const float4 v2694 = ptx::mma_m16n8k16(v2686.x, v2686.y, v2686.z, v2686.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2634.x;
-            acc_10 = v2634.y;
-            acc_11 = v2634.z;
-            acc_12 = v2634.w;
-            const float4 v2642 = ptx::mma_m16n8k16(v2626.x, v2626.y, v2626.z, v2626.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2694.x;
+            acc_10 = v2694.y;
+            acc_11 = v2694.z;
+            acc_12 = v2694.w;
+            const float4 v2702 = ptx::mma_m16n8k16(v2686.x, v2686.y, v2686.z, v2686.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2642.x;
-            acc_14 = v2642.y;
-            acc_15 = v2642.z;
-            acc_16 = v2642.w;
+            acc_13 = v2702.x;
+            acc_14 = v2702.y;
+            acc_15 = v2702.z;
+            acc_16 = v2702.w;
             if (warp < 3) {
-              const uint4 v2654 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2619];
-              const float4 v2662 = ptx::mma_m16n8k16(v2654.x, v2654.y, v2654.z, v2654.w, held_13, held_14, acc_9,
+              const uint4 v2714 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2679];
+              const float4 v2722 = ptx::mma_m16n8k16(v2714.x, v2714.y, v2714.z, v2714.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2662.x;
-              acc_10 = v2662.y;
-              acc_11 = v2662.z;
-              acc_12 = v2662.w;
-              const float4 v2670 = ptx::mma_m16n8k16(v2654.x, v2654.y, v2654.z, v2654.w, held_15, held_16, acc_13,
+              acc_9 = v2722.x;
+              acc_10 = v2722.y;
+              acc_11 = v2722.z;
+              acc_12 = v2722.w;
+              const float4 v2730 = ptx::mma_m16n8k16(v2714.x, v2714.y, v2714.z, v2714.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2670.x;
-              acc_14 = v2670.y;
-              acc_15 = v2670.z;
-              acc_16 = v2670.w;
+              acc_13 = v2730.x;
+              acc_14 = v2730.y;
+              acc_15 = v2730.z;
+              acc_16 = v2730.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2550 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2610 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2690 = half_2 * 1024;
-              const u32 v2692 = v2690 + warp * 128;
+              const u32 v2750 = half_2 * 1024;
+              const u32 v2752 = v2750 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f;
@@ -2142,87 +2191,81 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_22 = 0.0f;
                 float acc_23 = 0.0f;
                 float acc_24 = 0.0f;
-                const u32 v2697 = (lane & 3u) * 4;
-                const uint4 v2700 = *(const uint4*)&input_bf16x2[warp * 16 + v2697];
+                const u32 v2757 = (lane & 3u) * 4;
+                const uint4 v2760 = *(const uint4*)&input_bf16x2[warp * 16 + v2757];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2712 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const float4 v2720 = ptx::mma_m16n8k16(v2700.x, v2700.y, v2700.z, v2700.w, v2712.x, v2712.y, acc_17,
+                const uint4 v2772 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const float4 v2780 = ptx::mma_m16n8k16(v2760.x, v2760.y, v2760.z, v2760.w, v2772.x, v2772.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2720.x;
-                acc_18 = v2720.y;
-                acc_19 = v2720.z;
-                acc_20 = v2720.w;
-                const float4 v2728 = ptx::mma_m16n8k16(v2700.x, v2700.y, v2700.z, v2700.w, v2712.z, v2712.w, acc_21,
+                acc_17 = v2780.x;
+                acc_18 = v2780.y;
+                acc_19 = v2780.z;
+                acc_20 = v2780.w;
+                const float4 v2788 = ptx::mma_m16n8k16(v2760.x, v2760.y, v2760.z, v2760.w, v2772.z, v2772.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2728.x;
-                acc_22 = v2728.y;
-                acc_23 = v2728.z;
-                acc_24 = v2728.w;
+                acc_21 = v2788.x;
+                acc_22 = v2788.y;
+                acc_23 = v2788.z;
+                acc_24 = v2788.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2735 = drain + 1;
-                const bool v2736 = v2735 == 23;
-                drain = v2736 ? 0u : v2735;
-                drain_parity = v2736 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2795 = drain + 1;
+                const bool v2796 = v2795 == 23;
+                drain = v2796 ? 0u : v2795;
+                drain_parity = v2796 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2751 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v2758 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2697];
-                  const float4 v2766 = ptx::mma_m16n8k16(v2758.x, v2758.y, v2758.z, v2758.w, v2751.x, v2751.y, acc_17,
+                  const uint4 v2811 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v2818 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2757];
+                  const float4 v2826 = ptx::mma_m16n8k16(v2818.x, v2818.y, v2818.z, v2818.w, v2811.x, v2811.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2766.x;
-                  acc_18 = v2766.y;
-                  acc_19 = v2766.z;
-                  acc_20 = v2766.w;
-                  const float4 v2774 = ptx::mma_m16n8k16(v2758.x, v2758.y, v2758.z, v2758.w, v2751.z, v2751.w, acc_21,
+                  acc_17 = v2826.x;
+                  acc_18 = v2826.y;
+                  acc_19 = v2826.z;
+                  acc_20 = v2826.w;
+                  const float4 v2834 = ptx::mma_m16n8k16(v2818.x, v2818.y, v2818.z, v2818.w, v2811.z, v2811.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2774.x;
-                  acc_22 = v2774.y;
-                  acc_23 = v2774.z;
-                  acc_24 = v2774.w;
+                  acc_21 = v2834.x;
+                  acc_22 = v2834.y;
+                  acc_23 = v2834.z;
+                  acc_24 = v2834.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v2781 = drain + 1;
-                const bool v2782 = v2781 == 23;
-                drain = v2782 ? 0u : v2781;
-                drain_parity = v2782 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2841 = drain + 1;
+                const bool v2842 = v2841 == 23;
+                drain = v2842 ? 0u : v2841;
+                drain_parity = v2842 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2692 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2752 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2802 = tid * 2;
-                  const u32 v2803 = v2690 + v2802;
-                  const float2 v2804 = *(const float2*)&partials[v2803];
-                  const float2 v2807 = *(const float2*)&partials[v2803 + 128];
-                  const float2 v2812 = *(const float2*)&partials[v2803 + 256];
-                  const float2 v2817 = *(const float2*)&partials[v2803 + 384];
-                  const float2 v2822 = *(const float2*)&partials[v2803 + 512];
-                  const float2 v2827 = *(const float2*)&partials[v2803 + 640];
-                  const float2 v2832 = *(const float2*)&partials[v2803 + 768];
-                  const float v2834 = v2804.x + v2807.x + v2812.x + v2817.x + v2822.x + v2827.x + v2832.x;
-                  const float v2835 = v2804.y + v2807.y + v2812.y + v2817.y + v2822.y + v2827.y + v2832.y;
-                  const float2 v2837 = *(const float2*)&partials[v2803 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2802;
-                  const u32 v2844 = row / 2;
-                  const u32 v2848 = v2844 % 2 * 24 + v2844 / 2;
-                  const uint4 v2849 = ptx::ld_relaxed_gpu_b128(&o_words[v2848]);
-                  const uint4 v2854 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2848], (epoch_target - 8) * 2 + 1,
-                      v2849, abort, notes, 11, layer, v2848);
-                  const u32 v2862 = row / 2;
-                  const u32 v2864 = __float_as_uint(__uint_as_float(v2854.x | v2854.z) + (v2834 + v2837.x));
-                  const uint4 v2874 = make_uint4(v2864, __float_as_uint(__uint_as_float(v2854.y) + (v2835 + v2837.y)),
-                      0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2862 % 2 * 24 + v2862 / 2], v2874);
+                  const u32 v2862 = tid * 2;
+                  const u32 v2863 = v2750 + v2862;
+                  const float2 v2864 = *(const float2*)&partials[v2863];
+                  const float2 v2867 = *(const float2*)&partials[v2863 + 128];
+                  const float2 v2872 = *(const float2*)&partials[v2863 + 256];
+                  const float2 v2877 = *(const float2*)&partials[v2863 + 384];
+                  const float2 v2882 = *(const float2*)&partials[v2863 + 512];
+                  const float2 v2887 = *(const float2*)&partials[v2863 + 640];
+                  const float2 v2892 = *(const float2*)&partials[v2863 + 768];
+                  const float v2894 = v2864.x + v2867.x + v2872.x + v2877.x + v2882.x + v2887.x + v2892.x;
+                  const float v2895 = v2864.y + v2867.y + v2872.y + v2877.y + v2882.y + v2887.y + v2892.y;
+                  const float2 v2897 = *(const float2*)&partials[v2863 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2862;
+                  const u32 v2906 = row / 2;
+                  const uint4 v2918 = make_uint4(__float_as_uint(early + (v2894 + v2897.x)),
+                      __float_as_uint(early_2 + (v2895 + v2897.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2906 % 2 * 24 + v2906 / 2], v2918);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -2231,11 +2274,31 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after down ----
           {
             epoch_target = epoch_target + 4;
-            const bool v2879 = tid == 0;
-            if (v2879) {
+            const bool v2923 = tid == 0;
+            if (v2923) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
-            if (layer + 1 < 2) {
+            const u32 layer_2 = layer + 1;
+            if (layer_2 < 2) {
+              // ---- read ahead of qkv ----
+              {
+                const u32 first_tile = own[0];
+                const u32 tile_count = own[1];
+                const u32 row = first_tile * 8 + tid * 2;
+                if (tid < tile_count * 4 && row < 320) {
+                  const u32 i_2 = row % 32 / 2;
+                  const float v2942 = (float)pos_now * inv_freq[i_2];
+                  const float v2945 = -rintf(v2942 * 0.15915494f);
+                  const float v2947 = fmaf(v2945, -1.7484555e-07f, fmaf(v2945, 6.2831855f, v2942));
+                  const float cos_2 = ptx::cos(v2947);
+                  const float sin_2 = ptx::sin(v2947);
+                  early = cos_2;
+                  early_2 = sin_2;
+                } else {
+                  early = 0.0f;
+                  early_2 = 0.0f;
+                }
+              }
               // ---- chunks held for qkv ----
               {
                 held = 0x00000000u;
@@ -2245,20 +2308,20 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2896 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  held = v2896.x;
-                  held_2 = v2896.y;
-                  held_3 = v2896.z;
-                  held_4 = v2896.w;
+                  const uint4 v2964 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  held = v2964.x;
+                  held_2 = v2964.y;
+                  held_3 = v2964.z;
+                  held_4 = v2964.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2903 = drain + 1;
-                const bool v2904 = v2903 == 23;
-                drain = v2904 ? 0u : v2903;
-                drain_parity = v2904 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2971 = drain + 1;
+                const bool v2972 = v2971 == 23;
+                drain = v2972 ? 0u : v2971;
+                drain_parity = v2972 ? drain_parity ^ 1u : drain_parity;
                 held_5 = 0x00000000u;
                 held_6 = 0x00000000u;
                 held_7 = 0x00000000u;
@@ -2266,20 +2329,20 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2919 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  held_5 = v2919.x;
-                  held_6 = v2919.y;
-                  held_7 = v2919.z;
-                  held_8 = v2919.w;
+                  const uint4 v2987 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  held_5 = v2987.x;
+                  held_6 = v2987.y;
+                  held_7 = v2987.z;
+                  held_8 = v2987.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v2926 = drain + 1;
-                const bool v2927 = v2926 == 23;
-                drain = v2927 ? 0u : v2926;
-                drain_parity = v2927 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2994 = drain + 1;
+                const bool v2995 = v2994 == 23;
+                drain = v2995 ? 0u : v2994;
+                drain_parity = v2995 ? drain_parity ^ 1u : drain_parity;
                 held_9 = 0x00000000u;
                 held_10 = 0x00000000u;
                 held_11 = 0x00000000u;
@@ -2287,20 +2350,20 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2942 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                  held_9 = v2942.x;
-                  held_10 = v2942.y;
-                  held_11 = v2942.z;
-                  held_12 = v2942.w;
+                  const uint4 v3010 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                  held_9 = v3010.x;
+                  held_10 = v3010.y;
+                  held_11 = v3010.z;
+                  held_12 = v3010.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_3]);
                 }
-                const u32 v2949 = drain + 1;
-                const bool v2950 = v2949 == 23;
-                drain = v2950 ? 0u : v2949;
-                drain_parity = v2950 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3017 = drain + 1;
+                const bool v3018 = v3017 == 23;
+                drain = v3018 ? 0u : v3017;
+                drain_parity = v3018 ? drain_parity ^ 1u : drain_parity;
                 held_13 = 0x00000000u;
                 held_14 = 0x00000000u;
                 held_15 = 0x00000000u;
@@ -2308,23 +2371,26 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2965 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                  held_13 = v2965.x;
-                  held_14 = v2965.y;
-                  held_15 = v2965.z;
-                  held_16 = v2965.w;
+                  const uint4 v3033 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                  held_13 = v3033.x;
+                  held_14 = v3033.y;
+                  held_15 = v3033.z;
+                  held_16 = v3033.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_4]);
                 }
-                const u32 v2972 = drain + 1;
-                const bool v2973 = v2972 == 23;
-                drain = v2973 ? 0u : v2972;
-                drain_parity = v2973 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3040 = drain + 1;
+                const bool v3041 = v3040 == 23;
+                drain = v3041 ? 0u : v3040;
+                drain_parity = v3041 ? drain_parity ^ 1u : drain_parity;
               }
             } else {
               if (pos_now + 1 >= known) {
+                // ---- read ahead of lm_head ----
+                {
+                }
                 // ---- chunks held for lm_head ----
                 {
                   held = 0x00000000u;
@@ -2334,20 +2400,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v2995 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                    held = v2995.x;
-                    held_2 = v2995.y;
-                    held_3 = v2995.z;
-                    held_4 = v2995.w;
+                    const uint4 v3063 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                    held = v3063.x;
+                    held_2 = v3063.y;
+                    held_3 = v3063.z;
+                    held_4 = v3063.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage]);
                   }
-                  const u32 v3002 = drain + 1;
-                  const bool v3003 = v3002 == 23;
-                  drain = v3003 ? 0u : v3002;
-                  drain_parity = v3003 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3070 = drain + 1;
+                  const bool v3071 = v3070 == 23;
+                  drain = v3071 ? 0u : v3070;
+                  drain_parity = v3071 ? drain_parity ^ 1u : drain_parity;
                   held_5 = 0x00000000u;
                   held_6 = 0x00000000u;
                   held_7 = 0x00000000u;
@@ -2355,20 +2421,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3018 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                    held_5 = v3018.x;
-                    held_6 = v3018.y;
-                    held_7 = v3018.z;
-                    held_8 = v3018.w;
+                    const uint4 v3086 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                    held_5 = v3086.x;
+                    held_6 = v3086.y;
+                    held_7 = v3086.z;
+                    held_8 = v3086.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_2]);
                   }
-                  const u32 v3025 = drain + 1;
-                  const bool v3026 = v3025 == 23;
-                  drain = v3026 ? 0u : v3025;
-                  drain_parity = v3026 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3093 = drain + 1;
+                  const bool v3094 = v3093 == 23;
+                  drain = v3094 ? 0u : v3093;
+                  drain_parity = v3094 ? drain_parity ^ 1u : drain_parity;
                   held_9 = 0x00000000u;
                   held_10 = 0x00000000u;
                   held_11 = 0x00000000u;
@@ -2376,20 +2442,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3041 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                    held_9 = v3041.x;
-                    held_10 = v3041.y;
-                    held_11 = v3041.z;
-                    held_12 = v3041.w;
+                    const uint4 v3109 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                    held_9 = v3109.x;
+                    held_10 = v3109.y;
+                    held_11 = v3109.z;
+                    held_12 = v3109.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_3]);
                   }
-                  const u32 v3048 = drain + 1;
-                  const bool v3049 = v3048 == 23;
-                  drain = v3049 ? 0u : v3048;
-                  drain_parity = v3049 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3116 = drain + 1;
+                  const bool v3117 = v3116 == 23;
+                  drain = v3117 ? 0u : v3116;
+                  drain_parity = v3117 ? drain_parity ^ 1u : drain_parity;
                   held_13 = 0x00000000u;
                   held_14 = 0x00000000u;
                   held_15 = 0x00000000u;
@@ -2397,20 +2463,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3064 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                    held_13 = v3064.x;
-                    held_14 = v3064.y;
-                    held_15 = v3064.z;
-                    held_16 = v3064.w;
+                    const uint4 v3132 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                    held_13 = v3132.x;
+                    held_14 = v3132.y;
+                    held_15 = v3132.z;
+                    held_16 = v3132.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_4]);
                   }
-                  const u32 v3071 = drain + 1;
-                  const bool v3072 = v3071 == 23;
-                  drain = v3072 ? 0u : v3071;
-                  drain_parity = v3072 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3139 = drain + 1;
+                  const bool v3140 = v3139 == 23;
+                  drain = v3140 ? 0u : v3139;
+                  drain_parity = v3140 ? drain_parity ^ 1u : drain_parity;
                 }
               } else {
                 held = 0x00000000u;
@@ -2431,7 +2497,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0x00000000u;
               }
             }
-            if (v2879) {
+            if (v2923) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2442,63 +2508,63 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
-            const u32 v3086 = tid * 2;
-            const u32 first = (v3086 & 0xfffffffcu) | ((v3086 & 1u) << 1) | ((v3086 >> 1) & 1u);
+            const u32 v3154 = tid * 2;
+            const u32 first = (v3154 & 0xfffffffcu) | ((v3154 & 1u) << 1) | ((v3154 >> 1) & 1u);
             if (tid < 24) {
-              const uint2 v3097 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const u32 v3099 = tid + 24;
-              const u32 v3103 = (epoch_target - 4) * 2 + 1;
-              const uint4 v3104 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 word = v3104;
-              const uint4 v3105 = ptx::ld_relaxed_gpu_b128(&down_words[v3099]);
-              uint4 word_2 = v3105;
-              if (word.w != v3103) {
-                const uint4 v3113 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3103, word, abort, notes, 13, 2,
+              const uint2 v3165 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+              const u32 v3167 = tid + 24;
+              const u32 v3171 = (epoch_target - 4) * 2 + 1;
+              const uint4 v3172 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 word = v3172;
+              const uint4 v3173 = ptx::ld_relaxed_gpu_b128(&down_words[v3167]);
+              uint4 word_2 = v3173;
+              if (word.w != v3171) {
+                const uint4 v3181 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3171, word, abort, notes, 13, 2,
                     tid);
-                word = v3113;
-                if (word_2.w != v3103) {
-                  const uint4 v3120 = ptx::ld_relaxed_gpu_b128(&down_words[v3099]);
-                  word_2 = v3120;
+                word = v3181;
+                if (word_2.w != v3171) {
+                  const uint4 v3188 = ptx::ld_relaxed_gpu_b128(&down_words[v3167]);
+                  word_2 = v3188;
                 }
               }
-              if (word_2.w != v3103) {
-                const uint4 v3128 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3099], v3103, word_2, abort, notes, 13,
-                    2, v3099);
-                word_2 = v3128;
+              if (word_2.w != v3171) {
+                const uint4 v3196 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3167], v3171, word_2, abort, notes, 13,
+                    2, v3167);
+                word_2 = v3196;
               }
-              const float v3136 = __uint_as_float(word.x | word.z);
-              const float v3137 = __uint_as_float(word.y);
-              const float v3143 = __uint_as_float(word_2.x | word_2.z);
-              const float v3144 = __uint_as_float(word_2.y);
-              const float v3152 = fmaf(v3143, v3143, fmaf(v3137, v3137, fmaf(v3136, v3136, squares)));
-              squares = fmaf(v3144, v3144, v3152);
-              const u32 v3156 = first + (tid - tid) * 2;
-              const bf16x2 v3159 = ptx::pack_bf16(v3136 * ptx::bf16_lo(v3097.x), v3137 * ptx::bf16_hi(v3097.x));
-              input_bf16x2[v3156] = v3159;
-              const bf16x2 v3163 = ptx::pack_bf16(v3143 * ptx::bf16_lo(v3097.y), v3144 * ptx::bf16_hi(v3097.y));
-              input_bf16x2[v3156 + 2] = v3163;
+              const float v3204 = __uint_as_float(word.x | word.z);
+              const float v3205 = __uint_as_float(word.y);
+              const float v3211 = __uint_as_float(word_2.x | word_2.z);
+              const float v3212 = __uint_as_float(word_2.y);
+              const float v3220 = fmaf(v3211, v3211, fmaf(v3205, v3205, fmaf(v3204, v3204, squares)));
+              squares = fmaf(v3212, v3212, v3220);
+              const u32 v3224 = first + (tid - tid) * 2;
+              const bf16x2 v3227 = ptx::pack_bf16(v3204 * ptx::bf16_lo(v3165.x), v3205 * ptx::bf16_hi(v3165.x));
+              input_bf16x2[v3224] = v3227;
+              const bf16x2 v3231 = ptx::pack_bf16(v3211 * ptx::bf16_lo(v3165.y), v3212 * ptx::bf16_hi(v3165.y));
+              input_bf16x2[v3224 + 2] = v3231;
             }
-            const float v3165 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3166 = squares + v3165;
-            const float v3167 = __shfl_xor_sync(0xffffffffu, v3166, 8u);
-            const float v3168 = v3166 + v3167;
-            const float v3169 = __shfl_xor_sync(0xffffffffu, v3168, 4u);
-            const float v3170 = v3168 + v3169;
-            const float v3171 = __shfl_xor_sync(0xffffffffu, v3170, 2u);
-            const float v3172 = v3170 + v3171;
-            const float v3173 = __shfl_xor_sync(0xffffffffu, v3172, 1u);
+            const float v3233 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3234 = squares + v3233;
+            const float v3235 = __shfl_xor_sync(0xffffffffu, v3234, 8u);
+            const float v3236 = v3234 + v3235;
+            const float v3237 = __shfl_xor_sync(0xffffffffu, v3236, 4u);
+            const float v3238 = v3236 + v3237;
+            const float v3239 = __shfl_xor_sync(0xffffffffu, v3238, 2u);
+            const float v3240 = v3238 + v3239;
+            const float v3241 = __shfl_xor_sync(0xffffffffu, v3240, 1u);
             if (lane == 0) {
-              scratch[warp] = v3172 + v3173;
+              scratch[warp] = v3240 + v3241;
             }
             ptx::bar_sync<1, 256>();
-            const float v3188 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3194 = __fmul_rn(v3188 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3194);
+            const float v3256 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3262 = __fmul_rn(v3256 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3262);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
-            const u32 v3200 = warp * 128;
+            const u32 v3268 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2508,22 +2574,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3210 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3218 = ptx::mma_m16n8k16(v3210.x, v3210.y, v3210.z, v3210.w, held, held_2, acc, acc_2,
+              const uint4 v3278 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3286 = ptx::mma_m16n8k16(v3278.x, v3278.y, v3278.z, v3278.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3218.x;
-              acc_2 = v3218.y;
-              acc_3 = v3218.z;
-              acc_4 = v3218.w;
-              const float4 v3226 = ptx::mma_m16n8k16(v3210.x, v3210.y, v3210.z, v3210.w, held_3, held_4, acc_5, acc_6,
+              acc = v3286.x;
+              acc_2 = v3286.y;
+              acc_3 = v3286.z;
+              acc_4 = v3286.w;
+              const float4 v3294 = ptx::mma_m16n8k16(v3278.x, v3278.y, v3278.z, v3278.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3226.x;
-              acc_6 = v3226.y;
-              acc_7 = v3226.z;
-              acc_8 = v3226.w;
+              acc_5 = v3294.x;
+              acc_6 = v3294.y;
+              acc_7 = v3294.z;
+              acc_8 = v3294.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3200 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3268 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2534,22 +2600,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3250 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3258 = ptx::mma_m16n8k16(v3250.x, v3250.y, v3250.z, v3250.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3318 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3326 = ptx::mma_m16n8k16(v3318.x, v3318.y, v3318.z, v3318.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3258.x;
-              acc_10 = v3258.y;
-              acc_11 = v3258.z;
-              acc_12 = v3258.w;
-              const float4 v3266 = ptx::mma_m16n8k16(v3250.x, v3250.y, v3250.z, v3250.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3326.x;
+              acc_10 = v3326.y;
+              acc_11 = v3326.z;
+              acc_12 = v3326.w;
+              const float4 v3334 = ptx::mma_m16n8k16(v3318.x, v3318.y, v3318.z, v3318.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3266.x;
-              acc_14 = v3266.y;
-              acc_15 = v3266.z;
-              acc_16 = v3266.w;
+              acc_13 = v3334.x;
+              acc_14 = v3334.y;
+              acc_15 = v3334.z;
+              acc_16 = v3334.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3200 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3268 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -2560,22 +2626,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3291 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3299 = ptx::mma_m16n8k16(v3291.x, v3291.y, v3291.z, v3291.w, held_9, held_10, acc_17,
+              const uint4 v3359 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3367 = ptx::mma_m16n8k16(v3359.x, v3359.y, v3359.z, v3359.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3299.x;
-              acc_18 = v3299.y;
-              acc_19 = v3299.z;
-              acc_20 = v3299.w;
-              const float4 v3307 = ptx::mma_m16n8k16(v3291.x, v3291.y, v3291.z, v3291.w, held_11, held_12, acc_21,
+              acc_17 = v3367.x;
+              acc_18 = v3367.y;
+              acc_19 = v3367.z;
+              acc_20 = v3367.w;
+              const float4 v3375 = ptx::mma_m16n8k16(v3359.x, v3359.y, v3359.z, v3359.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3307.x;
-              acc_22 = v3307.y;
-              acc_23 = v3307.z;
-              acc_24 = v3307.w;
+              acc_21 = v3375.x;
+              acc_22 = v3375.y;
+              acc_23 = v3375.z;
+              acc_24 = v3375.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3200 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3268 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -2586,29 +2652,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3332 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3340 = ptx::mma_m16n8k16(v3332.x, v3332.y, v3332.z, v3332.w, held_13, held_14, acc_25,
+              const uint4 v3400 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3408 = ptx::mma_m16n8k16(v3400.x, v3400.y, v3400.z, v3400.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3340.x;
-              acc_26 = v3340.y;
-              acc_27 = v3340.z;
-              acc_28 = v3340.w;
-              const float4 v3348 = ptx::mma_m16n8k16(v3332.x, v3332.y, v3332.z, v3332.w, held_15, held_16, acc_29,
+              acc_25 = v3408.x;
+              acc_26 = v3408.y;
+              acc_27 = v3408.z;
+              acc_28 = v3408.w;
+              const float4 v3416 = ptx::mma_m16n8k16(v3400.x, v3400.y, v3400.z, v3400.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3348.x;
-              acc_30 = v3348.y;
-              acc_31 = v3348.z;
-              acc_32 = v3348.w;
+              acc_29 = v3416.x;
+              acc_30 = v3416.y;
+              acc_31 = v3416.z;
+              acc_32 = v3416.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3200 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3268 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3368 = half_2 * 1024;
-              const u32 v3370 = v3368 + warp * 128;
+              const u32 v3436 = half_2 * 1024;
+              const u32 v3438 = v3436 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -2622,88 +2688,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3385 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v3391 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v3399 = ptx::mma_m16n8k16(v3391.x, v3391.y, v3391.z, v3391.w, v3385.x, v3385.y, acc_33,
+                  const uint4 v3453 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v3459 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v3467 = ptx::mma_m16n8k16(v3459.x, v3459.y, v3459.z, v3459.w, v3453.x, v3453.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3399.x;
-                  acc_34 = v3399.y;
-                  acc_35 = v3399.z;
-                  acc_36 = v3399.w;
-                  const float4 v3407 = ptx::mma_m16n8k16(v3391.x, v3391.y, v3391.z, v3391.w, v3385.z, v3385.w, acc_37,
+                  acc_33 = v3467.x;
+                  acc_34 = v3467.y;
+                  acc_35 = v3467.z;
+                  acc_36 = v3467.w;
+                  const float4 v3475 = ptx::mma_m16n8k16(v3459.x, v3459.y, v3459.z, v3459.w, v3453.z, v3453.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3407.x;
-                  acc_38 = v3407.y;
-                  acc_39 = v3407.z;
-                  acc_40 = v3407.w;
+                  acc_37 = v3475.x;
+                  acc_38 = v3475.y;
+                  acc_39 = v3475.z;
+                  acc_40 = v3475.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v3414 = drain + 1;
-                const bool v3415 = v3414 == 23;
-                drain = v3415 ? 0u : v3414;
-                drain_parity = v3415 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3482 = drain + 1;
+                const bool v3483 = v3482 == 23;
+                drain = v3483 ? 0u : v3482;
+                drain_parity = v3483 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3370 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3438 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3435 = tid * 2;
-                  const u32 v3436 = v3368 + v3435;
-                  const float2 v3437 = *(const float2*)&partials[v3436];
-                  const float2 v3440 = *(const float2*)&partials[v3436 + 128];
-                  const float2 v3445 = *(const float2*)&partials[v3436 + 256];
-                  const float2 v3450 = *(const float2*)&partials[v3436 + 384];
-                  const float2 v3455 = *(const float2*)&partials[v3436 + 512];
-                  const float2 v3460 = *(const float2*)&partials[v3436 + 640];
-                  const float2 v3465 = *(const float2*)&partials[v3436 + 768];
-                  const float v3467 = v3437.x + v3440.x + v3445.x + v3450.x + v3455.x + v3460.x + v3465.x;
-                  const float v3468 = v3437.y + v3440.y + v3445.y + v3450.y + v3455.y + v3460.y + v3465.y;
-                  const float2 v3470 = *(const float2*)&partials[v3436 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3435;
-                  const float v3477 = __fmul_rn(v3467 + v3470.x, scale);
-                  const float v3478 = __fmul_rn(v3468 + v3470.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3477, v3478);
-                  const bool v3485 = v3477 > best_2 || (v3477 == best_2 && row < best_index_2);
-                  best_2 = v3485 ? v3477 : best_2;
-                  best_index_2 = v3485 ? row : best_index_2;
-                  const u32 v3488 = row + 1;
-                  const bool v3495 = v3478 > best_2 || (v3478 == best_2 && v3488 < best_index_2);
-                  best_2 = v3495 ? v3478 : best_2;
-                  best_index_2 = v3495 ? v3488 : best_index_2;
+                  const u32 v3503 = tid * 2;
+                  const u32 v3504 = v3436 + v3503;
+                  const float2 v3505 = *(const float2*)&partials[v3504];
+                  const float2 v3508 = *(const float2*)&partials[v3504 + 128];
+                  const float2 v3513 = *(const float2*)&partials[v3504 + 256];
+                  const float2 v3518 = *(const float2*)&partials[v3504 + 384];
+                  const float2 v3523 = *(const float2*)&partials[v3504 + 512];
+                  const float2 v3528 = *(const float2*)&partials[v3504 + 640];
+                  const float2 v3533 = *(const float2*)&partials[v3504 + 768];
+                  const float v3535 = v3505.x + v3508.x + v3513.x + v3518.x + v3523.x + v3528.x + v3533.x;
+                  const float v3536 = v3505.y + v3508.y + v3513.y + v3518.y + v3523.y + v3528.y + v3533.y;
+                  const float2 v3538 = *(const float2*)&partials[v3504 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3503;
+                  const float v3545 = __fmul_rn(v3535 + v3538.x, scale);
+                  const float v3546 = __fmul_rn(v3536 + v3538.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3545, v3546);
+                  const bool v3553 = v3545 > best_2 || (v3545 == best_2 && row < best_index_2);
+                  best_2 = v3553 ? v3545 : best_2;
+                  best_index_2 = v3553 ? row : best_index_2;
+                  const u32 v3556 = row + 1;
+                  const bool v3563 = v3546 > best_2 || (v3546 == best_2 && v3556 < best_index_2);
+                  best_2 = v3563 ? v3546 : best_2;
+                  best_index_2 = v3563 ? v3556 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v3501 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3503 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3510 = v3501 > best_2 || (v3501 == best_2 && v3503 < best_index_2);
-            best_2 = v3510 ? v3501 : best_2;
-            best_index_2 = v3510 ? v3503 : best_index_2;
-            const float v3514 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3516 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3523 = v3514 > best_2 || (v3514 == best_2 && v3516 < best_index_2);
-            best_2 = v3523 ? v3514 : best_2;
-            best_index_2 = v3523 ? v3516 : best_index_2;
-            const float v3527 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3529 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3536 = v3527 > best_2 || (v3527 == best_2 && v3529 < best_index_2);
-            best_2 = v3536 ? v3527 : best_2;
-            best_index_2 = v3536 ? v3529 : best_index_2;
-            const float v3540 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3542 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3549 = v3540 > best_2 || (v3540 == best_2 && v3542 < best_index_2);
-            best_2 = v3549 ? v3540 : best_2;
-            best_index_2 = v3549 ? v3542 : best_index_2;
-            const float v3553 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3555 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3562 = v3553 > best_2 || (v3553 == best_2 && v3555 < best_index_2);
-            best_2 = v3562 ? v3553 : best_2;
-            best_index_2 = v3562 ? v3555 : best_index_2;
+            const float v3569 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3571 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3578 = v3569 > best_2 || (v3569 == best_2 && v3571 < best_index_2);
+            best_2 = v3578 ? v3569 : best_2;
+            best_index_2 = v3578 ? v3571 : best_index_2;
+            const float v3582 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3584 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3591 = v3582 > best_2 || (v3582 == best_2 && v3584 < best_index_2);
+            best_2 = v3591 ? v3582 : best_2;
+            best_index_2 = v3591 ? v3584 : best_index_2;
+            const float v3595 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3597 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3604 = v3595 > best_2 || (v3595 == best_2 && v3597 < best_index_2);
+            best_2 = v3604 ? v3595 : best_2;
+            best_index_2 = v3604 ? v3597 : best_index_2;
+            const float v3608 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3610 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3617 = v3608 > best_2 || (v3608 == best_2 && v3610 < best_index_2);
+            best_2 = v3617 ? v3608 : best_2;
+            best_index_2 = v3617 ? v3610 : best_index_2;
+            const float v3621 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3623 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3630 = v3621 > best_2 || (v3621 == best_2 && v3623 < best_index_2);
+            best_2 = v3630 ? v3621 : best_2;
+            best_index_2 = v3630 ? v3623 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2713,46 +2779,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3569 = scratch[0];
-              const u32 v3570 = scratch_index[0];
-              const bool v3577 = v3569 > best_3 || (v3569 == best_3 && v3570 < best_index_3);
-              best_3 = v3577 ? v3569 : best_3;
-              best_index_3 = v3577 ? v3570 : best_index_3;
-              const float v3580 = scratch[1];
-              const u32 v3581 = scratch_index[1];
-              const bool v3588 = v3580 > best_3 || (v3580 == best_3 && v3581 < best_index_3);
-              best_3 = v3588 ? v3580 : best_3;
-              best_index_3 = v3588 ? v3581 : best_index_3;
-              const float v3591 = scratch[2];
-              const u32 v3592 = scratch_index[2];
-              const bool v3599 = v3591 > best_3 || (v3591 == best_3 && v3592 < best_index_3);
-              best_3 = v3599 ? v3591 : best_3;
-              best_index_3 = v3599 ? v3592 : best_index_3;
-              const float v3602 = scratch[3];
-              const u32 v3603 = scratch_index[3];
-              const bool v3610 = v3602 > best_3 || (v3602 == best_3 && v3603 < best_index_3);
-              best_3 = v3610 ? v3602 : best_3;
-              best_index_3 = v3610 ? v3603 : best_index_3;
-              const float v3613 = scratch[4];
-              const u32 v3614 = scratch_index[4];
-              const bool v3621 = v3613 > best_3 || (v3613 == best_3 && v3614 < best_index_3);
-              best_3 = v3621 ? v3613 : best_3;
-              best_index_3 = v3621 ? v3614 : best_index_3;
-              const float v3624 = scratch[5];
-              const u32 v3625 = scratch_index[5];
-              const bool v3632 = v3624 > best_3 || (v3624 == best_3 && v3625 < best_index_3);
-              best_3 = v3632 ? v3624 : best_3;
-              best_index_3 = v3632 ? v3625 : best_index_3;
-              const float v3635 = scratch[6];
-              const u32 v3636 = scratch_index[6];
-              const bool v3643 = v3635 > best_3 || (v3635 == best_3 && v3636 < best_index_3);
-              best_3 = v3643 ? v3635 : best_3;
-              best_index_3 = v3643 ? v3636 : best_index_3;
-              const float v3646 = scratch[7];
-              const u32 v3647 = scratch_index[7];
-              const bool v3654 = v3646 > best_3 || (v3646 == best_3 && v3647 < best_index_3);
-              best_3 = v3654 ? v3646 : best_3;
-              best_index_3 = v3654 ? v3647 : best_index_3;
+              const float v3637 = scratch[0];
+              const u32 v3638 = scratch_index[0];
+              const bool v3645 = v3637 > best_3 || (v3637 == best_3 && v3638 < best_index_3);
+              best_3 = v3645 ? v3637 : best_3;
+              best_index_3 = v3645 ? v3638 : best_index_3;
+              const float v3648 = scratch[1];
+              const u32 v3649 = scratch_index[1];
+              const bool v3656 = v3648 > best_3 || (v3648 == best_3 && v3649 < best_index_3);
+              best_3 = v3656 ? v3648 : best_3;
+              best_index_3 = v3656 ? v3649 : best_index_3;
+              const float v3659 = scratch[2];
+              const u32 v3660 = scratch_index[2];
+              const bool v3667 = v3659 > best_3 || (v3659 == best_3 && v3660 < best_index_3);
+              best_3 = v3667 ? v3659 : best_3;
+              best_index_3 = v3667 ? v3660 : best_index_3;
+              const float v3670 = scratch[3];
+              const u32 v3671 = scratch_index[3];
+              const bool v3678 = v3670 > best_3 || (v3670 == best_3 && v3671 < best_index_3);
+              best_3 = v3678 ? v3670 : best_3;
+              best_index_3 = v3678 ? v3671 : best_index_3;
+              const float v3681 = scratch[4];
+              const u32 v3682 = scratch_index[4];
+              const bool v3689 = v3681 > best_3 || (v3681 == best_3 && v3682 < best_index_3);
+              best_3 = v3689 ? v3681 : best_3;
+              best_index_3 = v3689 ? v3682 : best_index_3;
+              const float v3692 = scratch[5];
+              const u32 v3693 = scratch_index[5];
+              const bool v3700 = v3692 > best_3 || (v3692 == best_3 && v3693 < best_index_3);
+              best_3 = v3700 ? v3692 : best_3;
+              best_index_3 = v3700 ? v3693 : best_index_3;
+              const float v3703 = scratch[6];
+              const u32 v3704 = scratch_index[6];
+              const bool v3711 = v3703 > best_3 || (v3703 == best_3 && v3704 < best_index_3);
+              best_3 = v3711 ? v3703 : best_3;
+              best_index_3 = v3711 ? v3704 : best_index_3;
+              const float v3714 = scratch[7];
+              const u32 v3715 = scratch_index[7];
+              const bool v3722 = v3714 > best_3 || (v3714 == best_3 && v3715 < best_index_3);
+              best_3 = v3722 ? v3714 : best_3;
+              best_index_3 = v3722 ? v3715 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2773,37 +2839,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3665 = best[lane];
-                const u32 v3666 = best_index[lane];
-                const bool v3673 = v3665 > best_2 || (v3665 == best_2 && v3666 < best_index_2);
-                best_2 = v3673 ? v3665 : best_2;
-                best_index_2 = v3673 ? v3666 : best_index_2;
+                const float v3733 = best[lane];
+                const u32 v3734 = best_index[lane];
+                const bool v3741 = v3733 > best_2 || (v3733 == best_2 && v3734 < best_index_2);
+                best_2 = v3741 ? v3733 : best_2;
+                best_index_2 = v3741 ? v3734 : best_index_2;
               }
-              const float v3677 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3679 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3686 = v3677 > best_2 || (v3677 == best_2 && v3679 < best_index_2);
-              best_2 = v3686 ? v3677 : best_2;
-              best_index_2 = v3686 ? v3679 : best_index_2;
-              const float v3690 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3692 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3699 = v3690 > best_2 || (v3690 == best_2 && v3692 < best_index_2);
-              best_2 = v3699 ? v3690 : best_2;
-              best_index_2 = v3699 ? v3692 : best_index_2;
-              const float v3703 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3705 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3712 = v3703 > best_2 || (v3703 == best_2 && v3705 < best_index_2);
-              best_2 = v3712 ? v3703 : best_2;
-              best_index_2 = v3712 ? v3705 : best_index_2;
-              const float v3716 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3718 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3725 = v3716 > best_2 || (v3716 == best_2 && v3718 < best_index_2);
-              best_2 = v3725 ? v3716 : best_2;
-              best_index_2 = v3725 ? v3718 : best_index_2;
-              const float v3729 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3731 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3738 = v3729 > best_2 || (v3729 == best_2 && v3731 < best_index_2);
-              best_2 = v3738 ? v3729 : best_2;
-              best_index_2 = v3738 ? v3731 : best_index_2;
+              const float v3745 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3747 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3754 = v3745 > best_2 || (v3745 == best_2 && v3747 < best_index_2);
+              best_2 = v3754 ? v3745 : best_2;
+              best_index_2 = v3754 ? v3747 : best_index_2;
+              const float v3758 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3760 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3767 = v3758 > best_2 || (v3758 == best_2 && v3760 < best_index_2);
+              best_2 = v3767 ? v3758 : best_2;
+              best_index_2 = v3767 ? v3760 : best_index_2;
+              const float v3771 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3773 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3780 = v3771 > best_2 || (v3771 == best_2 && v3773 < best_index_2);
+              best_2 = v3780 ? v3771 : best_2;
+              best_index_2 = v3780 ? v3773 : best_index_2;
+              const float v3784 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3786 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3793 = v3784 > best_2 || (v3784 == best_2 && v3786 < best_index_2);
+              best_2 = v3793 ? v3784 : best_2;
+              best_index_2 = v3793 ? v3786 : best_index_2;
+              const float v3797 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3799 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3806 = v3797 > best_2 || (v3797 == best_2 && v3799 < best_index_2);
+              best_2 = v3806 ? v3797 : best_2;
+              best_index_2 = v3806 ? v3799 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2813,8 +2879,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3750 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3750);
+              const u64 v3818 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3818);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2847,8 +2913,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3782 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3782;
+          const u32 v3850 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3850;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2869,10 +2935,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v3805 = drain + 1;
-            const bool v3806 = v3805 == 23;
-            drain = v3806 ? 0u : v3805;
-            drain_parity = v3806 ? drain_parity ^ 1u : drain_parity;
+            const u32 v3873 = drain + 1;
+            const bool v3874 = v3873 == 23;
+            drain = v3874 ? 0u : v3873;
+            drain_parity = v3874 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -2881,14 +2947,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3819 = warp * 4;
-      const u32 v3820 = notes[v3819];
-      if (notes[0] != 0 && v3820 != 0) {
-        const u32 v3829 = (cta * 9 + warp) * 4;
-        records[v3829] = v3820;
-        records[v3829 + 1] = notes[v3819 + 1];
-        records[v3829 + 2] = notes[v3819 + 2];
-        records[v3829 + 3] = notes[v3819 + 3];
+      const u32 v3887 = warp * 4;
+      const u32 v3888 = notes[v3887];
+      if (notes[0] != 0 && v3888 != 0) {
+        const u32 v3897 = (cta * 9 + warp) * 4;
+        records[v3897] = v3888;
+        records[v3897 + 1] = notes[v3887 + 1];
+        records[v3897 + 2] = notes[v3887 + 2];
+        records[v3897 + 3] = notes[v3887 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -2925,22 +2991,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v3880 = landed + 1;
-              const bool v3881 = v3880 == 23;
-              landed = v3881 ? 0u : v3880;
-              landed_parity = v3881 ? landed_parity ^ 1u : landed_parity;
-              const bool v3889 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v3889) {
+              const u32 v3948 = landed + 1;
+              const bool v3949 = v3948 == 23;
+              landed = v3949 ? 0u : v3948;
+              landed_parity = v3949 ? landed_parity ^ 1u : landed_parity;
+              const bool v3957 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v3957) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v3894 = led + 1;
-              const bool v3895 = v3894 == 23;
-              led = v3895 ? 0u : v3894;
-              led_parity = v3895 ? led_parity ^ 1u : led_parity;
-              const u32 v3902 = near + 1;
-              const bool v3903 = v3902 == 23;
-              near = v3903 ? 0u : v3902;
-              near_parity = v3903 ? near_parity ^ 1u : near_parity;
+              const u32 v3962 = led + 1;
+              const bool v3963 = v3962 == 23;
+              led = v3963 ? 0u : v3962;
+              led_parity = v3963 ? led_parity ^ 1u : led_parity;
+              const u32 v3970 = near + 1;
+              const bool v3971 = v3970 == 23;
+              near = v3971 ? 0u : v3970;
+              near_parity = v3971 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -2949,10 +3015,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v3916 = fill + 1;
-              const bool v3917 = v3916 == 23;
-              fill = v3917 ? 0u : v3916;
-              fill_parity = v3917 ? fill_parity ^ 1u : fill_parity;
+              const u32 v3984 = fill + 1;
+              const bool v3985 = v3984 == 23;
+              fill = v3985 ? 0u : v3984;
+              fill_parity = v3985 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -2985,12 +3051,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v3963 = (pos_now + 31) / 32;
+            const u32 v4031 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v3963 / 2;
-              const u32 end = (split + 1) * v3963 / 2;
+              const u32 first = split * v4031 / 2;
+              const u32 end = (split + 1) * v4031 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -2999,28 +3065,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v3984 = page;
-                const u32 v3994 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v3994;
+                const u32 v4052 = page;
+                const u32 v4062 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v4062;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v4001 = landed + 1;
-                const bool v4002 = v4001 == 23;
-                landed = v4002 ? 0u : v4001;
-                landed_parity = v4002 ? landed_parity ^ 1u : landed_parity;
-                const bool v4010 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4010) {
+                const u32 v4069 = landed + 1;
+                const bool v4070 = v4069 == 23;
+                landed = v4070 ? 0u : v4069;
+                landed_parity = v4070 ? landed_parity ^ 1u : landed_parity;
+                const bool v4078 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4078) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v4015 = led + 1;
-                const bool v4016 = v4015 == 23;
-                led = v4016 ? 0u : v4015;
-                led_parity = v4016 ? led_parity ^ 1u : led_parity;
-                const u32 v4023 = near + 1;
-                const bool v4024 = v4023 == 23;
-                near = v4024 ? 0u : v4023;
-                near_parity = v4024 ? near_parity ^ 1u : near_parity;
+                const u32 v4083 = led + 1;
+                const bool v4084 = v4083 == 23;
+                led = v4084 ? 0u : v4083;
+                led_parity = v4084 ? led_parity ^ 1u : led_parity;
+                const u32 v4091 = near + 1;
+                const bool v4092 = v4091 == 23;
+                near = v4092 ? 0u : v4091;
+                near_parity = v4092 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -3028,15 +3094,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v4047 = (((u64)layer * (u64)pages + (u64)v3984) * 2 + (u64)kv_head) * 16
+                  const u64 v4115 = (((u64)layer * (u64)pages + (u64)v4052) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4047 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4115 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v4056 = fill + 1;
-                const bool v4057 = v4056 == 23;
-                fill = v4057 ? 0u : v4056;
-                fill_parity = v4057 ? fill_parity ^ 1u : fill_parity;
+                const u32 v4124 = fill + 1;
+                const bool v4125 = v4124 == 23;
+                fill = v4125 ? 0u : v4124;
+                fill_parity = v4125 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -3055,22 +3121,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4088 = landed + 1;
-              const bool v4089 = v4088 == 23;
-              landed = v4089 ? 0u : v4088;
-              landed_parity = v4089 ? landed_parity ^ 1u : landed_parity;
-              const bool v4097 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4097) {
+              const u32 v4156 = landed + 1;
+              const bool v4157 = v4156 == 23;
+              landed = v4157 ? 0u : v4156;
+              landed_parity = v4157 ? landed_parity ^ 1u : landed_parity;
+              const bool v4165 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4165) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4102 = led + 1;
-              const bool v4103 = v4102 == 23;
-              led = v4103 ? 0u : v4102;
-              led_parity = v4103 ? led_parity ^ 1u : led_parity;
-              const u32 v4110 = near + 1;
-              const bool v4111 = v4110 == 23;
-              near = v4111 ? 0u : v4110;
-              near_parity = v4111 ? near_parity ^ 1u : near_parity;
+              const u32 v4170 = led + 1;
+              const bool v4171 = v4170 == 23;
+              led = v4171 ? 0u : v4170;
+              led_parity = v4171 ? led_parity ^ 1u : led_parity;
+              const u32 v4178 = near + 1;
+              const bool v4179 = v4178 == 23;
+              near = v4179 ? 0u : v4178;
+              near_parity = v4179 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -3079,10 +3145,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v4124 = fill + 1;
-              const bool v4125 = v4124 == 23;
-              fill = v4125 ? 0u : v4124;
-              fill_parity = v4125 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4192 = fill + 1;
+              const bool v4193 = v4192 == 23;
+              fill = v4193 ? 0u : v4192;
+              fill_parity = v4193 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -3101,22 +3167,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4158 = landed + 1;
-              const bool v4159 = v4158 == 23;
-              landed = v4159 ? 0u : v4158;
-              landed_parity = v4159 ? landed_parity ^ 1u : landed_parity;
-              const bool v4167 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4167) {
+              const u32 v4226 = landed + 1;
+              const bool v4227 = v4226 == 23;
+              landed = v4227 ? 0u : v4226;
+              landed_parity = v4227 ? landed_parity ^ 1u : landed_parity;
+              const bool v4235 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4235) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4172 = led + 1;
-              const bool v4173 = v4172 == 23;
-              led = v4173 ? 0u : v4172;
-              led_parity = v4173 ? led_parity ^ 1u : led_parity;
-              const u32 v4180 = near + 1;
-              const bool v4181 = v4180 == 23;
-              near = v4181 ? 0u : v4180;
-              near_parity = v4181 ? near_parity ^ 1u : near_parity;
+              const u32 v4240 = led + 1;
+              const bool v4241 = v4240 == 23;
+              led = v4241 ? 0u : v4240;
+              led_parity = v4241 ? led_parity ^ 1u : led_parity;
+              const u32 v4248 = near + 1;
+              const bool v4249 = v4248 == 23;
+              near = v4249 ? 0u : v4248;
+              near_parity = v4249 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3125,10 +3191,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v4194 = fill + 1;
-              const bool v4195 = v4194 == 23;
-              fill = v4195 ? 0u : v4194;
-              fill_parity = v4195 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4262 = fill + 1;
+              const bool v4263 = v4262 == 23;
+              fill = v4263 ? 0u : v4262;
+              fill_parity = v4263 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -3147,22 +3213,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4228 = landed + 1;
-              const bool v4229 = v4228 == 23;
-              landed = v4229 ? 0u : v4228;
-              landed_parity = v4229 ? landed_parity ^ 1u : landed_parity;
-              const bool v4237 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4237) {
+              const u32 v4296 = landed + 1;
+              const bool v4297 = v4296 == 23;
+              landed = v4297 ? 0u : v4296;
+              landed_parity = v4297 ? landed_parity ^ 1u : landed_parity;
+              const bool v4305 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4305) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4242 = led + 1;
-              const bool v4243 = v4242 == 23;
-              led = v4243 ? 0u : v4242;
-              led_parity = v4243 ? led_parity ^ 1u : led_parity;
-              const u32 v4250 = near + 1;
-              const bool v4251 = v4250 == 23;
-              near = v4251 ? 0u : v4250;
-              near_parity = v4251 ? near_parity ^ 1u : near_parity;
+              const u32 v4310 = led + 1;
+              const bool v4311 = v4310 == 23;
+              led = v4311 ? 0u : v4310;
+              led_parity = v4311 ? led_parity ^ 1u : led_parity;
+              const u32 v4318 = near + 1;
+              const bool v4319 = v4318 == 23;
+              near = v4319 ? 0u : v4318;
+              near_parity = v4319 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -3171,30 +3237,30 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v4264 = fill + 1;
-              const bool v4265 = v4264 == 23;
-              fill = v4265 ? 0u : v4264;
-              fill_parity = v4265 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4332 = fill + 1;
+              const bool v4333 = v4332 == 23;
+              fill = v4333 ? 0u : v4332;
+              fill_parity = v4333 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4278 = landed + 1;
-              const bool v4279 = v4278 == 23;
-              landed = v4279 ? 0u : v4278;
-              landed_parity = v4279 ? landed_parity ^ 1u : landed_parity;
-              const bool v4287 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4287) {
+              const u32 v4346 = landed + 1;
+              const bool v4347 = v4346 == 23;
+              landed = v4347 ? 0u : v4346;
+              landed_parity = v4347 ? landed_parity ^ 1u : landed_parity;
+              const bool v4355 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4355) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4292 = led + 1;
-              const bool v4293 = v4292 == 23;
-              led = v4293 ? 0u : v4292;
-              led_parity = v4293 ? led_parity ^ 1u : led_parity;
-              const u32 v4300 = near + 1;
-              const bool v4301 = v4300 == 23;
-              near = v4301 ? 0u : v4300;
-              near_parity = v4301 ? near_parity ^ 1u : near_parity;
+              const u32 v4360 = led + 1;
+              const bool v4361 = v4360 == 23;
+              led = v4361 ? 0u : v4360;
+              led_parity = v4361 ? led_parity ^ 1u : led_parity;
+              const u32 v4368 = near + 1;
+              const bool v4369 = v4368 == 23;
+              near = v4369 ? 0u : v4368;
+              near_parity = v4369 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -3203,10 +3269,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v4314 = fill + 1;
-              const bool v4315 = v4314 == 23;
-              fill = v4315 ? 0u : v4314;
-              fill_parity = v4315 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4382 = fill + 1;
+              const bool v4383 = v4382 == 23;
+              fill = v4383 ? 0u : v4382;
+              fill_parity = v4383 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -3229,22 +3295,22 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v4361 = landed + 1;
-            const bool v4362 = v4361 == 23;
-            landed = v4362 ? 0u : v4361;
-            landed_parity = v4362 ? landed_parity ^ 1u : landed_parity;
-            const bool v4370 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4370) {
+            const u32 v4429 = landed + 1;
+            const bool v4430 = v4429 == 23;
+            landed = v4430 ? 0u : v4429;
+            landed_parity = v4430 ? landed_parity ^ 1u : landed_parity;
+            const bool v4438 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4438) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v4375 = led + 1;
-            const bool v4376 = v4375 == 23;
-            led = v4376 ? 0u : v4375;
-            led_parity = v4376 ? led_parity ^ 1u : led_parity;
-            const u32 v4383 = near + 1;
-            const bool v4384 = v4383 == 23;
-            near = v4384 ? 0u : v4383;
-            near_parity = v4384 ? near_parity ^ 1u : near_parity;
+            const u32 v4443 = led + 1;
+            const bool v4444 = v4443 == 23;
+            led = v4444 ? 0u : v4443;
+            led_parity = v4444 ? led_parity ^ 1u : led_parity;
+            const u32 v4451 = near + 1;
+            const bool v4452 = v4451 == 23;
+            near = v4452 ? 0u : v4451;
+            near_parity = v4452 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3253,24 +3319,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v4397 = fill + 1;
-            const bool v4398 = v4397 == 23;
-            fill = v4398 ? 0u : v4397;
-            fill_parity = v4398 ? fill_parity ^ 1u : fill_parity;
+            const u32 v4465 = fill + 1;
+            const bool v4466 = v4465 == 23;
+            fill = v4466 ? 0u : v4465;
+            fill_parity = v4466 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v4409 = warp * 4;
-      const u32 v4410 = notes[v4409];
-      if (notes[0] != 0 && v4410 != 0) {
-        const u32 v4419 = (cta * 9 + warp) * 4;
-        records[v4419] = v4410;
-        records[v4419 + 1] = notes[v4409 + 1];
-        records[v4419 + 2] = notes[v4409 + 2];
-        records[v4419 + 3] = notes[v4409 + 3];
+      const u32 v4477 = warp * 4;
+      const u32 v4478 = notes[v4477];
+      if (notes[0] != 0 && v4478 != 0) {
+        const u32 v4487 = (cta * 9 + warp) * 4;
+        records[v4487] = v4478;
+        records[v4487 + 1] = notes[v4477 + 1];
+        records[v4487 + 2] = notes[v4477 + 2];
+        records[v4487 + 3] = notes[v4477 + 3];
       }
     }
   }
