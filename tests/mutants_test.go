@@ -245,7 +245,7 @@ func TestMutantsOfVectorsInWordsAreReported(t *testing.T) {
 // The same of the MLP whose halves have no hand-off between.
 func TestMutantsOfTheFusedMLPAreReported(t *testing.T) {
 	o := megakernel.Options{Stages: 3, InFlight: 2, MLP: megakernel.MLPFused}
-	mutantsOfRegions(t, o, "mutants of the MLP without a hand-off, on the executor", fusedRedundant, "o", "hand-off after o", "gate_up", "down", "hand-off after down")
+	mutantsOfRegions(t, o, "mutants of the MLP without a hand-off, on the executor", nil, "o", "hand-off after o", "gate_up", "down", "hand-off after down")
 }
 
 // aroundAttention is about the mutants of the phases before, of and behind attention, and
