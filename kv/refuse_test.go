@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -20,8 +21,12 @@ func TestPlanRefuses(t *testing.T) {
 			func(l *Limits, r *Request) { r.Sequences[1].Grow, r.Steps = false, 5 }},
 		{"kv: sequence 0: 2 new tokens of a sequence that grows in a launch of 1 steps, want 1",
 			func(l *Limits, r *Request) { r.Sequences[0].New = 2 }},
-		{"kv: sequence 0: -1 cached and 1 new tokens, want 0 to 1073741824 and at least 0",
+		{"kv: sequence 0: -1 cached and 1 new tokens, want 0 to 1073741824 and 0 to 16",
 			func(l *Limits, r *Request) { r.Sequences[0].Cached = -1 }},
+		{"kv: sequence 1: 100 cached and 9223372036854775807 new tokens, want 0 to 1073741824 and 0 to 16",
+			func(l *Limits, r *Request) { r.Sequences[1].New, r.Sequences[1].Grow = math.MaxInt, false }},
+		{"kv: sequence 0: 9223372036854775807 cached and 1 new tokens, want 0 to 1073741824 and 0 to 16",
+			func(l *Limits, r *Request) { r.Sequences[0].Cached = math.MaxInt }},
 		{"kv: sequence 0: new token 0 has parent 0, want -1 to -1",
 			func(l *Limits, r *Request) { r.Sequences[0].Parents = []int{0} }},
 		{"kv: sequence 0: 2 parents for 1 new tokens, want as many or none",

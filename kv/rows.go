@@ -136,4 +136,11 @@ func checkPageSize(n int) error {
 	return nil
 }
 
-func ceilDiv(a, b int) int { return (a + b - 1) / b }
+// ceilDiv is a ÷ b rounded up, of any a and any b of at least 1.
+func ceilDiv(a, b int) int {
+	q := a / b
+	if q*b < a {
+		q++
+	}
+	return q
+}

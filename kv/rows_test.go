@@ -1,6 +1,7 @@
 package kv
 
 import (
+	"math"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -33,6 +34,8 @@ func TestNewRowsRefuses(t *testing.T) {
 	require.EqualError(t, err, "kv: 1 page lists and 0 lengths, want as many of both")
 	_, err = NewRows(16, [][]uint32{{1}}, []int{17})
 	require.EqualError(t, err, "kv: row 0: length 17 with 1 pages of 16 tokens, want a length of 0 to 16")
+	_, err = NewRows(16, [][]uint32{{1}}, []int{math.MaxInt})
+	require.EqualError(t, err, "kv: row 0: length 9223372036854775807 with 1 pages of 16 tokens, want a length of 0 to 16")
 	_, err = NewRows(16, [][]uint32{{1}}, []int{-1})
 	require.EqualError(t, err, "kv: row 0: length -1 with 1 pages of 16 tokens, want a length of 0 to 16")
 }

@@ -34,8 +34,8 @@ type Sequence struct {
 
 // check looks at everything but page numbers. Steps is the launch's.
 func (s *Sequence) check(l *Limits, steps int) error {
-	if s.New < 0 || s.Cached < 0 || s.Cached > maxTokens {
-		return fmt.Errorf("%d cached and %d new tokens, want 0 to %d and at least 0", s.Cached, s.New, maxTokens)
+	if s.New < 0 || s.New > MaxRows || s.Cached < 0 || s.Cached > maxTokens {
+		return fmt.Errorf("%d cached and %d new tokens, want 0 to %d and 0 to %d", s.Cached, s.New, maxTokens, MaxRows)
 	}
 	if s.New == 0 {
 		return nil

@@ -108,7 +108,7 @@ func (p *Planner) rowWord(row uint8, word int) uint32 {
 // states. When the kernel's limits do not hold so many, it cuts at twice the length.
 func (p *Planner) cut(r *Request, class int, c *ClassPlan) error {
 	if r.PinTokens > 0 {
-		limit := r.PinTokens / p.limits.ChunkTokens
+		limit := min(r.PinTokens/p.limits.ChunkTokens, 2*maxTokens) // chunks that no unit has, and a word holds
 		p.count(r, c, limit)
 		if err := p.checkLimits(r, class, c); err != nil {
 			return err

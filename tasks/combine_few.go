@@ -10,8 +10,14 @@ import (
 // at once: one tile, of which each lane holds one row.
 const fewRows = 8
 
-// few is whether the outputs of so few rows fit into Scratch, all at once.
-func (t *Attention) few(consumers int) bool { return 4*consumers*fewRows*t.KV.D <= sliceBytes }
+// few is whether there is code for so few rows: their outputs fit into Scratch, all at
+// once, and the last pass of an item of one query token has no more, which is the least
+// that any plan brings. A greater group leaves so few only where some number of tokens
+// happens to, if ever: those go the way of many, which is right for any number of rows.
+func (t *Attention) few(consumers int) bool {
+	last := (t.Group()-1)%(t.tiles(consumers)*blockTokens) + 1
+	return 4*consumers*fewRows*t.KV.D <= sliceBytes && last <= fewRows
+}
 
 // combineFew merges the states of all warps of an item of up to fewRows rows, each
 // thread two elements of a row, in the order of the warps.

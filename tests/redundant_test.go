@@ -25,7 +25,18 @@ type redundancy struct {
 	caller  string         // the line it was called from, behind its place, contains this
 	regions []string       // in these regions; nil: in any
 	why     string
+	rule    string // what section of the PTX ISA the reason rests on
 }
+
+// The rules of the PTX ISA that make synchronisation redundant, by its sections;
+// docs/RATIONALE.md says what each lets one do.
+const (
+	conflict        = "Conflict and data-races"
+	causality       = "Causality order"
+	phases          = "Phase Completion of the mbarrier object"
+	perLocation     = "Sequential consistency per location"
+	synchronization = "Memory synchronization"
+)
 
 var (
 	moved = []mutate.Class{mutate.Earlier, mutate.Later}
@@ -40,56 +51,58 @@ func (r *redundancy) key() string { return fmt.Sprint(*r) }
 
 // ringRedundant is what all kernels have: the ring and the loop over steps.
 var ringRedundant = table{
-	{"wait.mbar @empty", moved[:1], "r.watch.MBar(k, r.empty, stage", "p.Fill(n.MulC(l.TokenBytes())", nil, "passes loads of the page table, which nobody writes"},
-	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing"},
-	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit"},
-	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy"},
-	{"mbar.expect @full", moved, "r.full.ArriveExpect(stage", "", nil, "bytes may complete before they are expected"},
-	{"syncwarp", gone, "k.SyncWarp()", "p.Fill(", nil, "every lane has waited itself; bytes may complete before they are expected"},
-	{"mbar.arrive @empty", moved[1:], "r.empty.Arrive(stage)", "", nil, "releases the stage later than it could"},
-	{"syncwarp", moved[:1], "k.SyncWarp()", "c.Drain(", nil, "passes a load of the input vector, which is not in the stage"},
-	{"fence.mbarrier_init", gone[:2], "k.FenceMBarInit()", "", nil, "the proxy fence before each copy covers the initialisation"},
-	{"wait.mbar @full", moved[1:], "c.wait(stage, c.next.parity", "c.Skip()", nil, "nothing is read from a dropped stage"},
-	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage"},
-	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage"},
-	{"fence.proxy.async", moved[:1], "k.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies"},
-	{"wait.mbar @decided", moved[:1], "b.inner.MBar(k, b.decided", "", nil, "passes a note of what the producer does, which only a launch given up shows"},
-	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could"},
+	{"wait.mbar @empty", moved[:1], "r.watch.MBar(k, r.empty, stage", "p.Fill(n.MulC(l.TokenBytes())", nil, "passes loads of the page table, which nobody writes", conflict},
+	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing", conflict},
+	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit", causality},
+	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy", causality},
+	{"mbar.expect @full", moved, "r.full.ArriveExpect(stage", "", nil, "bytes may complete before they are expected", phases},
+	{"syncwarp", gone, "k.SyncWarp()", "p.Fill(", nil, "every lane has waited itself; bytes may complete before they are expected", phases},
+	{"mbar.arrive @empty", moved[1:], "r.empty.Arrive(stage)", "", nil, "releases the stage later than it could", causality},
+	{"syncwarp", moved[:1], "k.SyncWarp()", "c.Drain(", nil, "passes a load of the input vector, which is not in the stage", conflict},
+	{"fence.mbarrier_init", gone[:2], "k.FenceMBarInit()", "", nil, "the proxy fence before each copy covers the initialisation", causality},
+	{"wait.mbar @full", moved[1:], "c.wait(stage, c.next.parity", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
+	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
+	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
+	{"fence.proxy.async", moved[:1], "k.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies", causality},
+	{"wait.mbar @decided", moved[:1], "b.inner.MBar(k, b.decided", "", nil, "passes a note of what the producer does, which only a launch given up shows", conflict},
+	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could", causality},
 }
 
 // redundant is all that kernels of one query row have.
 var redundant = append(slices.Clone(ringRedundant), singleRedundant...)
 
 var singleRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes"},
-	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue"},
-	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory"},
-	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums"},
-	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags, and there are other counts in a step: this one only keeps SMs from polling words that cannot have come"},
-	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", nil, "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input"},
-	{"wait.tag @down_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between"},
-	{"wait.tag @o_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between"},
-	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could"},
-	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the hand-off: later than it could"},
-	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could"},
-	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.Drain(func(base u32)", []string{"qkv", "o", "gate_up", "down", "lm_head"}, "passes a load of the input vector, which is not in the stage"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after lm_head"}, "the thread that arrives wrote what the hand-off publishes", causality},
+	{"bar.sync", moved[1:], "NamedBarrier", "e.Sync()", []string{"o", "down"}, "passes a load of the plan row, written once in the prologue", conflict},
+	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // a CTA without rows", []string{"lm_head"}, "passes a shuffle, which touches no memory", conflict},
+	{"bar.sync", gone, "NamedBarrier", "b.env.Sync() // who needs them", nil, "a product's last barrier lies behind the last read of its input, and attention does not use its partial sums", causality},
+	{"wait @barrier", append([]mutate.Class{mutate.Count}, gone...), "g.Watch.Until", "b.bar.CountWhile(", nil, "words carry their tags, and there are other counts in a step: this one only keeps SMs from polling words that cannot have come", conflict},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.CountWhile(", nil, "attention ends with a barrier of the same warps, and a product's last barrier lies behind the last read of its input", causality},
+	{"wait.tag @down_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"o", "read ahead of o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between", causality},
+	{"ld @down_words", []mutate.Class{mutate.Weaken}, "b.Load(i, dsl.Relaxed", "h.Words.load(", []string{"read ahead of o"}, "all SMs have read the same words in qkv, and a barrier of the warps lies between", causality},
+	{"wait.tag @o_words", append([]mutate.Class{mutate.Weaken}, gone...), "w.Watch.Tagged(", "h.Words.load(", []string{"down", "read ahead of down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between", causality},
+	{"ld @o_words", []mutate.Class{mutate.Weaken}, "b.Load(i, dsl.Relaxed", "h.Words.load(", []string{"read ahead of down"}, "all SMs have read the same words in gate_up, and a barrier of the warps lies between", causality},
+	{"red.add @barrier", moved[1:], "ReduceAdd", "b.bar.SyncWhile(", nil, "arrives behind the first chunk held, which no other SM has to do with: later than it could", causality},
+	{"wait @barrier", moved[:1], "g.Watch.Until", "b.bar.SyncWhile(", nil, "holds the last chunk behind the hand-off: later than it could", causality},
+	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "tasks/held.go", nil, "passes the release of the chunk before, which comes later than it could", causality},
+	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.Drain(func(base u32)", []string{"qkv", "o", "gate_up", "down", "lm_head"}, "passes a load of the input, which is not in the stage", conflict},
 }
 
 // lastRedundant is what attention with a merge by the last SM has beside those.
 var lastRedundant = table{
-	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settleSplit(e, s, st)", nil, "the atomics before it are acquired, those after it come behind a hand-off"},
+	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settleSplit(e, s, st)", nil, "the atomics before it are acquired, those after it come behind a hand-off", causality},
 }
 
 // inputRedundant is what attention that all SMs merge in o's input has beside those.
 var inputRedundant = table{
-	{"bar.sync", gone[:2], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "the next item's queries come with a barrier of their own, and so does the count"},
+	{"bar.sync", gone[:2], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "the next item's queries come with a barrier of their own, and so does the count", causality},
 }
 
 // barrierRedundant is what attention behind a barrier and before one, and a producer that
 // leads, have beside those.
 var barrierRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps"},
-	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing"},
+	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps", causality},
+	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing", conflict},
 }
 
 // stepRedundant is what the hand-off of a step with vectors in words has beside those.
@@ -101,32 +114,45 @@ var barrierRedundant = table{
 // the arrival publishes nothing, and the wait learns of nothing. What is needed is that the
 // arrival is behind the polls of all the CTA's warps, and the next step's words behind the
 // wait; and relaxed accesses cannot turn that round. A poll ends with the step's own tag.
-// One that found the next step's would not (PTX, Causality: a later read does not return
+// One that found the next step's would not (perLocation: a later read does not return
 // what is older), its CTA would not arrive, and the word would never have been written.
 // docs/memory-model.md, "Weak behaviour", says that the executor does not show load buffering; that
 // is why the reason does not rest on it.
 var stepRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "f.bar.Sync", []string{stepHandoff}, "before the arrival the warps have met behind down, and nobody has read a word since; behind the wait they meet before anybody writes one"},
-	{"red.add @barrier: release to relaxed", []mutate.Class{mutate.Weaken}, "ReduceAdd", "f.bar.Sync", []string{stepHandoff}, "publishes nothing: who arrives has read o's words, which are relaxed and carry tags, and all else is ordered behind gate_up"},
-	{"wait @barrier: acquire to relaxed", []mutate.Class{mutate.Weaken}, "g.Watch.Until", "f.bar.Sync", []string{stepHandoff}, "learns of no data: words of the next step are written behind it all the same, and all else is ordered behind gate_up"},
+	{"bar.sync", gone, "NamedBarrier", "f.bar.Sync", []string{stepHandoff}, "before the arrival the warps have met behind down, and nobody has read a word since; behind the wait they meet before anybody writes one", causality},
+	{"red.add @barrier: release to relaxed", []mutate.Class{mutate.Weaken}, "ReduceAdd", "f.bar.Sync", []string{stepHandoff}, "publishes nothing: who arrives has read o's words, which are relaxed and carry tags, and all else is ordered behind gate_up", perLocation},
+	{"wait @barrier: acquire to relaxed", []mutate.Class{mutate.Weaken}, "g.Watch.Until", "f.bar.Sync", []string{stepHandoff}, "learns of no data: words of the next step are written behind it all the same, and all else is ordered behind gate_up", perLocation},
 }
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.
 var raggedRedundant = table{
-	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer"},
-	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off"},
-	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue"},
-	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies"},
-	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected"},
-	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected"},
-	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // Scratch, which share has read", nil, "passes stores to global memory, which the barrier does not guard"},
+	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer", causality},
+	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off", causality},
+	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue", conflict},
+	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies", causality},
+	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected", phases},
+	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected", phases},
+	{"bar.sync", moved[:1], "NamedBarrier", "e.Sync() // Scratch, which share has read", nil, "passes stores to global memory, which the barrier does not guard", conflict},
 }
 
 // attentionRedundant is what attention-only kernels have beside those.
 var attentionRedundant = table{
-	{"fence.proxy.async", []mutate.Class{mutate.Weaken}, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "the host has written the new tokens"},
-	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"hand-off after merge"}, "the next layer's items begin with a barrier"},
-	{"bar.sync", []mutate.Class{mutate.Remove, mutate.Later}, "NamedBarrier", "bar.Sync", []string{"hand-off after attention"}, "the states have been polled before a barrier; what is written behind it the host alone reads"},
+	{"fence.proxy.async", []mutate.Class{mutate.Weaken}, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "the host has written the new tokens", synchronization},
+	{"bar.sync", gone[:2], "NamedBarrier", "bar.Sync", []string{"hand-off after merge"}, "the next layer's items begin with a barrier", causality},
+	{"bar.sync", []mutate.Class{mutate.Remove, mutate.Later}, "NamedBarrier", "bar.Sync", []string{"hand-off after attention"}, "the states have been polled before a barrier; what is written behind it the host alone reads", causality},
+}
+
+// A survivor means a blind executor until a rule of PTX says that the mutant is as good.
+func TestEveryReasonNamesARuleThatRationaleExplains(t *testing.T) {
+	text, err := os.ReadFile(filepath.Join("..", "docs", "RATIONALE.md"))
+	require.NoError(t, err)
+	_, section, ok := strings.Cut(string(text), "\n## Which synchronisation do mutants show to be redundant?\n")
+	require.True(t, ok)
+	section, _, _ = strings.Cut(section, "\n## ")
+	for _, r := range slices.Concat(redundant, lastRedundant, inputRedundant, barrierRedundant, stepRedundant, raggedRedundant, attentionRedundant) {
+		require.NotEmpty(t, r.rule, "%s: %s", r.what, r.why)
+		require.Contains(t, section, "\n- *"+r.rule+"*", "%s: %s", r.what, r.why)
+	}
 }
 
 // explain finds the reason why m may survive; nil for none.

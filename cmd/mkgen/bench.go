@@ -236,8 +236,11 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		one = one.ForMachine(config, b.of)
 	}
 	mk, err := megakernel.Build(config, one)
+	if err != nil && b.rows > 1 {
+		return b.inFlagsOfOne(err, "beside steps of several those of one are measured")
+	}
 	if err != nil {
-		return b.inFlagsOfOne(err)
+		return b.inFlags(err)
 	}
 	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
 	if b.checkpoint == "" && b.device == deviceCUDA {

@@ -346,12 +346,12 @@ func flagOf(err error) (flag, problem string) {
 	return "", ""
 }
 
-// inFlagsOfOne is inFlags of a kernel of one row that is measured beside one of several,
-// which can be built.
-func (c *choice) inFlagsOfOne(err error) error {
+// inFlagsOfOne is inFlags of a kernel of one row where one of several could be built; why
+// says what it is one row for.
+func (c *choice) inFlagsOfOne(err error, why string) error {
 	var refused *megakernel.OptionError
-	if c.rows > 1 && errors.As(err, &refused) {
-		err = &megakernel.OptionError{Option: refused.Option, Problem: refused.Problem + "; beside steps of several those of one are measured"}
+	if errors.As(err, &refused) {
+		err = &megakernel.OptionError{Option: refused.Option, Problem: refused.Problem + "; " + why}
 	}
 	return c.inFlags(err)
 }

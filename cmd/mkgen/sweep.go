@@ -104,6 +104,9 @@ speed.`,
 	return cmd
 }
 
+// ofOneRow are the flags that only the kernel of one row heeds.
+var ofOneRow = []string{"splits", "merge", "held", "queries", "vectors"}
+
 // check refuses what does not go together, and completes what is open.
 func (s *sweepFlags) check(cmd *cobra.Command) error {
 	slices.Sort(s.contexts)
@@ -133,7 +136,7 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 		}
 	}
 	s.besideOne = slices.Contains(s.batches.contexts, 1)
-	for _, name := range []string{"splits", "merge", "held", "queries", "vectors"} {
+	for _, name := range ofOneRow {
 		if given(name) && !s.besideOne {
 			return usagef("--%s goes with the kernel of one row, which batch 1 has; --batches is %s", name, &s.batches.contexts)
 		}
@@ -200,31 +203,52 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 func (s *sweepFlags) kernels(of *sweep.Sweep) error {
 	var problems []error
 	for _, batch := range s.batches.contexts {
-		o := s.options()
-		if o.Tokens = sweep.RowsFor(batch, int(s.rows)); o.Tokens == 1 {
-			o.Selection = false
-		} else {
-			o.Splits, o.Merge, o.Held, o.Queries, o.Vectors = 0, megakernel.MergePhase, 0, "", ""
-		}
-		if s.of != nil {
-			o = o.ForMachine(of.Config, s.of)
-		}
-		if slices.ContainsFunc(of.Kernels, func(k sweep.Candidate) bool { return k.Rows == o.Tokens }) {
+		rows := sweep.RowsFor(batch, int(s.rows))
+		if slices.ContainsFunc(of.Kernels, func(k sweep.Candidate) bool { return k.Rows == rows }) {
 			continue
 		}
-		mk, err := megakernel.Build(of.Config, o)
-		if err = s.inFlags(err); errors.As(err, new(usageError)) {
+		mk, err := s.kernel(of.Config, rows)
+		if errors.As(err, new(usageError)) {
 			return err
 		}
 		if err != nil {
 			problems = append(problems, err)
 		}
-		of.Kernels = append(of.Kernels, sweep.Candidate{Rows: o.Tokens, Kernel: mk, Problem: err})
+		of.Kernels = append(of.Kernels, sweep.Candidate{Rows: rows, Kernel: mk, Problem: err})
 	}
 	if len(problems) == len(of.Kernels) {
 		return problems[0]
 	}
 	return nil
+}
+
+// kernel builds the kernel of so many rows. Where one row is refused what several can have,
+// the error says whose it is.
+func (s *sweepFlags) kernel(config models.Config, rows int) (*megakernel.Kernel, error) {
+	mk, err := megakernel.Build(config, s.optionsOf(config, rows))
+	if err == nil {
+		return mk, nil
+	}
+	if flag, _ := flagOf(err); rows == 1 && !slices.Contains(ofOneRow, flag) {
+		if _, several := megakernel.Build(config, s.optionsOf(config, max(2, int(s.rows)))); several == nil {
+			return nil, s.inFlagsOfOne(err, "batch 1 is measured in steps of one row")
+		}
+	}
+	return nil, s.inFlags(err)
+}
+
+// optionsOf are the options of the kernel of so many rows.
+func (s *sweepFlags) optionsOf(config models.Config, rows int) megakernel.Options {
+	o := s.options()
+	if o.Tokens = rows; rows == 1 {
+		o.Selection = false
+	} else {
+		o.Splits, o.Merge, o.Held, o.Queries, o.Vectors = 0, megakernel.MergePhase, 0, "", ""
+	}
+	if s.of != nil {
+		o = o.ForMachine(config, s.of)
+	}
+	return o
 }
 
 // one is a kernel of the sweep.

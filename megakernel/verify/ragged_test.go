@@ -44,6 +44,27 @@ func TestRaggedStepsAreWhatTheReferenceSays(t *testing.T) {
 	}
 }
 
+// With more than 8 query heads a KV head no plan has an item of so few rows: a real kernel
+// has no instruction that only such items would come to.
+func TestRaggedStepsOfWideGroups(t *testing.T) {
+	for _, q := range []Request{
+		{Options: megakernel.Options{Tokens: 2}, Config: like(t, wide(16))},
+		{Options: megakernel.Options{Tokens: 3, Selection: true, Consumers: 4}, Config: like(t, wide(24))},
+		{Options: megakernel.Options{Tokens: 4, Attention: "window=20+sinks=3/causal"}, Config: like(t, wide(9)), Pin: 32},
+	} {
+		q.Options.Stages, q.Options.StageBytes = 9, 16384 // what many rows read goes too far for Ring's Take, what few read does not
+		q.Seeds, q.Steps = 1, 2
+		r, err := Check(t.Context(), q)
+		require.NoError(t, err)
+		require.NoError(t, r.Err(), "%d heads a KV head", q.Config.Heads/q.Config.KVHeads)
+	}
+}
+
+// wide is heads of 128 in groups of so many.
+func wide(group int) func(c *models.Config) {
+	return func(c *models.Config) { c.HeadDim, c.Heads, c.KVHeads = 128, 2*group, 2 }
+}
+
 func TestPlantedFaultsOfRaggedKernelsAreReportedByTheValues(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
