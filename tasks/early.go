@@ -78,12 +78,12 @@ type Gains struct {
 // maxEarlyGains is how many fours of gains a thread keeps at most.
 const maxEarlyGains = 4
 
-// Start declares the registers; it runs at the top of the consumers' role. Where the
-// threads have not all as many elements, or too many, there are none.
+// Start declares the registers; it runs at the top of the consumers' role. Where a thread
+// has too many elements there are none.
 func (t *Gains) Start(e *Env) {
 	t.pairs = nil
-	n := t.N / 4 / e.Threads()
-	if t.N%(4*e.Threads()) != 0 || n > maxEarlyGains {
+	n := ceilDiv(t.N/4, e.Threads())
+	if n > maxEarlyGains {
 		return
 	}
 	for range n {
@@ -94,9 +94,21 @@ func (t *Gains) Start(e *Env) {
 // Fetch reads the gains of a norm, in all consumer threads.
 func (t *Gains) Fetch(e *Env, norm u32) {
 	norm = dsl.Optional(norm)
-	for i, to := range t.pairs {
-		for j, v := range t.load(e, norm, e.Tid.AddC(i*e.Threads())) {
-			to[j].Set(v)
+	for n, to := range t.pairs {
+		i := e.Tid.AddC(n * e.Threads())
+		load := func() {
+			for j, v := range t.load(e, norm, i) {
+				to[j].Set(v)
+			}
+		}
+		if (n+1)*e.Threads() <= t.N/4 {
+			load()
+		} else { // the last ones
+			e.K.IfElse(i.LtC(t.N/4), load, func() {
+				for _, v := range to {
+					v.Set(dsl.Lit[dsl.BF16x2](e.K, 0))
+				}
+			})
 		}
 	}
 }

@@ -104,46 +104,54 @@ func TestNormInput(t *testing.T) {
 	}{
 		{4, 1, 1, 1}, {32, 1, 1, 1}, {36, 2, 2, 1}, {96, 1, 1, 1}, {100, 4, 1, 1}, {128, 1, 1, 1}, {352, 3, 1, 1}, {1056, 8, 2, 1},
 		{96, 2, 1, 0}, {96, 2, 1, 1e-4}, {96, 2, 1, 1e15}, {1020, 8, 1, 100},
+		{384, 1, 1, 1}, {512, 1, 1, 1}, {640, 1, 1, 1}, // 3, 4 and 5 fours a thread: the gains of the last come late
 	} {
-		t.Run(fmt.Sprint(c), func(t *testing.T) {
-			rng := newRand(uint64(c.n))
-			const eps = 1e-5
-			x, gains := floats(rng, c.n, c.scale), normals(rng, 3*c.n, 1)
-			r := newRig(t, setup{sms: c.sms, consumers: c.consumers})
-			norm := tasks.NormInput{N: c.n, Eps: eps, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), c.n)), Gain: in[dsl.BF16](r, "gains", bf16Bytes(gains), 3*c.n),
-				Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(c.n), dsl.Align(16))}
-			staged, scale := out[dsl.BF16](r, "staged", padded(c.n)), out[dsl.F32](r, "scale", c.sms*r.e.Threads())
-			which := r.scalar("norm", 1)
-			r.body(func(*pipeline.Consumer) {
-				s := norm.Emit(r.e, which)
-				dump(r, norm.Dst, staged, padded(c.n))
-				scale.Store(r.e.CTA.MulC(r.e.Threads()).Add(r.e.Tid), s)
-			}, nil)
-			got := r.run()
-			gain := gains[c.n : 2*c.n]
-			// Every thread has the same scale: a sum of N squares in at most N/4/threads+10
-			// roundings of 2⁻²⁴, and rsqrt.approx's 2⁻²².
-			scales := f32s(got["scale"])
-			mean := 0.0
-			for _, v := range x {
-				mean += float64(v) * float64(v) / float64(c.n)
-			}
-			want := 1 / math.Sqrt(mean+eps)
-			for _, s := range scales {
-				require.Equal(t, scales[0], s)
-				require.InEpsilon(t, want, s, 0x1p-20)
-			}
-			// One rounding to bf16: the product in f32 (2⁻²⁴) can turn a tie over, no more.
-			full := wide(inOrder(bf16s(got["staged"])))
-			for i, v := range full[c.n:] {
-				require.Zero(t, v, "padding element %d", c.n+i)
-			}
-			ref := reference.RMSNorm(wide32(x), gain, eps)
-			for i := range ref {
-				full[i] *= scales[0]
-			}
-			near(t, ref, full[:c.n], scaled(ref, 0x1.01p-8, 1e-30), "%v", c)
-		})
+		for _, early := range []bool{false, true} {
+			t.Run(fmt.Sprint(c, " early ", early), func(t *testing.T) {
+				rng := newRand(uint64(c.n))
+				const eps = 1e-5
+				x, gains := floats(rng, c.n, c.scale), normals(rng, 3*c.n, 1)
+				r := newRig(t, setup{sms: c.sms, consumers: c.consumers})
+				norm := tasks.NormInput{N: c.n, Eps: eps, X: tasks.FromBuf(in[dsl.F32](r, "x", f32Bytes(x), c.n)), Gain: in[dsl.BF16](r, "gains", bf16Bytes(gains), 3*c.n),
+					Dst: dsl.Shared[dsl.BF16](r.k, "input", padded(c.n), dsl.Align(16))}
+				staged, scale := out[dsl.BF16](r, "staged", padded(c.n)), out[dsl.F32](r, "scale", c.sms*r.e.Threads())
+				which := r.scalar("norm", 1)
+				r.body(func(*pipeline.Consumer) {
+					if early {
+						norm.Early = &tasks.Gains{N: c.n, Gain: norm.Gain}
+						norm.Early.Start(r.e)
+						norm.Early.Fetch(r.e, which)
+					}
+					s := norm.Emit(r.e, which)
+					dump(r, norm.Dst, staged, padded(c.n))
+					scale.Store(r.e.CTA.MulC(r.e.Threads()).Add(r.e.Tid), s)
+				}, nil)
+				got := r.run()
+				gain := gains[c.n : 2*c.n]
+				// Every thread has the same scale: a sum of N squares in at most N/4/threads+10
+				// roundings of 2⁻²⁴, and rsqrt.approx's 2⁻²².
+				scales := f32s(got["scale"])
+				mean := 0.0
+				for _, v := range x {
+					mean += float64(v) * float64(v) / float64(c.n)
+				}
+				want := 1 / math.Sqrt(mean+eps)
+				for _, s := range scales {
+					require.Equal(t, scales[0], s)
+					require.InEpsilon(t, want, s, 0x1p-20)
+				}
+				// One rounding to bf16: the product in f32 (2⁻²⁴) can turn a tie over, no more.
+				full := wide(inOrder(bf16s(got["staged"])))
+				for i, v := range full[c.n:] {
+					require.Zero(t, v, "padding element %d", c.n+i)
+				}
+				ref := reference.RMSNorm(wide32(x), gain, eps)
+				for i := range ref {
+					full[i] *= scales[0]
+				}
+				near(t, ref, full[:c.n], scaled(ref, 0x1.01p-8, 1e-30), "%v", c)
+			})
+		}
 	}
 }
 

@@ -523,12 +523,12 @@ mkgen_step(const __grid_constant__ Params p) {
   u32* const scratch_index = (u32*)(smem + 106528);
   u32* const leaving = (u32*)(smem + 106560);
   u32* const notes = (u32*)(smem + 106576);
+  const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const ring_bf16x2 = (bf16x2*)smem;
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
   bf16x2* const kv_bf16x2 = ptx::global((bf16x2*)p.kv);
   const bf16x2* const weights_bf16x2 = ptx::global((const bf16x2*)p.weights);
   bf16x2* const input_bf16x2 = (bf16x2*)(smem + 94576);
-  const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   u16* const input_u16 = (u16*)(smem + 94576);
   u16* const tail_u16 = (u16*)(smem + 106272);
   u32* const tail_u32 = (u32*)(smem + 106272);
@@ -565,6 +565,8 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 token = 0;
     float early = 0.0f;
     float early_2 = 0.0f;
+    bf16x2 gain = 0x00000000u;
+    bf16x2 gain_2 = 0x00000000u;
     bf16x2 held = 0x00000000u;
     bf16x2 held_2 = 0x00000000u;
     bf16x2 held_3 = 0x00000000u;
@@ -600,16 +602,24 @@ mkgen_step(const __grid_constant__ Params p) {
         }
         // ---- read ahead of qkv ----
         {
+          if (tid < 24) {
+            const uint2 v38 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[tid * 2]);
+            gain = v38.x;
+            gain_2 = v38.y;
+          } else {
+            gain = 0x00000000u;
+            gain_2 = 0x00000000u;
+          }
           const u32 first_tile = own[0];
           const u32 tile_count = own[1];
           const u32 row = first_tile * 8 + tid * 2;
           if (tid < tile_count * 4 && row < 320) {
             const u32 i_2 = row % 32 / 2;
-            const float v51 = (float)pos_now * inv_freq[i_2];
-            const float v54 = -rintf(v51 * 0.15915494f);
-            const float v56 = fmaf(v54, -1.7484555e-07f, fmaf(v54, 6.2831855f, v51));
-            const float cos_2 = ptx::cos(v56);
-            const float sin_2 = ptx::sin(v56);
+            const float v55 = (float)pos_now * inv_freq[i_2];
+            const float v58 = -rintf(v55 * 0.15915494f);
+            const float v60 = fmaf(v58, -1.7484555e-07f, fmaf(v58, 6.2831855f, v55));
+            const float cos_2 = ptx::cos(v60);
+            const float sin_2 = ptx::sin(v60);
             early = cos_2;
             early_2 = sin_2;
           } else {
@@ -626,20 +636,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage = drain;
           ptx::mbar_wait(&full[stage], drain_parity);
           if (warp < 3) {
-            const uint4 v73 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-            held = v73.x;
-            held_2 = v73.y;
-            held_3 = v73.z;
-            held_4 = v73.w;
+            const uint4 v77 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+            held = v77.x;
+            held_2 = v77.y;
+            held_3 = v77.z;
+            held_4 = v77.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage]);
           }
-          const u32 v80 = drain + 1;
-          const bool v81 = v80 == 23;
-          drain = v81 ? 0u : v80;
-          drain_parity = v81 ? drain_parity ^ 1u : drain_parity;
+          const u32 v84 = drain + 1;
+          const bool v85 = v84 == 23;
+          drain = v85 ? 0u : v84;
+          drain_parity = v85 ? drain_parity ^ 1u : drain_parity;
           held_5 = 0x00000000u;
           held_6 = 0x00000000u;
           held_7 = 0x00000000u;
@@ -647,20 +657,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_2 = drain;
           ptx::mbar_wait(&full[stage_2], drain_parity);
           if (warp < 3) {
-            const uint4 v96 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-            held_5 = v96.x;
-            held_6 = v96.y;
-            held_7 = v96.z;
-            held_8 = v96.w;
+            const uint4 v100 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+            held_5 = v100.x;
+            held_6 = v100.y;
+            held_7 = v100.z;
+            held_8 = v100.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_2]);
           }
-          const u32 v103 = drain + 1;
-          const bool v104 = v103 == 23;
-          drain = v104 ? 0u : v103;
-          drain_parity = v104 ? drain_parity ^ 1u : drain_parity;
+          const u32 v107 = drain + 1;
+          const bool v108 = v107 == 23;
+          drain = v108 ? 0u : v107;
+          drain_parity = v108 ? drain_parity ^ 1u : drain_parity;
           held_9 = 0x00000000u;
           held_10 = 0x00000000u;
           held_11 = 0x00000000u;
@@ -668,20 +678,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_3 = drain;
           ptx::mbar_wait(&full[stage_3], drain_parity);
           if (warp < 3) {
-            const uint4 v119 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-            held_9 = v119.x;
-            held_10 = v119.y;
-            held_11 = v119.z;
-            held_12 = v119.w;
+            const uint4 v123 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+            held_9 = v123.x;
+            held_10 = v123.y;
+            held_11 = v123.z;
+            held_12 = v123.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_3]);
           }
-          const u32 v126 = drain + 1;
-          const bool v127 = v126 == 23;
-          drain = v127 ? 0u : v126;
-          drain_parity = v127 ? drain_parity ^ 1u : drain_parity;
+          const u32 v130 = drain + 1;
+          const bool v131 = v130 == 23;
+          drain = v131 ? 0u : v130;
+          drain_parity = v131 ? drain_parity ^ 1u : drain_parity;
           held_13 = 0x00000000u;
           held_14 = 0x00000000u;
           held_15 = 0x00000000u;
@@ -689,20 +699,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_4 = drain;
           ptx::mbar_wait(&full[stage_4], drain_parity);
           if (warp < 3) {
-            const uint4 v142 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-            held_13 = v142.x;
-            held_14 = v142.y;
-            held_15 = v142.z;
-            held_16 = v142.w;
+            const uint4 v146 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+            held_13 = v146.x;
+            held_14 = v146.y;
+            held_15 = v146.z;
+            held_16 = v146.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_4]);
           }
-          const u32 v149 = drain + 1;
-          const bool v150 = v149 == 23;
-          drain = v150 ? 0u : v149;
-          drain_parity = v150 ? drain_parity ^ 1u : drain_parity;
+          const u32 v153 = drain + 1;
+          const bool v154 = v153 == 23;
+          drain = v154 ? 0u : v153;
+          drain_parity = v154 ? drain_parity ^ 1u : drain_parity;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -710,83 +720,80 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
-            const u32 v171 = layer * 2;
             float squares = 0.0f;
-            const u32 v172 = tid * 2;
-            const u32 first = (v172 & 0xfffffffcu) | ((v172 & 1u) << 1) | ((v172 >> 1) & 1u);
+            const u32 v176 = tid * 2;
+            const u32 first = (v176 & 0xfffffffcu) | ((v176 & 1u) << 1) | ((v176 >> 1) & 1u);
             if (layer == 0) {
               if (tid < 24) {
-                const u32 v181 = tid * 4;
-                const u64 v188 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                    + (u64)(v181 / 32 * 128 + v181 % 32 / 2);
-                const uint2 v189 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v188]);
-                const float v191 = ptx::bf16_lo(v189.x);
-                const float v192 = ptx::bf16_hi(v189.x);
-                const float v193 = ptx::bf16_lo(v189.y);
-                const float v194 = ptx::bf16_hi(v189.y);
-                const uint2 v198 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v171 * 48 + tid * 2]);
-                const float v208 = fmaf(v194, v194, fmaf(v193, v193, fmaf(v192, v192, fmaf(v191, v191, squares))));
-                squares = v208;
-                const u32 v211 = first + (tid - tid) * 2;
-                const bf16x2 v214 = ptx::pack_bf16(v191 * ptx::bf16_lo(v198.x), v192 * ptx::bf16_hi(v198.x));
-                input_bf16x2[v211] = v214;
-                const bf16x2 v218 = ptx::pack_bf16(v193 * ptx::bf16_lo(v198.y), v194 * ptx::bf16_hi(v198.y));
-                input_bf16x2[v211 + 2] = v218;
+                const u32 v185 = tid * 4;
+                const u64 v192 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                    + (u64)(v185 / 32 * 128 + v185 % 32 / 2);
+                const uint2 v193 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v192]);
+                const float v195 = ptx::bf16_lo(v193.x);
+                const float v196 = ptx::bf16_hi(v193.x);
+                const float v197 = ptx::bf16_lo(v193.y);
+                const float v198 = ptx::bf16_hi(v193.y);
+                const float v209 = fmaf(v198, v198, fmaf(v197, v197, fmaf(v196, v196, fmaf(v195, v195, squares))));
+                squares = v209;
+                const u32 v212 = first + (tid - tid) * 2;
+                const bf16x2 v215 = ptx::pack_bf16(v195 * ptx::bf16_lo(gain), v196 * ptx::bf16_hi(gain));
+                input_bf16x2[v212] = v215;
+                const bf16x2 v219 = ptx::pack_bf16(v197 * ptx::bf16_lo(gain_2), v198 * ptx::bf16_hi(gain_2));
+                input_bf16x2[v212 + 2] = v219;
               }
             } else {
               if (tid < 24) {
-                const uint2 v223 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[v171 * 48 + tid * 2]);
-                const u32 v225 = tid + 24;
-                const u32 v229 = (epoch_target - 4) * 2 + 1;
-                const uint4 v230 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 word = v230;
-                const uint4 v231 = ptx::ld_relaxed_gpu_b128(&down_words[v225]);
-                uint4 word_2 = v231;
-                if (word.w != v229) {
-                  const uint4 v239 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v229, word, abort, notes, 1,
+                const u32 v223 = tid + 24;
+                const u32 v227 = (epoch_target - 4) * 2 + 1;
+                const uint4 v228 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 word = v228;
+                const uint4 v229 = ptx::ld_relaxed_gpu_b128(&down_words[v223]);
+                uint4 word_2 = v229;
+                if (word.w != v227) {
+                  const uint4 v237 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v227, word, abort, notes, 1,
                       layer, tid);
-                  word = v239;
-                  if (word_2.w != v229) {
-                    const uint4 v246 = ptx::ld_relaxed_gpu_b128(&down_words[v225]);
-                    word_2 = v246;
+                  word = v237;
+                  if (word_2.w != v227) {
+                    const uint4 v244 = ptx::ld_relaxed_gpu_b128(&down_words[v223]);
+                    word_2 = v244;
                   }
                 }
-                if (word_2.w != v229) {
-                  const uint4 v254 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v225], v229, word_2, abort, notes, 1,
-                      layer, v225);
-                  word_2 = v254;
+                if (word_2.w != v227) {
+                  const uint4 v252 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v223], v227, word_2, abort, notes, 1,
+                      layer, v223);
+                  word_2 = v252;
                 }
-                const float v262 = __uint_as_float(word.x | word.z);
-                const float v263 = __uint_as_float(word.y);
-                const float v269 = __uint_as_float(word_2.x | word_2.z);
-                const float v270 = __uint_as_float(word_2.y);
-                const float v279 = fmaf(v270, v270, fmaf(v269, v269, fmaf(v263, v263, fmaf(v262, v262, squares))));
-                squares = v279;
-                const u32 v282 = first + (tid - tid) * 2;
-                const bf16x2 v285 = ptx::pack_bf16(v262 * ptx::bf16_lo(v223.x), v263 * ptx::bf16_hi(v223.x));
-                input_bf16x2[v282] = v285;
-                const bf16x2 v289 = ptx::pack_bf16(v269 * ptx::bf16_lo(v223.y), v270 * ptx::bf16_hi(v223.y));
-                input_bf16x2[v282 + 2] = v289;
+                const float v260 = __uint_as_float(word.x | word.z);
+                const float v261 = __uint_as_float(word.y);
+                const float v267 = __uint_as_float(word_2.x | word_2.z);
+                const float v268 = __uint_as_float(word_2.y);
+                const float v277 = fmaf(v268, v268, fmaf(v267, v267, fmaf(v261, v261, fmaf(v260, v260, squares))));
+                squares = v277;
+                const u32 v280 = first + (tid - tid) * 2;
+                const bf16x2 v283 = ptx::pack_bf16(v260 * ptx::bf16_lo(gain), v261 * ptx::bf16_hi(gain));
+                input_bf16x2[v280] = v283;
+                const bf16x2 v287 = ptx::pack_bf16(v267 * ptx::bf16_lo(gain_2), v268 * ptx::bf16_hi(gain_2));
+                input_bf16x2[v280 + 2] = v287;
               }
             }
-            const float v291 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v292 = squares + v291;
-            const float v293 = __shfl_xor_sync(0xffffffffu, v292, 8u);
+            const float v289 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v290 = squares + v289;
+            const float v291 = __shfl_xor_sync(0xffffffffu, v290, 8u);
+            const float v292 = v290 + v291;
+            const float v293 = __shfl_xor_sync(0xffffffffu, v292, 4u);
             const float v294 = v292 + v293;
-            const float v295 = __shfl_xor_sync(0xffffffffu, v294, 4u);
+            const float v295 = __shfl_xor_sync(0xffffffffu, v294, 2u);
             const float v296 = v294 + v295;
-            const float v297 = __shfl_xor_sync(0xffffffffu, v296, 2u);
-            const float v298 = v296 + v297;
-            const float v299 = __shfl_xor_sync(0xffffffffu, v298, 1u);
+            const float v297 = __shfl_xor_sync(0xffffffffu, v296, 1u);
             if (lane == 0) {
-              scratch[warp] = v298 + v299;
+              scratch[warp] = v296 + v297;
             }
             ptx::bar_sync<1, 256>();
-            const float v314 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v314 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v312 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v312 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u32 v326 = warp * 128;
+            const u32 v324 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -796,22 +803,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v336 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v344 = ptx::mma_m16n8k16(v336.x, v336.y, v336.z, v336.w, held, held_2, acc, acc_2, acc_3,
+              const uint4 v334 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v342 = ptx::mma_m16n8k16(v334.x, v334.y, v334.z, v334.w, held, held_2, acc, acc_2, acc_3,
                   acc_4);
-              acc = v344.x;
-              acc_2 = v344.y;
-              acc_3 = v344.z;
-              acc_4 = v344.w;
-              const float4 v352 = ptx::mma_m16n8k16(v336.x, v336.y, v336.z, v336.w, held_3, held_4, acc_5, acc_6, acc_7,
+              acc = v342.x;
+              acc_2 = v342.y;
+              acc_3 = v342.z;
+              acc_4 = v342.w;
+              const float4 v350 = ptx::mma_m16n8k16(v334.x, v334.y, v334.z, v334.w, held_3, held_4, acc_5, acc_6, acc_7,
                   acc_8);
-              acc_5 = v352.x;
-              acc_6 = v352.y;
-              acc_7 = v352.z;
-              acc_8 = v352.w;
+              acc_5 = v350.x;
+              acc_6 = v350.y;
+              acc_7 = v350.z;
+              acc_8 = v350.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v326 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v324 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -822,22 +829,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v376 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v384 = ptx::mma_m16n8k16(v376.x, v376.y, v376.z, v376.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v374 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v382 = ptx::mma_m16n8k16(v374.x, v374.y, v374.z, v374.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v384.x;
-              acc_10 = v384.y;
-              acc_11 = v384.z;
-              acc_12 = v384.w;
-              const float4 v392 = ptx::mma_m16n8k16(v376.x, v376.y, v376.z, v376.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v382.x;
+              acc_10 = v382.y;
+              acc_11 = v382.z;
+              acc_12 = v382.w;
+              const float4 v390 = ptx::mma_m16n8k16(v374.x, v374.y, v374.z, v374.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v392.x;
-              acc_14 = v392.y;
-              acc_15 = v392.z;
-              acc_16 = v392.w;
+              acc_13 = v390.x;
+              acc_14 = v390.y;
+              acc_15 = v390.z;
+              acc_16 = v390.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v326 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v324 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -848,22 +855,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v417 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v425 = ptx::mma_m16n8k16(v417.x, v417.y, v417.z, v417.w, held_9, held_10, acc_17, acc_18,
+              const uint4 v415 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v423 = ptx::mma_m16n8k16(v415.x, v415.y, v415.z, v415.w, held_9, held_10, acc_17, acc_18,
                   acc_19, acc_20);
-              acc_17 = v425.x;
-              acc_18 = v425.y;
-              acc_19 = v425.z;
-              acc_20 = v425.w;
-              const float4 v433 = ptx::mma_m16n8k16(v417.x, v417.y, v417.z, v417.w, held_11, held_12, acc_21, acc_22,
+              acc_17 = v423.x;
+              acc_18 = v423.y;
+              acc_19 = v423.z;
+              acc_20 = v423.w;
+              const float4 v431 = ptx::mma_m16n8k16(v415.x, v415.y, v415.z, v415.w, held_11, held_12, acc_21, acc_22,
                   acc_23, acc_24);
-              acc_21 = v433.x;
-              acc_22 = v433.y;
-              acc_23 = v433.z;
-              acc_24 = v433.w;
+              acc_21 = v431.x;
+              acc_22 = v431.y;
+              acc_23 = v431.z;
+              acc_24 = v431.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v326 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v324 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -874,29 +881,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v458 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v466 = ptx::mma_m16n8k16(v458.x, v458.y, v458.z, v458.w, held_13, held_14, acc_25, acc_26,
+              const uint4 v456 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v464 = ptx::mma_m16n8k16(v456.x, v456.y, v456.z, v456.w, held_13, held_14, acc_25, acc_26,
                   acc_27, acc_28);
-              acc_25 = v466.x;
-              acc_26 = v466.y;
-              acc_27 = v466.z;
-              acc_28 = v466.w;
-              const float4 v474 = ptx::mma_m16n8k16(v458.x, v458.y, v458.z, v458.w, held_15, held_16, acc_29, acc_30,
+              acc_25 = v464.x;
+              acc_26 = v464.y;
+              acc_27 = v464.z;
+              acc_28 = v464.w;
+              const float4 v472 = ptx::mma_m16n8k16(v456.x, v456.y, v456.z, v456.w, held_15, held_16, acc_29, acc_30,
                   acc_31, acc_32);
-              acc_29 = v474.x;
-              acc_30 = v474.y;
-              acc_31 = v474.z;
-              acc_32 = v474.w;
+              acc_29 = v472.x;
+              acc_30 = v472.y;
+              acc_31 = v472.z;
+              acc_32 = v472.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v326 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v324 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v494 = half_2 * 1024;
-              const u32 v496 = v494 + warp * 128;
+              const u32 v492 = half_2 * 1024;
+              const u32 v494 = v492 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -910,77 +917,77 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v511 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v517 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v525 = ptx::mma_m16n8k16(v517.x, v517.y, v517.z, v517.w, v511.x, v511.y, acc_33, acc_34,
+                  const uint4 v509 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v515 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v523 = ptx::mma_m16n8k16(v515.x, v515.y, v515.z, v515.w, v509.x, v509.y, acc_33, acc_34,
                       acc_35, acc_36);
-                  acc_33 = v525.x;
-                  acc_34 = v525.y;
-                  acc_35 = v525.z;
-                  acc_36 = v525.w;
-                  const float4 v533 = ptx::mma_m16n8k16(v517.x, v517.y, v517.z, v517.w, v511.z, v511.w, acc_37, acc_38,
+                  acc_33 = v523.x;
+                  acc_34 = v523.y;
+                  acc_35 = v523.z;
+                  acc_36 = v523.w;
+                  const float4 v531 = ptx::mma_m16n8k16(v515.x, v515.y, v515.z, v515.w, v509.z, v509.w, acc_37, acc_38,
                       acc_39, acc_40);
-                  acc_37 = v533.x;
-                  acc_38 = v533.y;
-                  acc_39 = v533.z;
-                  acc_40 = v533.w;
+                  acc_37 = v531.x;
+                  acc_38 = v531.y;
+                  acc_39 = v531.z;
+                  acc_40 = v531.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v540 = drain + 1;
-                const bool v541 = v540 == 23;
-                drain = v541 ? 0u : v540;
-                drain_parity = v541 ? drain_parity ^ 1u : drain_parity;
+                const u32 v538 = drain + 1;
+                const bool v539 = v538 == 23;
+                drain = v539 ? 0u : v538;
+                drain_parity = v539 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v496 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v494 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v561 = tid * 2;
-                  const u32 v562 = v494 + v561;
-                  const float2 v563 = *(const float2*)&partials[v562];
-                  const float2 v566 = *(const float2*)&partials[v562 + 128];
-                  const float2 v571 = *(const float2*)&partials[v562 + 256];
-                  const float2 v576 = *(const float2*)&partials[v562 + 384];
-                  const float2 v581 = *(const float2*)&partials[v562 + 512];
-                  const float2 v586 = *(const float2*)&partials[v562 + 640];
-                  const float2 v591 = *(const float2*)&partials[v562 + 768];
-                  const float2 v596 = *(const float2*)&partials[v562 + 896];
-                  const float v598 = v563.x + v566.x + v571.x + v576.x + v581.x + v586.x + v591.x + v596.x;
-                  const float v599 = v563.y + v566.y + v571.y + v576.y + v581.y + v586.y + v591.y + v596.y;
-                  const u32 row = (first_tile + i_2) * 8 + v561;
-                  const float v603 = v598 * scale;
-                  const float v604 = __fmul_rn(v599, scale);
+                  const u32 v559 = tid * 2;
+                  const u32 v560 = v492 + v559;
+                  const float2 v561 = *(const float2*)&partials[v560];
+                  const float2 v564 = *(const float2*)&partials[v560 + 128];
+                  const float2 v569 = *(const float2*)&partials[v560 + 256];
+                  const float2 v574 = *(const float2*)&partials[v560 + 384];
+                  const float2 v579 = *(const float2*)&partials[v560 + 512];
+                  const float2 v584 = *(const float2*)&partials[v560 + 640];
+                  const float2 v589 = *(const float2*)&partials[v560 + 768];
+                  const float2 v594 = *(const float2*)&partials[v560 + 896];
+                  const float v596 = v561.x + v564.x + v569.x + v574.x + v579.x + v584.x + v589.x + v594.x;
+                  const float v597 = v561.y + v564.y + v569.y + v574.y + v579.y + v584.y + v589.y + v594.y;
+                  const u32 row = (first_tile + i_2) * 8 + v559;
+                  const float v601 = v596 * scale;
+                  const float v602 = __fmul_rn(v597, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v613 = fmaf(-v604, early_2, v603 * early);
-                    const float v615 = fmaf(v603, early_2, v604 * early);
+                    const float v611 = fmaf(-v602, early_2, v601 * early);
+                    const float v613 = fmaf(v601, early_2, v602 * early);
                     if (head < 6) {
-                      const uint4 v626 = make_uint4(ptx::pack_bf16(v613 * 0.25503486f, v615 * 0.25503486f), 0u, 0u,
+                      const uint4 v624 = make_uint4(ptx::pack_bf16(v611 * 0.25503486f, v613 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v626);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v624);
                     } else {
-                      const u32 v627 = head - 6;
-                      const uint4 v636 = make_uint4(ptx::pack_bf16(v613, v615), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v627 * 2 * 16 + i_3], v636);
-                      const u64 v647 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v627) * 16 + (u64)slot;
-                      const u64 v649 = v647 * 8 * 8;
-                      kv_bf16[v649 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v613);
-                      const u32 v659 = i_3 + 16;
-                      kv_bf16[v649 + (u64)(((v659 / 8) ^ (slot & 7u)) * 8 + v659 % 8)] = ptx::bf16_of(v615);
+                      const u32 v625 = head - 6;
+                      const uint4 v634 = make_uint4(ptx::pack_bf16(v611, v613), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v625 * 2 * 16 + i_3], v634);
+                      const u64 v645 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v625) * 16 + (u64)slot;
+                      const u64 v647 = v645 * 8 * 8;
+                      kv_bf16[v647 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v611);
+                      const u32 v657 = i_3 + 16;
+                      kv_bf16[v647 + (u64)(((v657 / 8) ^ (slot & 7u)) * 8 + v657 % 8)] = ptx::bf16_of(v613);
                     }
                   } else {
-                    const u32 v669 = head - 8;
-                    const uint4 v679 = make_uint4(ptx::pack_bf16(v603, v604), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v669 * 2 + 1) * 16 + i_3], v679);
-                    const u64 v690 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v669) * 16 + (u64)slot;
-                    const u64 v701 = v690 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v701] = ptx::pack_bf16(v603, v604);
+                    const u32 v667 = head - 8;
+                    const uint4 v677 = make_uint4(ptx::pack_bf16(v601, v602), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v667 * 2 + 1) * 16 + i_3], v677);
+                    const u64 v688 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v667) * 16 + (u64)slot;
+                    const u64 v699 = v688 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v699] = ptx::pack_bf16(v601, v602);
                   }
                 }
               }
@@ -990,49 +997,49 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v706 = (pos_now + 31) / 32;
+            const u32 v704 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v706 / 2;
-              const u32 end = (split + 1) * v706 / 2;
+              const u32 first = split * v704 / 2;
+              const u32 end = (split + 1) * v704 / 2;
               if (tid < 48) {
-                const u32 v718 = kv_head * 3 * 16 + tid;
-                const uint4 v719 = ptx::ld_relaxed_gpu_b128(&query_words[v718]);
-                const uint4 v723 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v718], epoch_target * 2 + 1, v719,
-                    abort, notes, 2, layer, v718);
-                const u32 v729 = v723.x | v723.y | v723.z;
-                const u32 v731 = tid % 16;
-                const u32 v733 = tid / 16 * 20 + 816;
-                input_u16[v733 * 2 + v731] = ptx::u16_lo(v729);
-                input_u16[v733 * 2 + v731 + 16] = ptx::u16_hi(v729);
+                const u32 v716 = kv_head * 3 * 16 + tid;
+                const uint4 v717 = ptx::ld_relaxed_gpu_b128(&query_words[v716]);
+                const uint4 v721 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v716], epoch_target * 2 + 1, v717,
+                    abort, notes, 2, layer, v716);
+                const u32 v727 = v721.x | v721.y | v721.z;
+                const u32 v729 = tid % 16;
+                const u32 v731 = tid / 16 * 20 + 816;
+                input_u16[v731 * 2 + v729] = ptx::u16_lo(v727);
+                input_u16[v731 * 2 + v729 + 16] = ptx::u16_hi(v727);
               }
               if (split == 1) {
-                const u32 v742 = pos_now % 16;
+                const u32 v740 = pos_now % 16;
                 if (tid < 16) {
-                  const u32 v746 = kv_head * 2 * 16 + tid;
-                  const uint4 v747 = ptx::ld_relaxed_gpu_b128(&kv_words[v746]);
-                  const uint4 v751 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v746], epoch_target * 2 + 1, v747, abort,
-                      notes, 3, layer, v746);
-                  const u32 v757 = v751.x | v751.y | v751.z;
-                  tail_u16[((tid / 8) ^ (v742 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v757);
-                  const u32 v766 = tid + 16;
-                  tail_u16[((v766 / 8) ^ (v742 & 7u)) * 8 + v766 % 8] = ptx::u16_hi(v757);
+                  const u32 v744 = kv_head * 2 * 16 + tid;
+                  const uint4 v745 = ptx::ld_relaxed_gpu_b128(&kv_words[v744]);
+                  const uint4 v749 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v744], epoch_target * 2 + 1, v745, abort,
+                      notes, 3, layer, v744);
+                  const u32 v755 = v749.x | v749.y | v749.z;
+                  tail_u16[((tid / 8) ^ (v740 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v755);
+                  const u32 v764 = tid + 16;
+                  tail_u16[((v764 / 8) ^ (v740 & 7u)) * 8 + v764 % 8] = ptx::u16_hi(v755);
                 }
                 if (tid < 16) {
-                  const u32 v777 = (kv_head * 2 + 1) * 16 + tid;
-                  const uint4 v778 = ptx::ld_relaxed_gpu_b128(&kv_words[v777]);
-                  const uint4 v782 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v777], epoch_target * 2 + 1, v778, abort,
-                      notes, 3, layer, v777);
-                  tail_u32[((tid / 4 + 4) ^ (v742 & 7u)) * 4 + tid % 4] = v782.x | v782.y | v782.z;
+                  const u32 v775 = (kv_head * 2 + 1) * 16 + tid;
+                  const uint4 v776 = ptx::ld_relaxed_gpu_b128(&kv_words[v775]);
+                  const uint4 v780 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v775], epoch_target * 2 + 1, v776, abort,
+                      notes, 3, layer, v775);
+                  tail_u32[((tid / 4 + 4) ^ (v740 & 7u)) * 4 + tid % 4] = v780.x | v780.y | v780.z;
                 }
               }
               ptx::bar_sync<1, 256>();
-              const u32 v798 = min(lane / 4, 2u);
-              const bf16x2 v804 = input_bf16x2[v798 * 20 + 816 + lane % 4];
-              const bf16x2 v810 = input_bf16x2[v798 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v816 = input_bf16x2[v798 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v822 = input_bf16x2[v798 * 20 + 816 + lane % 4 + 12];
+              const u32 v796 = min(lane / 4, 2u);
+              const bf16x2 v802 = input_bf16x2[v796 * 20 + 816 + lane % 4];
+              const bf16x2 v808 = input_bf16x2[v796 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v814 = input_bf16x2[v796 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v820 = input_bf16x2[v796 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -1044,36 +1051,36 @@ mkgen_step(const __grid_constant__ Params p) {
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               if (warp == 7 && split == 1) {
-                const u32 v826 = pos_now % 16;
-                const u32 v827 = lane / 8;
-                const u32 v832 = min(lane % 8 + v827 / 2 * 8, 0u);
-                const u32 v833 = v832 * 8;
-                const u32 v834 = v826 + v832;
-                const uint4 v839 = ptx::ldmatrix(&tail[v833 + ((v827 & 1u) ^ (v834 & 7u))]);
-                const float4 v843 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v839.x, v839.y, 0.0f, 0.0f,
+                const u32 v824 = pos_now % 16;
+                const u32 v825 = lane / 8;
+                const u32 v830 = min(lane % 8 + v825 / 2 * 8, 0u);
+                const u32 v831 = v830 * 8;
+                const u32 v832 = v824 + v830;
+                const uint4 v837 = ptx::ldmatrix(&tail[v831 + ((v825 & 1u) ^ (v832 & 7u))]);
+                const float4 v841 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v837.x, v837.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v847 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v839.z, v839.w, 0.0f, 0.0f,
+                const float4 v845 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v837.z, v837.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v856 = ptx::ldmatrix(&tail[v833 + (((v827 & 1u) + 2) ^ (v834 & 7u))]);
-                const float4 v860 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v856.x, v856.y, v843.x,
-                    v843.y, v843.z, v843.w);
-                const float4 v864 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v856.z, v856.w, v847.x,
-                    v847.y, v847.z, v847.w);
-                const u32 v869 = lane % 4 * 2;
-                const float v871 = v869 < 1 ? v860.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v874 = v869 + 1 < 1 ? v860.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v877 = v869 + 8 < 1 ? v864.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v880 = v869 + 9 < 1 ? v864.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v885 = fmaxf(fmaxf(fmaxf(fmaxf(m, v871), v874), v877), v880);
-                const float v886 = __shfl_xor_sync(0xffffffffu, v885, 2u);
+                const uint4 v854 = ptx::ldmatrix(&tail[v831 + (((v825 & 1u) + 2) ^ (v832 & 7u))]);
+                const float4 v858 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v854.x, v854.y, v841.x,
+                    v841.y, v841.z, v841.w);
+                const float4 v862 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v854.z, v854.w, v845.x,
+                    v845.y, v845.z, v845.w);
+                const u32 v867 = lane % 4 * 2;
+                const float v869 = v867 < 1 ? v858.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v872 = v867 + 1 < 1 ? v858.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v875 = v867 + 8 < 1 ? v862.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v878 = v867 + 9 < 1 ? v862.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v883 = fmaxf(fmaxf(fmaxf(fmaxf(m, v869), v872), v875), v878);
+                const float v884 = __shfl_xor_sync(0xffffffffu, v883, 2u);
+                const float v885 = fmaxf(v883, v884);
+                const float v886 = __shfl_xor_sync(0xffffffffu, v885, 1u);
                 const float v887 = fmaxf(v885, v886);
-                const float v888 = __shfl_xor_sync(0xffffffffu, v887, 1u);
-                const float v889 = fmaxf(v887, v888);
-                const float decay = ptx::exp2(m - v889);
-                const float v896 = ptx::exp2(v871 - v889);
-                const float v899 = ptx::exp2(v874 - v889);
-                const float v902 = ptx::exp2(v877 - v889);
-                const float v905 = ptx::exp2(v880 - v889);
+                const float decay = ptx::exp2(m - v887);
+                const float v894 = ptx::exp2(v869 - v887);
+                const float v897 = ptx::exp2(v872 - v887);
+                const float v900 = ptx::exp2(v875 - v887);
+                const float v903 = ptx::exp2(v878 - v887);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1082,78 +1089,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v889;
-                l = __fmul_rn(l, decay) + v896 + v899 + v902 + v905;
-                const bf16x2 v923 = ptx::pack_bf16(v896, v899);
-                const bf16x2 v924 = ptx::pack_bf16(v902, v905);
-                const u32 v925 = lane / 8;
-                const u32 v930 = min(lane % 8 + (v925 & 1u) * 8, 0u);
-                const u32 v931 = v930 * 8;
-                const u32 v932 = v826 + v930;
-                const uint4 v938 = ptx::ldmatrix_trans(&tail[v931 + ((v925 / 2 + 4) ^ (v932 & 7u))]);
-                const float4 v944 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v938.x, v938.y, o, o_2,
+                m = v887;
+                l = __fmul_rn(l, decay) + v894 + v897 + v900 + v903;
+                const bf16x2 v921 = ptx::pack_bf16(v894, v897);
+                const bf16x2 v922 = ptx::pack_bf16(v900, v903);
+                const u32 v923 = lane / 8;
+                const u32 v928 = min(lane % 8 + (v923 & 1u) * 8, 0u);
+                const u32 v929 = v928 * 8;
+                const u32 v930 = v824 + v928;
+                const uint4 v936 = ptx::ldmatrix_trans(&tail[v929 + ((v923 / 2 + 4) ^ (v930 & 7u))]);
+                const float4 v942 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v936.x, v936.y, o, o_2,
                     0.0f, 0.0f);
-                o = v944.x;
-                o_2 = v944.y;
-                const float4 v950 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v938.z, v938.w, o_3, o_4,
+                o = v942.x;
+                o_2 = v942.y;
+                const float4 v948 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v936.z, v936.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v950.x;
-                o_4 = v950.y;
-                const uint4 v960 = ptx::ldmatrix_trans(&tail[v931 + ((v925 / 2 + 2 + 4) ^ (v932 & 7u))]);
-                const float4 v966 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v960.x, v960.y, o_5, o_6,
+                o_3 = v948.x;
+                o_4 = v948.y;
+                const uint4 v958 = ptx::ldmatrix_trans(&tail[v929 + ((v923 / 2 + 2 + 4) ^ (v930 & 7u))]);
+                const float4 v964 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v958.x, v958.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v966.x;
-                o_6 = v966.y;
-                const float4 v972 = ptx::mma_m16n8k16(v923, 0x00000000u, v924, 0x00000000u, v960.z, v960.w, o_7, o_8,
+                o_5 = v964.x;
+                o_6 = v964.y;
+                const float4 v970 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v958.z, v958.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v972.x;
-                o_8 = v972.y;
+                o_7 = v970.x;
+                o_8 = v970.y;
               }
               const u32 chunks = end - first;
-              const u32 v986 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v986;
+              const u32 v984 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v984;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v989 = i_3 / 2;
-                const u32 v990 = i_3 % 2;
-                const u32 v993 = min(blocks - v989 * 2, 2u);
-                const u32 v1003 = drain + v989;
-                const u32 stage = v1003 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1003 / 23) & 1u));
-                const u32 from = (first + v989) * 32;
-                const u32 v1012 = v990 * 16;
-                const u32 v1017 = stage * 256 + v1012 * 8;
-                const u32 v1018 = from + v1012;
-                const u32 v1019 = min(min(pos_now - from, 32u) - v1012, 16u);
-                const u32 v1020 = lane / 8;
-                const u32 v1026 = min(lane % 8 + v1020 / 2 * 8, v1019 - 1);
-                const u32 v1028 = v1017 + v1026 * 8;
-                const u32 v1029 = v1018 + v1026;
-                const uint4 v1034 = ptx::ldmatrix(&ring[v1028 + ((v1020 & 1u) ^ (v1029 & 7u))]);
-                const float4 v1038 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v1034.x, v1034.y, 0.0f,
+                const u32 v987 = i_3 / 2;
+                const u32 v988 = i_3 % 2;
+                const u32 v991 = min(blocks - v987 * 2, 2u);
+                const u32 v1001 = drain + v987;
+                const u32 stage = v1001 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1001 / 23) & 1u));
+                const u32 from = (first + v987) * 32;
+                const u32 v1010 = v988 * 16;
+                const u32 v1015 = stage * 256 + v1010 * 8;
+                const u32 v1016 = from + v1010;
+                const u32 v1017 = min(min(pos_now - from, 32u) - v1010, 16u);
+                const u32 v1018 = lane / 8;
+                const u32 v1024 = min(lane % 8 + v1018 / 2 * 8, v1017 - 1);
+                const u32 v1026 = v1015 + v1024 * 8;
+                const u32 v1027 = v1016 + v1024;
+                const uint4 v1032 = ptx::ldmatrix(&ring[v1026 + ((v1018 & 1u) ^ (v1027 & 7u))]);
+                const float4 v1036 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v1032.x, v1032.y, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const float4 v1042 = ptx::mma_m16n8k16(v804, 0x00000000u, v810, 0x00000000u, v1034.z, v1034.w, 0.0f,
+                const float4 v1040 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v1032.z, v1032.w, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const uint4 v1051 = ptx::ldmatrix(&ring[v1028 + (((v1020 & 1u) + 2) ^ (v1029 & 7u))]);
-                const float4 v1055 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v1051.x, v1051.y, v1038.x,
-                    v1038.y, v1038.z, v1038.w);
-                const float4 v1059 = ptx::mma_m16n8k16(v816, 0x00000000u, v822, 0x00000000u, v1051.z, v1051.w, v1042.x,
-                    v1042.y, v1042.z, v1042.w);
-                const u32 v1064 = lane % 4 * 2;
-                const float v1066 = v1064 < v1019 ? v1055.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1069 = v1064 + 1 < v1019 ? v1055.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1072 = v1064 + 8 < v1019 ? v1059.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1075 = v1064 + 9 < v1019 ? v1059.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1080 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1066), v1069), v1072), v1075);
-                const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 2u);
+                const uint4 v1049 = ptx::ldmatrix(&ring[v1026 + (((v1018 & 1u) + 2) ^ (v1027 & 7u))]);
+                const float4 v1053 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v1049.x, v1049.y, v1036.x,
+                    v1036.y, v1036.z, v1036.w);
+                const float4 v1057 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v1049.z, v1049.w, v1040.x,
+                    v1040.y, v1040.z, v1040.w);
+                const u32 v1062 = lane % 4 * 2;
+                const float v1064 = v1062 < v1017 ? v1053.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1067 = v1062 + 1 < v1017 ? v1053.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1070 = v1062 + 8 < v1017 ? v1057.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1073 = v1062 + 9 < v1017 ? v1057.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1078 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1064), v1067), v1070), v1073);
+                const float v1079 = __shfl_xor_sync(0xffffffffu, v1078, 2u);
+                const float v1080 = fmaxf(v1078, v1079);
+                const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 1u);
                 const float v1082 = fmaxf(v1080, v1081);
-                const float v1083 = __shfl_xor_sync(0xffffffffu, v1082, 1u);
-                const float v1084 = fmaxf(v1082, v1083);
-                const float decay = ptx::exp2(m - v1084);
-                const float v1091 = ptx::exp2(v1066 - v1084);
-                const float v1094 = ptx::exp2(v1069 - v1084);
-                const float v1097 = ptx::exp2(v1072 - v1084);
-                const float v1100 = ptx::exp2(v1075 - v1084);
+                const float decay = ptx::exp2(m - v1082);
+                const float v1089 = ptx::exp2(v1064 - v1082);
+                const float v1092 = ptx::exp2(v1067 - v1082);
+                const float v1095 = ptx::exp2(v1070 - v1082);
+                const float v1098 = ptx::exp2(v1073 - v1082);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1162,117 +1169,117 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v1084;
-                l = __fmul_rn(l, decay) + v1091 + v1094 + v1097 + v1100;
-                const bf16x2 v1118 = ptx::pack_bf16(v1091, v1094);
-                const bf16x2 v1119 = ptx::pack_bf16(v1097, v1100);
-                const u32 v1120 = lane / 8;
-                const u32 v1126 = min(lane % 8 + (v1120 & 1u) * 8, v1019 - 1);
-                const u32 v1128 = v1017 + v1126 * 8;
-                const u32 v1129 = v1018 + v1126;
-                const uint4 v1135 = ptx::ldmatrix_trans(&ring[v1128 + ((v1120 / 2 + 4) ^ (v1129 & 7u))]);
-                const float4 v1141 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1135.x, v1135.y, o, o_2,
+                m = v1082;
+                l = __fmul_rn(l, decay) + v1089 + v1092 + v1095 + v1098;
+                const bf16x2 v1116 = ptx::pack_bf16(v1089, v1092);
+                const bf16x2 v1117 = ptx::pack_bf16(v1095, v1098);
+                const u32 v1118 = lane / 8;
+                const u32 v1124 = min(lane % 8 + (v1118 & 1u) * 8, v1017 - 1);
+                const u32 v1126 = v1015 + v1124 * 8;
+                const u32 v1127 = v1016 + v1124;
+                const uint4 v1133 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 4) ^ (v1127 & 7u))]);
+                const float4 v1139 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.x, v1133.y, o, o_2,
                     0.0f, 0.0f);
-                o = v1141.x;
-                o_2 = v1141.y;
-                const float4 v1147 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1135.z, v1135.w, o_3,
+                o = v1139.x;
+                o_2 = v1139.y;
+                const float4 v1145 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.z, v1133.w, o_3,
                     o_4, 0.0f, 0.0f);
-                o_3 = v1147.x;
-                o_4 = v1147.y;
-                const uint4 v1157 = ptx::ldmatrix_trans(&ring[v1128 + ((v1120 / 2 + 2 + 4) ^ (v1129 & 7u))]);
-                const float4 v1163 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1157.x, v1157.y, o_5,
+                o_3 = v1145.x;
+                o_4 = v1145.y;
+                const uint4 v1155 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 2 + 4) ^ (v1127 & 7u))]);
+                const float4 v1161 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.x, v1155.y, o_5,
                     o_6, 0.0f, 0.0f);
-                o_5 = v1163.x;
-                o_6 = v1163.y;
-                const float4 v1169 = ptx::mma_m16n8k16(v1118, 0x00000000u, v1119, 0x00000000u, v1157.z, v1157.w, o_7,
+                o_5 = v1161.x;
+                o_6 = v1161.y;
+                const float4 v1167 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.z, v1155.w, o_7,
                     o_8, 0.0f, 0.0f);
-                o_7 = v1169.x;
-                o_8 = v1169.y;
-                if (v990 + 8 >= v993) {
+                o_7 = v1167.x;
+                o_8 = v1167.y;
+                if (v988 + 8 >= v991) {
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v990 + 1 == v993 ? 8 - min(8u, v993) : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v988 + 1 == v991 ? 8 - min(8u, v991) : 0u) + 1);
                   }
                 }
               }
-              const u32 v1176 = drain + chunks;
-              drain = v1176 % 23;
-              drain_parity = drain_parity ^ ((v1176 / 23) & 1u);
-              const u32 v1182 = lane / 4;
-              const u32 v1184 = lane % 4 * 2;
-              const float v1186 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1187 = l + v1186;
-              const float v1188 = __shfl_xor_sync(0xffffffffu, v1187, 1u);
-              if (v1182 < 3) {
-                const u32 v1192 = warp * 3 + v1182;
-                *(float2*)&input[v1192 * 32 + v1184] = make_float2(o, o_2);
-                *(float2*)&input[v1192 * 32 + v1184 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1192 * 32 + v1184 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1192 * 32 + v1184 + 24] = make_float2(o_7, o_8);
-                if (v1184 == 0) {
-                  input[v1192 + 768] = m;
-                  input[v1192 + 792] = v1187 + v1188;
+              const u32 v1174 = drain + chunks;
+              drain = v1174 % 23;
+              drain_parity = drain_parity ^ ((v1174 / 23) & 1u);
+              const u32 v1180 = lane / 4;
+              const u32 v1182 = lane % 4 * 2;
+              const float v1184 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1185 = l + v1184;
+              const float v1186 = __shfl_xor_sync(0xffffffffu, v1185, 1u);
+              if (v1180 < 3) {
+                const u32 v1190 = warp * 3 + v1180;
+                *(float2*)&input[v1190 * 32 + v1182] = make_float2(o, o_2);
+                *(float2*)&input[v1190 * 32 + v1182 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1190 * 32 + v1182 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1190 * 32 + v1182 + 24] = make_float2(o_7, o_8);
+                if (v1182 == 0) {
+                  input[v1190 + 768] = m;
+                  input[v1190 + 792] = v1185 + v1186;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1217 = tid / 16;
-                const float v1219 = input[v1217 + 768];
-                const float v1222 = input[v1217 + 771];
-                const float v1223 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1219), v1222);
-                const float v1225 = input[v1217 + 774];
-                const float v1228 = input[v1217 + 777];
-                const float v1231 = input[v1217 + 780];
-                const float v1234 = input[v1217 + 783];
-                const float v1237 = input[v1217 + 786];
-                const float v1238 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1223, v1225), v1228), v1231), v1234), v1237);
-                const float v1240 = input[v1217 + 789];
-                const float v1241 = fmaxf(v1238, v1240);
-                const bool v1242 = v1241 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1245 = v1242 ? 0.0f : ptx::exp2(v1219 - v1241);
-                const float2 v1247 = *(const float2*)&input[tid * 2];
-                const float v1256 = v1242 ? 0.0f : ptx::exp2(v1222 - v1241);
-                const float2 v1259 = *(const float2*)&input[tid * 2 + 96];
-                const float v1265 = fmaf(v1256, input[v1217 + 795], fmaf(v1245, input[v1217 + 792], 0.0f));
-                const float v1268 = v1242 ? 0.0f : ptx::exp2(v1225 - v1241);
-                const float2 v1271 = *(const float2*)&input[tid * 2 + 192];
-                const float v1273 = fmaf(v1268, v1271.x, fmaf(v1256, v1259.x, fmaf(v1245, v1247.x, 0.0f)));
-                const float v1274 = fmaf(v1268, v1271.y, fmaf(v1256, v1259.y, fmaf(v1245, v1247.y, 0.0f)));
-                const float v1280 = v1242 ? 0.0f : ptx::exp2(v1228 - v1241);
-                const float2 v1283 = *(const float2*)&input[tid * 2 + 288];
-                const float v1289 = fmaf(v1280, input[v1217 + 801], fmaf(v1268, input[v1217 + 798], v1265));
-                const float v1292 = v1242 ? 0.0f : ptx::exp2(v1231 - v1241);
-                const float2 v1295 = *(const float2*)&input[tid * 2 + 384];
-                const float v1304 = v1242 ? 0.0f : ptx::exp2(v1234 - v1241);
-                const float2 v1307 = *(const float2*)&input[tid * 2 + 480];
-                const float v1309 = fmaf(v1304, v1307.x, fmaf(v1292, v1295.x, fmaf(v1280, v1283.x, v1273)));
-                const float v1310 = fmaf(v1304, v1307.y, fmaf(v1292, v1295.y, fmaf(v1280, v1283.y, v1274)));
-                const float v1313 = fmaf(v1304, input[v1217 + 807], fmaf(v1292, input[v1217 + 804], v1289));
-                const float v1316 = v1242 ? 0.0f : ptx::exp2(v1237 - v1241);
-                const float2 v1319 = *(const float2*)&input[tid * 2 + 576];
-                const float v1328 = v1242 ? 0.0f : ptx::exp2(v1240 - v1241);
-                const float2 v1331 = *(const float2*)&input[tid * 2 + 672];
-                const float v1337 = fmaf(v1328, input[v1217 + 813], fmaf(v1316, input[v1217 + 810], v1313));
-                const float v1339 = v1242 ? 0.0f : ptx::rcp(v1337);
-                const float v1340 = __fmul_rn(fmaf(v1328, v1331.x, fmaf(v1316, v1319.x, v1309)), v1339);
-                const float v1341 = __fmul_rn(fmaf(v1328, v1331.y, fmaf(v1316, v1319.y, v1310)), v1339);
-                const uint4 v1354 = make_uint4(__float_as_uint(v1340), __float_as_uint(v1341),
-                    __float_as_uint(v1241 + ptx::log2(v1337)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1354);
+                const u32 v1215 = tid / 16;
+                const float v1217 = input[v1215 + 768];
+                const float v1220 = input[v1215 + 771];
+                const float v1221 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1217), v1220);
+                const float v1223 = input[v1215 + 774];
+                const float v1226 = input[v1215 + 777];
+                const float v1229 = input[v1215 + 780];
+                const float v1232 = input[v1215 + 783];
+                const float v1235 = input[v1215 + 786];
+                const float v1236 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1221, v1223), v1226), v1229), v1232), v1235);
+                const float v1238 = input[v1215 + 789];
+                const float v1239 = fmaxf(v1236, v1238);
+                const bool v1240 = v1239 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1243 = v1240 ? 0.0f : ptx::exp2(v1217 - v1239);
+                const float2 v1245 = *(const float2*)&input[tid * 2];
+                const float v1254 = v1240 ? 0.0f : ptx::exp2(v1220 - v1239);
+                const float2 v1257 = *(const float2*)&input[tid * 2 + 96];
+                const float v1263 = fmaf(v1254, input[v1215 + 795], fmaf(v1243, input[v1215 + 792], 0.0f));
+                const float v1266 = v1240 ? 0.0f : ptx::exp2(v1223 - v1239);
+                const float2 v1269 = *(const float2*)&input[tid * 2 + 192];
+                const float v1271 = fmaf(v1266, v1269.x, fmaf(v1254, v1257.x, fmaf(v1243, v1245.x, 0.0f)));
+                const float v1272 = fmaf(v1266, v1269.y, fmaf(v1254, v1257.y, fmaf(v1243, v1245.y, 0.0f)));
+                const float v1278 = v1240 ? 0.0f : ptx::exp2(v1226 - v1239);
+                const float2 v1281 = *(const float2*)&input[tid * 2 + 288];
+                const float v1287 = fmaf(v1278, input[v1215 + 801], fmaf(v1266, input[v1215 + 798], v1263));
+                const float v1290 = v1240 ? 0.0f : ptx::exp2(v1229 - v1239);
+                const float2 v1293 = *(const float2*)&input[tid * 2 + 384];
+                const float v1302 = v1240 ? 0.0f : ptx::exp2(v1232 - v1239);
+                const float2 v1305 = *(const float2*)&input[tid * 2 + 480];
+                const float v1307 = fmaf(v1302, v1305.x, fmaf(v1290, v1293.x, fmaf(v1278, v1281.x, v1271)));
+                const float v1308 = fmaf(v1302, v1305.y, fmaf(v1290, v1293.y, fmaf(v1278, v1281.y, v1272)));
+                const float v1311 = fmaf(v1302, input[v1215 + 807], fmaf(v1290, input[v1215 + 804], v1287));
+                const float v1314 = v1240 ? 0.0f : ptx::exp2(v1235 - v1239);
+                const float2 v1317 = *(const float2*)&input[tid * 2 + 576];
+                const float v1326 = v1240 ? 0.0f : ptx::exp2(v1238 - v1239);
+                const float2 v1329 = *(const float2*)&input[tid * 2 + 672];
+                const float v1335 = fmaf(v1326, input[v1215 + 813], fmaf(v1314, input[v1215 + 810], v1311));
+                const float v1337 = v1240 ? 0.0f : ptx::rcp(v1335);
+                const float v1338 = __fmul_rn(fmaf(v1326, v1329.x, fmaf(v1314, v1317.x, v1307)), v1337);
+                const float v1339 = __fmul_rn(fmaf(v1326, v1329.y, fmaf(v1314, v1317.y, v1308)), v1337);
+                const uint4 v1352 = make_uint4(__float_as_uint(v1338), __float_as_uint(v1339),
+                    __float_as_uint(v1239 + ptx::log2(v1335)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1352);
               }
               ptx::bar_sync<1, 256>();
             }
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1359 = kv_head * 3 * 16;
+              const u32 v1357 = kv_head * 3 * 16;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1368 = i_3 + v1359;
-                const bool v1369 = tid < words;
+                const u32 v1366 = i_3 + v1357;
+                const bool v1367 = tid < words;
                 float out = 0.0f;
                 float out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
@@ -1282,40 +1289,40 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1380 = (i_4 + i_5 / words) * 96 + v1368 + i_5 % words;
-                    const uint4 v1381 = ptx::ld_relaxed_gpu_b128(&states[v1380]);
-                    const uint4 v1385 = ptx::wait_tag_relaxed_gpu_noted(&states[v1380], epoch_target * 2 + 1, v1381,
-                        abort, notes, 4, layer, v1380);
-                    input_b128[i_5] = v1385;
+                    const u32 v1378 = (i_4 + i_5 / words) * 96 + v1366 + i_5 % words;
+                    const uint4 v1379 = ptx::ld_relaxed_gpu_b128(&states[v1378]);
+                    const uint4 v1383 = ptx::wait_tag_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
+                        abort, notes, 4, layer, v1378);
+                    input_b128[i_5] = v1383;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1369) {
-                    const float v1386 = top;
+                  if (v1367) {
+                    const float v1384 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1403 = ptx::exp2(v1386 - base);
-                    out = __fmul_rn(out, v1403);
-                    out_2 = __fmul_rn(out_2, v1403);
-                    sum = __fmul_rn(sum, v1403);
+                    const float v1401 = ptx::exp2(v1384 - base);
+                    out = __fmul_rn(out, v1401);
+                    out_2 = __fmul_rn(out_2, v1401);
+                    sum = __fmul_rn(sum, v1401);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1413 = input_b128[i_5 * words + tid];
-                      const float v1423 = ptx::exp2(__uint_as_float(v1413.z) - base);
-                      sum = sum + v1423;
-                      out = fmaf(v1423, __uint_as_float(v1413.x), out);
-                      out_2 = fmaf(v1423, __uint_as_float(v1413.y), out_2);
+                      const uint4 v1411 = input_b128[i_5 * words + tid];
+                      const float v1421 = ptx::exp2(__uint_as_float(v1411.z) - base);
+                      sum = sum + v1421;
+                      out = fmaf(v1421, __uint_as_float(v1411.x), out);
+                      out_2 = fmaf(v1421, __uint_as_float(v1411.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1369) {
-                  const u32 v1438 = v1368 + tid;
-                  const uint4 v1448 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1367) {
+                  const u32 v1436 = v1366 + tid;
+                  const uint4 v1446 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1438 % 4 * 24 + v1438 / 4], v1448);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1436 % 4 * 24 + v1436 / 4], v1446);
                 }
               }
             }
@@ -1323,8 +1330,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after attention ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1451 = tid == 0;
-            if (v1451) {
+            const bool v1449 = tid == 0;
+            if (v1449) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1336,19 +1343,19 @@ mkgen_step(const __grid_constant__ Params p) {
                 float v = 0.0f;
                 float v_2 = 0.0f;
                 if (layer == 0) {
-                  const u64 v1480 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
+                  const u64 v1478 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
                       + (u64)(row / 32 * 128 + row % 32 / 2);
-                  const bf16x2 v1481 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1480]);
-                  v = ptx::bf16_lo(v1481);
-                  v_2 = ptx::bf16_hi(v1481);
+                  const bf16x2 v1479 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1478]);
+                  v = ptx::bf16_lo(v1479);
+                  v_2 = ptx::bf16_hi(v1479);
                 } else {
-                  const u32 v1484 = row / 2;
-                  const u32 v1488 = v1484 % 2 * 24 + v1484 / 2;
-                  const uint4 v1489 = ptx::ld_relaxed_gpu_b128(&down_words[v1488]);
-                  const uint4 v1494 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1488], (epoch_target - 8) * 2 + 1,
-                      v1489, abort, notes, 5, layer, v1488);
-                  v = __uint_as_float(v1494.x | v1494.z);
-                  v_2 = __uint_as_float(v1494.y);
+                  const u32 v1482 = row / 2;
+                  const u32 v1486 = v1482 % 2 * 24 + v1482 / 2;
+                  const uint4 v1487 = ptx::ld_relaxed_gpu_b128(&down_words[v1486]);
+                  const uint4 v1492 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1486], (epoch_target - 8) * 2 + 1,
+                      v1487, abort, notes, 5, layer, v1486);
+                  v = __uint_as_float(v1492.x | v1492.z);
+                  v_2 = __uint_as_float(v1492.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1366,20 +1373,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1518 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                held = v1518.x;
-                held_2 = v1518.y;
-                held_3 = v1518.z;
-                held_4 = v1518.w;
+                const uint4 v1516 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                held = v1516.x;
+                held_2 = v1516.y;
+                held_3 = v1516.z;
+                held_4 = v1516.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1525 = drain + 1;
-              const bool v1526 = v1525 == 23;
-              drain = v1526 ? 0u : v1525;
-              drain_parity = v1526 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1523 = drain + 1;
+              const bool v1524 = v1523 == 23;
+              drain = v1524 ? 0u : v1523;
+              drain_parity = v1524 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1387,20 +1394,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1541 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v1541.x;
-                held_6 = v1541.y;
-                held_7 = v1541.z;
-                held_8 = v1541.w;
+                const uint4 v1539 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v1539.x;
+                held_6 = v1539.y;
+                held_7 = v1539.z;
+                held_8 = v1539.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v1548 = drain + 1;
-              const bool v1549 = v1548 == 23;
-              drain = v1549 ? 0u : v1548;
-              drain_parity = v1549 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1546 = drain + 1;
+              const bool v1547 = v1546 == 23;
+              drain = v1547 ? 0u : v1546;
+              drain_parity = v1547 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1408,22 +1415,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1564 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                held_9 = v1564.x;
-                held_10 = v1564.y;
-                held_11 = v1564.z;
-                held_12 = v1564.w;
+                const uint4 v1562 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                held_9 = v1562.x;
+                held_10 = v1562.y;
+                held_11 = v1562.z;
+                held_12 = v1562.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v1571 = drain + 1;
-              const bool v1572 = v1571 == 23;
-              drain = v1572 ? 0u : v1571;
-              drain_parity = v1572 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1569 = drain + 1;
+              const bool v1570 = v1569 == 23;
+              drain = v1570 ? 0u : v1569;
+              drain_parity = v1570 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1451) {
+            if (v1449) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1431,61 +1438,61 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const u32 v1580 = tid + 24;
-              const u32 v1581 = tid + 48;
-              const u32 v1582 = tid + 72;
-              const u32 v1586 = (epoch_target - 4) * 2 + 1;
-              const uint4 v1587 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 word = v1587;
+              const u32 v1578 = tid + 24;
+              const u32 v1579 = tid + 48;
+              const u32 v1580 = tid + 72;
+              const u32 v1584 = (epoch_target - 4) * 2 + 1;
+              const uint4 v1585 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 word = v1585;
+              const uint4 v1586 = ptx::ld_relaxed_gpu_b128(&attn_words[v1578]);
+              uint4 word_2 = v1586;
+              const uint4 v1587 = ptx::ld_relaxed_gpu_b128(&attn_words[v1579]);
+              uint4 word_3 = v1587;
               const uint4 v1588 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
-              uint4 word_2 = v1588;
-              const uint4 v1589 = ptx::ld_relaxed_gpu_b128(&attn_words[v1581]);
-              uint4 word_3 = v1589;
-              const uint4 v1590 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
-              uint4 word_4 = v1590;
-              if (word.w != v1586) {
-                const uint4 v1598 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1586, word, abort, notes, 7,
+              uint4 word_4 = v1588;
+              if (word.w != v1584) {
+                const uint4 v1596 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1584, word, abort, notes, 7,
                     layer, tid);
-                word = v1598;
-                if (word_2.w != v1586) {
-                  const uint4 v1605 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
-                  word_2 = v1605;
+                word = v1596;
+                if (word_2.w != v1584) {
+                  const uint4 v1603 = ptx::ld_relaxed_gpu_b128(&attn_words[v1578]);
+                  word_2 = v1603;
                 }
-                if (word_3.w != v1586) {
-                  const uint4 v1612 = ptx::ld_relaxed_gpu_b128(&attn_words[v1581]);
-                  word_3 = v1612;
+                if (word_3.w != v1584) {
+                  const uint4 v1610 = ptx::ld_relaxed_gpu_b128(&attn_words[v1579]);
+                  word_3 = v1610;
                 }
-                if (word_4.w != v1586) {
-                  const uint4 v1619 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
-                  word_4 = v1619;
+                if (word_4.w != v1584) {
+                  const uint4 v1617 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
+                  word_4 = v1617;
                 }
               }
-              if (word_2.w != v1586) {
-                const uint4 v1627 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1580], v1586, word_2, abort, notes, 7,
+              if (word_2.w != v1584) {
+                const uint4 v1625 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1578], v1584, word_2, abort, notes, 7,
+                    layer, v1578);
+                word_2 = v1625;
+                if (word_3.w != v1584) {
+                  const uint4 v1632 = ptx::ld_relaxed_gpu_b128(&attn_words[v1579]);
+                  word_3 = v1632;
+                }
+                if (word_4.w != v1584) {
+                  const uint4 v1639 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
+                  word_4 = v1639;
+                }
+              }
+              if (word_3.w != v1584) {
+                const uint4 v1647 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1579], v1584, word_3, abort, notes, 7,
+                    layer, v1579);
+                word_3 = v1647;
+                if (word_4.w != v1584) {
+                  const uint4 v1654 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
+                  word_4 = v1654;
+                }
+              }
+              if (word_4.w != v1584) {
+                const uint4 v1662 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1580], v1584, word_4, abort, notes, 7,
                     layer, v1580);
-                word_2 = v1627;
-                if (word_3.w != v1586) {
-                  const uint4 v1634 = ptx::ld_relaxed_gpu_b128(&attn_words[v1581]);
-                  word_3 = v1634;
-                }
-                if (word_4.w != v1586) {
-                  const uint4 v1641 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
-                  word_4 = v1641;
-                }
-              }
-              if (word_3.w != v1586) {
-                const uint4 v1649 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1581], v1586, word_3, abort, notes, 7,
-                    layer, v1581);
-                word_3 = v1649;
-                if (word_4.w != v1586) {
-                  const uint4 v1656 = ptx::ld_relaxed_gpu_b128(&attn_words[v1582]);
-                  word_4 = v1656;
-                }
-              }
-              if (word_4.w != v1586) {
-                const uint4 v1664 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1582], v1586, word_4, abort, notes, 7,
-                    layer, v1582);
-                word_4 = v1664;
+                word_4 = v1662;
               }
               *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
                   word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
@@ -1493,7 +1500,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u32 v1698 = warp * 128;
+            const u32 v1696 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1503,22 +1510,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1708 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1716 = ptx::mma_m16n8k16(v1708.x, v1708.y, v1708.z, v1708.w, held, held_2, acc, acc_2,
+              const uint4 v1706 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1714 = ptx::mma_m16n8k16(v1706.x, v1706.y, v1706.z, v1706.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1716.x;
-              acc_2 = v1716.y;
-              acc_3 = v1716.z;
-              acc_4 = v1716.w;
-              const float4 v1724 = ptx::mma_m16n8k16(v1708.x, v1708.y, v1708.z, v1708.w, held_3, held_4, acc_5, acc_6,
+              acc = v1714.x;
+              acc_2 = v1714.y;
+              acc_3 = v1714.z;
+              acc_4 = v1714.w;
+              const float4 v1722 = ptx::mma_m16n8k16(v1706.x, v1706.y, v1706.z, v1706.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1724.x;
-              acc_6 = v1724.y;
-              acc_7 = v1724.z;
-              acc_8 = v1724.w;
+              acc_5 = v1722.x;
+              acc_6 = v1722.y;
+              acc_7 = v1722.z;
+              acc_8 = v1722.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1698 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1696 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1529,22 +1536,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1748 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1756 = ptx::mma_m16n8k16(v1748.x, v1748.y, v1748.z, v1748.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1746 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1754 = ptx::mma_m16n8k16(v1746.x, v1746.y, v1746.z, v1746.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1756.x;
-              acc_10 = v1756.y;
-              acc_11 = v1756.z;
-              acc_12 = v1756.w;
-              const float4 v1764 = ptx::mma_m16n8k16(v1748.x, v1748.y, v1748.z, v1748.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1754.x;
+              acc_10 = v1754.y;
+              acc_11 = v1754.z;
+              acc_12 = v1754.w;
+              const float4 v1762 = ptx::mma_m16n8k16(v1746.x, v1746.y, v1746.z, v1746.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1764.x;
-              acc_14 = v1764.y;
-              acc_15 = v1764.z;
-              acc_16 = v1764.w;
+              acc_13 = v1762.x;
+              acc_14 = v1762.y;
+              acc_15 = v1762.z;
+              acc_16 = v1762.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1698 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1696 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1555,29 +1562,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1789 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1797 = ptx::mma_m16n8k16(v1789.x, v1789.y, v1789.z, v1789.w, held_9, held_10, acc_17,
+              const uint4 v1787 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1795 = ptx::mma_m16n8k16(v1787.x, v1787.y, v1787.z, v1787.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1797.x;
-              acc_18 = v1797.y;
-              acc_19 = v1797.z;
-              acc_20 = v1797.w;
-              const float4 v1805 = ptx::mma_m16n8k16(v1789.x, v1789.y, v1789.z, v1789.w, held_11, held_12, acc_21,
+              acc_17 = v1795.x;
+              acc_18 = v1795.y;
+              acc_19 = v1795.z;
+              acc_20 = v1795.w;
+              const float4 v1803 = ptx::mma_m16n8k16(v1787.x, v1787.y, v1787.z, v1787.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1805.x;
-              acc_22 = v1805.y;
-              acc_23 = v1805.z;
-              acc_24 = v1805.w;
+              acc_21 = v1803.x;
+              acc_22 = v1803.y;
+              acc_23 = v1803.z;
+              acc_24 = v1803.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1698 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1696 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1825 = half_2 * 1024;
-              const u32 v1827 = v1825 + warp * 128;
+              const u32 v1823 = half_2 * 1024;
+              const u32 v1825 = v1823 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
                 float acc_25 = 0.0f;
@@ -1591,53 +1598,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1842 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1848 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1856 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1842.x, v1842.y, acc_25,
+                  const uint4 v1840 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v1846 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1854 = ptx::mma_m16n8k16(v1846.x, v1846.y, v1846.z, v1846.w, v1840.x, v1840.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1856.x;
-                  acc_26 = v1856.y;
-                  acc_27 = v1856.z;
-                  acc_28 = v1856.w;
-                  const float4 v1864 = ptx::mma_m16n8k16(v1848.x, v1848.y, v1848.z, v1848.w, v1842.z, v1842.w, acc_29,
+                  acc_25 = v1854.x;
+                  acc_26 = v1854.y;
+                  acc_27 = v1854.z;
+                  acc_28 = v1854.w;
+                  const float4 v1862 = ptx::mma_m16n8k16(v1846.x, v1846.y, v1846.z, v1846.w, v1840.z, v1840.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1864.x;
-                  acc_30 = v1864.y;
-                  acc_31 = v1864.z;
-                  acc_32 = v1864.w;
+                  acc_29 = v1862.x;
+                  acc_30 = v1862.y;
+                  acc_31 = v1862.z;
+                  acc_32 = v1862.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1871 = drain + 1;
-                const bool v1872 = v1871 == 23;
-                drain = v1872 ? 0u : v1871;
-                drain_parity = v1872 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1869 = drain + 1;
+                const bool v1870 = v1869 == 23;
+                drain = v1870 ? 0u : v1869;
+                drain_parity = v1870 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1827 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1825 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1892 = tid * 2;
-                  const u32 v1893 = v1825 + v1892;
-                  const float2 v1894 = *(const float2*)&partials[v1893];
-                  const float2 v1897 = *(const float2*)&partials[v1893 + 128];
-                  const float2 v1902 = *(const float2*)&partials[v1893 + 256];
-                  const float2 v1907 = *(const float2*)&partials[v1893 + 384];
-                  const float2 v1912 = *(const float2*)&partials[v1893 + 512];
-                  const float2 v1917 = *(const float2*)&partials[v1893 + 640];
-                  const float2 v1922 = *(const float2*)&partials[v1893 + 768];
-                  const float v1924 = v1894.x + v1897.x + v1902.x + v1907.x + v1912.x + v1917.x + v1922.x;
-                  const float v1925 = v1894.y + v1897.y + v1902.y + v1907.y + v1912.y + v1917.y + v1922.y;
-                  const float2 v1927 = *(const float2*)&partials[v1893 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1892;
-                  const u32 v1936 = row / 2;
-                  const uint4 v1948 = make_uint4(__float_as_uint(early + (v1924 + v1927.x)),
-                      __float_as_uint(early_2 + (v1925 + v1927.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1936 % 2 * 24 + v1936 / 2], v1948);
+                  const u32 v1890 = tid * 2;
+                  const u32 v1891 = v1823 + v1890;
+                  const float2 v1892 = *(const float2*)&partials[v1891];
+                  const float2 v1895 = *(const float2*)&partials[v1891 + 128];
+                  const float2 v1900 = *(const float2*)&partials[v1891 + 256];
+                  const float2 v1905 = *(const float2*)&partials[v1891 + 384];
+                  const float2 v1910 = *(const float2*)&partials[v1891 + 512];
+                  const float2 v1915 = *(const float2*)&partials[v1891 + 640];
+                  const float2 v1920 = *(const float2*)&partials[v1891 + 768];
+                  const float v1922 = v1892.x + v1895.x + v1900.x + v1905.x + v1910.x + v1915.x + v1920.x;
+                  const float v1923 = v1892.y + v1895.y + v1900.y + v1905.y + v1910.y + v1915.y + v1920.y;
+                  const float2 v1925 = *(const float2*)&partials[v1891 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1890;
+                  const u32 v1934 = row / 2;
+                  const uint4 v1946 = make_uint4(__float_as_uint(early + (v1922 + v1925.x)),
+                      __float_as_uint(early_2 + (v1923 + v1925.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1934 % 2 * 24 + v1934 / 2], v1946);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1646,12 +1653,20 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after o ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1953 = tid == 0;
-            if (v1953) {
+            const bool v1951 = tid == 0;
+            if (v1951) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
+              if (tid < 24) {
+                const uint2 v1958 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1958.x;
+                gain_2 = v1958.y;
+              } else {
+                gain = 0x00000000u;
+                gain_2 = 0x00000000u;
+              }
             }
             // ---- chunks held for gate_up ----
             {
@@ -1662,20 +1677,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v1970 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                held = v1970.x;
-                held_2 = v1970.y;
-                held_3 = v1970.z;
-                held_4 = v1970.w;
+                const uint4 v1974 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                held = v1974.x;
+                held_2 = v1974.y;
+                held_3 = v1974.z;
+                held_4 = v1974.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1977 = drain + 1;
-              const bool v1978 = v1977 == 23;
-              drain = v1978 ? 0u : v1977;
-              drain_parity = v1978 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1981 = drain + 1;
+              const bool v1982 = v1981 == 23;
+              drain = v1982 ? 0u : v1981;
+              drain_parity = v1982 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1683,20 +1698,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v1993 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v1993.x;
-                held_6 = v1993.y;
-                held_7 = v1993.z;
-                held_8 = v1993.w;
+                const uint4 v1997 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v1997.x;
+                held_6 = v1997.y;
+                held_7 = v1997.z;
+                held_8 = v1997.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2000 = drain + 1;
-              const bool v2001 = v2000 == 23;
-              drain = v2001 ? 0u : v2000;
-              drain_parity = v2001 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2004 = drain + 1;
+              const bool v2005 = v2004 == 23;
+              drain = v2005 ? 0u : v2004;
+              drain_parity = v2005 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1704,20 +1719,20 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2016 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                held_9 = v2016.x;
-                held_10 = v2016.y;
-                held_11 = v2016.z;
-                held_12 = v2016.w;
+                const uint4 v2020 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                held_9 = v2020.x;
+                held_10 = v2020.y;
+                held_11 = v2020.z;
+                held_12 = v2020.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2023 = drain + 1;
-              const bool v2024 = v2023 == 23;
-              drain = v2024 ? 0u : v2023;
-              drain_parity = v2024 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2027 = drain + 1;
+              const bool v2028 = v2027 == 23;
+              drain = v2028 ? 0u : v2027;
+              drain_parity = v2028 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
@@ -1725,85 +1740,84 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2039 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                held_13 = v2039.x;
-                held_14 = v2039.y;
-                held_15 = v2039.z;
-                held_16 = v2039.w;
+                const uint4 v2043 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                held_13 = v2043.x;
+                held_14 = v2043.y;
+                held_15 = v2043.z;
+                held_16 = v2043.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2046 = drain + 1;
-              const bool v2047 = v2046 == 23;
-              drain = v2047 ? 0u : v2046;
-              drain_parity = v2047 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2050 = drain + 1;
+              const bool v2051 = v2050 == 23;
+              drain = v2051 ? 0u : v2050;
+              drain_parity = v2051 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1953) {
+            if (v1951) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2057 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2061 = ((i * 2 + layer) & 1u) * 352;
             float squares = 0.0f;
-            const u32 v2060 = tid * 2;
-            const u32 first = (v2060 & 0xfffffffcu) | ((v2060 & 1u) << 1) | ((v2060 >> 1) & 1u);
+            const u32 v2064 = tid * 2;
+            const u32 first = (v2064 & 0xfffffffcu) | ((v2064 & 1u) << 1) | ((v2064 >> 1) & 1u);
             if (tid < 24) {
-              const uint2 v2072 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-              const u32 v2074 = tid + 24;
-              const u32 v2078 = (epoch_target - 4) * 2 + 1;
-              const uint4 v2079 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 word = v2079;
-              const uint4 v2080 = ptx::ld_relaxed_gpu_b128(&o_words[v2074]);
-              uint4 word_2 = v2080;
-              if (word.w != v2078) {
-                const uint4 v2088 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2078, word, abort, notes, 9, layer,
+              const u32 v2075 = tid + 24;
+              const u32 v2079 = (epoch_target - 4) * 2 + 1;
+              const uint4 v2080 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 word = v2080;
+              const uint4 v2081 = ptx::ld_relaxed_gpu_b128(&o_words[v2075]);
+              uint4 word_2 = v2081;
+              if (word.w != v2079) {
+                const uint4 v2089 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2079, word, abort, notes, 9, layer,
                     tid);
-                word = v2088;
-                if (word_2.w != v2078) {
-                  const uint4 v2095 = ptx::ld_relaxed_gpu_b128(&o_words[v2074]);
-                  word_2 = v2095;
+                word = v2089;
+                if (word_2.w != v2079) {
+                  const uint4 v2096 = ptx::ld_relaxed_gpu_b128(&o_words[v2075]);
+                  word_2 = v2096;
                 }
               }
-              if (word_2.w != v2078) {
-                const uint4 v2103 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2074], v2078, word_2, abort, notes, 9,
-                    layer, v2074);
-                word_2 = v2103;
+              if (word_2.w != v2079) {
+                const uint4 v2104 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2075], v2079, word_2, abort, notes, 9,
+                    layer, v2075);
+                word_2 = v2104;
               }
-              const float v2111 = __uint_as_float(word.x | word.z);
-              const float v2112 = __uint_as_float(word.y);
-              const float v2118 = __uint_as_float(word_2.x | word_2.z);
-              const float v2119 = __uint_as_float(word_2.y);
-              const float v2127 = fmaf(v2118, v2118, fmaf(v2112, v2112, fmaf(v2111, v2111, squares)));
-              squares = fmaf(v2119, v2119, v2127);
-              const u32 v2131 = first + (tid - tid) * 2;
-              const bf16x2 v2134 = ptx::pack_bf16(v2111 * ptx::bf16_lo(v2072.x), v2112 * ptx::bf16_hi(v2072.x));
-              input_bf16x2[v2131] = v2134;
-              const bf16x2 v2138 = ptx::pack_bf16(v2118 * ptx::bf16_lo(v2072.y), v2119 * ptx::bf16_hi(v2072.y));
-              input_bf16x2[v2131 + 2] = v2138;
+              const float v2112 = __uint_as_float(word.x | word.z);
+              const float v2113 = __uint_as_float(word.y);
+              const float v2119 = __uint_as_float(word_2.x | word_2.z);
+              const float v2120 = __uint_as_float(word_2.y);
+              const float v2128 = fmaf(v2119, v2119, fmaf(v2113, v2113, fmaf(v2112, v2112, squares)));
+              squares = fmaf(v2120, v2120, v2128);
+              const u32 v2132 = first + (tid - tid) * 2;
+              const bf16x2 v2135 = ptx::pack_bf16(v2112 * ptx::bf16_lo(gain), v2113 * ptx::bf16_hi(gain));
+              input_bf16x2[v2132] = v2135;
+              const bf16x2 v2139 = ptx::pack_bf16(v2119 * ptx::bf16_lo(gain_2), v2120 * ptx::bf16_hi(gain_2));
+              input_bf16x2[v2132 + 2] = v2139;
             }
-            const float v2140 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2141 = squares + v2140;
-            const float v2142 = __shfl_xor_sync(0xffffffffu, v2141, 8u);
-            const float v2143 = v2141 + v2142;
-            const float v2144 = __shfl_xor_sync(0xffffffffu, v2143, 4u);
-            const float v2145 = v2143 + v2144;
-            const float v2146 = __shfl_xor_sync(0xffffffffu, v2145, 2u);
-            const float v2147 = v2145 + v2146;
-            const float v2148 = __shfl_xor_sync(0xffffffffu, v2147, 1u);
+            const float v2141 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2142 = squares + v2141;
+            const float v2143 = __shfl_xor_sync(0xffffffffu, v2142, 8u);
+            const float v2144 = v2142 + v2143;
+            const float v2145 = __shfl_xor_sync(0xffffffffu, v2144, 4u);
+            const float v2146 = v2144 + v2145;
+            const float v2147 = __shfl_xor_sync(0xffffffffu, v2146, 2u);
+            const float v2148 = v2146 + v2147;
+            const float v2149 = __shfl_xor_sync(0xffffffffu, v2148, 1u);
             if (lane == 0) {
-              scratch[warp] = v2147 + v2148;
+              scratch[warp] = v2148 + v2149;
             }
             ptx::bar_sync<1, 256>();
-            const float v2163 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2169 = __fmul_rn(v2163 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2169);
+            const float v2164 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2170 = __fmul_rn(v2164 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2170);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u32 v2175 = warp * 128;
+            const u32 v2176 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1813,22 +1827,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2185 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2193 = ptx::mma_m16n8k16(v2185.x, v2185.y, v2185.z, v2185.w, held, held_2, acc, acc_2,
+              const uint4 v2186 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2194 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2193.x;
-              acc_2 = v2193.y;
-              acc_3 = v2193.z;
-              acc_4 = v2193.w;
-              const float4 v2201 = ptx::mma_m16n8k16(v2185.x, v2185.y, v2185.z, v2185.w, held_3, held_4, acc_5, acc_6,
+              acc = v2194.x;
+              acc_2 = v2194.y;
+              acc_3 = v2194.z;
+              acc_4 = v2194.w;
+              const float4 v2202 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2201.x;
-              acc_6 = v2201.y;
-              acc_7 = v2201.z;
-              acc_8 = v2201.w;
+              acc_5 = v2202.x;
+              acc_6 = v2202.y;
+              acc_7 = v2202.z;
+              acc_8 = v2202.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2175 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2176 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1839,22 +1853,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2225 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2233 = ptx::mma_m16n8k16(v2225.x, v2225.y, v2225.z, v2225.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2226 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2234 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2233.x;
-              acc_10 = v2233.y;
-              acc_11 = v2233.z;
-              acc_12 = v2233.w;
-              const float4 v2241 = ptx::mma_m16n8k16(v2225.x, v2225.y, v2225.z, v2225.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2234.x;
+              acc_10 = v2234.y;
+              acc_11 = v2234.z;
+              acc_12 = v2234.w;
+              const float4 v2242 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2241.x;
-              acc_14 = v2241.y;
-              acc_15 = v2241.z;
-              acc_16 = v2241.w;
+              acc_13 = v2242.x;
+              acc_14 = v2242.y;
+              acc_15 = v2242.z;
+              acc_16 = v2242.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2175 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2176 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1865,22 +1879,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2266 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2274 = ptx::mma_m16n8k16(v2266.x, v2266.y, v2266.z, v2266.w, held_9, held_10, acc_17,
+              const uint4 v2267 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2275 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2274.x;
-              acc_18 = v2274.y;
-              acc_19 = v2274.z;
-              acc_20 = v2274.w;
-              const float4 v2282 = ptx::mma_m16n8k16(v2266.x, v2266.y, v2266.z, v2266.w, held_11, held_12, acc_21,
+              acc_17 = v2275.x;
+              acc_18 = v2275.y;
+              acc_19 = v2275.z;
+              acc_20 = v2275.w;
+              const float4 v2283 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2282.x;
-              acc_22 = v2282.y;
-              acc_23 = v2282.z;
-              acc_24 = v2282.w;
+              acc_21 = v2283.x;
+              acc_22 = v2283.y;
+              acc_23 = v2283.z;
+              acc_24 = v2283.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2175 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2176 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -1891,29 +1905,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2307 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2315 = ptx::mma_m16n8k16(v2307.x, v2307.y, v2307.z, v2307.w, held_13, held_14, acc_25,
+              const uint4 v2308 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2316 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2315.x;
-              acc_26 = v2315.y;
-              acc_27 = v2315.z;
-              acc_28 = v2315.w;
-              const float4 v2323 = ptx::mma_m16n8k16(v2307.x, v2307.y, v2307.z, v2307.w, held_15, held_16, acc_29,
+              acc_25 = v2316.x;
+              acc_26 = v2316.y;
+              acc_27 = v2316.z;
+              acc_28 = v2316.w;
+              const float4 v2324 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2323.x;
-              acc_30 = v2323.y;
-              acc_31 = v2323.z;
-              acc_32 = v2323.w;
+              acc_29 = v2324.x;
+              acc_30 = v2324.y;
+              acc_31 = v2324.z;
+              acc_32 = v2324.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2175 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2176 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2343 = half_2 * 1024;
-              const u32 v2345 = v2343 + warp * 128;
+              const u32 v2344 = half_2 * 1024;
+              const u32 v2346 = v2344 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -1927,53 +1941,53 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2360 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v2366 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2374 = ptx::mma_m16n8k16(v2366.x, v2366.y, v2366.z, v2366.w, v2360.x, v2360.y, acc_33,
+                  const uint4 v2361 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v2367 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2375 = ptx::mma_m16n8k16(v2367.x, v2367.y, v2367.z, v2367.w, v2361.x, v2361.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2374.x;
-                  acc_34 = v2374.y;
-                  acc_35 = v2374.z;
-                  acc_36 = v2374.w;
-                  const float4 v2382 = ptx::mma_m16n8k16(v2366.x, v2366.y, v2366.z, v2366.w, v2360.z, v2360.w, acc_37,
+                  acc_33 = v2375.x;
+                  acc_34 = v2375.y;
+                  acc_35 = v2375.z;
+                  acc_36 = v2375.w;
+                  const float4 v2383 = ptx::mma_m16n8k16(v2367.x, v2367.y, v2367.z, v2367.w, v2361.z, v2361.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2382.x;
-                  acc_38 = v2382.y;
-                  acc_39 = v2382.z;
-                  acc_40 = v2382.w;
+                  acc_37 = v2383.x;
+                  acc_38 = v2383.y;
+                  acc_39 = v2383.z;
+                  acc_40 = v2383.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2389 = drain + 1;
-                const bool v2390 = v2389 == 23;
-                drain = v2390 ? 0u : v2389;
-                drain_parity = v2390 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2390 = drain + 1;
+                const bool v2391 = v2390 == 23;
+                drain = v2391 ? 0u : v2390;
+                drain_parity = v2391 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2345 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2346 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2410 = tid * 2;
-                  const u32 v2411 = v2343 + v2410;
-                  const float2 v2412 = *(const float2*)&partials[v2411];
-                  const float2 v2415 = *(const float2*)&partials[v2411 + 128];
-                  const float2 v2420 = *(const float2*)&partials[v2411 + 256];
-                  const float2 v2425 = *(const float2*)&partials[v2411 + 384];
-                  const float2 v2430 = *(const float2*)&partials[v2411 + 512];
-                  const float2 v2435 = *(const float2*)&partials[v2411 + 640];
-                  const float2 v2440 = *(const float2*)&partials[v2411 + 768];
-                  const float v2442 = v2412.x + v2415.x + v2420.x + v2425.x + v2430.x + v2435.x + v2440.x;
-                  const float v2443 = v2412.y + v2415.y + v2420.y + v2425.y + v2430.y + v2435.y + v2440.y;
-                  const float2 v2445 = *(const float2*)&partials[v2411 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2410;
-                  const float v2452 = (v2442 + v2445.x) * scale;
-                  const float v2461 = v2452 * ptx::rcp(ptx::exp2(v2452 * -1.442695f) + 1.0f)
-                      * ((v2443 + v2445.y) * scale);
-                  act[v2057 + row / 2] = ptx::bf16_of(v2461);
+                  const u32 v2411 = tid * 2;
+                  const u32 v2412 = v2344 + v2411;
+                  const float2 v2413 = *(const float2*)&partials[v2412];
+                  const float2 v2416 = *(const float2*)&partials[v2412 + 128];
+                  const float2 v2421 = *(const float2*)&partials[v2412 + 256];
+                  const float2 v2426 = *(const float2*)&partials[v2412 + 384];
+                  const float2 v2431 = *(const float2*)&partials[v2412 + 512];
+                  const float2 v2436 = *(const float2*)&partials[v2412 + 640];
+                  const float2 v2441 = *(const float2*)&partials[v2412 + 768];
+                  const float v2443 = v2413.x + v2416.x + v2421.x + v2426.x + v2431.x + v2436.x + v2441.x;
+                  const float v2444 = v2413.y + v2416.y + v2421.y + v2426.y + v2431.y + v2436.y + v2441.y;
+                  const float2 v2446 = *(const float2*)&partials[v2412 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2411;
+                  const float v2453 = (v2443 + v2446.x) * scale;
+                  const float v2462 = v2453 * ptx::rcp(ptx::exp2(v2453 * -1.442695f) + 1.0f)
+                      * ((v2444 + v2446.y) * scale);
+                  act[v2061 + row / 2] = ptx::bf16_of(v2462);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1983,8 +1997,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            const bool v2467 = tid == 0;
-            if (v2467) {
+            const bool v2468 = tid == 0;
+            if (v2468) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -1993,13 +2007,13 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2479 = row / 2;
-                const u32 v2483 = v2479 % 2 * 24 + v2479 / 2;
-                const uint4 v2484 = ptx::ld_relaxed_gpu_b128(&o_words[v2483]);
-                const uint4 v2489 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2483], (epoch_target - 8) * 2 + 1, v2484,
-                    abort, notes, 10, layer, v2483);
-                early = __uint_as_float(v2489.x | v2489.z);
-                early_2 = __uint_as_float(v2489.y);
+                const u32 v2480 = row / 2;
+                const u32 v2484 = v2480 % 2 * 24 + v2480 / 2;
+                const uint4 v2485 = ptx::ld_relaxed_gpu_b128(&o_words[v2484]);
+                const uint4 v2490 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2484], (epoch_target - 8) * 2 + 1, v2485,
+                    abort, notes, 10, layer, v2484);
+                early = __uint_as_float(v2490.x | v2490.z);
+                early_2 = __uint_as_float(v2490.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -2013,74 +2027,74 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0x00000000u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2510 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-              held = v2510.x;
-              held_2 = v2510.y;
-              held_3 = v2510.z;
-              held_4 = v2510.w;
+              const uint4 v2511 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+              held = v2511.x;
+              held_2 = v2511.y;
+              held_3 = v2511.z;
+              held_4 = v2511.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v2517 = drain + 1;
-              const bool v2518 = v2517 == 23;
-              drain = v2518 ? 0u : v2517;
-              drain_parity = v2518 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2518 = drain + 1;
+              const bool v2519 = v2518 == 23;
+              drain = v2519 ? 0u : v2518;
+              drain_parity = v2519 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2533 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v2533.x;
-                held_6 = v2533.y;
-                held_7 = v2533.z;
-                held_8 = v2533.w;
+                const uint4 v2534 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                held_5 = v2534.x;
+                held_6 = v2534.y;
+                held_7 = v2534.z;
+                held_8 = v2534.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2540 = drain + 1;
-              const bool v2541 = v2540 == 23;
-              drain = v2541 ? 0u : v2540;
-              drain_parity = v2541 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2541 = drain + 1;
+              const bool v2542 = v2541 == 23;
+              drain = v2542 ? 0u : v2541;
+              drain_parity = v2542 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
               held_16 = 0x00000000u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2555 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-              held_9 = v2555.x;
-              held_10 = v2555.y;
-              held_11 = v2555.z;
-              held_12 = v2555.w;
+              const uint4 v2556 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+              held_9 = v2556.x;
+              held_10 = v2556.y;
+              held_11 = v2556.z;
+              held_12 = v2556.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2562 = drain + 1;
-              const bool v2563 = v2562 == 23;
-              drain = v2563 ? 0u : v2562;
-              drain_parity = v2563 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2563 = drain + 1;
+              const bool v2564 = v2563 == 23;
+              drain = v2564 ? 0u : v2563;
+              drain_parity = v2564 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2578 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                held_13 = v2578.x;
-                held_14 = v2578.y;
-                held_15 = v2578.z;
-                held_16 = v2578.w;
+                const uint4 v2579 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                held_13 = v2579.x;
+                held_14 = v2579.y;
+                held_15 = v2579.z;
+                held_16 = v2579.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2585 = drain + 1;
-              const bool v2586 = v2585 == 23;
-              drain = v2586 ? 0u : v2585;
-              drain_parity = v2586 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2586 = drain + 1;
+              const bool v2587 = v2586 == 23;
+              drain = v2587 ? 0u : v2586;
+              drain_parity = v2587 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2467) {
+            if (v2468) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2088,13 +2102,13 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v2601 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2601.x, v2601.z, v2601.y, v2601.w);
+              const uint4 v2602 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2602.x, v2602.z, v2602.y, v2602.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u32 v2610 = warp * 128;
+            const u32 v2611 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2103,37 +2117,37 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_6 = 0.0f;
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
-            const u32 v2612 = (lane & 3u) * 4;
-            const uint4 v2619 = *(const uint4*)&input_bf16x2[warp * 16 + v2612];
-            const float4 v2627 = ptx::mma_m16n8k16(v2619.x, v2619.y, v2619.z, v2619.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2613 = (lane & 3u) * 4;
+            const uint4 v2620 = *(const uint4*)&input_bf16x2[warp * 16 + v2613];
+            const float4 v2628 = ptx::mma_m16n8k16(v2620.x, v2620.y, v2620.z, v2620.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2627.x;
-            acc_2 = v2627.y;
-            acc_3 = v2627.z;
-            acc_4 = v2627.w;
-            const float4 v2635 = ptx::mma_m16n8k16(v2619.x, v2619.y, v2619.z, v2619.w, held_3, held_4, acc_5, acc_6,
+            acc = v2628.x;
+            acc_2 = v2628.y;
+            acc_3 = v2628.z;
+            acc_4 = v2628.w;
+            const float4 v2636 = ptx::mma_m16n8k16(v2620.x, v2620.y, v2620.z, v2620.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2635.x;
-            acc_6 = v2635.y;
-            acc_7 = v2635.z;
-            acc_8 = v2635.w;
+            acc_5 = v2636.x;
+            acc_6 = v2636.y;
+            acc_7 = v2636.z;
+            acc_8 = v2636.w;
             if (warp < 3) {
-              const uint4 v2647 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2612];
-              const float4 v2655 = ptx::mma_m16n8k16(v2647.x, v2647.y, v2647.z, v2647.w, held_5, held_6, acc, acc_2,
+              const uint4 v2648 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2613];
+              const float4 v2656 = ptx::mma_m16n8k16(v2648.x, v2648.y, v2648.z, v2648.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2655.x;
-              acc_2 = v2655.y;
-              acc_3 = v2655.z;
-              acc_4 = v2655.w;
-              const float4 v2663 = ptx::mma_m16n8k16(v2647.x, v2647.y, v2647.z, v2647.w, held_7, held_8, acc_5, acc_6,
+              acc = v2656.x;
+              acc_2 = v2656.y;
+              acc_3 = v2656.z;
+              acc_4 = v2656.w;
+              const float4 v2664 = ptx::mma_m16n8k16(v2648.x, v2648.y, v2648.z, v2648.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2663.x;
-              acc_6 = v2663.y;
-              acc_7 = v2663.z;
-              acc_8 = v2663.w;
+              acc_5 = v2664.x;
+              acc_6 = v2664.y;
+              acc_7 = v2664.z;
+              acc_8 = v2664.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2610 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2611 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2143,44 +2157,44 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_14 = 0.0f;
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
-            const u32 v2679 = (lane & 3u) * 4;
-            const uint4 v2686 = *(const uint4*)&input_bf16x2[warp * 16 + v2679];
-            const float4 v2694 = ptx::mma_m16n8k16(v2686.x, v2686.y, v2686.z, v2686.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2680 = (lane & 3u) * 4;
+            const uint4 v2687 = *(const uint4*)&input_bf16x2[warp * 16 + v2680];
+            const float4 v2695 = ptx::mma_m16n8k16(v2687.x, v2687.y, v2687.z, v2687.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2694.x;
-            acc_10 = v2694.y;
-            acc_11 = v2694.z;
-            acc_12 = v2694.w;
-            const float4 v2702 = ptx::mma_m16n8k16(v2686.x, v2686.y, v2686.z, v2686.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2695.x;
+            acc_10 = v2695.y;
+            acc_11 = v2695.z;
+            acc_12 = v2695.w;
+            const float4 v2703 = ptx::mma_m16n8k16(v2687.x, v2687.y, v2687.z, v2687.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2702.x;
-            acc_14 = v2702.y;
-            acc_15 = v2702.z;
-            acc_16 = v2702.w;
+            acc_13 = v2703.x;
+            acc_14 = v2703.y;
+            acc_15 = v2703.z;
+            acc_16 = v2703.w;
             if (warp < 3) {
-              const uint4 v2714 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2679];
-              const float4 v2722 = ptx::mma_m16n8k16(v2714.x, v2714.y, v2714.z, v2714.w, held_13, held_14, acc_9,
+              const uint4 v2715 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2680];
+              const float4 v2723 = ptx::mma_m16n8k16(v2715.x, v2715.y, v2715.z, v2715.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2722.x;
-              acc_10 = v2722.y;
-              acc_11 = v2722.z;
-              acc_12 = v2722.w;
-              const float4 v2730 = ptx::mma_m16n8k16(v2714.x, v2714.y, v2714.z, v2714.w, held_15, held_16, acc_13,
+              acc_9 = v2723.x;
+              acc_10 = v2723.y;
+              acc_11 = v2723.z;
+              acc_12 = v2723.w;
+              const float4 v2731 = ptx::mma_m16n8k16(v2715.x, v2715.y, v2715.z, v2715.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2730.x;
-              acc_14 = v2730.y;
-              acc_15 = v2730.z;
-              acc_16 = v2730.w;
+              acc_13 = v2731.x;
+              acc_14 = v2731.y;
+              acc_15 = v2731.z;
+              acc_16 = v2731.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2610 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2611 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2750 = half_2 * 1024;
-              const u32 v2752 = v2750 + warp * 128;
+              const u32 v2751 = half_2 * 1024;
+              const u32 v2753 = v2751 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f;
@@ -2191,81 +2205,81 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_22 = 0.0f;
                 float acc_23 = 0.0f;
                 float acc_24 = 0.0f;
-                const u32 v2757 = (lane & 3u) * 4;
-                const uint4 v2760 = *(const uint4*)&input_bf16x2[warp * 16 + v2757];
+                const u32 v2758 = (lane & 3u) * 4;
+                const uint4 v2761 = *(const uint4*)&input_bf16x2[warp * 16 + v2758];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2772 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const float4 v2780 = ptx::mma_m16n8k16(v2760.x, v2760.y, v2760.z, v2760.w, v2772.x, v2772.y, acc_17,
+                const uint4 v2773 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                const float4 v2781 = ptx::mma_m16n8k16(v2761.x, v2761.y, v2761.z, v2761.w, v2773.x, v2773.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2780.x;
-                acc_18 = v2780.y;
-                acc_19 = v2780.z;
-                acc_20 = v2780.w;
-                const float4 v2788 = ptx::mma_m16n8k16(v2760.x, v2760.y, v2760.z, v2760.w, v2772.z, v2772.w, acc_21,
+                acc_17 = v2781.x;
+                acc_18 = v2781.y;
+                acc_19 = v2781.z;
+                acc_20 = v2781.w;
+                const float4 v2789 = ptx::mma_m16n8k16(v2761.x, v2761.y, v2761.z, v2761.w, v2773.z, v2773.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2788.x;
-                acc_22 = v2788.y;
-                acc_23 = v2788.z;
-                acc_24 = v2788.w;
+                acc_21 = v2789.x;
+                acc_22 = v2789.y;
+                acc_23 = v2789.z;
+                acc_24 = v2789.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2795 = drain + 1;
-                const bool v2796 = v2795 == 23;
-                drain = v2796 ? 0u : v2795;
-                drain_parity = v2796 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2796 = drain + 1;
+                const bool v2797 = v2796 == 23;
+                drain = v2797 ? 0u : v2796;
+                drain_parity = v2797 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2811 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v2818 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2757];
-                  const float4 v2826 = ptx::mma_m16n8k16(v2818.x, v2818.y, v2818.z, v2818.w, v2811.x, v2811.y, acc_17,
+                  const uint4 v2812 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v2819 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2758];
+                  const float4 v2827 = ptx::mma_m16n8k16(v2819.x, v2819.y, v2819.z, v2819.w, v2812.x, v2812.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2826.x;
-                  acc_18 = v2826.y;
-                  acc_19 = v2826.z;
-                  acc_20 = v2826.w;
-                  const float4 v2834 = ptx::mma_m16n8k16(v2818.x, v2818.y, v2818.z, v2818.w, v2811.z, v2811.w, acc_21,
+                  acc_17 = v2827.x;
+                  acc_18 = v2827.y;
+                  acc_19 = v2827.z;
+                  acc_20 = v2827.w;
+                  const float4 v2835 = ptx::mma_m16n8k16(v2819.x, v2819.y, v2819.z, v2819.w, v2812.z, v2812.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2834.x;
-                  acc_22 = v2834.y;
-                  acc_23 = v2834.z;
-                  acc_24 = v2834.w;
+                  acc_21 = v2835.x;
+                  acc_22 = v2835.y;
+                  acc_23 = v2835.z;
+                  acc_24 = v2835.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v2841 = drain + 1;
-                const bool v2842 = v2841 == 23;
-                drain = v2842 ? 0u : v2841;
-                drain_parity = v2842 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2842 = drain + 1;
+                const bool v2843 = v2842 == 23;
+                drain = v2843 ? 0u : v2842;
+                drain_parity = v2843 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2752 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2753 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2862 = tid * 2;
-                  const u32 v2863 = v2750 + v2862;
-                  const float2 v2864 = *(const float2*)&partials[v2863];
-                  const float2 v2867 = *(const float2*)&partials[v2863 + 128];
-                  const float2 v2872 = *(const float2*)&partials[v2863 + 256];
-                  const float2 v2877 = *(const float2*)&partials[v2863 + 384];
-                  const float2 v2882 = *(const float2*)&partials[v2863 + 512];
-                  const float2 v2887 = *(const float2*)&partials[v2863 + 640];
-                  const float2 v2892 = *(const float2*)&partials[v2863 + 768];
-                  const float v2894 = v2864.x + v2867.x + v2872.x + v2877.x + v2882.x + v2887.x + v2892.x;
-                  const float v2895 = v2864.y + v2867.y + v2872.y + v2877.y + v2882.y + v2887.y + v2892.y;
-                  const float2 v2897 = *(const float2*)&partials[v2863 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2862;
-                  const u32 v2906 = row / 2;
-                  const uint4 v2918 = make_uint4(__float_as_uint(early + (v2894 + v2897.x)),
-                      __float_as_uint(early_2 + (v2895 + v2897.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2906 % 2 * 24 + v2906 / 2], v2918);
+                  const u32 v2863 = tid * 2;
+                  const u32 v2864 = v2751 + v2863;
+                  const float2 v2865 = *(const float2*)&partials[v2864];
+                  const float2 v2868 = *(const float2*)&partials[v2864 + 128];
+                  const float2 v2873 = *(const float2*)&partials[v2864 + 256];
+                  const float2 v2878 = *(const float2*)&partials[v2864 + 384];
+                  const float2 v2883 = *(const float2*)&partials[v2864 + 512];
+                  const float2 v2888 = *(const float2*)&partials[v2864 + 640];
+                  const float2 v2893 = *(const float2*)&partials[v2864 + 768];
+                  const float v2895 = v2865.x + v2868.x + v2873.x + v2878.x + v2883.x + v2888.x + v2893.x;
+                  const float v2896 = v2865.y + v2868.y + v2873.y + v2878.y + v2883.y + v2888.y + v2893.y;
+                  const float2 v2898 = *(const float2*)&partials[v2864 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2863;
+                  const u32 v2907 = row / 2;
+                  const uint4 v2919 = make_uint4(__float_as_uint(early + (v2895 + v2898.x)),
+                      __float_as_uint(early_2 + (v2896 + v2898.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2907 % 2 * 24 + v2907 / 2], v2919);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -2274,24 +2288,32 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after down ----
           {
             epoch_target = epoch_target + 4;
-            const bool v2923 = tid == 0;
-            if (v2923) {
+            const bool v2924 = tid == 0;
+            if (v2924) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
             if (layer_2 < 2) {
               // ---- read ahead of qkv ----
               {
+                if (tid < 24) {
+                  const uint2 v2932 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 2 * 48 + tid * 2]);
+                  gain = v2932.x;
+                  gain_2 = v2932.y;
+                } else {
+                  gain = 0x00000000u;
+                  gain_2 = 0x00000000u;
+                }
                 const u32 first_tile = own[0];
                 const u32 tile_count = own[1];
                 const u32 row = first_tile * 8 + tid * 2;
                 if (tid < tile_count * 4 && row < 320) {
                   const u32 i_2 = row % 32 / 2;
-                  const float v2942 = (float)pos_now * inv_freq[i_2];
-                  const float v2945 = -rintf(v2942 * 0.15915494f);
-                  const float v2947 = fmaf(v2945, -1.7484555e-07f, fmaf(v2945, 6.2831855f, v2942));
-                  const float cos_2 = ptx::cos(v2947);
-                  const float sin_2 = ptx::sin(v2947);
+                  const float v2949 = (float)pos_now * inv_freq[i_2];
+                  const float v2952 = -rintf(v2949 * 0.15915494f);
+                  const float v2954 = fmaf(v2952, -1.7484555e-07f, fmaf(v2952, 6.2831855f, v2949));
+                  const float cos_2 = ptx::cos(v2954);
+                  const float sin_2 = ptx::sin(v2954);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -2308,20 +2330,20 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2964 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  held = v2964.x;
-                  held_2 = v2964.y;
-                  held_3 = v2964.z;
-                  held_4 = v2964.w;
+                  const uint4 v2971 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  held = v2971.x;
+                  held_2 = v2971.y;
+                  held_3 = v2971.z;
+                  held_4 = v2971.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2971 = drain + 1;
-                const bool v2972 = v2971 == 23;
-                drain = v2972 ? 0u : v2971;
-                drain_parity = v2972 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2978 = drain + 1;
+                const bool v2979 = v2978 == 23;
+                drain = v2979 ? 0u : v2978;
+                drain_parity = v2979 ? drain_parity ^ 1u : drain_parity;
                 held_5 = 0x00000000u;
                 held_6 = 0x00000000u;
                 held_7 = 0x00000000u;
@@ -2329,20 +2351,20 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2987 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  held_5 = v2987.x;
-                  held_6 = v2987.y;
-                  held_7 = v2987.z;
-                  held_8 = v2987.w;
+                  const uint4 v2994 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                  held_5 = v2994.x;
+                  held_6 = v2994.y;
+                  held_7 = v2994.z;
+                  held_8 = v2994.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v2994 = drain + 1;
-                const bool v2995 = v2994 == 23;
-                drain = v2995 ? 0u : v2994;
-                drain_parity = v2995 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3001 = drain + 1;
+                const bool v3002 = v3001 == 23;
+                drain = v3002 ? 0u : v3001;
+                drain_parity = v3002 ? drain_parity ^ 1u : drain_parity;
                 held_9 = 0x00000000u;
                 held_10 = 0x00000000u;
                 held_11 = 0x00000000u;
@@ -2350,20 +2372,20 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3010 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                  held_9 = v3010.x;
-                  held_10 = v3010.y;
-                  held_11 = v3010.z;
-                  held_12 = v3010.w;
+                  const uint4 v3017 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                  held_9 = v3017.x;
+                  held_10 = v3017.y;
+                  held_11 = v3017.z;
+                  held_12 = v3017.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_3]);
                 }
-                const u32 v3017 = drain + 1;
-                const bool v3018 = v3017 == 23;
-                drain = v3018 ? 0u : v3017;
-                drain_parity = v3018 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3024 = drain + 1;
+                const bool v3025 = v3024 == 23;
+                drain = v3025 ? 0u : v3024;
+                drain_parity = v3025 ? drain_parity ^ 1u : drain_parity;
                 held_13 = 0x00000000u;
                 held_14 = 0x00000000u;
                 held_15 = 0x00000000u;
@@ -2371,25 +2393,33 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3033 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                  held_13 = v3033.x;
-                  held_14 = v3033.y;
-                  held_15 = v3033.z;
-                  held_16 = v3033.w;
+                  const uint4 v3040 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                  held_13 = v3040.x;
+                  held_14 = v3040.y;
+                  held_15 = v3040.z;
+                  held_16 = v3040.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_4]);
                 }
-                const u32 v3040 = drain + 1;
-                const bool v3041 = v3040 == 23;
-                drain = v3041 ? 0u : v3040;
-                drain_parity = v3041 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3047 = drain + 1;
+                const bool v3048 = v3047 == 23;
+                drain = v3048 ? 0u : v3047;
+                drain_parity = v3048 ? drain_parity ^ 1u : drain_parity;
               }
             } else {
               if (pos_now + 1 >= known) {
                 // ---- read ahead of lm_head ----
                 {
+                  if (tid < 24) {
+                    const uint2 v3059 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3059.x;
+                    gain_2 = v3059.y;
+                  } else {
+                    gain = 0x00000000u;
+                    gain_2 = 0x00000000u;
+                  }
                 }
                 // ---- chunks held for lm_head ----
                 {
@@ -2400,20 +2430,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3063 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                    held = v3063.x;
-                    held_2 = v3063.y;
-                    held_3 = v3063.z;
-                    held_4 = v3063.w;
+                    const uint4 v3075 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                    held = v3075.x;
+                    held_2 = v3075.y;
+                    held_3 = v3075.z;
+                    held_4 = v3075.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage]);
                   }
-                  const u32 v3070 = drain + 1;
-                  const bool v3071 = v3070 == 23;
-                  drain = v3071 ? 0u : v3070;
-                  drain_parity = v3071 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3082 = drain + 1;
+                  const bool v3083 = v3082 == 23;
+                  drain = v3083 ? 0u : v3082;
+                  drain_parity = v3083 ? drain_parity ^ 1u : drain_parity;
                   held_5 = 0x00000000u;
                   held_6 = 0x00000000u;
                   held_7 = 0x00000000u;
@@ -2421,20 +2451,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3086 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                    held_5 = v3086.x;
-                    held_6 = v3086.y;
-                    held_7 = v3086.z;
-                    held_8 = v3086.w;
+                    const uint4 v3098 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
+                    held_5 = v3098.x;
+                    held_6 = v3098.y;
+                    held_7 = v3098.z;
+                    held_8 = v3098.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_2]);
                   }
-                  const u32 v3093 = drain + 1;
-                  const bool v3094 = v3093 == 23;
-                  drain = v3094 ? 0u : v3093;
-                  drain_parity = v3094 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3105 = drain + 1;
+                  const bool v3106 = v3105 == 23;
+                  drain = v3106 ? 0u : v3105;
+                  drain_parity = v3106 ? drain_parity ^ 1u : drain_parity;
                   held_9 = 0x00000000u;
                   held_10 = 0x00000000u;
                   held_11 = 0x00000000u;
@@ -2442,20 +2472,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3109 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                    held_9 = v3109.x;
-                    held_10 = v3109.y;
-                    held_11 = v3109.z;
-                    held_12 = v3109.w;
+                    const uint4 v3121 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
+                    held_9 = v3121.x;
+                    held_10 = v3121.y;
+                    held_11 = v3121.z;
+                    held_12 = v3121.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_3]);
                   }
-                  const u32 v3116 = drain + 1;
-                  const bool v3117 = v3116 == 23;
-                  drain = v3117 ? 0u : v3116;
-                  drain_parity = v3117 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3128 = drain + 1;
+                  const bool v3129 = v3128 == 23;
+                  drain = v3129 ? 0u : v3128;
+                  drain_parity = v3129 ? drain_parity ^ 1u : drain_parity;
                   held_13 = 0x00000000u;
                   held_14 = 0x00000000u;
                   held_15 = 0x00000000u;
@@ -2463,20 +2493,20 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3132 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                    held_13 = v3132.x;
-                    held_14 = v3132.y;
-                    held_15 = v3132.z;
-                    held_16 = v3132.w;
+                    const uint4 v3144 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
+                    held_13 = v3144.x;
+                    held_14 = v3144.y;
+                    held_15 = v3144.z;
+                    held_16 = v3144.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_4]);
                   }
-                  const u32 v3139 = drain + 1;
-                  const bool v3140 = v3139 == 23;
-                  drain = v3140 ? 0u : v3139;
-                  drain_parity = v3140 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3151 = drain + 1;
+                  const bool v3152 = v3151 == 23;
+                  drain = v3152 ? 0u : v3151;
+                  drain_parity = v3152 ? drain_parity ^ 1u : drain_parity;
                 }
               } else {
                 held = 0x00000000u;
@@ -2497,7 +2527,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0x00000000u;
               }
             }
-            if (v2923) {
+            if (v2924) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2508,63 +2538,62 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
-            const u32 v3154 = tid * 2;
-            const u32 first = (v3154 & 0xfffffffcu) | ((v3154 & 1u) << 1) | ((v3154 >> 1) & 1u);
+            const u32 v3166 = tid * 2;
+            const u32 first = (v3166 & 0xfffffffcu) | ((v3166 & 1u) << 1) | ((v3166 >> 1) & 1u);
             if (tid < 24) {
-              const uint2 v3165 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-              const u32 v3167 = tid + 24;
-              const u32 v3171 = (epoch_target - 4) * 2 + 1;
-              const uint4 v3172 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 word = v3172;
-              const uint4 v3173 = ptx::ld_relaxed_gpu_b128(&down_words[v3167]);
-              uint4 word_2 = v3173;
-              if (word.w != v3171) {
-                const uint4 v3181 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3171, word, abort, notes, 13, 2,
+              const u32 v3177 = tid + 24;
+              const u32 v3181 = (epoch_target - 4) * 2 + 1;
+              const uint4 v3182 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 word = v3182;
+              const uint4 v3183 = ptx::ld_relaxed_gpu_b128(&down_words[v3177]);
+              uint4 word_2 = v3183;
+              if (word.w != v3181) {
+                const uint4 v3191 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3181, word, abort, notes, 13, 2,
                     tid);
-                word = v3181;
-                if (word_2.w != v3171) {
-                  const uint4 v3188 = ptx::ld_relaxed_gpu_b128(&down_words[v3167]);
-                  word_2 = v3188;
+                word = v3191;
+                if (word_2.w != v3181) {
+                  const uint4 v3198 = ptx::ld_relaxed_gpu_b128(&down_words[v3177]);
+                  word_2 = v3198;
                 }
               }
-              if (word_2.w != v3171) {
-                const uint4 v3196 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3167], v3171, word_2, abort, notes, 13,
-                    2, v3167);
-                word_2 = v3196;
+              if (word_2.w != v3181) {
+                const uint4 v3206 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3177], v3181, word_2, abort, notes, 13,
+                    2, v3177);
+                word_2 = v3206;
               }
-              const float v3204 = __uint_as_float(word.x | word.z);
-              const float v3205 = __uint_as_float(word.y);
-              const float v3211 = __uint_as_float(word_2.x | word_2.z);
-              const float v3212 = __uint_as_float(word_2.y);
-              const float v3220 = fmaf(v3211, v3211, fmaf(v3205, v3205, fmaf(v3204, v3204, squares)));
-              squares = fmaf(v3212, v3212, v3220);
-              const u32 v3224 = first + (tid - tid) * 2;
-              const bf16x2 v3227 = ptx::pack_bf16(v3204 * ptx::bf16_lo(v3165.x), v3205 * ptx::bf16_hi(v3165.x));
-              input_bf16x2[v3224] = v3227;
-              const bf16x2 v3231 = ptx::pack_bf16(v3211 * ptx::bf16_lo(v3165.y), v3212 * ptx::bf16_hi(v3165.y));
-              input_bf16x2[v3224 + 2] = v3231;
+              const float v3214 = __uint_as_float(word.x | word.z);
+              const float v3215 = __uint_as_float(word.y);
+              const float v3221 = __uint_as_float(word_2.x | word_2.z);
+              const float v3222 = __uint_as_float(word_2.y);
+              const float v3230 = fmaf(v3221, v3221, fmaf(v3215, v3215, fmaf(v3214, v3214, squares)));
+              squares = fmaf(v3222, v3222, v3230);
+              const u32 v3234 = first + (tid - tid) * 2;
+              const bf16x2 v3237 = ptx::pack_bf16(v3214 * ptx::bf16_lo(gain), v3215 * ptx::bf16_hi(gain));
+              input_bf16x2[v3234] = v3237;
+              const bf16x2 v3241 = ptx::pack_bf16(v3221 * ptx::bf16_lo(gain_2), v3222 * ptx::bf16_hi(gain_2));
+              input_bf16x2[v3234 + 2] = v3241;
             }
-            const float v3233 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3234 = squares + v3233;
-            const float v3235 = __shfl_xor_sync(0xffffffffu, v3234, 8u);
-            const float v3236 = v3234 + v3235;
-            const float v3237 = __shfl_xor_sync(0xffffffffu, v3236, 4u);
-            const float v3238 = v3236 + v3237;
-            const float v3239 = __shfl_xor_sync(0xffffffffu, v3238, 2u);
-            const float v3240 = v3238 + v3239;
-            const float v3241 = __shfl_xor_sync(0xffffffffu, v3240, 1u);
+            const float v3243 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3244 = squares + v3243;
+            const float v3245 = __shfl_xor_sync(0xffffffffu, v3244, 8u);
+            const float v3246 = v3244 + v3245;
+            const float v3247 = __shfl_xor_sync(0xffffffffu, v3246, 4u);
+            const float v3248 = v3246 + v3247;
+            const float v3249 = __shfl_xor_sync(0xffffffffu, v3248, 2u);
+            const float v3250 = v3248 + v3249;
+            const float v3251 = __shfl_xor_sync(0xffffffffu, v3250, 1u);
             if (lane == 0) {
-              scratch[warp] = v3240 + v3241;
+              scratch[warp] = v3250 + v3251;
             }
             ptx::bar_sync<1, 256>();
-            const float v3256 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3262 = __fmul_rn(v3256 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3262);
+            const float v3266 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3272 = __fmul_rn(v3266 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3272);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
-            const u32 v3268 = warp * 128;
+            const u32 v3278 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2574,22 +2603,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3278 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3286 = ptx::mma_m16n8k16(v3278.x, v3278.y, v3278.z, v3278.w, held, held_2, acc, acc_2,
+              const uint4 v3288 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3296 = ptx::mma_m16n8k16(v3288.x, v3288.y, v3288.z, v3288.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3286.x;
-              acc_2 = v3286.y;
-              acc_3 = v3286.z;
-              acc_4 = v3286.w;
-              const float4 v3294 = ptx::mma_m16n8k16(v3278.x, v3278.y, v3278.z, v3278.w, held_3, held_4, acc_5, acc_6,
+              acc = v3296.x;
+              acc_2 = v3296.y;
+              acc_3 = v3296.z;
+              acc_4 = v3296.w;
+              const float4 v3304 = ptx::mma_m16n8k16(v3288.x, v3288.y, v3288.z, v3288.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3294.x;
-              acc_6 = v3294.y;
-              acc_7 = v3294.z;
-              acc_8 = v3294.w;
+              acc_5 = v3304.x;
+              acc_6 = v3304.y;
+              acc_7 = v3304.z;
+              acc_8 = v3304.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3268 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3278 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2600,22 +2629,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3318 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3326 = ptx::mma_m16n8k16(v3318.x, v3318.y, v3318.z, v3318.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3328 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3336 = ptx::mma_m16n8k16(v3328.x, v3328.y, v3328.z, v3328.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3326.x;
-              acc_10 = v3326.y;
-              acc_11 = v3326.z;
-              acc_12 = v3326.w;
-              const float4 v3334 = ptx::mma_m16n8k16(v3318.x, v3318.y, v3318.z, v3318.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3336.x;
+              acc_10 = v3336.y;
+              acc_11 = v3336.z;
+              acc_12 = v3336.w;
+              const float4 v3344 = ptx::mma_m16n8k16(v3328.x, v3328.y, v3328.z, v3328.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3334.x;
-              acc_14 = v3334.y;
-              acc_15 = v3334.z;
-              acc_16 = v3334.w;
+              acc_13 = v3344.x;
+              acc_14 = v3344.y;
+              acc_15 = v3344.z;
+              acc_16 = v3344.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3268 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3278 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -2626,22 +2655,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3359 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3367 = ptx::mma_m16n8k16(v3359.x, v3359.y, v3359.z, v3359.w, held_9, held_10, acc_17,
+              const uint4 v3369 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3377 = ptx::mma_m16n8k16(v3369.x, v3369.y, v3369.z, v3369.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3367.x;
-              acc_18 = v3367.y;
-              acc_19 = v3367.z;
-              acc_20 = v3367.w;
-              const float4 v3375 = ptx::mma_m16n8k16(v3359.x, v3359.y, v3359.z, v3359.w, held_11, held_12, acc_21,
+              acc_17 = v3377.x;
+              acc_18 = v3377.y;
+              acc_19 = v3377.z;
+              acc_20 = v3377.w;
+              const float4 v3385 = ptx::mma_m16n8k16(v3369.x, v3369.y, v3369.z, v3369.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3375.x;
-              acc_22 = v3375.y;
-              acc_23 = v3375.z;
-              acc_24 = v3375.w;
+              acc_21 = v3385.x;
+              acc_22 = v3385.y;
+              acc_23 = v3385.z;
+              acc_24 = v3385.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3268 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3278 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -2652,29 +2681,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3400 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3408 = ptx::mma_m16n8k16(v3400.x, v3400.y, v3400.z, v3400.w, held_13, held_14, acc_25,
+              const uint4 v3410 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3418 = ptx::mma_m16n8k16(v3410.x, v3410.y, v3410.z, v3410.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3408.x;
-              acc_26 = v3408.y;
-              acc_27 = v3408.z;
-              acc_28 = v3408.w;
-              const float4 v3416 = ptx::mma_m16n8k16(v3400.x, v3400.y, v3400.z, v3400.w, held_15, held_16, acc_29,
+              acc_25 = v3418.x;
+              acc_26 = v3418.y;
+              acc_27 = v3418.z;
+              acc_28 = v3418.w;
+              const float4 v3426 = ptx::mma_m16n8k16(v3410.x, v3410.y, v3410.z, v3410.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3416.x;
-              acc_30 = v3416.y;
-              acc_31 = v3416.z;
-              acc_32 = v3416.w;
+              acc_29 = v3426.x;
+              acc_30 = v3426.y;
+              acc_31 = v3426.z;
+              acc_32 = v3426.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3268 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3278 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3436 = half_2 * 1024;
-              const u32 v3438 = v3436 + warp * 128;
+              const u32 v3446 = half_2 * 1024;
+              const u32 v3448 = v3446 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -2688,88 +2717,88 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3453 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v3459 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v3467 = ptx::mma_m16n8k16(v3459.x, v3459.y, v3459.z, v3459.w, v3453.x, v3453.y, acc_33,
+                  const uint4 v3463 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
+                  const uint4 v3469 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v3477 = ptx::mma_m16n8k16(v3469.x, v3469.y, v3469.z, v3469.w, v3463.x, v3463.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3467.x;
-                  acc_34 = v3467.y;
-                  acc_35 = v3467.z;
-                  acc_36 = v3467.w;
-                  const float4 v3475 = ptx::mma_m16n8k16(v3459.x, v3459.y, v3459.z, v3459.w, v3453.z, v3453.w, acc_37,
+                  acc_33 = v3477.x;
+                  acc_34 = v3477.y;
+                  acc_35 = v3477.z;
+                  acc_36 = v3477.w;
+                  const float4 v3485 = ptx::mma_m16n8k16(v3469.x, v3469.y, v3469.z, v3469.w, v3463.z, v3463.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3475.x;
-                  acc_38 = v3475.y;
-                  acc_39 = v3475.z;
-                  acc_40 = v3475.w;
+                  acc_37 = v3485.x;
+                  acc_38 = v3485.y;
+                  acc_39 = v3485.z;
+                  acc_40 = v3485.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v3482 = drain + 1;
-                const bool v3483 = v3482 == 23;
-                drain = v3483 ? 0u : v3482;
-                drain_parity = v3483 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3492 = drain + 1;
+                const bool v3493 = v3492 == 23;
+                drain = v3493 ? 0u : v3492;
+                drain_parity = v3493 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3438 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3448 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3503 = tid * 2;
-                  const u32 v3504 = v3436 + v3503;
-                  const float2 v3505 = *(const float2*)&partials[v3504];
-                  const float2 v3508 = *(const float2*)&partials[v3504 + 128];
-                  const float2 v3513 = *(const float2*)&partials[v3504 + 256];
-                  const float2 v3518 = *(const float2*)&partials[v3504 + 384];
-                  const float2 v3523 = *(const float2*)&partials[v3504 + 512];
-                  const float2 v3528 = *(const float2*)&partials[v3504 + 640];
-                  const float2 v3533 = *(const float2*)&partials[v3504 + 768];
-                  const float v3535 = v3505.x + v3508.x + v3513.x + v3518.x + v3523.x + v3528.x + v3533.x;
-                  const float v3536 = v3505.y + v3508.y + v3513.y + v3518.y + v3523.y + v3528.y + v3533.y;
-                  const float2 v3538 = *(const float2*)&partials[v3504 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3503;
-                  const float v3545 = __fmul_rn(v3535 + v3538.x, scale);
-                  const float v3546 = __fmul_rn(v3536 + v3538.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3545, v3546);
-                  const bool v3553 = v3545 > best_2 || (v3545 == best_2 && row < best_index_2);
-                  best_2 = v3553 ? v3545 : best_2;
-                  best_index_2 = v3553 ? row : best_index_2;
-                  const u32 v3556 = row + 1;
-                  const bool v3563 = v3546 > best_2 || (v3546 == best_2 && v3556 < best_index_2);
-                  best_2 = v3563 ? v3546 : best_2;
-                  best_index_2 = v3563 ? v3556 : best_index_2;
+                  const u32 v3513 = tid * 2;
+                  const u32 v3514 = v3446 + v3513;
+                  const float2 v3515 = *(const float2*)&partials[v3514];
+                  const float2 v3518 = *(const float2*)&partials[v3514 + 128];
+                  const float2 v3523 = *(const float2*)&partials[v3514 + 256];
+                  const float2 v3528 = *(const float2*)&partials[v3514 + 384];
+                  const float2 v3533 = *(const float2*)&partials[v3514 + 512];
+                  const float2 v3538 = *(const float2*)&partials[v3514 + 640];
+                  const float2 v3543 = *(const float2*)&partials[v3514 + 768];
+                  const float v3545 = v3515.x + v3518.x + v3523.x + v3528.x + v3533.x + v3538.x + v3543.x;
+                  const float v3546 = v3515.y + v3518.y + v3523.y + v3528.y + v3533.y + v3538.y + v3543.y;
+                  const float2 v3548 = *(const float2*)&partials[v3514 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3513;
+                  const float v3555 = __fmul_rn(v3545 + v3548.x, scale);
+                  const float v3556 = __fmul_rn(v3546 + v3548.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3555, v3556);
+                  const bool v3563 = v3555 > best_2 || (v3555 == best_2 && row < best_index_2);
+                  best_2 = v3563 ? v3555 : best_2;
+                  best_index_2 = v3563 ? row : best_index_2;
+                  const u32 v3566 = row + 1;
+                  const bool v3573 = v3556 > best_2 || (v3556 == best_2 && v3566 < best_index_2);
+                  best_2 = v3573 ? v3556 : best_2;
+                  best_index_2 = v3573 ? v3566 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v3569 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3571 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3578 = v3569 > best_2 || (v3569 == best_2 && v3571 < best_index_2);
-            best_2 = v3578 ? v3569 : best_2;
-            best_index_2 = v3578 ? v3571 : best_index_2;
-            const float v3582 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3584 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3591 = v3582 > best_2 || (v3582 == best_2 && v3584 < best_index_2);
-            best_2 = v3591 ? v3582 : best_2;
-            best_index_2 = v3591 ? v3584 : best_index_2;
-            const float v3595 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3597 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3604 = v3595 > best_2 || (v3595 == best_2 && v3597 < best_index_2);
-            best_2 = v3604 ? v3595 : best_2;
-            best_index_2 = v3604 ? v3597 : best_index_2;
-            const float v3608 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3610 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3617 = v3608 > best_2 || (v3608 == best_2 && v3610 < best_index_2);
-            best_2 = v3617 ? v3608 : best_2;
-            best_index_2 = v3617 ? v3610 : best_index_2;
-            const float v3621 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3623 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3630 = v3621 > best_2 || (v3621 == best_2 && v3623 < best_index_2);
-            best_2 = v3630 ? v3621 : best_2;
-            best_index_2 = v3630 ? v3623 : best_index_2;
+            const float v3579 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3581 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3588 = v3579 > best_2 || (v3579 == best_2 && v3581 < best_index_2);
+            best_2 = v3588 ? v3579 : best_2;
+            best_index_2 = v3588 ? v3581 : best_index_2;
+            const float v3592 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3594 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3601 = v3592 > best_2 || (v3592 == best_2 && v3594 < best_index_2);
+            best_2 = v3601 ? v3592 : best_2;
+            best_index_2 = v3601 ? v3594 : best_index_2;
+            const float v3605 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3607 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3614 = v3605 > best_2 || (v3605 == best_2 && v3607 < best_index_2);
+            best_2 = v3614 ? v3605 : best_2;
+            best_index_2 = v3614 ? v3607 : best_index_2;
+            const float v3618 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3620 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3627 = v3618 > best_2 || (v3618 == best_2 && v3620 < best_index_2);
+            best_2 = v3627 ? v3618 : best_2;
+            best_index_2 = v3627 ? v3620 : best_index_2;
+            const float v3631 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3633 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3640 = v3631 > best_2 || (v3631 == best_2 && v3633 < best_index_2);
+            best_2 = v3640 ? v3631 : best_2;
+            best_index_2 = v3640 ? v3633 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2779,46 +2808,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3637 = scratch[0];
-              const u32 v3638 = scratch_index[0];
-              const bool v3645 = v3637 > best_3 || (v3637 == best_3 && v3638 < best_index_3);
-              best_3 = v3645 ? v3637 : best_3;
-              best_index_3 = v3645 ? v3638 : best_index_3;
-              const float v3648 = scratch[1];
-              const u32 v3649 = scratch_index[1];
-              const bool v3656 = v3648 > best_3 || (v3648 == best_3 && v3649 < best_index_3);
-              best_3 = v3656 ? v3648 : best_3;
-              best_index_3 = v3656 ? v3649 : best_index_3;
-              const float v3659 = scratch[2];
-              const u32 v3660 = scratch_index[2];
-              const bool v3667 = v3659 > best_3 || (v3659 == best_3 && v3660 < best_index_3);
-              best_3 = v3667 ? v3659 : best_3;
-              best_index_3 = v3667 ? v3660 : best_index_3;
-              const float v3670 = scratch[3];
-              const u32 v3671 = scratch_index[3];
-              const bool v3678 = v3670 > best_3 || (v3670 == best_3 && v3671 < best_index_3);
-              best_3 = v3678 ? v3670 : best_3;
-              best_index_3 = v3678 ? v3671 : best_index_3;
-              const float v3681 = scratch[4];
-              const u32 v3682 = scratch_index[4];
-              const bool v3689 = v3681 > best_3 || (v3681 == best_3 && v3682 < best_index_3);
-              best_3 = v3689 ? v3681 : best_3;
-              best_index_3 = v3689 ? v3682 : best_index_3;
-              const float v3692 = scratch[5];
-              const u32 v3693 = scratch_index[5];
-              const bool v3700 = v3692 > best_3 || (v3692 == best_3 && v3693 < best_index_3);
-              best_3 = v3700 ? v3692 : best_3;
-              best_index_3 = v3700 ? v3693 : best_index_3;
-              const float v3703 = scratch[6];
-              const u32 v3704 = scratch_index[6];
-              const bool v3711 = v3703 > best_3 || (v3703 == best_3 && v3704 < best_index_3);
-              best_3 = v3711 ? v3703 : best_3;
-              best_index_3 = v3711 ? v3704 : best_index_3;
-              const float v3714 = scratch[7];
-              const u32 v3715 = scratch_index[7];
-              const bool v3722 = v3714 > best_3 || (v3714 == best_3 && v3715 < best_index_3);
-              best_3 = v3722 ? v3714 : best_3;
-              best_index_3 = v3722 ? v3715 : best_index_3;
+              const float v3647 = scratch[0];
+              const u32 v3648 = scratch_index[0];
+              const bool v3655 = v3647 > best_3 || (v3647 == best_3 && v3648 < best_index_3);
+              best_3 = v3655 ? v3647 : best_3;
+              best_index_3 = v3655 ? v3648 : best_index_3;
+              const float v3658 = scratch[1];
+              const u32 v3659 = scratch_index[1];
+              const bool v3666 = v3658 > best_3 || (v3658 == best_3 && v3659 < best_index_3);
+              best_3 = v3666 ? v3658 : best_3;
+              best_index_3 = v3666 ? v3659 : best_index_3;
+              const float v3669 = scratch[2];
+              const u32 v3670 = scratch_index[2];
+              const bool v3677 = v3669 > best_3 || (v3669 == best_3 && v3670 < best_index_3);
+              best_3 = v3677 ? v3669 : best_3;
+              best_index_3 = v3677 ? v3670 : best_index_3;
+              const float v3680 = scratch[3];
+              const u32 v3681 = scratch_index[3];
+              const bool v3688 = v3680 > best_3 || (v3680 == best_3 && v3681 < best_index_3);
+              best_3 = v3688 ? v3680 : best_3;
+              best_index_3 = v3688 ? v3681 : best_index_3;
+              const float v3691 = scratch[4];
+              const u32 v3692 = scratch_index[4];
+              const bool v3699 = v3691 > best_3 || (v3691 == best_3 && v3692 < best_index_3);
+              best_3 = v3699 ? v3691 : best_3;
+              best_index_3 = v3699 ? v3692 : best_index_3;
+              const float v3702 = scratch[5];
+              const u32 v3703 = scratch_index[5];
+              const bool v3710 = v3702 > best_3 || (v3702 == best_3 && v3703 < best_index_3);
+              best_3 = v3710 ? v3702 : best_3;
+              best_index_3 = v3710 ? v3703 : best_index_3;
+              const float v3713 = scratch[6];
+              const u32 v3714 = scratch_index[6];
+              const bool v3721 = v3713 > best_3 || (v3713 == best_3 && v3714 < best_index_3);
+              best_3 = v3721 ? v3713 : best_3;
+              best_index_3 = v3721 ? v3714 : best_index_3;
+              const float v3724 = scratch[7];
+              const u32 v3725 = scratch_index[7];
+              const bool v3732 = v3724 > best_3 || (v3724 == best_3 && v3725 < best_index_3);
+              best_3 = v3732 ? v3724 : best_3;
+              best_index_3 = v3732 ? v3725 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2839,37 +2868,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3733 = best[lane];
-                const u32 v3734 = best_index[lane];
-                const bool v3741 = v3733 > best_2 || (v3733 == best_2 && v3734 < best_index_2);
-                best_2 = v3741 ? v3733 : best_2;
-                best_index_2 = v3741 ? v3734 : best_index_2;
+                const float v3743 = best[lane];
+                const u32 v3744 = best_index[lane];
+                const bool v3751 = v3743 > best_2 || (v3743 == best_2 && v3744 < best_index_2);
+                best_2 = v3751 ? v3743 : best_2;
+                best_index_2 = v3751 ? v3744 : best_index_2;
               }
-              const float v3745 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3747 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3754 = v3745 > best_2 || (v3745 == best_2 && v3747 < best_index_2);
-              best_2 = v3754 ? v3745 : best_2;
-              best_index_2 = v3754 ? v3747 : best_index_2;
-              const float v3758 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3760 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3767 = v3758 > best_2 || (v3758 == best_2 && v3760 < best_index_2);
-              best_2 = v3767 ? v3758 : best_2;
-              best_index_2 = v3767 ? v3760 : best_index_2;
-              const float v3771 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3773 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3780 = v3771 > best_2 || (v3771 == best_2 && v3773 < best_index_2);
-              best_2 = v3780 ? v3771 : best_2;
-              best_index_2 = v3780 ? v3773 : best_index_2;
-              const float v3784 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3786 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3793 = v3784 > best_2 || (v3784 == best_2 && v3786 < best_index_2);
-              best_2 = v3793 ? v3784 : best_2;
-              best_index_2 = v3793 ? v3786 : best_index_2;
-              const float v3797 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3799 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3806 = v3797 > best_2 || (v3797 == best_2 && v3799 < best_index_2);
-              best_2 = v3806 ? v3797 : best_2;
-              best_index_2 = v3806 ? v3799 : best_index_2;
+              const float v3755 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3757 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3764 = v3755 > best_2 || (v3755 == best_2 && v3757 < best_index_2);
+              best_2 = v3764 ? v3755 : best_2;
+              best_index_2 = v3764 ? v3757 : best_index_2;
+              const float v3768 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3770 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3777 = v3768 > best_2 || (v3768 == best_2 && v3770 < best_index_2);
+              best_2 = v3777 ? v3768 : best_2;
+              best_index_2 = v3777 ? v3770 : best_index_2;
+              const float v3781 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3783 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3790 = v3781 > best_2 || (v3781 == best_2 && v3783 < best_index_2);
+              best_2 = v3790 ? v3781 : best_2;
+              best_index_2 = v3790 ? v3783 : best_index_2;
+              const float v3794 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3796 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3803 = v3794 > best_2 || (v3794 == best_2 && v3796 < best_index_2);
+              best_2 = v3803 ? v3794 : best_2;
+              best_index_2 = v3803 ? v3796 : best_index_2;
+              const float v3807 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3809 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3816 = v3807 > best_2 || (v3807 == best_2 && v3809 < best_index_2);
+              best_2 = v3816 ? v3807 : best_2;
+              best_index_2 = v3816 ? v3809 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2879,8 +2908,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3818 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3818);
+              const u64 v3828 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3828);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2913,8 +2942,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3850 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3850;
+          const u32 v3860 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3860;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2935,10 +2964,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v3873 = drain + 1;
-            const bool v3874 = v3873 == 23;
-            drain = v3874 ? 0u : v3873;
-            drain_parity = v3874 ? drain_parity ^ 1u : drain_parity;
+            const u32 v3883 = drain + 1;
+            const bool v3884 = v3883 == 23;
+            drain = v3884 ? 0u : v3883;
+            drain_parity = v3884 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -2947,14 +2976,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3887 = warp * 4;
-      const u32 v3888 = notes[v3887];
-      if (notes[0] != 0 && v3888 != 0) {
-        const u32 v3897 = (cta * 9 + warp) * 4;
-        records[v3897] = v3888;
-        records[v3897 + 1] = notes[v3887 + 1];
-        records[v3897 + 2] = notes[v3887 + 2];
-        records[v3897 + 3] = notes[v3887 + 3];
+      const u32 v3897 = warp * 4;
+      const u32 v3898 = notes[v3897];
+      if (notes[0] != 0 && v3898 != 0) {
+        const u32 v3907 = (cta * 9 + warp) * 4;
+        records[v3907] = v3898;
+        records[v3907 + 1] = notes[v3897 + 1];
+        records[v3907 + 2] = notes[v3897 + 2];
+        records[v3907 + 3] = notes[v3897 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -2991,22 +3020,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v3948 = landed + 1;
-              const bool v3949 = v3948 == 23;
-              landed = v3949 ? 0u : v3948;
-              landed_parity = v3949 ? landed_parity ^ 1u : landed_parity;
-              const bool v3957 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v3957) {
+              const u32 v3958 = landed + 1;
+              const bool v3959 = v3958 == 23;
+              landed = v3959 ? 0u : v3958;
+              landed_parity = v3959 ? landed_parity ^ 1u : landed_parity;
+              const bool v3967 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v3967) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v3962 = led + 1;
-              const bool v3963 = v3962 == 23;
-              led = v3963 ? 0u : v3962;
-              led_parity = v3963 ? led_parity ^ 1u : led_parity;
-              const u32 v3970 = near + 1;
-              const bool v3971 = v3970 == 23;
-              near = v3971 ? 0u : v3970;
-              near_parity = v3971 ? near_parity ^ 1u : near_parity;
+              const u32 v3972 = led + 1;
+              const bool v3973 = v3972 == 23;
+              led = v3973 ? 0u : v3972;
+              led_parity = v3973 ? led_parity ^ 1u : led_parity;
+              const u32 v3980 = near + 1;
+              const bool v3981 = v3980 == 23;
+              near = v3981 ? 0u : v3980;
+              near_parity = v3981 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3015,10 +3044,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v3984 = fill + 1;
-              const bool v3985 = v3984 == 23;
-              fill = v3985 ? 0u : v3984;
-              fill_parity = v3985 ? fill_parity ^ 1u : fill_parity;
+              const u32 v3994 = fill + 1;
+              const bool v3995 = v3994 == 23;
+              fill = v3995 ? 0u : v3994;
+              fill_parity = v3995 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -3051,12 +3080,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v4031 = (pos_now + 31) / 32;
+            const u32 v4041 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v4031 / 2;
-              const u32 end = (split + 1) * v4031 / 2;
+              const u32 first = split * v4041 / 2;
+              const u32 end = (split + 1) * v4041 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -3065,28 +3094,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v4052 = page;
-                const u32 v4062 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v4062;
+                const u32 v4062 = page;
+                const u32 v4072 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v4072;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v4069 = landed + 1;
-                const bool v4070 = v4069 == 23;
-                landed = v4070 ? 0u : v4069;
-                landed_parity = v4070 ? landed_parity ^ 1u : landed_parity;
-                const bool v4078 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4078) {
+                const u32 v4079 = landed + 1;
+                const bool v4080 = v4079 == 23;
+                landed = v4080 ? 0u : v4079;
+                landed_parity = v4080 ? landed_parity ^ 1u : landed_parity;
+                const bool v4088 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4088) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v4083 = led + 1;
-                const bool v4084 = v4083 == 23;
-                led = v4084 ? 0u : v4083;
-                led_parity = v4084 ? led_parity ^ 1u : led_parity;
-                const u32 v4091 = near + 1;
-                const bool v4092 = v4091 == 23;
-                near = v4092 ? 0u : v4091;
-                near_parity = v4092 ? near_parity ^ 1u : near_parity;
+                const u32 v4093 = led + 1;
+                const bool v4094 = v4093 == 23;
+                led = v4094 ? 0u : v4093;
+                led_parity = v4094 ? led_parity ^ 1u : led_parity;
+                const u32 v4101 = near + 1;
+                const bool v4102 = v4101 == 23;
+                near = v4102 ? 0u : v4101;
+                near_parity = v4102 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -3094,15 +3123,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v4115 = (((u64)layer * (u64)pages + (u64)v4052) * 2 + (u64)kv_head) * 16
+                  const u64 v4125 = (((u64)layer * (u64)pages + (u64)v4062) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4115 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4125 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v4124 = fill + 1;
-                const bool v4125 = v4124 == 23;
-                fill = v4125 ? 0u : v4124;
-                fill_parity = v4125 ? fill_parity ^ 1u : fill_parity;
+                const u32 v4134 = fill + 1;
+                const bool v4135 = v4134 == 23;
+                fill = v4135 ? 0u : v4134;
+                fill_parity = v4135 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -3121,22 +3150,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4156 = landed + 1;
-              const bool v4157 = v4156 == 23;
-              landed = v4157 ? 0u : v4156;
-              landed_parity = v4157 ? landed_parity ^ 1u : landed_parity;
-              const bool v4165 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4165) {
+              const u32 v4166 = landed + 1;
+              const bool v4167 = v4166 == 23;
+              landed = v4167 ? 0u : v4166;
+              landed_parity = v4167 ? landed_parity ^ 1u : landed_parity;
+              const bool v4175 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4175) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4170 = led + 1;
-              const bool v4171 = v4170 == 23;
-              led = v4171 ? 0u : v4170;
-              led_parity = v4171 ? led_parity ^ 1u : led_parity;
-              const u32 v4178 = near + 1;
-              const bool v4179 = v4178 == 23;
-              near = v4179 ? 0u : v4178;
-              near_parity = v4179 ? near_parity ^ 1u : near_parity;
+              const u32 v4180 = led + 1;
+              const bool v4181 = v4180 == 23;
+              led = v4181 ? 0u : v4180;
+              led_parity = v4181 ? led_parity ^ 1u : led_parity;
+              const u32 v4188 = near + 1;
+              const bool v4189 = v4188 == 23;
+              near = v4189 ? 0u : v4188;
+              near_parity = v4189 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
@@ -3145,10 +3174,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
               }
-              const u32 v4192 = fill + 1;
-              const bool v4193 = v4192 == 23;
-              fill = v4193 ? 0u : v4192;
-              fill_parity = v4193 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4202 = fill + 1;
+              const bool v4203 = v4202 == 23;
+              fill = v4203 ? 0u : v4202;
+              fill_parity = v4203 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 192;
             }
           }
@@ -3167,22 +3196,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4226 = landed + 1;
-              const bool v4227 = v4226 == 23;
-              landed = v4227 ? 0u : v4226;
-              landed_parity = v4227 ? landed_parity ^ 1u : landed_parity;
-              const bool v4235 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4235) {
+              const u32 v4236 = landed + 1;
+              const bool v4237 = v4236 == 23;
+              landed = v4237 ? 0u : v4236;
+              landed_parity = v4237 ? landed_parity ^ 1u : landed_parity;
+              const bool v4245 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4245) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4240 = led + 1;
-              const bool v4241 = v4240 == 23;
-              led = v4241 ? 0u : v4240;
-              led_parity = v4241 ? led_parity ^ 1u : led_parity;
-              const u32 v4248 = near + 1;
-              const bool v4249 = v4248 == 23;
-              near = v4249 ? 0u : v4248;
-              near_parity = v4249 ? near_parity ^ 1u : near_parity;
+              const u32 v4250 = led + 1;
+              const bool v4251 = v4250 == 23;
+              led = v4251 ? 0u : v4250;
+              led_parity = v4251 ? led_parity ^ 1u : led_parity;
+              const u32 v4258 = near + 1;
+              const bool v4259 = v4258 == 23;
+              near = v4259 ? 0u : v4258;
+              near_parity = v4259 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3191,10 +3220,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v4262 = fill + 1;
-              const bool v4263 = v4262 == 23;
-              fill = v4263 ? 0u : v4262;
-              fill_parity = v4263 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4272 = fill + 1;
+              const bool v4273 = v4272 == 23;
+              fill = v4273 ? 0u : v4272;
+              fill_parity = v4273 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -3213,22 +3242,22 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4296 = landed + 1;
-              const bool v4297 = v4296 == 23;
-              landed = v4297 ? 0u : v4296;
-              landed_parity = v4297 ? landed_parity ^ 1u : landed_parity;
-              const bool v4305 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4305) {
+              const u32 v4306 = landed + 1;
+              const bool v4307 = v4306 == 23;
+              landed = v4307 ? 0u : v4306;
+              landed_parity = v4307 ? landed_parity ^ 1u : landed_parity;
+              const bool v4315 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4315) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4310 = led + 1;
-              const bool v4311 = v4310 == 23;
-              led = v4311 ? 0u : v4310;
-              led_parity = v4311 ? led_parity ^ 1u : led_parity;
-              const u32 v4318 = near + 1;
-              const bool v4319 = v4318 == 23;
-              near = v4319 ? 0u : v4318;
-              near_parity = v4319 ? near_parity ^ 1u : near_parity;
+              const u32 v4320 = led + 1;
+              const bool v4321 = v4320 == 23;
+              led = v4321 ? 0u : v4320;
+              led_parity = v4321 ? led_parity ^ 1u : led_parity;
+              const u32 v4328 = near + 1;
+              const bool v4329 = v4328 == 23;
+              near = v4329 ? 0u : v4328;
+              near_parity = v4329 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
@@ -3237,30 +3266,30 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
               }
-              const u32 v4332 = fill + 1;
-              const bool v4333 = v4332 == 23;
-              fill = v4333 ? 0u : v4332;
-              fill_parity = v4333 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4342 = fill + 1;
+              const bool v4343 = v4342 == 23;
+              fill = v4343 ? 0u : v4342;
+              fill_parity = v4343 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 256;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4346 = landed + 1;
-              const bool v4347 = v4346 == 23;
-              landed = v4347 ? 0u : v4346;
-              landed_parity = v4347 ? landed_parity ^ 1u : landed_parity;
-              const bool v4355 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4355) {
+              const u32 v4356 = landed + 1;
+              const bool v4357 = v4356 == 23;
+              landed = v4357 ? 0u : v4356;
+              landed_parity = v4357 ? landed_parity ^ 1u : landed_parity;
+              const bool v4365 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4365) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4360 = led + 1;
-              const bool v4361 = v4360 == 23;
-              led = v4361 ? 0u : v4360;
-              led_parity = v4361 ? led_parity ^ 1u : led_parity;
-              const u32 v4368 = near + 1;
-              const bool v4369 = v4368 == 23;
-              near = v4369 ? 0u : v4368;
-              near_parity = v4369 ? near_parity ^ 1u : near_parity;
+              const u32 v4370 = led + 1;
+              const bool v4371 = v4370 == 23;
+              led = v4371 ? 0u : v4370;
+              led_parity = v4371 ? led_parity ^ 1u : led_parity;
+              const u32 v4378 = near + 1;
+              const bool v4379 = v4378 == 23;
+              near = v4379 ? 0u : v4378;
+              near_parity = v4379 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
@@ -3269,10 +3298,10 @@ mkgen_step(const __grid_constant__ Params p) {
               if (lane == 0) {
                 ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
               }
-              const u32 v4382 = fill + 1;
-              const bool v4383 = v4382 == 23;
-              fill = v4383 ? 0u : v4382;
-              fill_parity = v4383 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4392 = fill + 1;
+              const bool v4393 = v4392 == 23;
+              fill = v4393 ? 0u : v4392;
+              fill_parity = v4393 ? fill_parity ^ 1u : fill_parity;
               offset = offset + 96;
             }
           }
@@ -3295,22 +3324,22 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v4429 = landed + 1;
-            const bool v4430 = v4429 == 23;
-            landed = v4430 ? 0u : v4429;
-            landed_parity = v4430 ? landed_parity ^ 1u : landed_parity;
-            const bool v4438 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4438) {
+            const u32 v4439 = landed + 1;
+            const bool v4440 = v4439 == 23;
+            landed = v4440 ? 0u : v4439;
+            landed_parity = v4440 ? landed_parity ^ 1u : landed_parity;
+            const bool v4448 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4448) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v4443 = led + 1;
-            const bool v4444 = v4443 == 23;
-            led = v4444 ? 0u : v4443;
-            led_parity = v4444 ? led_parity ^ 1u : led_parity;
-            const u32 v4451 = near + 1;
-            const bool v4452 = v4451 == 23;
-            near = v4452 ? 0u : v4451;
-            near_parity = v4452 ? near_parity ^ 1u : near_parity;
+            const u32 v4453 = led + 1;
+            const bool v4454 = v4453 == 23;
+            led = v4454 ? 0u : v4453;
+            led_parity = v4454 ? led_parity ^ 1u : led_parity;
+            const u32 v4461 = near + 1;
+            const bool v4462 = v4461 == 23;
+            near = v4462 ? 0u : v4461;
+            near_parity = v4462 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3319,24 +3348,24 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
             }
-            const u32 v4465 = fill + 1;
-            const bool v4466 = v4465 == 23;
-            fill = v4466 ? 0u : v4465;
-            fill_parity = v4466 ? fill_parity ^ 1u : fill_parity;
+            const u32 v4475 = fill + 1;
+            const bool v4476 = v4475 == 23;
+            fill = v4476 ? 0u : v4475;
+            fill_parity = v4476 ? fill_parity ^ 1u : fill_parity;
             offset = offset + 96;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v4477 = warp * 4;
-      const u32 v4478 = notes[v4477];
-      if (notes[0] != 0 && v4478 != 0) {
-        const u32 v4487 = (cta * 9 + warp) * 4;
-        records[v4487] = v4478;
-        records[v4487 + 1] = notes[v4477 + 1];
-        records[v4487 + 2] = notes[v4477 + 2];
-        records[v4487 + 3] = notes[v4477 + 3];
+      const u32 v4487 = warp * 4;
+      const u32 v4488 = notes[v4487];
+      if (notes[0] != 0 && v4488 != 0) {
+        const u32 v4497 = (cta * 9 + warp) * 4;
+        records[v4497] = v4488;
+        records[v4497 + 1] = notes[v4487 + 1];
+        records[v4497 + 2] = notes[v4487 + 2];
+        records[v4497 + 3] = notes[v4487 + 3];
       }
     }
   }
