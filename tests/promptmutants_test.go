@@ -21,7 +21,7 @@ import (
 const (
 	stepHandoff = "hand-off of a step"
 	promptSeeds = 64  // of 100 schedules 10 showed that the hand-off's wait was gone, 8 that it counted one less
-	wideSeeds   = 200 // of 150 schedules 4 showed that both barriers of the warps before it were
+	wideSeeds   = 200 // the 74th schedule is the first to show that both barriers of the warps before it were
 )
 
 // newPromptSubject is a launch of a prompt, between whose steps no LM head lies, with vectors
@@ -121,7 +121,7 @@ func TestMutantsOfVectorsBetweenStepsAreReported(t *testing.T) {
 // hand-off, one is needed where a second warp adds rows of down to words of o's: neither
 // alone is missed, as stepRedundant and redundant say, but both are.
 func TestMutantsOfVectorsWithoutBothBarriersBeforeAStepAreReported(t *testing.T) {
-	s := newPromptSubject(t, 16, 1192, wideSeeds) // ten tiles of down on an SM, of which a warp finishes eight
+	s := newPromptSubject(t, 8, 1544, wideSeeds) // 25 tiles of down on an SM: too many to be fetched early, and of the last nine a warp finishes eight
 	var downs, steps []mutate.Mutation
 	for _, m := range mutate.List(s.ir) {
 		switch {
