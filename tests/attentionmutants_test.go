@@ -30,7 +30,6 @@ func attentionPlays(t *testing.T, classes int) (all []*attentionPlay) {
 	add(func(*attend.Config) {}, one, many, several, pinned)
 	add(func(c *attend.Config) { c.Heads, c.Layers = 17, 2 }, one, several)                                                   // rows of one token on several warps
 	add(func(c *attend.Config) { c.Heads, c.Layers = 9, 2 }, one, two)                                                        // too many rows to meet all at once, on one tile
-	add(func(c *attend.Config) { c.Heads, c.Layers = 8, 2 }, one, two)                                                        // the same of two tokens, beside code for those of one
 	add(func(c *attend.Config) { c.Consumers, c.HeadDim, c.StageBytes = 11, 48, 3072 }, one, two, pinned)                     // outputs in slices
 	add(func(c *attend.Config) { c.Heads, c.Rows, c.Consumers = 2, 8, 8 }, attentionLaunch{seqs: [][2]int{{20, 6}, {40, 1}}}) // new tokens lie where maxima meet
 	return all

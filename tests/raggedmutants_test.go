@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
@@ -137,11 +138,17 @@ func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Attention: "window=40+sinks=4/causal"})
 	var chosen []mutant
 	seen := map[string]int{}
-	for i, m := range mutantsOf(first.ir) {
+	name := func(m mutate.Mutation) string {
 		if strings.HasPrefix(m.Region, "layers of ") { // which attention-only kernels call attention
-			name := strings.Replace(m.String(), m.Region, "attention", 1)
-			m.id = fmt.Sprint(name, " #", seen[name])
-			seen[name]++
+			return strings.Replace(m.String(), m.Region, "attention", 1)
+		}
+		return m.String()
+	}
+	for i, m := range numberedFromBehind(mutantsOf(first.ir), name) {
+		if strings.HasPrefix(m.Region, "layers of ") {
+			n := name(m.Mutation)
+			m.id = fmt.Sprint(n, " #", seen[n])
+			seen[n]++
 		} else if !strings.Contains(m.Region, "merge") && m.Region != "prologue" {
 			continue
 		}
