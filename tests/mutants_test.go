@@ -305,26 +305,23 @@ func judge(t *testing.T, what string, outcomes []outcome, reasons, own table, st
 	}
 }
 
-func mutantsOf(k *ir.Kernel) []mutant {
-	seen := map[string]int{}
+func mutantsOf(k *ir.Kernel) []mutant { return mutantsNamed(k, mutate.Mutation.String) }
+
+// mutantsNamed is mutantsOf where other subjects have other names for them.
+func mutantsNamed(k *ir.Kernel, name func(m mutate.Mutation) string) []mutant {
+	front, back := map[string]int{}, map[string]int{}
 	var out []mutant
 	for _, m := range mutate.List(k) {
-		name := m.String()
-		out = append(out, mutant{m, fmt.Sprint(name, " #", seen[name]), ""})
-		seen[name]++
+		n := name(m)
+		out = append(out, mutant{Mutation: m, id: fmt.Sprint(n, " #", front[n])})
+		front[n]++
 	}
-	return numberedFromBehind(out, mutate.Mutation.String)
-}
-
-// numberedFromBehind fills in behind.
-func numberedFromBehind(ms []mutant, name func(m mutate.Mutation) string) []mutant {
-	seen := map[string]int{}
-	for i, m := range slices.Backward(ms) {
+	for i, m := range slices.Backward(out) {
 		n := name(m.Mutation)
-		seen[n]++
-		ms[i].behind = fmt.Sprint(n, " #-", seen[n])
+		back[n]++
+		out[i].behind = fmt.Sprint(n, " #-", back[n])
 	}
-	return ms
+	return out
 }
 
 // tryAgain runs here what survived on another subject, but for what the table

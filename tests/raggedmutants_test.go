@@ -2,7 +2,6 @@ package tests
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
@@ -136,23 +135,17 @@ func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
 	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Attention: "window=40+sinks=4/causal"})
-	var chosen []mutant
-	seen := map[string]int{}
+	inClass := func(m mutate.Mutation) bool { return strings.HasPrefix(m.Region, "layers of ") } // which attention-only kernels call attention
 	name := func(m mutate.Mutation) string {
-		if strings.HasPrefix(m.Region, "layers of ") { // which attention-only kernels call attention
+		if inClass(m) {
 			return strings.Replace(m.String(), m.Region, "attention", 1)
 		}
 		return m.String()
 	}
-	for i, m := range numberedFromBehind(mutantsOf(first.ir), name) {
-		if strings.HasPrefix(m.Region, "layers of ") {
-			n := name(m.Mutation)
-			m.id = fmt.Sprint(n, " #", seen[n])
-			seen[n]++
-		} else if !strings.Contains(m.Region, "merge") && m.Region != "prologue" {
-			continue
-		}
-		if *mutants == "all" || i%attentionEvery == 0 {
+	var chosen []mutant
+	for i, m := range mutantsNamed(first.ir, name) {
+		near := inClass(m.Mutation) || strings.Contains(m.Region, "merge") || m.Region == "prologue"
+		if near && (*mutants == "all" || i%attentionEvery == 0) {
 			chosen = append(chosen, m)
 		}
 	}
