@@ -127,10 +127,11 @@ func reportOf(err error) (report, place string, other error) {
 }
 
 // mutant is a mutation with an id that is the same on all subjects: its name,
-// its place, and how many like it there are before.
+// its place, and how many like it there are before. A kernel may lack code that lies
+// before, such as that for few rows: so behind is the same with how many there are from it on.
 type mutant struct {
 	mutate.Mutation
-	id string
+	id, behind string
 }
 
 // outcome is what became of one mutant. Report is empty for a survivor.
@@ -304,37 +305,55 @@ func judge(t *testing.T, what string, outcomes []outcome, reasons, own table, st
 	}
 }
 
-func mutantsOf(k *ir.Kernel) []mutant {
-	seen := map[string]int{}
+func mutantsOf(k *ir.Kernel) []mutant { return mutantsNamed(k, mutate.Mutation.String) }
+
+// mutantsNamed is mutantsOf where other subjects have other names for them.
+func mutantsNamed(k *ir.Kernel, name func(m mutate.Mutation) string) []mutant {
+	front, back := map[string]int{}, map[string]int{}
 	var out []mutant
 	for _, m := range mutate.List(k) {
-		name := m.String()
-		out = append(out, mutant{m, fmt.Sprint(name, " #", seen[name])})
-		seen[name]++
+		n := name(m)
+		out = append(out, mutant{Mutation: m, id: fmt.Sprint(n, " #", front[n])})
+		front[n]++
+	}
+	for i, m := range slices.Backward(out) {
+		n := name(m.Mutation)
+		back[n]++
+		out[i].behind = fmt.Sprint(n, " #-", back[n])
 	}
 	return out
 }
 
 // tryAgain runs here what survived on another subject, but for what the table
-// explains, and fills in what is reported here.
+// explains, and fills in what is reported here. Where the numbers from the front and from
+// behind are of different mutants both are run.
 func (s *subject) tryAgain(t *testing.T, outcomes []outcome, but table) {
 	t.Helper()
 	here := map[string]mutant{}
 	for _, m := range mutantsOf(s.ir) {
-		here[m.id] = m
+		here[m.id], here[m.behind] = m, m
 	}
 	var at []int
 	var ms []mutant
 	for i, o := range outcomes {
-		if m, ok := here[o.id]; ok && o.Report == "" && but.explain(t, o.Mutation) == nil {
-			at, ms = append(at, i), append(ms, m)
+		if o.Report != "" || but.explain(t, o.Mutation) != nil {
+			continue
+		}
+		front, ok := here[o.id]
+		if ok {
+			at, ms = append(at, i), append(ms, front)
+		}
+		if back, also := here[o.behind]; also && (!ok || back.id != front.id) {
+			at, ms = append(at, i), append(ms, back)
 		}
 	}
 	for i, o := range s.tryAll(t, ms, nil) {
-		o.Runs += outcomes[at[i]].Runs
-		outcomes[at[i]].Runs = o.Runs
+		was := &outcomes[at[i]]
+		o.Runs += was.Runs
+		was.Runs = o.Runs
 		if o.Report != "" {
-			outcomes[at[i]] = o
+			o.id, o.behind = was.id, was.behind
+			*was = o
 		}
 	}
 }

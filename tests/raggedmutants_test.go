@@ -2,13 +2,13 @@ package tests
 
 import (
 	"encoding/binary"
-	"fmt"
 	"math/rand/v2"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
@@ -135,17 +135,17 @@ func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
 	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Attention: "window=40+sinks=4/causal"})
-	var chosen []mutant
-	seen := map[string]int{}
-	for i, m := range mutantsOf(first.ir) {
-		if strings.HasPrefix(m.Region, "layers of ") { // which attention-only kernels call attention
-			name := strings.Replace(m.String(), m.Region, "attention", 1)
-			m.id = fmt.Sprint(name, " #", seen[name])
-			seen[name]++
-		} else if !strings.Contains(m.Region, "merge") && m.Region != "prologue" {
-			continue
+	inClass := func(m mutate.Mutation) bool { return strings.HasPrefix(m.Region, "layers of ") } // which attention-only kernels call attention
+	name := func(m mutate.Mutation) string {
+		if inClass(m) {
+			return strings.Replace(m.String(), m.Region, "attention", 1)
 		}
-		if *mutants == "all" || i%attentionEvery == 0 {
+		return m.String()
+	}
+	var chosen []mutant
+	for i, m := range mutantsNamed(first.ir, name) {
+		near := inClass(m.Mutation) || strings.Contains(m.Region, "merge") || m.Region == "prologue"
+		if near && (*mutants == "all" || i%attentionEvery == 0) {
 			chosen = append(chosen, m)
 		}
 	}

@@ -269,8 +269,8 @@ func (p *raggedPass) step(ctx context.Context, parts []Part) error {
 	return nil
 }
 
-// row notes the logits after a position, if it is scored: those before show in these, and
-// to hash them all takes longer than to compute them.
+// row notes the logits after a position, if it is scored. What comes before shows in these,
+// by the keys and values that it leaves.
 func (p *raggedPass) row(q, position int, k []float32) error {
 	i := position - p.ref.Sequences[q].First
 	if i < 0 {
