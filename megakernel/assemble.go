@@ -188,7 +188,7 @@ func (b *builder) consumers() {
 	k, e, bufs := b.k, b.env, b.bufs
 	b.cons = b.ring.Consumer()
 	b.bar = tasks.NewGridBarrier(e, bufs.barrier, dsl.Uniform(bufs.epoch.Load(dsl.At(0)), dsl.GPUScope))
-	b.bar.Watch, b.bar.Missing = b.watch, b.mk.Options.missing()
+	b.bar.Watch = b.watch
 	e.Trace = b.trace
 	b.trace.Start(0, e.Consumers-1)
 	b.flow.start()

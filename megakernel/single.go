@@ -282,7 +282,7 @@ func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.
 		f.consume(inLayer(at, f.k.U32(0)), f.after...)
 		f.choose(at.Pos, running)
 	}
-	if o := &f.mk.Options; !o.alternates() || o.meets() {
+	if o := &f.mk.Options; !o.alternates() || o.counts() {
 		f.k.If(*f.wanted(at), final)
 		return
 	}

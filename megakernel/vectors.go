@@ -3,11 +3,9 @@ package megakernel
 import (
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -23,7 +21,6 @@ func vectorWays() []Handoff { return []Handoff{HandoffCounted, HandoffWords, Han
 // vectorsIn is how vectors are handed on, and which are not behind a barrier.
 func (o *Options) vectorsIn() (way Handoff, phases []string) {
 	how, list, some := strings.Cut(o.Vectors, ":")
-	how, _, _ = strings.Cut(how, missing)
 	switch way = Handoff(how); {
 	case way == HandoffBarrier:
 		return way, nil
@@ -33,27 +30,6 @@ func (o *Options) vectorsIn() (way Handoff, phases []string) {
 		return way, []string{phaseAttention, phaseO}
 	}
 	return way, VectorPhases()
-}
-
-// missing stands between HandoffCounted and Missing in Options.Vectors.
-const missing = "-"
-
-// Missing is how many SMs may be missing where a count of arrivals is waited for.
-func (o *Options) missing() int {
-	how, _, _ := strings.Cut(o.Vectors, ":")
-	_, n, _ := strings.Cut(how, missing)
-	m, _ := strconv.Atoi(n)
-	return m
-}
-
-// checkMissing refuses what Missing cannot be.
-func (o *Options) checkMissing() error {
-	how, _, _ := strings.Cut(o.Vectors, ":")
-	way, n, some := strings.Cut(how, missing)
-	if m, err := strconv.Atoi(n); some && (Handoff(way) != HandoffCounted || err != nil || m < 1 || m >= o.SMs || n != strconv.Itoa(m)) {
-		return refuse("Vectors", "found %q, want counted-N with N from 1 to %d: how many of %s may be missing", o.Vectors, o.SMs-1, plural.Of(o.SMs, "SM"))
-	}
-	return nil
 }
 
 // handsOn is whether a phase's output vector is handed on in words.
@@ -87,13 +63,10 @@ func (o *Options) completeVectors() error {
 		}
 	}
 	given := o.Vectors
-	way, phases := o.vectorsIn()
-	if !slices.Contains(vectorWays(), way) {
+	if !slices.Contains(vectorWays(), Handoff(strings.SplitN(given, ":", 2)[0])) {
 		return refuse("Vectors", "found %q, want counted, words or barrier, and perhaps a colon and some of %s", given, strings.Join(VectorPhases(), ","))
 	}
-	if err := o.checkMissing(); err != nil {
-		return err
-	}
+	way, phases := o.vectorsIn()
 	if way == HandoffBarrier {
 		if given != string(way) {
 			return refuse("Vectors", "found %q, want barrier alone: it is for all phases", given)
@@ -109,7 +82,7 @@ func (o *Options) completeVectors() error {
 	if len(all) != len(phases) {
 		return refuse("Vectors", "found phases %q in %q, want some of %s, each once", strings.Join(phases, ","), given, strings.Join(VectorPhases(), ","))
 	}
-	if o.Vectors, _, _ = strings.Cut(given, ":"); len(all) < len(VectorPhases()) {
+	if o.Vectors = string(way); len(all) < len(VectorPhases()) {
 		o.Vectors += ":" + strings.Join(all, ",")
 	}
 	switch {
@@ -147,9 +120,6 @@ func (o *Options) counts() bool {
 	way, _ := o.vectorsIn()
 	return way == HandoffCounted
 }
-
-// meets is whether all SMs come to a count before one goes on behind it.
-func (o *Options) meets() bool { return o.counts() && o.missing() == 0 }
 
 // ago is how many changes of the tag lie between the words of a phase's vector and who
 // reads it right behind that phase.
@@ -202,7 +172,7 @@ type vectors struct{ f *single }
 func (v *vectors) output(ago int) *tasks.Handed {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.passes(phaseAttention) {
-		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d", Noted: !f.mk.Options.meets()}
+		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d", Noted: !f.mk.Options.counts()}
 	}
 	return nil
 }
@@ -214,7 +184,7 @@ func (v *vectors) handed(phase string, ago int) *tasks.Handed {
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d", Noted: !v.f.mk.Options.meets()}
+	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d", Noted: !v.f.mk.Options.counts()}
 }
 
 // source is that vector for all consumers, right behind the phase.

@@ -143,8 +143,6 @@ type GridBarrier struct {
 
 	// Lost plants a fault: this CTA, if not 0 its number plus 1, does not arrive.
 	Lost int
-	// Missing is how many CTAs may be missing where a count is waited for; see CountWhile.
-	Missing int
 	// Watch, unless nil, makes the barrier's waits end when the launch is given up.
 	Watch *pipeline.Watch
 }
@@ -178,31 +176,30 @@ func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
 func (g *GridBarrier) SyncWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
 	g.e.Sync()
-	g.meet(dsl.Release(dsl.GPUScope), 0, dsl.Acquire(dsl.GPUScope), meanwhile)
+	g.meet(dsl.Release(dsl.GPUScope), dsl.Acquire(dsl.GPUScope), meanwhile)
 }
 
 // CountWhile is SyncWhile that orders no memory, but that the CTA's consumer threads have
 // met behind it: who has come through it knows that thread 0 of every CTA has come to it,
-// and must look for itself whether what they all wrote is there. But Missing CTAs may not
-// have come to it yet.
+// and must look for itself whether what they all wrote is there.
 func (g *GridBarrier) CountWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))
-	g.meet(dsl.Relaxed(dsl.GPUScope), g.Missing, dsl.Relaxed(dsl.GPUScope), meanwhile)
+	g.meet(dsl.Relaxed(dsl.GPUScope), dsl.Relaxed(dsl.GPUScope), meanwhile)
 }
 
-func (g *GridBarrier) meet(arrives dsl.MemOpt, missing int, waits dsl.MemOpt, meanwhile func()) {
+func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
 	e.Trace.Behind(e.K, pipeline.TraceHandoff, "hand-off", func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil && e.Trace == nil {
-			e.K.If(first, func() { g.arrive(arrives); g.wait(missing, waits) })
+			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })
 		} else {
 			e.K.If(first, func() { g.arrive(arrives) })
 			e.Trace.NoteLate()
 			if meanwhile != nil {
 				meanwhile()
 			}
-			e.K.If(first, func() { g.wait(missing, waits) })
+			e.K.If(first, func() { g.wait(waits) })
 		}
 		e.Sync()
 	})
@@ -219,9 +216,9 @@ func (g *GridBarrier) arrive(order dsl.MemOpt) {
 	}
 }
 
-// wait waits for all CTAs' arrivals but so many, in one thread.
-func (g *GridBarrier) wait(missing int, order dsl.MemOpt) {
-	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get().SubC(missing), "waits for the grid barrier to count %d arrivals", order)
+// wait waits for all CTAs' arrivals, in one thread.
+func (g *GridBarrier) wait(order dsl.MemOpt) {
+	g.Watch.Until(g.e.K, g.counter, dsl.At(0), dsl.GE, g.target.Get(), "waits for the grid barrier to count %d arrivals", order)
 }
 
 // firstOf is the text of the first rule that does not hold, or nothing. A
