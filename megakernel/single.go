@@ -162,7 +162,7 @@ func (f *single) layerPhases() []phase {
 	}
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
-			return qkv.Epilogue(e, s, f.norm(to.first(s), s.Layer.MulC(2)))
+			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] { return f.norm(to.first(s), s.Layer.MulC(2)) })
 		}, nil),
 		{Phase: per("attention", "attention, split along KV"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },

@@ -24,7 +24,8 @@ func (p *Passed) load(e *Env, b dsl.Buf[dsl.B128], at u32, what string) u32 {
 	return single(p.Words.load(e, b, at, what))
 }
 
-// passedStores puts a pair of rows into words, keys and values beside the cache.
+// passedStores puts a pair of rows into words, and then, which nobody waits for in this step,
+// keys and values into the cache.
 type passedStores struct {
 	stores
 	place
@@ -37,13 +38,13 @@ func (p passedStores) query(head, i u32, r0, r1 f32) {
 }
 
 func (p passedStores) key(kvHead, i u32, r0, r1 f32) {
-	p.stores.key(kvHead, i, r0, r1)
 	p.pass(0, kvHead, i, r0, r1)
+	p.stores.key(kvHead, i, r0, r1)
 }
 
 func (p passedStores) value(kvHead, i u32, y0, y1 f32) {
-	p.stores.value(kvHead, i, y0, y1)
 	p.pass(1, kvHead, i, y0, y1)
+	p.stores.value(kvHead, i, y0, y1)
 }
 
 func (p passedStores) pass(v int, kvHead, i u32, x0, x1 f32) {

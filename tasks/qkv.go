@@ -52,16 +52,18 @@ func (t *QKV) problem() string {
 		need(int(t.InvFreq.Len()) == t.KV.D/2, "qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2))
 }
 
-// Epilogue finishes rows as they come. scale is RMSNorm's.
-func (t *QKV) Epilogue(e *Env, s Step, scale f32) Epilogue {
+// Epilogue finishes rows as they come. norm stages the product's input and returns RMSNorm's
+// scale.
+func (t *QKV) Epilogue(e *Env, s Step, norm func() f32) Epilogue {
 	k := e.K
 	if p := cmp.Or(t.problem(), t.KV.stepProblem(s)); p != "" {
 		k.Require(false, "%s", p)
 		return func(u32, f32, f32) {}
 	}
-	// The new token's place is looked up once, before the rows arrive.
+	// The new token's place is looked up once, on the way to memory with the input.
 	page := s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page")
 	st := t.stores(place{t: t, e: e, s: s, page: page, slot: s.Pos.RemC(t.KV.Page).Named("slot")})
+	scale := norm()
 	return func(row u32, y0, y1 f32) {
 		t.finish(e, s, row, y0.Mul(scale), y1.Mul(scale), s.Pos, st, func(head u32) u32 { return head })
 	}

@@ -64,7 +64,9 @@ func (c append1) run(t testing.TB) *qkvCase {
 		step.Scales = in[dsl.F32](r, "scales", f32Bytes(x.scales), len(x.scales))
 	}
 	q.Q = out[dsl.BF16](r, "q", c.heads*c.d)
-	r.body(func(*pipeline.Consumer) { r.eachPair(y, len(x.y), q.Epilogue(r.e, step, r.k.F32(x.scale))) }, nil)
+	r.body(func(*pipeline.Consumer) {
+		r.eachPair(y, len(x.y), q.Epilogue(r.e, step, func() dsl.Val[dsl.F32] { return r.k.F32(x.scale) }))
+	}, nil)
 	got := r.run()
 	x.q, x.cache = bf16s(got["q"]), got["kv"]
 	x.rotated = func(head, i int) (float64, float64) {

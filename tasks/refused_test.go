@@ -61,7 +61,7 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 		return vector(func(r *rig) {
 			q := tasks.QKV{Heads: heads, KV: l, InvFreq: in[dsl.F32](r, "inv_freq", nil, freq), Q: out[dsl.BF16](r, "q", 128)}
 			s := tasks.Step{Pos: r.k.U32(5), Pages: r.k.U32(1), Layer: r.k.U32(0), Table: in[dsl.U32](r, "table", nil, 0), Cache: inOut[dsl.B128](r, "kv", nil, 0)}
-			q.Epilogue(r.e, s, r.k.F32(1))(r.k.U32(0), r.k.F32(1), r.k.F32(1))
+			q.Epilogue(r.e, s, func() dsl.Val[dsl.F32] { return r.k.F32(1) })(r.k.U32(0), r.k.F32(1), r.k.F32(1))
 		})
 	}
 	argmax := func(vocab, grid, shared int) func(testing.TB) *rig {

@@ -143,7 +143,7 @@ func (c appended) check(t *testing.T) {
 		if words != nil {
 			words.Tag = bar.Tag
 		}
-		r.eachPair(y, q.Rows(), q.Epilogue(r.e, step, r.k.F32(1)))
+		r.eachPair(y, q.Rows(), q.Epilogue(r.e, step, func() dsl.Val[dsl.F32] { return r.k.F32(1) }))
 		if words == nil {
 			bar.Sync()
 		}
