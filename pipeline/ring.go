@@ -191,23 +191,35 @@ func (r *Ring) Consumer() *Consumer {
 	return &Consumer{r: r, next: newCursor(r.k, r.stages, 0, 0, "drain")}
 }
 
+// DrainAt is Drain whose use is told where, which is computed before the chunk is there.
+func (c *Consumer) DrainAt(where func(base dsl.Val[dsl.U32]) dsl.Val[dsl.U32], use func(at dsl.Val[dsl.U32])) {
+	c.drain(func(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return where(c.base(stage)) }, use)
+}
+
 // Skip waits for the next stage to be filled and releases it unread.
-func (c *Consumer) Skip() { c.drain(func(dsl.Val[dsl.U32]) {}) }
+func (c *Consumer) Skip() { c.drain(itself, func(dsl.Val[dsl.U32]) {}) }
 
 // Drain waits for the next stage to be filled, calls use with the stage's first
 // 16-byte element in Data, and then releases the stage. All consumer warps drain
 // every stage, whether they read from it or not, unless they share chunks out (Take).
 func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
-	c.drain(func(stage dsl.Val[dsl.U32]) { use(stage.MulC(c.r.stageBytes / 16)) })
+	c.drain(itself, func(stage dsl.Val[dsl.U32]) { use(c.base(stage)) })
 }
 
-func (c *Consumer) drain(use func(stage dsl.Val[dsl.U32])) {
+func itself(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return stage }
+
+// base is a stage's first 16-byte element in Data.
+func (c *Consumer) base(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return stage.MulC(c.r.stageBytes / 16) }
+
+// drain computes where before the wait, and hands it to use.
+func (c *Consumer) drain(where func(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32], use func(at dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	stage := c.next.stage.Get().Named("stage")
+	at := where(stage)
 	waits := r.trace.draining()
 	c.wait(stage, c.next.parity.Get())
 	waits.landed()
-	use(stage)
+	use(at)
 	k.SyncWarp()
 	k.If(c.releases(), func() { r.empty.Arrive(stage) })
 	c.next.advance()

@@ -18,7 +18,7 @@ func (c *Consumer) Take(n dsl.Val[dsl.U32], use func(base dsl.Val[dsl.U32]), rel
 	stage, parity := c.next.ahead(n)
 	stage = stage.Named("stage")
 	c.waitFor(stage, parity, n)
-	use(stage.MulC(r.stageBytes / 16))
+	use(c.base(stage))
 	k.If(release, func() {
 		k.SyncWarp()
 		k.If(c.releases(), func() {

@@ -76,7 +76,7 @@ type Gains struct {
 }
 
 // maxEarlyGains is how many fours of gains a thread keeps at most.
-const maxEarlyGains = 8
+const maxEarlyGains = 4
 
 // Start declares the registers; it runs at the top of the consumers' role. Where a thread
 // has too many elements there are none.

@@ -96,7 +96,7 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 // turns: with how many it is the i-th, and with its number.
 func (e *Env) ownGroups(groups int, body func(i int, group u32)) {
 	for i := range ceilDiv(groups, e.Consumers) {
-		group := e.Warp.AddC(i * e.Consumers)
+		group := dsl.Optional(e.Warp.AddC(i * e.Consumers))
 		if (i+1)*e.Consumers <= groups {
 			body(i, group)
 		} else {

@@ -140,55 +140,44 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 	})
 }
 
-// maxSums is how many k groups of a chunk have sums of their own at most, and inputs that
-// are read before the chunk is there. Beyond, groups share sums in turns.
-const maxSums = 4
+// maxEarly is how many k groups of a chunk have their input read before the chunk is there
+// at most.
+const maxEarly = 4
 
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
 // products of rows 2l and 2l+1. held is the tile's number among those of which chunks
 // are held, or noTile.
 //
-// What a warp does from a chunk's landing to its stage's release is as short as can be: the
-// input is read before, and no mma waits for another of the same chunk, so the weights of
-// all are loaded, the stage released, and the next chunk looked at while they multiply.
+// What a warp does from a chunk's landing to its stage's release is short: the weights'
+// addresses are computed and the input is read before.
 func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
 	k := e.K
-	sums := make([]sum, min(maxSums, ceilDiv(g.M.ChunkK/pipeline.GroupK, e.Consumers)))
-	for i := range sums {
-		sums[i] = sum{dsl.NewArray(k.F32(0), 4, "acc"), dsl.NewArray(k.F32(0), 4, "acc")}
+	acc := make([][]*dsl.Var[dsl.F32], 2) // of the two mma of a k group
+	for i := range acc {
+		acc[i] = dsl.NewArray(k.F32(0), 4, "acc")
 	}
 	first := 0
 	if held != noTile {
-		first = g.useHeld(e, sums, held)
+		first = g.useHeld(e, acc, held)
 	}
 	quarter := dsl.Optional(e.Lane.AndC(3).MulC(4))
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
 		var inputs [][]pair
-		for i := range min(maxSums, columns/pipeline.GroupK/e.Consumers) { // all warps have them
+		for i := range min(maxEarly, columns/pipeline.GroupK/e.Consumers) { // those that all warps have
 			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
 		}
-		c.Drain(func(base u32) {
+		c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
 			g.eachGroup(e, columns, func(i int, group u32) {
-				w := g.weights(e, r, base, group)
+				w := g.weights(e, r, at, i)
 				if i < len(inputs) {
-					multiply(sums[i%len(sums)], inputs[i], w)
+					multiply(acc, inputs[i], w)
 				} else {
-					multiply(sums[i%len(sums)], g.input(chunk, group, quarter), w)
+					multiply(acc, g.input(chunk, group, quarter), w)
 				}
 			})
 		})
 	})
-	y := make([]f32, 2)
-	for i, s := range sums {
-		for row := range y {
-			if part := s[0][row].Get().Add(s[1][2+row].Get()); i == 0 {
-				y[row] = part
-			} else {
-				y[row] = y[row].Add(part)
-			}
-		}
-	}
-	return y
+	return []f32{acc[0][0].Get().Add(acc[1][2].Get()), acc[0][1].Get().Add(acc[1][3].Get())}
 }
 
 // eachGroup calls body for a warp's k groups of a chunk of so many columns: with how many
@@ -197,10 +186,15 @@ func (g *GEMV) eachGroup(e *Env, columns int, body func(i int, group u32)) {
 	e.ownGroups(columns/pipeline.GroupK, body)
 }
 
-// weights are a k group's of the chunk at base of the ring.
-func (g *GEMV) weights(e *Env, r *pipeline.Ring, base, group u32) []pair {
-	at := base.MulC(4).Add(group.MulC(pipeline.GroupBytes / 4)).Add(e.Lane.MulC(4))
-	return dsl.View[dsl.BF16x2](r.Data).LoadN(at, 4)
+// weightsAt is where this lane's weights of its warp's first k group are, in pairs, in the
+// chunk at base of the ring.
+func (g *GEMV) weightsAt(e *Env, base u32) u32 {
+	return base.MulC(4).Add(e.Warp.MulC(pipeline.GroupBytes / 4)).Add(e.Lane.MulC(4))
+}
+
+// weights are those of the warp's i-th k group, at being weightsAt.
+func (g *GEMV) weights(e *Env, r *pipeline.Ring, at u32, i int) []pair {
+	return dsl.View[dsl.BF16x2](r.Data).LoadN(at.AddC(i*e.Consumers*pipeline.GroupBytes/4), 4)
 }
 
 // input is the input of a chunk's k group: quarter is the lane's part of a group.

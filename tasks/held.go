@@ -49,9 +49,6 @@ func (h *Held) Start(e *Env, r *pipeline.Ring) {
 // Forget clears the registers. It computes nothing: where a path of the program holds
 // nothing and others do, it ends what the registers are kept for until there.
 func (h *Held) Forget(e *Env) {
-	if h == nil {
-		return
-	}
 	for _, chunk := range h.weights {
 		forget(e, chunk)
 	}
@@ -141,9 +138,9 @@ func (g *GEMV) forget(e *Env, t int) {
 // take drains the next chunk, part of a share's tile t, into the registers.
 func (g *GEMV) take(e *Env, c *pipeline.Consumer, r *pipeline.Ring, t, part int) {
 	held := g.heldChunk(t, part)
-	c.Drain(func(base u32) {
-		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, group u32) {
-			for n, w := range g.weights(e, r, base, group) {
+	c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
+		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, _ u32) {
+			for n, w := range g.weights(e, r, at, i) {
 				held[i][n].Set(w)
 			}
 		})
@@ -174,7 +171,7 @@ const noTile = -1
 
 // useHeld multiplies what is held of a share's tile t, as tile would if it still lay in the
 // ring. It returns how many chunks that were.
-func (g *GEMV) useHeld(e *Env, sums []sum, t int) int {
+func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
 	quarter := e.Lane.AndC(3).MulC(4)
 	for part := range g.heldOf(t) {
 		held := g.heldChunk(t, part)
@@ -183,7 +180,7 @@ func (g *GEMV) useHeld(e *Env, sums []sum, t int) int {
 			for _, v := range held[i] {
 				w = append(w, v.Get())
 			}
-			multiply(sums[i%len(sums)], g.input(e.K.U32(part), group, quarter), w)
+			multiply(acc, g.input(e.K.U32(part), group, quarter), w)
 		})
 	}
 	return g.heldOf(t)

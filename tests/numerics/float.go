@@ -60,31 +60,26 @@ const (
 	mmaSize = 16
 )
 
-// kernelProduct is W·x summed as tasks.GEMV does with stages of 16 KiB: groups of 32 columns
-// go round the warps, each warp has four times two sums, of its groups in turn the lower and
-// the upper four of every eight columns, to which an mma adds 16 products at once, rounded
-// by mma; the sums are then added in float32. Products are exact.
+// kernelProduct is W·x summed as tasks.GEMV does: groups of 32 columns go round the
+// warps, each warp has two sums, of the lower and the upper four of every eight
+// columns, to which an mma adds 16 products at once, rounded by mma; the sums
+// are then added in float32. Products are exact.
 func kernelProduct(mma rounder) func(w []uint16, x []float64) []float64 {
 	return func(w []uint16, x []float64) []float64 {
 		out := make([]float64, len(w)/len(x))
 		for r := range out {
 			row := w[r*len(x) : (r+1)*len(x)]
-			var acc [warps][4][2]float64
+			var acc [warps][2]float64
 			for from := 0; from < len(row); from += 2 * mmaSize {
 				var sum [2]float64
 				for i := from; i < min(from+2*mmaSize, len(row)); i++ {
 					sum[i/4%2] += reference.FromBF16(row[i]) * x[i]
 				}
-				group := from / (2 * mmaSize)
-				a := &acc[group%warps][group/warps%4]
+				a := &acc[from/(2*mmaSize)%warps]
 				a[0], a[1] = mma(a[0]+sum[0]), mma(a[1]+sum[1])
 			}
-			for _, warp := range acc {
-				y := 0.0
-				for _, a := range warp {
-					y = nearest(y + nearest(a[0]+a[1]))
-				}
-				out[r] = nearest(out[r] + y)
+			for _, a := range acc {
+				out[r] = nearest(out[r] + nearest(a[0]+a[1]))
 			}
 		}
 		return out
