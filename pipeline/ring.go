@@ -209,7 +209,9 @@ func (c *Consumer) Drain(use func(base dsl.Val[dsl.U32])) {
 func itself(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return stage }
 
 // base is a stage's first 16-byte element in Data.
-func (c *Consumer) base(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return stage.MulC(c.r.stageBytes / 16) }
+func (c *Consumer) base(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32] {
+	return stage.MulC(c.r.stageBytes / 16)
+}
 
 // drain computes where before the wait, and hands it to use.
 func (c *Consumer) drain(where func(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32], use func(at dsl.Val[dsl.U32])) {

@@ -23,7 +23,8 @@ type Trace struct {
 	Sites []TraceSite
 
 	k           *dsl.Kernel
-	behind      BarrierClock
+	released    dsl.Buf[dsl.U32] // shared memory, [traceHandoffs]: when one released the CTA
+	handoff     int              // the number of the one that is built
 	track       int
 	notes       dsl.Pred          // whether this is the thread that notes
 	next        *dsl.Var[dsl.U32] // the next span's place among those of all tracks
@@ -33,6 +34,8 @@ type Trace struct {
 	later       bool     // whether the next phase is noted late
 	late        func()   // which notes one
 	put         []putOff // by slot; of the consumers
+	came        dsl.Val[dsl.U32]
+	summed      bool // while code is built all of whose waits are summed
 }
 
 // TraceTracks is the number of roles that note: the consumers, then the producer.
@@ -94,8 +97,8 @@ const (
 // spans of a track.
 func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 	tracks := int64(ctas) * TraceTracks
-	return &Trace{Capacity: capacity, k: k, step: k.U32(0), layer: k.U32(0),
-		behind: NewBarrierClock(k, "trace_clock"),
+	return &Trace{Capacity: capacity, k: k, step: k.U32(0), layer: k.U32(0), handoff: -1,
+		released: dsl.Shared[dsl.U32](k, "trace_released", traceHandoffs, dsl.Doc("by hand-off: when it last released this CTA")),
 		Spans: dsl.Global[dsl.U32](k, BufferSpans, tracks*int64(capacity)*SpanWords, dsl.Align(16),
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d][%d] out: spans of what each role did", ctas, TraceTracks, capacity, SpanWords))),
 		Heads: dsl.Global[dsl.U32](k, BufferSpanHeads, tracks*HeadWords,
@@ -115,7 +118,6 @@ func (t *Trace) Start(track, warp int) {
 	t.put = nil
 	if track == 0 {
 		t.put = []putOff{newPutOff(k), newPutOff(k)}
-		k.If(t.notes, t.behind.Init)
 	}
 	t.at.start(k, track)
 	t.stamp(headBegin)

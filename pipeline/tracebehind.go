@@ -4,7 +4,7 @@ import "github.com/mkgen/mkgen/dsl"
 
 // Behind is Span whose span is noted behind the phase that it is in, or else the next one:
 // for what others wait behind at once, in the consumers, such as a hand-off's release, where
-// body ends with a barrier of the CTA, and the staging of an input. Until then its ends are kept in registers, of one hand-off
+// body runs Released and Meets, and the staging of an input. Until then its ends are kept in registers, of one hand-off
 // and one other span: one that is still kept where the next ends is noted there. So spans
 // are not in the order of their ends in a track.
 func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) {
@@ -25,14 +25,21 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 	}
 	site := t.site(kind, what)
 	begin := t.clock().Named("began")
+	t.came = begin
+	if slot == behindHandoff {
+		t.handoff++
+		k.Require(t.handoff < traceHandoffs, "trace: over %d hand-offs", traceHandoffs)
+	}
 	t.settle()
 	body()
-	end := t.clock
-	if kind == TraceHandoff {
-		end = t.behind.Read
+	p := &t.put[slot]
+	var ended dsl.Val[dsl.U32]
+	if slot == behindHandoff {
+		ended = t.released.Load(dsl.At(t.handoff)).Named("released") // nobody waits for it here
+	} else {
+		ended = t.clock().Named("ended")
 	}
-	ended := end().Named("ended")
-	p, sums := &t.put[slot], t.takeSums()
+	sums := t.takeSums()
 	k.If(t.notes, func() {
 		sums()
 		t.noteIfAny(p)
@@ -40,7 +47,30 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 	p.begin.Set(begin)
 	p.end.Set(ended)
 	p.where.Set(t.where(site))
+	p.came.Set(t.came)
 }
+
+// Released runs in the thread that waits for a hand-off, as soon as it is released: before
+// the CTA's other consumers hear of it.
+func (t *Trace) Released() {
+	if t != nil {
+		t.released.Store(dsl.At(t.handoff), t.clock())
+	}
+}
+
+// Meets runs in all consumer threads where they come to the barrier in which they meet behind
+// Released: a hand-off's span ends with the later of both. So nobody reads the clock behind
+// the barrier, which a warp does that has only come to it, unless it waits for memory there
+// (BarrierClock).
+func (t *Trace) Meets() {
+	if t != nil {
+		t.came = t.clock().Named("came")
+	}
+}
+
+// traceHandoffs is how many hand-offs a traced program can have. Each has a word of its own:
+// a warp may still read one when the next hand-off is released.
+const traceHandoffs = 32
 
 // The slots of spans that are put off, in the order they are noted in.
 const (
@@ -50,11 +80,14 @@ const (
 
 // putOff is a span that is to be noted behind a phase; there is none where its ends are
 // the same.
-type putOff struct{ begin, end, where *dsl.Var[dsl.U32] }
+type putOff struct {
+	begin, end, where *dsl.Var[dsl.U32]
+	came              *dsl.Var[dsl.U32] // before which the end does not lie; else begin
+}
 
 func newPutOff(k *dsl.Kernel) putOff {
 	v := func(name string) *dsl.Var[dsl.U32] { return dsl.NewVar(k.U32(0), name) }
-	return putOff{v("put_off"), v("put_off_end"), v("put_off_of")}
+	return putOff{v("put_off"), v("put_off_end"), v("put_off_of"), v("put_off_came")}
 }
 
 // notePutOff notes what has been put off, in the thread that notes.
@@ -65,7 +98,8 @@ func (t *Trace) notePutOff() {
 }
 
 func (t *Trace) noteIfAny(p *putOff) {
-	begin, end := p.begin.Get(), p.end.Get()
+	begin, came := p.begin.Get(), p.came.Get()
+	end := came.Add(dsl.Cast[dsl.U32](dsl.Cast[dsl.I32](p.end.Get().Sub(came)).MaxC(0)))
 	t.k.If(end.Ne(begin), func() { t.store(begin, end, p.where.Get(), t.k.U32(0)) })
 }
 
@@ -73,7 +107,7 @@ func (t *Trace) noteIfAny(p *putOff) {
 // register.
 func (t *Trace) clearPutOff() {
 	for _, p := range t.put {
-		for _, v := range []*dsl.Var[dsl.U32]{p.begin, p.end, p.where} {
+		for _, v := range []*dsl.Var[dsl.U32]{p.begin, p.end, p.where, p.came} {
 			v.Set(t.k.U32(0))
 		}
 	}

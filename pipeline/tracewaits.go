@@ -104,6 +104,18 @@ type draining struct {
 	begin, end dsl.Val[dsl.U32]
 }
 
+// Summed runs body, a few waits for chunks in a span of their own: all are added up there,
+// long ones too, unless each wait is a span. It saves the code that looks at each.
+func (t *Trace) Summed(body func()) {
+	if t == nil || t.EachWait {
+		body()
+		return
+	}
+	t.summed = true
+	body()
+	t.summed = false
+}
+
 func (t *Trace) draining() *draining {
 	if t == nil {
 		return nil
@@ -127,6 +139,10 @@ func (d *draining) drained() {
 	w.busy = false
 	number, sum := t.passed(), w.sums[0]
 	took := d.end.Sub(d.begin).Named("took")
+	if t.summed {
+		t.add(sum, took, d.end)
+		return
+	}
 	long := took.GeC(w.long)
 	k.If(t.due(number, long), func() {
 		t.takeSums()()
@@ -135,9 +151,14 @@ func (d *draining) drained() {
 			sum.Set(k.U32(0).Sub(took)) // what follows adds it
 		})
 	})
+	t.add(sum, took, d.end)
+}
+
+// add adds a wait for a chunk to a sum.
+func (t *Trace) add(sum *dsl.Var[dsl.U32], took, ended dsl.Val[dsl.U32]) {
 	sum.Set(sum.Get().Add(took))
-	w.ended.Set(d.end)
-	t.pass(k.U32(1))
+	t.at.ended.Set(ended)
+	t.pass(t.k.U32(1))
 }
 
 // filling are the clocks of the producer between the waits for a chunk's stage. They are

@@ -199,7 +199,11 @@ func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 			if meanwhile != nil {
 				meanwhile()
 			}
-			e.K.If(first, func() { g.wait(waits) })
+			e.K.If(first, func() {
+				g.wait(waits)
+				e.Trace.Released()
+			})
+			e.Trace.Meets()
 		}
 		e.Sync()
 	})

@@ -49,6 +49,9 @@ func (h *Held) Start(e *Env, r *pipeline.Ring) {
 // Forget clears the registers. It computes nothing: where a path of the program holds
 // nothing and others do, it ends what the registers are kept for until there.
 func (h *Held) Forget(e *Env) {
+	if h == nil {
+		return
+	}
 	for _, chunk := range h.weights {
 		forget(e, chunk)
 	}
@@ -112,14 +115,16 @@ func (g *GEMV) Hold(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share)
 	}
 	e.K.Assert(share.Count.GeC(slices.Min(g.M.Count)), g.Name+": a share of fewer tiles than the plan has")
 	e.Part("holds chunks", func() {
-		for t := range g.heldTiles() {
-			g.forget(e, t)
-			g.owned(e.K, share, t, func() {
-				for part := range g.heldOf(t) {
-					g.take(e, c, r, t, part)
-				}
-			})
-		}
+		e.Trace.Summed(func() {
+			for t := range g.heldTiles() {
+				g.forget(e, t)
+				g.owned(e.K, share, t, func() {
+					for part := range g.heldOf(t) {
+						g.take(e, c, r, t, part)
+					}
+				})
+			}
+		})
 	})
 }
 
