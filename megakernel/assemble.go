@@ -324,9 +324,7 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		run := func() {
 			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-			if p.Handoff == gridBarrier || p.Handoff == string(HandoffCounted) {
-				b.trace.Later()
-			}
+			b.trace.Later()
 			b.k.Region(p.Name, func() {
 				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
 			})
@@ -342,10 +340,12 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 				b.k.Region("hand-off after "+p.Name, func() { b.bar.CountWhile(meanwhile) })
 			case string(HandoffWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
+				b.trace.NoteLate()
 				if meanwhile != nil {
 					meanwhile()
 				}
 			}
+			b.trace.NoteLate()
 		}
 		if p.when == nil {
 			run()

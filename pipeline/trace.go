@@ -34,6 +34,7 @@ type Trace struct {
 	later       bool     // whether the next phase is noted late
 	late        func()   // which notes one
 	put         []putOff // by slot; of the consumers
+	behind      int      // the slot behind the hand-off's that the next one takes
 	came        dsl.Val[dsl.U32]
 	summed      bool // while code is built all of whose waits are summed
 }
@@ -117,7 +118,9 @@ func (t *Trace) Start(track, warp int) {
 	t.notes = k.Lane().EqC(0).And(k.Warp().EqC(warp))
 	t.put = nil
 	if track == 0 {
-		t.put = []putOff{newPutOff(k), newPutOff(k)}
+		for range behindSlots {
+			t.put = append(t.put, newPutOff(k))
+		}
 	}
 	t.at.start(k, track)
 	t.stamp(headBegin)

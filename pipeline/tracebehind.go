@@ -5,7 +5,7 @@ import "github.com/mkgen/mkgen/dsl"
 // Behind is Span whose span is noted behind the phase that it is in, or else the next one:
 // for what others wait behind at once, in the consumers, such as a hand-off's release, where
 // body runs Released and Meets, and the staging of an input. Until then its ends are kept in registers, of one hand-off
-// and one other span: one that is still kept where the next ends is noted there. So spans
+// and a few other spans: one that is still kept where another takes its place is noted there. So spans
 // are not in the order of their ends in a track.
 func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) {
 	k.Helper()
@@ -19,13 +19,9 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 		body()
 		return
 	}
-	slot := behindTask
-	if kind == TraceHandoff {
-		slot = behindHandoff
-	}
+	slot := t.slot(kind)
 	site := t.site(kind, what)
 	begin := t.clock().Named("began")
-	t.came = begin
 	if slot == behindHandoff {
 		t.handoff++
 		k.Require(t.handoff < traceHandoffs, "trace: over %d hand-offs", traceHandoffs)
@@ -33,10 +29,12 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 	t.settle()
 	body()
 	p := &t.put[slot]
-	var ended dsl.Val[dsl.U32]
+	var came, ended dsl.Val[dsl.U32]
 	if slot == behindHandoff {
+		came = t.came
 		ended = t.released.Load(dsl.At(t.handoff)).Named("released") // nobody waits for it here
 	} else {
+		came = begin
 		ended = t.clock().Named("ended")
 	}
 	sums := t.takeSums()
@@ -47,7 +45,7 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 	p.begin.Set(begin)
 	p.end.Set(ended)
 	p.where.Set(t.where(site))
-	p.came.Set(t.came)
+	p.came.Set(came)
 }
 
 // Released runs in the thread that waits for a hand-off, as soon as it is released: before
@@ -72,11 +70,21 @@ func (t *Trace) Meets() {
 // a warp may still read one when the next hand-off is released.
 const traceHandoffs = 32
 
-// The slots of spans that are put off, in the order they are noted in.
+// The slots of spans that are put off, in the order they are noted in: a hand-off's, and
+// behind it those that others take in turns, from each phase's note on.
 const (
-	behindHandoff = iota
-	behindTask
+	behindHandoff = 0
+	behindSlots   = 5
 )
+
+func (t *Trace) slot(kind TraceKind) int {
+	if kind == TraceHandoff {
+		return behindHandoff
+	}
+	n := t.behind
+	t.behind = (n + 1) % (behindSlots - 1)
+	return 1 + n
+}
 
 // putOff is a span that is to be noted behind a phase; there is none where its ends are
 // the same.
@@ -106,6 +114,7 @@ func (t *Trace) noteIfAny(p *putOff) {
 // clearPutOff is behind notePutOff, in all threads: what is known to be zero takes no
 // register.
 func (t *Trace) clearPutOff() {
+	t.behind = 0
 	for _, p := range t.put {
 		for _, v := range []*dsl.Var[dsl.U32]{p.begin, p.end, p.where, p.came} {
 			v.Set(t.k.U32(0))

@@ -39,9 +39,9 @@ func (e *Env) Part(what string, body func()) {
 	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
 }
 
-// Input is the part of a phase that stages an input, at once behind which all warps go on:
-// a trace notes it behind the phase.
-func (e *Env) Input(what string, body func()) {
+// PartBehind is Part of what all warps wait for and then go on at once, such as an input
+// that they stage: a trace notes it behind the phase.
+func (e *Env) PartBehind(what string, body func()) {
 	e.K.Helper()
 	e.Trace.Behind(e.K, pipeline.TraceTask, what, body)
 }
@@ -51,6 +51,12 @@ func (e *Env) Input(what string, body func()) {
 func (e *Env) Wait(what string, body func()) {
 	e.K.Helper()
 	e.Trace.Span(e.K, pipeline.TraceWait, what, e.K.U32(0), body)
+}
+
+// WaitBehind is to Wait what PartBehind is to Part.
+func (e *Env) WaitBehind(what string, body func()) {
+	e.K.Helper()
+	e.Trace.Behind(e.K, pipeline.TraceWait, what, body)
 }
 
 // consumerBarrier is the named barrier of the consumer warps.
