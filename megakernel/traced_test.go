@@ -11,11 +11,14 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// behindBarrier is how the clock is read that a warp must not read before it has passed the
-// barrier in the line above: it depends on a load from shared memory.
-var behindBarrier = regexp.MustCompile(`bar_sync<1, \d+>\(\);\n\s*u32 passed(?:_\d+)? = 0;\n\s*if \(trace_clock\[0\] != 4294967295u\) \{\n[^}]*ptx::clock\(\)[^}]*passed(?:_\d+)? = `)
+// handedOn is how a hand-off's end is read: by the thread that waited, before the barrier in
+// which the others hear of it, to which a warp may come later; then by all from memory, behind
+// which no clock is read.
+var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_released\[(\d+)\] = \(u32\)(v\d+);\n\s*\}\n` +
+	`\s*const u64 (v\d+) = ptx::clock\(\);\n\s*const u32 came(?:_\d+)? = \(u32\)(v\d+);\n\s*ptx::bar_sync<1, \d+>\(\);\n` +
+	`\s*const u32 released(?:_\d+)? = trace_released\[(\d+)\];`)
 
-func TestTheEndOfAHandOffIsReadBehindItsBarrier(t *testing.T) {
+func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	target, err := emit.TargetFor("sm_90a")
@@ -32,6 +35,13 @@ func TestTheEndOfAHandOffIsReadBehindItsBarrier(t *testing.T) {
 		require.Greater(t, handoffs, 3)
 		source, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
 		require.NoError(t, err)
-		require.Len(t, behindBarrier.FindAllString(string(source.Text), -1), handoffs, "%d rows", rows)
+		found := handedOn.FindAllStringSubmatch(string(source.Text), -1)
+		require.Len(t, found, handoffs, "%d rows", rows)
+		words := map[string]bool{}
+		for _, f := range found {
+			require.Equal(t, []string{f[1], f[4], f[2]}, []string{f[3], f[5], f[6]})
+			words[f[2]] = true
+		}
+		require.Len(t, words, handoffs, "each hand-off has a word of its own")
 	}
 }
