@@ -308,9 +308,13 @@ func (b *benchFlags) recordable(facts bench.Facts) error {
 
 // progressOf prints what is done next on a GPU, with the time since now.
 func progressOf(cmd *cobra.Command, m bench.Machine) func(what string) {
+	return elapsed(cmd, m.Facts().Executor)
+}
+
+func elapsed(cmd *cobra.Command, executor bool) func(what string) {
 	start := time.Now()
 	return func(what string) {
-		if !m.Facts().Executor {
+		if !executor {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%6.1f s  %s\n", time.Since(start).Seconds(), what)
 		}
 	}

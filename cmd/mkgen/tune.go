@@ -48,9 +48,10 @@ flight, leads, chunks held in registers, consumer warps, parts of the KV cache,
 where partial states are merged, and how queries and vectors are handed on: one
 option after the other, each candidate beside the best so far, whose time is
 taken again each time, and again until a whole round changes nothing or the time
-is over. An option that a flag gives stays as it is. All candidates of an option
-are compiled before the first of them runs, and one that is slower after a third
-of the launches gets no more of them.
+is over. An option that a flag gives stays as it is. What the first round tries
+is compiled before the GPU is used, and what a better kernel brings up before the
+first of it runs; a candidate that is slower after a third of the launches gets
+no more of them.
 
 It writes a profile, which --profile makes the other commands use. The file is
 written after every measurement: what it holds is not measured again, so the
@@ -74,7 +75,7 @@ of it works, and no speed.`,
 	f.StringVar(&t.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
 	f.Var(&t.contexts, "contexts", "tokens in the KV cache when a launch begins")
-	f.Var(&t.budget, "budget", "time after which no measurement begins, 0 for no limit")
+	f.Var(&t.budget, "budget", "time from the GPU's first use on after which no measurement begins, 0 for no limit")
 	f.StringVarP(&t.output, "output", "o", "", "JSON `file` of the profile (default out/tune-MODEL.json)")
 	f.Var(&t.device, "device", "cuda or sim")
 	f.Lookup("random").DefValue = ""
@@ -119,6 +120,14 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, release()) }()
+	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	of.Weights, s.Measurer, s.Progress = weights.Weights, of, elapsed(cmd, t.device == deviceSim)
+	if t.device != deviceSim {
+		if err := t.ahead(ctx, s, of); err != nil {
+			return interrupted(ctx, err)
+		}
+	}
 	machine, closeMachine, err := openBenchMachine(t.device, t.arch)
 	if err != nil {
 		return err
@@ -127,11 +136,8 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	if err := t.onItsGPU(machine.Facts()); err != nil {
 		return err
 	}
-	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
-	defer stop()
-	of.Machine, of.Weights = machine, weights.Weights
+	of.Machine = machine
 	t.measured(s, of, weights.WeightsName)
-	s.Progress = progressOf(cmd, machine)
 	p, steps, err := s.Run(ctx)
 	if errors.Is(err, tune.ErrOther) {
 		return fmt.Errorf("--output %s: %w; remove it or name another file", t.output, err)
@@ -140,6 +146,23 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 		return keeping(interrupted(ctx, err), t.output)
 	}
 	return t.report(cmd, p, steps, s.Over)
+}
+
+// ahead compiles what the search begins with, when it is known that there is a GPU to search
+// on, and before that is held.
+func (t *tuneFlags) ahead(ctx context.Context, s *tune.Search, of *tune.Suite) error {
+	machine, closeMachine, err := openBenchMachine(t.device, t.arch)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(t.onItsGPU(machine.Facts()), closeMachine()); err != nil {
+		return err
+	}
+	of.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, t.arch) }
+	if t.checkpoint == "" {
+		of.Made = t.made
+	}
+	return s.Ahead(ctx)
 }
 
 // dimensions are those that are searched: what no flag gives; on the executor three, of which leads
@@ -190,13 +213,7 @@ func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, weights string) {
 	if facts.Executor {
 		launches = 1
 		s.Most, s.Rounds = 2, 1 // its times are noise: one round shows that all of it works
-	} else {
-		of.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, t.arch) }
-		if t.checkpoint == "" {
-			of.Made = t.made
-		}
 	}
-	s.Measurer = of
 	s.Setup = tune.Setup{GPU: facts.GPU, Commit: revision.String(), Arch: t.arch, Contexts: of.Contexts, Weights: weights, Tokens: of.Tokens, Launches: launches}
 	s.Save = func(p *tune.Profile) error { return p.WriteFile(t.output) }
 }

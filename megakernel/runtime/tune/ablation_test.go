@@ -74,7 +74,7 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 		tune.InInput:      {"--splits 8 --merge input", "--splits 4 --merge input", "--splits 2 --merge input", "--splits 1 --merge input"},
 		tune.VectorsOf:    {"--vectors words", "--vectors barrier", "--vectors counted:o", "--vectors counted:o,down", "--vectors counted:attention,o"},
 		tune.LeadsOf:      {"--leads none", "--leads 4:1", "--leads 5:2", "--leads 5:1", "--leads 7:2", "--leads 7:1"},
-		tune.HeldOf:       {"--held 0", "--held 1", "--held 2", "--held 3", "--held 6"},
+		tune.HeldOf:       {"--held 0", "--held 1", "--held 2", "--held 3", "--held 5", "--held 6"},
 		tune.CopiesOf: {"--in-flight 1 --leads none", "--in-flight 2 --leads none", "--in-flight 4 --leads none", "--in-flight 4 --leads 5:2",
 			"--in-flight 5 --leads none", "--in-flight 5 --leads 6:2", "--in-flight 6 --leads none", "--in-flight 6 --leads 7:2"},
 		tune.Ring: {"--stage-bytes 8192 --stages 23 --in-flight 6 --leads 8:4 --held 8", "--stage-bytes 8192 --stages 17 --in-flight 6 --leads 8:4 --held 8", "--stage-bytes 8192 --stages 11 --in-flight 6 --leads 8:4 --held 8",

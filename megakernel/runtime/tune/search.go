@@ -154,10 +154,7 @@ func (s *Search) over() bool { return s.Budget > 0 && s.Now().Sub(s.begun) >= s.
 // step tries a dimension's candidates and returns the next incumbent, and whether the
 // time ended before all were tried.
 func (s *Search) step(ctx context.Context, round int, name string, incumbent *megakernel.Kernel) (next *megakernel.Kernel, over bool, err error) {
-	kernels := slices.DeleteFunc(candidates(incumbent, name, s.dimensions()), func(mk *megakernel.Kernel) bool { return slices.Contains(s.beaten, ChoiceOf(mk)) })
-	if s.Most > 0 {
-		kernels = kernels[:min(s.Most, len(kernels))]
-	}
+	kernels := s.candidates(incumbent, name)
 	step := Step{Round: round, Dimension: name, Incumbent: ChoiceOf(incumbent), Chosen: ChoiceOf(incumbent)}
 	next = incumbent
 	best := 1.0
@@ -198,7 +195,11 @@ func (s *Search) step(ctx context.Context, round int, name string, incumbent *me
 // known is the trial of a candidate against an incumbent that was made before. One that
 // failed against any incumbent is not tried against another.
 func (s *Search) known(candidate, incumbent Choice) (Trial, bool) {
-	for _, t := range s.profile.Trials {
+	return known(s.profile.Trials, candidate, incumbent)
+}
+
+func known(trials []Trial, candidate, incumbent Choice) (Trial, bool) {
+	for _, t := range trials {
 		if t.Options == candidate && (t.Against == incumbent || t.Error != "") {
 			return t, true
 		}

@@ -143,7 +143,7 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 	case Leads:
 		return each(mk, leads(mk.Options.InFlight), func(o *megakernel.Options, text string) { o.Leads = text })
 	case Held:
-		return each(mk, []int{megakernel.HeldNone, 1, 2, 3, 4, 6}, func(o *megakernel.Options, n int) { o.Held = n })
+		return each(mk, []int{megakernel.HeldNone, 1, 2, 3, 4, 5, 6}, func(o *megakernel.Options, n int) { o.Held = n })
 	case Consumers:
 		return each(mk, []int{6, 7, 8, 10, 11}, func(o *megakernel.Options, n int) { o.Consumers = n })
 	case Splits:

@@ -7,9 +7,49 @@ import (
 	"slices"
 	"sync"
 
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
+
+// Ahead compiles the kernel to begin with and what the first round tries against it, several
+// at a time, as far as Before has no trial of it: for before the GPU is there, so that a
+// search compiles beside it only what an incumbent brings up that was found on the way. A
+// candidate that does not compile is no error here, but a trial of the search.
+func (s *Search) Ahead(ctx context.Context) error {
+	kernels := []*megakernel.Kernel{s.Start}
+	seen := []Choice{ChoiceOf(s.Start)}
+	for _, name := range s.dimensions() {
+		for _, mk := range s.candidates(s.Start, name) {
+			if c := ChoiceOf(mk); !slices.Contains(seen, c) && !s.tried(c) {
+				seen, kernels = append(seen, c), append(kernels, mk)
+			}
+		}
+	}
+	s.say("compiling %s before the GPU is used", plural.Of(len(kernels), "kernel"))
+	if _, failed := CompileAll(ctx, s.Measurer.Compile, kernels); failed[0] != nil && ctx.Err() == nil {
+		return failed[0]
+	}
+	return ctx.Err()
+}
+
+// tried is whether an earlier run has a trial of a candidate against what it began with.
+func (s *Search) tried(c Choice) bool {
+	if s.Before == nil {
+		return false
+	}
+	_, ok := known(s.Before.Trials, c, ChoiceOf(s.Start))
+	return ok
+}
+
+// candidates are those of a dimension that may be tried.
+func (s *Search) candidates(incumbent *megakernel.Kernel, name string) []*megakernel.Kernel {
+	kernels := slices.DeleteFunc(candidates(incumbent, name, s.dimensions()), func(mk *megakernel.Kernel) bool { return slices.Contains(s.beaten, ChoiceOf(mk)) })
+	if s.Most > 0 {
+		kernels = kernels[:min(s.Most, len(kernels))]
+	}
+	return kernels
+}
 
 // compile compiles the candidates that are not known yet, several at a time, before any
 // of them is run; failed has their errors by index. After the time is over there is
