@@ -54,8 +54,9 @@ type phase struct {
 	when func(s tasks.Step) dsl.Pred
 
 	// What is done before the phase's input is there, unless nil: early reads what no phase
-	// writes, old what one before the last has written, and hold holds the first chunks.
-	early, old, hold func(s tasks.Step)
+	// writes, residual what it adds to, which an earlier hand-off than the last has brought (in
+	// a graph of kernels it is read behind the wait), and hold holds the first chunks.
+	early, residual, hold func(s tasks.Step)
 	// meanwhile, unless nil, is what its hand-off does while it waits: that of the next
 	// phase; see workAhead.
 	meanwhile func(s tasks.Step)
@@ -343,6 +344,10 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 				b.trace.NoteLate()
 				if meanwhile != nil {
 					meanwhile()
+				}
+			default:
+				if meanwhile != nil {
+					panic("BUG: " + p.Name + " has no hand-off to do something in")
 				}
 			}
 			b.trace.NoteLate()

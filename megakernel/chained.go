@@ -68,7 +68,8 @@ func (f *chained) declareShared() {
 // assemble builds the kernel's body. The producer fills the ring at once: weights, the
 // plan and the page table nobody writes, and cached KV, the position and its token no
 // kernel of the same step does, but for its last one at the end. The consumers wait for
-// the kernel before.
+// the kernel before, when they have read what no kernel of the step writes either: a norm's
+// gains and RoPE's angles.
 func (f *chained) assemble() {
 	k, e := f.k, f.env
 	streams := f.phase.produce != nil
@@ -101,7 +102,9 @@ func (f *chained) consumers() {
 			f.token.Set(dsl.Uniform(f.bufs.tokens.Load(step.Pos), dsl.GPUScope))
 		})
 	}
-	f.startEarly()
+	if f.phase.early != nil || f.phase.residual != nil {
+		f.startEarly()
+	}
 	if f.phase.early != nil {
 		f.phase.early(step)
 	}
@@ -112,8 +115,8 @@ func (f *chained) consumers() {
 		k.If(e.Tid.EqC(0), k.LaunchDependents)
 	}
 	k.Region(f.phase.Name, func() {
-		if f.phase.old != nil {
-			f.phase.old(step)
+		if f.phase.residual != nil {
+			f.phase.residual(step)
 		}
 		f.phase.consume(step)
 	})

@@ -117,14 +117,14 @@ func (b *builder) workAhead() {
 // aheadOf is what a phase does before its input is there, in all consumer warps; nil where
 // there is nothing to do.
 func (b *builder) aheadOf(p phase) func(s tasks.Step) {
-	if p.early == nil && p.old == nil && p.hold == nil {
+	if p.early == nil && p.residual == nil && p.hold == nil {
 		return nil
 	}
 	return func(s tasks.Step) {
 		b.cons.Lost = b.lost(FaultLostRelease, p.Name)
-		if p.early != nil || p.old != nil {
+		if p.early != nil || p.residual != nil {
 			b.k.Region("read ahead of "+p.Name, func() {
-				for _, read := range []func(tasks.Step){p.early, p.old} {
+				for _, read := range []func(tasks.Step){p.early, p.residual} {
 					if read != nil {
 						read(s)
 					}

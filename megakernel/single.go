@@ -188,13 +188,9 @@ func (f *single) layerPhases() []phase {
 	if o.MLP == MLPFused {
 		f.fusedMLP(all, per)
 	}
-	all[0].early = func(s tasks.Step) {
-		f.gains.Fetch(e, s.Layer.MulC(2))
-		qkv.Early.Fetch(e, f.own.matrix(MatrixQKV), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.Turn(e, s, row) })
+	for i := range all {
+		f.readAhead(&all[i], qkv, to)
 	}
-	all[3].old = f.fetchOld(MatrixO, to.oldInO)
-	all[4].early = func(s tasks.Step) { f.gains.Fetch(e, s.Layer.MulC(2).AddC(1)) }
-	all[5].old = f.fetchOld(MatrixDown, func(tasks.Step) tasks.Vector { return to.oldInDown() })
 	if o.Queries == HandoffWords {
 		all[0].Handoff = string(HandoffWords)
 	}
@@ -210,6 +206,24 @@ func (f *single) layerPhases() []phase {
 		all = slices.Delete(all, 2, 3)
 	}
 	return all
+}
+
+// readAhead gives a phase of a layer what it reads before its input is there.
+func (f *single) readAhead(p *phase, qkv *tasks.QKV, to *vectors) {
+	e := f.env
+	switch p.Matrix {
+	case f.mk.matrix(MatrixQKV).Name:
+		p.early = func(s tasks.Step) {
+			f.gains.Fetch(e, s.Layer.MulC(2))
+			qkv.Early.Fetch(e, f.own.matrix(MatrixQKV), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.CosSin(e, s, row) })
+		}
+	case f.mk.matrix(MatrixO).Name:
+		p.residual = f.fetchResidual(MatrixO, to.oldInO)
+	case f.mk.matrix(MatrixGateUp).Name:
+		p.early = func(s tasks.Step) { f.gains.Fetch(e, s.Layer.MulC(2).AddC(1)) }
+	case f.mk.matrix(MatrixDown).Name:
+		p.residual = f.fetchResidual(MatrixDown, func(tasks.Step) tasks.Vector { return to.oldInDown() })
+	}
 }
 
 // finalPhase is the phase after the last layer.
@@ -250,10 +264,15 @@ func (f *single) earlyOf(i int) *tasks.Fetched {
 	return f.early.Of(f.env, f.gemv(i))
 }
 
-// fetchOld fetches the residual vector's elements that matrix i's product is added to.
-func (f *single) fetchOld(i int, old func(s tasks.Step) tasks.Vector) func(s tasks.Step) {
+// fetchResidual fetches the residual vector's elements that matrix i's product is added to; nil
+// where that is not done early.
+func (f *single) fetchResidual(i int, old func(s tasks.Step) tasks.Vector) func(s tasks.Step) {
+	early := f.earlyOf(i)
+	if early == nil {
+		return nil
+	}
 	return func(s tasks.Step) {
-		f.earlyOf(i).Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row, 2) })
+		early.Fetch(f.env, f.own.matrix(i), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return old(s)(row, 2) })
 	}
 }
 

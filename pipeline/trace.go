@@ -31,12 +31,12 @@ type Trace struct {
 	end         dsl.Val[dsl.U32]  // that behind this track
 	step, layer dsl.Val[dsl.U32]
 	at          ringWaits
-	later       bool     // whether the next phase is noted late
-	late        func()   // which notes one
-	put         []putOff // by slot; of the consumers
-	behind      int      // the slot behind the hand-off's that the next one takes
-	came        dsl.Val[dsl.U32]
-	summed      bool // while code is built all of whose waits are summed
+	later       bool             // whether the next phase is noted late
+	late        func()           // which notes one
+	put         []putOff         // by slot; of the consumers
+	behind      int              // the slot behind the hand-off's that the next one takes
+	came        dsl.Val[dsl.U32] // of the hand-off that is built; see Meets
+	summed      bool             // while code is built all of whose waits are summed
 }
 
 // TraceTracks is the number of roles that note: the consumers, then the producer.
@@ -118,8 +118,8 @@ func (t *Trace) Start(track, warp int) {
 	t.notes = k.Lane().EqC(0).And(k.Warp().EqC(warp))
 	t.put = nil
 	if track == 0 {
-		for range behindSlots {
-			t.put = append(t.put, newPutOff(k))
+		for slot := range behindSlots {
+			t.put = append(t.put, newPutOff(k, slot))
 		}
 	}
 	t.at.start(k, track)

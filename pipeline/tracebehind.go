@@ -4,9 +4,9 @@ import "github.com/mkgen/mkgen/dsl"
 
 // Behind is Span whose span is noted behind the phase that it is in, or else the next one:
 // for what others wait behind at once, in the consumers, such as a hand-off's release, where
-// body runs Released and Meets, and the staging of an input. Until then its ends are kept in registers, of one hand-off
-// and a few other spans: one that is still kept where another takes its place is noted there. So spans
-// are not in the order of their ends in a track.
+// body runs Released and Meets, and the staging of an input. Until then its ends are kept in
+// registers, of one hand-off and a few other spans: one that is still kept where another
+// takes its place is noted there. So spans are not in the order of their ends in a track.
 func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) {
 	k.Helper()
 	if t == nil {
@@ -29,12 +29,10 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 	t.settle()
 	body()
 	p := &t.put[slot]
-	var came, ended dsl.Val[dsl.U32]
+	var ended dsl.Val[dsl.U32]
 	if slot == behindHandoff {
-		came = t.came
 		ended = t.released.Load(dsl.At(t.handoff)).Named("released") // nobody waits for it here
 	} else {
-		came = begin
 		ended = t.clock().Named("ended")
 	}
 	sums := t.takeSums()
@@ -45,7 +43,9 @@ func (t *Trace) Behind(k *dsl.Kernel, kind TraceKind, what string, body func()) 
 	p.begin.Set(begin)
 	p.end.Set(ended)
 	p.where.Set(t.where(site))
-	p.came.Set(came)
+	if p.came != nil {
+		p.came.Set(t.came)
+	}
 }
 
 // Released runs in the thread that waits for a hand-off, as soon as it is released: before
@@ -58,8 +58,7 @@ func (t *Trace) Released() {
 
 // Meets runs in all consumer threads where they come to the barrier in which they meet behind
 // Released: a hand-off's span ends with the later of both. So nobody reads the clock behind
-// the barrier, which a warp does that has only come to it, unless it waits for memory there
-// (BarrierClock).
+// the barrier, which a warp does that has only come to it, unless it waits for memory there.
 func (t *Trace) Meets() {
 	if t != nil {
 		t.came = t.clock().Named("came")
@@ -90,12 +89,16 @@ func (t *Trace) slot(kind TraceKind) int {
 // the same.
 type putOff struct {
 	begin, end, where *dsl.Var[dsl.U32]
-	came              *dsl.Var[dsl.U32] // before which the end does not lie; else begin
+	came              *dsl.Var[dsl.U32] // of a hand-off: before which the end does not lie; else nil
 }
 
-func newPutOff(k *dsl.Kernel) putOff {
+func newPutOff(k *dsl.Kernel, slot int) putOff {
 	v := func(name string) *dsl.Var[dsl.U32] { return dsl.NewVar(k.U32(0), name) }
-	return putOff{v("put_off"), v("put_off_end"), v("put_off_of"), v("put_off_came")}
+	p := putOff{begin: v("put_off"), end: v("put_off_end"), where: v("put_off_of")}
+	if slot == behindHandoff {
+		p.came = v("put_off_came")
+	}
+	return p
 }
 
 // notePutOff notes what has been put off, in the thread that notes.
@@ -106,8 +109,11 @@ func (t *Trace) notePutOff() {
 }
 
 func (t *Trace) noteIfAny(p *putOff) {
-	begin, came := p.begin.Get(), p.came.Get()
-	end := came.Add(dsl.Cast[dsl.U32](dsl.Cast[dsl.I32](p.end.Get().Sub(came)).MaxC(0)))
+	begin, end := p.begin.Get(), p.end.Get()
+	if p.came != nil { // the later of both
+		came := p.came.Get()
+		end = came.Add(dsl.Cast[dsl.U32](dsl.Cast[dsl.I32](end.Sub(came)).MaxC(0)))
+	}
 	t.k.If(end.Ne(begin), func() { t.store(begin, end, p.where.Get(), t.k.U32(0)) })
 }
 
@@ -117,7 +123,9 @@ func (t *Trace) clearPutOff() {
 	t.behind = 0
 	for _, p := range t.put {
 		for _, v := range []*dsl.Var[dsl.U32]{p.begin, p.end, p.where, p.came} {
-			v.Set(t.k.U32(0))
+			if v != nil {
+				v.Set(t.k.U32(0))
+			}
 		}
 	}
 }

@@ -4,8 +4,8 @@ import "github.com/mkgen/mkgen/dsl"
 
 // The waits at the ring, as a trace names them. There is one for every chunk, or two, and
 // most are short: a span each would make a step several percent slower. So those that are
-// long (with EachWait all) have spans of their own, and the others are summed: a sum is
-// noted once in SummedChunks chunks, where a long wait begins, and where any other span
+// long (with EachWait all) have spans of their own, and the others, and where chunks are held
+// all (Trace.Summed), are summed: a sum is noted once in SummedChunks chunks, where a long wait begins, and where any other span
 // begins or ends.
 //
 // A span of a sum is as long as its waits together, and ends where the last of them did.

@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"fmt"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -16,7 +18,7 @@ func (x *Early) Start(e *Env) { x.pair = dsl.NewArray(e.K.F32(0), 2, "early") }
 
 // Of is what is fetched for g, nil where a thread finishes more than one pair of rows.
 func (x *Early) Of(e *Env, g *GEMV) *Fetched {
-	if x == nil || g.M.MaxCount() > batchTiles || e.Threads() < batchTiles*pairsOfTile {
+	if g.M.MaxCount() > batchTiles || e.Threads() < batchTiles*pairsOfTile {
 		return nil
 	}
 	return &Fetched{x, g}
@@ -89,6 +91,14 @@ func (t *Gains) Start(e *Env) {
 	for range n {
 		t.pairs = append(t.pairs, dsl.NewArray(dsl.Lit[dsl.BF16x2](e.K, 0), 2, "gain"))
 	}
+}
+
+// problem says what is wrong where a norm of n elements is to take its gains from here.
+func (t *Gains) problem(n int) string {
+	if t == nil || t.N == n {
+		return ""
+	}
+	return fmt.Sprintf("norm input: Early is for %d elements, want %d", t.N, n)
 }
 
 // Fetch reads the gains of a norm, in all consumer threads.

@@ -177,7 +177,8 @@ func (g *GridBarrier) TagBefore(n int) u32 {
 func (g *GridBarrier) Sync() { g.SyncWhile(nil) }
 
 // SyncWhile is Sync, between whose arrival and wait the consumer threads run meanwhile, which
-// may be nil: something that needs nothing of what other CTAs write. It holds back this
+// may be nil: something that needs nothing of what other CTAs write behind the barrier before
+// this one; it may look at words that have come by then. It holds back this
 // CTA alone, and only if it takes longer than the others' arrival.
 func (g *GridBarrier) SyncWhile(meanwhile func()) {
 	g.target.Set(g.target.Get().AddC(g.e.Grid))

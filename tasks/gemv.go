@@ -140,16 +140,16 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 	})
 }
 
-// maxEarly is how many k groups of a chunk have their input read before the chunk is there
+// maxInputsAhead is how many k groups of a chunk have their input read before the chunk is there
 // at most.
-const maxEarly = 4
+const maxInputsAhead = 4
 
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
 // products of rows 2l and 2l+1. held is the tile's number among those of which chunks
 // are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'
-// addresses are computed and the input is read before.
+// addresses are computed before, and the input of the first groups is read.
 func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
 	k := e.K
 	acc := make([][]*dsl.Var[dsl.F32], 2) // of the two mma of a k group
@@ -163,7 +163,7 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 	quarter := dsl.Optional(e.Lane.AndC(3).MulC(4))
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
 		var inputs [][]pair
-		for i := range min(maxEarly, columns/pipeline.GroupK/e.Consumers) { // those that all warps have
+		for i := range min(maxInputsAhead, columns/pipeline.GroupK/e.Consumers) { // those that all warps have
 			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
 		}
 		c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {

@@ -69,11 +69,11 @@ func (t *QKV) Epilogue(e *Env, s Step, norm func() f32) Epilogue {
 	}
 }
 
-// Turn is the cosine and the sine by which the q or k of a row of the packed matrix is
+// CosSin is the cosine and the sine by which the q or k of a row of the packed matrix is
 // rotated: what Early fetches. Of a row of v it is of no use.
-func (t *QKV) Turn(e *Env, s Step, row u32) []f32 {
-	c, sin := t.angle(e, t.position(s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos), row.RemC(t.KV.D).DivC(2).Named("i"))
-	return []f32{c, sin}
+func (t *QKV) CosSin(e *Env, s Step, row u32) []f32 {
+	cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos), row.RemC(t.KV.D).DivC(2).Named("i"))
+	return []f32{cos, sin}
 }
 
 // position is what a pair of a token at pos is rotated for; query is whether it is of q.
@@ -94,8 +94,8 @@ func (t *QKV) finish(e *Env, s Step, row u32, y0, y1 f32, pos u32, st stores, qu
 	head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
 	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
 		turn := t.Early.Or(func() []f32 {
-			c, s := t.angle(e, t.position(s, func() dsl.Pred { return head.LtC(t.Heads) }, pos), i)
-			return []f32{c, s}
+			cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return head.LtC(t.Heads) }, pos), i)
+			return []f32{cos, sin}
 		})
 		r0, r1 := rotated(y0, y1, turn[0], turn[1])
 		k.IfElse(head.LtC(t.Heads), func() { st.query(query(head), i, r0, r1) }, func() { st.key(head.SubC(t.Heads), i, r0, r1) })

@@ -116,6 +116,10 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 			n := tasks.NormInput{N: 36, X: tasks.FromBuf(out[dsl.F32](r, "x", 36)), Gain: in[dsl.BF16](r, "gain", nil, 36), Dst: input(r, 32)}
 			n.Emit(r.e, r.k.U32(0))
 		})},
+		{"vector", "norm input: Early is for 64 elements, want 32", vector(func(r *rig) {
+			n := tasks.NormInput{N: 32, X: tasks.FromBuf(out[dsl.F32](r, "x", 32)), Gain: in[dsl.BF16](r, "gain", nil, 32), Dst: input(r, 32), Early: &tasks.Gains{N: 64}}
+			n.Emit(r.e, r.k.U32(0))
+		})},
 		{"vector", "plain input: length 12 is not a positive multiple of 8", vector(func(r *rig) {
 			p := tasks.PlainInput{N: 12, X: in[dsl.BF16](r, "x", nil, 16), Dst: input(r, 32)}
 			p.Emit(r.e)

@@ -1,6 +1,7 @@
 package tasks
 
 import (
+	"cmp"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -189,7 +190,7 @@ type NormInput struct {
 // Gain. Dst is complete for all consumers on return.
 func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	k := e.K
-	if p := inputProblem("norm input", t.N, 4, t.Dst); p != "" {
+	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Dst), t.Early.problem(t.N)); p != "" {
 		k.Require(false, "%s", p)
 		return k.F32(1)
 	}
@@ -217,6 +218,9 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 			dst.Store(at.AddC(2), dsl.Pack[dsl.BF16x2](x[2].Mul(g2), x[3].Mul(g3)))
 		}
 	})
+	if n := len(gains.pairs); n > 0 && nth%n != 0 {
+		panic("BUG: a source of a norm's input came to other elements than its gains")
+	}
 	zeroPadding(e, t.Dst, t.N)
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
 	mean := sum.Mul(k.F32(1 / float64(t.N)))

@@ -240,7 +240,7 @@ func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 // that read them.
 func TestMutantsOfVectorsInWordsAreReported(t *testing.T) {
 	o := megakernel.Options{Stages: 3, InFlight: 2, Vectors: string(megakernel.HandoffWords)}
-	mutantsOfRegions(t, o, "mutants of vectors in words, on the executor", nil, "qkv", "o", "gate_up")
+	mutantsOfRegions(t, o, "mutants of vectors in words, on the executor", nil, "qkv", "read ahead of o", "o", "gate_up", "read ahead of down")
 }
 
 // The same of the MLP whose halves have no hand-off between.

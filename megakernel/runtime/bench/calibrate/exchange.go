@@ -44,7 +44,7 @@ func (x *exchange) behindAll() {
 		b.vector.StoreN(turn.Add(i).MulC(4), []u32{v, v, v, v})
 	})
 	e.Sync()
-	arrived := b.passed.Read()
+	arrived := b.passed.read()
 	k.IfElse(b.handoff.EqC(int(Count)), func() { x.bar.CountWhile(nil) }, x.bar.Sync)
 	released := b.clock() // of thread 0, which polls: the others have come to the barrier that ends it before
 	x.each(b.units, unrolled, func(at []u32, in func(j int, store func())) {
@@ -108,7 +108,7 @@ func (x *exchange) each(n u32, together int, body func(at []u32, in func(j int, 
 func (x *exchange) note(arrived, released u32) {
 	x.b.e.Sync()
 	x.wait.Set(released.Sub(arrived))
-	x.read.Set(x.b.passed.Read().Sub(released))
+	x.read.Set(x.b.passed.read().Sub(released))
 }
 
 // unrolled is how many 16-byte loads of the vector a thread has under way.

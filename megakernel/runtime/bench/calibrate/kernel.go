@@ -100,7 +100,7 @@ type builder struct {
 	e      *tasks.Env
 	ring   *pipeline.Ring
 	gemv   *tasks.GEMV
-	passed pipeline.BarrierClock
+	passed barrierClock
 
 	data                   dsl.Buf[dsl.B128]
 	words                  dsl.Buf[dsl.B128]
@@ -163,7 +163,7 @@ func (b *builder) declare(p *pipeline.Plan) {
 	b.staged = dsl.Shared[dsl.U32](k, regionVector, b.VectorBytes/4, at(regionVector), dsl.Align(16), dsl.Doc("the vector, and the product's input"))
 	part := dsl.Shared[dsl.F32](k, regionPartials, tasks.PartialsLen(b.Consumers), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))
 	b.e = tasks.NewEnv(k, b.SMs, b.Consumers, dsl.Shared[dsl.F32](k, regionScratch, b.Consumers, at(regionScratch)))
-	b.passed = pipeline.NewBarrierClock(k, "clock")
+	b.passed = newBarrierClock(k, "clock")
 	b.gemv = &tasks.GEMV{Name: "work", M: &p.Layer[0], X: dsl.View[dsl.BF16](b.staged), Part: tasks.Partials{Buf: part}}
 	b.data = dsl.Global[dsl.B128](k, bufferData, 0, dsl.Align(128), dsl.Doc("what is streamed"))
 	word := func(name string, n int64, doc string) dsl.Buf[dsl.U32] {
@@ -198,7 +198,7 @@ func (b *builder) measure() {
 	k.Assert(b.ready.LtC(b.Stages+1), "more chunks than the ring holds")
 	k.If(e.Tid.EqC(0), func() {
 		b.ring.Init()
-		b.passed.Init()
+		b.passed.init()
 	})
 	k.ForStep(e.Tid, k.U32(b.VectorBytes/4), k.Warps()*dsl.WarpSize, func(i u32) { b.staged.Store(i, k.U32(0)) })
 	k.Barrier()
@@ -245,7 +245,7 @@ func (b *builder) consume() {
 		})
 		k.If(b.ready.NeC(0), func() { c.Await(b.ready.SubC(1)) })
 		e.Sync()
-		begin := b.passed.Read()
+		begin := b.passed.read()
 		k.IfElse(b.work.NeC(0), func() {
 			b.gemv.Consume(e, c, b.ring, b.share(), func(row u32, y0, y1 dsl.Val[dsl.F32]) {
 				dsl.Optional(row)
@@ -253,7 +253,7 @@ func (b *builder) consume() {
 			})
 		}, func() { b.gemv.Drop(e, c, b.share()) })
 		e.Sync()
-		end := b.passed.Read()
+		end := b.passed.read()
 		k.If(first, func() {
 			at := phase.MulC(b.SMs).Add(e.CTA).MulC(stampWords)
 			b.stamps.StoreN(at, []u32{wait.Get(), read.Get(), end.Sub(begin), k.U32(0)})
