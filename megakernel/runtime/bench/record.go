@@ -40,7 +40,7 @@ type Options struct {
 	Merge      string `json:"merge,omitempty"`                  // where partial states are merged; absent: of one row in a phase of their own
 	Vectors    string `json:"vectors,omitempty"`                // how vectors reach the next phase; absent: behind barriers
 	MLP        string `json:"mlp,omitempty"`                    // how the MLP's down projection gets its input; absent: rows, behind a hand-off
-	Held       int    `json:"held,omitempty"`                   // chunks of a product in registers; absent: none, but 4 in those of one row of commit 5307170
+	Held       int    `json:"held,omitempty"`                   // chunks of a product in registers; absent: none
 	Launch     string `json:"launch,omitempty" absent:"single"` // how a step is launched, if not as one kernel
 	Resident   int    `json:"resident,omitempty"`               // of a graph of kernels: how many fit side by side on an SM
 	Page       int    `json:"page"`
