@@ -49,9 +49,9 @@ where partial states are merged, and how queries and vectors are handed on: one
 option after the other, each candidate beside the best so far, whose time is
 taken again each time, and again until a whole round changes nothing or the time
 is over. An option that a flag gives stays as it is. What the first round tries
-is compiled before the GPU is used, and what a better kernel brings up before the
-first of it runs; a candidate that is slower after a third of the launches gets
-no more of them.
+is compiled before the GPU is used, and what a better kernel brings up before
+the first of it runs; a candidate that is slower after a third of the launches
+gets no more of them.
 
 It writes a profile, which --profile makes the other commands use. The file is
 written after every measurement: what it holds is not measured again, so the
