@@ -5,8 +5,8 @@ import "github.com/mkgen/mkgen/dsl"
 // The waits at the ring, as a trace names them. There is one for every chunk, or two, and
 // most are short: a span each would make a step several percent slower. So those that are
 // long (with EachWait all) have spans of their own, and the others, and where chunks are held
-// all (Trace.Summed), are summed: a sum is noted once in SummedChunks chunks, where a long wait begins, and where any other span
-// begins or ends.
+// all (Trace.Summed), are summed: a sum is noted once in SummedChunks chunks, where a long
+// wait begins, and where any other span begins or ends.
 //
 // A span of a sum is as long as its waits together, and ends where the last of them did.
 // The detail of all these spans is the number of the last chunk of the launch whose wait
@@ -97,13 +97,6 @@ func (t *Trace) due(number dsl.Val[dsl.U32], long dsl.Pred) dsl.Pred {
 	return t.notes.And(long.Or(number.AndC(SummedChunks - 1).EqC(0)))
 }
 
-// draining are the clocks around a consumer warp's wait for the next chunk. They are made
-// use of when the chunk has been drained: who needs one at once waits for it.
-type draining struct {
-	t          *Trace
-	begin, end dsl.Val[dsl.U32]
-}
-
 // Summed runs body, a few waits for chunks in a span of their own: all are added up there,
 // long ones too, unless each wait is a span. It saves the code that looks at each.
 func (t *Trace) Summed(body func()) {
@@ -114,6 +107,13 @@ func (t *Trace) Summed(body func()) {
 	t.summed = true
 	body()
 	t.summed = false
+}
+
+// draining are the clocks around a consumer warp's wait for the next chunk. They are made
+// use of when the chunk has been drained: who needs one at once waits for it.
+type draining struct {
+	t          *Trace
+	begin, end dsl.Val[dsl.U32]
 }
 
 func (t *Trace) draining() *draining {

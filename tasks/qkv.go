@@ -26,7 +26,7 @@ type QKV struct {
 	// layer, where that is not always their own; at 0 they stay as they are.
 	RotateFor func(s Step, pos u32) u32
 
-	// Early, unless nil, is where Turn has been fetched to.
+	// Early, unless nil, is where CosSin has been fetched to.
 	Early *Fetched
 }
 

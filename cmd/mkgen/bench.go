@@ -311,6 +311,7 @@ func progressOf(cmd *cobra.Command, m bench.Machine) func(what string) {
 	return elapsed(cmd, m.Facts().Executor)
 }
 
+// elapsed is progressOf before there is a machine.
 func elapsed(cmd *cobra.Command, executor bool) func(what string) {
 	start := time.Now()
 	return func(what string) {

@@ -124,8 +124,8 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	defer stop()
 	of.Weights, s.Measurer, s.Progress = weights.Weights, of, elapsed(cmd, t.device == deviceSim)
 	if t.device != deviceSim {
-		if err := t.ahead(ctx, s, of); err != nil {
-			return interrupted(ctx, err)
+		if err := t.ahead(ctx, s, of, weights.WeightsName); err != nil {
+			return t.searched(interrupted(ctx, err))
 		}
 	}
 	machine, closeMachine, err := openBenchMachine(t.device, t.arch)
@@ -137,10 +137,10 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	of.Machine = machine
-	t.measured(s, of, weights.WeightsName)
+	t.measured(s, of, machine.Facts(), weights.WeightsName)
 	p, steps, err := s.Run(ctx)
 	if errors.Is(err, tune.ErrOther) {
-		return fmt.Errorf("--output %s: %w; remove it or name another file", t.output, err)
+		return t.searched(err)
 	}
 	if err != nil {
 		return keeping(interrupted(ctx, err), t.output)
@@ -148,16 +148,26 @@ func (t *tuneFlags) run(cmd *cobra.Command) (err error) {
 	return t.report(cmd, p, steps, s.Over)
 }
 
+// searched says of a profile of another search which file it is.
+func (t *tuneFlags) searched(err error) error {
+	if !errors.Is(err, tune.ErrOther) {
+		return err
+	}
+	return fmt.Errorf("--output %s: %w; remove it or name another file", t.output, err)
+}
+
 // ahead compiles what the search begins with, when it is known that there is a GPU to search
 // on, and before that is held.
-func (t *tuneFlags) ahead(ctx context.Context, s *tune.Search, of *tune.Suite) error {
+func (t *tuneFlags) ahead(ctx context.Context, s *tune.Search, of *tune.Suite, weights string) error {
 	machine, closeMachine, err := openBenchMachine(t.device, t.arch)
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(t.onItsGPU(machine.Facts()), closeMachine()); err != nil {
+	facts := machine.Facts()
+	if err := errors.Join(t.onItsGPU(facts), closeMachine()); err != nil {
 		return err
 	}
+	t.measured(s, of, facts, weights)
 	of.Compiled = func(ctx context.Context, mk *megakernel.Kernel) (string, error) { return compiledFor(ctx, mk, t.arch) }
 	if t.checkpoint == "" {
 		of.Made = t.made
@@ -208,8 +218,8 @@ func (t *tuneFlags) before(cmd *cobra.Command, s *tune.Search) (err error) {
 }
 
 // measured completes the search with what measures.
-func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, weights string) {
-	facts, launches := of.Machine.Facts(), tuneLaunches
+func (t *tuneFlags) measured(s *tune.Search, of *tune.Suite, facts bench.Facts, weights string) {
+	launches := tuneLaunches
 	if facts.Executor {
 		launches = 1
 		s.Most, s.Rounds = 2, 1 // its times are noise: one round shows that all of it works

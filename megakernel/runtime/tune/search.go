@@ -195,11 +195,7 @@ func (s *Search) step(ctx context.Context, round int, name string, incumbent *me
 // known is the trial of a candidate against an incumbent that was made before. One that
 // failed against any incumbent is not tried against another.
 func (s *Search) known(candidate, incumbent Choice) (Trial, bool) {
-	return known(s.profile.Trials, candidate, incumbent)
-}
-
-func known(trials []Trial, candidate, incumbent Choice) (Trial, bool) {
-	for _, t := range trials {
+	for _, t := range s.profile.Trials {
 		if t.Options == candidate && (t.Against == incumbent || t.Error != "") {
 			return t, true
 		}

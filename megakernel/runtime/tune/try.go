@@ -17,29 +17,23 @@ import (
 // search compiles beside it only what an incumbent brings up that was found on the way. A
 // candidate that does not compile is no error here, but a trial of the search.
 func (s *Search) Ahead(ctx context.Context) error {
-	kernels := []*megakernel.Kernel{s.Start}
-	seen := []Choice{ChoiceOf(s.Start)}
+	if err := s.open(ctx); err != nil {
+		return err
+	}
+	var kernels []*megakernel.Kernel
+	start := ChoiceOf(s.Start)
+	seen := []Choice{start}
 	for _, name := range s.dimensions() {
 		for _, mk := range s.candidates(s.Start, name) {
-			if c := ChoiceOf(mk); !slices.Contains(seen, c) && !s.tried(c) {
+			c := ChoiceOf(mk)
+			if _, ok := s.known(c, start); !ok && !slices.Contains(seen, c) {
 				seen, kernels = append(seen, c), append(kernels, mk)
 			}
 		}
 	}
-	s.say("compiling %s before the GPU is used", plural.Of(len(kernels), "kernel"))
-	if _, failed := CompileAll(ctx, s.Measurer.Compile, kernels); failed[0] != nil && ctx.Err() == nil {
-		return failed[0]
-	}
+	s.say("compiling %s before the GPU is used", plural.Of(len(kernels), "candidate"))
+	CompileAll(ctx, s.Measurer.Compile, kernels)
 	return ctx.Err()
-}
-
-// tried is whether an earlier run has a trial of a candidate against what it began with.
-func (s *Search) tried(c Choice) bool {
-	if s.Before == nil {
-		return false
-	}
-	_, ok := known(s.Before.Trials, c, ChoiceOf(s.Start))
-	return ok
 }
 
 // candidates are those of a dimension that may be tried.
