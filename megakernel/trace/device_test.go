@@ -273,8 +273,9 @@ func TestSpansAreStoredBehindWhatOthersWaitFor(t *testing.T) {
 			waits++
 		case strings.Contains(line, "bulk.g2s"), strings.Contains(line, "mbar.arrive") && strings.Contains(line, "@empty"):
 			waited = false
-		case strings.Contains(line, "@"+pipeline.BufferSpans+":b128["):
+		case strings.Contains(line, "st.b128 @"+pipeline.BufferSpans+":b128["):
 			stores++
+			require.Contains(t, line, "hint=evict_last")
 			require.False(t, waited, line)
 		}
 	}
