@@ -1,7 +1,10 @@
 package megakernel
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -25,21 +28,51 @@ func (o *Options) completeHeld() error {
 // registersBesideHeld are those of a thread that chunks held leave to the rest at least.
 const registersBesideHeld = 32
 
-// The default of Held, and of the registers of a thread that it takes.
+// More copies in flight than the planner's are chosen where every product has many chunks on
+// an SM (docs/RATIONALE.md).
 const (
-	defaultHeld          = 4
-	defaultHeldRegisters = 64
+	manyChunks = 8
+	manyCopies = 4
 )
 
-// chooseHeld chooses how many chunks are held, if that was left open: none where
-// consumers have few registers anyway.
+// chooseCopies plans more copies in flight where that is faster, for one row in one kernel, if
+// they and their leads were left open.
+func (mk *Kernel) chooseCopies() (err error) {
+	o, p := &mk.Options, mk.Plan
+	if o.Tokens > 1 || o.graph() || o.InFlight != 0 || o.Leads != "" || p.StageBytes != pipeline.DefaultStageBytes || p.Stages < 2*manyCopies {
+		return nil
+	}
+	for i := range layerMatrices {
+		if m := mk.matrix(i); slices.Max(m.Count)*m.ChunksPerTile < manyChunks {
+			return nil
+		}
+	}
+	r := mk.request()
+	r.InFlight = manyCopies
+	mk.Plan, err = pipeline.New(r)
+	return err
+}
+
+// The default of Held, and of the registers of a thread that each takes at most.
+const (
+	defaultHeld          = 4
+	defaultHeldRegisters = 16
+)
+
+// chooseHeld chooses how many chunks are held, if that was left open: as many as a producer
+// with 4 copies in flight may be ahead by before it keeps fewer, else the default, and none
+// where consumers have few registers anyway.
 func (mk *Kernel) chooseHeld() {
 	o := &mk.Options
 	if o.Held != 0 {
 		return
 	}
 	if o.Held = HeldNone; o.Tokens == 1 && threadRegisters(o.Consumers) >= ampleRegisters {
-		if n := min(defaultHeld, defaultHeldRegisters/tasks.HeldRegisters(o.StageBytes, o.Consumers)); n > 0 {
+		want := defaultHeld
+		if leads := mk.Plan.Leads; mk.Plan.InFlight == manyCopies && len(leads) > 0 {
+			want = min(leads[0].Chunks, manyCopies+1)
+		}
+		if n := min(want, want*defaultHeldRegisters/tasks.HeldRegisters(o.StageBytes, o.Consumers)); n > 0 {
 			o.Held = n
 		}
 	}

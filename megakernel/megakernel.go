@@ -93,6 +93,9 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
 		return nil, err
 	}
+	if err := mk.chooseCopies(); err != nil {
+		return nil, err
+	}
 	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight
 	mk.Options.Leads = pipeline.LeadsText(mk.Plan.Leads)
 	mk.chooseHeld()

@@ -26,7 +26,7 @@ func quiet() *machine.Machine {
 
 // With nothing but memory a step takes what its bytes do.
 func TestPredictionWithoutHandoffsIsBytesOverBandwidth(t *testing.T) {
-	mk := build(t, "llama3-8b", Options{SMs: 1, Splits: 1})
+	mk := build(t, "llama3-8b", Options{SMs: 1, Splits: 1, InFlight: 3})
 	m := quiet()
 	for _, context := range []int{0, 1, 1024} {
 		p := mk.Predict(m, context, 1)
@@ -43,7 +43,7 @@ func TestPredictionOfFewSMsIsWhatTheirCopiesBring(t *testing.T) {
 	m := machine.H200()
 	copies := func(n int) float64 { return m.BytesPerSecond(132, int64(n)*16384) } // of all SMs
 	for sms, rate := range map[int]float64{1: 3 * copies(1) / 132, 2: 6 * copies(1) / 132, 132: copies(3)} {
-		mk := build(t, "llama3-8b", Options{SMs: sms})
+		mk := build(t, "llama3-8b", Options{SMs: sms, InFlight: 3})
 		require.Equal(t, 3*16384, mk.Plan.InFlight*mk.Plan.StageBytes)
 		p, e := mk.Predict(machine.H200(), 0, 1), mk.Plan.Efficiency().Step
 		require.InEpsilon(t, float64(mk.Plan.PackedBytes)/e/rate, p.Stream, 1e-9, "%d SMs", sms)

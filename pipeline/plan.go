@@ -103,7 +103,8 @@ func (m *MatrixPlan) MaxCount() int {
 //     few enough that a step goes around the ring at least four times.
 //   - InFlight: 3, at most Stages: 48 KiB an SM saturate the memory of an H200;
 //     more copies in flight only make the small requests at a hand-off queue longer.
-//   - Leads: 2 copies from 4 chunks on, where InFlight is 3 and there are 8 stages.
+//   - Leads: 2 copies from one chunk more than InFlight on, where that is 3 or 4 and there
+//     are 8 stages.
 func New(r Request) (*Plan, error) {
 	if err := r.check(); err != nil {
 		return nil, err
@@ -227,8 +228,8 @@ func (p *Plan) chooseRing(r *Request) error {
 	p.InFlight = min(p.InFlight, p.Stages)
 	p.Shared, p.SharedBytes = layout(p.Stages, p.StageBytes, r.Fixed)
 	p.Leads = r.Leads
-	if r.Leads == nil && p.InFlight == 3 && p.Stages >= 8 {
-		p.Leads = []Lead{{4, 2}}
+	if r.Leads == nil && (p.InFlight == 3 || p.InFlight == 4) && p.Stages >= 8 {
+		p.Leads = []Lead{{p.InFlight + 1, 2}}
 	}
 	return checkLeads(p.Leads, p.Stages, p.InFlight)
 }

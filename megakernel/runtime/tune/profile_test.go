@@ -130,9 +130,9 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 			require.NotEqual(t, tune.ChoiceOf(mk), tune.ChoiceOf(k))
 		}
 	}
-	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "4", "5", "6"},
-		"leads":     {"none", "4:1", "5:2", "5:1", "7:2", "7:1"},
-		"held":      {"0", "1", "2", "3", "5", "6"},
+	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "3", "5", "6"},
+		"leads":     {"none", "5:3", "6:3", "6:2", "8:3", "8:2"},
+		"held":      {"0", "1", "2", "3", "4", "6"},
 		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase", "last", "input"},
 		"vectors": {"words", "barrier", "counted:o", "counted:o,down", "counted:attention,o"}}, all)
 	rows, err := megakernel.Build(c, megakernel.Options{Tokens: 8})

@@ -322,11 +322,10 @@ func TestWhatIsNotSearchedStays(t *testing.T) {
 // are searched, with the planner's leads, and none where they are to stay.
 func TestLeadsFollowTheCopiesInFlightWhereTheyAreSearched(t *testing.T) {
 	for _, c := range []struct {
-		dimensions, tried []string
-		leads             string
+		dimensions, tried, leads []string
 	}{
-		{[]string{tune.InFlight}, []string{"4", "5", "6"}, "4:2"},
-		{[]string{tune.InFlight, tune.Leads}, []string{"1", "2", "4", "5", "6"}, "none"},
+		{[]string{tune.InFlight}, []string{"4", "5", "6"}, []string{"4:2", "4:2", "4:2"}},
+		{[]string{tune.InFlight, tune.Leads}, []string{"1", "2", "4", "5", "6"}, []string{"none", "none", "5:2", "none", "none"}},
 	} {
 		s, _ := search(t, &land{micros: flat})
 		s.Dimensions, s.Rounds = c.dimensions, 1
@@ -334,12 +333,12 @@ func TestLeadsFollowTheCopiesInFlightWhereTheyAreSearched(t *testing.T) {
 		p, steps, err := s.Run(t.Context())
 		require.NoError(t, err)
 		require.Equal(t, "4:2", p.Chosen.Leads)
-		var tried []string
+		var tried, leads []string
 		for _, trial := range steps[0].Trials {
-			tried = append(tried, trial.Options.Value(tune.InFlight))
-			require.Equal(t, c.leads, trial.Options.Leads)
+			tried, leads = append(tried, trial.Options.Value(tune.InFlight)), append(leads, trial.Options.Leads)
 		}
 		require.Equal(t, c.tried, tried)
+		require.Equal(t, c.leads, leads)
 	}
 }
 
