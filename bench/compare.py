@@ -8,8 +8,9 @@
     python bench/compare.py --mkgen out/mkgen --model llama3-8b --tune 120s --reference out/ref-8b
 
 `scripts/build-cuda build -o out/mkgen ./cmd/mkgen` makes out/mkgen. What the single kernel gains over the graph is what not ending the kernel
-gains; the graph preloads its weights as far as shared memory goes, and has options of its own (--graph, --graph-profile, or --tune, which
-searches those of both first). Shares are of the streaming ceiling that mkgen measures right before its case; transformers' are of the single kernel's.
+gains; the graph preloads its weights as far as shared memory goes, unless its options say one kernel an SM, and has options of its own (--graph,
+--graph-profile, or --tune, which searches those of both first). Shares are of the streaming ceiling that mkgen measures right before its case;
+transformers' are of the single kernel's.
 With --reference (tests/gpu/reference.py) both kernels pass the gate or the run ends with exit code 1; without, all is marked UNGATED.
 
 The comparison is printed, and written as JSON to --out: by default bench/results/<gpu>/<date>-compare-<model>.json where the gate was passed, else

@@ -59,6 +59,10 @@ const (
 	defaultHeldRegisters = 16
 )
 
+// mostHiddenBesideFive is the longest hidden state beside whose words, which a thread polls
+// all at once, it holds 5 chunks: of 8192 nvcc would spill 516 bytes.
+const mostHiddenBesideFive = 4096
+
 // chooseHeld chooses how many chunks are held, if that was left open: as many as a producer
 // with 4 copies in flight may be ahead by before it keeps fewer, else the default, and none
 // where consumers have few registers anyway.
@@ -69,7 +73,7 @@ func (mk *Kernel) chooseHeld() {
 	}
 	if o.Held = HeldNone; o.Tokens == 1 && threadRegisters(o.Consumers) >= ampleRegisters {
 		want := defaultHeld
-		if leads := mk.Plan.Leads; mk.Plan.InFlight == manyCopies && len(leads) > 0 {
+		if leads := mk.Plan.Leads; mk.Plan.InFlight == manyCopies && len(leads) > 0 && mk.Config.Hidden <= mostHiddenBesideFive {
 			want = min(leads[0].Chunks, manyCopies+1)
 		}
 		if n := min(want, want*defaultHeldRegisters/tasks.HeldRegisters(o.StageBytes, o.Consumers)); n > 0 {

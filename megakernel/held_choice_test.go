@@ -18,6 +18,7 @@ func TestCopiesAndChunksHeldAreChosenTogether(t *testing.T) {
 	}{
 		{"llama3-8b", Options{}, 4, "5:2", 5},
 		{"llama3.2-3b", Options{}, 4, "5:2", 5},
+		{"llama3-70b", Options{}, 4, "5:2", 4},  // 8192 hidden
 		{"llama3.2-1b", Options{}, 3, "4:2", 4}, // o has 4 chunks an SM
 		{"llama3.2-1b", Options{SMs: 66}, 4, "5:2", 5},
 		{"llama3-8b", Options{Tokens: 8}, 3, "4:2", HeldNone},

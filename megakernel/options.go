@@ -25,7 +25,7 @@ type Options struct {
 	Splits     int // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
 	Stages     int // ring depth; default: as many as fit
 	StageBytes int // bytes a stage; default chosen by the planner
-	InFlight   int // bulk copies outstanding; default chosen by the planner
+	InFlight   int // bulk copies outstanding; default 3, or 4 of one row where every product is long
 
 	// Leads is how many copies are outstanding at most while the consumers are so many
 	// chunks behind their producer, as pipeline.ParseLeads reads it: "4:2" is 2 from 4
@@ -34,7 +34,8 @@ type Options struct {
 
 	// Held is how many chunks of a product, up to 8, consumers take out of the ring into
 	// registers while they wait for the product's input; with one row only. Default 4, or
-	// as many as leave a thread enough registers; HeldNone is none.
+	// 5 with 4 copies and leads; with large stages or few warps fewer, and none where a
+	// thread has few registers. HeldNone is none.
 	Held int
 
 	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176

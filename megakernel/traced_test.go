@@ -2,6 +2,7 @@ package megakernel_test
 
 import (
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/emit"
@@ -43,5 +44,24 @@ func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 			words[f[2]] = true
 		}
 		require.Len(t, words, handoffs, "each hand-off has a word of its own")
+	}
+}
+
+// A trace that is off costs nothing: nothing of it is in the kernel.
+func TestAKernelWithoutATraceHasNothingOfIt(t *testing.T) {
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	target, err := emit.TargetFor("sm_90a")
+	require.NoError(t, err)
+	for _, rows := range []int{1, 8} {
+		for _, trace := range []int{0, 100} {
+			mk, err := megakernel.Build(tiny, megakernel.Options{Tokens: rows, SMs: 8, Trace: trace})
+			require.NoError(t, err)
+			source, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
+			require.NoError(t, err)
+			for _, of := range []string{"ptx::clock()", pipeline.BufferSpans, pipeline.BufferSpanHeads, "trace"} {
+				require.Equal(t, trace > 0, strings.Contains(string(source.Text), of), "%d rows, %d spans: %s", rows, trace, of)
+			}
+		}
 	}
 }

@@ -240,7 +240,7 @@ func (t *Trace) note(site int, begin, end, detail dsl.Val[dsl.U32]) {
 }
 
 // store keeps spans in the L2 as long as that can be: a line that is written back costs
-// memory some twenty times what as many bytes that are read do.
+// memory some seventeen times what as many bytes that are read do (docs/RATIONALE.md).
 func (t *Trace) store(begin, end, where, detail dsl.Val[dsl.U32]) {
 	at := t.next.Get()
 	t.k.If(at.Lt(t.end), func() {

@@ -28,3 +28,17 @@ func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 	newSubjectOf(t, o, 16, 3).tryAgain(t, outcomes, nil) // some SMs have no tiles of some matrices
 	judge(t, "mutants of chunks held in registers, on the executor", outcomes, redundant, nil, start)
 }
+
+// Mutants of the whole as it ships for models with long products: four copies in flight with
+// a lead, chunks held, words for queries, merge and vectors, these behind counts.
+func TestMutantsOfWhatShipsAreReported(t *testing.T) {
+	start := time.Now()
+	o := megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 8, InFlight: 4, Leads: "5:2", Held: 3,
+		Queries: megakernel.HandoffWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.HandoffCounted)}
+	first := newSubjectOf(t, o, 320, 2) // more tiles of the LM head than the ring has stages
+	first.mustPass(t)
+	outcomes := first.tryAll(t, sample(t, first.ir, regionEvery), nil)
+	o.SMs = 8
+	newSubjectOf(t, o, 16, 3).tryAgain(t, outcomes, nil) // some SMs have no tiles of some matrices
+	judge(t, "mutants of what ships, on the executor", outcomes, redundant, nil, start)
+}
