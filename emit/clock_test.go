@@ -32,7 +32,7 @@ func clockedWait(k *dsl.Kernel) {
 func TestAClockIsReadWhole(t *testing.T) {
 	c := compiler(t)
 	dump := filepath.Join(filepath.Dir(c.Path), "cuobjdump")
-	if _, err := os.Stat(dump); err != nil {
+	if _, err := os.Stat(dump); err != nil && os.Getenv("MKGEN_NEED_NVCC") == "" {
 		t.Skip("no cuobjdump beside nvcc")
 	}
 	src := filepath.Join(t.TempDir(), "kernel.cu")

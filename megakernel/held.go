@@ -1,10 +1,7 @@
 package megakernel
 
 import (
-	"slices"
-
 	"github.com/mkgen/mkgen/internal/plural"
-	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -28,43 +25,19 @@ func (o *Options) completeHeld() error {
 // registersBesideHeld are those of a thread that chunks held leave to the rest at least.
 const registersBesideHeld = 32
 
-// More copies in flight than the planner's are chosen where every product has many chunks on
-// an SM (docs/RATIONALE.md).
-const (
-	manyChunks = 8
-	manyCopies = 4
-)
-
-// chooseCopies plans more copies in flight where that is faster, for one row in one kernel, if
-// they and their leads were left open.
-func (mk *Kernel) chooseCopies() (err error) {
-	o, p := &mk.Options, mk.Plan
-	if o.Tokens > 1 || o.graph() || o.InFlight != 0 || o.Leads != "" || p.StageBytes != pipeline.DefaultStageBytes || p.Stages < 2*manyCopies {
-		return nil
-	}
-	for i := range layerMatrices {
-		if m := mk.matrix(i); slices.Max(m.Count)*m.ChunksPerTile < manyChunks {
-			return nil
-		}
-	}
-	r := mk.request()
-	r.InFlight = manyCopies
-	mk.Plan, err = pipeline.New(r)
-	return err
-}
-
 // The default of Held, and of the registers of a thread that each takes at most.
 const (
 	defaultHeld          = 4
 	defaultHeldRegisters = 16
 )
 
-// mostHiddenBesideFive is the longest hidden state beside whose words, which a thread polls
-// all at once, it holds 5 chunks: of 8192 nvcc would spill 516 bytes.
-const mostHiddenBesideFive = 4096
+// mostHiddenBesideMore is the longest hidden state beside whose words, which a thread polls
+// all at once, it holds a chunk more: with 4096 that is faster, with 8192 nvcc would spill 516
+// bytes. Between them nothing was looked at.
+const mostHiddenBesideMore = 4096
 
-// chooseHeld chooses how many chunks are held, if that was left open: as many as a producer
-// with 4 copies in flight may be ahead by before it keeps fewer, else the default, and none
+// chooseHeld chooses how many chunks are held, if that was left open: the default, one more
+// where many copies are in flight with leads, fewer where they take more registers, and none
 // where consumers have few registers anyway.
 func (mk *Kernel) chooseHeld() {
 	o := &mk.Options
@@ -73,8 +46,8 @@ func (mk *Kernel) chooseHeld() {
 	}
 	if o.Held = HeldNone; o.Tokens == 1 && threadRegisters(o.Consumers) >= ampleRegisters {
 		want := defaultHeld
-		if leads := mk.Plan.Leads; mk.Plan.InFlight == manyCopies && len(leads) > 0 && mk.Config.Hidden <= mostHiddenBesideFive {
-			want = min(leads[0].Chunks, manyCopies+1)
+		if mk.Plan.InFlight == manyCopies && len(mk.Plan.Leads) > 0 && mk.Config.Hidden <= mostHiddenBesideMore {
+			want++
 		}
 		if n := min(want, want*defaultHeldRegisters/tasks.HeldRegisters(o.StageBytes, o.Consumers)); n > 0 {
 			o.Held = n

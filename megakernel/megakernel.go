@@ -90,10 +90,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 		}
 		return mk, nil
 	}
-	if mk.Plan, err = pipeline.New(mk.request()); err != nil {
-		return nil, err
-	}
-	if err := mk.chooseCopies(); err != nil {
+	if err := mk.plan(); err != nil {
 		return nil, err
 	}
 	mk.Options.Stages, mk.Options.StageBytes, mk.Options.InFlight = mk.Plan.Stages, mk.Plan.StageBytes, mk.Plan.InFlight

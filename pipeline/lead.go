@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/mkgen/mkgen/internal/plural"
 )
 
 // Lead bounds the copies in flight of a producer that is ahead of its consumers: where
@@ -56,7 +58,7 @@ func (p *Plan) Copies() string {
 		text = fmt.Sprintf("%d copies in flight", p.InFlight)
 	}
 	for _, l := range p.Leads {
-		text += fmt.Sprintf(", %d with a lead of %d chunks", l.InFlight, l.Chunks)
+		text += fmt.Sprintf(", %d with a lead of %s", l.InFlight, plural.Of(l.Chunks, "chunk"))
 	}
 	return text
 }

@@ -172,9 +172,9 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.splits, "splits", "parts of the KV cache, up to 128 (default: as many as fill the SMs)")
 	f.Var(&c.stages, "stages", "depth of the ring, up to 32 (default: what fits)")
 	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
-	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default: by the model)")
-	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight, 5:2 where 4 are)")
-	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4 or 5, by the model and its copies in flight, or what a thread has registers for; 0 with --rows)")
+	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default 3, or 4 where every product of the model is long)")
+	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight, 5:2 where 4 are; none in rings of under 8 stages)")
+	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or 5 with 4 copies in flight and leads where the hidden size is 4096 at most; fewer of large stages or few warps; 0 with 12 warps or --rows)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
@@ -336,6 +336,9 @@ func flagOf(err error) (flag, problem string) {
 	if errors.As(err, &refused) {
 		return map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
 			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "MLP": "mlp", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option], refused.Problem
+	}
+	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(inner.Error(), "pipeline: ") {
+		err = inner // of one kernel of a graph
 	}
 	for field, flag := range map[string]string{"StageBytes": "stage-bytes", "Stages": "stages", "InFlight": "in-flight", "Leads": "leads"} {
 		if problem, ok := strings.CutPrefix(err.Error(), "pipeline: "+field+" is "); ok {

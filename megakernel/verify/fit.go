@@ -80,7 +80,7 @@ func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Ker
 	}
 	fewest := max(2, asked.InFlight+apart, 1+apart) // stages
 	if leads := small.Plan.Leads; len(leads) > 0 {
-		fewest = max(fewest, leads[len(leads)-1].Chunks+1)
+		fewest = max(fewest, leads[len(leads)-1].Chunks+1, leads[0].InFlight+1+apart)
 	}
 	halved := o.StageBytes / 2 / pipeline.StageAlign * pipeline.StageAlign
 	switch {

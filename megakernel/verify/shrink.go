@@ -83,6 +83,8 @@ func compare(real, small *megakernel.Kernel, context int) (equal []Fact, shrunk 
 	size("ring stages", func(k *megakernel.Kernel) int { return k.Options.Stages })
 	size("stage bytes", func(k *megakernel.Kernel) int { return k.Options.StageBytes })
 	size("copies in flight", func(k *megakernel.Kernel) int { return k.Options.InFlight })
+	text("leads", func(k *megakernel.Kernel) string { return k.Options.Leads })
+	size("chunks held", func(k *megakernel.Kernel) int { return max(0, k.Options.Held) })
 	size("head dimension", func(k *megakernel.Kernel) int { return k.Config.HeadDim })
 	if o := real.Options; o.Attention != "" {
 		text("attention", func(k *megakernel.Kernel) string { return k.Options.Attention })

@@ -31,7 +31,9 @@ func (s *Search) Ahead(ctx context.Context) error {
 			}
 		}
 	}
-	s.say("compiling %s before the GPU is used", plural.Of(len(kernels), "candidate"))
+	if len(kernels) > 0 {
+		s.say("compiling %s before the GPU is used", plural.Of(len(kernels), "candidate"))
+	}
 	CompileAll(ctx, s.Measurer.Compile, kernels)
 	return ctx.Err()
 }
