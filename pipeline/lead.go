@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
-
-	"github.com/mkgen/mkgen/internal/plural"
 )
 
 // Lead bounds the copies in flight of a producer that is ahead of its consumers: where
@@ -58,7 +56,10 @@ func (p *Plan) Copies() string {
 		text = fmt.Sprintf("%d copies in flight", p.InFlight)
 	}
 	for _, l := range p.Leads {
-		text += fmt.Sprintf(", %d with a lead of %s", l.InFlight, plural.Of(l.Chunks, "chunk"))
+		text += fmt.Sprintf(", %d with a lead of %d chunk", l.InFlight, l.Chunks)
+		if l.Chunks > 1 {
+			text += "s"
+		}
 	}
 	return text
 }
