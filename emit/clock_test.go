@@ -1,14 +1,10 @@
 package emit_test
 
 import (
-	"os"
-	"os/exec"
-	"path/filepath"
 	"regexp"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/stretchr/testify/require"
 )
 
@@ -30,17 +26,7 @@ func clockedWait(k *dsl.Kernel) {
 // Both halves are read: a read of the low one alone is CS2R.32, or S2UR into a uniform register, and that
 // one ptxas has moved behind a poll and a barrier.
 func TestAClockIsReadWhole(t *testing.T) {
-	c := compiler(t)
-	dump := filepath.Join(filepath.Dir(c.Path), "cuobjdump")
-	if _, err := os.Stat(dump); err != nil && os.Getenv("MKGEN_NEED_NVCC") == "" {
-		t.Skip("no cuobjdump beside nvcc")
-	}
-	src := filepath.Join(t.TempDir(), "kernel.cu")
-	require.NoError(t, os.WriteFile(src, []byte(print(t, kernel(t, "clocked", clockedWait))), 0o644))
-	_, err := c.Compile(t.Context(), src, src+"bin", nvcc.Options{Arch: target(t).Arch})
-	require.NoError(t, err)
-	sass, err := exec.Command(dump, "-sass", src+"bin").Output()
-	require.NoError(t, err)
+	sass := machineCode(t, compiler(t), []byte(print(t, kernel(t, "clocked", clockedWait))))
 	reads := regexp.MustCompile(`\S+ U?R\d+, SR_CLOCKLO`).FindAll(sass, -1)
 	require.NotEmpty(t, reads)
 	for _, r := range reads {

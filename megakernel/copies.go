@@ -17,7 +17,7 @@ const (
 // were left open are chosen here, whatever the leads.
 func (mk *Kernel) plan() (err error) {
 	r := mk.request()
-	if mk.Options.InFlight == 0 {
+	if mk.Options.InFlight == 0 && !mk.Ragged() {
 		open := r
 		open.Leads = nil
 		if mk.Plan, err = pipeline.New(open); err != nil {
@@ -31,14 +31,12 @@ func (mk *Kernel) plan() (err error) {
 	return err
 }
 
-// suitsManyCopies is whether a kernel planned with the planner's copies is faster with more:
-// one of one row, whose consumers have registers to hold chunks in. Attention's warps must
-// still find a turn of their blocks in the ring, beside the copies that may be landing
-// (pipeline.Consumer.Reach).
+// suitsManyCopies is whether a kernel of one row, planned with the planner's copies, is faster
+// with more: its consumers have registers to hold chunks in. Attention's warps must still come
+// from block to block in the ring, beside the copies that may be landing.
 func (mk *Kernel) suitsManyCopies() bool {
 	o, p := &mk.Options, mk.Plan
-	turn := ceilDiv(o.Consumers*attentionBlock, kvTokensPerStage(p))
-	if o.Tokens > 1 || threadRegisters(o.Consumers) < ampleRegisters || p.StageBytes != pipeline.DefaultStageBytes || p.Stages < max(2*manyCopies, turn+manyCopies) {
+	if threadRegisters(o.Consumers) < ampleRegisters || p.StageBytes != pipeline.DefaultStageBytes || p.Stages < manyCopies+max(manyCopies, mk.BlocksApart()) {
 		return false
 	}
 	for i := range layerMatrices {
@@ -49,5 +47,13 @@ func (mk *Kernel) suitsManyCopies() bool {
 	return true
 }
 
-// attentionBlock is how many tokens of one row a warp of attention takes at a time.
-const attentionBlock = 16
+// BlocksApart is how many chunks lie at most between two blocks of KV that a warp of attention
+// takes: where copies in flight leave so many stages (pipeline.Consumer.Reach) it waits for none
+// of those between.
+func (mk *Kernel) BlocksApart() int {
+	block := 16
+	if mk.Ragged() {
+		block = 32
+	}
+	return ceilDiv(mk.Options.Consumers*block, mk.ChunkTokens())
+}

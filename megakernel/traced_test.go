@@ -20,13 +20,8 @@ var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_
 	`\s*const u32 released(?:_\d+)? = trace_released\[(\d+)\];`)
 
 func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
-	tiny, err := models.Lookup("tiny")
-	require.NoError(t, err)
-	target, err := emit.TargetFor("sm_90a")
-	require.NoError(t, err)
 	for _, rows := range []int{1, 8} {
-		mk, err := megakernel.Build(tiny, megakernel.Options{Tokens: rows, SMs: 8, Trace: 100})
-		require.NoError(t, err)
+		mk, source := printed(t, rows, 100)
 		handoffs := 0
 		for _, s := range mk.Traced {
 			if s.Kind == pipeline.TraceHandoff {
@@ -34,9 +29,7 @@ func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 			}
 		}
 		require.Greater(t, handoffs, 3)
-		source, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
-		require.NoError(t, err)
-		found := handedOn.FindAllStringSubmatch(string(source.Text), -1)
+		found := handedOn.FindAllStringSubmatch(source, -1)
 		require.Len(t, found, handoffs, "%d rows", rows)
 		words := map[string]bool{}
 		for _, f := range found {
@@ -49,19 +42,26 @@ func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 
 // A trace that is off costs nothing: nothing of it is in the kernel.
 func TestAKernelWithoutATraceHasNothingOfIt(t *testing.T) {
+	for _, rows := range []int{1, 8} {
+		for _, trace := range []int{0, 100} {
+			_, source := printed(t, rows, trace)
+			for _, of := range []string{"ptx::clock()", pipeline.BufferSpans, pipeline.BufferSpanHeads, "trace"} {
+				require.Equal(t, trace > 0, strings.Contains(source, of), "%d rows, %d spans: %s", rows, trace, of)
+			}
+		}
+	}
+}
+
+// printed is tiny's kernel with room for so many spans, and its text.
+func printed(t *testing.T, rows, trace int) (*megakernel.Kernel, string) {
+	t.Helper()
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	target, err := emit.TargetFor("sm_90a")
 	require.NoError(t, err)
-	for _, rows := range []int{1, 8} {
-		for _, trace := range []int{0, 100} {
-			mk, err := megakernel.Build(tiny, megakernel.Options{Tokens: rows, SMs: 8, Trace: trace})
-			require.NoError(t, err)
-			source, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
-			require.NoError(t, err)
-			for _, of := range []string{"ptx::clock()", pipeline.BufferSpans, pipeline.BufferSpanHeads, "trace"} {
-				require.Equal(t, trace > 0, strings.Contains(string(source.Text), of), "%d rows, %d spans: %s", rows, trace, of)
-			}
-		}
-	}
+	mk, err := megakernel.Build(tiny, megakernel.Options{Tokens: rows, SMs: 8, Trace: trace})
+	require.NoError(t, err)
+	source, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
+	require.NoError(t, err)
+	return mk, string(source.Text)
 }

@@ -239,8 +239,8 @@ func (t *Trace) note(site int, begin, end, detail dsl.Val[dsl.U32]) {
 	t.store(begin, end, t.where(site), detail)
 }
 
-// store keeps spans in the L2 as long as that can be: a line that is written back costs
-// memory some seventeen times what as many bytes that are read do (docs/RATIONALE.md).
+// store keeps spans in the L2 as long as that can be: what is written back to memory is what a
+// trace costs most by (docs/RATIONALE.md).
 func (t *Trace) store(begin, end, where, detail dsl.Val[dsl.U32]) {
 	at := t.next.Get()
 	t.k.If(at.Lt(t.end), func() {

@@ -313,7 +313,7 @@ func (c *choice) inFlags(err error) error {
 		return nil
 	}
 	flag, problem := flagOf(err)
-	switch text, ring := strings.CutPrefix(err.Error(), "pipeline: "); {
+	switch text, ring := plannersText(err); {
 	case flag != "" && c.chose != nil && c.chose.flags[flag]:
 		return c.chose.blame(flag, problem, "")
 	case flag != "":
@@ -337,16 +337,22 @@ func flagOf(err error) (flag, problem string) {
 		return map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
 			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "MLP": "mlp", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option], refused.Problem
 	}
-	if inner := errors.Unwrap(err); inner != nil && strings.HasPrefix(inner.Error(), "pipeline: ") {
-		err = inner // of one kernel of a graph
-	}
+	text, _ := plannersText(err)
 	for field, flag := range map[string]string{"StageBytes": "stage-bytes", "Stages": "stages", "InFlight": "in-flight", "Leads": "leads"} {
-		if problem, ok := strings.CutPrefix(err.Error(), "pipeline: "+field+" is "); ok {
+		if problem, ok := strings.CutPrefix(text, field+" is "); ok {
 			// The planner's 0 stands for a flag that is not given.
 			return flag, "found " + strings.Replace(problem, "want 0 to ", "want 1 to ", 1)
 		}
 	}
 	return "", ""
+}
+
+// plannersText is what the planner says in an error, also of one kernel of a graph.
+func plannersText(err error) (text string, ok bool) {
+	for ; err != nil && !ok; err = errors.Unwrap(err) {
+		text, ok = strings.CutPrefix(err.Error(), "pipeline: ")
+	}
+	return text, ok
 }
 
 // inFlagsOfOne is inFlags of a kernel of one row where one of several could be built; why

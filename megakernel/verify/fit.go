@@ -76,7 +76,7 @@ func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Ker
 	}
 	apart := 0 // chunks that copies in flight leave in the ring
 	if takes(real) {
-		apart = reach(small)
+		apart = small.BlocksApart()
 	}
 	fewest := max(2, asked.InFlight+apart, 1+apart) // stages
 	if leads := small.Plan.Leads; len(leads) > 0 {
@@ -101,16 +101,7 @@ func adjust(c *models.Config, o *megakernel.Options, small, real *megakernel.Ker
 
 // takes is whether attention's warps go from one of their blocks to the next and wait for no
 // chunk between, for which there is code of its own; see pipeline.Consumer.Reach.
-func takes(mk *megakernel.Kernel) bool { return reach(mk) <= mk.Plan.Stages-mk.Plan.InFlight }
-
-// reach is how many chunks lie at most between two blocks of a warp.
-func reach(mk *megakernel.Kernel) int {
-	block := 16
-	if mk.Ragged() {
-		block = 32
-	}
-	return ceilDiv(mk.Options.Consumers*block, mk.ChunkTokens())
-}
+func takes(mk *megakernel.Kernel) bool { return mk.BlocksApart() <= mk.Plan.Stages-mk.Plan.InFlight }
 
 // even reports whether all SMs have equally many tiles of every matrix.
 func even(p *pipeline.Plan) bool {

@@ -89,7 +89,7 @@ func (s *Search) Run(ctx context.Context) (*Profile, []Step, error) {
 
 // open compiles the first incumbent and takes over the trials of an earlier profile.
 func (s *Search) open(ctx context.Context) error {
-	if s.profile == nil { // Ahead has said so
+	if s.profile == nil { // else Ahead has said so
 		s.say("compiling the kernel to begin with")
 	}
 	compiler, err := s.Measurer.Compile(ctx, s.Start)
