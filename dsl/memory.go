@@ -23,6 +23,11 @@ func HostReads() BufOpt { return func(b *ir.Buf) { b.Host = ir.HostReads } }
 // the kernel reads them one by one with strong loads of system scope.
 func HostWrites() BufOpt { return func(b *ir.Buf) { b.Host = ir.HostWrites } }
 
+// HostKeeps is for a buffer that the kernel fills and the host reads when the launch has
+// ended: it is in mapped host memory, so that stores take none of the device memory's
+// bandwidth. Loads of it take a microsecond and more.
+func HostKeeps() BufOpt { return func(b *ir.Buf) { b.Host = ir.HostKeeps } }
+
 // Align asks for an alignment in bytes, a power of two.
 func Align(bytes int) BufOpt { return func(b *ir.Buf) { b.Align = bytes } }
 

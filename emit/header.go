@@ -163,6 +163,8 @@ func bufferText(f Field) string {
 	switch f.Host {
 	case "reads":
 		text += "; the host may read its words while the kernel runs, from mapped host memory say"
+	case "keeps":
+		text += "; in mapped host memory say, for the host to read behind a launch"
 	case "writes":
 		text += "; the host may write its words while the kernel runs, by a copy in another stream say"
 	}

@@ -42,7 +42,8 @@ type Field struct {
 	Align    int    `json:"align,omitempty"` // of the buffer
 	ReadOnly bool   `json:"read_only,omitempty"`
 	// Host is "reads" or "writes" for a buffer whose words the host may read, or
-	// write, while the kernel runs; the first may lie in mapped host memory.
+	// write, while the kernel runs; the first may lie in mapped host memory. It is
+	// "keeps" for one that should.
 	Host string `json:"host,omitempty"`
 	Doc  string `json:"doc,omitempty"`
 	Size string `json:"size,omitempty"` // as Need.Size

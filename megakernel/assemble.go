@@ -111,7 +111,6 @@ func newBuilder(mk *Kernel) *builder {
 	}
 	if o.Trace > 0 {
 		b.trace = pipeline.NewTrace(k, o.SMs, o.Trace)
-		b.trace.EachWait = o.TraceEachWait
 		b.ring.Traced(b.trace)
 	}
 	return b
@@ -217,7 +216,6 @@ func (b *builder) consumers() {
 			k.If(running.Get().EqC(0).And(s.AddC(1).Lt(bufs.steps)), func() {
 				b.tell(s.AddC(1), 0)
 				b.flow.drop()
-				b.trace.Settle()
 			})
 		})
 	}, dsl.Unroll(1))
@@ -327,7 +325,7 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 			b.cons.Lost = b.lost(FaultLostRelease, p.Name)
 			b.trace.Later()
 			b.k.Region(p.Name, func() {
-				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.consume(s) })
+				b.trace.Span(b.k, pipeline.TracePhase, p.Name, func() { p.consume(s) })
 			})
 			var meanwhile func()
 			if p.meanwhile != nil {
@@ -365,7 +363,7 @@ func (b *builder) produce(s tasks.Step, phases ...phase) {
 		if p.produce != nil {
 			b.k.Region(p.Name, func() {
 				b.doing("fills the ring: waits for a stage to be drained, or copies")
-				b.trace.Span(b.k, pipeline.TracePhase, p.Name, b.k.U32(0), func() { p.produce(s) })
+				b.trace.Span(b.k, pipeline.TracePhase, p.Name, func() { p.produce(s) })
 			})
 		}
 	}

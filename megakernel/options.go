@@ -91,9 +91,6 @@ type Options struct {
 	// Trace is how many spans a role of a CTA can note of what it does, and when, in a
 	// launch; 0, the default, generates a kernel that notes nothing.
 	Trace int
-	// TraceEachWait, with Trace, makes every wait at the ring a span of its own, where short
-	// ones are added up otherwise: the trace then costs several percent of a step.
-	TraceEachWait bool
 
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
@@ -327,8 +324,8 @@ func (o *Options) completeAttention(c *models.Config) error {
 	return nil
 }
 
-// maxTrace keeps the words of a trace of maxSMs SMs countable in 32 bits.
-const maxTrace = 1 << 18
+// maxTrace keeps the spans of a trace of maxSMs SMs countable in 32 bits.
+const maxTrace = 1 << 20
 
 // maxSplits bounds the partial states one merge reads at once.
 const maxSplits = 128

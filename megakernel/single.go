@@ -107,13 +107,13 @@ func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
 	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x}
 	var scale dsl.Val[dsl.F32]
-	f.env.PartBehind("input vector", func() { scale = in.Emit(f.env, which) })
+	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
 }
 
 func (f *single) plain(in tasks.PlainInput) {
 	in.Dst = f.x
-	f.env.PartBehind("input vector", func() { in.Emit(f.env) })
+	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 
 // merged stages attention's output, of which it merges the partial states.
@@ -123,7 +123,7 @@ func (f *single) merged(m *tasks.Merge, s tasks.Step) {
 	if o.statesInWords() {
 		in.Words = f.words(o.ago())
 	}
-	f.env.PartBehind("input vector", func() { in.Emit(f.env, s) })
+	f.env.Part("input vector", func() { in.Emit(f.env, s) })
 }
 
 func (f *single) phases() stages {

@@ -2,6 +2,7 @@ package megakernel_test
 
 import (
 	"regexp"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -13,11 +14,10 @@ import (
 )
 
 // handedOn is how a hand-off's end is read: by the thread that waited, before the barrier in
-// which the others hear of it, to which a warp may come later; then by all from memory, behind
-// which no clock is read.
+// which the others hear of it, to which a warp may come later; behind it no clock is read.
 var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_released\[(\d+)\] = \(u32\)(v\d+);\n\s*\}\n` +
 	`\s*const u64 (v\d+) = ptx::clock\(\);\n\s*const u32 came(?:_\d+)? = \(u32\)(v\d+);\n\s*ptx::bar_sync<1, \d+>\(\);\n` +
-	`\s*const u32 released(?:_\d+)? = trace_released\[(\d+)\];`)
+	`\s*const u32 v\d+ = .*;\n\s*if \(v\d+\) \{\n\s*const u32 v\d+ = trace_state\[1\];\n.*\n\s*\*\(uint4\*\)&trace_listed\[.*\] = make_uint4\(began\w*, came\w*, v\d+, (\d+)u\);`)
 
 func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 	for _, rows := range []int{1, 8} {
@@ -33,7 +33,10 @@ func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 		require.Len(t, found, handoffs, "%d rows", rows)
 		words := map[string]bool{}
 		for _, f := range found {
-			require.Equal(t, []string{f[1], f[4], f[2]}, []string{f[3], f[5], f[6]})
+			require.Equal(t, []string{f[1], f[4]}, []string{f[3], f[5]})
+			word, err := strconv.Atoi(f[2])
+			require.NoError(t, err)
+			require.Equal(t, strconv.Itoa(word+1), f[6], "the word of the hand-off that is listed")
 			words[f[2]] = true
 		}
 		require.Len(t, words, handoffs, "each hand-off has a word of its own")
@@ -64,4 +67,27 @@ func printed(t *testing.T, rows, trace int) (*megakernel.Kernel, string) {
 	source, err := emit.Print(mk.IR, target, megakernel.EmitOptions())
 	require.NoError(t, err)
 	return mk, string(source.Text)
+}
+
+// A trace takes shared memory, and the ring what it leaves: at most a stage less.
+func TestATraceHasRoomBesideAnyRing(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	fewer := 0
+	for bytes := 8 << 10; bytes <= 20<<10; bytes += 1 << 9 {
+		o := megakernel.Options{StageBytes: bytes}
+		plain, err := megakernel.Build(c, o)
+		require.NoError(t, err)
+		o.Trace = 100
+		traced, err := megakernel.Build(c, o)
+		require.NoError(t, err, "stages of %d bytes", bytes)
+		require.GreaterOrEqual(t, traced.Plan.Stages, plain.Plan.Stages-1)
+		if traced.Plan.Stages < plain.Plan.Stages {
+			fewer++
+		}
+	}
+	require.Positive(t, fewer)
+	o := megakernel.Options{StageBytes: 12928, Trace: 100, Stages: 15}
+	_, err = megakernel.Build(c, o)
+	require.ErrorContains(t, err, "at most 14 would fit")
 }

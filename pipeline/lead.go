@@ -89,10 +89,10 @@ func (p *Producer) yield(waits *filling) {
 	r, k := p.r, p.r.k
 	for _, l := range p.leads {
 		behind := r.empty.Test(l.led.stage.Get(), l.led.parity.Get()).Not()
-		waits.mayYield()
 		k.If(behind, func() {
 			near := l.near.stage.Get()
-			waits.yielding(func() { r.watch.landed(k, r.full, near, l.near.parity.Get(), near) })
+			r.watch.landed(k, r.full, near, l.near.parity.Get(), near)
+			waits.waited()
 		})
 		l.led.advance()
 		l.near.advance()

@@ -44,14 +44,10 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 // Watched makes the ring's waits end when the launch is given up.
 func (r *Ring) Watched(w *Watch) { r.watch = w }
 
-// Traced makes the ring's waits spans of a trace; call it behind Watched, and before
-// Producer and Consumer.
+// Traced makes the ring's waits spans of a trace; call it before Producer and Consumer.
 func (r *Ring) Traced(t *Trace) {
-	r.trace = t
-	if t != nil {
-		if t.at.long, t.at.limits = longWait(r.stageBytes), r.limits(); t.EachWait {
-			t.at.long = 0
-		}
+	if r.trace = t; t != nil {
+		t.ring.of(r.k, r.stages)
 	}
 }
 
@@ -122,9 +118,11 @@ func (r *Ring) ago(n int, name string) cursor {
 }
 
 // Finish ends the producer's role: a copy in flight may not outlive the CTA. It
-// waits for nothing unless a wait was given up before.
+// waits for nothing unless a wait was given up before, or a trace notes when the last chunks
+// are drained.
 func (p *Producer) Finish() {
 	r, k := p.r, p.r.k
+	r.trace.rest(p)
 	if r.watch == nil {
 		return
 	}
@@ -148,14 +146,15 @@ func (p *Producer) Fill(bytes dsl.Val[dsl.U32], copy func(base dsl.Val[dsl.U32])
 	stage := p.next.stage.Get().Named("stage")
 	waits := r.trace.filling()
 	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
-	waits.tick()
+	waits.freed()
 	if r.limits() {
 		last := p.last.stage.Get()
 		r.watch.landed(k, r.full, last, p.last.parity.Get(), last)
-		waits.tick()
+		waits.waited()
 		p.last.advance()
 	}
 	p.yield(waits)
+	waits.take(stage)
 	k.FenceProxyAsyncShared()
 	k.If(k.Lane().EqC(0), func() { r.full.ArriveExpect(stage, bytes) })
 	k.SyncWarp()
@@ -222,29 +221,16 @@ func (c *Consumer) drain(where func(stage dsl.Val[dsl.U32]) dsl.Val[dsl.U32], us
 	c.wait(stage, c.next.parity.Get())
 	waits.landed()
 	use(at)
+	waits.drained(stage)
 	k.SyncWarp()
 	k.If(c.releases(), func() { r.empty.Arrive(stage) })
 	c.next.advance()
-	waits.drained()
 }
 
 // wait waits for the chunk in a stage.
 func (c *Consumer) wait(stage, parity dsl.Val[dsl.U32]) {
 	c.r.k.Helper()
 	c.r.watch.MBar(c.r.k, c.r.full, stage, parity, stage, "waits for a chunk in stage %d of the ring")
-}
-
-// waitFor is wait for the chunk n from here, which is not passed by it.
-func (c *Consumer) waitFor(stage, parity, n dsl.Val[dsl.U32]) {
-	c.r.k.Helper()
-	if c.r.trace == nil {
-		c.wait(stage, parity)
-		return
-	}
-	c.r.trace.Span(c.r.k, TraceWait, ChunkWait, c.r.trace.passed().Add(n), func() {
-		c.r.k.Helper()
-		c.wait(stage, parity)
-	})
 }
 
 // releases is whether this lane is the one that releases its warp's stages.

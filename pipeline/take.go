@@ -17,8 +17,11 @@ func (c *Consumer) Take(n dsl.Val[dsl.U32], use func(base dsl.Val[dsl.U32]), rel
 	r, k := c.r, c.r.k
 	stage, parity := c.next.ahead(n)
 	stage = stage.Named("stage")
-	c.waitFor(stage, parity, n)
+	waits := r.trace.draining()
+	c.wait(stage, parity)
+	waits.landed()
 	use(c.base(stage))
+	waits.drained(stage)
 	k.If(release, func() {
 		k.SyncWarp()
 		k.If(c.releases(), func() {
@@ -44,13 +47,12 @@ func (c *Consumer) Pass(n dsl.Val[dsl.U32]) {
 	stage, parity := c.next.ahead(n)
 	c.next.stage.Set(stage)
 	c.next.parity.Set(parity)
-	c.r.trace.pass(n)
 }
 
 // Await waits until chunk n from here (0 to the ring's stages, exclusive) has been filled,
 // without moving on. Unlike Take it needs no Reach: this warp has drained the chunk that
-// lay in the stage a lap before.
+// lay in the stage a lap before. A trace does not tell of it.
 func (c *Consumer) Await(n dsl.Val[dsl.U32]) {
 	stage, parity := c.next.ahead(n)
-	c.waitFor(stage, parity, n)
+	c.wait(stage, parity)
 }

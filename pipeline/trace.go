@@ -8,35 +8,29 @@ import (
 )
 
 // Trace makes a kernel note what its warps do, and when: one warp of each role of every
-// CTA, since the warps of a role do the same side by side. A span is noted when it ends, or
-// behind the phase around it (Behind), by one 16-byte store that nobody waits for. A nil *Trace is a kernel that notes nothing
-// and has no instruction for it.
+// CTA, since the warps of a role do the same side by side. Spans lie in shared memory until
+// there are many, or others do not wait for who notes them, and nobody waits for the stores
+// then: to the host's memory, since what is written costs most by what it takes of the
+// device's (docs/RATIONALE.md). A nil *Trace is a kernel that notes nothing and has no
+// instruction for it.
 type Trace struct {
 	// Spans is [CTAs][TraceTracks][Capacity][SpanWords] and Heads
 	// [CTAs][TraceTracks][HeadWords]; what a launch leaves there is for DecodeTrace.
 	Spans, Heads dsl.Buf[dsl.U32]
 	Capacity     int // spans of a track; what comes later is counted and lost
-	// EachWait is whether every wait at the ring is a long one, a span of its own; set it
-	// before Ring.Traced.
-	EachWait bool
 	// Sites lists what spans of the kernel built so far are of.
 	Sites []TraceSite
 
-	k           *dsl.Kernel
-	released    dsl.Buf[dsl.U32] // shared memory, [traceHandoffs]: when one released the CTA
-	handoff     int              // the number of the one that is built
-	track       int
-	notes       dsl.Pred          // whether this is the thread that notes
-	next        *dsl.Var[dsl.U32] // the next span's place among those of all tracks
-	end         dsl.Val[dsl.U32]  // that behind this track
-	step, layer dsl.Val[dsl.U32]
-	at          ringWaits
-	later       bool             // whether the next phase is noted late
-	late        func()           // which notes one
-	put         []putOff         // by slot; of the consumers
-	behind      int              // the slot behind the hand-off's that the next one takes
-	came        dsl.Val[dsl.U32] // of the hand-off that is built; see Meets
-	summed      bool             // while code is built all of whose waits are summed
+	k             *dsl.Kernel
+	track         int
+	noting, notes dsl.Pred         // whether this is the warp that notes, and its first thread
+	state         dsl.Buf[dsl.U32] // shared memory, [TraceTracks][stateWords]
+	end           dsl.Val[dsl.U32] // the place behind this track, among the spans of all
+	step, layer   dsl.Val[dsl.U32]
+	list          spanList
+	ring          ringWaits
+	later         bool   // whether the next phase is noted late
+	late          func() // which lists one
 }
 
 // TraceTracks is the number of roles that note: the consumers, then the producer.
@@ -81,6 +75,17 @@ const (
 	HeadWords = 8
 )
 
+// The words of a track's state, while it is noted: the place of the next span among those of
+// all tracks, and how many are listed.
+const (
+	stateNext = iota
+	stateListed
+	stateWords
+)
+
+// TraceShared is how many bytes of shared memory a traced kernel takes at most beside the plan's.
+const TraceShared = 4*(TraceTracks*stateWords+(listedSpans+MaxStages+2*keptChunks)*SpanWords+traceHandoffs) + 4*16
+
 // MaxTraceLayers and MaxTraceSites are what a span's word can tell apart; steps are
 // counted modulo TraceSteps.
 const (
@@ -98,12 +103,15 @@ const (
 // spans of a track.
 func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 	tracks := int64(ctas) * TraceTracks
-	return &Trace{Capacity: capacity, k: k, step: k.U32(0), layer: k.U32(0), handoff: -1,
-		released: dsl.Shared[dsl.U32](k, "trace_released", traceHandoffs, dsl.Doc("by hand-off: when it last released this CTA")),
-		Spans: dsl.Global[dsl.U32](k, BufferSpans, tracks*int64(capacity)*SpanWords, dsl.Align(16),
+	t := &Trace{Capacity: capacity, k: k, step: k.U32(0), layer: k.U32(0),
+		Spans: dsl.Global[dsl.U32](k, BufferSpans, tracks*int64(capacity)*SpanWords, dsl.Align(16), dsl.HostKeeps(),
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d][%d] out: spans of what each role did", ctas, TraceTracks, capacity, SpanWords))),
 		Heads: dsl.Global[dsl.U32](k, BufferSpanHeads, tracks*HeadWords,
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d] out: their number, and the role's clocks", ctas, TraceTracks, HeadWords)))}
+	t.state = dsl.Shared[dsl.U32](k, "trace_state", TraceTracks*stateWords, dsl.Doc("by track: the place of the next span; how many are listed"))
+	t.list.spans = dsl.Shared[dsl.U32](k, "trace_listed", listedSpans*SpanWords, dsl.Align(16), dsl.Doc("spans of the consumers that are not noted yet"))
+	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceHandoffs, dsl.Doc("by hand-off: when it last released this CTA"))
+	return t
 }
 
 // Start begins a role's track, at the top of the role; warp is the one that notes: best
@@ -114,15 +122,14 @@ func (t *Trace) Start(track, warp int) {
 	}
 	k := t.k
 	begin := k.CTA().MulC(TraceTracks).AddC(track).MulC(t.Capacity)
-	t.track, t.next, t.end = track, dsl.NewVar(begin, "span"), begin.AddC(t.Capacity).Named("spans_end")
-	t.notes = k.Lane().EqC(0).And(k.Warp().EqC(warp))
-	t.put = nil
-	if track == 0 {
-		for slot := range behindSlots {
-			t.put = append(t.put, newPutOff(k, slot))
-		}
-	}
-	t.at.start(k, track)
+	t.track, t.end = track, begin.AddC(t.Capacity).Named("spans_end")
+	t.noting = k.Warp().EqC(warp)
+	t.notes = t.noting.And(k.Lane().EqC(0))
+	k.If(t.notes, func() {
+		t.state.Store(t.word(stateNext), begin)
+		t.state.Store(t.word(stateListed), k.U32(0))
+	})
+	t.ring.start(t)
 	t.stamp(headBegin)
 }
 
@@ -131,20 +138,14 @@ func (t *Trace) Finish() {
 	if t == nil {
 		return
 	}
-	t.k.If(t.notes, t.notePutOff)
+	if t.track == 0 {
+		t.noteListed()
+	}
 	t.stamp(headEnd)
 	t.k.If(t.notes, func() {
-		t.Heads.Store(t.head().AddC(headCount), t.next.Get().Sub(t.end).AddC(t.Capacity))
+		t.Heads.Store(t.head().AddC(headCount), t.state.Load(t.word(stateNext)).Sub(t.end).AddC(t.Capacity))
 		t.Heads.Store(t.head().AddC(headSM), t.k.SMID())
 	})
-}
-
-// Settle is behind chunks that are drained outside of any span, before At says something
-// else: their waits are noted.
-func (t *Trace) Settle() {
-	if t != nil {
-		t.settle()
-	}
 }
 
 // At says in which step of the launch and in which layer the spans that follow lie; the
@@ -159,57 +160,6 @@ func (t *Trace) At(step, layer dsl.Val[dsl.U32]) {
 func (t *Trace) Before(step dsl.Val[dsl.U32]) {
 	if t != nil {
 		t.step, t.layer = step, t.k.U32(0)
-	}
-}
-
-// Span runs body and notes when it began and ended. All lanes of all warps of the role
-// take part. detail is the site's; 0 says nothing.
-func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, detail dsl.Val[dsl.U32], body func()) {
-	k.Helper()
-	if t == nil {
-		body()
-		return
-	}
-	k.Require(!t.at.busy, "trace: a span %q within a chunk's use, want it around the chunks", what)
-	site := t.site(kind, what)
-	begin := t.clock().Named("began")
-	t.settle()
-	body()
-	end := t.clock()
-	sums := t.takeSums()
-	note := func() {
-		k.If(t.notes, func() {
-			if kind == TracePhase {
-				t.notePutOff()
-			}
-			sums()
-			t.note(site, begin, end, detail)
-		})
-		if kind == TracePhase {
-			t.clearPutOff()
-		}
-	}
-	if t.later && kind == TracePhase {
-		t.late, t.later = note, false
-		return
-	}
-	note()
-}
-
-// Later says that the phase that follows is noted where NoteLate stands, behind it and
-// with no other span between: where others do not wait for who notes.
-func (t *Trace) Later() {
-	if t != nil {
-		t.later = true
-	}
-}
-
-// NoteLate notes that phase; without one it does nothing. All lanes of all warps of the
-// role take part.
-func (t *Trace) NoteLate() {
-	if t != nil && t.late != nil {
-		t.late()
-		t.late = nil
 	}
 }
 
@@ -234,19 +184,14 @@ func (t *Trace) where(site int) dsl.Val[dsl.U32] {
 	return t.layer.ShlC(siteBits).Or(t.step.ShlC(siteBits + layerBits)).Or(t.k.U32(site))
 }
 
-// note stores a span, in the thread that notes.
-func (t *Trace) note(site int, begin, end, detail dsl.Val[dsl.U32]) {
-	t.store(begin, end, t.where(site), detail)
-}
+// word is the index of a word of the track's state.
+func (t *Trace) word(i int) dsl.Index { return dsl.At(t.track*stateWords + i) }
 
-// store keeps spans in the L2 as long as that can be: what is written back to memory is what a
-// trace costs most by (docs/RATIONALE.md).
-func (t *Trace) store(begin, end, where, detail dsl.Val[dsl.U32]) {
-	at := t.next.Get()
+// put stores a span if there is room.
+func (t *Trace) put(at, begin, end, where, detail dsl.Val[dsl.U32]) {
 	t.k.If(at.Lt(t.end), func() {
-		dsl.View[dsl.B128](t.Spans).Store(at, dsl.Join(begin, end, where, detail), dsl.CacheHint(dsl.EvictLast))
+		dsl.View[dsl.B128](t.Spans).Store(at, dsl.Join(begin, end, where, detail))
 	})
-	t.next.Set(at.AddC(1))
 }
 
 func (t *Trace) clock() dsl.Val[dsl.U32] { return dsl.Cast[dsl.U32](t.k.Clock()) }

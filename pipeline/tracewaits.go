@@ -2,115 +2,70 @@ package pipeline
 
 import "github.com/mkgen/mkgen/dsl"
 
-// The waits at the ring, as a trace names them. There is one for every chunk, or two, and
-// most are short: a span each would make a step several percent slower. So those that are
-// long (with EachWait all) have spans of their own, and the others, and where chunks are held
-// all (Trace.Summed), are summed: a sum is noted once in SummedChunks chunks, where a long
-// wait begins, and where any other span begins or ends.
-//
-// A span of a sum is as long as its waits together, and ends where the last of them did.
-// The detail of all these spans is the number of the last chunk of the launch whose wait
-// is in it. So each sum says how many chunks it is of.
+// The waits at the ring, as a trace names them: each is a span. Their detail is the number of
+// the chunk, of the launch, that they are for.
 const (
-	ChunkWait  = "waits for a chunk" // consumers: a long one, or any where warps share chunks out
-	ChunkWaits = "waits for chunks"  // consumers: a sum
-	StageWait  = "waits for a free stage"
-	StageWaits = "waits for free stages" // the producer's sum, with that of FlightWait before it
-	// FlightWait is of the producer, always a sum, and lies before the StageWaits of the
-	// same chunks.
+	ChunkWait = "waits for a chunk"      // consumers; where warps share chunks out, of those that the warp that notes takes
+	StageWait = "waits for a free stage" // the producer
+	// FlightWait is the producer's behind the StageWait of the same chunk: as many copies
+	// are under way as may be or, where it leads, more than may be then.
 	FlightWait = "waits for copies in flight"
 )
 
-// SummedChunks is how many chunks' waits are one sum at most. A power of two.
-const SummedChunks = 32
-
-// longWait is from how many clocks on a wait is long: more than a chunk takes of an SM's
-// share of memory's bandwidth, which is what most waits of a product are bounded by.
-func longWait(stageBytes int) int { return max(2048, stageBytes/8) }
-
-// ringWaits are a role's waits at the ring that are not noted yet.
+// ringWaits are the waits at the ring that are not noted yet. The producer notes them, the
+// consumers' too: these have others waiting for them, and the producer mostly waits. A
+// consumer leaves its wait for a chunk by the chunk's stage, and the producer takes it from
+// there when it is about to fill the stage again. With its own waits for that next chunk it
+// is kept until there are 32 such pairs, a lane's each: they are stored side by side, so in
+// whole lines.
 type ringWaits struct {
-	long   int  // clocks from which on a wait is
-	limits bool // whether the producer waits for copies in flight; of another ring than a product's: false
-
-	chunks *dsl.Var[dsl.U32]   // of the launch before the role's position
-	names  []string            // of the sums
-	sums   []*dsl.Var[dsl.U32] // of waits, in clocks
-	ended  *dsl.Var[dsl.U32]   // when the last of them did
-	busy   bool                // while code is built that uses a chunk
+	stages  int
+	drained dsl.Buf[dsl.U32]  // shared memory, [stages][SpanWords]: by stage, the span of the consumers' wait for the chunk that is in it
+	kept    dsl.Buf[dsl.U32]  // shared memory, [keptChunks][2][SpanWords]: begin, end and end of the producer's waits, and where; such a span
+	chunks  *dsl.Var[dsl.U32] // of the launch that the producer has filled
 }
 
-func (w *ringWaits) start(k *dsl.Kernel, track int) {
-	zero := k.U32(0)
-	w.chunks, w.ended, w.sums = dsl.NewVar(zero, "chunks"), dsl.NewVar(zero, "ended"), nil
-	if track == 0 {
-		w.names = []string{ChunkWaits}
-	} else if w.names = []string{StageWaits}; w.limits {
-		w.names = []string{FlightWait, StageWaits}
-	}
-	for range w.names {
-		w.sums = append(w.sums, dsl.NewVar(zero, "waited"))
-	}
+// keptChunks is how many pairs are kept before they are noted: one a lane.
+const keptChunks = 32
+
+func (w *ringWaits) of(k *dsl.Kernel, stages int) {
+	w.stages = stages
+	w.drained = dsl.Shared[dsl.U32](k, "trace_drained", stages*SpanWords, dsl.Align(16), dsl.Doc("by stage: the consumers' wait for its chunk"))
+	w.kept = dsl.Shared[dsl.U32](k, "trace_kept", keptChunks*2*SpanWords, dsl.Align(16), dsl.Doc("waits of the producer, and consumers' that it has found"))
 }
 
-// passed is how many chunks of the launch lie before a role's position.
-func (t *Trace) passed() dsl.Val[dsl.U32] { return t.at.chunks.Get() }
-
-// pass moves it on.
-func (t *Trace) pass(n dsl.Val[dsl.U32]) {
-	if t != nil {
-		t.at.chunks.Set(t.passed().Add(n))
-	}
-}
-
-// settle notes the sums, and begins new ones.
-func (t *Trace) settle() { t.k.If(t.notes, t.takeSums()) }
-
-// takeSums begins new sums and returns what notes the old ones, if there are any: the
-// waits up to the last chunk passed. It runs in the thread that notes.
-func (t *Trace) takeSums() (note func()) {
-	w, k := &t.at, t.k
-	ended, last, total := w.ended.Get(), t.passed().SubC(1), k.U32(0)
-	var sums []dsl.Val[dsl.U32]
-	var sites []int
-	for i, s := range w.sums {
-		sites = append(sites, t.site(TraceWait, w.names[i]))
-		sums = append(sums, s.Get())
-		total = total.Add(s.Get())
-		s.Set(k.U32(0))
-	}
-	w.ended.Set(k.U32(0)) // what is known to be zero takes no register until the next wait
-	return func() {
-		k.If(total.NeC(0), func() {
-			begin := ended.Sub(total)
-			for i, s := range sums {
-				end := begin.Add(s)
-				t.note(sites[i], begin, end, last)
-				begin = end
-			}
-		})
-	}
-}
-
-// due is whether sums are to be noted before a wait for chunk number is added to them.
-func (t *Trace) due(number dsl.Val[dsl.U32], long dsl.Pred) dsl.Pred {
-	return t.notes.And(long.Or(number.AndC(SummedChunks - 1).EqC(0)))
-}
-
-// Summed runs body, a few waits for chunks in a span of their own: all are added up there,
-// long ones too, unless each wait is a span. It saves the code that looks at each.
-func (t *Trace) Summed(body func()) {
-	if t == nil || t.EachWait {
-		body()
+// start is at the top of a role.
+func (w *ringWaits) start(t *Trace) {
+	if w.stages == 0 || t.track == 0 {
 		return
 	}
-	t.summed = true
-	body()
-	t.summed = false
+	k := t.k
+	w.chunks = dsl.NewVar(k.U32(0), "chunks")
+	k.If(t.notes, func() {
+		k.For(k.U32(0), k.U32(w.stages), func(stage dsl.Val[dsl.U32]) { w.leave(k, stage, k.U32(0), k.U32(0)) }, dsl.Unroll(1))
+	})
 }
 
-// draining are the clocks around a consumer warp's wait for the next chunk. They are made
-// use of when the chunk has been drained: who needs one at once waits for it.
+// leave leaves a span without a length at a stage, for the consumers to fill in.
+func (w *ringWaits) leave(k *dsl.Kernel, stage, where, number dsl.Val[dsl.U32]) {
+	w.drained.StoreN(stage.MulC(SpanWords), []dsl.Val[dsl.U32]{k.U32(0), k.U32(0), where, number})
+}
+
+// sites are the numbers of the sites at the place at hand: of a StageWait; one more is the
+// FlightWait's, and two more that of the consumers' ChunkWait.
+func (t *Trace) ringSites() (site int) {
+	first := len(t.Sites)
+	if site = t.site(TraceWait, StageWait); site == first {
+		t.site(TraceWait, FlightWait)
+		place := t.k.Place()
+		place.Role = TraceRoles()[0]
+		t.Sites = append(t.Sites, TraceSite{Kind: TraceWait, What: ChunkWait, Place: place})
+		t.k.Require(len(t.Sites) <= MaxTraceSites, "trace: over %d places to note", MaxTraceSites)
+	}
+	return site
+}
+
+// draining are the clocks around a consumer warp's wait for a chunk.
 type draining struct {
 	t          *Trace
 	begin, end dsl.Val[dsl.U32]
@@ -126,111 +81,132 @@ func (t *Trace) draining() *draining {
 // landed is behind the wait.
 func (d *draining) landed() {
 	if d != nil {
-		d.end, d.t.at.busy = d.t.clock(), true
+		d.end = d.t.clock()
 	}
 }
 
-// drained is behind the chunk's use.
-func (d *draining) drained() {
-	if d == nil {
-		return
-	}
-	t, k, w := d.t, d.t.k, &d.t.at
-	w.busy = false
-	number, sum := t.passed(), w.sums[0]
-	took := d.end.Sub(d.begin).Named("took")
-	if t.summed {
-		t.add(sum, took, d.end)
-		return
-	}
-	long := took.GeC(w.long)
-	k.If(t.due(number, long), func() {
-		t.takeSums()()
-		k.If(long, func() {
-			t.note(t.site(TraceWait, ChunkWait), d.begin, d.end, number)
-			sum.Set(k.U32(0).Sub(took)) // what follows adds it
+// drained is behind the chunk's use, since who needs a clock at once waits for it, and before
+// the release of its stage, with which the producer learns of it.
+func (d *draining) drained(stage dsl.Val[dsl.U32]) {
+	if d != nil {
+		d.t.k.If(d.t.notes, func() {
+			d.t.ring.drained.StoreN(stage.MulC(SpanWords), []dsl.Val[dsl.U32]{d.begin, d.end})
 		})
-	})
-	t.add(sum, took, d.end)
+	}
 }
 
-// add adds a wait for a chunk to a sum.
-func (t *Trace) add(sum *dsl.Var[dsl.U32], took, ended dsl.Val[dsl.U32]) {
-	sum.Set(sum.Get().Add(took))
-	t.at.ended.Set(ended)
-	t.pass(t.k.U32(1))
-}
-
-// filling are the clocks of the producer between the waits for a chunk's stage. They are
-// made use of when the copy has been issued, which they are not to delay: the fence before
-// it would wait for a span that is being stored.
+// filling are the clocks of the producer between its waits for a chunk. They are made use of
+// when the copy has been issued, which they are not to delay: the fence before it would wait
+// for spans that are being stored.
 type filling struct {
-	t       *Trace
-	clocks  []dsl.Val[dsl.U32]     // before the wait for a stage, behind it, and behind that for copies in flight
-	yielded [][2]*dsl.Var[dsl.U32] // before and behind further waits for those; both 0 where there was none
+	t           *Trace
+	begin, free dsl.Val[dsl.U32]    // before and behind the wait for a stage
+	landed      *dsl.Var[dsl.U32]   // when the last wait for copies ended
+	where       dsl.Val[dsl.U32]    // of the wait for a stage
+	found       []*dsl.Var[dsl.U32] // the span that was left at the stage
 }
 
 func (t *Trace) filling() *filling {
 	if t == nil {
 		return nil
 	}
-	f := &filling{t: t}
-	f.tick()
-	return f
+	return &filling{t: t, begin: t.clock()}
 }
 
-// tick is behind a wait.
-func (f *filling) tick() {
+// freed is behind the wait for a stage.
+func (f *filling) freed() {
 	if f != nil {
-		f.clocks = append(f.clocks, f.t.clock())
+		f.free = f.t.clock()
+		f.landed = dsl.NewVar(f.free, "landed")
 	}
 }
 
-// yielding runs wait, one for copies in flight that not every chunk has.
-func (f *filling) yielding(wait func()) {
+// waited is behind a wait for copies in flight, of which not every chunk has each.
+func (f *filling) waited() {
+	if f != nil {
+		f.landed.Set(f.t.clock())
+	}
+}
+
+// take takes the span that was left at the stage, before the stage is filled.
+func (f *filling) take(stage dsl.Val[dsl.U32]) {
 	if f == nil {
-		wait()
 		return
 	}
-	at := f.yielded[len(f.yielded)-1]
-	at[0].Set(f.t.clock())
-	wait()
-	at[1].Set(f.t.clock())
+	t := f.t
+	f.where, f.found = t.where(t.ringSites()), t.find(stage)
+	t.k.If(t.notes, func() { t.ring.leave(t.k, stage, f.where.AddC(2), t.ring.chunks.Get()) })
 }
 
-// mayYield stands before each condition of yielding.
-func (f *filling) mayYield() {
-	if f != nil {
-		zero := f.t.k.U32(0)
-		f.yielded = append(f.yielded, [2]*dsl.Var[dsl.U32]{dsl.NewVar(zero, "yields"), dsl.NewVar(zero, "yielded")})
+// find is the span that was left at a stage, in the thread that notes.
+func (t *Trace) find(stage dsl.Val[dsl.U32]) (found []*dsl.Var[dsl.U32]) {
+	for range SpanWords {
+		found = append(found, dsl.NewVar(t.k.U32(0), "found"))
 	}
+	t.k.If(t.notes, func() {
+		for i, v := range t.ring.drained.LoadN(stage.MulC(SpanWords), SpanWords) {
+			found[i].Set(v)
+		}
+	})
+	return found
 }
 
 // issued is behind the issue of the copy.
 func (f *filling) issued() {
-	if f == nil {
+	if f != nil {
+		f.t.keep(f.found, f.begin, f.free, f.landed.Get(), f.where)
+	}
+}
+
+// keep keeps a chunk's waits with the span that was found, and notes what is kept where there
+// is no room for more.
+func (t *Trace) keep(found []*dsl.Var[dsl.U32], waits ...dsl.Val[dsl.U32]) {
+	k, w := t.k, &t.ring
+	in := w.chunks.Get().AndC(keptChunks - 1)
+	k.If(t.notes, func() {
+		var words []dsl.Val[dsl.U32]
+		for _, v := range found {
+			words = append(words, v.Get())
+		}
+		w.kept.StoreN(in.MulC(2*SpanWords), waits)
+		w.kept.StoreN(in.MulC(2*SpanWords).AddC(SpanWords), words)
+	})
+	w.chunks.Set(w.chunks.Get().AddC(1))
+	k.If(in.EqC(keptChunks-1), func() { t.noteKept(k.U32(keptChunks)) })
+}
+
+// noteKept notes so many chunks' waits that are kept, the last ones, in the producer warp.
+func (t *Trace) noteKept(kept dsl.Val[dsl.U32]) {
+	w, k := &t.ring, t.k
+	own := k.Lane()
+	k.SyncWarp() // behind what one lane has stored
+	at := t.state.Load(t.word(stateNext))
+	k.If(own.Lt(kept), func() {
+		waits := w.kept.LoadN(own.MulC(2*SpanWords), SpanWords)
+		found := w.kept.LoadN(own.MulC(2*SpanWords).AddC(SpanWords), SpanWords)
+		begin, free, landed, where := waits[0], waits[1], waits[2], waits[3]
+		number := w.chunks.Get().Sub(kept).Add(own)
+		for i, span := range [][]dsl.Val[dsl.U32]{{begin, free, where, number}, {free, landed, where.AddC(1), number}, found} {
+			t.put(at.Add(kept.MulC(i)).Add(own), span[0], span[1], span[2], span[3])
+		}
+	})
+	k.SyncWarp() // before it stores more
+	k.If(t.notes, func() { t.state.Store(t.word(stateNext), at.Add(kept.MulC(3))) })
+}
+
+// rest notes what is kept when the last chunk has been filled, and the consumers' waits for the
+// chunks that are in the ring, when these have been drained.
+func (t *Trace) rest(p *Producer) {
+	if t == nil {
 		return
 	}
-	t, k, w := f.t, f.t.k, &f.t.at
-	number, begin, free := t.passed(), f.clocks[0], f.clocks[1]
-	took, sum := free.Sub(begin).Named("took"), w.sums[len(w.sums)-1]
-	long := took.GeC(w.long)
-	k.If(t.due(number, long), func() {
-		t.takeSums()()
-		k.If(long, func() {
-			t.note(t.site(TraceWait, StageWait), begin, free, number)
-			sum.Set(k.U32(0).Sub(took)) // what follows adds it
-		})
-	})
-	sum.Set(sum.Get().Add(took))
-	w.ended.Set(free)
-	if w.limits {
-		ended := f.clocks[2]
-		for _, at := range f.yielded {
-			ended = ended.Add(at[1].Get().Sub(at[0].Get()))
-		}
-		w.sums[0].Set(w.sums[0].Get().Add(ended.Sub(free)))
-		w.ended.Set(ended) // or somewhat later
-	}
-	t.pass(k.U32(1))
+	r, k := p.r, t.k
+	zero := k.U32(0)
+	k.For(zero, k.U32(r.stages), func(dsl.Val[dsl.U32]) {
+		stage := p.next.stage.Get()
+		r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
+		t.keep(t.find(stage), zero, zero, zero, zero)
+		p.next.advance()
+	}, dsl.Unroll(1))
+	t.noteKept(t.ring.chunks.Get().AndC(keptChunks - 1))
 }

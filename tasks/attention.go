@@ -214,10 +214,10 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 	t.eachItem(e, s, func(it *item) {
 		if t.Work == nil {
 			if t.Passed != nil {
-				e.WaitBehind("queries", func() { t.fetchPassed(e, s, it) })
+				e.Wait("queries", func() { t.fetchPassed(e, s, it) })
 			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
-			e.PartBehind("states meet", st.combineSplit)
+			e.Part("states meet", st.combineSplit)
 			if t.Arrived != nil {
 				e.Part("arrivals and merge", func() { t.settleSplit(e, s, st) })
 			}
@@ -245,7 +245,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		}
 	})
 	if t.Words != nil && t.Merge != nil {
-		e.PartBehind("merge", func() { t.settle(e, s) })
+		e.Part("merge", func() { t.settle(e, s) })
 	}
 }
 

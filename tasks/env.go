@@ -36,27 +36,14 @@ type Env struct {
 // Part is a part of a phase, for a trace.
 func (e *Env) Part(what string, body func()) {
 	e.K.Helper()
-	e.Trace.Span(e.K, pipeline.TraceTask, what, e.K.U32(0), body)
-}
-
-// PartBehind is Part of what all warps wait for and then go on at once, such as an input
-// that they stage: a trace notes it behind the phase.
-func (e *Env) PartBehind(what string, body func()) {
-	e.K.Helper()
-	e.Trace.Behind(e.K, pipeline.TraceTask, what, body)
+	e.Trace.Span(e.K, pipeline.TraceTask, what, body)
 }
 
 // Wait is a part of a phase in which consumer warps wait for words that other SMs write
 // (Words), for a trace. It reads them, too, which takes a load's time where nobody waits.
 func (e *Env) Wait(what string, body func()) {
 	e.K.Helper()
-	e.Trace.Span(e.K, pipeline.TraceWait, what, e.K.U32(0), body)
-}
-
-// WaitBehind is to Wait what PartBehind is to Part.
-func (e *Env) WaitBehind(what string, body func()) {
-	e.K.Helper()
-	e.Trace.Behind(e.K, pipeline.TraceWait, what, body)
+	e.Trace.Span(e.K, pipeline.TraceWait, what, body)
 }
 
 // consumerBarrier is the named barrier of the consumer warps.
@@ -196,7 +183,7 @@ func (g *GridBarrier) CountWhile(meanwhile func()) {
 
 func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
-	e.Trace.Behind(e.K, pipeline.TraceHandoff, "hand-off", func() {
+	e.Trace.Handoff(e.K, func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil && e.Trace == nil {
 			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })

@@ -115,16 +115,14 @@ func (g *GEMV) Hold(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share)
 	}
 	e.K.Assert(share.Count.GeC(slices.Min(g.M.Count)), g.Name+": a share of fewer tiles than the plan has")
 	e.Part("holds chunks", func() {
-		e.Trace.Summed(func() {
-			for t := range g.heldTiles() {
-				g.forget(e, t)
-				g.owned(e.K, share, t, func() {
-					for part := range g.heldOf(t) {
-						g.take(e, c, r, t, part)
-					}
-				})
-			}
-		})
+		for t := range g.heldTiles() {
+			g.forget(e, t)
+			g.owned(e.K, share, t, func() {
+				for part := range g.heldOf(t) {
+					g.take(e, c, r, t, part)
+				}
+			})
+		}
 	})
 }
 

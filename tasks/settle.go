@@ -119,7 +119,7 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 		m := t.Merge.running(e)
 		k.ForStep(k.U32(0), g.n, statesAtOnce, func(from u32) {
 			n := g.n.Sub(from).MinC(statesAtOnce).Named("states_now")
-			e.WaitBehind("partial states", func() {
+			e.Wait("partial states", func() {
 				k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
 					at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
 					t.meeting().Store(i, t.Words.load(e, t.States, at, "waits for a partial state of attention, word %d"))

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
+	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
@@ -38,7 +40,7 @@ func (o output) replaceable() error {
 // The files that are replaced by others of their kind only.
 var (
 	ourPage    = begins("a page of mkgen trace", trace.IsPage)
-	ourChrome  = begins("a Chrome trace of mkgen trace", trace.IsChrome)
+	ourChrome  = unzipped(begins("a Chrome trace of mkgen trace", trace.IsChrome))
 	ourSVG     = begins("a timeline of mkgen trace", trace.IsSVG)
 	ourPlot    = begins("a plot of mkgen", bench.IsPlot)
 	ourTable   = begins("a table of mkgen bench --ablate", tune.IsMarkdown)
@@ -55,6 +57,21 @@ func begins(name string, is func(head []byte) bool) func(io.Reader) error {
 			return err
 		}
 		return fmt.Errorf("it begins %s, want %s", beginning(head), name)
+	}
+}
+
+// unzipped lets ours see what is in a file that gzip compressed.
+func unzipped(ours func(io.Reader) error) func(io.Reader) error {
+	return func(file io.Reader) error {
+		b := bufio.NewReader(file)
+		if head, err := b.Peek(2); err != nil || !bytes.Equal(head, []byte{0x1f, 0x8b}) {
+			return ours(b)
+		}
+		z, err := gzip.NewReader(b)
+		if err != nil {
+			return err
+		}
+		return ours(z)
 	}
 }
 

@@ -2,10 +2,13 @@ package main
 
 import (
 	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
+	"strings"
 	"syscall"
 
 	"github.com/mkgen/mkgen/internal/plural"
@@ -24,13 +27,13 @@ type traceFlags struct {
 	context     index
 	steps       count
 	spans       count
-	eachWait    bool
 	page        string
 	chrome, svg string
+	chromeSteps count
 }
 
 func newTrace() *cobra.Command {
-	t := traceFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1}, context: 1024, steps: 3}
+	t := traceFlags{benchFlags: benchFlags{device: deviceCUDA, seed: 1}, context: 1024, steps: 3, chromeSteps: 1}
 	cmd := &cobra.Command{
 		Use:   "trace",
 		Short: "Record what every SM does in a step, and when",
@@ -39,7 +42,7 @@ parts, its waits for chunks, stages and copies, and its hand-offs: first a
 launch that warms up, then %d, on the executor one, of which the last is shown.
 It prints what a step is made of and writes a page to look at: where the SMs
 wait, for what, how unevenly, and how full the ring was. --chrome writes the
-same for Perfetto or chrome://tracing.
+last step for Perfetto or chrome://tracing.
 
 Of the warps of a role one notes. A kernel without a trace has no instruction
 for it; on a GPU both are timed, and what the trace costs is printed.
@@ -59,10 +62,10 @@ scheduler, an order and no speed.`, bench.RecordedLaunches),
 	f.Var(&t.seed, "random", "seed of random weights instead (default 1)")
 	f.Var(&t.context, "context", "tokens in the KV cache when the launch begins, 0 or as many as the model has positions for at most")
 	f.Var(&t.steps, "steps", "steps of the launch")
-	f.BoolVar(&t.eachWait, "each-wait", false, "a span for every wait at the ring, where short ones are added up otherwise; costs several percent of a step")
 	f.Var(&t.spans, "spans", "spans that a role of an SM can note (default: what the steps take)")
 	f.StringVarP(&t.page, "output", "o", "", "HTML `file` for the page (default out/trace-MODEL.html)")
-	f.StringVar(&t.chrome, "chrome", "", "JSON `file` for Perfetto or chrome://tracing")
+	f.StringVar(&t.chrome, "chrome", "", "JSON `file` for Perfetto or chrome://tracing, compressed if it ends in .gz")
+	f.Var(&t.chromeSteps, "chrome-steps", "how many of the last steps that file has")
 	f.StringVar(&t.svg, "svg", "", "SVG `file` for the timeline alone")
 	f.Var(&t.device, "device", "cuda or sim")
 	for _, name := range []string{"random", "spans"} {
@@ -144,7 +147,6 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 		return nil, nil, err
 	}
 	o := t.chosen(config)
-	o.TraceEachWait = t.eachWait
 	if plain, err = megakernel.Build(config, o); err != nil {
 		return nil, nil, t.inFlags(err)
 	}
@@ -157,7 +159,12 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 	if o.Trace = int(t.spans); o.Trace == 0 {
 		o.Trace = plain.TraceSpans(int(t.context), int(t.steps))
 	}
-	traced, err = megakernel.Build(config, o)
+	if traced, err = megakernel.Build(config, o); err != nil || traced.Plan.Stages == plain.Plan.Stages {
+		return plain, traced, t.inFlags(err)
+	}
+	// A trace takes some shared memory: what it costs is told beside a ring like its own.
+	o.Trace, o.Stages = 0, traced.Plan.Stages
+	plain, err = megakernel.Build(config, o)
 	return plain, traced, t.inFlags(err)
 }
 
@@ -205,6 +212,15 @@ func (t *traceFlags) decode(mk *megakernel.Kernel, facts bench.Facts, r *bench.R
 	return tr, tr.Check()
 }
 
+// writeChrome writes what --chrome asks for.
+func (t *traceFlags) writeChrome(w io.Writer, tr *trace.Trace) error {
+	if !strings.HasSuffix(t.chrome, ".gz") {
+		return tr.WriteChrome(w, int(t.chromeSteps))
+	}
+	z := gzip.NewWriter(w)
+	return errors.Join(tr.WriteChrome(z, int(t.chromeSteps)), z.Close())
+}
+
 // report writes the files, and prints the summary.
 func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, r *bench.Recording, without float64) error {
 	tr, err := t.decode(mk, facts, r)
@@ -226,7 +242,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 		write      func(*bytes.Buffer) error
 	}{
 		{t.page, "Page", func(b *bytes.Buffer) error { return tr.WritePage(b) }},
-		{t.chrome, "Chrome trace", func(b *bytes.Buffer) error { return tr.WriteChrome(b) }},
+		{t.chrome, "Chrome trace", func(b *bytes.Buffer) error { return t.writeChrome(b, tr) }},
 		{t.svg, "Timeline", func(b *bytes.Buffer) error { return tr.WriteSVG(b) }},
 	} {
 		if f.path == "" {

@@ -138,10 +138,30 @@ func TestWordsForTheHostGoOneWay(t *testing.T) {
 		"is one that the host reads while the kernel runs, want global memory of u32": func(k *dsl.Kernel) {
 			dsl.Global[dsl.F32](k, "out", 4, dsl.HostReads()).Store(dsl.At(0), k.F32(1), dsl.Relaxed(dsl.SysScope))
 		},
+		"shared buffer @kept: is one that the host keeps, want global memory that is not read-only": func(k *dsl.Kernel) {
+			dsl.Shared[dsl.U32](k, "kept", 4, dsl.HostKeeps()).Store(dsl.At(0), k.U32(1))
+		},
 	} {
 		k := dsl.New("wrong", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 4096})
 		build(k)
 		_, err := k.Finish()
 		require.ErrorContains(t, err, name)
 	}
+}
+
+// What the host only keeps is a buffer like others to the kernel.
+func TestWhatTheHostKeepsIsWrittenAsAnyBuffer(t *testing.T) {
+	k := dsl.New("keeps", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 4096})
+	kept := dsl.Global[dsl.F32](k, "kept", 64, dsl.HostKeeps(), dsl.Align(8))
+	kept.StoreN(k.Lane().MulC(2), []dsl.Val[dsl.F32]{k.F32(1), k.F32(2)})
+	program, err := k.Finish()
+	require.NoError(t, err)
+	require.Contains(t, program.String(), "host-keeps")
+	loaded, err := interp.Load(program)
+	require.NoError(t, err)
+	m := interp.NewMemory()
+	m.Bind("kept", make([]byte, 256))
+	_, err = loaded.Run(m, interp.Options{})
+	require.NoError(t, err)
+	require.Equal(t, []byte{0, 0, 128, 63, 0, 0, 0, 64}, m.Bytes("kept")[248:])
 }

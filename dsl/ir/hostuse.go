@@ -2,8 +2,8 @@ package ir
 
 import "fmt"
 
-// HostUse says what the host does with a global buffer while the kernel runs.
-// Before and after a launch it may do anything with any buffer.
+// HostUse says what the host does with a global buffer while the kernel runs, or that it
+// keeps it. Before and after a launch it may do anything with any buffer.
 type HostUse uint8
 
 // What the host does.
@@ -11,20 +11,21 @@ const (
 	HostNone   HostUse = iota // nothing
 	HostReads                 // it reads what the kernel writes: results as they come
 	HostWrites                // it writes what the kernel reads: wishes, such as to stop
+	HostKeeps                 // nothing, but the buffer is in its memory: stores there take none of the device memory's bandwidth
 )
 
-var hostWords = [...]string{HostNone: "leaves alone", HostReads: "reads", HostWrites: "writes"}
+var hostWords = [...]string{HostNone: "leaves alone", HostReads: "reads", HostWrites: "writes", HostKeeps: "keeps"}
 
 // String says it as "the host … the buffer".
 func (h HostUse) String() string { return hostWords[h] }
 
-// HostRace is why an access races with the host: nil when it does not. The host
-// makes single accesses of one word at any time during a launch; only strong
-// scalar accesses of system scope do not race with them.
+// HostRace is why an access races with the host: nil when it does not. Of buffers that it
+// reads or writes the host makes single accesses of one word at any time during a launch;
+// only strong scalar accesses of system scope do not race with them.
 func (s *Instr) HostRace() error {
 	for i, m := range s.Mem {
 		b := m.Buf.Base()
-		if b.Host == HostNone {
+		if b.Host == HostNone || b.Host == HostKeeps {
 			continue
 		}
 		flag := i == 1 && s.Op.Waits() // always relaxed.sys

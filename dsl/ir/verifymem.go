@@ -23,7 +23,9 @@ func (v *verifier) memoryMap() {
 			v.errorf(KindPlace, b.Pos, what, "holds mbarriers, which live in shared memory only")
 		case b.Space == Shared && b.ReadOnly:
 			v.errorf(KindPlace, b.Pos, what, "is read-only, so nothing could fill it")
-		case b.Host != HostNone && (b.Space == Shared || b.Elem != U32 || b.ReadOnly):
+		case b.Host == HostKeeps && (b.Space == Shared || b.ReadOnly):
+			v.errorf(KindPlace, b.Pos, what, "is one that the host keeps, want global memory that is not read-only")
+		case b.Host != HostNone && b.Host != HostKeeps && (b.Space == Shared || b.Elem != U32 || b.ReadOnly):
 			v.errorf(KindPlace, b.Pos, what, "is one that the host %s while the kernel runs, want global memory of u32 that is not read-only", b.Host)
 		case b.Space == Shared && b.Len == 0:
 			v.errorf(KindPlace, b.Pos, what, "has no elements; only a global buffer's length is left to the host")

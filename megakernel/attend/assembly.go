@@ -154,7 +154,7 @@ func (a *assembly) assemble() {
 
 // phase is a named phase, and a span of the trace.
 func (a *assembly) phase(name string, body func()) {
-	a.k.Region(name, func() { a.trace.Span(a.k, pipeline.TracePhase, name, a.k.U32(0), body) })
+	a.k.Region(name, func() { a.trace.Span(a.k, pipeline.TracePhase, name, body) })
 }
 
 // eachLayer calls body for the class of every layer of every step.

@@ -99,13 +99,13 @@ func (g *GPU) buffer(name string) (*cuda.Mem, error) {
 }
 
 // Alloc reserves device memory, or mapped host memory for what the host reads
-// while a kernel runs. A name can be given once.
+// while a kernel runs or keeps. A name can be given once.
 func (g *GPU) Alloc(name string, bytes int64) error {
 	if g.mem[name] != nil || g.host[name] != nil {
 		return fmt.Errorf("buffer %q is there already", name)
 	}
 	for _, b := range g.k.Globals() {
-		if b.Name == name && b.Host == ir.HostReads {
+		if b.Name == name && (b.Host == ir.HostReads || b.Host == ir.HostKeeps) {
 			h, err := g.dev.AllocHost(int(bytes))
 			if err != nil {
 				return err

@@ -122,3 +122,29 @@ func TestWhatIsWrittenAheadIsThereWhenTheLaunchHasBegun(t *testing.T) {
 	require.NoError(t, gpu.Close())
 	require.NoError(t, gpu.Close())
 }
+
+// What the host keeps lies in its memory: it looks there without a copy.
+func TestWhatTheHostKeepsIsInItsMemory(t *testing.T) {
+	gpu := fakeGPU(t)
+	require.NoError(t, gpu.Close())
+	dev, err := cuda.Open(0)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, dev.Close()) })
+	k := dsl.New("kernel", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 1 << 10})
+	dsl.Global[dsl.U32](k, "x", 32).Store(k.Lane(), k.Lane())
+	dsl.Global[dsl.U32](k, "kept", 32, dsl.HostKeeps()).Store(k.Lane(), k.Lane())
+	built, err := k.Finish()
+	require.NoError(t, err)
+	gpu, err = runtime.NewGPU(built, dev, []byte("\x7fELF"))
+	require.NoError(t, err)
+	for _, name := range []string{"x", "kept"} {
+		require.NoError(t, gpu.Alloc(name, 128))
+		require.NoError(t, gpu.Write(name, 4, []byte{7, 0, 0, 0}))
+	}
+	_, err = gpu.Peek("x", 1)
+	require.Error(t, err)
+	got, err := gpu.Peek("kept", 1)
+	require.NoError(t, err)
+	require.Equal(t, uint32(7), got)
+	require.NoError(t, gpu.Close())
+}

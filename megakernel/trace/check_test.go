@@ -43,7 +43,7 @@ func TestWhatCheckRefuses(t *testing.T) {
 			require.EqualError(t, tr.Check(), c.want)
 			require.Error(t, tr.WritePage(nil), "nothing is drawn of it")
 			require.Error(t, tr.WriteSVG(nil))
-			require.Error(t, tr.WriteChrome(nil))
+			require.Error(t, tr.WriteChrome(nil, 0))
 		})
 	}
 }

@@ -7,19 +7,22 @@ import (
 	"io"
 	"math"
 	"slices"
+
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // WriteChrome writes the events in the JSON format that Perfetto and Chrome's
 // tracing page open: a process for an SM, a thread for a role, a complete event for
 // a span (its kind is the category; step, layer and detail are arguments), and a
-// counter for the chunks in an SM's ring where they can be told. Times are in µs; a
-// step of the executor is shown as one. Events are written as they are made, a
-// track at a time.
-func (t *Trace) WriteChrome(w io.Writer) error {
+// counter for the chunks in an SM's ring where they can be told. Of the launch's steps it
+// has so many of the last ones, of 0 all: a step of a large model has millions of events.
+// Times are in µs; a step of the executor is shown as one. Events are written as they are
+// made, a track at a time.
+func (t *Trace) WriteChrome(w io.Writer, steps int) error {
 	if err := t.Check(); err != nil {
 		return err
 	}
-	c := &chrome{t: t, w: bufio.NewWriterSize(w, 1<<16)}
+	c := &chrome{t: t, w: bufio.NewWriterSize(w, 1<<16), first: t.firstOf(steps)}
 	c.sites()
 	c.printf(`{"displayTimeUnit":"ns","otherData":{"generator":%s,"model":%s,"device":%s,"unit":%s,"stages":%d,"dropped":%d},"traceEvents":[`,
 		quote(generator), quote(t.Model), quote(t.Device), quote(t.Unit), t.Stages, t.Dropped())
@@ -40,10 +43,24 @@ func (t *Trace) WriteChrome(w io.Writer) error {
 	return c.w.Flush()
 }
 
+// firstOf is the first of so many of the last steps, of 0 that of all.
+func (t *Trace) firstOf(steps int) (first int) {
+	for i := range t.Tracks {
+		for j := range t.Tracks[i].Spans {
+			first = max(first, t.Tracks[i].Spans[j].Step+1-steps)
+		}
+	}
+	if steps == 0 {
+		return 0
+	}
+	return first
+}
+
 // chrome writes events; after an error it writes no more.
 type chrome struct {
 	t     *Trace
 	w     *bufio.Writer
+	first int      // the first step that is written
 	heads []string // a site's name and category, as JSON
 	some  bool     // whether an event has been written
 	err   error
@@ -76,7 +93,20 @@ func (c *chrome) process(sm int) {
 }
 
 func (c *chrome) counters(sm int) {
+	since := math.Inf(1)
+	for _, role := range pipeline.TraceRoles() {
+		if tr := c.t.of(sm, role); tr != nil {
+			for i := range tr.Spans {
+				if s := &tr.Spans[i]; s.Step >= c.first {
+					since = min(since, s.Begin)
+				}
+			}
+		}
+	}
 	for _, e := range c.t.ringFill(c.t.of(sm, Consumers), c.t.of(sm, Producer)) {
+		if e.at < since {
+			continue
+		}
 		c.event(`"ph":"C","name":"chunks in the ring","pid":%d,"ts":%s,"args":{"chunks":%d}`, sm, micros(c.t.thousandths(e.at)), e.chunks)
 	}
 }
@@ -94,6 +124,9 @@ func (c *chrome) track(tr *Track) {
 	c.event(`"ph":"M","name":"thread_name","pid":%d,"tid":%d,"args":{"name":%s}`, tr.SM, tid, quote(name))
 	for _, i := range byBegin(tr.Spans) {
 		s := &tr.Spans[i]
+		if s.Step < c.first {
+			continue
+		}
 		begin, end := c.t.thousandths(s.Begin), c.t.thousandths(s.End)
 		c.event(`"ph":"X",%s,"pid":%d,"tid":%d,"ts":%s,"dur":%s,"args":{"step":%d,"layer":%d,"detail":%d}`,
 			c.heads[s.Site], tr.SM, tid, micros(begin), micros(end-begin), s.Step, s.Layer, s.Detail)

@@ -21,7 +21,7 @@ type event struct {
 func events(t *testing.T, tr *Trace) (all []event) {
 	t.Helper()
 	var b strings.Builder
-	require.NoError(t, tr.WriteChrome(&b))
+	require.NoError(t, tr.WriteChrome(&b, 0))
 	var file struct {
 		TraceEvents []event
 		OtherData   map[string]any
@@ -145,8 +145,8 @@ func (f *full) Write(b []byte) (int, error) {
 
 func TestTheWritersErrorComesBack(t *testing.T) {
 	tr := small().trace()
-	require.EqualError(t, tr.WriteChrome(&full{}), "full")
-	require.EqualError(t, tr.WriteChrome(&full{100000}), "full")
+	require.EqualError(t, tr.WriteChrome(&full{}, 0), "full")
+	require.EqualError(t, tr.WriteChrome(&full{100000}, 0), "full")
 	require.EqualError(t, tr.WritePage(&full{}), "full")
 	require.EqualError(t, tr.WriteSVG(&full{}), "full")
 	require.EqualError(t, tr.Summarize().WriteTable(&full{}), "full")
@@ -160,5 +160,33 @@ func TestStepsAreShownAsMicroseconds(t *testing.T) {
 		if e.Name == "qkv" && e.Pid == 1 {
 			require.Equal(t, []json.Number{"10.000", "90.000"}, []json.Number{e.Ts, e.Dur})
 		}
+	}
+}
+
+// Of the last steps a file has what lies in them, and how full the ring is then.
+func TestAFileMayHaveTheLastStepsOnly(t *testing.T) {
+	tr := small().trace()
+	all := events(t, tr)
+	for steps, first := range map[int]float64{1: 2, 2: 1, 3: 0, 9: 0, 0: 0} {
+		var b strings.Builder
+		require.NoError(t, tr.WriteChrome(&b, steps))
+		var file struct{ TraceEvents []event }
+		require.NoError(t, json.Unmarshal([]byte(b.String()), &file))
+		var want []event
+		since := map[int]int64{} // by SM
+		for _, e := range all {
+			if e.Ph == "X" && e.Args["step"].(float64) >= first {
+				at := thousandthsOf(t, e.Ts)
+				if was, ok := since[e.Pid]; !ok || at < was {
+					since[e.Pid] = at
+				}
+			}
+		}
+		for _, e := range all {
+			if e.Ph == "M" || e.Ph == "X" && e.Args["step"].(float64) >= first || e.Ph == "C" && thousandthsOf(t, e.Ts) >= since[e.Pid] {
+				want = append(want, e)
+			}
+		}
+		require.Equal(t, want, file.TraceEvents, "%d steps", steps)
 	}
 }

@@ -8,7 +8,6 @@ import (
 // consumerRow draws one SM's phases in the window: work in the phase's colour, waits
 // for chunks in it lightened, hand-offs in grey, waits for words in dark.
 func (p *plot) consumerRow(tr *Track) {
-	places := p.t.places(tr)
 	for _, r := range p.t.runs(tr) {
 		if r.end <= p.w.begin || r.begin >= p.w.end {
 			continue
@@ -23,10 +22,8 @@ func (p *plot) consumerRow(tr *Track) {
 			case site.Kind == Handoff:
 				handoffs.add(in.Begin, in.End, p.w)
 			case site.Kind != Wait || i > r.phase:
-			case chunkWait(site.Name):
-				for _, at := range places(i) {
-					chunks.add(at.begin, at.end, p.w)
-				}
+			case site.Name == ChunkWait:
+				chunks.add(in.Begin, in.End, p.w)
 			default:
 				others.add(in.Begin, in.End, p.w)
 			}

@@ -38,57 +38,92 @@ func Decode(spans, heads []uint32, sites []pipeline.TraceSite, layers int) (*Tra
 	}
 	t := &Trace{Unit: "ns", Layers: layers, Sites: sitesOf(sites)}
 	words := len(spans) / n
-	for i, h := range all {
-		track, err := decodeTrack(spans[i*words:][:words], h, begin, len(sites))
+	for sm := range n / perCTA {
+		heads := all[sm*perCTA:][:perCTA]
+		tracks, err := t.noted(heads, spans[sm*perCTA*words:][:perCTA*words])
 		if err != nil {
-			return nil, fmt.Errorf("trace: CTA %d: %w", i/perCTA, err)
+			return nil, fmt.Errorf("trace: CTA %d: %w", sm, err)
 		}
-		track.SM, track.Role = i/perCTA, pipeline.TraceRoles()[i%perCTA]
-		t.Tracks = append(t.Tracks, t.whole(track))
+		for role, track := range tracks {
+			track.SM, track.Role = sm, pipeline.TraceRoles()[role]
+			t.Tracks = append(t.Tracks, track.in(timeline(heads[role], begin)))
+		}
 	}
 	return t, nil
 }
 
-// whole is a track up to where it has all spans. Of the consumers' hand-offs and inputs are
-// noted behind the phase that follows or is around them: so one that dropped spans has all
-// until its last phase ends, and what it has behind that counts as dropped.
-func (t *Trace) whole(track Track) Track {
-	if track.Dropped == 0 || track.Role != Consumers {
-		return track
-	}
-	n := len(track.Spans)
-	for n > 0 && t.kind(&track.Spans[n-1]) != Phase {
-		n--
-	}
-	track.Dropped += len(track.Spans) - n
-	track.Spans = track.Spans[:n]
-	return track
+// raw is a track by its SM's clock.
+type raw struct {
+	Track
+	spans []pipeline.Span
 }
 
-// decodeTrack decodes a track's spans, as many as there was room for.
-func decodeTrack(words []uint32, h pipeline.Head, begin uint64, sites int) (track Track, err error) {
-	kept := min(h.Spans, len(words)/pipeline.SpanWords)
-	track.Dropped = h.Spans - kept
-	noted := make([]pipeline.Span, kept)
-	for i := range noted {
-		if noted[i], err = pipeline.DecodeSpan(words[i*pipeline.SpanWords:]); err != nil {
-			return track, err
+// noted are the spans that the roles of a CTA noted, as many as there was room for, by the role
+// that they are of. Those without a length are of chunks that another warp took, or none.
+func (t *Trace) noted(heads []pipeline.Head, words []uint32) (tracks [pipeline.TraceTracks]raw, err error) {
+	room := len(words) / pipeline.TraceTracks
+	for role, h := range heads {
+		kept := min(h.Spans, room/pipeline.SpanWords)
+		tracks[role].Dropped = h.Spans - kept
+		for i := range kept {
+			s, err := pipeline.DecodeSpan(words[role*room+i*pipeline.SpanWords:])
+			if err != nil {
+				return tracks, err
+			}
+			if s.Site >= len(t.Sites) {
+				return tracks, fmt.Errorf("span %d of the %s is of site %d, there are %d", i, pipeline.TraceRoles()[role], s.Site, len(t.Sites))
+			}
+			if s.Begin == s.End {
+				continue
+			}
+			of := slices.Index(pipeline.TraceRoles(), t.Sites[s.Site].Role)
+			if of < 0 {
+				of = role
+			}
+			tracks[of].spans = append(tracks[of].spans, s)
 		}
 	}
-	// Some are noted behind others that end later.
-	slices.SortStableFunc(noted, func(a, b pipeline.Span) int { return cmp.Compare(a.End-h.Clocks[0], b.End-h.Clocks[0]) })
-	at, last, wraps := timeline(h, begin), 0, 0
-	for i, s := range noted {
-		if s.Site >= sites {
-			return track, fmt.Errorf("span %d is of site %d, there are %d", i, s.Site, sites)
+	for role := range tracks {
+		since := heads[role].Clocks[0]
+		slices.SortStableFunc(tracks[role].spans, func(a, b pipeline.Span) int { return cmp.Compare(a.End-since, b.End-since) })
+	}
+	t.whole(&tracks)
+	return tracks, nil
+}
+
+// whole leaves a CTA's consumers' track until where it has all spans. The producer notes their
+// waits for chunks: where it dropped spans, theirs go no further than the last of these. And
+// hand-offs and inputs are noted behind the phase that follows or is around them: so where
+// spans were dropped all are there until the last phase ends. What lies behind counts as dropped.
+func (t *Trace) whole(tracks *[pipeline.TraceTracks]raw) {
+	tr := &tracks[0]
+	if tr.Dropped == 0 && tracks[1].Dropped == 0 {
+		return
+	}
+	n := len(tr.spans)
+	if tracks[1].Dropped > 0 {
+		for n > 0 && t.Sites[tr.spans[n-1].Site].Name != ChunkWait {
+			n--
 		}
+	}
+	for n > 0 && t.Sites[tr.spans[n-1].Site].Kind != Phase {
+		n--
+	}
+	tr.Dropped += max(1, len(tr.spans)-n)
+	tr.spans = tr.spans[:n]
+}
+
+// in is the track with times instead of clocks.
+func (r *raw) in(at func(clock uint32) float64) Track {
+	last, wraps := 0, 0
+	for _, s := range r.spans {
 		if s.Step < last && last-s.Step > pipeline.TraceSteps/2 {
 			wraps++
 		}
 		last = s.Step
-		track.Spans = append(track.Spans, Span{Begin: at(s.Begin), End: at(s.End), Site: s.Site, Step: s.Step + wraps*pipeline.TraceSteps, Layer: s.Layer, Detail: s.Detail})
+		r.Spans = append(r.Spans, Span{Begin: at(s.Begin), End: at(s.End), Site: s.Site, Step: s.Step + wraps*pipeline.TraceSteps, Layer: s.Layer, Detail: s.Detail})
 	}
-	return track, nil
+	return r.Track
 }
 
 // timeline turns an SM's clock into nanoseconds since begin. A launch takes less than

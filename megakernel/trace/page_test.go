@@ -148,7 +148,7 @@ func TestEdgesAreSaidPlainly(t *testing.T) {
 			var b strings.Builder
 			require.NoError(t, c.trace.WriteSVG(&b))
 			elements(t, b.String())
-			require.NoError(t, c.trace.WriteChrome(io.Discard))
+			require.NoError(t, c.trace.WriteChrome(io.Discard, 0))
 		})
 	}
 }

@@ -25,7 +25,7 @@ func (t *Trace) producerState(s *Span) int {
 		return elsewhere
 	case site.Kind != Wait:
 		return copying
-	case stageWait(site.Name):
+	case site.Name == StageWait:
 		return ringFull
 	case site.Name == FlightWait:
 		return inFlight
@@ -44,7 +44,6 @@ func (p *plot) producerRow(tr *Track) {
 	for i := range lines {
 		lines[i].x = p.x
 	}
-	places := p.t.places(tr)
 	for i := range tr.Spans {
 		s := &tr.Spans[i]
 		begin = min(begin, s.Begin)
@@ -52,10 +51,8 @@ func (p *plot) producerRow(tr *Track) {
 		if state == copying {
 			continue
 		}
-		for _, at := range places(i) {
-			lines[state].add(at.begin, at.end, p.w)
-			times[state] += max(0, min(at.end, p.w.end)-max(at.begin, p.w.begin))
-		}
+		lines[state].add(s.Begin, s.End, p.w)
+		times[state] += max(0, min(s.End, p.w.end)-max(s.Begin, p.w.begin))
 	}
 	lines[copying].add(begin, tr.end(), p.w)
 	times[copying] = max(0, min(tr.end(), p.w.end)-max(begin, p.w.begin)) - times[inFlight] - times[ringFull] - times[elsewhere]

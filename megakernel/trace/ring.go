@@ -7,10 +7,9 @@ type fillEvent struct {
 }
 
 // ringFill is how many chunks are in an SM's ring over time: a chunk is from the
-// issue of its copy (the end of the producer's StageWait) until its draining begins
-// (the end of the consumers' ChunkWait), be it filled or in flight. Where waits are noted
-// as a sum, or chunks are left to other warps, it is known how many have gone by at the
-// end of a span; in between they are taken to go by evenly. It ends where
+// issue of its copy (the end of the producer's waits for it) until its draining begins
+// (the end of the consumers' ChunkWait), be it filled or in flight. Chunks that are left to
+// other warps are taken to go by evenly until the next that is told. It ends where
 // the first of the two tracks that dropped spans does. It is nil where it cannot be
 // told: without a track or without waits of a kind, or when a chunk is drained
 // before it was issued, since then not every chunk has its spans.
@@ -18,7 +17,7 @@ func (t *Trace) ringFill(consumers, producer *Track) []fillEvent {
 	if consumers == nil || producer == nil {
 		return nil
 	}
-	issued, drained := t.passings(producer, stageWait), t.passings(consumers, chunkWait)
+	issued, drained := t.passings(producer, StageWait), t.passings(consumers, ChunkWait)
 	if len(issued) == 0 || len(drained) == 0 {
 		return nil
 	}
@@ -52,32 +51,40 @@ func (t *Trace) ringFill(consumers, producer *Track) []fillEvent {
 // where a span tells.
 type passing struct{ at, early, late float64 }
 
-// passings are the chunks of a track's waits of which's names, in order. A wait's
-// Detail is the number of the last chunk that has gone by, and counts where it is more
-// than the waits so far; of a sum it always does.
-func (t *Trace) passings(tr *Track, which func(name string) bool) (all []passing) {
+// passings are the chunks of a track's waits of a name, in order. A wait's Detail is the
+// number of its chunk, and counts where it is more than the waits so far. A wait for copies
+// in flight that follows that for a stage at once is of the same chunk.
+func (t *Trace) passings(tr *Track, wait string) (all []passing) {
 	floors, since := t.phaseBegins(tr), 0.0
 	for i := range tr.Spans {
 		s := &tr.Spans[i]
-		name := t.Sites[s.Site].Name
-		if t.kind(s) == Wait && which(name) {
-			n := int(s.Detail) + 1 - len(all)
-			if !t.summed(s) {
-				n = max(n, 1)
-			}
+		switch name := t.Sites[s.Site].Name; {
+		case t.kind(s) != Wait:
+		case name == wait:
+			n := max(1, int(s.Detail)+1-len(all))
 			begin := min(s.End, max(since, floors[i]))
 			for c := range n {
 				all = append(all, passing{begin + (s.End-begin)*float64(c+1)/float64(n), begin, s.End})
 			}
-			if n > 0 {
-				all[len(all)-1] = passing{s.End, s.End, s.End}
-			}
+			all[len(all)-1] = passing{s.End, s.End, s.End}
+		case name == FlightWait && len(all) > 0 && all[len(all)-1].at == s.Begin:
+			all[len(all)-1] = passing{s.End, s.End, s.End}
 		}
-		if name != FlightWait {
-			since = max(since, s.End)
-		}
+		since = max(since, s.End)
 	}
 	return all
+}
+
+// phaseBegins are, for every span of a track, when the phase began that it lies in, 0
+// outside of phases.
+func (t *Trace) phaseBegins(tr *Track) []float64 {
+	begins := make([]float64, len(tr.Spans))
+	for _, r := range t.runs(tr) {
+		for i := r.first; i < r.phase; i++ {
+			begins[i] = r.begin
+		}
+	}
+	return begins
 }
 
 // until are those of ascending passings that are at end at the latest.

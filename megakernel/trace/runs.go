@@ -102,7 +102,7 @@ func (p *Parts) wait(t *Trace, s *Span) {
 	switch site := &t.Sites[s.Site]; {
 	case site.Kind == Handoff:
 		p.Handoffs += d
-	case site.Kind == Wait && chunkWait(site.Name):
+	case site.Kind == Wait && site.Name == ChunkWait:
 		p.Chunks += d
 	case site.Kind == Wait:
 		p.Others += d
@@ -127,27 +127,24 @@ func (t *Trace) producerOf(tr *Track) *producer {
 	if tr == nil {
 		return p
 	}
-	places := t.places(tr)
 	for i := range tr.Spans {
 		s := &tr.Spans[i]
 		switch name := t.Sites[s.Site].Name; {
-		case t.kind(s) == Wait && stageWait(name):
-			p.full.append(places(i)...)
+		case t.kind(s) == Wait && name == StageWait:
+			p.full.append(s)
 		case t.kind(s) == Wait && name == FlightWait:
-			p.flight.append(places(i)...)
+			p.flight.append(s)
 		}
 	}
 	return p
 }
 
-func (w *waits) append(all ...interval) {
-	for _, s := range all {
-		before := 0.0
-		if n := len(w.sum); n > 0 {
-			before = w.sum[n-1] + w.end[n-1] - w.begin[n-1]
-		}
-		w.begin, w.end, w.sum = append(w.begin, s.begin), append(w.end, s.end), append(w.sum, before)
+func (w *waits) append(s *Span) {
+	before := 0.0
+	if n := len(w.sum); n > 0 {
+		before = w.sum[n-1] + w.end[n-1] - w.begin[n-1]
 	}
+	w.begin, w.end, w.sum = append(w.begin, s.Begin), append(w.end, s.End), append(w.sum, before)
 }
 
 // before is the length of the waits up to a time.

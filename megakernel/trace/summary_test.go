@@ -226,3 +226,12 @@ func TestAPhaseOfNoLengthIsItsOwn(t *testing.T) {
 	track := &Track{Role: Consumers, Spans: []Span{{Begin: 10, End: 10, Site: 2}, {Begin: 10, End: 10, Site: 7}, {Begin: 10, End: 10, Site: 1}, {Begin: 10, End: 20, Site: 2}, {Begin: 10, End: 30, Site: 0}}}
 	require.Equal(t, []run{{first: 0, phase: 1, last: 2, begin: 10, end: 10}, {first: 2, phase: 4, last: 5, begin: 10, end: 30}}, tr.runs(track))
 }
+
+func TestWaitsForWordsAreShown(t *testing.T) {
+	tr := two()
+	tr.Sites[5].Name = "queries"
+	var table strings.Builder
+	require.NoError(t, tr.Summarize().WriteTable(&table))
+	require.Regexp(t, `(?m)^  qkv +queries +0\.50 +0\.00 +0\.00`, table.String())
+	require.Regexp(t, `hand-off +words `, table.String())
+}

@@ -44,18 +44,12 @@ const (
 
 // Names of the waits that figures are made of. Sites of one name count together;
 // waits of other names count as other waits. The detail of all of them is the number of
-// the last chunk that they are for.
+// the chunk that they are for.
 const (
 	ChunkWait  = pipeline.ChunkWait  // consumers; its End is when draining a chunk begins
-	ChunkWaits = pipeline.ChunkWaits // the sum of several, of all chunks since the wait before; its End is the last one's
-	StageWait  = pipeline.StageWait  // producer; its End is when a chunk's copy is issued
-	StageWaits = pipeline.StageWaits // the sum of several; its End is when the last chunk's copy is issued
-	FlightWait = pipeline.FlightWait // producer: as many copies are under way as may be; a sum, of the same chunks as the StageWaits behind it
+	StageWait  = pipeline.StageWait  // producer
+	FlightWait = pipeline.FlightWait // producer, of the same chunk behind it: as many copies are under way as may be. At its End the chunk's copy is issued
 )
-
-// chunkWait says whether waits of the name are for a chunk, stageWait whether for a stage.
-func chunkWait(name string) bool { return name == ChunkWait || name == ChunkWaits }
-func stageWait(name string) bool { return name == StageWait || name == StageWaits }
 
 // Site is a place in the kernel that spans are recorded at.
 type Site struct {

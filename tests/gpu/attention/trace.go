@@ -53,7 +53,7 @@ func traceJob(ctx context.Context, m bench.Machine, p *program, j job, dir strin
 		return "", err
 	}
 	var page, chrome, table bytes.Buffer
-	if err := errors.Join(t.WritePage(&page), t.WriteChrome(&chrome), t.Summarize().WriteTable(&table)); err != nil {
+	if err := errors.Join(t.WritePage(&page), t.WriteChrome(&chrome, 0), t.Summarize().WriteTable(&table)); err != nil {
 		return "", err
 	}
 	name := filepath.Join(dir, "trace-"+j.c.Name)

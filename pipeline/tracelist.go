@@ -1,0 +1,143 @@
+package pipeline
+
+import "github.com/mkgen/mkgen/dsl"
+
+// What the consumers go through, phases, hand-offs and parts, is listed in shared memory, and
+// noted from there when they have arrived at the hand-off behind a phase: others do not wait
+// for it there. What is more than a list holds is noted at once, as is all of the producer's.
+type spanList struct {
+	spans    dsl.Buf[dsl.U32] // shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but of a hand-off the last word is its number, from 1
+	released dsl.Buf[dsl.U32] // shared memory, [traceHandoffs]: when one released the CTA
+	handoffs int              // built so far
+	came     dsl.Val[dsl.U32] // of the hand-off that is built; see Meets
+}
+
+// listedSpans is how many spans have room: one a lane, which then store whole lines.
+const listedSpans = 32
+
+// traceHandoffs is how many hand-offs a traced program can have. Each has a word of its own:
+// a warp may still read one when the next hand-off is released.
+const traceHandoffs = 32
+
+// Span runs body and notes when it began and ended. All lanes of all warps of the role
+// take part.
+func (t *Trace) Span(k *dsl.Kernel, kind TraceKind, what string, body func()) {
+	k.Helper()
+	if t == nil {
+		body()
+		return
+	}
+	site := t.site(kind, what)
+	begin := t.clock().Named("began")
+	body()
+	end := t.clock().Named("ended")
+	add := func() { t.add(begin, end, t.where(site), k.U32(0)) }
+	if t.later && kind == TracePhase {
+		t.late, t.later = add, false
+		return
+	}
+	add()
+}
+
+// Handoff is Span of a hand-off, of which body runs Released and Meets.
+func (t *Trace) Handoff(k *dsl.Kernel, body func()) {
+	k.Helper()
+	if t == nil {
+		body()
+		return
+	}
+	site := t.site(TraceHandoff, "hand-off")
+	begin := t.clock().Named("began")
+	l := &t.list
+	l.handoffs++
+	k.Require(l.handoffs <= traceHandoffs, "trace: over %d hand-offs", traceHandoffs)
+	body()
+	t.add(begin, l.came, t.where(site), k.U32(l.handoffs))
+}
+
+// Released runs in the thread that waits for a hand-off, as soon as it is released: before
+// the CTA's other consumers hear of it.
+func (t *Trace) Released() {
+	if t != nil {
+		t.list.released.Store(dsl.At(t.list.handoffs-1), t.clock())
+	}
+}
+
+// Meets runs in all consumer threads where they come to the barrier in which they meet behind
+// Released: a hand-off's span ends with the later of both. So nobody reads the clock behind
+// the barrier, which a warp does that has only come to it, unless it waits for memory there.
+func (t *Trace) Meets() {
+	if t != nil {
+		t.list.came = t.clock().Named("came")
+	}
+}
+
+// Later says that the phase that follows is noted where NoteLate stands, and what is listed
+// with it.
+func (t *Trace) Later() {
+	if t != nil {
+		t.later = true
+	}
+}
+
+// NoteLate notes that phase; without one it does nothing. All lanes of all warps of the
+// role take part.
+func (t *Trace) NoteLate() {
+	if t != nil && t.late != nil {
+		t.late()
+		t.late = nil
+		t.noteListed()
+	}
+}
+
+// add lists a span, which the thread that notes must come by.
+func (t *Trace) add(words ...dsl.Val[dsl.U32]) {
+	k := t.k
+	k.If(t.notes, func() {
+		if t.track > 0 {
+			t.note(words)
+			return
+		}
+		n := t.state.Load(t.word(stateListed))
+		k.IfElse(n.LtC(listedSpans), func() {
+			t.list.spans.StoreN(n.MulC(SpanWords), words)
+			t.state.Store(t.word(stateListed), n.AddC(1))
+		}, func() { t.note(words) })
+	})
+}
+
+// note notes a span, in the thread that notes.
+func (t *Trace) note(words []dsl.Val[dsl.U32]) {
+	at := t.state.Load(t.word(stateNext))
+	t.putListed(at, words)
+	t.state.Store(t.word(stateNext), at.AddC(1))
+}
+
+// putListed stores a span of the list: a hand-off's ends with its release, if that is later.
+func (t *Trace) putListed(at dsl.Val[dsl.U32], words []dsl.Val[dsl.U32]) {
+	k, end, handoff := t.k, words[1], words[3]
+	if t.track == 0 {
+		later := dsl.NewVar(end, "ended")
+		k.If(handoff.NeC(0), func() {
+			after := dsl.Cast[dsl.I32](t.list.released.Load(handoff.SubC(1)).Sub(end))
+			later.Set(end.Add(dsl.Cast[dsl.U32](after.MaxC(0))))
+		})
+		end = later.Get()
+	}
+	t.put(at, words[0], end, words[2], k.U32(0))
+}
+
+// noteListed notes what is listed, in the warp that notes: 32 spans side by side at most.
+func (t *Trace) noteListed() {
+	k := t.k
+	k.If(t.noting, func() {
+		k.SyncWarp() // behind what one lane has stored
+		n, at, own := t.state.Load(t.word(stateListed)), t.state.Load(t.word(stateNext)), k.Lane()
+		k.If(own.Lt(n), func() { t.putListed(at.Add(own), t.list.spans.LoadN(own.MulC(SpanWords), SpanWords)) })
+		k.SyncWarp() // before it stores more
+		k.If(t.notes, func() {
+			t.state.Store(t.word(stateNext), at.Add(n))
+			t.state.Store(t.word(stateListed), k.U32(0))
+		})
+	})
+}
