@@ -41,8 +41,7 @@ func (p *plot) fills() (mean, least, most [samples]float64, n int) {
 
 // ringPlot draws the chunks in the ring over the window: the mean over the SMs, in a
 // band from the least to the most, and a dashed line at the stages that the ring has, where
-// they are known. A trace tells chunks to within its sums (ringFill), so that they may be
-// shown above the line.
+// they are known.
 func (p *plot) ringPlot() []byte {
 	p.c = canvas{}
 	average, least, most, n := p.fills()
