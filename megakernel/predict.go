@@ -10,7 +10,7 @@ import (
 // Prediction is the time of one step by the model of Predict, in seconds.
 type Prediction struct {
 	Floor  float64 // what must be read at the machine's ceiling, each byte once
-	Stream float64 // the bytes of the busiest SM, at what an SM streams
+	Stream float64 // the most weights and the most KV of an SM, which may be two SMs, at what one streams
 	Total  float64 // of the step: Stream, and what of the hand-offs the ring does not hide
 	Phases []PhasePrediction
 }
