@@ -339,7 +339,7 @@ func (b *builder) consume(s tasks.Step, phases ...phase) {
 				b.k.Region("hand-off after "+p.Name, func() { b.bar.CountWhile(meanwhile) })
 			case string(HandoffWords):
 				b.env.Sync() // who needs them waits; but the next phase uses this one's shared memory
-				b.trace.NoteLate()
+				b.trace.Arrived()
 				if meanwhile != nil {
 					meanwhile()
 				}

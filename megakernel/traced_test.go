@@ -2,7 +2,6 @@ package megakernel_test
 
 import (
 	"regexp"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -15,9 +14,9 @@ import (
 
 // handedOn is how a hand-off's end is read: by the thread that waited, before the barrier in
 // which the others hear of it, to which a warp may come later; behind it no clock is read.
-var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_released\[(\d+)\] = \(u32\)(v\d+);\n\s*\}\n` +
+var handedOn = regexp.MustCompile(`const u64 (v\d+) = ptx::clock\(\);\n\s*trace_released\[(turn(?:_\d+)?)((?: \+ \d+)?)\] = \(u32\)(v\d+);\n\s*\}\n` +
 	`\s*const u64 (v\d+) = ptx::clock\(\);\n\s*const u32 came(?:_\d+)? = \(u32\)(v\d+);\n\s*ptx::bar_sync<1, \d+>\(\);\n` +
-	`\s*const u32 v\d+ = .*;\n\s*if \(v\d+\) \{\n\s*const u32 v\d+ = trace_state\[1\];\n.*\n\s*\*\(uint4\*\)&trace_listed\[.*\] = make_uint4\(began\w*, came\w*, v\d+, (\d+)u\);`)
+	`\s*const u32 v\d+ = .*;\n\s*const u32 (v\d+) = (turn.* \+ 1);\n\s*if \(v\d+\) \{\n\s*const u32 v\d+ = trace_state\[1\];\n.*\n\s*\*\(uint4\*\)&trace_listed\[.*\] = make_uint4\(began\w*, came\w*, v\d+, (v\d+)\);`)
 
 func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 	for _, rows := range []int{1, 8} {
@@ -33,11 +32,9 @@ func TestTheEndOfAHandOffIsReadBeforeItsBarrier(t *testing.T) {
 		require.Len(t, found, handoffs, "%d rows", rows)
 		words := map[string]bool{}
 		for _, f := range found {
-			require.Equal(t, []string{f[1], f[4]}, []string{f[3], f[5]})
-			word, err := strconv.Atoi(f[2])
-			require.NoError(t, err)
-			require.Equal(t, strconv.Itoa(word+1), f[6], "the word of the hand-off that is listed")
-			words[f[2]] = true
+			require.Equal(t, []string{f[1], f[5], f[7]}, []string{f[4], f[6], f[9]})
+			require.Equal(t, f[2]+f[3]+" + 1", f[8], "the word of the hand-off that is listed")
+			words[f[3]] = true
 		}
 		require.Len(t, words, handoffs, "each hand-off has a word of its own")
 	}

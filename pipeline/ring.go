@@ -44,10 +44,11 @@ func NewRing(k *dsl.Kernel, p *Plan, consumers int) *Ring {
 // Watched makes the ring's waits end when the launch is given up.
 func (r *Ring) Watched(w *Watch) { r.watch = w }
 
-// Traced makes the ring's waits spans of a trace; call it before Producer and Consumer.
+// Traced makes the ring's waits spans of a trace; call it behind Watched, and before
+// Producer and Consumer.
 func (r *Ring) Traced(t *Trace) {
 	if r.trace = t; t != nil {
-		t.ring.of(r.k, r.stages)
+		t.ring.of(r.k, r.stages, r.limits())
 	}
 }
 

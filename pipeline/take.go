@@ -21,7 +21,7 @@ func (c *Consumer) Take(n dsl.Val[dsl.U32], use func(base dsl.Val[dsl.U32]), rel
 	c.wait(stage, parity)
 	waits.landed()
 	use(c.base(stage))
-	waits.drained(stage)
+	waits.taken(stage)
 	k.If(release, func() {
 		k.SyncWarp()
 		k.If(c.releases(), func() {

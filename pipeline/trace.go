@@ -58,7 +58,8 @@ type TraceSite struct {
 }
 
 // The words of a span: clocks when it began and ended (low words), then site, layer and step
-// in one word, then a detail, which the site gives its meaning.
+// in one word, then a detail, which the site gives its meaning. One of a wait at the ring that
+// ends where it began stands for none: of a chunk that another warp took, say.
 const (
 	SpanWords = 4
 
@@ -84,7 +85,7 @@ const (
 )
 
 // TraceShared is how many bytes of shared memory a traced kernel takes at most beside the plan's.
-const TraceShared = 4*(TraceTracks*stateWords+(listedSpans+MaxStages+2*keptChunks)*SpanWords+traceHandoffs) + 4*16
+const TraceShared = 4*(TraceTracks*stateWords+(listedSpans+MaxStages+2*keptChunks)*SpanWords+2*traceHandoffs) + 4*16
 
 // MaxTraceLayers and MaxTraceSites are what a span's word can tell apart; steps are
 // counted modulo TraceSteps.
@@ -110,7 +111,7 @@ func NewTrace(k *dsl.Kernel, ctas, capacity int) *Trace {
 			dsl.Doc(fmt.Sprintf("[%d][%d][%d] out: their number, and the role's clocks", ctas, TraceTracks, HeadWords)))}
 	t.state = dsl.Shared[dsl.U32](k, "trace_state", TraceTracks*stateWords, dsl.Doc("by track: the place of the next span; how many are listed"))
 	t.list.spans = dsl.Shared[dsl.U32](k, "trace_listed", listedSpans*SpanWords, dsl.Align(16), dsl.Doc("spans of the consumers that are not noted yet"))
-	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceHandoffs, dsl.Doc("by hand-off: when it last released this CTA"))
+	t.list.released = dsl.Shared[dsl.U32](k, "trace_released", traceHandoffs*2, dsl.Doc(fmt.Sprintf("[%d][2] by hand-off, in turns: when it released this CTA", traceHandoffs)))
 	return t
 }
 
@@ -129,6 +130,7 @@ func (t *Trace) Start(track, warp int) {
 		t.state.Store(t.word(stateNext), begin)
 		t.state.Store(t.word(stateListed), k.U32(0))
 	})
+	t.list.turn = dsl.NewVar(k.U32(0), "turn")
 	t.ring.start(t)
 	t.stamp(headBegin)
 }

@@ -3,20 +3,23 @@ package pipeline
 import "github.com/mkgen/mkgen/dsl"
 
 // What the consumers go through, phases, hand-offs and parts, is listed in shared memory, and
-// noted from there when they have arrived at the hand-off behind a phase: others do not wait
-// for it there. What is more than a list holds is noted at once, as is all of the producer's.
+// noted from there when they have arrived at the next hand-off: others do not wait for it
+// there. What is more than a list holds is noted at once, but for phases, which are listed
+// when all before them is noted; so are the producer's phases.
 type spanList struct {
-	spans    dsl.Buf[dsl.U32] // shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but of a hand-off the last word is its number, from 1
-	released dsl.Buf[dsl.U32] // shared memory, [traceHandoffs]: when one released the CTA
-	handoffs int              // built so far
-	came     dsl.Val[dsl.U32] // of the hand-off that is built; see Meets
+	spans    dsl.Buf[dsl.U32]  // shared memory, [listedSpans][SpanWords]: as in Trace.Spans, but the last word of a hand-off's is the index of its release, plus 1
+	released dsl.Buf[dsl.U32]  // shared memory, [traceHandoffs][2]: when one released the CTA, the last time and the time before
+	turn     *dsl.Var[dsl.U32] // which of these two is written: it changes with every hand-off
+	handoffs int               // built so far
+	came     dsl.Val[dsl.U32]  // of the hand-off that is built; see Meets
 }
 
 // listedSpans is how many spans have room: one a lane, which then store whole lines.
 const listedSpans = 32
 
-// traceHandoffs is how many hand-offs a traced program can have. Each has a word of its own:
-// a warp may still read one when the next hand-off is released.
+// traceHandoffs is how many hand-offs a traced program can have. Each has words of its own, by
+// turns: one may be read, to note a hand-off, while the next is released, which may be the
+// same of another layer.
 const traceHandoffs = 32
 
 // Span runs body and notes when it began and ended. All lanes of all warps of the role
@@ -51,15 +54,21 @@ func (t *Trace) Handoff(k *dsl.Kernel, body func()) {
 	l := &t.list
 	l.handoffs++
 	k.Require(l.handoffs <= traceHandoffs, "trace: over %d hand-offs", traceHandoffs)
+	l.turn.Set(l.turn.Get().XorC(1))
 	body()
-	t.add(begin, l.came, t.where(site), k.U32(l.handoffs))
+	t.add(begin, l.came, t.where(site), t.releaseWord().AddC(1))
+}
+
+// releaseWord is the index of the release of the hand-off that is built.
+func (t *Trace) releaseWord() dsl.Val[dsl.U32] {
+	return t.list.turn.Get().AddC(2 * (t.list.handoffs - 1))
 }
 
 // Released runs in the thread that waits for a hand-off, as soon as it is released: before
 // the CTA's other consumers hear of it.
 func (t *Trace) Released() {
 	if t != nil {
-		t.list.released.Store(dsl.At(t.list.handoffs-1), t.clock())
+		t.list.released.Store(t.releaseWord(), t.clock())
 	}
 }
 
@@ -72,21 +81,29 @@ func (t *Trace) Meets() {
 	}
 }
 
-// Later says that the phase that follows is noted where NoteLate stands, and what is listed
-// with it.
+// Later says that the phase that follows is listed where Arrived stands, or NoteLate.
 func (t *Trace) Later() {
 	if t != nil {
 		t.later = true
 	}
 }
 
-// NoteLate notes that phase; without one it does nothing. All lanes of all warps of the
-// role take part.
+// Arrived is behind the consumers' arrival at a hand-off: what is listed is noted. All lanes of
+// all their warps take part.
+func (t *Trace) Arrived() {
+	if t != nil {
+		t.noteListed()
+		if t.late != nil { // behind all that lies in it
+			t.late()
+			t.late = nil
+		}
+	}
+}
+
+// NoteLate is Arrived behind a phase without a hand-off, and nothing where Arrived stood.
 func (t *Trace) NoteLate() {
 	if t != nil && t.late != nil {
-		t.late()
-		t.late = nil
-		t.noteListed()
+		t.Arrived()
 	}
 }
 
@@ -95,36 +112,32 @@ func (t *Trace) add(words ...dsl.Val[dsl.U32]) {
 	k := t.k
 	k.If(t.notes, func() {
 		if t.track > 0 {
-			t.note(words)
+			at := t.state.Load(t.word(stateNext))
+			t.put(at, words[0], words[1], words[2], words[3])
+			t.state.Store(t.word(stateNext), at.AddC(1))
 			return
 		}
 		n := t.state.Load(t.word(stateListed))
 		k.IfElse(n.LtC(listedSpans), func() {
 			t.list.spans.StoreN(n.MulC(SpanWords), words)
 			t.state.Store(t.word(stateListed), n.AddC(1))
-		}, func() { t.note(words) })
+		}, func() {
+			at := t.state.Load(t.word(stateNext))
+			t.putListed(at, words)
+			t.state.Store(t.word(stateNext), at.AddC(1))
+		})
 	})
-}
-
-// note notes a span, in the thread that notes.
-func (t *Trace) note(words []dsl.Val[dsl.U32]) {
-	at := t.state.Load(t.word(stateNext))
-	t.putListed(at, words)
-	t.state.Store(t.word(stateNext), at.AddC(1))
 }
 
 // putListed stores a span of the list: a hand-off's ends with its release, if that is later.
 func (t *Trace) putListed(at dsl.Val[dsl.U32], words []dsl.Val[dsl.U32]) {
-	k, end, handoff := t.k, words[1], words[3]
-	if t.track == 0 {
-		later := dsl.NewVar(end, "ended")
-		k.If(handoff.NeC(0), func() {
-			after := dsl.Cast[dsl.I32](t.list.released.Load(handoff.SubC(1)).Sub(end))
-			later.Set(end.Add(dsl.Cast[dsl.U32](after.MaxC(0))))
-		})
-		end = later.Get()
-	}
-	t.put(at, words[0], end, words[2], k.U32(0))
+	k := t.k
+	end, release := dsl.NewVar(words[1], "ended"), words[3]
+	k.If(release.NeC(0), func() {
+		after := dsl.Cast[dsl.I32](t.list.released.Load(release.SubC(1)).Sub(end.Get()))
+		end.Set(end.Get().Add(dsl.Cast[dsl.U32](after.MaxC(0))))
+	})
+	t.put(at, words[0], end.Get(), words[2], k.U32(0))
 }
 
 // noteListed notes what is listed, in the warp that notes: 32 spans side by side at most.

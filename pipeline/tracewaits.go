@@ -20,6 +20,7 @@ const (
 // whole lines.
 type ringWaits struct {
 	stages  int
+	limits  bool              // whether the producer waits for copies in flight
 	drained dsl.Buf[dsl.U32]  // shared memory, [stages][SpanWords]: by stage, the span of the consumers' wait for the chunk that is in it
 	kept    dsl.Buf[dsl.U32]  // shared memory, [keptChunks][2][SpanWords]: begin, end and end of the producer's waits, and where; such a span
 	chunks  *dsl.Var[dsl.U32] // of the launch that the producer has filled
@@ -28,8 +29,8 @@ type ringWaits struct {
 // keptChunks is how many pairs are kept before they are noted: one a lane.
 const keptChunks = 32
 
-func (w *ringWaits) of(k *dsl.Kernel, stages int) {
-	w.stages = stages
+func (w *ringWaits) of(k *dsl.Kernel, stages int, limits bool) {
+	w.stages, w.limits = stages, limits
 	w.drained = dsl.Shared[dsl.U32](k, "trace_drained", stages*SpanWords, dsl.Align(16), dsl.Doc("by stage: the consumers' wait for its chunk"))
 	w.kept = dsl.Shared[dsl.U32](k, "trace_kept", keptChunks*2*SpanWords, dsl.Align(16), dsl.Doc("waits of the producer, and consumers' that it has found"))
 }
@@ -51,9 +52,15 @@ func (w *ringWaits) leave(k *dsl.Kernel, stage, where, number dsl.Val[dsl.U32]) 
 	w.drained.StoreN(stage.MulC(SpanWords), []dsl.Val[dsl.U32]{k.U32(0), k.U32(0), where, number})
 }
 
-// sites are the numbers of the sites at the place at hand: of a StageWait; one more is the
-// FlightWait's, and two more that of the consumers' ChunkWait.
-func (t *Trace) ringSites() (site int) {
+// The sites of the waits at the ring follow one another: a StageWait's, and so many behind it
+// those of the FlightWait and of the consumers' ChunkWait.
+const (
+	flightSite = 1
+	chunkSite  = 2
+)
+
+// ringSite is the number of the StageWait's site at the place at hand.
+func (t *Trace) ringSite() (site int) {
 	first := len(t.Sites)
 	if site = t.site(TraceWait, StageWait); site == first {
 		t.site(TraceWait, FlightWait)
@@ -89,15 +96,28 @@ func (d *draining) landed() {
 // the release of its stage, with which the producer learns of it.
 func (d *draining) drained(stage dsl.Val[dsl.U32]) {
 	if d != nil {
-		d.t.k.If(d.t.notes, func() {
-			d.t.ring.drained.StoreN(stage.MulC(SpanWords), []dsl.Val[dsl.U32]{d.begin, d.end})
+		d.t.k.If(d.t.notes, func() { d.leave(stage) })
+	}
+}
+
+// leave leaves the wait at the stage.
+func (d *draining) leave(stage dsl.Val[dsl.U32]) {
+	d.t.ring.drained.StoreN(stage.MulC(SpanWords), []dsl.Val[dsl.U32]{d.begin, d.end})
+}
+
+// taken is drained where a warp may come to a chunk more than once: its first wait counts.
+func (d *draining) taken(stage dsl.Val[dsl.U32]) {
+	if d != nil {
+		k, left := d.t.k, d.t.ring.drained
+		k.If(d.t.notes, func() {
+			k.If(left.Load(stage.MulC(SpanWords).AddC(1)).EqC(0), func() { d.leave(stage) })
 		})
 	}
 }
 
 // filling are the clocks of the producer between its waits for a chunk. They are made use of
-// when the copy has been issued, which they are not to delay: the fence before it would wait
-// for spans that are being stored.
+// when the copy has been issued, which they are not to delay. Once in 32 chunks the fence before
+// the next copy comes behind stores of spans: what that costs was too little to be measured.
 type filling struct {
 	t           *Trace
 	begin, free dsl.Val[dsl.U32]    // before and behind the wait for a stage
@@ -134,8 +154,8 @@ func (f *filling) take(stage dsl.Val[dsl.U32]) {
 		return
 	}
 	t := f.t
-	f.where, f.found = t.where(t.ringSites()), t.find(stage)
-	t.k.If(t.notes, func() { t.ring.leave(t.k, stage, f.where.AddC(2), t.ring.chunks.Get()) })
+	f.where, f.found = t.where(t.ringSite()), t.find(stage)
+	t.k.If(t.notes, func() { t.ring.leave(t.k, stage, f.where.AddC(chunkSite), t.ring.chunks.Get()) })
 }
 
 // find is the span that was left at a stage, in the thread that notes.
@@ -185,13 +205,19 @@ func (t *Trace) noteKept(kept dsl.Val[dsl.U32]) {
 		waits := w.kept.LoadN(own.MulC(2*SpanWords), SpanWords)
 		found := w.kept.LoadN(own.MulC(2*SpanWords).AddC(SpanWords), SpanWords)
 		begin, free, landed, where := waits[0], waits[1], waits[2], waits[3]
-		number := w.chunks.Get().Sub(kept).Add(own)
-		for i, span := range [][]dsl.Val[dsl.U32]{{begin, free, where, number}, {free, landed, where.AddC(1), number}, found} {
-			t.put(at.Add(kept.MulC(i)).Add(own), span[0], span[1], span[2], span[3])
+		number, to := w.chunks.Get().Sub(kept).Add(own), at.Add(own)
+		t.put(to, begin, free, where, number)
+		t.put(to.Add(kept), found[0], found[1], found[2], found[3])
+		if w.limits {
+			t.put(to.Add(kept.MulC(2)), free, landed, where.AddC(flightSite), number)
 		}
 	})
 	k.SyncWarp() // before it stores more
-	k.If(t.notes, func() { t.state.Store(t.word(stateNext), at.Add(kept.MulC(3))) })
+	spans := 2
+	if w.limits {
+		spans = 3
+	}
+	k.If(t.notes, func() { t.state.Store(t.word(stateNext), at.Add(kept.MulC(spans))) })
 }
 
 // rest notes what is kept when the last chunk has been filled, and the consumers' waits for the
@@ -200,13 +226,20 @@ func (t *Trace) rest(p *Producer) {
 	if t == nil {
 		return
 	}
-	r, k := p.r, t.k
-	zero := k.U32(0)
-	k.For(zero, k.U32(r.stages), func(dsl.Val[dsl.U32]) {
+	r, k, w := p.r, t.k, &t.ring
+	t.noteKept(w.chunks.Get().AndC(keptChunks - 1))
+	k.For(k.U32(0), k.U32(r.stages), func(dsl.Val[dsl.U32]) {
 		stage := p.next.stage.Get()
 		r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
-		t.keep(t.find(stage), zero, zero, zero, zero)
 		p.next.advance()
 	}, dsl.Unroll(1))
-	t.noteKept(t.ring.chunks.Get().AndC(keptChunks - 1))
+	k.SyncWarp()                            // behind what one lane has stored
+	filled := w.chunks.Get().MinC(r.stages) // stages
+	at := t.state.Load(t.word(stateNext))
+	k.If(k.Lane().Lt(filled), func() {
+		found := w.drained.LoadN(k.Lane().MulC(SpanWords), SpanWords)
+		t.put(at.Add(k.Lane()), found[0], found[1], found[2], found[3])
+	})
+	k.SyncWarp()
+	k.If(t.notes, func() { t.state.Store(t.word(stateNext), at.Add(filled)) })
 }

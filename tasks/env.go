@@ -189,7 +189,7 @@ func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 			e.K.If(first, func() { g.arrive(arrives); g.wait(waits) })
 		} else {
 			e.K.If(first, func() { g.arrive(arrives) })
-			e.Trace.NoteLate()
+			e.Trace.Arrived()
 			if meanwhile != nil {
 				meanwhile()
 			}

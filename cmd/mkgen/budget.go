@@ -84,7 +84,9 @@ func (b *benchFlags) budget(cmd *cobra.Command, predictedFor *machine.Machine) (
 		}
 		all = append(all, x)
 	}
-	return b.reportBudget(cmd, plain, gpu.Facts(), predictedFor, all) // now the compiler is known
+	err = b.reportBudget(cmd, plain, gpu.Facts(), predictedFor, all) // now the compiler is known
+	t.tellStages(cmd.OutOrStdout(), traced)
+	return err
 }
 
 // isOf refuses a machine file of another GPU than the one at hand.

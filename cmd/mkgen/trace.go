@@ -30,6 +30,7 @@ type traceFlags struct {
 	page        string
 	chrome, svg string
 	chromeSteps count
+	fewer       int // stages of the ring that the trace takes, with the kernel beside it that has none
 }
 
 func newTrace() *cobra.Command {
@@ -163,6 +164,7 @@ func (t *traceFlags) kernels(cmd *cobra.Command) (plain, traced *megakernel.Kern
 		return plain, traced, t.inFlags(err)
 	}
 	// A trace takes some shared memory: what it costs is told beside a ring like its own.
+	t.fewer = plain.Plan.Stages - traced.Plan.Stages
 	o.Trace, o.Stages = 0, traced.Plan.Stages
 	plain, err = megakernel.Build(config, o)
 	return plain, traced, t.inFlags(err)
@@ -212,9 +214,17 @@ func (t *traceFlags) decode(mk *megakernel.Kernel, facts bench.Facts, r *bench.R
 	return tr, tr.Check()
 }
 
+// tellStages says where the kernels that were timed have fewer stages than one that is not
+// traced has by the same options.
+func (t *traceFlags) tellStages(w io.Writer, mk *megakernel.Kernel) {
+	if t.fewer > 0 {
+		table.Text(w, "", "The trace takes shared memory: the ring has %s, with and without it, where the kernel has %d otherwise.", plural.Of(mk.Plan.Stages, "stage"), mk.Plan.Stages+t.fewer)
+	}
+}
+
 // writeChrome writes what --chrome asks for.
 func (t *traceFlags) writeChrome(w io.Writer, tr *trace.Trace) error {
-	if !strings.HasSuffix(t.chrome, ".gz") {
+	if !strings.EqualFold(filepath.Ext(t.chrome), ".gz") {
 		return tr.WriteChrome(w, int(t.chromeSteps))
 	}
 	z := gzip.NewWriter(w)
@@ -233,6 +243,7 @@ func (t *traceFlags) report(cmd *cobra.Command, mk *megakernel.Kernel, facts ben
 		table.Text(w, "", "With the trace a step takes %.1f µs, without %.1f: %+.2f %%, medians of the launches of this run, ungated.", r.Micros, without, 100*(r.Micros/without-1))
 	}
 	provenance(w, facts, mk)
+	t.tellStages(w, mk)
 	fmt.Fprintln(w)
 	if err := tr.Summarize().WriteTable(w); err != nil {
 		return err

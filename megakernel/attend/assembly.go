@@ -129,9 +129,11 @@ func (a *assembly) assemble() {
 			a.work.Start()
 			a.bar = tasks.NewGridBarrier(e, a.barrier, dsl.Uniform(a.epoch.Load(dsl.At(0)), dsl.GPUScope))
 			a.eachLayer(func(s tasks.Step, class int) {
+				a.trace.Later()
 				a.phase("attention", func() { a.attns[class].Consume(e, c, ring, s) })
 				k.Region("hand-off after attention", a.bar.Sync)
 				k.If(a.attns[class].Phase(), func() {
+					a.trace.Later()
 					a.phase("merge", func() { a.attns[class].Merge.EmitIn(e, s) })
 					k.Region("hand-off after merge", a.bar.Sync)
 				})
@@ -145,6 +147,7 @@ func (a *assembly) assemble() {
 			a.eachLayer(func(s tasks.Step, class int) {
 				a.phase("attention", func() { a.attns[class].Produce(e, p, s) })
 			})
+			p.Finish()
 			a.trace.Finish()
 		}})
 	if a.trace != nil {

@@ -58,8 +58,12 @@ type raw struct {
 	spans []pipeline.Span
 }
 
+// ringWait says whether waits of a name are at the ring.
+func ringWait(name string) bool { return name == ChunkWait || name == StageWait || name == FlightWait }
+
 // noted are the spans that the roles of a CTA noted, as many as there was room for, by the role
-// that they are of. Those without a length are of chunks that another warp took, or none.
+// that they are of. Waits at the ring without a length are of chunks that another warp took, or
+// of none.
 func (t *Trace) noted(heads []pipeline.Head, words []uint32) (tracks [pipeline.TraceTracks]raw, err error) {
 	room := len(words) / pipeline.TraceTracks
 	for role, h := range heads {
@@ -73,7 +77,7 @@ func (t *Trace) noted(heads []pipeline.Head, words []uint32) (tracks [pipeline.T
 			if s.Site >= len(t.Sites) {
 				return tracks, fmt.Errorf("span %d of the %s is of site %d, there are %d", i, pipeline.TraceRoles()[role], s.Site, len(t.Sites))
 			}
-			if s.Begin == s.End {
+			if s.Begin == s.End && (s.Begin == 0 || ringWait(t.Sites[s.Site].Name)) {
 				continue
 			}
 			of := slices.Index(pipeline.TraceRoles(), t.Sites[s.Site].Role)
@@ -92,9 +96,9 @@ func (t *Trace) noted(heads []pipeline.Head, words []uint32) (tracks [pipeline.T
 }
 
 // whole leaves a CTA's consumers' track until where it has all spans. The producer notes their
-// waits for chunks: where it dropped spans, theirs go no further than the last of these. And
-// hand-offs and inputs are noted behind the phase that follows or is around them: so where
-// spans were dropped all are there until the last phase ends. What lies behind counts as dropped.
+// waits for chunks: where it dropped spans, theirs go no further than the last of these. A
+// phase is noted behind all that lies in it and before it: so where spans were dropped all are
+// there until the last phase ends. What lies behind counts as dropped.
 func (t *Trace) whole(tracks *[pipeline.TraceTracks]raw) {
 	tr := &tracks[0]
 	if tr.Dropped == 0 && tracks[1].Dropped == 0 {

@@ -48,7 +48,7 @@ func (t *Trace) ringFill(consumers, producer *Track) []fillEvent {
 }
 
 // passing is when a chunk went by: at some time from early to late, which are the same
-// where a span tells.
+// where a span tells, as of all but those that other warps take.
 type passing struct{ at, early, late float64 }
 
 // passings are the chunks of a track's waits of a name, in order. A wait's Detail is the

@@ -42,7 +42,7 @@ func (y *tally) addTasks(tr *Track, r run) {
 // task says whether a span is a part of a phase: a task, or a wait that is not the ring's.
 func (t *Trace) task(s *Span) bool {
 	name := t.Sites[s.Site].Name
-	return t.kind(s) == Task || t.kind(s) == Wait && name != ChunkWait && name != StageWait && name != FlightWait
+	return t.kind(s) == Task || t.kind(s) == Wait && !ringWait(name)
 }
 
 // waitsIn is the time of the waits and hand-offs within span i, from span first on.

@@ -54,15 +54,33 @@ func run1(t *testing.T, j job, dir string) record.Case {
 	return r
 }
 
-func TestACaseIsTracedOnTheExecutor(t *testing.T) {
-	j, dir := smallJobs()[0], t.TempDir()
-	p, err := build(j.c, func(o *attend.Config) { o.SMs, o.Consumers, o.StageBytes, o.Trace = 3, 4, 2048, 2000 })
-	require.NoError(t, err)
-	text, err := traceJob(t.Context(), bench.Executor{Seed: 1}, p, j, dir)
-	require.NoError(t, err)
-	require.Contains(t, text, "hand-off after attention")
-	require.FileExists(t, filepath.Join(dir, "trace-decode.html"))
-	require.FileExists(t, filepath.Join(dir, "trace-decode.json"))
+// Every kind of case is traced, by one consumer warp, which takes chunks more than once, and by
+// several: one hand-off may follow itself there.
+func TestCasesAreTracedOnTheExecutor(t *testing.T) {
+	for i, j := range smallJobs() {
+		for _, consumers := range []int{1, 4} {
+			if testing.Short() && i > 0 {
+				continue
+			}
+			dir := t.TempDir()
+			p, err := build(j.c, func(o *attend.Config) { o.SMs, o.Consumers, o.StageBytes, o.Trace = 3, consumers, 2048, 2000 })
+			require.NoError(t, err)
+			text, err := traceJob(t.Context(), bench.Executor{Seed: uint64(i)}, p, j, dir)
+			require.NoError(t, err, "%s, %d consumers", j.c.Name, consumers)
+			require.Contains(t, text, "hand-off after attention")
+			require.FileExists(t, filepath.Join(dir, "trace-"+j.c.Name+".html"))
+			require.FileExists(t, filepath.Join(dir, "trace-"+j.c.Name+".json"))
+		}
+	}
+}
+
+// A trace has room beside the ring of the largest cases.
+func TestLargeCasesCanBeTraced(t *testing.T) {
+	for _, j := range jobs([]string{"one-"}) {
+		p, err := build(j.c, traced)
+		require.NoError(t, err, j.c.Name)
+		require.NotEmpty(t, p.Traced)
+	}
 }
 
 func TestACaseIsMeasuredOnTheExecutor(t *testing.T) {
