@@ -15,7 +15,8 @@ import (
 // instruction for it.
 type Trace struct {
 	// Spans is [CTAs][TraceTracks][Capacity][SpanWords] and Heads
-	// [CTAs][TraceTracks][HeadWords]; what a launch leaves there is for DecodeTrace.
+	// [CTAs][TraceTracks][HeadWords]; what a launch leaves there is for package
+	// megakernel/trace. The producer's spans are of the consumers, too (ChunkWait).
 	Spans, Heads dsl.Buf[dsl.U32]
 	Capacity     int // spans of a track; what comes later is counted and lost
 	// Sites lists what spans of the kernel built so far are of.
@@ -29,8 +30,8 @@ type Trace struct {
 	step, layer   dsl.Val[dsl.U32]
 	list          spanList
 	ring          ringWaits
-	later         bool   // whether the next phase is noted late
-	late          func() // which lists one
+	later         bool   // whether the next phase is listed behind the arrival
+	late          func() // which does so
 }
 
 // TraceTracks is the number of roles that note: the consumers, then the producer.
