@@ -128,10 +128,6 @@ func (mk *Kernel) request() pipeline.Request {
 		pad := tasks.ColumnsPadded(o.Tokens)
 		own, batch, indices = mk.raggedRegions, tasks.DefaultBatchTiles(pad), tasks.ColumnSumsLen(o.Consumers, pad)
 	}
-	limit := o.SharedLimit
-	if o.Trace > 0 {
-		limit -= pipeline.TraceShared
-	}
 	from := ""
 	if o.MLP == MLPFused {
 		from = "gate_up"
@@ -146,7 +142,7 @@ func (mk *Kernel) request() pipeline.Request {
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: leads,
-		SharedLimit:  limit,
+		SharedLimit:  pipeline.TracedLimit(o.SharedLimit, o.Trace),
 		KVTokenBytes: mk.KV.TokenBytes(),
 		BatchTiles:   batch,
 		Fixed: append(own(), []pipeline.Region{

@@ -85,8 +85,17 @@ const (
 	stateWords
 )
 
-// TraceShared is how many bytes of shared memory a traced kernel takes at most beside the plan's.
-const TraceShared = 4*(TraceTracks*stateWords+(listedSpans+MaxStages+2*keptChunks)*SpanWords+2*traceHandoffs) + 4*16
+// TracedLimit is what a limit of shared memory leaves a plan: of so many spans a role, all of
+// it where there are none.
+func TracedLimit(limit, spans int) int {
+	if spans == 0 {
+		return limit
+	}
+	return limit - traceShared
+}
+
+// traceShared is how many bytes of shared memory a traced kernel takes at most beside the plan's.
+const traceShared = 4*(TraceTracks*stateWords+(listedSpans+MaxStages+2*keptChunks)*SpanWords+2*traceHandoffs) + 4*16
 
 // MaxTraceLayers and MaxTraceSites are what a span's word can tell apart; steps are
 // counted modulo TraceSteps.

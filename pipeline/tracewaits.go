@@ -153,43 +153,34 @@ func (f *filling) take(stage dsl.Val[dsl.U32]) {
 	if f == nil {
 		return
 	}
-	t := f.t
-	f.where, f.found = t.where(t.ringSite()), t.find(stage)
-	t.k.If(t.notes, func() { t.ring.leave(t.k, stage, f.where.AddC(chunkSite), t.ring.chunks.Get()) })
-}
-
-// find is the span that was left at a stage, in the thread that notes.
-func (t *Trace) find(stage dsl.Val[dsl.U32]) (found []*dsl.Var[dsl.U32]) {
+	t, k, w := f.t, f.t.k, &f.t.ring
+	f.where = t.where(t.ringSite())
 	for range SpanWords {
-		found = append(found, dsl.NewVar(t.k.U32(0), "found"))
+		f.found = append(f.found, dsl.NewVar(k.U32(0), "found"))
 	}
-	t.k.If(t.notes, func() {
-		for i, v := range t.ring.drained.LoadN(stage.MulC(SpanWords), SpanWords) {
-			found[i].Set(v)
+	k.If(t.notes, func() {
+		for i, v := range w.drained.LoadN(stage.MulC(SpanWords), SpanWords) {
+			f.found[i].Set(v)
 		}
+		w.leave(k, stage, f.where.AddC(chunkSite), w.chunks.Get())
 	})
-	return found
 }
 
-// issued is behind the issue of the copy.
+// issued is behind the issue of the copy: the chunk's waits are kept with the span that was
+// found, and what is kept is noted where there is no room for more.
 func (f *filling) issued() {
-	if f != nil {
-		f.t.keep(f.found, f.begin, f.free, f.landed.Get(), f.where)
+	if f == nil {
+		return
 	}
-}
-
-// keep keeps a chunk's waits with the span that was found, and notes what is kept where there
-// is no room for more.
-func (t *Trace) keep(found []*dsl.Var[dsl.U32], waits ...dsl.Val[dsl.U32]) {
-	k, w := t.k, &t.ring
+	t, k, w := f.t, f.t.k, &f.t.ring
 	in := w.chunks.Get().AndC(keptChunks - 1)
 	k.If(t.notes, func() {
-		var words []dsl.Val[dsl.U32]
-		for _, v := range found {
-			words = append(words, v.Get())
+		var found []dsl.Val[dsl.U32]
+		for _, v := range f.found {
+			found = append(found, v.Get())
 		}
-		w.kept.StoreN(in.MulC(2*SpanWords), waits)
-		w.kept.StoreN(in.MulC(2*SpanWords).AddC(SpanWords), words)
+		w.kept.StoreN(in.MulC(2*SpanWords), []dsl.Val[dsl.U32]{f.begin, f.free, f.landed.Get(), f.where})
+		w.kept.StoreN(in.MulC(2*SpanWords).AddC(SpanWords), found)
 	})
 	w.chunks.Set(w.chunks.Get().AddC(1))
 	k.If(in.EqC(keptChunks-1), func() { t.noteKept(k.U32(keptChunks)) })
@@ -233,8 +224,8 @@ func (t *Trace) rest(p *Producer) {
 		r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the ring to be drained")
 		p.next.advance()
 	}, dsl.Unroll(1))
-	k.SyncWarp()                            // behind what one lane has stored
-	filled := w.chunks.Get().MinC(r.stages) // stages
+	k.SyncWarp() // behind what one lane has stored
+	filled := w.chunks.Get().MinC(r.stages)
 	at := t.state.Load(t.word(stateNext))
 	k.If(k.Lane().Lt(filled), func() {
 		found := w.drained.LoadN(k.Lane().MulC(SpanWords), SpanWords)

@@ -93,12 +93,8 @@ func (c *Config) plan(fixed []pipeline.Region) (*pipeline.Plan, error) {
 }
 
 func (c *Config) planWith(fixed []pipeline.Region, inFlight int, leads []pipeline.Lead) (*pipeline.Plan, error) {
-	limit := c.Shared
-	if c.Trace > 0 {
-		limit -= pipeline.TraceShared
-	}
 	request := pipeline.Request{SMs: c.SMs, Layers: 1, Layer: []pipeline.Matrix{{Name: "none", Rows: pipeline.TileRows, K: pipeline.GroupK}},
-		StageBytes: c.StageBytes, Stages: c.Stages, InFlight: inFlight, Leads: leads, SharedLimit: limit, Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
+		StageBytes: c.StageBytes, Stages: c.Stages, InFlight: inFlight, Leads: leads, SharedLimit: pipeline.TracedLimit(c.Shared, c.Trace), Fixed: fixed, KVTokenBytes: c.layout().TokenBytes()}
 	if c.Stages > 0 {
 		return pipeline.New(request)
 	}

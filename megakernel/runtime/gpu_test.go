@@ -18,6 +18,12 @@ import (
 // kernel is called "kernel"; without it the test is skipped.
 func fakeGPU(t *testing.T) *runtime.GPU {
 	t.Helper()
+	return fakeGPUOf(t, func(k *dsl.Kernel) { dsl.Global[dsl.U32](k, "x", 32).Store(k.Lane(), k.Lane()) })
+}
+
+// fakeGPUOf is fakeGPU with a kernel of one's own.
+func fakeGPUOf(t *testing.T, body func(k *dsl.Kernel)) *runtime.GPU {
+	t.Helper()
 	dev, err := cuda.Open(0)
 	if os.Getenv("MKGEN_FAKE_DRIVER") != "" {
 		require.NoError(t, err)
@@ -27,7 +33,7 @@ func fakeGPU(t *testing.T) *runtime.GPU {
 	}
 	t.Cleanup(func() { require.NoError(t, dev.Close()) })
 	k := dsl.New("kernel", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 1 << 10})
-	dsl.Global[dsl.U32](k, "x", 32).Store(k.Lane(), k.Lane())
+	body(k)
 	built, err := k.Finish()
 	require.NoError(t, err)
 	gpu, err := runtime.NewGPU(built, dev, []byte("\x7fELF"))
@@ -125,23 +131,15 @@ func TestWhatIsWrittenAheadIsThereWhenTheLaunchHasBegun(t *testing.T) {
 
 // What the host keeps lies in its memory: it looks there without a copy.
 func TestWhatTheHostKeepsIsInItsMemory(t *testing.T) {
-	gpu := fakeGPU(t)
-	require.NoError(t, gpu.Close())
-	dev, err := cuda.Open(0)
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, dev.Close()) })
-	k := dsl.New("kernel", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 1 << 10})
-	dsl.Global[dsl.U32](k, "x", 32).Store(k.Lane(), k.Lane())
-	dsl.Global[dsl.U32](k, "kept", 32, dsl.HostKeeps()).Store(k.Lane(), k.Lane())
-	built, err := k.Finish()
-	require.NoError(t, err)
-	gpu, err = runtime.NewGPU(built, dev, []byte("\x7fELF"))
-	require.NoError(t, err)
+	gpu := fakeGPUOf(t, func(k *dsl.Kernel) {
+		dsl.Global[dsl.U32](k, "x", 32).Store(k.Lane(), k.Lane())
+		dsl.Global[dsl.U32](k, "kept", 32, dsl.HostKeeps()).Store(k.Lane(), k.Lane())
+	})
 	for _, name := range []string{"x", "kept"} {
 		require.NoError(t, gpu.Alloc(name, 128))
 		require.NoError(t, gpu.Write(name, 4, []byte{7, 0, 0, 0}))
 	}
-	_, err = gpu.Peek("x", 1)
+	_, err := gpu.Peek("x", 1)
 	require.Error(t, err)
 	got, err := gpu.Peek("kept", 1)
 	require.NoError(t, err)
