@@ -369,6 +369,10 @@ func (b *builder) produce(s tasks.Step, phases ...phase) {
 	}
 }
 
+// fenceKV makes the keys and values that this thread has appended visible to other SMs' bulk
+// copies. The copying SM fences, too: PTX leaves open which of the two must.
+func (b *builder) fenceKV() { b.k.FenceProxyAsyncGlobal() }
+
 // doing notes what the producer does, where its waits do not note it themselves.
 func (b *builder) doing(what string) {
 	b.k.Helper()

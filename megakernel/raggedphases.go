@@ -76,7 +76,7 @@ func (f *ragged) layerPhases() []phase {
 	qkv := &tasks.QKVColumns{QKV: tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q, RotateFor: f.rotatedFor()}, T: o.Tokens}
 	list := []phase{f.matrixPhase(per("qkv", "QKV projection", "RMSNorm's scale", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) finisher {
 		return f.normed(func(scale tasks.ColumnScale) finisher {
-			return finisher{epilogue: qkv.Epilogue(e, s, f.rows, scale)}
+			return finisher{epilogue: qkv.Epilogue(e, s, f.rows, scale), publish: f.fenceKV}
 		})
 	})}
 	list = append(list, f.attentionPhases(per, &qkv.QKV)...)

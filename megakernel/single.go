@@ -163,7 +163,7 @@ func (f *single) layerPhases() []phase {
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
 			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] { return f.norm(to.first(s), s.Layer.MulC(2)) })
-		}, nil),
+		}, f.fenceKV),
 		{Phase: per("attention", "attention, split along KV"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},

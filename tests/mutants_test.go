@@ -66,6 +66,22 @@ func newSubjectOf(t *testing.T, o megakernel.Options, vocab, steps int) *subject
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Intermediate, c.Vocab, c.BOS, c.EOS = 160, vocab, models.NoToken, nil
+	return subjectOf(t, c, o, steps)
+}
+
+// newShort is a subject of one layer, all of whose chunks a ring holds: the producer copies
+// KV of the step before when it has heard of the step, and nothing else has come between.
+func newShort(t *testing.T) *subject {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Layers, c.Intermediate, c.Vocab, c.BOS, c.EOS = 1, 160, 16, models.NoToken, nil
+	return subjectOf(t, c, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 32}, 3)
+}
+
+// subjectOf is a kernel that runs so many steps, the last of them in one launch.
+func subjectOf(t *testing.T, c models.Config, o megakernel.Options, steps int) *subject {
+	t.Helper()
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
 	trial, err := verify.NewTrial(mk, steps)
@@ -213,6 +229,7 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 	outcomes := first.tryAll(t, sample(t, first.ir, sampleEvery), nil)
 	newSubject(t, 4, 3, 16, 2).tryAgain(t, outcomes, nil)                           // some SMs have no rows of the LM head
 	newSubject(t, 110, 1, 16, 3).tryAgain(t, outcomes, redundant)                   // some have none at all, and a launch runs two steps
+	newShort(t).tryAgain(t, outcomes, nil)                                          // KV of the step before is copied as soon as a step runs
 	newHanging(t, megakernel.WatchGrid, 3, 3, 160).tryAgain(t, outcomes, redundant) // the launch is given up
 	judge(t, "mutants of the tiny kernel on the executor", outcomes, redundant, redundant, start)
 }

@@ -63,7 +63,8 @@ var ringRedundant = table{
 	{"wait.mbar @full", moved[1:], "c.wait(stage, c.next.parity", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
 	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
 	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
-	{"fence.proxy.async", moved[:1], "k.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies", causality},
+	{"fence.proxy.async", moved, "b.k.FenceProxyAsyncGlobal()", "", nil, "stays between the stores and the arrival of the thread that arrives for its SM", causality},
+	{"fence.proxy.async", moved[:1], "\tk.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies", causality},
 	{"wait.mbar @decided", moved[:1], "b.inner.MBar(k, b.decided", "", nil, "passes a note of what the producer does, which only a launch given up shows", conflict},
 	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could", causality},
 }
@@ -129,6 +130,7 @@ var raggedRedundant = table{
 	{"bar.cta", moved[:1], "k.Barrier()", "", []string{"prologue"}, "passes the store of the query rows, which are read behind a barrier of the consumer warps, or behind their word to the producer", causality},
 	{"bar.sync", gone, "NamedBarrier", "columnrows.go", []string{"rows"}, "a thread reads no row but its own before the next hand-off", causality},
 	{"bar.sync", moved[1:], "NamedBarrier", "tail.go", nil, "passes a load of the item, written once in the prologue", conflict},
+	{"fence.proxy.async", []mutate.Class{mutate.Remove}, "\tk.FenceProxyAsyncGlobal()", "", nil, "an SM that copies tokens of an earlier step fenced behind their stores then, before it copied them as new ones", causality},
 	{"fence.proxy.async", moved, "k.FenceProxyAsync()", "it.fetchNew(s)", nil, "stays between the hand-off and the copies", causality},
 	{"mbar.expect @fresh", moved, "ArriveExpect", "Fresh.Expect", nil, "bytes may complete before they are expected", phases},
 	{"syncwarp", gone, "k.SyncWarp()", "it.fetchNew(s)", nil, "each lane fences before its copy; bytes may complete before they are expected", phases},

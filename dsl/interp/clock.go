@@ -131,6 +131,16 @@ func joinClock(c, d *clock) *clock {
 	return out
 }
 
+// only is what c knows of one CTA.
+func (c *clock) only(cta int32) *clock {
+	if c == nil || c.subs[cta] == nil {
+		return nil
+	}
+	out := &clock{subs: make([]*sub, len(c.subs))}
+	out.subs[cta] = c.subs[cta]
+	return out
+}
+
 // raised is c with one component known further: all lanes up to all, and lane
 // (or every lane, for anyLane) up to ep.
 func (c *clock) raised(ctas int, comps, cta, comp int32, all uint32, lane uint8, ep uint32) *clock {
@@ -154,15 +164,16 @@ func (c *clock) raised(ctas int, comps, cta, comp int32, all uint32, lane uint8,
 	return out
 }
 
-// stamp is what a thread knows: hb, everything that happens before it; and of
-// that the part that a proxy fence lies behind, on a path of its own, for
-// shared and for global memory.
+// stamp is what a thread knows: hb, everything that happens before it; of that
+// sh and gl, the part that a proxy fence lies behind, on a path of its own, for
+// shared and for global memory; and out, the accesses to global memory behind
+// which a thread of the CTA that made them has fenced.
 type stamp struct {
-	hb, sh, gl *clock
+	hb, sh, gl, out *clock
 }
 
 func (s stamp) join(t stamp) stamp {
-	out := stamp{hb: joinClock(s.hb, t.hb), sh: joinClock(s.sh, t.sh)}
+	out := stamp{hb: joinClock(s.hb, t.hb), sh: joinClock(s.sh, t.sh), out: joinClock(s.out, t.out)}
 	if s.sh == s.gl && t.sh == t.gl {
 		out.gl = out.sh
 	} else {
@@ -253,7 +264,7 @@ func (m *machine) proxyFence(w *warp, mask uint32, space int64) {
 			s.sh = joinClock(s.sh, r.hb)
 		}
 		if space != fenceSharedOnly {
-			s.gl = joinClock(s.gl, r.hb)
+			s.gl, s.out = joinClock(s.gl, r.hb), joinClock(s.out, r.hb.only(w.cta.id))
 		}
 		return s
 	}

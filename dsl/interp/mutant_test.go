@@ -17,6 +17,7 @@ var equivalent = map[string]string{
 	"earlier fence.mbarrier_init":   "only @gathered stays unfenced by it, and the consumers' fence.proxy.async lies between its initialisation and its copy",
 	"later fence.proxy.async":       "the fence stays on the path: behind syncwarp, or in front of the copy",
 	"earlier syncwarp":              "it stays between the loads and the arrival; the lane that arrives fences behind it",
+	"earlier bar.sync":              "the thread that arrives for its CTA fences behind the barrier, for all",
 	"earlier mbar.expect @gathered": "it stays in the copy's phase; the fence still comes before the copy",
 	"later mbar.expect @gathered":   "a copy may complete before its bytes are expected (tx-count is signed) while the phase lacks its arrival",
 	"later mbar.expect @full":       "the same",

@@ -111,14 +111,18 @@ func (m *machine) before(r record, w *warp, lane uint8) bool {
 	return hb.knows(p.cta, p.wi, r.lane(), r.epoch())
 }
 
-// fenced reports whether a proxy fence lies between the access behind r and a.
+// fenced reports whether the proxy fences lie between the access behind r and a
+// bulk copy's that a thread of w's lane issues: one that the copy's CTA executes,
+// and for global memory that another CTA of this launch accessed, one that that CTA
+// executes, too.
 func (m *machine) fenced(r record, rg *region, w *warp, lane uint8) bool {
 	cta, wi := m.splitComp(r.comp())
 	s := w.clk.of(lane)
 	if rg.cta >= 0 {
 		return s.sh.knows(cta, wi, r.lane(), r.epoch())
 	}
-	return s.gl.knows(cta, wi, r.lane(), r.epoch())
+	return s.gl.knows(cta, wi, r.lane(), r.epoch()) &&
+		(cta == w.cta.id || m.isPrior(r) || s.out.knows(cta, wi, r.lane(), r.epoch()))
 }
 
 // mutual reports whether scopes s and t, of operations executed in CTAs c and d,

@@ -15,26 +15,31 @@ func (s eventSet) copied() eventSet {
 	return out
 }
 
-// knowledge is what happens before a thread's next event, and the part of it
-// that a proxy fence lies behind, for shared and for global memory.
+// knowledge is what happens before a thread's next event; the part of it
+// that a proxy fence lies behind, for shared and for global memory; and the part
+// behind which the CTA of the event has fenced global memory.
 type knowledge struct {
-	hb, sh, gl eventSet
-	cta        int // where it comes from
+	hb, sh, gl, out eventSet
+	cta             int // where it comes from
 }
 
-func newKnowledge(cta int) knowledge { return knowledge{eventSet{}, eventSet{}, eventSet{}, cta} }
+func newKnowledge(cta int) knowledge {
+	return knowledge{eventSet{}, eventSet{}, eventSet{}, eventSet{}, cta}
+}
 
-// add takes over what k says; proxy fences for global memory stay in their CTA.
+// add takes over what k says; proxy fences for global memory of others' accesses
+// stay in their CTA.
 func (s knowledge) add(k knowledge) {
 	s.hb.add(k.hb)
 	s.sh.add(k.sh)
+	s.out.add(k.out)
 	if s.cta == k.cta {
 		s.gl.add(k.gl)
 	}
 }
 
 func (s knowledge) copied() knowledge {
-	return knowledge{s.hb.copied(), s.sh.copied(), s.gl.copied(), s.cta}
+	return knowledge{s.hb.copied(), s.sh.copied(), s.gl.copied(), s.out.copied(), s.cta}
 }
 
 // reference keeps, for every thread, what happens before its next event.
@@ -45,6 +50,7 @@ type reference struct {
 	accesses map[place][]access
 	flags    map[int]knowledge
 	events   int
+	by       map[int]int    // each event's CTA
 	last     [rpThreads]int // each thread's latest event
 	racy     bool
 }
@@ -58,7 +64,7 @@ type access struct {
 }
 
 func newReference() *reference {
-	r := &reference{flags: map[int]knowledge{}, accesses: map[place][]access{}}
+	r := &reference{by: map[int]int{}, flags: map[int]knowledge{}, accesses: map[place][]access{}}
 	for t := range rpThreads {
 		r.knows[t], r.fenced[t] = newKnowledge(ctaOf(t)), newKnowledge(ctaOf(t))
 	}
@@ -70,12 +76,13 @@ func ctaOf(t int) int { return t / (rpWarps * rpLanes) }
 // racing lists the earlier accesses that one by t, or by a copy that t issues,
 // would race with.
 func (r *reference) racing(t int, at place, write, async bool) (out []access) {
-	fenced := r.knows[t].gl
-	if at.cta >= 0 {
-		fenced = r.knows[t].sh
-	}
+	k := r.knows[t]
 	for _, a := range r.accesses[at] {
-		if (a.write || write) && (!r.knows[t].hb[a.event] || async && !a.async && !fenced[a.event]) {
+		fenced := k.gl[a.event] && (ctaOf(a.thread) == ctaOf(t) || k.out[a.event])
+		if at.cta >= 0 {
+			fenced = k.sh[a.event]
+		}
+		if (a.write || write) && (!k.hb[a.event] || async && !a.async && !fenced) {
 			out = append(out, a)
 		}
 	}
@@ -106,6 +113,7 @@ func (r *reference) nearMiss(t int, at place, write, async bool) bool {
 func (r *reference) access(t int, at place, write, async bool) int {
 	r.racy = r.racy || len(r.racing(t, at, write, async)) > 0
 	r.events++
+	r.by[r.events] = ctaOf(t)
 	if !async {
 		r.knows[t].hb[r.events] = true
 		r.last[t] = r.events
@@ -117,6 +125,7 @@ func (r *reference) access(t int, at place, write, async bool) int {
 // mark records an event of t that is no access: a release or a fence.
 func (r *reference) mark(t int) {
 	r.events++
+	r.by[r.events] = ctaOf(t)
 	r.knows[t].hb[r.events] = true
 	r.last[t] = r.events
 }

@@ -148,6 +148,11 @@ func (p *program) proxyFence(t int, space int64) {
 	}
 	if space != ir.FenceShared {
 		k.gl.add(k.hb)
+		for e := range k.hb {
+			if p.ref.by[e] == ctaOf(t) {
+				k.out[e] = true
+			}
+		}
 	}
 	p.thread(t, func() {
 		[]func(){p.k.FenceProxyAsync, p.k.FenceProxyAsyncGlobal, p.k.FenceProxyAsyncShared}[space]()

@@ -58,6 +58,7 @@ func ringKernel(k *dsl.Kernel) {
 				k.If(lane0, func() { empty.Arrive(s) })
 			})
 			part.Store(k.CTA().MulC(64).Add(k.Warp().MulC(32)).Add(k.Lane()), sum.Get())
+			k.FenceProxyAsyncGlobal()
 			k.NamedBarrier(1, ringConsumers)
 			k.If(k.Tid().EqC(0), func() {
 				dsl.ReduceAdd(count, dsl.At(0), k.U32(1), dsl.Release(ir.GPU))

@@ -153,10 +153,9 @@ func (m *machine) acquire(w *warp, mask uint32, msg message, scope ir.Scope) {
 	}
 }
 
-// seenFrom is what msg tells a thread of CTA cta. A proxy fence counts only in
-// the CTA that makes the access through the other proxy (Lustig, Cooksey and
-// Giroux, "Mixed-proxy extensions for the NVIDIA PTX memory consistency model",
-// ISCA 2022, section 5.4), so those executed elsewhere are forgotten on the way.
+// seenFrom is what msg tells a thread of CTA cta. That a proxy fence lies behind an
+// access counts only in the CTA that executes it, so it is forgotten on the way;
+// what a CTA has fenced of its own accesses is not. See docs/memory-model.md.
 func (msg *message) seenFrom(cta int32) stamp {
 	st := msg.st
 	if msg.cta != cta {

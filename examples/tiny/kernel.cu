@@ -993,6 +993,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               half_2 = half_2 ^ 1u;
             }
+            ptx::fence_proxy_async_global();
           }
           ptx::bar_sync<1, 256>();
           // ---- attention ----
