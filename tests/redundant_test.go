@@ -63,7 +63,6 @@ var ringRedundant = table{
 	{"wait.mbar @full", moved[1:], "c.wait(stage, c.next.parity", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
 	{"syncwarp", gone, "k.SyncWarp()", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
 	{"mbar.arrive @empty", moved[:1], "r.empty.Arrive(stage)", "c.Skip()", nil, "nothing is read from a dropped stage", conflict},
-	{"fence.proxy.async", moved, "b.k.FenceProxyAsyncGlobal()", "", nil, "stays between the stores and the arrival of the thread that arrives for its SM", causality},
 	{"fence.proxy.async", moved[:1], "\tk.FenceProxyAsyncGlobal()", "", nil, "stays between the consumers' word and the copies", causality},
 	{"wait.mbar @decided", moved[:1], "b.inner.MBar(k, b.decided", "", nil, "passes a note of what the producer does, which only a launch given up shows", conflict},
 	{"mbar.arrive @heard", moved[1:], "b.heard.Arrive", "", nil, "tells the consumers later than it could", causality},
