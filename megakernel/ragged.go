@@ -17,6 +17,9 @@ const (
 	regionChosen = "chosen"
 	regionFresh  = "fresh"
 	regionFound  = "found"
+
+	// Attention's scratch and the products' partial sums are never in use in the same phase.
+	regionScratchOrPartials = "scratch_or_partials"
 )
 
 // ragged is the flow of a kernel whose steps have several query rows, each a
@@ -44,8 +47,9 @@ func newRagged(b *builder) *ragged {
 	at := func(name string) dsl.BufOpt { return dsl.PlaceAt(p.Region(name).Offset) }
 	words := func(name string) int { return p.Region(name).Bytes / 4 }
 	f := &ragged{builder: b}
-	f.scratch = dsl.Shared[dsl.F32](k, regionInput, words(regionInput), at(regionInput), dsl.Align(16), dsl.Doc("attention scratch"))
-	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
+	f.scratch = dsl.Shared[dsl.F32](k, regionScratchOrPartials, words(regionScratchOrPartials), at(regionScratchOrPartials), dsl.Align(16),
+		dsl.Doc("attention scratch, or the consumer warps' partial dot products"))
+	f.part = tasks.Partials{Buf: f.scratch}
 	f.first = dsl.Shared[dsl.U32](k, regionRows, words(regionRows), at(regionRows), dsl.Align(16), dsl.Doc("the query rows, as they are in the launch's first step"))
 	f.rows = &tasks.ColumnRows{T: o.Tokens, Count: b.bufs.count,
 		Words: dsl.Shared[dsl.U32](k, regionPages, words(regionPages), at(regionPages), dsl.Align(16), dsl.Doc("the query rows, and the page of each"))}
@@ -63,8 +67,7 @@ func (mk *Kernel) raggedRegions() []pipeline.Region {
 	o, l, pad := &mk.Options, mk.Limits(0), tasks.ColumnsPadded(mk.Options.Tokens)
 	att := mk.attention(0)
 	return []pipeline.Region{
-		{Name: regionInput, Bytes: 4 * att.ScratchLen(o.Consumers), Align: 16},
-		{Name: regionPartials, Bytes: 4 * tasks.ColumnPartialsLen(o.Consumers, pad), Align: 16},
+		{Name: regionScratchOrPartials, Bytes: 4 * max(att.ScratchLen(o.Consumers), tasks.ColumnPartialsLen(o.Consumers, pad)), Align: 16},
 		{Name: regionRows, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionPages, Bytes: 4 * o.Tokens * kv.RowWords, Align: 16},
 		{Name: regionItems, Bytes: 4 * tasks.WorkWords(len(mk.classes), l.ItemsPerCTA), Align: 16},
