@@ -174,8 +174,8 @@ type flow interface {
 	// finish runs the final phase where it is wanted, chooses tokens and clears
 	// running when they end the launch, in the consumers.
 	finish(s dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32])
-	// wanted is whether the final phase runs, or nil when it always does.
-	wanted(at tasks.Step) *dsl.Pred
+	// wanted is whether the final phase runs.
+	wanted(at tasks.Step) dsl.Pred
 	// drop drains what the producer fetched ahead for a step that does not run.
 	drop()
 	// done is what the host hears of a finished step.
@@ -305,11 +305,7 @@ func (b *builder) producer() {
 			k.If(running.Get().NeC(0), func() { b.produce(at, b.layer[1:]...) })
 		}, dsl.Unroll(1))
 		b.at(s, k.U32(b.mk.Config.Layers))
-		runs := running.Get().NeC(0)
-		if wanted := b.flow.wanted(step); wanted != nil {
-			runs = runs.And(*wanted)
-		}
-		k.If(runs, func() {
+		k.If(running.Get().NeC(0).And(b.flow.wanted(step)), func() {
 			b.offset.Set(b.own.offset(planFinalOffset))
 			b.produce(inLayer(step, k.U32(0)), b.after...)
 		})

@@ -139,6 +139,7 @@ func (mk *Kernel) declareControl(k *dsl.Kernel, b *buffers) {
 	}
 	if mk.Ragged() {
 		b.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("query rows of every step, 1 to %d", o.Tokens))
+		b.chooses = dsl.Scalar[dsl.U32](k, ScalarChooses, "0: the only step ends behind its last layer, without logits; else 1")
 	} else {
 		b.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the first step; the cache holds tokens 0 … pos-1")
 	}

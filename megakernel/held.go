@@ -115,11 +115,7 @@ func (b *builder) workAhead() {
 	b.layer[last].meanwhile = func(s tasks.Step) {
 		next := inLayer(s, s.Layer.AddC(1))
 		b.k.IfElse(next.Layer.LtC(b.mk.Config.Layers), func() { first(next) }, func() {
-			if wanted := b.flow.wanted(s); wanted != nil {
-				b.k.IfElse(*wanted, func() { final(s) }, func() { b.held.Forget(b.env) })
-			} else {
-				final(s)
-			}
+			b.k.IfElse(b.flow.wanted(s), func() { final(s) }, func() { b.held.Forget(b.env) })
 		})
 	}
 }

@@ -93,6 +93,7 @@ func (mk *Kernel) attention(class int) *tasks.Attention {
 func (f *ragged) check() {
 	k, n := f.k, f.bufs.count
 	k.Assert(n.GeC(1).And(n.LtC(f.mk.Options.Tokens+1)), "the number of rows is one the kernel was made for")
+	k.Assert(f.bufs.chooses.NeC(0).Or(f.bufs.steps.EqC(1)), "a step that chooses nothing is the launch's only one")
 }
 
 // prologue copies what stays the same for the whole launch.
@@ -126,11 +127,13 @@ func (f *ragged) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 	f.consume(inLayer(at, k.U32(0)), f.embed)
 }
 
-func (f *ragged) wanted(tasks.Step) *dsl.Pred { return nil }
+func (f *ragged) wanted(tasks.Step) dsl.Pred { return f.bufs.chooses.NeC(0) }
 
 func (f *ragged) finish(s dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
-	f.consume(inLayer(at, f.k.U32(0)), f.final)
-	f.choose(s, running)
+	f.k.If(f.wanted(at), func() {
+		f.consume(inLayer(at, f.k.U32(0)), f.final)
+		f.choose(s, running)
+	})
 }
 
 func (f *ragged) done(s dsl.Val[dsl.U32], _ tasks.Step) dsl.Val[dsl.U32] { return s.AddC(1) }

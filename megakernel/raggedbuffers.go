@@ -23,11 +23,15 @@ type work struct {
 	input   dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
 	squares dsl.Buf[dsl.F32]  // each SM's part of their sums of squares
 
-	count dsl.Val[dsl.U32]
+	count   dsl.Val[dsl.U32]
+	chooses dsl.Val[dsl.U32] // not 0: the steps choose tokens
 }
 
 // ScalarRows is the number of query rows of every step of a launch.
 const ScalarRows = "row_count"
+
+// ScalarChooses is 0 in a launch of one step whose logits nobody wants: it ends behind its last layer.
+const ScalarChooses = "chooses"
 
 // Names of the buffers that carry a launch's work; package kv says what is in them.
 const (

@@ -290,10 +290,7 @@ func (f *single) begin(s dsl.Val[dsl.U32], at tasks.Step) {
 }
 
 // wanted: logits are of no use before the last token that is known.
-func (f *single) wanted(at tasks.Step) *dsl.Pred {
-	p := at.Pos.AddC(1).Ge(f.bufs.known)
-	return &p
-}
+func (f *single) wanted(at tasks.Step) dsl.Pred { return at.Pos.AddC(1).Ge(f.bufs.known) }
 
 func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
 	f.keepTurn()
@@ -302,12 +299,12 @@ func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.
 		f.choose(at.Pos, running)
 	}
 	if o := &f.mk.Options; !o.alternates() || o.counts() {
-		f.k.If(*f.wanted(at), final)
+		f.k.If(f.wanted(at), final)
 		return
 	}
 	// Without an LM head nobody would wait for an SM that has rows of down and none of the next
 	// step's qkv, and others would write o's words anew while it still looks for these.
-	f.k.IfElse(*f.wanted(at), final, func() { f.k.Region("hand-off of a step", f.bar.Sync) })
+	f.k.IfElse(f.wanted(at), final, func() { f.k.Region("hand-off of a step", f.bar.Sync) })
 }
 
 func (f *single) done(_ dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }

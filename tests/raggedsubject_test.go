@@ -51,6 +51,7 @@ type play struct {
 type playLaunch struct {
 	steps   int
 	seqs    []batch.Sequence
+	quiet   bool // nobody wants its tokens
 	stop    bool // the host wants it to end after its first step
 	end     bool // a token that it chooses in its second step ends it
 	givenUp bool // the host gives it up somewhere
@@ -94,7 +95,7 @@ func (p *play) run(ctx context.Context, k *ir.Kernel, seed uint64, ends [][]int)
 				return nil, err
 			}
 		}
-		chosen, err := s.Run(ctx, batch.StepRequest{Sequences: l.seqs, Steps: l.steps})
+		chosen, err := s.Run(ctx, batch.StepRequest{Sequences: l.seqs, Steps: l.steps, Quiet: l.quiet})
 		var hang *runtime.HangError
 		if l.givenUp && errors.As(err, &hang) {
 			continue

@@ -20,6 +20,7 @@ type Ragged struct {
 	seqs    []kv.Sequence // memory of the last request
 	last    []int         // the last row of each sequence of the last launch; -1 for none
 	count   int           // its rows
+	quiet   bool          // it made no logits
 	planned *kv.Plan
 
 	used int // page table entries of the last launch
@@ -152,6 +153,9 @@ func (r *Ragged) Logits(i int, dst []float32) error {
 	if i < 0 || i >= len(r.last) {
 		return fmt.Errorf("logits of sequence %d, the last launch had %d", i, len(r.last))
 	}
+	if r.quiet {
+		return errQuiet
+	}
 	if r.last[i] < 0 {
 		return fmt.Errorf("logits of sequence %d, which had no new token", i)
 	}
@@ -163,8 +167,13 @@ func (r *Ragged) RowLogits(row int, dst []float32) error {
 	if row < 0 || row >= r.count {
 		return fmt.Errorf("logits of row %d, the last launch had %d", row, r.count)
 	}
+	if r.quiet {
+		return errQuiet
+	}
 	return r.logits(row, dst)
 }
+
+var errQuiet = errors.New("logits of a launch that made none: batch.StepRequest.Quiet")
 
 // SetMask writes words of the mask bits, from word from on: where the kernel's
 // attention has a mask, row t of a launch sees the i-th token of its sequence where bit

@@ -59,6 +59,27 @@ func ofValues(t *testing.T) {
 	}
 }
 
+// A quiet launch leaves the cache as one that chooses does, and has no logits.
+func TestAQuietLaunchFeedsAndChoosesNothing(t *testing.T) {
+	ofValues(t)
+	prompt := []int{5, 6, 7, 8, 9, 10, 11}
+	want := chosenAlone(t, 3, prompt)[0]
+	r, _ := raggedOnSim(t, 4, runtime.RaggedOptions{Steps: 8})
+	s := batch.Sequence{New: prompt[:4], Pages: []uint32{6, 2, 9}}
+	quiet := batch.StepRequest{Sequences: []batch.Sequence{s}, Steps: 1, Quiet: true}
+	got, err := r.Run(t.Context(), quiet)
+	require.NoError(t, err)
+	require.Equal(t, [][]int{{batch.NoToken}}, got)
+	require.ErrorContains(t, r.Logits(0, make([]float32, 320)), "logits of a launch that made none")
+	require.ErrorContains(t, r.RowLogits(0, make([]float32, 320)), "logits of a launch that made none")
+	s.New, s.Cached = prompt[4:], 4
+	require.Equal(t, want[0], run(t, r, 1, s)[0][0])
+	require.NoError(t, r.Logits(0, make([]float32, 320)))
+	quiet.Steps = 2
+	_, err = r.Run(t.Context(), quiet)
+	require.ErrorContains(t, err, "2 steps of which nobody wants the tokens, want 1")
+}
+
 // A sequence fed in pieces beside another one chooses what it chooses alone, a
 // token a step.
 func TestRowsOfTwoSequencesChooseWhatEachChoosesAlone(t *testing.T) {

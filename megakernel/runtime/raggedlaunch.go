@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
@@ -40,7 +41,10 @@ func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 	if q.Steps < 1 {
 		return nil, r.refuseSteps(len(q.Sequences), q.Steps)
 	}
-	all, err := r.Launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, func(_ int, chosen []int) bool {
+	if q.Quiet && q.Steps != 1 {
+		return nil, fmt.Errorf("%d steps of which nobody wants the tokens, want 1", q.Steps)
+	}
+	all, err := r.launch(ctx, kv.Request{Sequences: r.seqs[:len(q.Sequences)], Steps: q.Steps}, q.Quiet, func(_ int, chosen []int) bool {
 		return q.Each == nil || q.Each(lasts(chosen))
 	})
 	for i, chosen := range all {
@@ -60,6 +64,12 @@ func (r *Ragged) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 // The result is these tokens for every step that ran, perhaps more than each was called
 // for. Errors are as those of Run.
 func (r *Ragged) Launch(ctx context.Context, q kv.Request, each func(step int, chosen []int) bool) ([][]int, error) {
+	return r.launch(ctx, q, false, each)
+}
+
+// launch is Launch, or with quiet a launch of one step without LM head, which chooses
+// batch.NoToken for every row.
+func (r *Ragged) launch(ctx context.Context, q kv.Request, quiet bool, each func(step int, chosen []int) bool) ([][]int, error) {
 	q.Steps = max(q.Steps, 1)
 	if err := r.check(&q); err != nil {
 		return nil, err
@@ -81,8 +91,16 @@ func (r *Ragged) Launch(ctx context.Context, q kv.Request, each func(step int, c
 		chosen, err = r.peek(step)
 		return chosen != nil, err
 	}}
-	if err := l.run(map[string]uint64{megakernel.ScalarRows: uint64(plan.RowCount), megakernel.ScalarSteps: uint64(q.Steps), megakernel.ScalarPages: uint64(r.pages)}); err != nil {
+	scalars := map[string]uint64{megakernel.ScalarRows: uint64(plan.RowCount), megakernel.ScalarChooses: 1,
+		megakernel.ScalarSteps: uint64(q.Steps), megakernel.ScalarPages: uint64(r.pages)}
+	if quiet {
+		scalars[megakernel.ScalarChooses] = 0
+	}
+	if err := l.run(scalars); err != nil {
 		return nil, err
+	}
+	if r.quiet = quiet; quiet {
+		return [][]int{slices.Repeat([]int{batch.NoToken}, r.count)}, ctx.Err()
 	}
 	all, err := r.result(q.Steps)
 	if err != nil {

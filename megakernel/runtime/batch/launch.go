@@ -91,8 +91,9 @@ type launch struct {
 }
 
 func (l *launch) request(steps int) StepRequest {
-	r := StepRequest{Steps: steps, Each: l.each}
+	r := StepRequest{Steps: steps, Each: l.each, Quiet: true}
 	for _, p := range l.parts {
+		r.Quiet = r.Quiet && !p.chooses()
 		r.Sequences = append(r.Sequences, Sequence{New: p.j.tokens[p.j.cached : p.j.cached+p.rows : p.j.cached+p.rows], Cached: p.j.cached, Pages: p.j.pages})
 	}
 	return r

@@ -23,6 +23,7 @@ type hears struct {
 }
 
 func (h *hears) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+	q.Quiet = false // the logits of prompts are compared, too
 	chosen, err := h.Ragged.Run(ctx, q)
 	if s := q.Sequences[0]; err == nil && len(q.Sequences) == 1 {
 		dst := make([]float32, h.Vocab())

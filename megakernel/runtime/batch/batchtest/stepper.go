@@ -3,6 +3,7 @@ package batchtest
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
@@ -31,6 +32,7 @@ type Stepper struct {
 	Before func(r batch.StepRequest)
 
 	Launches int
+	Quiet    int      // launches that chose nothing
 	Fed      int      // tokens of all launches
 	Log      []string // a line a launch: steps, then cached+new tokens of each sequence
 
@@ -102,6 +104,9 @@ func (f *Stepper) check(r batch.StepRequest) error {
 			}
 		}
 	}
+	if r.Quiet && r.Steps != 1 {
+		return fmt.Errorf("%d steps of which nobody wants the tokens, want 1", r.Steps)
+	}
 	if rows < 1 || rows > f.T || r.Steps < 1 {
 		return fmt.Errorf("%d rows and %d steps, want 1 to %d and at least 1", rows, r.Steps, f.T)
 	}
@@ -132,6 +137,10 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		chosen, end, err := f.step(r.Sequences, feed, cached)
 		if err != nil {
 			return nil, err
+		}
+		if r.Quiet {
+			all, f.last, f.Quiet = append(all, slices.Repeat([]int{batch.NoToken}, len(chosen))), nil, f.Quiet+1
+			break
 		}
 		all = append(all, chosen)
 		switch {
