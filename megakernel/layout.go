@@ -14,13 +14,16 @@ import (
 // Layout is the machine-readable layout of a generated kernel, layout.json:
 // what emit says of any kernel, and what this one was made of.
 type Layout struct {
-	Generator string        `json:"generator"` // Generator, which marks the directory as ours
-	Files     []string      `json:"files"`     // all generated files, this one included
-	Package   string        `json:"package"`   // the Go host package's name
-	Model     LayoutModel   `json:"model"`
-	Options   LayoutOptions `json:"options"`
-	Barriers  int           `json:"barriers"` // grid barriers and counts of arrivals of a step
-	Phases    []LayoutPhase `json:"phases"`
+	Generator string   `json:"generator"` // Generator, which marks the directory as ours
+	Files     []string `json:"files"`     // all generated files, this one included
+	// SHA256 has the other files' hashes as they were written, in hexadecimal: one that has
+	// been edited since is not replaced.
+	SHA256   map[string]string `json:"sha256"`
+	Package  string            `json:"package"` // the Go host package's name
+	Model    LayoutModel       `json:"model"`
+	Options  LayoutOptions     `json:"options"`
+	Barriers int               `json:"barriers"` // grid barriers and counts of arrivals of a step
+	Phases   []LayoutPhase     `json:"phases"`
 	*emit.Layout
 }
 
@@ -174,7 +177,7 @@ func (mk *Kernel) constants() []emit.Constant {
 // layoutFile is layout.json.
 func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, error) {
 	o := &mk.Options
-	full := Layout{Generator: Generator, Package: pkg, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
+	full := Layout{Generator: Generator, Package: pkg, SHA256: map[string]string{}, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
 		Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits, Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads), Held: max(0, o.Held),
 			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.OtherMLP()}}
 	for i := range mk.Phases {
@@ -183,6 +186,7 @@ func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, er
 	}
 	for _, f := range files {
 		full.Files = append(full.Files, f.Name)
+		full.SHA256[f.Name] = hashOf(f.Data)
 	}
 	full.Files = append(full.Files, LayoutFile)
 	text, err := json.MarshalIndent(&full, "", "  ")

@@ -2,6 +2,7 @@ package megakernel
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -29,7 +30,7 @@ const (
 // are written into a new directory beside it, which then takes its name.
 // Directories above dir are made as needed. Of what exists only an empty
 // directory or one of an earlier WriteDir (see LayoutFile) with no other file in
-// it is replaced, its permissions kept; anything else is refused. On an error, and when ctx ends
+// it, and none that was edited since, is replaced, its permissions kept; anything else is refused. On an error, and when ctx ends
 // before the last step, nothing is left behind and what was there still is.
 func WriteDir(ctx context.Context, dir string, files []File) error {
 	w := dirWriter{create: func(path string) (io.WriteCloser, error) {
@@ -167,8 +168,9 @@ func replaceable(path, dir string, files []File) error {
 		return err
 	}
 	var marker struct {
-		Generator string   `json:"generator"`
-		Files     []string `json:"files"`
+		Generator string            `json:"generator"`
+		Files     []string          `json:"files"`
+		SHA256    map[string]string `json:"sha256"`
 	}
 	layout := filepath.Join(path, LayoutFile)
 	// Opening what is no file, a pipe say, might wait for ever.
@@ -187,9 +189,24 @@ func replaceable(path, dir string, files []File) error {
 		if !ours || e.IsDir() {
 			return fmt.Errorf("%s holds %q, which %s did not write: move it away or choose another directory", dir, e.Name(), Generator)
 		}
+		if edited(filepath.Join(path, e.Name()), marker.SHA256[e.Name()]) {
+			return fmt.Errorf("%s holds %q, which was edited since %s wrote it: move it away or choose another directory", dir, e.Name(), Generator)
+		}
 	}
 	return nil
 }
+
+// edited reports whether a file has another hash than was noted when it was written; one
+// without a note, or that cannot be read, has not.
+func edited(path, noted string) bool {
+	if noted == "" {
+		return false
+	}
+	data, err := os.ReadFile(path)
+	return err == nil && hashOf(data) != noted
+}
+
+func hashOf(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
 // makeParents makes dir and what is missing above it, and lists what it made,
 // the deepest last.

@@ -14,7 +14,7 @@ import (
 )
 
 func generated(content string) []File {
-	marker := fmt.Sprintf(`{"generator": %q, "files": [%q, "a", "b"]}`, Generator, LayoutFile)
+	marker := fmt.Sprintf(`{"generator": %q, "files": [%q, "a", "b"], "sha256": {"a": %q, "b": %q}}`, Generator, LayoutFile, hashOf([]byte(content)), hashOf([]byte(content)))
 	return []File{{"a", []byte(content)}, {"b", []byte(content)}, {LayoutFile, []byte(marker)}}
 }
 
@@ -134,6 +134,18 @@ func TestWriteDirRefusesWhatItDidNotWrite(t *testing.T) {
 
 func put(dir, name, content string) error {
 	return errors.Join(os.MkdirAll(dir, 0o777), os.WriteFile(filepath.Join(dir, name), []byte(content), 0o666))
+}
+
+// A kernel that somebody has edited is not lost.
+func TestWriteDirRefusesToReplaceAnEditedFile(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "x")
+	require.NoError(t, WriteDir(t.Context(), dir, generated("one")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "b"), []byte("mine"), 0o666))
+	before := tree(t, dir)
+	require.EqualError(t, WriteDir(t.Context(), dir, generated("two")), dir+` holds "b", which was edited since mkgen wrote it: move it away or choose another directory`)
+	require.Equal(t, before, tree(t, dir))
+	require.NoError(t, os.Remove(filepath.Join(dir, "b")))
+	require.NoError(t, WriteDir(t.Context(), dir, generated("two")))
 }
 
 func TestWriteDirRefusesTheCurrentDirectory(t *testing.T) {

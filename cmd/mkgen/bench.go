@@ -14,7 +14,6 @@ import (
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/whole"
-	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -182,8 +181,6 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference") && !b.withBudget:
 		return usagef("--record goes with --reference: speeds without a gate are no record")
-	case b.rows > kv.MaxRows:
-		return usagef("--rows: %d, want 1 to %d", b.rows, kv.MaxRows)
 	case b.attention != "" && given("reference"):
 		return usagef("--attention and --reference exclude each other: the reference is of plain attention")
 	case b.rows > 1 && (given("plot") || given("tokens-per-launch") || given("splits")):

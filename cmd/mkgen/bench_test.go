@@ -147,7 +147,7 @@ func TestStepsOfSeveralRowsAreMeasured(t *testing.T) {
 	require.Equal(t, 2, strings.Count(stdout, "\n  5 ")+strings.Count(stdout, "\n        5 "), stdout)
 	code, _, stderr = mkgen("bench", "--model", "tiny", "--rows", "17")
 	require.Equal(t, 2, code)
-	require.Contains(t, stderr, "--rows: 17, want 1 to 16")
+	require.Contains(t, stderr, `--rows: found "17", want a whole number from 1 to 16`)
 	code, _, stderr = mkgen("bench", "--model", "tiny", "--rows", "4", "--splits", "2")
 	require.Equal(t, 2, code)
 	require.Contains(t, stderr, "--plot, --tokens-per-launch and --splits go with one row")

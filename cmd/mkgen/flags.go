@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
@@ -33,6 +34,26 @@ func (c *count) Set(s string) error {
 	}
 	*c = count(n)
 	return err
+}
+
+// bounded is a count up to most.
+type bounded struct {
+	*count
+	most int
+}
+
+func upTo(c *count, most int) *bounded { return &bounded{c, most} }
+
+func (b *bounded) want() string { return fmt.Sprintf("a whole number from 1 to %d", b.most) }
+
+func (b *bounded) Set(s string) error {
+	if err := b.count.Set(s); err != nil {
+		return err
+	}
+	if int(*b.count) > b.most {
+		return errors.New("out of range")
+	}
+	return nil
 }
 
 // heldChunks is a flag that is Options.Held: 0, unlike no flag, is none.
@@ -178,7 +199,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
-	f.Var(&c.rows, "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
+	f.Var(upTo(&c.rows, kv.MaxRows), "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
 	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
 	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
 	f.StringVar(&c.queries, "queries", "", "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default what costs least: words on an H200; with --rows barrier)")

@@ -1,8 +1,11 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/spf13/cobra"
@@ -13,6 +16,7 @@ type output struct {
 	flag, path string
 	own        bool                  // what is there is read first, and replaced only if the command wrote it
 	ours       func(io.Reader) error // refuses what is there unless mkgen wrote such a file; nil: all is replaced
+	ext        string                // what the name must end in; empty: anything
 }
 
 // checkOutputs refuses, before anything long is done, files that are one, that the command
@@ -48,6 +52,9 @@ func checkOutputs(cmd *cobra.Command, read []string, files ...output) error {
 		}
 		if err := f.replaceable(); err != nil {
 			return err
+		}
+		if !strings.EqualFold(filepath.Ext(f.path), cmp.Or(f.ext, filepath.Ext(f.path))) {
+			return usagef("--%s: found %s, want a name that ends in %s", f.flag, f.path, f.ext)
 		}
 	}
 	return nil

@@ -18,6 +18,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
+	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/spf13/cobra"
 )
 
@@ -201,6 +202,14 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if w.text == nil && (r.chat || len(r.stop) > 0) {
 		return nil, errors.New("--chat and --stop need a tokenizer, which these weights do not come with")
 	}
+	if r.chat {
+		if err := canChat(w.text); err != nil {
+			return nil, fmt.Errorf("--chat: %w", err)
+		}
+	}
+	if t := w.config.CheckpointDType; !w.random && t != 0 && t != w.config.DType {
+		fmt.Fprintf(cmd.ErrOrStderr(), "The checkpoint's weights are %s; they are rounded to %s.\n", t, w.config.DType)
+	}
 	o := r.chosen(w.config)
 	if !cmd.Flags().Changed("watchdog") {
 		o.Watchdog = megakernel.WatchAll
@@ -229,6 +238,20 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		return nil, errors.Join(err, e.Close())
 	}
 	return &speaker{generator: e, flags: r, text: w.text != nil}, nil
+}
+
+// canChat refuses a tokenizer whose chat template is missing or cannot render a question,
+// before anything long is done. What a template refuses itself, it may take in other words.
+func canChat(text *tokenizer.Tokenizer) error {
+	template, err := text.ChatTemplate("")
+	if err != nil {
+		return err
+	}
+	_, err = template.Render([]tokenizer.Message{{Role: "user", Content: "?"}}, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	if refusal := (*tokenizer.TemplateRefusal)(nil); errors.As(err, &refusal) {
+		return nil
+	}
+	return err
 }
 
 // compiler is how kernels are compiled.

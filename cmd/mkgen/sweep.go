@@ -124,8 +124,6 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 		return usagef("--record goes with --reference: speeds without a gate are no record")
 	case s.attention != "" && given("reference"):
 		return usagef("--attention and --reference exclude each other: the reference is of plain attention")
-	case s.rows > kv.MaxRows:
-		return usagef("--rows: %d, want 1 to %d", s.rows, kv.MaxRows)
 	case s.device == deviceSim && (given("record") || given("plot")):
 		return usagef("--record and --plot go with a GPU: times of the executor are none of a GPU")
 	case s.device == deviceSim:

@@ -106,8 +106,8 @@ func (t *traceFlags) run(cmd *cobra.Command) (err error) {
 	if t.page == "" {
 		t.page = filepath.Join("out", "trace-"+mk.Config.Name+".html")
 	}
-	if err := checkOutputs(cmd, nil, output{flag: "output", path: t.page, ours: ourPage},
-		output{flag: "chrome", path: t.chrome, ours: ourChrome}, output{flag: "svg", path: t.svg, ours: ourSVG}); err != nil {
+	if err := checkOutputs(cmd, nil, output{flag: "output", path: t.page, ours: ourPage, ext: ".html"},
+		output{flag: "chrome", path: t.chrome, ours: ourChrome}, output{flag: "svg", path: t.svg, ours: ourSVG, ext: ".svg"}); err != nil {
 		return err
 	}
 	s := &bench.Suite{Kernel: mk}
