@@ -173,7 +173,7 @@ func sample() *Record {
 		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "by the GPU",
 			Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, 0, cached, 128), CeilingGBps: 4630,
 			Ceiling: ceiling.Measured{Variant: ceiling.Variants()[3], GBps: 4630, Min: 4620, Max: 4640},
-			Gate:    judged()}
+			Gate:    judged(), Replayed: 128}
 		for i := range 5 {
 			us := k.BytesPerToken / 4630 / 1e3 / 0.93 * (1 + 0.004*float64(i-2))
 			k.Rounds = append(k.Rounds, RoundTimes{Wall: us + 8, Device: us})

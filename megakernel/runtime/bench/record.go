@@ -105,6 +105,7 @@ type Case struct {
 	Gate            gate.Record      `json:"gate,omitzero"` // none of speeds that are UNGATED
 	TokensPerRound  int              `json:"tokens_per_round"`
 	TokensPerLaunch int              `json:"tokens_per_launch"`
+	Replayed        int              `json:"replayed,omitempty"` // tokens of a round that single steps gave again, bit for bit; of a chunk, its launch
 	Rounds          []RoundTimes     `json:"rounds"`
 }
 
@@ -179,6 +180,13 @@ func (c *Case) problems() (all []string) {
 	all = append(all, c.unlikely()...)
 	rule(c.Share <= 1, "share is %.3f, want at most 1: not all bytes came from memory, or they are counted wrongly", c.Share)
 	rule(c.Gate.Passed, "the gate is not passed: %s", strings.Join(c.Gate.Reasons, "; "))
+	if c.Gate.Rules > 0 { // before, none were replayed
+		want := c.TokensPerRound
+		if c.Feed == Chunk {
+			want = rows
+		}
+		rule(c.Replayed == want, "%d tokens were replayed in single steps, want %d", c.Replayed, want)
+	}
 	return append(all, c.Gate.Problems()...)
 }
 

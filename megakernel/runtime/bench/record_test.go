@@ -51,6 +51,7 @@ func TestRecordIsTheGolden(t *testing.T) {
 func TestARecordByOlderRulesIsRead(t *testing.T) {
 	r := sample()
 	for i := range r.Cases {
+		r.Cases[i].Replayed = 0
 		r.Cases[i].Gate = gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Positions: 2048, Sequences: 4, FaultsCaught: gate.Faults(), Passed: true}
 	}
 	data, err := json.Marshal(r)
@@ -92,6 +93,7 @@ func TestRecordsThatBreakTheMethodAreRefused(t *testing.T) {
 		"the gate is not passed: why":                             func(r *Record) { r.Cases[0].Gate.Passed, r.Cases[0].Gate.Reasons = false, []string{"why"} },
 		"the gate did not catch pages_swapped":                    func(r *Record) { r.Cases[0].Gate.FaultsCaught = gate.Faults()[:4] },
 		"case 0: judged by the gate's rules of version 0, want 2": func(r *Record) { r.Cases[0].Gate.Rules = 0 },
+		"127 tokens were replayed in single steps, want 128":      func(r *Record) { r.Cases[2].Replayed = 127 },
 		"the gate's worst position has a KL of 1":                 func(r *Record) { r.Cases[1].Gate.WorstPos.KLOurs = 1 },
 		"share is 1.200, want at most 1":                          func(r *Record) { r.Cases[0].Share = 1.2 },
 		"share is 0.5, the others make it":                        func(r *Record) { r.Cases[0].Share = 0.5 },
