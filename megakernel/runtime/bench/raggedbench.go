@@ -153,7 +153,7 @@ func (b *RaggedBench) replay(ctx context.Context, r Replayer, shape Shape, cache
 	}
 	again := func() (Round, error) { return b.Runner.Steps(ctx, shape, cached, steps) }
 	if shape == Chunk {
-		return len(first), repeat(r, cached, len(first), chosen[:len(first)], again)
+		return len(first), repeat(r, cached, len(first), chosen[:1], again) // a launch chooses what follows its last row
 	}
 	return replay(ctx, r, cached, first, chosen, again)
 }

@@ -25,7 +25,10 @@ func cacheOf(mk *megakernel.Kernel, dev runtime.Device, table []uint32) *cache {
 // each calls f for the pages, in every layer, of n tokens of so many sequences from cached on; at is where its bytes begin.
 func (c *cache) each(sequences, cached, n int, f func(at, bytes int64, p PageSum) error) error {
 	page, bytes := c.mk.KV.Page, int64(c.mk.KV.PageBytes())
-	need := (cached + n + page - 1) / page
+	need, err := pagesEach(sequences, cached+n, page, len(c.table))
+	if err != nil {
+		return err
+	}
 	for layer := range c.mk.Config.Layers {
 		for q := range sequences {
 			for i := cached / page; i < need; i++ {
