@@ -17,8 +17,10 @@ type Rules struct {
 	P99Factor, P99Slack float64
 	// OwnFactor and OwnSlack bound the mean by what the kernel's own roundings cost: KL(o‖k) <= OwnFactor*KL(o‖s) + OwnSlack.
 	OwnFactor, OwnSlack float64
-	// Deviations is how many standard errors the mean of one sequence may lie beyond the two bounds of the mean.
-	Deviations float64
+	// Deviations is how many standard errors the mean of one sequence may lie beyond the two bounds of the mean; of a sequence
+	// with fewer than SequencePositions positions each is judged, and their mean is not.
+	Deviations        float64
+	SequencePositions int
 	// PositionFactor bounds KL(o‖k) at each position; see limits.
 	PositionFactor float64
 	// MarginFactor says when o is sure: its top-2 margin exceeds MarginFactor * rms(h-o) at the position.
@@ -33,7 +35,7 @@ const RulesVersion = 2
 // DefaultRules are the project's; docs/benchmarking.md says why each figure is what it is.
 func DefaultRules() Rules {
 	return Rules{MeanFactor: 1.1, MeanSlack: 1e-6, P99Factor: 1.25, P99Slack: 1e-5, OwnFactor: 1.5, OwnSlack: 1e-7,
-		Deviations: 5, PositionFactor: 16, MarginFactor: 3, MinPositions: 2048, MinSequences: 2}
+		Deviations: 4, SequencePositions: 8, PositionFactor: 16, MarginFactor: 3, MinPositions: 2048, MinSequences: 2}
 }
 
 // Position is what is measured at one position.

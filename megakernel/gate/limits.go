@@ -72,6 +72,9 @@ func (g *Gate) limits(r *Result, all columns, sequences [][]place, fail func(for
 	const most = 3 // that are named
 	bad := 0
 	for _, places := range sequences {
+		if len(places) < g.rules.SequencePositions {
+			continue
+		}
 		w := g.rules.sequence(all, places)
 		if w.beyond() > r.WorstSequence.beyond() || r.WorstSequence == (Worst{}) {
 			r.WorstSequence = w

@@ -82,6 +82,18 @@ func TestOneBadSequenceAmongGoodOnesFails(t *testing.T) {
 	require.Greater(t, r.WorstSequence.KLOurs, r.WorstSequence.Limit)
 }
 
+// The mean of a few positions says no more than they do: the limit of a position holds for them alone.
+func TestASequenceOfFewPositionsIsJudgedByThemAlone(t *testing.T) {
+	positions := sound(8, 2048, 10)
+	for i := range 8 {
+		positions[i].KLOwn, positions[i].KLOurs = 0, 0.012
+	}
+	require.True(t, judged(positions, 7, 1, 2040).Passed)
+	r := judged(positions, 8, 2040)
+	require.Len(t, r.Reasons, 1, r.Reasons)
+	require.Regexp(t, `^sequence 0: mean KL\(o‖k\) of its 8 positions is 0.012, want at most 0.0`, r.Reasons[0])
+}
+
 // A sequence may not be worse than h's either, where s has more room: a reference whose s and h do not fit together.
 func TestASequenceIsBoundByTheFrameworkToo(t *testing.T) {
 	positions := sound(3, 2048, 10)
