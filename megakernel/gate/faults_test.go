@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -177,6 +178,25 @@ func TestGateCatchesPlantedFaults(t *testing.T) {
 	t.Logf("%s", data)
 	require.True(t, record.Passed, record.Reasons)
 	require.Equal(t, gate.Faults(), record.FaultsCaught)
+
+	// One position in 64 without the first page is named, and so are those that see its keys.
+	f := judge(variant{w, firstPageDropped()})
+	t.Logf("first page dropped at 1 of 64 positions: mean KL %.3e, kernel's %.3e: %q", f.KLOurs, ours.KLOurs, f.Reasons)
+	require.False(t, f.Passed)
+	require.Contains(t, strings.Join(f.Reasons, "; "), "positions with KL(o‖k) beyond their limits, the worst sequence ")
+	require.Equal(t, 40, *f.WorstPosition.Position%64)
+}
+
+// firstPageDropped is the kernel that reads no first page at one position of 64.
+func firstPageDropped() reference.Hooks {
+	h := reference.KernelRounding()
+	h.Attend = func(_ int, q []float64, keys, values [][]float64) []float64 {
+		if len(keys)%64 == 41 {
+			keys, values = keys[page:], values[page:]
+		}
+		return reference.Concat(reference.Attention(q, keys, values, shape.Heads, shape.KVHeads))
+	}
+	return h
 }
 
 // With -reference: the same with o and h of Hugging Face, read from their files.
