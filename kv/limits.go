@@ -97,6 +97,7 @@ type Class struct {
 type Request struct {
 	Sequences []Sequence
 	Steps     int     // steps of the launch; 0: 1
+	Ahead     int     // more steps that it is cut for and does not run: a step alone is then cut as within a longer launch
 	Classes   []Class // nil: one, without a window
 
 	// PinTokens, a multiple of ChunkTokens, cuts every sequence at its multiples, whatever
@@ -113,6 +114,9 @@ type Request struct {
 func (r *Request) check(l *Limits) error {
 	if r.Steps < 1 || r.Steps > maxTokens {
 		return fmt.Errorf("kv: %d steps, want 1 to %d", r.Steps, maxTokens)
+	}
+	if r.Ahead < 0 || r.Ahead > maxTokens {
+		return fmt.Errorf("kv: cut for %d more steps, want 0 to %d", r.Ahead, maxTokens)
 	}
 	if r.PinTokens < 0 || r.PinTokens%l.ChunkTokens != 0 {
 		return fmt.Errorf("kv: parts pinned at multiples of %d tokens, want a multiple of the %d of a stage", r.PinTokens, l.ChunkTokens)

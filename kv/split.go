@@ -91,7 +91,7 @@ func (p *Planner) addTile(r *Request, c *Class, t tile) {
 	}
 	rows[0], rows[least] = rows[least], rows[0]
 	t.first = int(p.rowWord(rows[0], RowFirst))
-	grown := u.grow * (r.Steps - 1)
+	grown := u.grow * (r.Steps + r.Ahead - 1)
 	v := c.Visible(p.limits.ChunkTokens, u.cached+grown, u.position, int(p.rowWord(rows[0], RowPosition))+grown)
 	t.chunks = v.C
 	if r.PinTokens > 0 && v.Skip > 0 && grown > 0 {

@@ -61,7 +61,8 @@ func TestAMachineFileOfAnotherGPUIsRefused(t *testing.T) {
 }
 
 func passed() *gate.Report {
-	return &gate.Report{Identical: true, Gate: gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Sure: 1500, FaultsCaught: gate.Faults(), Passed: true}}
+	return &gate.Report{Identical: true, Gate: gate.Record{Rules: gate.RulesVersion, KLReference: 2e-3, KLOwn: 9e-4, KLOurs: 1e-3, Positions: 2048, Lengths: []int{1024, 4096},
+		WorstSeq: gate.Worst{Sequence: 1, KLOurs: 2e-3, Limit: 3e-3}, WorstPos: gate.Worst{Position: new(int), KLOurs: 5e-3, Limit: 7e-2}, Sure: 1500, FaultsCaught: gate.Faults(), Passed: true}}
 }
 
 func TestAnInterruptedBenchmarkSaysSo(t *testing.T) {
@@ -91,7 +92,8 @@ func TestSpeedsBesideAPassedGateAreRecorded(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "r.json")
 	out, err := reported(t, &benchFlags{record: path}, passed())
 	require.NoError(t, err)
-	require.Contains(t, out, "Gate: mean KL 0.001, the reference's own bf16 0.002, 0 flips of 1500 sure\ntokens, faults caught: kv_token_dropped, rope_off_by_one")
+	require.Contains(t, out, "Gate: 2048 positions of sequences of 1024, 4096 tokens. Mean KL 0.001; the\nkernel's own roundings cost 0.0009, the framework's bf16 0.002.")
+	require.Contains(t, strings.ReplaceAll(out, "\n", " "), "sequence 1 with 0.002 of 0.003, and position 0 of sequence 0 with 0.005 of 0.07. 0 flips of 1500 sure tokens. Faults caught: kv_token_dropped, rope_off_by_one")
 	require.Contains(t, out, "93.0 %  passed\n")
 	require.Contains(t, out, "Record written to "+path)
 	data, err := os.ReadFile(path)

@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
@@ -41,9 +42,7 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	table.Text(w, "", "%s of %s, %d a launch; p50, p99 and max: %s", plural.Of(len(top.Rounds), "round"), plural.Of(top.TokensPerRound, "token"), top.TokensPerLaunch, top.PerTokenFrom)
 	table.Text(w, "", "Ceiling: bulk copies, best of %s", ceilings(o.Cases))
 	if o.Gate != nil {
-		g := o.Gate.Gate
-		table.Text(w, "", "Gate: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s",
-			float64(g.KLOurs), float64(g.KLReference), g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
+		reportGate(w, &o.Gate.Gate)
 	}
 	fmt.Fprintln(w)
 	if err := writeTable(w, o.Cases, mark); err != nil {
@@ -75,6 +74,20 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	}
 	_, err := fmt.Fprintf(w, "\nRecord written to %s\n", path)
 	return err
+}
+
+// reportGate prints what a gate found, passed or not.
+func reportGate(w io.Writer, g *gate.Record) {
+	table.Text(w, "", "Gate: %d positions of sequences of %s tokens. Mean KL %.3g; the kernel's own roundings cost %.3g, the framework's bf16 %.3g. "+
+		"Closest to their limits: sequence %d with %.3g of %.3g, and position %s with %.3g of %.3g. %d flips of %d sure tokens. Faults caught: %s",
+		g.Positions, counts(g.Lengths), float64(g.KLOurs), float64(g.KLOwn), float64(g.KLReference),
+		g.WorstSeq.Sequence, float64(g.WorstSeq.KLOurs), float64(g.WorstSeq.Limit), g.WorstPos.Place(), float64(g.WorstPos.KLOurs), float64(g.WorstPos.Limit),
+		g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))
+}
+
+// counts are numbers with commas between.
+func counts(all []int) string {
+	return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(all)), ", "), "[]")
 }
 
 // what is the first part of the record's name.
@@ -111,6 +124,7 @@ func reportExecutor(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
 		return err
 	}
 	if o.Gate != nil {
+		reportGate(w, &o.Gate.Gate)
 		return o.Gate.Err()
 	}
 	return nil

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -66,6 +67,31 @@ func decode(t *testing.T, v variant, tokens []int) [][]float32 {
 		rows = append(rows, row)
 	}
 	return rows
+}
+
+// ownRoundings are KL(o‖s): what the kernel's own roundings cost, of float64. [sequence][position]
+func ownRoundings(t *testing.T, w reference.Weights, seed uint64, o [][][]float32) [][]float64 {
+	t.Helper()
+	out := make([][]float64, len(o))
+	var wait sync.WaitGroup
+	for q := range out {
+		wait.Go(func() {
+			s := decode(t, variant{w, reference.AsKernel(shape)}, synth.Tokens(seed, q, len(o[q]), shape.Vocab))
+			out[q] = divergences(t, o[q], s)
+		})
+	}
+	wait.Wait()
+	return out
+}
+
+// divergences are KL(o‖k) of every position.
+func divergences(t *testing.T, o, k [][]float32) (out []float64) {
+	for p := range o {
+		m, err := gate.Measure(o[p], o[p], k[p], 0)
+		assert.NoError(t, err)
+		out = append(out, m.KLOurs)
+	}
+	return out
 }
 
 // faulty returns the kernel with each fault planted.
@@ -128,11 +154,12 @@ func TestGateCatchesPlantedFaults(t *testing.T) {
 	w := reference.Synthetic(shape, seed)
 	o := variant{w, reference.Hooks{}}.logits(t, seed)
 	h := variant{w, reference.FrameworkRounding(shape)}.logits(t, seed)
+	own := ownRoundings(t, w, seed, o)
 	judge := func(v variant) gate.Result {
 		g := gate.New(gate.DefaultRules())
 		for q, rows := range v.logits(t, seed) {
 			for p, k := range rows {
-				require.NoError(t, g.Add(q, p, o[q][p], h[q][p], k))
+				require.NoError(t, g.Add(q, p, o[q][p], h[q][p], k, own[q][p]))
 			}
 		}
 		return g.Result()
@@ -145,12 +172,31 @@ func TestGateCatchesPlantedFaults(t *testing.T) {
 		f := faults[name]
 		t.Logf("%-20s mean KL %.3e, 99th percentile %.3e, %d flips of %d", name, f.KLOurs, f.P99Ours, f.Flips, f.Sure)
 	}
-	record := gate.NewRecord(ours, faults)
+	record := gate.NewRecord(ours, slices.Repeat([]int{length}, sequences), faults)
 	data, err := json.Marshal(record)
 	require.NoError(t, err)
 	t.Logf("%s", data)
 	require.True(t, record.Passed, record.Reasons)
 	require.Equal(t, gate.Faults(), record.FaultsCaught)
+
+	// One position in 64 without the first page is named, and so are those that see its keys.
+	f := judge(variant{w, firstPageDropped()})
+	t.Logf("first page dropped at 1 of 64 positions: mean KL %.3e, kernel's %.3e: %q", f.KLOurs, ours.KLOurs, f.Reasons)
+	require.False(t, f.Passed)
+	require.Contains(t, strings.Join(f.Reasons, "; "), "positions with KL(o‖k) beyond their limits, the worst sequence ")
+	require.Equal(t, 40, *f.WorstPosition.Position%64)
+}
+
+// firstPageDropped is the kernel that reads no first page at one position of 64.
+func firstPageDropped() reference.Hooks {
+	h := reference.KernelRounding()
+	h.Attend = func(_ int, q []float64, keys, values [][]float64) []float64 {
+		if len(keys)%64 == 41 {
+			keys, values = keys[page:], values[page:]
+		}
+		return reference.Concat(reference.Attention(q, keys, values, shape.Heads, shape.KVHeads))
+	}
+	return h
 }
 
 // With -reference: the same with o and h of Hugging Face, read from their files.
@@ -164,20 +210,34 @@ func TestKernelRoundingAgainstReference(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, hash, r.WeightsHash, "the reference is of tiny")
 	exact, kernel, bf16 := gate.New(gate.DefaultRules()), gate.New(gate.DefaultRules()), gate.New(gate.DefaultRules())
+	var torch, ours []float64 // KL(o‖s), of torch in float32 and of float64
 	w := reference.Synthetic(shape, r.Seed)
 	for q := range r.Sequences {
 		tokens, err := r.Tokens(q)
 		require.NoError(t, err)
 		require.Equal(t, tokens, synth.Tokens(r.Seed, q, len(tokens), shape.Vocab))
 		a := decode(t, variant{w, reference.Hooks{}}, tokens)
-		b := decode(t, variant{w, reference.KernelRounding()}, tokens)
+		b := decode(t, variant{w, reference.AsKernel(shape)}, tokens)
+		own, err := r.Own(q)
+		require.NoError(t, err)
+		torch = append(torch, own...)
 		require.NoError(t, r.EachRow(q, func(p int, o, h []float32) error {
-			return errors.Join(exact.Add(q, p, o, h, a[p]), kernel.Add(q, p, o, h, b[p]), bf16.Add(q, p, o, h, h))
+			s := own[p-r.Sequences[q].First]
+			ours = append(ours, divergences(t, [][]float32{o}, b[p:p+1])...)
+			return errors.Join(exact.Add(q, p, o, h, a[p], s), kernel.Add(q, p, o, h, b[p], s), bf16.Add(q, p, o, h, h, s))
 		}))
 	}
 	t.Logf("float64:         %+v", exact.Result())
 	t.Logf("kernel rounding: %+v", kernel.Result())
 	t.Logf("h itself:        %+v", bf16.Result())
+	mean := func(v []float64) (sum float64) {
+		for _, x := range v {
+			sum += x / float64(len(v))
+		}
+		return sum
+	}
+	t.Logf("mean KL(o‖s): torch's %.4g, float64's %.4g", mean(torch), mean(ours))
+	require.InEpsilon(t, mean(ours), mean(torch), 0.05)
 	require.Less(t, exact.Result().KLOurs, 1e-9)
 	require.Zero(t, exact.Result().Flips)
 	require.Less(t, kernel.Result().KLOurs, kernel.Result().KLReference)

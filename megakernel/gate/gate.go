@@ -1,6 +1,6 @@
-// Package gate decides whether a kernel's logits are as good as a framework's: k (the kernel) may be no further from o (the
-// reference in float32) than h (the reference in bf16) is, and may not flip a token that o is sure of. All three come from the
-// same tokens, teacher-forced.
+// Package gate decides whether a kernel's logits are as good as they can be: k (the kernel) may be hardly further from o (the
+// reference in float32) than s (the reference with the kernel's own roundings) is, no further than h (the reference in bf16), and
+// may not flip a token that o is sure of. All four come from the same tokens, teacher-forced.
 package gate
 
 import (
@@ -15,30 +15,42 @@ type Rules struct {
 	MeanFactor, MeanSlack float64
 	// P99Factor and P99Slack bound the 99th percentiles likewise.
 	P99Factor, P99Slack float64
+	// OwnFactor and OwnSlack bound the mean by what the kernel's own roundings cost: KL(o‖k) <= OwnFactor*KL(o‖s) + OwnSlack.
+	OwnFactor, OwnSlack float64
+	// Deviations is how many standard errors the mean of one sequence may lie beyond the two bounds of the mean; of a sequence
+	// with fewer than SequencePositions positions each is judged, and their mean is not.
+	Deviations        float64
+	SequencePositions int
+	// PositionFactor bounds KL(o‖k) at each position; see limits.
+	PositionFactor float64
 	// MarginFactor says when o is sure: its top-2 margin exceeds MarginFactor * rms(h-o) at the position.
 	MarginFactor float64
 	// MinPositions and MinSequences are the least evidence accepted.
 	MinPositions, MinSequences int
 }
 
-// DefaultRules are the project's: 1.1 and 1e-6 for the mean, 1.25 and 1e-5 for the percentile, 3 for the margin, 2048 positions
-// over several (2) sequences.
+// RulesVersion is that of DefaultRules, which records carry. Records without one were judged without the bounds by s.
+const RulesVersion = 2
+
+// DefaultRules are the project's; docs/benchmarking.md says why each figure is what it is.
 func DefaultRules() Rules {
-	return Rules{MeanFactor: 1.1, MeanSlack: 1e-6, P99Factor: 1.25, P99Slack: 1e-5, MarginFactor: 3, MinPositions: 2048, MinSequences: 2}
+	return Rules{MeanFactor: 1.1, MeanSlack: 1e-6, P99Factor: 1.25, P99Slack: 1e-5, OwnFactor: 1.5, OwnSlack: 1e-7,
+		Deviations: 4, SequencePositions: 8, PositionFactor: 16, MarginFactor: 3, MinPositions: 2048, MinSequences: 2}
 }
 
 // Position is what is measured at one position.
 type Position struct {
 	KLReference, KLOurs float64 // KL(o‖h), KL(o‖k); +inf where k is no distribution or excludes what o allows
+	KLOwn               float64 // KL(o‖s)
 	Margin              float64 // o's greatest minus its second greatest logit
 	RMS                 float64 // of h - o
 	Want, Got           int     // top token of o, of k
 }
 
-// Measure compares one position's rows of logits. Only a reference that cannot judge is an error: rows of different or zero
-// length, NaN or +inf in o or h, or no finite value in o or h. A fault in k is no error: NaN or +inf in k, no finite value in k,
+// Measure compares one position's rows of logits; own is KL(o‖s) there. Only a reference that cannot judge is an error: rows of
+// different or zero length, NaN or +inf in o or h, no finite value in o or h, own not finite or below 0. A fault in k is no error: NaN or +inf in k, no finite value in k,
 // or -inf in k where o is finite make KLOurs infinite. An entry of -inf in o has probability 0 and is no part of the margin.
-func Measure(o, h, k []float32) (Position, error) {
+func Measure(o, h, k []float32, own float64) (Position, error) {
 	if len(o) == 0 || len(h) != len(o) || len(k) != len(o) {
 		return Position{}, fmt.Errorf("gate: o, h and k have %d, %d and %d logits, want the same number, not 0", len(o), len(h), len(k))
 	}
@@ -46,9 +58,12 @@ func Measure(o, h, k []float32) (Position, error) {
 	if !finite(oSum) || !finite(hSum) {
 		return Position{}, fmt.Errorf("gate: log-sum-exp of o is %v, of h %v, want both finite", oSum, hSum)
 	}
+	if !finite(own) || own < 0 {
+		return Position{}, fmt.Errorf("gate: KL(o‖s) is %v, want a finite number from 0 on", own)
+	}
 	want, second := topTwo(o)
 	got, _ := topTwo(k)
-	p := Position{divergence(o, oSum, h, hSum), math.Inf(1), margin(o, want, second), rmsDifference(o, h), want, got}
+	p := Position{divergence(o, oSum, h, hSum), math.Inf(1), own, margin(o, want, second), rmsDifference(o, h), want, got}
 	if finite(kSum) {
 		p.KLOurs = divergence(o, oSum, k, kSum)
 	}
@@ -58,8 +73,7 @@ func Measure(o, h, k []float32) (Position, error) {
 // Gate collects positions. Make it with New. Not safe for concurrent use; Measure is, and takes nearly all of the time.
 type Gate struct {
 	rules       Rules
-	ours, ref   []float64 // KL(o‖k) and KL(o‖h) of every position
-	sequences   map[int]bool
+	places      []place // every position
 	flips, sure int
 	badLogits   int
 	firstBad    string
@@ -67,11 +81,11 @@ type Gate struct {
 }
 
 // New returns an empty gate.
-func New(r Rules) *Gate { return &Gate{rules: r, sequences: map[int]bool{}} }
+func New(r Rules) *Gate { return &Gate{rules: r} }
 
 // Add measures one position of one sequence and puts it in; Measure says what is an error, and the position then does not count.
-func (g *Gate) Add(sequence, position int, o, h, k []float32) error {
-	p, err := Measure(o, h, k)
+func (g *Gate) Add(sequence, position int, o, h, k []float32, own float64) error {
+	p, err := Measure(o, h, k, own)
 	if err != nil {
 		return fmt.Errorf("sequence %d position %d: %w", sequence, position, err)
 	}
@@ -82,8 +96,7 @@ func (g *Gate) Add(sequence, position int, o, h, k []float32) error {
 // Put counts a measured position.
 func (g *Gate) Put(sequence, position int, p Position) {
 	where := fmt.Sprintf("sequence %d position %d", sequence, position)
-	g.sequences[sequence] = true
-	g.ref, g.ours = append(g.ref, p.KLReference), append(g.ours, p.KLOurs)
+	g.places = append(g.places, place{Sequence: sequence, Position: position, KLs: KLs{p.KLReference, p.KLOwn, p.KLOurs}})
 	if math.IsInf(p.KLOurs, 1) {
 		g.badLogits++
 		note(&g.firstBad, where)
@@ -107,7 +120,10 @@ func note(first *string, message string) {
 // Result is what a gate found. KL in nats.
 type Result struct {
 	KLReference, KLOurs   float64 // mean KL(o‖h), mean KL(o‖k)
+	KLOwn                 float64 // mean KL(o‖s)
 	P99Reference, P99Ours float64 // 99th percentiles, by nearest rank
+	WorstSequence         Worst   // that whose KL(o‖k) is the greatest multiple of its limit
+	WorstPosition         Worst   // likewise
 	Positions, Sequences  int
 	Sure, Flips           int // positions where o is sure, and those of them where k's top token is another
 	Passed                bool
@@ -116,9 +132,11 @@ type Result struct {
 
 // Result judges everything added so far. Nothing added does not pass, and its figures are NaN.
 func (g *Gate) Result() Result {
+	all := kls(g.places)
+	sequences := bySequence(g.places)
 	r := Result{
-		KLReference: mean(g.ref), KLOurs: mean(g.ours), P99Reference: percentile99(g.ref), P99Ours: percentile99(g.ours),
-		Positions: len(g.ours), Sequences: len(g.sequences), Sure: g.sure, Flips: g.flips,
+		KLReference: mean(all.ref), KLOurs: mean(all.ours), KLOwn: mean(all.own), P99Reference: percentile99(all.ref), P99Ours: percentile99(all.ours),
+		Positions: len(g.places), Sequences: len(sequences), Sure: g.sure, Flips: g.flips,
 	}
 	fail := func(format string, args ...any) { r.Reasons = append(r.Reasons, fmt.Sprintf(format, args...)) }
 	if r.Positions < g.rules.MinPositions {
@@ -136,9 +154,13 @@ func (g *Gate) Result() Result {
 	if limit := g.rules.MeanFactor*r.KLReference + g.rules.MeanSlack; !(r.KLOurs <= limit) {
 		fail("mean KL(o‖k) is %.4g, want at most %.4g", r.KLOurs, limit)
 	}
+	if limit := g.rules.OwnFactor*r.KLOwn + g.rules.OwnSlack; !(r.KLOurs <= limit) {
+		fail("mean KL(o‖k) is %.4g, want at most %.4g: the kernel's own roundings cost %.4g", r.KLOurs, limit, r.KLOwn)
+	}
 	if limit := g.rules.P99Factor*r.P99Reference + g.rules.P99Slack; !(r.P99Ours <= limit) {
 		fail("99th percentile of KL(o‖k) is %.4g, want at most %.4g", r.P99Ours, limit)
 	}
+	g.limits(&r, all, sequences, fail)
 	if r.Flips > 0 {
 		fail("%d flips of a sure top-1, first %s", r.Flips, g.firstFlip)
 	}

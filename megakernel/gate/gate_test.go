@@ -2,7 +2,6 @@ package gate
 
 import (
 	"encoding/json"
-	"fmt"
 	"math"
 	"testing"
 
@@ -35,9 +34,19 @@ func judge(t *testing.T, r Rules, n int, o, h, k []float32) Result {
 	t.Helper()
 	g := New(r)
 	for i := range n {
-		require.NoError(t, g.Add(0, i, o, h, k))
+		add(t, g, 0, i, o, h, k)
 	}
 	return g.Result()
+}
+
+// add puts a position in whose s is as far from o as h is, so that the rules of h come first.
+func add(t *testing.T, g *Gate, sequence, position int, o, h, k []float32) {
+	t.Helper()
+	own := divergence(o, logSumExp(o), h, logSumExp(h))
+	if !finite(own) {
+		own = 0
+	}
+	require.NoError(t, g.Add(sequence, position, o, h, k, own))
 }
 
 func TestDivergenceByHand(t *testing.T) {
@@ -80,6 +89,8 @@ func TestSmallDivergenceIsExact(t *testing.T) {
 func TestIdenticalInputsPass(t *testing.T) {
 	row := []float32{1, 5, -2}
 	r := judge(t, small(), 3, row, row, row)
+	require.Equal(t, 0, *r.WorstPosition.Position)
+	r.WorstPosition, r.WorstSequence = Worst{}, Worst{}
 	require.Equal(t, Result{Positions: 3, Sequences: 1, Sure: 3, Passed: true}, r)
 }
 
@@ -97,8 +108,8 @@ func TestMeanLimit(t *testing.T) {
 	require.True(t, at(0.1045).Passed) // 1.092
 	bad := at(0.1055)                  // 1.113
 	require.False(t, bad.Passed)
-	require.Len(t, bad.Reasons, 1)
 	require.Contains(t, bad.Reasons[0], "mean KL(o‖k) is 0.00139")
+	require.Len(t, bad.Reasons, 1)
 }
 
 func TestPercentileLimit(t *testing.T) {
@@ -109,7 +120,7 @@ func TestPercentileLimit(t *testing.T) {
 		if i >= 98 { // two of a hundred are beyond, so the 99th is
 			k[1] = 0.12
 		}
-		require.NoError(t, g.Add(0, i, o, h, k))
+		add(t, g, 0, i, o, h, k)
 	}
 	r := g.Result()
 	require.Less(t, r.KLOurs, r.KLReference)
@@ -129,8 +140,8 @@ func TestPercentileIsNearestRank(t *testing.T) {
 
 func TestFlipCountsOnlyWhereReferenceIsSure(t *testing.T) {
 	rules := small()
-	rules.MeanSlack, rules.P99Slack = 10, 10         // flips alone
-	o, h := []float32{1, 0, 0}, []float32{1, 0, 0.3} // rms = 0.1732, three times that 0.52
+	rules.MeanSlack, rules.P99Slack, rules.OwnSlack = 10, 10, 10 // flips alone
+	o, h := []float32{1, 0, 0}, []float32{1, 0, 0.3}             // rms = 0.1732, three times that 0.52
 	sure := judge(t, rules, 1, o, h, []float32{0, 1, 0})
 	require.Equal(t, 1, sure.Flips)
 	require.Equal(t, []string{"1 flips of a sure top-1, first sequence 0 position 0: token 1, want 0"}, sure.Reasons)
@@ -143,7 +154,7 @@ func TestFlipCountsOnlyWhereReferenceIsSure(t *testing.T) {
 
 func TestTieInKernelFlipsToTheLowestToken(t *testing.T) {
 	rules := small()
-	rules.MeanSlack, rules.P99Slack = 10, 10
+	rules.MeanSlack, rules.P99Slack, rules.OwnSlack = 10, 10, 10
 	o := []float32{0, 1}
 	require.Equal(t, 1, judge(t, rules, 1, o, o, []float32{1, 1}).Flips)
 	o = []float32{1, 0}
@@ -169,7 +180,7 @@ func TestOneBadPositionAmongManyFails(t *testing.T) {
 		if i == 4000 {
 			k = []float32{nan, 1}
 		}
-		require.NoError(t, g.Add(i%2, i/2, row, row, k))
+		add(t, g, i%2, i/2, row, row, k)
 	}
 	r := g.Result()
 	require.False(t, r.Passed)
@@ -183,8 +194,11 @@ func TestReferenceThatCannotJudgeIsAnError(t *testing.T) {
 		"o all -inf": {{-inf, -inf}, ok, ok}, "length of h": {ok, {1}, ok}, "length of k": {ok, ok, {1, 2, 3}}, "empty": {},
 	} {
 		g := New(small())
-		require.ErrorContains(t, g.Add(3, 7, c[0], c[1], c[2]), "sequence 3 position 7: gate: ", name)
+		require.ErrorContains(t, g.Add(3, 7, c[0], c[1], c[2], 0), "sequence 3 position 7: gate: ", name)
 		require.Zero(t, g.Result().Positions)
+	}
+	for _, own := range []float64{math.NaN(), math.Inf(1), -1e-9} {
+		require.ErrorContains(t, New(small()).Add(3, 7, ok, ok, ok, own), "sequence 3 position 7: gate: KL(o‖s) is ")
 	}
 }
 
@@ -214,35 +228,38 @@ func TestRecordNeedsEveryFaultCaught(t *testing.T) {
 	for _, f := range Faults() {
 		all[f] = fail
 	}
-	r := NewRecord(pass, all)
+	r := NewRecord(pass, []int{9}, all)
 	require.True(t, r.Passed)
 	require.Equal(t, Faults(), r.FaultsCaught)
 
 	all[PagesSwapped] = pass
 	all["another"] = fail
-	r = NewRecord(pass, all)
+	r = NewRecord(pass, []int{9}, all)
 	require.False(t, r.Passed)
 	require.Equal(t, []string{PagesSwapped}, r.FaultsMissed)
 	require.Contains(t, r.FaultsCaught, "another")
 
 	delete(all, PagesSwapped)
-	require.Equal(t, []string{"fault pages_swapped was not planted"}, NewRecord(pass, all).Reasons)
+	require.Equal(t, []string{"fault pages_swapped was not planted"}, NewRecord(pass, []int{9}, all).Reasons)
 	all[PagesSwapped] = Result{Positions: 8}
-	require.Contains(t, NewRecord(pass, all).Reasons[0], "judged on 8 positions, want the kernel's 9")
+	require.Contains(t, NewRecord(pass, []int{9}, all).Reasons[0], "judged on 8 positions, want the kernel's 9")
 	all[PagesSwapped] = Result{Positions: 2048}
-	require.True(t, NewRecord(pass, all).Passed)
+	require.True(t, NewRecord(pass, []int{9}, all).Passed)
 	all[PagesSwapped] = fail
-	require.False(t, NewRecord(fail, all).Passed)
+	require.False(t, NewRecord(fail, []int{9}, all).Passed)
 }
 
 func TestRecordAsJSON(t *testing.T) {
-	r := NewRecord(Result{KLReference: 2.5e-7, KLOurs: math.Inf(1), P99Ours: math.NaN(), Positions: 1, Flips: 2}, nil)
+	at := 7
+	r := NewRecord(Result{WorstPosition: Worst{Position: &at, Limit: 2}, KLReference: 2.5e-7, KLOurs: math.Inf(1), P99Ours: math.NaN(), Positions: 1, Flips: 2}, []int{3, 4}, nil)
 	data, err := json.Marshal(r)
 	require.NoError(t, err)
-	require.Contains(t, string(data), `{"kl_reference":2.5e-07,"kl_ours":"+Inf","p99_reference":0,"p99_ours":"NaN","positions":1,`+
-		`"sequences":0,"sure":0,"flips":2,"faults_caught":[],"passed":false,"reasons":[`)
+	require.Contains(t, string(data), `{"rules":2,"kl_reference":2.5e-07,"kl_ours":"+Inf","p99_reference":0,"p99_ours":"NaN","positions":1,`+
+		`"sequences":0,"lengths":[3,4],"worst_position":{"sequence":0,"position":7,"kl_reference":0,"kl_own":0,"kl_ours":0,"limit":2},"sure":0,"flips":2,"faults_caught":[],"passed":false,"reasons":[`)
 	var back Record
 	require.NoError(t, json.Unmarshal(data, &back))
-	require.Equal(t, fmt.Sprint(r), fmt.Sprint(back))
+	again, err := json.Marshal(back)
+	require.NoError(t, err)
+	require.Equal(t, string(data), string(again))
 	require.Error(t, json.Unmarshal([]byte(`{"kl_ours":"much"}`), &back))
 }

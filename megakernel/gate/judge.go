@@ -50,6 +50,7 @@ type Verdict struct {
 	Fault   string   `json:"fault,omitempty"` // what was planted; empty for the kernel as it is
 	KLOurs  Number   `json:"kl_ours"`
 	KLRef   Number   `json:"kl_reference"`
+	KLOwn   Number   `json:"kl_own,omitempty"`
 	Flips   int      `json:"flips"`
 	Passed  bool     `json:"passed"`
 	Reasons []string `json:"reasons,omitempty"`
@@ -86,6 +87,9 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	if len(s.Table) < 3 {
 		return nil, fmt.Errorf("gate: a page table of %d pages, want at least 3: two are swapped", len(s.Table))
 	}
+	if err := ref.roundsAs(s.Kernel); err != nil {
+		return nil, err
+	}
 	s.progress("the kernel")
 	ours, digest, err := s.pass(ctx, ref, rules, nil)
 	if err != nil {
@@ -104,7 +108,7 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 		}
 		r.Details = append(r.Details, verdict(name, faults[name]))
 	}
-	r.Gate = NewRecord(ours, faults)
+	r.Gate = NewRecord(ours, lengths(ref), faults)
 	return r, s.Session.Rewind(0)
 }
 
@@ -115,7 +119,7 @@ func (s *Subject) progress(what string) {
 }
 
 func verdict(name string, r Result) Verdict {
-	return Verdict{name, Number(r.KLOurs), Number(r.KLReference), r.Flips, r.Passed, r.Reasons}
+	return Verdict{name, Number(r.KLOurs), Number(r.KLReference), Number(r.KLOwn), r.Flips, r.Passed, r.Reasons}
 }
 
 func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
@@ -200,6 +204,10 @@ func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, 
 	if err := s.Session.Rewind(0); err != nil {
 		return err
 	}
+	own, err := ref.Own(q)
+	if err != nil {
+		return err
+	}
 	results := make([]Position, ref.Sequences[q].Scored)
 	failures := make([]error, len(results))
 	first := ref.Sequences[q].First
@@ -219,7 +227,7 @@ func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, 
 		o, h = slices.Clone(o), slices.Clone(h)
 		slots <- struct{}{}
 		wg.Go(func() {
-			results[position-first], failures[position-first] = Measure(o, h, k)
+			results[position-first], failures[position-first] = Measure(o, h, k, own[position-first])
 			<-slots
 		})
 		return nil

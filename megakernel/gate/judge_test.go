@@ -101,11 +101,14 @@ func (twos) Row(_ string, _ int, dst []uint16) error {
 	return nil
 }
 
+// bf16Roundings are those of a kernel with a cache in bf16.
+var bf16Roundings = Roundings{Version: RoundingsVersion, KV: "bf16"}
+
 // scriptedSubject has a reference of one sequence whose last positions are scored.
 func scriptedSubject(t *testing.T) (*Subject, *scripted, *Reference) {
 	t.Helper()
 	dir := t.TempDir()
-	var tokens, o, h []byte
+	var tokens, o, h, s []byte
 	for p := range length {
 		tokens = binary.LittleEndian.AppendUint32(tokens, uint32(p%vocab))
 		if p < length-scored {
@@ -115,24 +118,25 @@ func scriptedSubject(t *testing.T) (*Subject, *scripted, *Reference) {
 			o = binary.LittleEndian.AppendUint32(o, math.Float32bits(x))
 			h = binary.LittleEndian.AppendUint32(h, math.Float32bits(x*1.01))
 		}
+		s = binary.LittleEndian.AppendUint64(s, math.Float64bits(1e-5))
 	}
-	manifest, err := json.Marshal(Reference{Config: json.RawMessage("{}"), Vocab: vocab,
-		Sequences: []Sequence{{Length: length, First: length - scored, Scored: scored, Tokens: "t", O: "o", H: "h"}}})
+	manifest, err := json.Marshal(Reference{Config: json.RawMessage("{}"), Vocab: vocab, Roundings: bf16Roundings,
+		Sequences: []Sequence{{Length: length, First: length - scored, Scored: scored, Tokens: "t", O: "o", H: "h", S: "s"}}})
 	require.NoError(t, err)
-	for name, data := range map[string][]byte{"manifest.json": manifest, "t": tokens, "o": o, "h": h} {
+	for name, data := range map[string][]byte{"manifest.json": manifest, "t": tokens, "o": o, "h": h, "s": s} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o666))
 	}
 	ref, err := OpenReference(dir)
 	require.NoError(t, err)
-	s := &scripted{t: t, table: []uint32{5, 6, 7}, gains: map[int64][]byte{}}
+	session := &scripted{t: t, table: []uint32{5, 6, 7}, gains: map[int64][]byte{}}
 	mk := &megakernel.Kernel{Config: models.Config{Layers: 3, Hidden: 2}, KV: tasks.KVLayout{Page: 4}}
-	return &Subject{Kernel: mk, Weights: twos{}, Session: s, Table: []uint32{5, 6, 7}, Plant: s.plant,
+	return &Subject{Kernel: mk, Weights: twos{}, Session: session, Table: []uint32{5, 6, 7}, Plant: session.plant,
 		Write: func(buffer string, offset int64, src []byte) error {
 			require.Equal(t, "gains", buffer)
-			s.gains[offset] = slices.Clone(src)
-			s.log = append(s.log, fmt.Sprintf("gains %x at %d", src, offset))
+			session.gains[offset] = slices.Clone(src)
+			session.log = append(session.log, fmt.Sprintf("gains %x at %d", src, offset))
 			return nil
-		}}, s, ref
+		}}, session, ref
 }
 
 func TestJudgePlantsEveryFaultAndTakesItOut(t *testing.T) {

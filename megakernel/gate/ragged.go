@@ -59,6 +59,9 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	if want := RaggedPages(ref, s.Kernel.KV.Page); s.Pages < want || len(ref.Sequences) < 2 {
 		return nil, fmt.Errorf("gate: %d sequences that take %d pages, the cache has %d; want at least 2 that fit", len(ref.Sequences), want, s.Pages)
 	}
+	if err := ref.roundsAs(s.Kernel); err != nil {
+		return nil, err
+	}
 	s.progress("the kernel")
 	steps := Steps(lengths(ref), s.Rows)
 	ours, digests, err := s.pass(ctx, ref, steps, New(rules), false)
@@ -84,7 +87,7 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 		}
 		r.Details = append(r.Details, verdict(name, faults[name]))
 	}
-	r.Gate = NewRecord(ours, faults)
+	r.Gate = NewRecord(ours, lengths(ref), faults)
 	return r, nil
 }
 
@@ -158,6 +161,7 @@ type raggedPass struct {
 	tokens [][]int
 	pages  [][]uint32
 	rows   []*rowReader
+	own    [][]float64 // KL(o‖s) of each sequence's scored positions
 	fed    []int
 
 	results  [][]Position
@@ -221,6 +225,11 @@ func (p *raggedPass) open() error {
 		if err != nil {
 			return err
 		}
+		own, err := p.ref.Own(q)
+		if err != nil {
+			return err
+		}
+		p.own = append(p.own, own)
 		n := (sequence.Length + p.s.Kernel.KV.Page - 1) / p.s.Kernel.KV.Page
 		p.tokens, p.rows, p.pages = append(p.tokens, tokens), append(p.rows, rows), append(p.pages, free[:n])
 		free = free[n:]
@@ -286,7 +295,7 @@ func (p *raggedPass) row(q, position int, k []float32) error {
 	o, h, k = slices.Clone(o), slices.Clone(h), slices.Clone(k)
 	p.slots <- struct{}{}
 	p.wg.Go(func() {
-		p.results[q][i], p.failures[q][i] = Measure(o, h, k)
+		p.results[q][i], p.failures[q][i] = Measure(o, h, k, p.own[q][i])
 		<-p.slots
 	})
 	return nil

@@ -126,9 +126,9 @@ func (p *paged) at(s kv.Sequence, i int) [2]int {
 // raggedSubject has a reference of three sequences.
 func raggedSubject(t *testing.T, rows int) (*RaggedSubject, *paged, *Reference) {
 	t.Helper()
-	dir, manifest := t.TempDir(), Reference{Config: json.RawMessage("{}"), Vocab: vocab}
+	dir, manifest := t.TempDir(), Reference{Config: json.RawMessage("{}"), Vocab: vocab, Roundings: bf16Roundings}
 	for q, length := range []int{30, 7, 41} {
-		var tokens, o, h []byte
+		var tokens, o, h, own []byte
 		var text []uint32
 		for i := range length {
 			token := scramble(uint32(100*q+i)) % vocab
@@ -141,10 +141,11 @@ func raggedSubject(t *testing.T, rows int) (*RaggedSubject, *paged, *Reference) 
 				o = binary.LittleEndian.AppendUint32(o, math.Float32bits(x))
 				h = binary.LittleEndian.AppendUint32(h, math.Float32bits(x*1.01))
 			}
+			own = binary.LittleEndian.AppendUint64(own, math.Float64bits(1e-5))
 		}
-		s := Sequence{Length: length, Scored: len(o) / 4 / vocab, Tokens: fmt.Sprint("t", q), O: fmt.Sprint("o", q), H: fmt.Sprint("h", q)}
+		s := Sequence{Length: length, Scored: len(o) / 4 / vocab, Tokens: fmt.Sprint("t", q), O: fmt.Sprint("o", q), H: fmt.Sprint("h", q), S: fmt.Sprint("s", q)}
 		s.First = length - s.Scored
-		for name, data := range map[string][]byte{s.Tokens: tokens, s.O: o, s.H: h} {
+		for name, data := range map[string][]byte{s.Tokens: tokens, s.O: o, s.H: h, s.S: own} {
 			require.NoError(t, os.WriteFile(filepath.Join(dir, name), data, 0o666))
 		}
 		manifest.Sequences = append(manifest.Sequences, s)

@@ -25,12 +25,17 @@ func Faults() []string {
 
 // Record is the `gate` object of a benchmark record.
 type Record struct {
+	Rules        int      `json:"rules,omitempty"` // RulesVersion; absent: before s, sequences and positions were looked at
 	KLReference  Number   `json:"kl_reference"`
+	KLOwn        Number   `json:"kl_own,omitempty"` // of the kernel's own roundings
 	KLOurs       Number   `json:"kl_ours"`
 	P99Reference Number   `json:"p99_reference"`
 	P99Ours      Number   `json:"p99_ours"`
 	Positions    int      `json:"positions"`
 	Sequences    int      `json:"sequences"`
+	Lengths      []int    `json:"lengths,omitempty"` // of the sequences
+	WorstSeq     Worst    `json:"worst_sequence,omitzero"`
+	WorstPos     Worst    `json:"worst_position,omitzero"`
 	Sure         int      `json:"sure"` // positions where a flip would have counted
 	Flips        int      `json:"flips"`
 	FaultsCaught []string `json:"faults_caught"`
@@ -40,9 +45,11 @@ type Record struct {
 }
 
 // NewRecord joins the verdict on the kernel with those on the same kernel with planted faults, by name. It passes when the kernel
-// does and every fault of Faults was planted and failed; faults of other names are reported and must fail too.
-func NewRecord(ours Result, faults map[string]Result) Record {
+// does and every fault of Faults was planted and failed; faults of other names are reported and must fail too. lengths are those of
+// the sequences.
+func NewRecord(ours Result, lengths []int, faults map[string]Result) Record {
 	r := Record{
+		Rules: RulesVersion, KLOwn: Number(ours.KLOwn), Lengths: slices.Clone(lengths), WorstSeq: ours.WorstSequence, WorstPos: ours.WorstPosition,
 		KLReference: Number(ours.KLReference), KLOurs: Number(ours.KLOurs),
 		P99Reference: Number(ours.P99Reference), P99Ours: Number(ours.P99Ours),
 		Positions: ours.Positions, Sequences: ours.Sequences, Sure: ours.Sure, Flips: ours.Flips,
@@ -71,6 +78,35 @@ func NewRecord(ours Result, faults map[string]Result) Record {
 	}
 	r.Passed = ours.Passed && len(r.Reasons) == 0
 	return r
+}
+
+// Problems says what is wrong with a record that passed: figures that its rules forbid, or that are missing. Of a record by older
+// rules (Rules 0) only what they had is asked for.
+func (r *Record) Problems() (all []string) {
+	rule := func(ok bool, format string, args ...any) {
+		if !ok {
+			all = append(all, fmt.Sprintf(format, args...))
+		}
+	}
+	for _, fault := range Faults() {
+		rule(slices.Contains(r.FaultsCaught, fault), "the gate did not catch %s", fault)
+	}
+	if r.Rules == 0 {
+		return all
+	}
+	rules, sum := DefaultRules(), 0
+	for _, n := range r.Lengths {
+		sum += n
+	}
+	rule(r.Rules == RulesVersion, "the gate's rules are of version %d, want %d", r.Rules, RulesVersion)
+	rule(len(r.Lengths) == r.Sequences && sum >= r.Positions, "the gate has sequences of %v tokens for %d sequences and %d positions", r.Lengths, r.Sequences, r.Positions)
+	limit := rules.OwnFactor*float64(r.KLOwn) + rules.OwnSlack
+	rule(float64(r.KLOurs) <= limit, "the gate's mean KL is %v, want at most %v by that of the kernel's own roundings", r.KLOurs, limit)
+	for name, w := range map[string]Worst{"sequence": r.WorstSeq, "position": r.WorstPos} {
+		rule(w.Limit > 0 && w.KLOurs <= w.Limit, "the gate's worst %s has a KL of %v, its limit is %v", name, w.KLOurs, w.Limit)
+	}
+	rule(r.WorstPos.Position != nil, "the gate's worst position has no number")
+	return all
 }
 
 // Number is a float64 whose JSON form allows what JSON's numbers do not: "NaN", "+Inf" and "-Inf" as strings.

@@ -9,6 +9,7 @@ import (
 	"math"
 	"os"
 	"path/filepath"
+	"strings"
 )
 
 // Reference is a directory that tests/gpu/reference.py wrote.
@@ -21,6 +22,8 @@ type Reference struct {
 	Vocab       int    `json:"vocab"`
 	// Sequences are teacher-forced each from an empty cache.
 	Sequences []Sequence `json:"sequences"`
+	// Roundings says what s is: which of the kernel's roundings it has.
+	Roundings Roundings `json:"roundings"`
 	// Torch, Transformers, Attention and Device say what made it.
 	Torch        string `json:"torch"`
 	Transformers string `json:"transformers"`
@@ -30,6 +33,16 @@ type Reference struct {
 	dir string
 }
 
+// Roundings is what tests/gpu/roundings.py says of s.
+type Roundings struct {
+	Version int    `json:"version"` // of the places, RoundingsVersion
+	KV      string `json:"kv"`      // format of the KV cache: "bf16" or "e4m3"
+	Places  string `json:"places"`
+}
+
+// RoundingsVersion is the version of the places at which s rounds, which are the kernel's (docs/numerics.md).
+const RoundingsVersion = 1
+
 // Sequence is Length tokens, of which positions First to First+Scored-1 have logits.
 type Sequence struct {
 	Length int    `json:"length"`
@@ -38,6 +51,7 @@ type Sequence struct {
 	Tokens string `json:"tokens"` // file of Length int32
 	O      string `json:"o"`      // file of [Scored, Vocab] float32
 	H      string `json:"h"`
+	S      string `json:"s"` // file of [Scored] float64: KL(o‖s)
 }
 
 // OpenReference reads dir/manifest.json and checks that every file it names has the size that it should.
@@ -54,19 +68,22 @@ func OpenReference(dir string) (*Reference, error) {
 	if r.Vocab <= 0 || len(r.Sequences) == 0 {
 		return nil, fmt.Errorf("reference: %s: vocabulary of %d, %d sequences, want at least 1 of each", path, r.Vocab, len(r.Sequences))
 	}
+	if err := r.hasOwn(path); err != nil {
+		return nil, err
+	}
 	for q, s := range r.Sequences {
 		if s.First < 0 || s.Scored <= 0 || s.First+s.Scored != s.Length {
 			return nil, fmt.Errorf("reference: %s: sequence %d scores %d positions from %d on, want the last of its %d", path, q, s.Scored, s.First, s.Length)
 		}
 		rows := int64(s.Scored) * int64(r.Vocab)
-		for i, file := range []string{s.Tokens, s.O, s.H} {
-			elems := []int64{int64(s.Length), rows, rows}[i]
+		for i, file := range []string{s.Tokens, s.O, s.H, s.S} {
+			size := []int64{4 * int64(s.Length), 4 * rows, 4 * rows, 8 * int64(s.Scored)}[i]
 			info, err := os.Stat(filepath.Join(dir, file))
 			if err != nil {
 				return nil, fmt.Errorf("reference: sequence %d: %w", q, err)
 			}
-			if info.Size() != 4*elems {
-				return nil, fmt.Errorf("reference: %s has %d bytes, want %d", file, info.Size(), 4*elems)
+			if info.Size() != size {
+				return nil, fmt.Errorf("reference: %s has %d bytes, want %d", file, info.Size(), size)
 			}
 		}
 	}
@@ -86,6 +103,35 @@ func (r *Reference) Tokens(q int) ([]int, error) {
 		if out[i] < 0 || out[i] >= r.Vocab {
 			return nil, fmt.Errorf("reference: %s: token %d is %d, want 0 to %d", file, i, out[i], r.Vocab-1)
 		}
+	}
+	return out, nil
+}
+
+// hasOwn refuses a reference without s, or with an s of other roundings.
+func (r *Reference) hasOwn(path string) error {
+	var sequences []string
+	for _, q := range r.Sequences {
+		sequences = append(sequences, fmt.Sprintf("%d:%d", q.Length, q.Scored))
+	}
+	again := fmt.Sprintf("make it again: tests/gpu/reference.py --config CONFIG --out %s --seed %d --sequences %s", r.dir, r.Seed, strings.Join(sequences, ","))
+	if r.Roundings.Version == 0 {
+		return fmt.Errorf("reference: %s is of an older reference.py: it does not say what the kernel's own roundings cost (s), by which kernels are judged; %s", path, again)
+	}
+	if r.Roundings.Version != RoundingsVersion {
+		return fmt.Errorf("reference: %s has the kernel's roundings of version %d, want %d; %s", path, r.Roundings.Version, RoundingsVersion, again)
+	}
+	return nil
+}
+
+// Own returns KL(o‖s) of every scored position of sequence q.
+func (r *Reference) Own(q int) ([]float64, error) {
+	data, err := os.ReadFile(filepath.Join(r.dir, r.Sequences[q].S))
+	if err != nil {
+		return nil, fmt.Errorf("reference: %w", err)
+	}
+	out := make([]float64, len(data)/8)
+	for i := range out {
+		out[i] = math.Float64frombits(binary.LittleEndian.Uint64(data[8*i:]))
 	}
 	return out, nil
 }

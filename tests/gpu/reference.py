@@ -5,12 +5,14 @@
     python reference.py --checkpoint CHECKPOINT --out DIR ...
 
 Builds LlamaForCausalLM of the config with the synthetic weights of package models/synth, or with those of a checkpoint directory
-rounded to bfloat16, and runs it teacher-forced: once in float32 (o, TF32 off), once in bfloat16 (h). A sequence LENGTH:SCORED is one causal forward over LENGTH seeded tokens whose last
+rounded to bfloat16, and runs it teacher-forced, three times: in float32 (o, TF32 off); in float32 with the kernel's own roundings (s,
+roundings.py), which takes o's weights; in bfloat16 (h). A sequence LENGTH:SCORED is one causal forward over LENGTH seeded tokens whose last
 SCORED positions are written; without :SCORED, all are. Written into DIR, all little-endian, row-major:
 
     tokens.<q>.i32      LENGTH token ids of sequence q
     o.<q>.f32, h.<q>.f32   [SCORED, vocab] logits after the tokens at positions LENGTH - SCORED …
-    manifest.json       config, seed, weights hash, sequences, versions, and with --stats what the weights make of themselves;
+    s.<q>.kl.f64        [SCORED] KL(o‖s) at these positions, in nats
+    manifest.json       config, seed, weights hash, sequences, roundings, versions, and with --stats what the weights make of themselves;
                         written last, so that a directory with a manifest is complete
 
 One float32 file of 2048 positions of a vocabulary of 128256 takes 1 GB; logits are made 256 positions at a time.
@@ -29,6 +31,7 @@ import transformers
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import roundings  # noqa: E402
 import synth  # noqa: E402
 
 ROWS = 256
@@ -95,20 +98,52 @@ def parse_sequences(text):
     return out
 
 
-def write_logits(model, tokens, scored, path):
-    """One forward over all tokens, logits of the last scored positions written slice by slice as float32."""
-    hidden = model.model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, -scored:]
+def last_hidden(model, tokens, scored):
+    """The LM head's input at the last scored positions, from one forward over all tokens."""
+    return model.model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, -scored:].clone()
+
+
+def write_logits(model, hidden, path):
+    """Logits written slice by slice as float32."""
     with open(path, "wb") as f:
-        for start in range(0, scored, ROWS):
+        for start in range(0, len(hidden), ROWS):
             logits = model.lm_head(hidden[start : start + ROWS])
             f.write(logits.float().cpu().numpy().astype("<f4").tobytes())
 
 
-def run(model, sequences, tokens, out, letter, device):
+def write_divergences(model, o, s, path):
+    """KL(o‖s) at every scored position, of the LM head's inputs o and s; logits are made slice by slice and not written."""
+    with open(path, "wb") as f:
+        for start in range(0, len(o), ROWS):
+            part = slice(start, start + ROWS)
+            kl = roundings.divergence(model.lm_head(o[part]), model.lm_head(s[part]))
+            f.write(kl.cpu().numpy().astype("<f8").tobytes())
+
+
+def timed(what, f):
+    start = time.time()
+    out = f()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    print(f"reference: {what}: {time.time() - start:.1f} s", file=sys.stderr)
+    return out
+
+
+def run(model, rounded, sequences, tokens, out, device):
+    """o and s of every sequence; the model is in float32."""
     for q, (_, scored) in enumerate(sequences):
-        start = time.time()
-        write_logits(model, tokens[q].to(device), scored, out / f"{letter}.{q}.f32")
-        print(f"reference: {letter} sequence {q} {sequences[q]}: {time.time() - start:.1f} s", file=sys.stderr)
+        fed, of = tokens[q].to(device), f"sequence {q} {sequences[q]}"
+        hidden = timed(f"o {of}", lambda: last_hidden(model, fed, scored))
+        timed(f"o {of}, logits", lambda: write_logits(model, hidden, out / f"o.{q}.f32"))
+        own = timed(f"s {of}", lambda: rounded.hidden(fed, scored))
+        timed(f"s {of}, KL", lambda: write_divergences(model, hidden, own, out / f"s.{q}.kl.f64"))
+
+
+def run_bf16(model, sequences, tokens, out, device):
+    """h of every sequence; the model is in bfloat16."""
+    for q, (_, scored) in enumerate(sequences):
+        timed(f"h sequence {q} {sequences[q]}",
+              lambda: write_logits(model, last_hidden(model, tokens[q].to(device), scored), out / f"h.{q}.f32"))
 
 
 def stats(model, tokens):
@@ -186,20 +221,21 @@ def main():
         model, weights_hash = load(args.checkpoint, config, args.device)
     else:
         model, weights_hash = build(config, args.seed, args.device)
+    rounded = roundings.Rounded(model)
     manifest = {
-        "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
+        "roundings": rounded.describe(), "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
-                       "o": f"o.{q}.f32", "h": f"h.{q}.f32"} for q, (length, scored) in enumerate(sequences)],
+                       "o": f"o.{q}.f32", "h": f"h.{q}.f32", "s": f"s.{q}.kl.f64"} for q, (length, scored) in enumerate(sequences)],
         "torch": torch.__version__, "transformers": transformers.__version__, "attention": args.attention,
         "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else args.device,
     }
     if args.stats:
         manifest["stats"] = stats(model, tokens[0].to(args.device))
-    run(model, sequences, tokens, args.out, "o", args.device)
+    run(model, rounded, sequences, tokens, args.out, args.device)
     model = to_bf16(model, args.attention)
     if args.save:
         model.save_pretrained(args.save)
-    run(model, sequences, tokens, args.out, "h", args.device)
+    run_bf16(model, sequences, tokens, args.out, args.device)
     (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
 
 

@@ -76,6 +76,8 @@ type Bench struct {
 	PerLaunch int
 	// Ceiling measures the streaming ceiling.
 	Ceiling func(ctx context.Context) (ceiling.Measured, error)
+	// Replayer replays the rounds in single steps; nil: they are not replayed.
+	Replayer Replayer
 	// Progress hears what is done next; nil is allowed.
 	Progress func(what string)
 }
@@ -107,30 +109,41 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 			return Case{}, err
 		}
 	}
-	rounds, each, err := b.rounds(ctx, m, cached)
+	if b.Replayer != nil { // the state of all rounds, and of what replays them
+		if err := b.Replayer.Renew(cached, m.Tokens); err != nil {
+			return Case{}, err
+		}
+	}
+	rounds, each, chosen, err := b.rounds(ctx, m, cached)
 	if err != nil {
 		return Case{}, err
 	}
+	replayed := 0
+	if b.Replayer != nil {
+		again := func() (Round, error) { return b.Runner.Tokens(ctx, cached, m.Tokens) }
+		if replayed, err = replay(ctx, b.Replayer, cached, []int{token(0, b.Config.Vocab)}, chosen, again); err != nil {
+			return Case{}, err
+		}
+	}
 	c := Case{Model: b.Config.Name, DType: DTypeName(b.Config.DType), Batch: 1, Context: cached,
 		TokensPerRound: m.Tokens, TokensPerLaunch: b.PerLaunch, PerTokenFrom: b.Each,
-		BytesPerToken: BytesPerToken(b.Config, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds}
+		BytesPerToken: BytesPerToken(b.Config, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds, Replayed: replayed}
 	c.complete(each)
 	return c, nil
 }
 
-// rounds runs the rounds of a case and collects the times of single tokens in µs.
-func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []RoundTimes, each []float64, err error) {
-	var chosen []int
+// rounds runs the rounds of a case and collects the times of single tokens in µs, and the tokens that every round chose.
+func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []RoundTimes, each []float64, chosen []int, err error) {
 	for range m.Rounds {
 		r, err := b.Runner.Tokens(ctx, cached, m.Tokens)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, nil, err
 		}
 		if chosen == nil {
 			chosen = r.Chosen
 		}
 		if !slices.Equal(chosen, r.Chosen) {
-			return nil, nil, errors.New("two rounds from the same state chose different tokens: the kernel is not deterministic")
+			return nil, nil, nil, errors.New("two rounds from the same state chose different tokens: the kernel is not deterministic")
 		}
 		n := float64(m.Tokens)
 		rounds = append(rounds, RoundTimes{Wall: micros(r.Wall) / n, Device: micros(r.Device) / n})
@@ -138,7 +151,7 @@ func (b *Bench) rounds(ctx context.Context, m Method, cached int) (rounds []Roun
 			each = append(each, micros(t))
 		}
 	}
-	return rounds, each, nil
+	return rounds, each, chosen, nil
 }
 
 // complete derives the figures from the rounds and from the times of single tokens,

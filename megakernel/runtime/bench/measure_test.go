@@ -152,6 +152,15 @@ func TestContextsBeyondTheModelsPositionsAreSetAside(t *testing.T) {
 	require.Equal(t, "127 tokens a round, want at least 128", m.Refuse())
 }
 
+// judged is a gate that was passed.
+func judged() gate.Record {
+	at := 700
+	return gate.Record{Rules: gate.RulesVersion, KLReference: 2e-3, KLOwn: 9e-4, KLOurs: 1e-3, Positions: 2048, Sequences: 3,
+		Lengths: []int{512, 512, 6300}, WorstSeq: gate.Worst{Sequence: 1, KLReference: 3e-3, KLOwn: 2e-3, KLOurs: 2e-3, Limit: 3e-3},
+		WorstPos:     gate.Worst{Sequence: 2, Position: &at, KLReference: 4e-3, KLOwn: 2e-3, KLOurs: 5e-3, Limit: 7e-2},
+		FaultsCaught: gate.Faults(), Passed: true}
+}
+
 // sample is a record with which nothing is wrong.
 func sample() *Record {
 	r := &Record{GPU: "NVIDIA H200", Driver: "580.159.04", CUDA: "13.0", Commit: "abc",
@@ -164,7 +173,7 @@ func sample() *Record {
 		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "by the GPU",
 			Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, 0, cached, 128), CeilingGBps: 4630,
 			Ceiling: ceiling.Measured{Variant: ceiling.Variants()[3], GBps: 4630, Min: 4620, Max: 4640},
-			Gate:    gate.Record{KLReference: 2e-3, KLOurs: 1e-3, Positions: 2048, Sequences: 4, FaultsCaught: gate.Faults(), Passed: true}}
+			Gate:    judged(), Replayed: 128}
 		for i := range 5 {
 			us := k.BytesPerToken / 4630 / 1e3 / 0.93 * (1 + 0.004*float64(i-2))
 			k.Rounds = append(k.Rounds, RoundTimes{Wall: us + 8, Device: us})

@@ -30,6 +30,8 @@ type RaggedBench struct {
 	OneRow map[int]float64
 	// Ceiling measures the streaming ceiling.
 	Ceiling func(ctx context.Context) (ceiling.Measured, error)
+	// Replayer replays rounds of a shape in single steps; nil: they are not replayed.
+	Replayer func(shape Shape) Replayer
 	// Progress hears what is done next; nil is allowed.
 	Progress func(what string)
 }
@@ -85,6 +87,13 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 			return Case{}, err
 		}
 	}
+	var replayer Replayer
+	if b.Replayer != nil { // Renew makes the state of all rounds, and of what replays them
+		replayer = b.Replayer(shape)
+		if err := replayer.Renew(cached, b.appended(shape, n)); err != nil {
+			return Case{}, err
+		}
+	}
 	rows := float64(b.Rows)
 	c := Case{Model: b.Config.Name, DType: DTypeName(b.Config.DType), Batch: 1, Tokens: b.Rows, Feed: shape, Context: cached,
 		TokensPerRound: n * b.Rows, TokensPerLaunch: b.Rows, PerTokenFrom: "of steps, each a launch, between events",
@@ -111,12 +120,42 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 			each = append(each, micros(t))
 		}
 	}
+	if replayer != nil {
+		if c.Replayed, err = b.replay(ctx, replayer, shape, cached, chosen); err != nil {
+			return c, err
+		}
+	}
 	c.complete(each)
 	if shape == Chunk && b.OneRow[cached] > 0 {
 		c.OneRowMicros = significant(b.OneRow[cached])
 	}
 	c.completeStep()
 	return c, nil
+}
+
+// appended is how many tokens n steps append to a sequence; those of a chunk are the same each time.
+func (b *RaggedBench) appended(shape Shape, n int) int {
+	if shape == Chunk {
+		return b.Rows
+	}
+	return n
+}
+
+// replay replays the rounds of a case, and says how many tokens came again.
+func (b *RaggedBench) replay(ctx context.Context, r Replayer, shape Shape, cached int, chosen []int) (int, error) {
+	var first []int
+	for i := range b.Rows {
+		first = append(first, token(i, b.Config.Vocab))
+	}
+	steps := 1
+	if shape == Sequences {
+		steps = len(chosen) / b.Rows
+	}
+	again := func() (Round, error) { return b.Runner.Steps(ctx, shape, cached, steps) }
+	if shape == Chunk {
+		return len(first), repeat(r, cached, len(first), chosen[:1], again) // a launch chooses what follows its last row
+	}
+	return replay(ctx, r, cached, first, chosen, again)
 }
 
 // completeStep derives the figures of a step of several rows.

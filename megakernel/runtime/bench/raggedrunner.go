@@ -51,10 +51,10 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 	if shape == Chunk {
 		return r.chunks(ctx, cached, n)
 	}
-	need := (cached + n + r.Page - 1) / r.Page
 	count := r.sequences()
-	if need*count > len(r.Pages) {
-		return round, fmt.Errorf("%d sequences of %d tokens take %d pages, there are %d", count, cached+n, need*count, len(r.Pages))
+	need, err := pagesEach(count, cached+n, r.Page, len(r.Pages))
+	if err != nil {
+		return round, err
 	}
 	q := batch.StepRequest{Steps: n}
 	for i := range count {
@@ -80,6 +80,15 @@ func (r *RaggedRunner) Steps(ctx context.Context, shape Shape, cached, n int) (r
 		round.Each = []time.Duration{round.Device}
 	}
 	return round, nil
+}
+
+// pagesEach is how many pages each of some sequences takes; more than there are for all is an error.
+func pagesEach(sequences, tokens, page, pages int) (int, error) {
+	need := (tokens + page - 1) / page
+	if need*sequences > pages {
+		return 0, fmt.Errorf("%d sequences of %d tokens take %d pages, there are %d", sequences, tokens, need*sequences, pages)
+	}
+	return need, nil
 }
 
 // chunks runs the same step of one sequence n times.

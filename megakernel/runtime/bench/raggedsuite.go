@@ -70,7 +70,7 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
 	b := &RaggedBench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), Rows: s.Kernel.Options.Tokens, OneRow: ones, Ceiling: y.Measure, Progress: s.Progress,
-		Runner: &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}}
+		Runner: &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}, Replayer: s.replayer(s.Kernel.Options.Tokens)}
 	o.Cases, err = b.Run(ctx, s.Method)
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
@@ -79,6 +79,13 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 		}
 	}
 	return o, err
+}
+
+// replayer replays rounds of so many sequences, or chunks.
+func (s *RaggedSuite) replayer(sequences int) func(Shape) Replayer {
+	return func(shape Shape) Replayer {
+		return &raggedReplayer{cacheOf(s.Kernel, s.loaded, s.table), s.session, shape, sequences}
+	}
 }
 
 func (s *RaggedSuite) kvBytes() int64 {

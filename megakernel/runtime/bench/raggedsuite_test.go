@@ -43,6 +43,7 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 		require.Positive(t, c.StepMicros)
 		require.Positive(t, c.P99)
 	}
+	require.Equal(t, []int{o.Cases[0].TokensPerRound, o.Cases[1].Tokens}, []int{o.Cases[0].Replayed, o.Cases[1].Replayed})
 	require.Positive(t, o.Cases[1].Ratio)
 }
 

@@ -97,15 +97,28 @@ const kvBlock = 16 << 20
 // FillKV fills bytes (even) of the buffer "kv" with synthetic keys and values, the
 // same at every call: random signs, magnitudes from 0.5 to 1.
 func FillKV(dev runtime.Device, bytes int64) error {
+	return refillKV(dev, syntheticKV(bytes), 0, bytes)
+}
+
+// syntheticKV is what FillKV repeats in a cache of so many bytes.
+func syntheticKV(bytes int64) []byte {
 	block := make([]byte, min(bytes, kvBlock))
 	random := rand.New(rand.NewPCG(1, 2))
 	for i := 0; i+8 <= len(block); i += 8 {
 		binary.LittleEndian.PutUint64(block[i:], random.Uint64()&0x807f_807f_807f_807f|0x3f00_3f00_3f00_3f00)
 	}
-	for at := int64(0); at < bytes; at += int64(len(block)) {
-		if err := dev.Write("kv", at, block[:min(int64(len(block)), bytes-at)]); err != nil {
+	return block
+}
+
+// refillKV writes what FillKV did to bytes of the cache from byte at on.
+func refillKV(dev runtime.Device, block []byte, at, bytes int64) error {
+	for end := at + bytes; at < end; {
+		part := block[at%int64(len(block)):]
+		part = part[:min(int64(len(part)), end-at)]
+		if err := dev.Write("kv", at, part); err != nil {
 			return err
 		}
+		at += int64(len(part))
 	}
 	return nil
 }

@@ -158,6 +158,7 @@ func (s *Suite) bench(top func(context.Context) (ceiling.Measured, error)) *Benc
 		b.PerLaunch = s.Method.Tokens
 	}
 	b.Runner = &SessionRunner{Session: s.session, Device: s.loaded, PerLaunch: b.PerLaunch}
+	b.Replayer = &sessionReplayer{cacheOf(s.Kernel, s.loaded, s.table), s.session}
 	b.Each = "from token to token within a launch, by the GPU's clock"
 	return b
 }

@@ -22,7 +22,7 @@ import (
 const refLength = 26 // the second split has tokens from position 16 on
 
 // writeReference writes what tests/gpu/reference.py would of tiny, from the
-// float64 reference: o as it is, h rounded as a framework does; sequences of these
+// float64 reference: o as it is, h rounded as a framework does, s as the kernel does; sequences of these
 // lengths, by default one of refLength.
 func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) string {
 	t.Helper()
@@ -44,24 +44,38 @@ func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) 
 			require.NoError(t, os.WriteFile(filepath.Join(dir, entry[kind].(string)), data, 0o666))
 		}
 		write("tokens", raw)
-		for kind, hooks := range map[string]reference.Hooks{"o": {}, "h": reference.FrameworkRounding(shape)} {
+		logits := map[string][][]float32{}
+		for kind, hooks := range map[string]reference.Hooks{"o": {}, "h": reference.FrameworkRounding(shape), "s": reference.AsKernel(shape)} {
 			m, err := reference.NewModel(shape, w, hooks)
 			require.NoError(t, err)
 			var rows []byte
 			for _, id := range tokens {
-				for _, x := range m.Step(id) {
-					rows = binary.LittleEndian.AppendUint32(rows, math.Float32bits(float32(x)))
+				row := make([]float32, c.Vocab)
+				for i, x := range m.Step(id) {
+					row[i] = float32(x)
+					rows = binary.LittleEndian.AppendUint32(rows, math.Float32bits(row[i]))
 				}
+				logits[kind] = append(logits[kind], row)
 			}
-			write(kind, rows)
+			if kind != "s" {
+				write(kind, rows)
+			}
 		}
+		var own []byte
+		for p, o := range logits["o"] {
+			m, err := gate.Measure(o, o, logits["s"][p], 0)
+			require.NoError(t, err)
+			own = binary.LittleEndian.AppendUint64(own, math.Float64bits(m.KLOurs))
+		}
+		write("s", own)
 		list = append(list, entry)
 	}
 	hash, err := synth.SampleHash(seed, synth.Llama(shape.Dims()), nil)
 	require.NoError(t, err)
 	config, err := os.ReadFile("../../../models/testdata/configs/tiny.json")
 	require.NoError(t, err)
-	manifest, err := json.Marshal(map[string]any{"config": json.RawMessage(config), "seed": seed, "weights_hash": hash, "vocab": c.Vocab, "sequences": list})
+	manifest, err := json.Marshal(map[string]any{"config": json.RawMessage(config), "seed": seed, "weights_hash": hash, "vocab": c.Vocab, "sequences": list,
+		"roundings": gate.Roundings{Version: gate.RoundingsVersion, KV: "bf16"}})
 	require.NoError(t, err)
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), manifest, 0o666))
 	return dir
@@ -98,6 +112,7 @@ func TestASuiteMeasuresOnTheExecutor(t *testing.T) {
 		require.Equal(t, []int{3, 20}[i], c.Context)
 		require.Equal(t, []any{3, 3, "random, seed 2"}, []any{c.TokensPerRound, c.TokensPerLaunch, c.Weights})
 		require.Equal(t, bench.BytesPerToken(s.Kernel.Config, s.Kernel.KVBytes(1), c.Context, 3), c.BytesPerToken)
+		require.Equal(t, 3, c.Replayed)
 		require.Positive(t, c.DeviceMicros)
 		require.Positive(t, c.P99)
 		require.Positive(t, c.Share)

@@ -1,0 +1,98 @@
+package tests
+
+import (
+	"encoding/json"
+	"maps"
+	"math"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// The kernel's own roundings in torch, float32, cost what they cost in Go, float64: KL(o‖s) of tests/gpu/reference.py against
+// reference.AsKernel on the same weights and positions. The two are not the same bits: what falls on a border of bf16 goes
+// either way.
+func TestRoundingsOfThePythonReferenceAreTheKernels(t *testing.T) {
+	t.Run("tiny", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "120,64:20", 0.15) })
+	if testing.Short() { // deep: float64 takes a minute
+		return
+	}
+	half := map[string]any{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
+		"vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 1}
+	t.Run("half of 1B", func(t *testing.T) { compareRoundings(t, "llama3.2-1b.json", half, "96", 0.15) })
+}
+
+// compareRoundings wants the means over all positions to agree within a part. Single positions need not: see above.
+func compareRoundings(t *testing.T, config string, change map[string]any, sequences string, within float64) {
+	python, dir := pythonWithTorch(t), t.TempDir()
+	data, err := os.ReadFile(filepath.Join("../models/testdata/configs", config))
+	require.NoError(t, err)
+	settings := map[string]any{}
+	require.NoError(t, json.Unmarshal(data, &settings))
+	maps.Copy(settings, change)
+	data, err = json.Marshal(settings)
+	require.NoError(t, err)
+	path := filepath.Join(dir, "config.json")
+	require.NoError(t, os.WriteFile(path, data, 0o666))
+	if out, err := exec.Command(python, "-c", "import transformers").CombinedOutput(); err != nil {
+		t.Skipf("%s has no transformers: %.200s", python, out)
+	}
+	out, err := exec.Command(python, "gpu/reference.py", "--config", path, "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences).CombinedOutput()
+	require.NoError(t, err, string(out))
+	ref, err := gate.OpenReference(dir)
+	require.NoError(t, err)
+	require.Equal(t, "bf16", ref.Roundings.KV)
+	model, err := models.ParseFile(path)
+	require.NoError(t, err)
+	shape := reference.ShapeOf(model)
+	weights := reference.Synthetic(shape, ref.Seed)
+	var torch, ours []float64
+	for q := range ref.Sequences {
+		own, err := ref.Own(q)
+		require.NoError(t, err)
+		torch = append(torch, own...)
+		rows := asKernel(t, shape, weights, synth.Tokens(ref.Seed, q, ref.Sequences[q].Length, model.Vocab))
+		require.NoError(t, ref.EachRow(q, func(p int, o, _ []float32) error {
+			m, err := gate.Measure(o, o, rows[p], 0)
+			ours = append(ours, m.KLOurs)
+			return err
+		}))
+	}
+	near := 0
+	for i := range torch {
+		if math.Abs(math.Log(torch[i]/ours[i])) < math.Log(1.5) {
+			near++
+		}
+	}
+	t.Logf("mean KL(o‖s): torch's %.4g, float64's %.4g; %d of %d positions within a factor of 1.5", mean(torch), mean(ours), near, len(torch))
+	require.InEpsilon(t, mean(ours), mean(torch), within)
+}
+
+// asKernel are the logits at every position with the kernel's roundings, in float64.
+func asKernel(t *testing.T, shape reference.Shape, w reference.Weights, tokens []int) (rows [][]float32) {
+	t.Helper()
+	m, err := reference.NewModel(shape, w, reference.AsKernel(shape))
+	require.NoError(t, err)
+	for _, token := range tokens {
+		row := make([]float32, shape.Vocab)
+		for i, x := range m.Step(token) {
+			row[i] = float32(x)
+		}
+		rows = append(rows, row)
+	}
+	return rows
+}
+
+func mean(v []float64) (sum float64) {
+	for _, x := range v {
+		sum += x / float64(len(v))
+	}
+	return sum
+}
