@@ -1,6 +1,8 @@
 package megakernel
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -15,6 +17,7 @@ const (
 	FaultDropToken  Fault = "drop-token"  // attention leaves out the token before the query
 	FaultRope       Fault = "rope"        // queries are rotated for the next position
 	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
+	FaultAttention  Fault = "attention"   // windows are a token wider, soft caps left out, sigmoids' biases changed; see spoil
 
 	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
 	// gate and up. It is no wrong value, hence not among Faults.
@@ -30,6 +33,23 @@ func Hangs() []Fault { return []Fault{FaultLostArrival, FaultLostRelease} }
 
 // Faults lists the faults a kernel can be built with.
 func Faults() []Fault { return []Fault{FaultDropToken, FaultRope, FaultMergeShare} }
+
+// spoil is the attention of a kernel with FaultAttention: windows are a token wider, soft caps 1e4, which leaves logits as they
+// are, and a sigmoid's bias is off by 0.1.
+func (s attentionSpec) spoil() attentionSpec {
+	s = slices.Clone(s)
+	for i := range s {
+		switch t := &s[i]; t.name {
+		case termWindow, termStreaming:
+			t.value++
+		case termSoftCap:
+			t.value = maxSoftCap
+		case termSigmoid:
+			t.value += 0.1
+		}
+	}
+	return s
+}
 
 // lost is the CTA, plus 1, that a hanging fault concerns in a phase; 0 for none.
 func (b *builder) lost(fault Fault, phase string) int {

@@ -82,6 +82,11 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	if mk.specs, mk.pattern, err = parseAttention(o.Attention, c.Layers); err != nil {
 		panic("BUG: " + err.Error())
 	}
+	if o.Fault == FaultAttention {
+		for i, s := range mk.specs {
+			mk.specs[i] = s.spoil()
+		}
+	}
 	mk.classes = make([]*tasks.Variant, len(mk.specs))
 	mk.KV = kvLayout(&c, &o)
 	if o.graph() {

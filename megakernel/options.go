@@ -267,7 +267,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Trace > 0 && c.Layers > pipeline.MaxTraceLayers {
 		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
-	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault}), o.Fault) {
+	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault, FaultAttention}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want %s", o.Fault, plural.Or(Faults()))
 	}
 	if err := o.completeMLP(); err != nil {

@@ -117,6 +117,12 @@ func (mk *Kernel) HasHeadScales() bool { return mk.has(termHeadScale) }
 // HasMask is whether there is a buffer of mask bits, which the host fills.
 func (mk *Kernel) HasMask() bool { return mk.has(termMask) }
 
+// SumsOnly is whether no layer's attention divides by a sum of weights, so that states of
+// splits are added and none has a share of its own.
+func (mk *Kernel) SumsOnly() bool {
+	return len(mk.specs) > 0 && !slices.ContainsFunc(mk.specs, func(s attentionSpec) bool { return !s.has(termSigmoid) })
+}
+
 // Slopes are the contents of BufferSlopes; nothing where there is none.
 func (mk *Kernel) Slopes() []float32 {
 	if !mk.has(termALiBi) {

@@ -181,8 +181,6 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference") && !b.withBudget:
 		return usagef("--record goes with --reference: speeds without a gate are no record")
-	case b.attention != "" && given("reference"):
-		return usagef("--attention and --reference exclude each other: the reference is of plain attention")
 	case b.rows > 1 && (given("plot") || given("tokens-per-launch") || given("splits")):
 		return usagef("--plot, --tokens-per-launch and --splits go with one row")
 	case b.device == deviceSim && (given("record") || given("plot")):

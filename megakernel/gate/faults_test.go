@@ -172,7 +172,7 @@ func TestGateCatchesPlantedFaults(t *testing.T) {
 		f := faults[name]
 		t.Logf("%-20s mean KL %.3e, 99th percentile %.3e, %d flips of %d", name, f.KLOurs, f.P99Ours, f.Flips, f.Sure)
 	}
-	record := gate.NewRecord(ours, slices.Repeat([]int{length}, sequences), faults)
+	record := gate.NewRecord(ours, slices.Repeat([]int{length}, sequences), gate.Faults(), faults)
 	data, err := json.Marshal(record)
 	require.NoError(t, err)
 	t.Logf("%s", data)

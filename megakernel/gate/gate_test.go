@@ -224,34 +224,35 @@ func TestTooLittleEvidenceFails(t *testing.T) {
 
 func TestRecordNeedsEveryFaultCaught(t *testing.T) {
 	pass, fail := Result{Positions: 9, Passed: true}, Result{Positions: 9}
-	all := map[string]Result{}
-	for _, f := range Faults() {
+	all, names := map[string]Result{}, Faults()
+	for _, f := range names {
 		all[f] = fail
 	}
-	r := NewRecord(pass, []int{9}, all)
+	r := NewRecord(pass, []int{9}, names, all)
 	require.True(t, r.Passed)
 	require.Equal(t, Faults(), r.FaultsCaught)
 
 	all[PagesSwapped] = pass
 	all["another"] = fail
-	r = NewRecord(pass, []int{9}, all)
+	names = append(names, "another")
+	r = NewRecord(pass, []int{9}, names, all)
 	require.False(t, r.Passed)
 	require.Equal(t, []string{PagesSwapped}, r.FaultsMissed)
 	require.Contains(t, r.FaultsCaught, "another")
 
 	delete(all, PagesSwapped)
-	require.Equal(t, []string{"fault pages_swapped was not planted"}, NewRecord(pass, []int{9}, all).Reasons)
+	require.Equal(t, []string{"fault pages_swapped was not planted"}, NewRecord(pass, []int{9}, names, all).Reasons)
 	all[PagesSwapped] = Result{Positions: 8}
-	require.Contains(t, NewRecord(pass, []int{9}, all).Reasons[0], "judged on 8 positions, want the kernel's 9")
+	require.Contains(t, NewRecord(pass, []int{9}, names, all).Reasons[0], "judged on 8 positions, want the kernel's 9")
 	all[PagesSwapped] = Result{Positions: 2048}
-	require.True(t, NewRecord(pass, []int{9}, all).Passed)
+	require.True(t, NewRecord(pass, []int{9}, names, all).Passed)
 	all[PagesSwapped] = fail
-	require.False(t, NewRecord(fail, []int{9}, all).Passed)
+	require.False(t, NewRecord(fail, []int{9}, names, all).Passed)
 }
 
 func TestRecordAsJSON(t *testing.T) {
 	at := 7
-	r := NewRecord(Result{WorstPosition: Worst{Position: &at, Limit: 2}, KLReference: 2.5e-7, KLOurs: math.Inf(1), P99Ours: math.NaN(), Positions: 1, Flips: 2}, []int{3, 4}, nil)
+	r := NewRecord(Result{WorstPosition: Worst{Position: &at, Limit: 2}, KLReference: 2.5e-7, KLOurs: math.Inf(1), P99Ours: math.NaN(), Positions: 1, Flips: 2}, []int{3, 4}, Faults(), nil)
 	data, err := json.Marshal(r)
 	require.NoError(t, err)
 	require.Contains(t, string(data), `{"rules":2,"kl_reference":2.5e-07,"kl_ours":"+Inf","p99_reference":0,"p99_ours":"NaN","positions":1,`+

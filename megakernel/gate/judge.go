@@ -87,7 +87,7 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	if len(s.Table) < 3 {
 		return nil, fmt.Errorf("gate: a page table of %d pages, want at least 3: two are swapped", len(s.Table))
 	}
-	if err := ref.roundsAs(s.Kernel); err != nil {
+	if err := ref.judges(s.Kernel); err != nil {
 		return nil, err
 	}
 	s.progress("the kernel")
@@ -100,15 +100,15 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 		return nil, err
 	}
 	r := &Report{Identical: sum(again) == digest, Details: []Verdict{verdict("", ours)}}
-	faults := map[string]Result{}
-	for _, name := range Faults() {
+	planted := map[string]Result{}
+	for _, name := range faults(s.Kernel) {
 		s.progress(name)
-		if faults[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
+		if planted[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		r.Details = append(r.Details, verdict(name, faults[name]))
+		r.Details = append(r.Details, verdict(name, planted[name]))
 	}
-	r.Gate = NewRecord(ours, lengths(ref), faults)
+	r.Gate = NewRecord(ours, lengths(ref), faults(s.Kernel), planted)
 	return r, s.Session.Rewind(0)
 }
 

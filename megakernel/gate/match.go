@@ -2,7 +2,6 @@ package gate
 
 import (
 	"bytes"
-	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -59,14 +58,6 @@ func (r *Reference) Matches(c models.Config, w megakernel.Tensors, random *uint6
 		if s.Length > c.MaxPositions {
 			return fmt.Errorf("reference: sequence %d has %d tokens, the model was made for %d", q, s.Length, c.MaxPositions)
 		}
-	}
-	return nil
-}
-
-// roundsAs refuses a kernel whose cache has another format than s's.
-func (r *Reference) roundsAs(mk *megakernel.Kernel) error {
-	if ours := cmp.Or(string(mk.Options.KV), "bf16"); r.Roundings.KV != ours {
-		return &MismatchError{"format of the KV cache", r.Roundings.KV, ours}
 	}
 	return nil
 }

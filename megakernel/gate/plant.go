@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"slices"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -12,7 +13,8 @@ import (
 
 // inKernel are the faults that are planted by building another kernel.
 var inKernel = map[string]megakernel.Fault{
-	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope, MergeWeightWrong: megakernel.FaultMergeShare}
+	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope, MergeWeightWrong: megakernel.FaultMergeShare,
+	AttentionChanged: megakernel.FaultAttention}
 
 // faulty judges the kernel with one fault planted.
 func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
@@ -21,6 +23,12 @@ func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name 
 		return s.withoutGain(ctx, ref, rules)
 	case PagesSwapped:
 		return s.withSwappedPages(ctx, ref, rules)
+	}
+	if slopes := s.Kernel.Slopes(); name == AttentionChanged && slopes != nil {
+		return otherSlope(slopes, s.Write, func() (Result, error) {
+			r, _, err := s.pass(ctx, ref, rules, nil)
+			return r, err
+		})
 	}
 	fault, ok := inKernel[name]
 	if !ok {
@@ -62,6 +70,19 @@ func skipGain(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer str
 	}
 	r, err = run()
 	return r, errors.Join(err, write("gains", int64(at), gains[at:at+row]))
+}
+
+// otherSlope makes the slope of the last query head half as large again while run runs.
+func otherSlope(slopes []float32, write func(buffer string, offset int64, src []byte) error, run func() (Result, error)) (r Result, err error) {
+	last := len(slopes) - 1
+	set := func(x float32) error {
+		return write(megakernel.BufferSlopes, int64(4*last), binary.LittleEndian.AppendUint32(nil, math.Float32bits(x)))
+	}
+	if err := set(1.5 * slopes[last]); err != nil {
+		return r, err
+	}
+	r, err = run()
+	return r, errors.Join(err, set(slopes[last]))
 }
 
 // withSwappedPages swaps the first and the third page of the table when the

@@ -20,6 +20,8 @@ type RaggedRunner interface {
 	// given. It returns the logits of every row, in the order of the sequences and
 	// their tokens, valid until the next Run.
 	Run(ctx context.Context, step []kv.Sequence) (logits [][]float32, err error)
+	// Mask writes the words of mask bits that the next step's rows begin in, where the kernel's attention has a mask.
+	Mask(words []uint32) error
 }
 
 // RaggedSubject is a kernel of several query rows a step, loaded on a device with
@@ -42,6 +44,16 @@ type RaggedSubject struct {
 	Progress func(what string)
 }
 
+// steps are those of Steps; where KV heads select pages no part passes the end of one, so that what a row sees does not depend on
+// how its sequence was cut.
+func (s *RaggedSubject) steps(ref *Reference) [][]Part {
+	page := 0
+	if s.Kernel.Options.Selection {
+		page = s.Kernel.KV.Page
+	}
+	return stepsWithin(lengths(ref), s.Rows, page)
+}
+
 // RaggedPages is how many pages of a size the sequences of a reference take.
 func RaggedPages(ref *Reference, page int) int {
 	n := 0
@@ -59,17 +71,17 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	if want := RaggedPages(ref, s.Kernel.KV.Page); s.Pages < want || len(ref.Sequences) < 2 {
 		return nil, fmt.Errorf("gate: %d sequences that take %d pages, the cache has %d; want at least 2 that fit", len(ref.Sequences), want, s.Pages)
 	}
-	if err := ref.roundsAs(s.Kernel); err != nil {
+	if err := ref.judges(s.Kernel); err != nil {
 		return nil, err
 	}
 	s.progress("the kernel")
-	steps := Steps(lengths(ref), s.Rows)
-	ours, digests, err := s.pass(ctx, ref, steps, New(rules), false)
+	steps := s.steps(ref)
+	ours, digests, err := s.pass(ctx, ref, steps, New(rules), "")
 	if err != nil {
 		return nil, err
 	}
 	s.progress("the kernel again")
-	_, again, err := s.pass(ctx, ref, steps, nil, false)
+	_, again, err := s.pass(ctx, ref, steps, nil, "")
 	if err != nil {
 		return nil, err
 	}
@@ -79,15 +91,15 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 			return nil, err
 		}
 	}
-	faults := map[string]Result{}
-	for _, name := range Faults() {
+	planted := map[string]Result{}
+	for _, name := range faults(s.Kernel) {
 		s.progress(name)
-		if faults[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
+		if planted[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		r.Details = append(r.Details, verdict(name, faults[name]))
+		r.Details = append(r.Details, verdict(name, planted[name]))
 	}
-	r.Gate = NewRecord(ours, lengths(ref), faults)
+	r.Gate = NewRecord(ours, lengths(ref), faults(s.Kernel), planted)
 	return r, nil
 }
 
@@ -115,7 +127,7 @@ func (s *RaggedSubject) dependent(ctx context.Context, ref *Reference, steps [][
 				own = append(own, step[i:i+1])
 			}
 		}
-		_, alone, err := s.pass(ctx, ref, own, nil, false)
+		_, alone, err := s.pass(ctx, ref, own, nil, "")
 		if err != nil {
 			return nil, err
 		}
@@ -128,15 +140,22 @@ func (s *RaggedSubject) dependent(ctx context.Context, ref *Reference, steps [][
 
 // faulty judges the kernel with one fault planted.
 func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
-	run := func(exchanged bool) (Result, error) {
-		r, _, err := s.pass(ctx, ref, Steps(lengths(ref), s.Rows), New(rules), exchanged)
+	run := func(fault string) (Result, error) {
+		r, _, err := s.pass(ctx, ref, s.steps(ref), New(rules), fault)
 		return r, err
 	}
 	switch name {
 	case NormGainSkipped:
-		return skipGain(s.Kernel, s.Weights, s.Write, func() (Result, error) { return run(false) })
+		return skipGain(s.Kernel, s.Weights, s.Write, func() (Result, error) { return run("") })
 	case PagesSwapped:
-		return run(true)
+		return run(name)
+	case AttentionChanged:
+		if s.Kernel.HasMask() || s.Kernel.Options.Selection {
+			return run(name)
+		}
+		if slopes := s.Kernel.Slopes(); slopes != nil {
+			return otherSlope(slopes, s.Write, func() (Result, error) { return run("") })
+		}
 	}
 	fault, ok := inKernel[name]
 	if !ok {
@@ -147,16 +166,16 @@ func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules,
 		return r, fmt.Errorf("planting it: %w", err)
 	}
 	defer restore()
-	return run(false)
+	return run("")
 }
 
 // raggedPass is one run over all sequences.
 type raggedPass struct {
-	s         *RaggedSubject
-	ref       *Reference
-	gate      *Gate       // nil measures nothing
-	exchanged bool        // sequences read each other's first pages
-	digests   []hash.Hash // of the logits of each sequence's scored rows
+	s       *RaggedSubject
+	ref     *Reference
+	gate    *Gate       // nil measures nothing
+	fault   string      // PagesSwapped: sequences read each other's first pages; AttentionChanged: see attends
+	digests []hash.Hash // of the logits of each sequence's scored rows
 
 	tokens [][]int
 	pages  [][]uint32
@@ -172,8 +191,8 @@ type raggedPass struct {
 
 // pass runs the steps, and judges them unless g is nil: then they need not be all.
 // digests are of the logits of each sequence's scored rows.
-func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate, exchanged bool) (r Result, digests []string, err error) {
-	p := &raggedPass{s: s, ref: ref, gate: g, exchanged: exchanged, slots: make(chan struct{}, 16)}
+func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate, fault string) (r Result, digests []string, err error) {
+	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault, slots: make(chan struct{}, 16)}
 	defer p.close()
 	if err := p.open(); err != nil {
 		return r, nil, err
@@ -250,14 +269,21 @@ func (p *raggedPass) close() {
 // step runs one step and hands its rows out to be measured.
 func (p *raggedPass) step(ctx context.Context, parts []Part) error {
 	var step []kv.Sequence
+	var words []uint32 // of the rows' masks
 	rows := 0
 	for _, part := range parts {
 		q := kv.Sequence{Pages: p.pagesOf(part.Sequence), Cached: part.From, New: part.To - part.From}
 		for _, token := range p.tokens[part.Sequence][part.From:part.To] {
 			q.Tokens = append(q.Tokens, uint32(token))
 		}
+		words = p.attends(&q, part, words)
 		step = append(step, q)
 		rows += q.New
+	}
+	if len(words) > 0 {
+		if err := p.s.Runner.Mask(words); err != nil {
+			return err
+		}
 	}
 	logits, err := p.s.Runner.Run(ctx, step)
 	if err != nil {
@@ -301,11 +327,11 @@ func (p *raggedPass) row(q, position int, k []float32) error {
 	return nil
 }
 
-// pagesOf is a sequence's page list: where first pages are exchanged, with that of
+// pagesOf is a sequence's page list: with PagesSwapped, with that of
 // the next sequence that has filled one, once its own is full.
 func (p *raggedPass) pagesOf(q int) []uint32 {
 	page := p.s.Kernel.KV.Page
-	if !p.exchanged || p.fed[q] < page {
+	if p.fault != PagesSwapped || p.fed[q] < page {
 		return p.pages[q]
 	}
 	for i := 1; i < len(p.pages); i++ {

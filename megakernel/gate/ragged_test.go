@@ -84,6 +84,8 @@ func logitsOf(text []uint32) []float32 {
 	return row
 }
 
+func (p *paged) Mask([]uint32) error { return errors.New("a mask of a kernel that has none") }
+
 func (p *paged) Run(_ context.Context, step []kv.Sequence) (logits [][]float32, err error) {
 	p.runs++
 	rows := 0

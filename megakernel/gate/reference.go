@@ -24,6 +24,8 @@ type Reference struct {
 	Sequences []Sequence `json:"sequences"`
 	// Roundings says what s is: which of the kernel's roundings it has.
 	Roundings Roundings `json:"roundings"`
+	// Variant is its attention, where that is not plain.
+	Variant Variant `json:"variant"`
 	// Torch, Transformers, Attention and Device say what made it.
 	Torch        string `json:"torch"`
 	Transformers string `json:"transformers"`

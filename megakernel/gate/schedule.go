@@ -13,7 +13,10 @@ const MostAtOnce = 16
 // token, steps in which one is fed as many as there is room for beside the others, or
 // some, and steps of chunks of any sizes. At most 16 sequences are under way at a time;
 // when one ends the next begins. The same lengths and rows give the same steps.
-func Steps(lengths []int, rows int) (steps [][]Part) {
+func Steps(lengths []int, rows int) (steps [][]Part) { return stepsWithin(lengths, rows, 0) }
+
+// stepsWithin is Steps whose parts do not pass the end of a page; 0 is no page.
+func stepsWithin(lengths []int, rows, page int) (steps [][]Part) {
 	fed := make([]int, len(lengths))
 	for n := uint32(0); ; n++ {
 		var active []int
@@ -25,7 +28,7 @@ func Steps(lengths []int, rows int) (steps [][]Part) {
 		if len(active) == 0 {
 			return steps
 		}
-		step := cut(active, fed, lengths, rows, n)
+		step := cut(active, fed, lengths, rows, page, n)
 		for _, p := range step {
 			fed[p.Sequence] = p.To
 		}
@@ -35,7 +38,7 @@ func Steps(lengths []int, rows int) (steps [][]Part) {
 
 // cut is step n of the active sequences; the first of them is another one in every
 // step.
-func cut(active, fed, lengths []int, rows int, n uint32) (step []Part) {
+func cut(active, fed, lengths []int, rows, page int, n uint32) (step []Part) {
 	random := scramble(n + 1)
 	kind := random % 4
 	for i := range active {
@@ -49,6 +52,9 @@ func cut(active, fed, lengths []int, rows int, n uint32) (step []Part) {
 		case kind == 2:
 			random = scramble(random)
 			want = 1 + int(random>>8)%rows
+		}
+		if page > 0 {
+			want = min(want, page-fed[q]%page)
 		}
 		if want = min(want, rows, lengths[q]-fed[q]); want > 0 {
 			step = append(step, Part{q, fed[q], fed[q] + want})

@@ -33,8 +33,11 @@ from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import roundings  # noqa: E402
 import synth  # noqa: E402
+import variants  # noqa: E402
 
 ROWS = 256
+
+case = variants.Case()  # that runs now
 
 
 def sliced_attention(module, query, key, value, attention_mask, scaling, **_):
@@ -51,7 +54,15 @@ def sliced_attention(module, query, key, value, attention_mask, scaling, **_):
     return out.transpose(1, 2).contiguous(), None
 
 
+def variant_attention(module, query, key, value, attention_mask, scaling, **_):
+    """The attention of the case that runs now, in the type of what it gets."""
+    key, value = case.quantised(key, value)
+    out = case.attend(module.layer_idx, query[0], key[0], value[0], scaling)
+    return out[None].transpose(1, 2).contiguous(), None
+
+
 AttentionInterface.register("sliced", sliced_attention)
+AttentionInterface.register("variant", variant_attention)
 
 
 def build(config, seed, device, attention="sliced"):
@@ -129,9 +140,15 @@ def timed(what, f):
     return out
 
 
+def use(now):
+    global case
+    case = now
+
+
 def run(model, rounded, sequences, tokens, out, device):
     """o and s of every sequence; the model is in float32."""
     for q, (_, scored) in enumerate(sequences):
+        case.sequence = q
         fed, of = tokens[q].to(device), f"sequence {q} {sequences[q]}"
         hidden = timed(f"o {of}", lambda: last_hidden(model, fed, scored))
         timed(f"o {of}, logits", lambda: write_logits(model, hidden, out / f"o.{q}.f32"))
@@ -142,6 +159,7 @@ def run(model, rounded, sequences, tokens, out, device):
 def run_bf16(model, sequences, tokens, out, device):
     """h of every sequence; the model is in bfloat16."""
     for q, (_, scored) in enumerate(sequences):
+        case.sequence = q
         timed(f"h sequence {q} {sequences[q]}",
               lambda: write_logits(model, last_hidden(model, tokens[q].to(device), scored), out / f"h.{q}.f32"))
 
@@ -198,6 +216,8 @@ def main():
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"], help="of h; o's is eager's, sliced")
+    parser.add_argument("--case", action="append", default=[], metavar="NAME:SPEC[,kv=e4m3][,selection=PAGE]",
+                        help="instead of plain attention over a bf16 cache, written into OUT/NAME; several share a model (variants.py)")
     parser.add_argument("--stats", action="store_true", help="measure the weights on the first sequence")
     args = parser.parse_args()
 
@@ -211,19 +231,22 @@ def main():
     longest = max(length for length, _ in sequences)
     if longest > config.max_position_embeddings:
         sys.exit(f"reference: a sequence of {longest} tokens, the config allows {config.max_position_embeddings}")
-    args.out.mkdir(parents=True, exist_ok=True)
-    (args.out / "manifest.json").unlink(missing_ok=True)
-
+    try:
+        cases = {args.out / name: variants.Case(seed=args.seed, **of) for name, of in map(variants.parse_case, args.case)} or {args.out: variants.Case()}
+    except ValueError as e:
+        sys.exit(f"reference: --case: {e}")
     tokens = [synth.tokens(args.seed, q, length, config.vocab_size) for q, (length, _) in enumerate(sequences)]
-    for q, t in enumerate(tokens):
-        (args.out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
+    for out in cases:
+        out.mkdir(parents=True, exist_ok=True)
+        (out / "manifest.json").unlink(missing_ok=True)
+        for q, t in enumerate(tokens):
+            (out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
     if args.checkpoint:
         model, weights_hash = load(args.checkpoint, config, args.device)
     else:
         model, weights_hash = build(config, args.seed, args.device)
-    rounded = roundings.Rounded(model)
     manifest = {
-        "roundings": rounded.describe(), "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
+        "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
                        "o": f"o.{q}.f32", "h": f"h.{q}.f32", "s": f"s.{q}.kl.f64"} for q, (length, scored) in enumerate(sequences)],
         "torch": torch.__version__, "transformers": transformers.__version__, "attention": args.attention,
@@ -231,12 +254,21 @@ def main():
     }
     if args.stats:
         manifest["stats"] = stats(model, tokens[0].to(args.device))
-    run(model, rounded, sequences, tokens, args.out, args.device)
+    places = {}
+    for out, now in cases.items():
+        use(now)
+        model.set_attn_implementation("sliced" if now.plain else "variant")
+        rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded)
+        places[out] = rounded.describe()
+        run(model, rounded, sequences, tokens, out, args.device)
     model = to_bf16(model, args.attention)
     if args.save:
         model.save_pretrained(args.save)
-    run_bf16(model, sequences, tokens, args.out, args.device)
-    (args.out / "manifest.json").write_text(json.dumps(manifest, indent=1) + "\n")
+    for out, now in cases.items():
+        use(now)
+        model.set_attn_implementation(args.attention if now.plain else "variant")
+        run_bf16(model, sequences, tokens, out, args.device)
+        (out / "manifest.json").write_text(json.dumps({"roundings": places[out], "variant": now.describe(), **manifest}, indent=1) + "\n")
 
 
 if __name__ == "__main__":

@@ -128,16 +128,11 @@ type GateRunner struct {
 
 // Run runs one step and reads the logits of all its rows.
 func (g *GateRunner) Run(ctx context.Context, step []kv.Sequence) ([][]float32, error) {
-	q, rows := batch.StepRequest{Steps: 1}, 0
+	rows := 0
 	for _, s := range step {
-		b := batch.Sequence{Cached: s.Cached, Pages: s.Pages}
-		for _, token := range s.Tokens {
-			b.New = append(b.New, int(token))
-		}
-		q.Sequences = append(q.Sequences, b)
 		rows += s.New
 	}
-	if _, err := g.Session.Run(ctx, q); err != nil {
+	if _, err := g.Session.Launch(ctx, kv.Request{Sequences: step, Steps: 1}, nil); err != nil {
 		return nil, err
 	}
 	for len(g.logits) < rows {
@@ -155,3 +150,6 @@ func (g *GateRunner) Run(ctx context.Context, step []kv.Sequence) ([][]float32, 
 	}
 	return g.logits[:rows], nil
 }
+
+// Mask writes the words of mask bits from the first on.
+func (g *GateRunner) Mask(words []uint32) error { return g.Session.SetMask(0, words) }
