@@ -51,6 +51,7 @@ type buffers struct {
 	pages      dsl.Val[dsl.U32]
 
 	vectorWords  // of vectors that are handed on in words
+	probeBuffers // with Options.Probe only
 	chainBuffers // of a graph of kernels only
 }
 
@@ -111,6 +112,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		b.tokens = dsl.Global[dsl.U32](k, "tokens", 0, bufDoc("token at each position; the kernel appends behind the known ones"))
 	}
 	mk.declareControl(k, b)
+	mk.declareProbe(k, b)
 	return b
 }
 

@@ -68,6 +68,7 @@ func (b *builder) plant(qkv *tasks.QKV, merge *tasks.Merge) {
 	case FaultMergeShare:
 		merge.LastBias = 1
 	}
+	b.plantStores(qkv)
 }
 
 // cached is the number of cached tokens that the query at pos attends to.
@@ -84,17 +85,7 @@ func (b *builder) blind(v *tasks.Variant) *tasks.Variant {
 	if b.mk.Options.Fault != FaultDropToken {
 		return v
 	}
-	w := tasks.Variant{Name: string(FaultDropToken)}
-	if v != nil {
-		w = *v
-	}
-	before := w.Mask
-	w.Mask = func(q *tasks.Query, k *tasks.Key) dsl.Pred {
-		sees := k.Position.AddC(1).Ne(q.Position)
-		if before != nil {
-			sees = sees.And(before(q, k))
-		}
-		return sees
-	}
-	return &w
+	return masking(v, FaultDropToken, func(q *tasks.Query, k *tasks.Key) dsl.Pred {
+		return k.Position.AddC(1).Ne(q.Position)
+	})
 }

@@ -92,6 +92,11 @@ type Options struct {
 	// launch; 0, the default, generates a kernel that notes nothing.
 	Trace int
 
+	// Probe generates a kernel that also stores, for every layer of its last step, the residual
+	// vector behind attention and behind the MLP and attention's output (BufferProbeResidual,
+	// BufferProbeAttention), so that a host can check each layer on its own. With one row only.
+	Probe bool
+
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
 }
@@ -267,13 +272,16 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Trace > 0 && c.Layers > pipeline.MaxTraceLayers {
 		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
-	if !slices.Contains(slices.Concat(Faults(), Hangs(), []Fault{NoFault, FaultAttention}), o.Fault) {
-		return o, refuse("Fault", "fault %q, want %s", o.Fault, plural.Or(Faults()))
+	if err := o.checkFault(); err != nil {
+		return o, err
 	}
 	if err := o.completeMLP(); err != nil {
 		return o, err
 	}
 	if err := o.completeLaunch(); err != nil {
+		return o, err
+	}
+	if err := o.checkProbe(); err != nil {
 		return o, err
 	}
 	if err := o.completeHeld(); err != nil {

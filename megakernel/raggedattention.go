@@ -19,7 +19,7 @@ func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv
 		att.Merge = &tasks.Merge{Heads: c.Heads, D: c.HeadDim, States: bufs.states, Variant: variant,
 			Table: &tasks.MergeTable{Tokens: o.Tokens, KVHeads: c.KVHeads, Class: class, Indptr: bufs.merges, Work: work, Final: out}}
 		f.plant(qkv, att.Merge)
-		att.Variant = f.blind(att.Variant)
+		att.Variant = f.withoutFirstPage(f.blind(att.Variant))
 		atts = append(atts, att)
 	}
 	merge := per("merge", "merge of partial states, where that has a phase")

@@ -141,6 +141,7 @@ func (f *single) layerPhases() []phase {
 	var atts []*tasks.Attention
 	var merges []*tasks.Merge
 	for _, v := range f.mk.classes {
+		v = f.withoutFirstPage(v)
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
 			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
 		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v}
@@ -175,6 +176,7 @@ func (f *single) layerPhases() []phase {
 			} else {
 				f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
 			}
+			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
@@ -182,7 +184,7 @@ func (f *single) layerPhases() []phase {
 		}, nil),
 		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
 			f.plain(tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
-			return to.afterDown()
+			return to.afterDown(s)
 		}, nil),
 	}
 	if o.MLP == MLPFused {

@@ -234,11 +234,11 @@ func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
 	if f.mk.Options.MLP == MLPFused {
 		return v.addToSums(s)
 	}
-	return v.add(phaseO, f.earlyOf(MatrixO).Vector(func() tasks.Vector { return v.oldInO(s) }))
+	return v.add(s, phaseO, f.earlyOf(MatrixO).Vector(func() tasks.Vector { return v.oldInO(s) }))
 }
 
-func (v *vectors) afterDown() tasks.Epilogue {
-	return v.add(phaseDown, v.f.earlyOf(MatrixDown).Vector(v.oldInDown))
+func (v *vectors) afterDown(s tasks.Step) tasks.Epilogue {
+	return v.add(s, phaseDown, v.f.earlyOf(MatrixDown).Vector(v.oldInDown))
 }
 
 // oldInO and oldInDown are the residual vector that o's and down's products are added to.
@@ -248,11 +248,12 @@ func (v *vectors) oldInO(s tasks.Step) tasks.Vector {
 
 func (v *vectors) oldInDown() tasks.Vector { return v.some(phaseO, v.f.mk.Options.ago()+1) }
 
-func (v *vectors) add(phase string, old tasks.Vector) tasks.Epilogue {
+func (v *vectors) add(s tasks.Step, phase string, old tasks.Vector) tasks.Epilogue {
+	keep := v.f.probeResidual(s, phase)
 	if v.f.mk.Options.handsOn(phase) {
-		return tasks.HandResidual(v.f.env, v.handed(phase, 0), old)
+		return tasks.HandResidual(v.f.env, v.handed(phase, 0), old, keep...)
 	}
-	return tasks.AddResidual(v.f.bufs.x, old)
+	return tasks.AddResidual(v.f.bufs.x, old, keep...)
 }
 
 // actAt is where a layer's act begins in the buffer.

@@ -8,13 +8,21 @@ import (
 
 // AddResidual is the epilogue x[row] = old[row] + y of a projection back into
 // the residual vector x; old is x itself, or what the vector begins with. The
-// rows' owner is the only one who touches them.
-func AddResidual(x dsl.Buf[dsl.F32], old Vector) Epilogue {
+// rows' owner is the only one who touches them. Each of also gets the sums of
+// rows row and row + 1, too.
+func AddResidual(x dsl.Buf[dsl.F32], old Vector, also ...Keep) Epilogue {
 	return func(row u32, y0, y1 f32) {
 		v := old(row, 2)
-		x.StoreN(row, []f32{v[0].Add(y0), v[1].Add(y1)})
+		sum := []f32{v[0].Add(y0), v[1].Add(y1)}
+		x.StoreN(row, sum)
+		for _, keep := range also {
+			keep(row, sum)
+		}
 	}
 }
+
+// Keep stores the sums of rows row and row + 1 of a residual vector.
+type Keep func(row u32, sum []f32)
 
 // SwiGLU is the epilogue act[from+j] = silu(gate)·up (Shazeer 2020) of a matrix whose
 // packed rows 2j and 2j+1 are rows j of gate and of up. Both are first scaled
@@ -36,9 +44,12 @@ func GateUpSource(n int) func(r int) int {
 }
 
 // HandResidual is AddResidual whose sums are handed on.
-func HandResidual(e *Env, x *Handed, old Vector) Epilogue {
+func HandResidual(e *Env, x *Handed, old Vector, also ...Keep) Epilogue {
 	return func(row u32, y0, y1 f32) {
 		v, bits := old(row, 2), dsl.Bits[dsl.U32, dsl.F32]
 		x.store(e, row.DivC(2), payload{bits(v[0].Add(y0)), bits(v[1].Add(y1))})
+		for _, keep := range also {
+			keep(row, []f32{v[0].Add(y0), v[1].Add(y1)})
+		}
 	}
 }

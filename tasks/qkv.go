@@ -26,6 +26,9 @@ type QKV struct {
 	// layer, where that is not always their own; at 0 they stay as they are.
 	RotateFor func(s Step, pos u32) u32
 
+	// Planted, unless nil, is a fault of what is stored.
+	Planted *PlantedStores
+
 	// Early, unless nil, is where CosSin has been fetched to.
 	Early *Fetched
 }
@@ -116,10 +119,11 @@ func (t *QKV) stores(p place) stores {
 	} else {
 		st = bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
 	}
+	st = t.Planted.stale(st, p)
 	if t.Passed != nil {
 		st = passedStores{st, p, t.Passed}
 	}
-	return st
+	return t.Planted.scaled(st, p)
 }
 
 // place is a new token's place in the cache.

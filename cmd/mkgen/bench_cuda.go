@@ -103,7 +103,7 @@ func (g *gpuLoaded) Plant(ctx context.Context, k *ir.Kernel) (func(), error) {
 	if err != nil {
 		return nil, err
 	}
-	return g.Swap(code.Cubin)
+	return g.SwapKernel(k, code.Cubin)
 }
 
 func (g *gpuLoaded) PlantGraph(ctx context.Context, graph *ir.Graph) (func(), error) {

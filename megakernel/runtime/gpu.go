@@ -90,6 +90,19 @@ func (g *GPU) Swap(cubin []byte) (restore func(), err error) {
 	return func() { g.fn = old }, nil
 }
 
+// SwapKernel is Swap for a kernel of any params block and shared memory, all of whose
+// buffers must be allocated.
+func (g *GPU) SwapKernel(k *ir.Kernel, cubin []byte) (restore func(), err error) {
+	fn, err := g.function(k, cubin)
+	if err != nil {
+		return nil, err
+	}
+	_, size := k.ParamsLayout()
+	oldKernel, oldFn, oldBlock := g.k, g.fn, g.block
+	g.k, g.fn, g.block = k, fn, make([]byte, size)
+	return func() { g.k, g.fn, g.block = oldKernel, oldFn, oldBlock }, nil
+}
+
 func (g *GPU) buffer(name string) (*cuda.Mem, error) {
 	m := g.mem[name]
 	if m == nil {

@@ -33,8 +33,8 @@ type Facts struct {
 // Loaded is a kernel on a machine.
 type Loaded interface {
 	Device
-	// Plant runs another kernel, with the same buffers and scalars, on the same
-	// memory until restore is called.
+	// Plant runs another kernel, with the same scalars and with buffers that are all
+	// allocated, on the same memory until restore is called.
 	Plant(ctx context.Context, k *ir.Kernel) (restore func(), err error)
 }
 
