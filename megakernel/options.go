@@ -272,8 +272,8 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Trace > 0 && c.Layers > pipeline.MaxTraceLayers {
 		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
-	if err := o.checkFault(); err != nil {
-		return o, err
+	if all := slices.Concat(Faults(), LocalFaults()); !slices.Contains(slices.Concat(all, Hangs(), []Fault{NoFault, FaultAttention}), o.Fault) {
+		return o, refuse("Fault", "fault %q, want %s", o.Fault, plural.Or(all))
 	}
 	if err := o.completeMLP(); err != nil {
 		return o, err

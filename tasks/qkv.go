@@ -119,7 +119,6 @@ func (t *QKV) stores(p place) stores {
 	} else {
 		st = bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
 	}
-	st = t.Planted.stale(st, p)
 	if t.Passed != nil {
 		st = passedStores{st, p, t.Passed}
 	}

@@ -41,6 +41,10 @@ type Subject struct {
 	// Plant makes the session run the kernel with this fault until restore is
 	// called; restore is called exactly once.
 	Plant func(ctx context.Context, fault megakernel.Fault) (restore func(), err error)
+	// Read reads a buffer of the kernel on the device, and PlantProbe is Plant of the kernel with
+	// Options.Probe; both are for the local checks, which are not made where one is nil.
+	Read       func(buffer string, offset int64, dst []byte) error
+	PlantProbe func(ctx context.Context, fault megakernel.Fault) (restore func(), err error)
 	// Progress hears what is judged next; nil is allowed.
 	Progress func(what string)
 }
@@ -91,7 +95,15 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 		return nil, err
 	}
 	s.progress("the kernel")
-	ours, digest, err := s.pass(ctx, ref, rules, nil)
+	local, err := s.newLocal(ref, rules)
+	if err != nil {
+		return nil, err
+	}
+	ours, digest, err := s.passThen(ctx, ref, rules, nil, local.ran)
+	if err != nil {
+		return nil, err
+	}
+	checked, err := local.judge(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -109,6 +121,7 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 		r.Details = append(r.Details, verdict(name, planted[name]))
 	}
 	r.Gate = NewRecord(ours, lengths(ref), faults(s.Kernel), planted)
+	r.Gate.withLocal(checked)
 	return r, s.Session.Rewind(0)
 }
 
@@ -151,6 +164,11 @@ func (r *Reference) short(rules Rules) *Reference {
 
 // pass judges one run over all sequences; digest is of the first's logits.
 func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (r Result, digest string, err error) {
+	return s.passThen(ctx, ref, rules, hooks, func(int) error { return nil })
+}
+
+// passThen is pass that calls then behind every sequence, whose tokens the cache then holds.
+func (s *Subject) passThen(ctx context.Context, ref *Reference, rules Rules, hooks []hook, then func(q int) error) (r Result, digest string, err error) {
 	g := New(rules)
 	for q := range ref.Sequences {
 		h := sha256.New()
@@ -159,6 +177,9 @@ func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks [
 		}
 		if q == 0 {
 			digest = sum(h)
+		}
+		if err := then(q); err != nil {
+			return r, "", err
 		}
 	}
 	return g.Result(), digest, nil

@@ -53,7 +53,8 @@ type Sequence struct {
 	Tokens string `json:"tokens"` // file of Length int32
 	O      string `json:"o"`      // file of [Scored, Vocab] float32
 	H      string `json:"h"`
-	S      string `json:"s"` // file of [Scored] float64: KL(o‖s)
+	S      string `json:"s"`            // file of [Scored] float64: KL(o‖s)
+	KV     string `json:"kv,omitempty"` // file of projections of keys and values, see probe.CompareRows
 }
 
 // OpenReference reads dir/manifest.json and checks that every file it names has the size that it should.

@@ -41,18 +41,9 @@ func NewModel(s Shape, w Weights, h Hooks) (*Model, error) {
 		}
 		return nil
 	}
-	q, kv := s.Heads*s.HeadDim, s.KVHeads*s.HeadDim
 	for l := range s.Layers {
-		for _, t := range []struct {
-			name  string
-			elems int
-		}{
-			{"input_layernorm", s.Hidden}, {"post_attention_layernorm", s.Hidden},
-			{"self_attn.q_proj", q * s.Hidden}, {"self_attn.k_proj", kv * s.Hidden}, {"self_attn.v_proj", kv * s.Hidden},
-			{"self_attn.o_proj", s.Hidden * q}, {"mlp.gate_proj", s.Intermediate * s.Hidden},
-			{"mlp.up_proj", s.Intermediate * s.Hidden}, {"mlp.down_proj", s.Hidden * s.Intermediate},
-		} {
-			if err := check(layerTensor(l, t.name), t.elems); err != nil {
+		for _, t := range s.LayerTensors(l) {
+			if err := check(t.Name, t.Rows*t.Columns); err != nil {
 				return nil, err
 			}
 		}

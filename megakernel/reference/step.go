@@ -15,11 +15,7 @@ func (m *Model) Step(token int) []float64 {
 
 // attention returns x + Wo·attention(…) and appends to the cache.
 func (m *Model) attention(l int, x []float64) []float64 {
-	pos := len(m.keys[l])
-	n := m.at(l, AttnNorm, m.norm(l, layerTensor(l, "input_layernorm"), x))
-	q := m.at(l, Query, m.rotate(l, m.matVec(l, "self_attn.q_proj", n), pos))
-	k := m.at(l, Key, m.rotate(l, m.matVec(l, "self_attn.k_proj", n), pos))
-	v := m.at(l, Value, m.matVec(l, "self_attn.v_proj", n))
+	q, k, v := m.project(l, x, len(m.keys[l]))
 	m.keys[l], m.values[l] = append(m.keys[l], k), append(m.values[l], v)
 
 	attend := m.hooks.Attend
@@ -28,7 +24,19 @@ func (m *Model) attention(l int, x []float64) []float64 {
 			return Concat(Attention(q, keys, values, m.shape.Heads, m.shape.KVHeads))
 		}
 	}
-	out := m.at(l, AttnOut, attend(l, q, m.keys[l], m.values[l]))
+	return m.afterAttention(l, x, m.at(l, AttnOut, attend(l, q, m.keys[l], m.values[l])))
+}
+
+// project returns the query, the key and the value of a token at pos.
+func (m *Model) project(l int, x []float64, pos int) (q, k, v []float64) {
+	n := m.at(l, AttnNorm, m.norm(l, layerTensor(l, "input_layernorm"), x))
+	q = m.at(l, Query, m.rotate(l, m.matVec(l, "self_attn.q_proj", n), pos))
+	k = m.at(l, Key, m.rotate(l, m.matVec(l, "self_attn.k_proj", n), pos))
+	return q, k, m.at(l, Value, m.matVec(l, "self_attn.v_proj", n))
+}
+
+// afterAttention returns x + Wo·out.
+func (m *Model) afterAttention(l int, x, out []float64) []float64 {
 	return m.at(l, AttnResidual, add(x, m.at(l, AttnProj, m.matVec(l, "self_attn.o_proj", out))))
 }
 

@@ -12,6 +12,7 @@ SCORED positions are written; without :SCORED, all are. Written into DIR, all li
     tokens.<q>.i32      LENGTH token ids of sequence q
     o.<q>.f32, h.<q>.f32   [SCORED, vocab] logits after the tokens at positions LENGTH - SCORED …
     s.<q>.kl.f64        [SCORED] KL(o‖s) at these positions, in nats
+    kv.<q>.f16          projections of o's keys and values, of all layers and positions (kvrows.py says how)
     manifest.json       config, seed, weights hash, sequences, roundings, versions, and with --stats what the weights make of themselves;
                         written last, so that a directory with a manifest is complete
 
@@ -19,6 +20,7 @@ One float32 file of 2048 positions of a vocabulary of 128256 takes 1 GB; logits 
 """
 
 import argparse
+import contextlib
 import copy
 import json
 import math
@@ -31,6 +33,7 @@ import transformers
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import kvrows  # noqa: E402
 import roundings  # noqa: E402
 import synth  # noqa: E402
 import variants  # noqa: E402
@@ -43,6 +46,7 @@ case = variants.Case()  # that runs now
 def sliced_attention(module, query, key, value, attention_mask, scaling, **_):
     """Causal attention from an empty cache as eager computes it, 256 queries at a time: no square of the context in memory, and
     none of the fused kernels, whose arithmetic in float32 is not always float32."""
+    kvrows.observe(key, value)
     key = key.repeat_interleave(module.num_key_value_groups, 1)
     value = value.repeat_interleave(module.num_key_value_groups, 1)
     out = torch.empty_like(query)
@@ -57,6 +61,7 @@ def sliced_attention(module, query, key, value, attention_mask, scaling, **_):
 def variant_attention(module, query, key, value, attention_mask, scaling, **_):
     """The attention of the case that runs now, in the type of what it gets."""
     key, value = case.quantised(key, value)
+    kvrows.observe(key, value)
     out = case.attend(module.layer_idx, query[0], key[0], value[0], scaling)
     return out[None].transpose(1, 2).contiguous(), None
 
@@ -145,12 +150,13 @@ def use(now):
     case = now
 
 
-def run(model, rounded, sequences, tokens, out, device):
+def run(model, rounded, sequences, tokens, out, device, rows):
     """o and s of every sequence; the model is in float32."""
     for q, (_, scored) in enumerate(sequences):
         case.sequence = q
         fed, of = tokens[q].to(device), f"sequence {q} {sequences[q]}"
-        hidden = timed(f"o {of}", lambda: last_hidden(model, fed, scored))
+        with kvrows.recording(out / f"kv.{q}.f16") if rows else contextlib.nullcontext():
+            hidden = timed(f"o {of}", lambda: last_hidden(model, fed, scored))
         timed(f"o {of}, logits", lambda: write_logits(model, hidden, out / f"o.{q}.f32"))
         own = timed(f"s {of}", lambda: rounded.hidden(fed, scored))
         timed(f"s {of}, KL", lambda: write_divergences(model, hidden, own, out / f"s.{q}.kl.f64"))
@@ -218,6 +224,7 @@ def main():
     parser.add_argument("--attention", default="sdpa", choices=["sdpa", "eager"], help="of h; o's is eager's, sliced")
     parser.add_argument("--case", action="append", default=[], metavar="NAME:SPEC[,kv=e4m3][,selection=PAGE]",
                         help="instead of plain attention over a bf16 cache, written into OUT/NAME; several share a model (variants.py)")
+    parser.add_argument("--kv-rows", action=argparse.BooleanOptionalAction, default=True, help="of o, for the local checks")
     parser.add_argument("--stats", action="store_true", help="measure the weights on the first sequence")
     args = parser.parse_args()
 
@@ -248,7 +255,8 @@ def main():
     manifest = {
         "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
-                       "o": f"o.{q}.f32", "h": f"h.{q}.f32", "s": f"s.{q}.kl.f64"} for q, (length, scored) in enumerate(sequences)],
+                       "o": f"o.{q}.f32", "h": f"h.{q}.f32", "s": f"s.{q}.kl.f64",
+                       **({"kv": f"kv.{q}.f16"} if args.kv_rows else {})} for q, (length, scored) in enumerate(sequences)],
         "torch": torch.__version__, "transformers": transformers.__version__, "attention": args.attention,
         "device": torch.cuda.get_device_name() if args.device.startswith("cuda") else args.device,
     }
@@ -260,7 +268,7 @@ def main():
         model.set_attn_implementation("sliced" if now.plain else "variant")
         rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded)
         places[out] = rounded.describe()
-        run(model, rounded, sequences, tokens, out, args.device)
+        run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
     model = to_bf16(model, args.attention)
     if args.save:
         model.save_pretrained(args.save)

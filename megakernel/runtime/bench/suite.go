@@ -126,12 +126,33 @@ func (s *Suite) load(ctx context.Context) (err error) {
 
 // judge runs the gate on the loaded kernel.
 func (s *Suite) judge(ctx context.Context) (*gate.Report, error) {
-	subject := gate.Subject{Kernel: s.Kernel, Weights: s.Weights, Session: s.session, Table: s.table, Write: s.loaded.Write,
+	subject := gate.Subject{Kernel: s.Kernel, Weights: s.Weights, Session: s.session, Table: s.table, Write: s.loaded.Write, Read: s.loaded.Read,
 		Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {
 			return plant(ctx, s.Kernel, s.loaded, fault)
 		},
 		Progress: func(what string) { s.say("gate: %s", what) }}
+	if err := s.canProbe(&subject); err != nil {
+		return nil, err
+	}
 	return subject.Judge(ctx, s.Reference, s.Rules)
+}
+
+// canProbe gives the subject what its local checks need, where they can be made.
+func (s *Suite) canProbe(subject *gate.Subject) error {
+	if !s.Kernel.Options.CanProbe() || !s.Reference.HasRows() {
+		return nil
+	}
+	for name, bytes := range s.Kernel.ProbeBytes() {
+		if err := s.loaded.Alloc(name, bytes); err != nil {
+			return err
+		}
+	}
+	probed := *s.Kernel
+	probed.Options.Probe = true
+	subject.PlantProbe = func(ctx context.Context, fault megakernel.Fault) (func(), error) {
+		return plant(ctx, &probed, s.loaded, fault)
+	}
+	return nil
 }
 
 // plant builds the same kernel with a fault and runs it instead.
