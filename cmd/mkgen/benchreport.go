@@ -43,6 +43,9 @@ func (b *benchFlags) report(w io.Writer, s *bench.Suite, o *bench.Outcome) error
 	table.Text(w, "", "Ceiling: bulk copies, best of %s", ceilings(o.Cases))
 	if o.Gate != nil {
 		reportGate(w, &o.Gate.Gate)
+		if err := reportLocal(w, o.Gate.Gate.Local); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(w)
 	if err := writeTable(w, o.Cases, mark); err != nil {
@@ -125,6 +128,9 @@ func reportExecutor(w io.Writer, s *bench.Suite, o *bench.Outcome) error {
 	}
 	if o.Gate != nil {
 		reportGate(w, &o.Gate.Gate)
+		if err := reportLocal(w, o.Gate.Gate.Local); err != nil {
+			return err
+		}
 		return o.Gate.Err()
 	}
 	return nil

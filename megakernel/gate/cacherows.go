@@ -35,6 +35,27 @@ func (r *Reference) checkRows(mk *megakernel.Kernel) error {
 	return nil
 }
 
+// compareRows compares all rows of the cache of a run that is over; nil where there is nothing to
+// compare with.
+func (s *RaggedSubject) compareRows(ref *Reference) (*Local, error) {
+	if s.Read == nil || !ref.HasRows() {
+		return nil, nil
+	}
+	if err := ref.checkRows(s.Kernel); err != nil {
+		return nil, err
+	}
+	l := &Local{}
+	for q, table := range dealt(ref, s.Kernel.KV.Page, s.Pages) {
+		store := &probe.Store{Kernel: s.Kernel, Read: s.Read, Pages: s.Pages, Table: table}
+		if err := ref.compareRows(&l.Rows, q, store, 0, ref.Sequences[q].Length); err != nil {
+			return nil, err
+		}
+	}
+	l.Reasons = l.Rows.Problems()
+	l.Passed = len(l.Reasons) == 0
+	return l, nil
+}
+
 // compareRows compares tokens from to to−1 of sequence q in all layers of a cache.
 func (r *Reference) compareRows(f *probe.Figures, q int, store *probe.Store, from, to int) (err error) {
 	s, mk := r.Sequences[q], store.Kernel

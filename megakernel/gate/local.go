@@ -13,8 +13,8 @@ import (
 
 // Local is what the local checks found: of layers on their own, and of all rows of the cache.
 type Local struct {
-	Rows     probe.Figures  `json:"rows"` // of all sequences, layers, heads and positions
-	Settings []LocalSetting `json:"settings"`
+	Rows     probe.Figures  `json:"rows"`               // of all sequences, layers, heads and positions
+	Settings []LocalSetting `json:"settings,omitempty"` // none where the kernel can have no probe
 	Passed   bool           `json:"passed"`
 	Reasons  []string       `json:"reasons,omitempty"`
 }
@@ -41,7 +41,7 @@ type LocalFault struct {
 	CaughtBy []string      `json:"caught_by"` // ByLogits, or what Figures are of
 	KL       Number        `json:"kl_ours"`
 	Flips    int           `json:"flips"`
-	Figures  probe.Figures `json:"figures,omitempty"`
+	Figures  probe.Figures `json:"figures,omitempty"` // those beyond their limits
 	Skipped  string        `json:"skipped,omitempty"` // why it was not planted
 }
 
@@ -94,10 +94,13 @@ func (w window) probed() []int {
 
 func (w window) probes(position int) bool { return slices.Contains(w.probed(), position) }
 
-// windows are those of a reference: the first positions of a sequence that is scored from its
-// beginning, if there is one, and the last of the longest.
-func (r *Reference) windows() (list []window) {
-	longest := 0
+// windows are where layers are checked: the first positions of a sequence that is scored from its
+// beginning, if there is one, and the last of the longest. There is none without a probe.
+func (l *local) windows() (list []window) {
+	if l.s.PlantProbe == nil {
+		return nil
+	}
+	r, longest := l.ref, 0
 	for q, s := range r.Sequences {
 		if s.Length >= r.Sequences[longest].Length {
 			longest = q
@@ -122,9 +125,9 @@ type local struct {
 	holds int // the sequence whose tokens are in the cache; −1: none whole
 }
 
-// newLocal is nil where there is nothing to check with.
+// newLocal is nil where there is nothing to check with. Without PlantProbe only rows are compared.
 func (s *Subject) newLocal(ref *Reference, rules Rules) (*local, error) {
-	if s.PlantProbe == nil || s.Read == nil || !ref.HasRows() {
+	if s.Read == nil || !ref.HasRows() {
 		return nil, nil
 	}
 	rules.MinPositions, rules.MinSequences = 1, 1
@@ -158,7 +161,7 @@ func (l *local) judge(ctx context.Context) (*Local, error) {
 	}
 	r := &Local{Rows: l.rows}
 	r.Reasons = append(r.Reasons, l.rows.Problems()...)
-	for _, w := range l.ref.windows() {
+	for _, w := range l.windows() {
 		set, err := l.setting(ctx, w)
 		if err != nil {
 			return nil, fmt.Errorf("local checks, %s: %w", w.name, err)
@@ -176,6 +179,14 @@ func (r *Record) withLocal(l *Local) {
 		r.Reasons = append(r.Reasons, l.Reasons...)
 		r.Passed = r.Passed && l.Passed
 	}
+}
+
+// OfCase is the record for the i-th case of a file: the local checks stand in the first alone.
+func (r Record) OfCase(i int) Record {
+	if i > 0 {
+		r.Local = nil
+	}
+	return r
 }
 
 // problems says what is wrong in a setting.

@@ -135,8 +135,8 @@ func (l *local) faulty(ctx context.Context, w window, name string) (f LocalFault
 	if !found.logits.Passed {
 		f.CaughtBy = append(f.CaughtBy, ByLogits)
 	}
-	f.Figures = found.figures
-	for _, x := range found.figures.Beyond() {
+	f.Figures = found.figures.Beyond()
+	for _, x := range f.Figures {
 		f.CaughtBy = append(f.CaughtBy, x.What)
 	}
 	return f, nil

@@ -40,6 +40,9 @@ type RaggedSubject struct {
 	// Plant makes the runner run the kernel with this fault until restore is called;
 	// restore is called exactly once.
 	Plant func(ctx context.Context, fault megakernel.Fault) (restore func(), err error)
+	// Read reads a buffer of the kernel on the device, to compare the rows of the cache; nil does
+	// not.
+	Read func(buffer string, offset int64, dst []byte) error
 	// Progress hears what is judged next; nil is allowed.
 	Progress func(what string)
 }
@@ -80,6 +83,10 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 	if err != nil {
 		return nil, err
 	}
+	checked, err := s.compareRows(ref)
+	if err != nil {
+		return nil, err
+	}
 	s.progress("the kernel again")
 	_, again, err := s.pass(ctx, ref, steps, nil, "")
 	if err != nil {
@@ -100,6 +107,7 @@ func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) 
 		r.Details = append(r.Details, verdict(name, planted[name]))
 	}
 	r.Gate = NewRecord(ours, lengths(ref), faults(s.Kernel), planted)
+	r.Gate.withLocal(checked)
 	return r, nil
 }
 
@@ -231,10 +239,20 @@ func lengths(ref *Reference) (all []int) {
 	return all
 }
 
-// open reads the tokens and deals pages out, in an order in which no page follows
-// its neighbour.
+// dealt are the pages of each sequence, of a cache of so many, in an order in which no page
+// follows its neighbour.
+func dealt(ref *Reference, page, pages int) (all [][]uint32) {
+	free := ShuffledTable(pages)
+	for _, q := range ref.Sequences {
+		n := (q.Length + page - 1) / page
+		all, free = append(all, free[:n]), free[n:]
+	}
+	return all
+}
+
+// open reads the tokens and deals pages out.
 func (p *raggedPass) open() error {
-	free := ShuffledTable(p.s.Pages)
+	p.pages = dealt(p.ref, p.s.Kernel.KV.Page, p.s.Pages)
 	for q, sequence := range p.ref.Sequences {
 		tokens, err := p.ref.Tokens(q)
 		if err != nil {
@@ -249,9 +267,7 @@ func (p *raggedPass) open() error {
 			return err
 		}
 		p.own = append(p.own, own)
-		n := (sequence.Length + p.s.Kernel.KV.Page - 1) / p.s.Kernel.KV.Page
-		p.tokens, p.rows, p.pages = append(p.tokens, tokens), append(p.rows, rows), append(p.pages, free[:n])
-		free = free[n:]
+		p.tokens, p.rows = append(p.tokens, tokens), append(p.rows, rows)
 		p.digests = append(p.digests, sha256.New())
 		p.results = append(p.results, make([]Position, sequence.Scored))
 		p.failures = append(p.failures, make([]error, sequence.Scored))

@@ -43,7 +43,7 @@ type Record struct {
 	FaultsAbsent []string `json:"faults_absent,omitempty"` // of Faults, what the kernel's attention has no place for
 	Passed       bool     `json:"passed"`
 	Reasons      []string `json:"reasons,omitempty"`
-	Local        *Local   `json:"local,omitempty"` // absent: the reference has no rows of the cache, or the kernel can have no probe
+	Local        *Local   `json:"local,omitempty"` // absent: the reference has no rows of the cache
 }
 
 // NewRecord joins the verdict on the kernel with those on the same kernel with planted faults. It passes when the kernel

@@ -63,7 +63,7 @@ func (f *Figures) Join(others Figures) {
 }
 
 // Beyond lists what is beyond its limit.
-func (f Figures) Beyond() (list []Figure) {
+func (f Figures) Beyond() (list Figures) {
 	for _, g := range f {
 		if g.Ratio() > 1 {
 			list = append(list, g)

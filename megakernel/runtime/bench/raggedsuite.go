@@ -75,7 +75,7 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
 		if o.Gate != nil {
-			o.Cases[i].Gate = o.Gate.Gate
+			o.Cases[i].Gate = o.Gate.Gate.OfCase(i)
 		}
 	}
 	return o, err
@@ -167,7 +167,7 @@ func (s *RaggedSuite) judge(ctx context.Context) (report *gate.Report, err error
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, s.session.SetCosts(kv.Costs{})) }()
-	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: s.Kernel.Options.Tokens, Pages: len(s.table), Write: s.loaded.Write,
+	subject := gate.RaggedSubject{Kernel: s.Kernel, Weights: s.Weights, Rows: s.Kernel.Options.Tokens, Pages: len(s.table), Write: s.loaded.Write, Read: s.loaded.Read,
 		Runner: &GateRunner{Session: s.session, Device: s.loaded, Vocab: s.Kernel.Config.Vocab},
 		Plant: func(ctx context.Context, fault megakernel.Fault) (func(), error) {
 			return plant(ctx, s.Kernel, s.loaded, fault)

@@ -76,7 +76,7 @@ func (s *Suite) Run(ctx context.Context) (o *Outcome, err error) {
 	for i := range o.Cases {
 		o.Cases[i].Weights = s.WeightsName
 		if o.Gate != nil {
-			o.Cases[i].Gate = o.Gate.Gate
+			o.Cases[i].Gate = o.Gate.Gate.OfCase(i)
 		}
 	}
 	return o, err
@@ -131,28 +131,10 @@ func (s *Suite) judge(ctx context.Context) (*gate.Report, error) {
 			return plant(ctx, s.Kernel, s.loaded, fault)
 		},
 		Progress: func(what string) { s.say("gate: %s", what) }}
-	if err := s.canProbe(&subject); err != nil {
+	if err := s.probe(&subject); err != nil {
 		return nil, err
 	}
 	return subject.Judge(ctx, s.Reference, s.Rules)
-}
-
-// canProbe gives the subject what its local checks need, where they can be made.
-func (s *Suite) canProbe(subject *gate.Subject) error {
-	if !s.Kernel.Options.CanProbe() || !s.Reference.HasRows() {
-		return nil
-	}
-	for name, bytes := range s.Kernel.ProbeBytes() {
-		if err := s.loaded.Alloc(name, bytes); err != nil {
-			return err
-		}
-	}
-	probed := *s.Kernel
-	probed.Options.Probe = true
-	subject.PlantProbe = func(ctx context.Context, fault megakernel.Fault) (func(), error) {
-		return plant(ctx, &probed, s.loaded, fault)
-	}
-	return nil
 }
 
 // plant builds the same kernel with a fault and runs it instead.

@@ -1,0 +1,35 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/gate"
+)
+
+// probe gives the subject what checks of single layers need, where they can be made: memory for
+// what a kernel with a probe stores, and such kernels, each built once.
+func (s *Suite) probe(subject *gate.Subject) error {
+	if !s.Kernel.Options.CanProbe() || !s.Reference.HasRows() {
+		return nil
+	}
+	bytes := s.Kernel.ProbeBytes()
+	for _, name := range []string{megakernel.BufferProbeResidual, megakernel.BufferProbeAttention} {
+		if err := s.loaded.Alloc(name, bytes[name]); err != nil {
+			return fmt.Errorf("buffer %s of %d bytes: %w", name, bytes[name], err)
+		}
+	}
+	built := map[megakernel.Fault]*megakernel.Kernel{}
+	subject.PlantProbe = func(ctx context.Context, fault megakernel.Fault) (restore func(), err error) {
+		if built[fault] == nil {
+			options := s.Kernel.Options
+			options.Probe, options.Fault = true, fault
+			if built[fault], err = megakernel.Build(s.Kernel.Config, options); err != nil {
+				return nil, err
+			}
+		}
+		return s.loaded.Plant(ctx, built[fault].IR)
+	}
+	return nil
+}
