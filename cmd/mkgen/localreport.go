@@ -62,11 +62,12 @@ func figuresTable(l *gate.Local) *table.Table {
 
 // faultsTable is what caught each local fault, and by how much it was beyond its limit.
 func faultsTable(l *gate.Local) *table.Table {
-	head, _ := settingsOf(l, "planted", func(*gate.LocalSetting) string { return "" })
-	t := table.New(head...)
+	t := table.New("planted", "context", "caught by, times the limit")
 	for i, f := range l.Settings[0].Faults {
-		_, cells := settingsOf(l, "", func(s *gate.LocalSetting) string { return caughtBy(&s.Faults[i]) })
-		t.Row(append([]any{f.Fault}, cells...)...)
+		for j := range l.Settings {
+			s := &l.Settings[len(l.Settings)-1-j]
+			t.Row(f.Fault, s.Name, caughtBy(&s.Faults[i]))
+		}
 	}
 	return t
 }

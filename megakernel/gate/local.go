@@ -54,7 +54,7 @@ const (
 	WindowLongest = "longest"
 )
 
-// How many positions a window has at most, and at how many of them layers are checked.
+// How many positions a window has at most, and at how many of them it looks for left-out pages.
 const (
 	shortWindow   = 256
 	longestWindow = 128
@@ -68,25 +68,23 @@ type window struct {
 	from, to int
 }
 
-// pageAt is the last position of the window at which FirstPageDropped shows; −1 where none does.
-func (w window) pageAt() int {
-	for p := w.to - 1; p >= max(w.from, 1); p-- {
+// pagesAt are the last positions of the window at which FirstPageDropped shows: not at every one
+// of them does a page of a long context count for much.
+func (w window) pagesAt() (list []int) {
+	for p := w.to - 1; p >= max(w.from, 1) && len(list) < mostProbed; p-- {
 		if p%megakernel.FirstPageEvery == megakernel.FirstPageAt {
-			return p
+			list = append(list, p)
 		}
 	}
-	return -1
+	return list
 }
 
-// probed are the positions at which layers are checked, in order: a few over the window, its
-// last one, and one at which FirstPageDropped shows.
+// probed are the positions at which layers are checked, in order: two within the window, its
+// last one, and those at which FirstPageDropped shows.
 func (w window) probed() []int {
-	list := []int{w.to - 1}
-	if p := w.pageAt(); p >= 0 {
-		list = append(list, p)
-	}
-	for i := 1; i <= mostProbed-2; i++ {
-		list = append(list, w.from+i*(w.to-w.from)/mostProbed)
+	list := append(w.pagesAt(), w.to-1)
+	for i := 1; i <= 2; i++ {
+		list = append(list, w.from+i*(w.to-w.from)/4)
 	}
 	slices.Sort(list)
 	return slices.Compact(list)

@@ -45,7 +45,7 @@ func (l *local) planting(name string, w window) (p planting, err error) {
 	case KeyScaled:
 		p.kernel = megakernel.FaultKeyScale
 	case FirstPageDropped:
-		if p.kernel = megakernel.FaultFirstPage; w.pageAt() < 0 {
+		if p.kernel = megakernel.FaultFirstPage; len(w.pagesAt()) == 0 {
 			p.skip = "no position of the window is one where a page is left out"
 		}
 	case StaleRow:

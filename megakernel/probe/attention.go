@@ -2,6 +2,7 @@ package probe
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -41,38 +42,54 @@ func (w *view) at(t, head int, key, value []float64) {
 
 // plain is softmax attention of one head's query q; got is the output that is judged.
 func (w *view) plain(q []float64, head int, got []float64) headOutput {
-	d, n := len(q), w.before+1
-	scores, top := make([]float64, n), math.Inf(-1)
-	key, value := make([]float64, d), make([]float64, d)
-	for t := range scores {
-		w.at(t, head, key, value)
-		for i, x := range q {
-			scores[t] += x * key[i]
-		}
-		scores[t] /= math.Sqrt(float64(d))
-		top = math.Max(top, scores[t])
-	}
+	d := len(q)
+	scores := w.scores(q, head)
+	top := slices.Max(scores)
 	pages := (w.before + w.page - 1) / w.page
 	mass, sums, total := make([]float64, pages), make([]float64, pages*d), 0.0
-	out := make([]float64, d)
-	for t, score := range scores {
-		w.at(t, head, key, value)
+	for t, score := range scores[:w.before] {
 		weight := math.Exp(score - top)
-		total += weight
-		if t < w.before {
-			mass[t/w.page] += weight
-			for i, x := range value {
-				sums[t/w.page*d+i] += weight * x
-			}
+		p := t / w.page
+		mass[p] += weight
+		sum := sums[p*d : (p+1)*d]
+		for i, x := range w.rows.Row(1, t, head) {
+			sum[i] += weight * float64(x)
 		}
-		for i, x := range value {
-			out[i] += weight * x
+	}
+	own := math.Exp(scores[w.before] - top)
+	total = own
+	out := make([]float64, d)
+	for i := range out {
+		out[i] = own * w.value[head*d+i]
+	}
+	for p, m := range mass {
+		total += m
+		for i := range out {
+			out[i] += sums[p*d+i]
 		}
 	}
 	for i := range out {
 		out[i] /= total
 	}
 	return headOutput{out, explained(out, got, mass, sums, total)}
+}
+
+// scores are a query's logits over the rows that it sees, and over its own key, which is last.
+func (w *view) scores(q []float64, head int) []float64 {
+	d := len(q)
+	scores, scale := make([]float64, w.before+1), 1/math.Sqrt(float64(d))
+	for t := range w.before {
+		even, odd, key := 0.0, 0.0, w.rows.Row(0, t, head)
+		for i := 0; i+1 < d; i += 2 {
+			even += q[i] * float64(key[i])
+			odd += q[i+1] * float64(key[i+1])
+		}
+		scores[t] = (even + odd) * scale
+	}
+	for i, x := range q {
+		scores[w.before] += x * w.key[head*d+i] * scale
+	}
+	return scores
 }
 
 // explained fits got − out by what the output would change by without each page: (m·out − s) /
