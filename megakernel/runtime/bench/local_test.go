@@ -36,10 +36,11 @@ func writeRows(t *testing.T, dir string, c models.Config, seed uint64, scored in
 		require.NoError(t, os.WriteFile(filepath.Join(dir, s["kv"].(string)), rowsOf(m, c), 0o666))
 		if q == len(list)-1 {
 			s["first"], s["scored"] = length-scored, scored
-			for _, kind := range []string{"o", "h"} {
-				logits, err := os.ReadFile(filepath.Join(dir, s[kind].(string)))
+			for kind, size := range map[string]int{"o": 4 * c.Vocab, "h": 4 * c.Vocab, "s": 8} {
+				file := filepath.Join(dir, s[kind].(string))
+				all, err := os.ReadFile(file)
 				require.NoError(t, err)
-				require.NoError(t, os.WriteFile(filepath.Join(dir, s[kind].(string)), logits[4*c.Vocab*(length-scored):], 0o666))
+				require.NoError(t, os.WriteFile(file, all[size*(length-scored):], 0o666))
 			}
 		}
 	}
