@@ -63,7 +63,11 @@ func TestAProbeChangesNoBit(t *testing.T) {
 	} {
 		want := logitsOf(t, open(t, o, 1))
 		o.Probe = true
-		for simSeed := range uint64(3) {
+		seeds := 1
+		if !testing.Short() { // deep
+			seeds = 3
+		}
+		for simSeed := range uint64(seeds) {
 			d := open(t, o, uint64(i)*8+simSeed)
 			require.Equal(t, want, logitsOf(t, d), "%+v", o)
 			s, err := probe.Take(d.mk, d.sim.Read, 5, d.tokens[5])
@@ -126,4 +130,25 @@ func TestAProbedKernelIsRightLayerByLayer(t *testing.T) {
 		t.Logf("%+v", x)
 	}
 	require.Empty(t, f.Problems())
+}
+
+// A token's row that another one's replaces reads back as that, in either format of the cache, and
+// nothing else changes.
+func TestARowIsOverwrittenByAnother(t *testing.T) {
+	for _, format := range []megakernel.KVType{"bf16", "e4m3"} {
+		d := open(t, megakernel.Options{KV: format}, 1)
+		_, err := d.session.Generate(d.tokens[:7], 1)
+		require.NoError(t, err)
+		want, err := d.store.Layer(1, 0, 7)
+		require.NoError(t, err)
+		require.NoError(t, d.store.Overwrite(d.sim.Write, 1, 1, 5, 2))
+		for v := range 2 {
+			copy(want.Row(v, 5, 1), want.Row(v, 2, 1))
+		}
+		got, err := d.store.Layer(1, 0, 7)
+		require.NoError(t, err)
+		require.Equal(t, want, got, format)
+		_, err = d.store.Layer(0, 3, page*pages+1)
+		require.EqualError(t, err, "probe: tokens 3 to 97 of a cache for 96")
+	}
 }
