@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
@@ -44,6 +45,7 @@ func TestFusedMLPOnTheExecutor(t *testing.T) {
 // is none of 64, and every hand-off around
 // attention and of vectors.
 func TestFusedMLPOfOddShapes(t *testing.T) {
+	deep.Only(t)
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	tiny.TieEmbeddings = false

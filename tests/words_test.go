@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -47,6 +48,7 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 
 // The same of attention that differs by layer, some of it without a softmax, whose states are sums.
 func TestMergesOfVariantsGiveTheSameBits(t *testing.T) {
+	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	o := megakernel.Options{SMs: 3, Page: 4, Splits: 3, StageBytes: 2048, Attention: "sigmoid=-2/window=5+sinks=1+head-scale"}
 	run := func(m megakernel.Merging, seed uint64) trace {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
@@ -31,6 +32,7 @@ func hasFact(r *Report, name string) bool {
 }
 
 func TestOptionsAreKept(t *testing.T) {
+	deep.Only(t)
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	wide := tiny // as many KV heads as query heads, untied, sizes that are no multiples of the tiles
@@ -106,6 +108,7 @@ func TestConditionsAreMeasured(t *testing.T) {
 // More than 16 query heads to a KV head are several items, the last with fewer
 // heads where they do not divide.
 func TestManyQueryHeadsToAKVHeadPass(t *testing.T) {
+	deep.Only(t)
 	for _, heads := range []int{32, 71} {
 		c, err := models.Lookup("llama3.2-1b")
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -50,6 +51,7 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 // With its KV cut at fixed places the real kernel gives a sequence the same bits
 // whatever else is in its steps.
 func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
+	deep.Only(t)
 	if testing.Short() {
 		t.Skip("runs a kernel on the executor")
 	}

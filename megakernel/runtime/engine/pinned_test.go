@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -124,6 +125,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 // More pinned parts than the kernel has work items are more than one launch, and no
 // request's error.
 func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
+	deep.Only(t)
 	if testing.Short() {
 		t.Skip("long prompts on the executor, with -short")
 	}
