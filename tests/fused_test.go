@@ -14,6 +14,7 @@ import (
 // The MLP without a hand-off between its two halves: right against float64 and Hugging
 // Face, near the kernel with one, and without a race in any schedule.
 func TestFusedMLPOnTheExecutor(t *testing.T) {
+	deep.Only(t)
 	for _, test := range []struct {
 		file  string
 		sms   int

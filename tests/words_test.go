@@ -16,6 +16,7 @@ import (
 // However queries reach attention, wherever partial states meet and whichever vectors
 // are handed on in words, the logits are the same bits.
 func TestHandoffsGiveTheSameBits(t *testing.T) {
+	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:12]
 	for _, kv := range tasks.KVTypes() {

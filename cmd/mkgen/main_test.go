@@ -36,6 +36,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CHECKPOINT", written)
 			return nil
 		},
+		Condition: func(name string) (bool, error) {
+			if name != "deep" {
+				return false, fmt.Errorf("found condition %q, want deep", name)
+			}
+			return deep.On(), nil
+		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"refused": refused, "holds": holds},
 	})
 }

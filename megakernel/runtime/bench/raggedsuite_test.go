@@ -30,7 +30,7 @@ func raggedSuite(t *testing.T) *bench.RaggedSuite {
 }
 
 func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("runs two kernels on the executor")
 	}
 	s := raggedSuite(t)
@@ -52,7 +52,7 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 // whatever else is in its steps.
 func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
 	deep.Only(t)
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("runs a kernel on the executor")
 	}
 	s := raggedSuite(t)
@@ -77,7 +77,7 @@ func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
 // Steps of rows of two sequences are as good as the reference at every position,
 // and with each planted fault they are not.
 func TestARaggedSuiteJudgesWithPlantedFaults(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("runs several kernels on the executor")
 	}
 	s := raggedSuite(t)

@@ -67,7 +67,7 @@ func pinnedBatch(t *testing.T, page int, attention string) (*Batch, *hears) {
 // rows and pages, and with a prefix that another one has left, in pages smaller and
 // larger than a piece.
 func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("values of long runs on the executor, with -short")
 	}
 	for page, attention := range map[int]string{4: "", 32: "window=40+sinks=3/causal"} {
@@ -126,7 +126,7 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 // request's error.
 func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 	deep.Only(t)
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("long prompts on the executor, with -short")
 	}
 	c, err := models.Lookup("tiny")
