@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -23,6 +24,7 @@ func build(t *testing.T, name string, o Options) *Kernel {
 }
 
 func TestReportsFitATerminalAndRepeat(t *testing.T) {
+	deep.Only(t)
 	for _, c := range models.All() {
 		for _, o := range []Options{{}, {SMs: 1}, {SMs: 7, Page: 64, Splits: 128}, {Held: 1}, {Held: 8}} {
 			mk, err := Build(c, o)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
@@ -68,6 +69,7 @@ func printed(t *testing.T, rows, trace int) (*megakernel.Kernel, string) {
 
 // A trace takes shared memory, and the ring what it leaves: at most a stage less.
 func TestATraceHasRoomBesideAnyRing(t *testing.T) {
+	deep.Only(t)
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	fewer := 0

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
@@ -16,7 +17,7 @@ func TestEveryModelAtEverySMCount(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			t.Parallel()
 			for sms := 1; sms <= 132; sms++ {
-				if testing.Short() && sms%13 != 2 {
+				if !deep.On() && sms%13 != 2 {
 					continue
 				}
 				r := s.request(sms)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
@@ -247,7 +248,7 @@ func attendCases() []attend {
 func TestAttention(t *testing.T) {
 	for i, c := range attendCases() {
 		for _, kv := range tasks.KVTypes() {
-			if testing.Short() && i%3 != 0 {
+			if !deep.On() && i%3 != 0 {
 				continue
 			}
 			c := c.withDefaults()
@@ -285,7 +286,7 @@ func TestStatesAreMergedInOneOrder(t *testing.T) {
 func TestAttentionOfRandomShapes(t *testing.T) {
 	rng := newRand(2026)
 	cases := 40
-	if testing.Short() {
+	if !deep.On() {
 		cases = 8
 	}
 	for range cases {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
@@ -108,7 +109,7 @@ func TestGEMM(t *testing.T) {
 func TestGEMMOfRandomShapes(t *testing.T) {
 	rng := newRand(2028)
 	cases := 30
-	if testing.Short() {
+	if !deep.On() {
 		cases = 6
 	}
 	for range cases {

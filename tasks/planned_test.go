@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
@@ -270,7 +271,7 @@ func randomLaunch(rng *rand.Rand) launch {
 func TestAttentionOfPlannedBatches(t *testing.T) {
 	rng := newRand(11)
 	cases := 60
-	if testing.Short() {
+	if !deep.On() {
 		cases = 8
 	}
 	for i := range cases {

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -85,7 +86,7 @@ func raggedCases() []ragged {
 
 func TestRaggedAttention(t *testing.T) {
 	for i, c := range raggedCases() {
-		if !testing.Short() || i%4 == 0 {
+		if deep.On() || i%4 == 0 {
 			c.run(t)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -172,7 +173,7 @@ func (r *rig) body(consume func(c *pipeline.Consumer), produce func(p *pipeline.
 
 // seeds is how many interleavings a test tries.
 func seeds() int {
-	if testing.Short() {
+	if !deep.On() {
 		return 2
 	}
 	return 4

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
@@ -164,7 +165,7 @@ func TestVariantsOfRaggedAttention(t *testing.T) {
 			{seqs: []sequence{{cached: 34, new: 2}}, d: 80, group: 2},
 		}
 		for j, c := range cases {
-			if !testing.Short() || (i+j)%4 == 0 {
+			if deep.On() || (i+j)%4 == 0 {
 				c.runAs(t, f)
 			}
 		}
@@ -186,7 +187,7 @@ func TestVariantsOfAttentionOfOneSequence(t *testing.T) {
 		for j, c := range []attend{
 			{cached: 70, splits: 3, perStage: 32}, {cached: 45, group: 9, page: 16}, {cached: 0}, {cached: 37, group: 17, splits: 2, d: 48}, {cached: 80, splits: 2, consumers: 3, page: 1, kvHeads: 2},
 		} {
-			if !f.plain || testing.Short() && (i+j)%4 != 0 {
+			if !f.plain || !deep.On() && (i+j)%4 != 0 {
 				continue
 			}
 			c = c.withDefaults()

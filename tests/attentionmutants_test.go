@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/attend"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -38,6 +39,7 @@ func attentionPlays(t *testing.T, classes int) (all []*attentionPlay) {
 // Every synchronisation of attention-only kernels, broken, is reported, but for
 // what ringRedundant, raggedRedundant and attentionRedundant explain.
 func TestMutantsOfAttentionAreReported(t *testing.T) {
+	deep.Only(t)
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant, attentionRedundant)
 	var outcomes []outcome

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
@@ -40,6 +41,9 @@ func TestBundledWeightsGiveTransformersTokensOnTheExecutor(t *testing.T) {
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: 16, Splits: 2, StageBytes: 2048})
 	require.NoError(t, err)
 	for i, one := range g.Continuations {
+		if i > 0 && !deep.On() {
+			break
+		}
 		t.Run(one.Prompt, func(t *testing.T) {
 			t.Parallel()
 			sim, err := runtime.NewSim(mk.IR, uint64(i))

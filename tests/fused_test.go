@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
@@ -13,6 +14,7 @@ import (
 // The MLP without a hand-off between its two halves: right against float64 and Hugging
 // Face, near the kernel with one, and without a race in any schedule.
 func TestFusedMLPOnTheExecutor(t *testing.T) {
+	deep.Only(t)
 	for _, test := range []struct {
 		file  string
 		sms   int
@@ -44,6 +46,7 @@ func TestFusedMLPOnTheExecutor(t *testing.T) {
 // is none of 64, and every hand-off around
 // attention and of vectors.
 func TestFusedMLPOfOddShapes(t *testing.T) {
+	deep.Only(t)
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	tiny.TieEmbeddings = false

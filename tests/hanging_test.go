@@ -10,6 +10,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -126,6 +127,7 @@ func (h *hanging) tryAgain(t *testing.T, outcomes []outcome, but table) {
 
 // The full watchdog's own synchronisation: no copy outlives its CTA.
 func TestMutantsOfTheFullWatchdogAreReported(t *testing.T) {
+	deep.Only(t)
 	for name, h := range map[string]*hanging{
 		"one row": newHanging(t, megakernel.WatchAll, 3, 3, 160),
 		"ragged":  newRaggedHanging(t, megakernel.Options{SMs: 3, Tokens: 4, Page: 4, Consumers: 3, Stages: 3, InFlight: 2, StageBytes: 1024, Watchdog: megakernel.WatchAll}),

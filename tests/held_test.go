@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -13,6 +14,7 @@ import (
 // SMs without tiles of some matrices, with tiles of one chunk and of several with a shorter
 // last one.
 func TestHeldChunksGiveTheSameBits(t *testing.T) {
+	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:8]
 	for _, shape := range []megakernel.Options{

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/stretchr/testify/require"
 )
@@ -12,6 +13,7 @@ import (
 // Mutants of what consumers do between the arrival at a hand-off and the wait, which is to
 // hold chunks of the next phase, and of the hand-offs around it.
 func TestMutantsOfChunksHeldAreReported(t *testing.T) {
+	deep.Only(t)
 	start := time.Now()
 	o := megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2, Held: 2}
 	first := newSubjectOf(t, o, 160, 2)
@@ -32,6 +34,7 @@ func TestMutantsOfChunksHeldAreReported(t *testing.T) {
 // Mutants of the whole as it ships for models with long products: four copies in flight with
 // a lead, chunks held, words for queries, merge and vectors, these behind counts.
 func TestMutantsOfWhatShipsAreReported(t *testing.T) {
+	deep.Only(t)
 	start := time.Now()
 	o := megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 8, InFlight: 4, Leads: "5:2", Held: 3,
 		Queries: megakernel.HandoffWords, Merge: megakernel.MergeWords, Vectors: string(megakernel.HandoffCounted)}

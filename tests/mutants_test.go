@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/verify"
@@ -22,7 +23,8 @@ import (
 )
 
 var (
-	mutants = flag.String("mutants", "some", "`which` mutants of the tiny kernel to run: some or all")
+	mutants = flag.String("mutants", "some", "`which` mutants of a kernel to run: some or all")
+	draw    = flag.Int("draw", 0, "with -mutants=some, which of the samples that together are all")
 	record  = flag.String("record", "", "with -mutants=all, -ragged or -real, write the record to this `file`")
 )
 
@@ -30,7 +32,9 @@ const (
 	mutantSeeds    = 8 // schedules that a mutant must survive to count as a survivor
 	knownSeeds     = 2 // of a ragged kernel's that a table explains
 	sampleSeeds    = 3 // the same without -mutants=all
-	sampleEvery    = 6 // and every sixth mutant is run
+	quickSeeds     = 2 // and without -deep
+	quickFewer     = 8 // and by so much fewer mutants are run than of these:
+	sampleEvery    = 6 // every sixth mutant is run
 	regionEvery    = 6 // of those in some regions
 	raggedEvery    = 32
 	attentionEvery = 12
@@ -48,10 +52,13 @@ type subject struct {
 
 // seedsPerMutant is how many schedules a mutant is tried under.
 func seedsPerMutant() uint64 {
-	if *mutants == "all" {
+	switch {
+	case *mutants == "all":
 		return mutantSeeds
+	case deep.On():
+		return sampleSeeds
 	}
-	return sampleSeeds
+	return quickSeeds
 }
 
 // newSubject builds tiny with some sizes changed. Three stages: every matrix goes
@@ -209,12 +216,16 @@ func (s *subject) tryAll(t *testing.T, ms []mutant, known table) []outcome {
 	return out
 }
 
-// sample is every mutant of a kernel with -mutants=all, else every so many.
+// sample is every mutant of a kernel with -mutants=all, else one of every so many: which, -draw
+// says. Without -deep it is a smaller sample.
 func sample(t *testing.T, k *ir.Kernel, every int) (chosen []mutant) {
 	t.Helper()
 	require.Contains(t, []string{"some", "all"}, *mutants, "-mutants")
+	if !deep.On() {
+		every *= quickFewer
+	}
 	for i, m := range mutantsOf(k) {
-		if *mutants == "all" || i%every == 0 {
+		if *mutants == "all" || i%every == *draw%every {
 			chosen = append(chosen, m)
 		}
 	}
@@ -236,12 +247,14 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 
 // The same of attention whose partial states the SM merges that brings the last.
 func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
+	deep.Only(t)
 	o := megakernel.Options{Stages: 3, InFlight: 2, Queries: megakernel.HandoffWords, Merge: megakernel.MergeLast}
 	aroundAttention(t, o, "mutants of attention that the SM with the last state merges, on the executor", lastRedundant)
 }
 
 // The same of attention whose partial states all SMs merge in the output projection's input.
 func TestMutantsOfAMergeInTheInputAreReported(t *testing.T) {
+	deep.Only(t)
 	o := megakernel.Options{Stages: 3, InFlight: 2, Merge: megakernel.MergeInput}
 	mutantsOfRegions(t, o, "mutants of attention that all SMs merge in o's input, on the executor", inputRedundant, "attention", "hand-off after attention", "o", "hand-off after o")
 }
@@ -249,6 +262,7 @@ func TestMutantsOfAMergeInTheInputAreReported(t *testing.T) {
 // The same of attention behind a barrier, whose states are merged behind another, with
 // a producer that keeps fewer copies in flight where it leads.
 func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
+	deep.Only(t)
 	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "barrier"}
 	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierRedundant)
 }
@@ -256,12 +270,14 @@ func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 // The same of vectors in words that are polled with no count of arrivals before: of the phases
 // that read them.
 func TestMutantsOfVectorsInWordsAreReported(t *testing.T) {
+	deep.Only(t)
 	o := megakernel.Options{Stages: 3, InFlight: 2, Vectors: string(megakernel.HandoffWords)}
 	mutantsOfRegions(t, o, "mutants of vectors in words, on the executor", nil, "qkv", "read ahead of o", "o", "gate_up", "read ahead of down")
 }
 
 // The same of the MLP whose halves have no hand-off between.
 func TestMutantsOfTheFusedMLPAreReported(t *testing.T) {
+	deep.Only(t)
 	o := megakernel.Options{Stages: 3, InFlight: 2, MLP: megakernel.MLPFused}
 	mutantsOfRegions(t, o, "mutants of the MLP without a hand-off, on the executor", nil, "o", "hand-off after o", "gate_up", "down", "hand-off after down")
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -97,6 +98,7 @@ func whoNeedsThem(t *testing.T, m mutate.Mutation) bool {
 // steps of a prompt. All of these mutants are run, whatever -mutants says: they are few. With
 // -mutants=all those that stepRedundant explains are run under all the schedules, too.
 func TestMutantsOfVectorsBetweenStepsAreReported(t *testing.T) {
+	deep.Only(t)
 	start := time.Now()
 	s := newPromptSubject(t, 20, 96, promptSeeds)
 	s.mustPass(t)
@@ -121,6 +123,7 @@ func TestMutantsOfVectorsBetweenStepsAreReported(t *testing.T) {
 // hand-off, one is needed where a second warp adds rows of down to words of o's: neither
 // alone is missed, as stepRedundant and redundant say, but both are.
 func TestMutantsOfVectorsWithoutBothBarriersBeforeAStepAreReported(t *testing.T) {
+	deep.Only(t)
 	s := newPromptSubject(t, 8, 1544, wideSeeds) // 25 tiles of down on an SM: too many to be fetched early, and of the last nine a warp finishes eight
 	var downs, steps []mutate.Mutation
 	for _, m := range mutate.List(s.ir) {

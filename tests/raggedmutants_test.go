@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
@@ -133,6 +134,7 @@ func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
 
 // The same of what a kernel has twice whose layers take turns with a window.
 func TestMutantsOfARaggedKernelOfTwoClassesAreReported(t *testing.T) {
+	deep.Only(t)
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
 	first := playSubject(t, 1, 16, 32, 0, megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024, Attention: "window=40+sinks=4/causal"})

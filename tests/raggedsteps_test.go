@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -294,6 +295,7 @@ func (c raggedCase) compare(t *testing.T, seeds ...uint64) {
 func lengths(page int) []int { return []int{0, 1, page - 1, page, page + 1} }
 
 func TestRaggedStepsOfAllNumbersOfRows(t *testing.T) {
+	deep.Only(t)
 	for rows := 2; rows <= 16; rows++ {
 		one := raggedCase{seqs: []raggedSequence{{cached: 37, new: rows}}, group: 3}
 		one.compare(t, uint64(rows), 100)
@@ -317,6 +319,7 @@ func TestRaggedStepsOfAllPageSizes(t *testing.T) {
 }
 
 func TestRaggedStepsOfOddGroups(t *testing.T) {
+	deep.Only(t)
 	for _, group := range []int{1, 3, 5, 17} {
 		for _, consumers := range []int{1, 3, 8} {
 			raggedCase{group: group, consumers: consumers, sms: 3, seqs: []raggedSequence{{cached: 50, new: 9}, {cached: 20, new: 1}, {new: 4}}}.compare(t, 1)

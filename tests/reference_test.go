@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
@@ -21,7 +22,7 @@ import (
 // either way.
 func TestRoundingsOfThePythonReferenceAreTheKernels(t *testing.T) {
 	t.Run("tiny", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "120,64:20", 0.15) })
-	if testing.Short() { // deep: float64 takes a minute
+	if !deep.On() { // float64 takes a minute
 		return
 	}
 	half := map[string]any{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,

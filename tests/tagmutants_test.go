@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/stretchr/testify/require"
 )
@@ -12,6 +13,7 @@ import (
 // wherever it is: a count of arrivals orders no memory, so that a load behind it may return
 // what stood there before. The words that the table excepts have been read before.
 func TestReadersThatSkipTheWaitForATagComputeSomethingElse(t *testing.T) {
+	deep.Only(t)
 	for _, vectors := range []string{"counted", "words"} {
 		t.Run(vectors, func(t *testing.T) {
 			s := newSubjectOf(t, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2, Vectors: vectors}, 160, 2)

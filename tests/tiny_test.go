@@ -9,6 +9,7 @@ import (
 	"os"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -167,6 +168,9 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 		{"tiny_mha_hf.json", 3, 1, []uint64{9}},
 		{"tiny_mha_hf.json", 4, 16, []uint64{10, 11}},
 	} {
+		if !deep.On() && len(test.seeds) > 1 && test.page == 16 && test.sms == 4 {
+			continue
+		}
 		t.Run(fmt.Sprintf("%s, %d SMs, pages of %d", test.file, test.sms, test.page), func(t *testing.T) {
 			t.Parallel()
 			g, c := readGolden(t, test.file)

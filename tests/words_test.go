@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -15,6 +16,7 @@ import (
 // However queries reach attention, wherever partial states meet and whichever vectors
 // are handed on in words, the logits are the same bits.
 func TestHandoffsGiveTheSameBits(t *testing.T) {
+	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	tokens := g.Tokens[:12]
 	for _, kv := range tasks.KVTypes() {
@@ -47,6 +49,7 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 
 // The same of attention that differs by layer, some of it without a softmax, whose states are sums.
 func TestMergesOfVariantsGiveTheSameBits(t *testing.T) {
+	deep.Only(t)
 	g, c := readGolden(t, "tiny_hf.json")
 	o := megakernel.Options{SMs: 3, Page: 4, Splits: 3, StageBytes: 2048, Attention: "sigmoid=-2/window=5+sinks=1+head-scale"}
 	run := func(m megakernel.Merging, seed uint64) trace {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/machine"
@@ -140,6 +141,7 @@ func TestRecordsAreDrawnTogether(t *testing.T) {
 }
 
 func TestStepsOfSeveralRowsAreMeasured(t *testing.T) {
+	deep.Only(t)
 	if testing.Short() {
 		t.Skip("runs two kernels on the executor")
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/rogpeppe/go-internal/testscript"
@@ -34,6 +35,12 @@ func TestScripts(t *testing.T) {
 			e.Setenv("CONFIGS", configs)
 			e.Setenv("CHECKPOINT", written)
 			return nil
+		},
+		Condition: func(name string) (bool, error) {
+			if name != "deep" {
+				return false, fmt.Errorf("found condition %q, want deep", name)
+			}
+			return deep.On(), nil
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){"refused": refused, "holds": holds},
 	})
@@ -115,6 +122,7 @@ func TestHelpFitsATerminal(t *testing.T) {
 // Tables of the executor are no wider than those of a GPU, or hardly. Flags that are copied stay
 // in one line.
 func TestWhatIsPrintedFitsATerminal(t *testing.T) {
+	deep.Only(t)
 	t.Chdir(t.TempDir())
 	for most, commands := range map[int][]string{
 		80:  {"--model tiny", "explain --model llama3-8b", "verify --model tiny --seeds 1", "models", "sweep --model tiny --device sim"},
@@ -153,6 +161,7 @@ func words(command string) []string {
 }
 
 func TestCommandsOfTheReadmeAreOnesThereAre(t *testing.T) {
+	deep.Only(t)
 	if testing.Short() {
 		t.Skip("all of them take minutes under the race detector")
 	}

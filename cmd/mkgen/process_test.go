@@ -16,12 +16,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/stretchr/testify/require"
 )
 
 // Whenever a signal comes, the output is there whole or not at all, and nothing
 // else is.
 func TestInterruptedOutputIsWholeOrAbsent(t *testing.T) {
+	deep.Only(t)
 	whole := filepath.Join(t.TempDir(), "whole")
 	start := time.Now()
 	require.NoError(t, exec.Command("mkgen", "--model", "tiny", "-q", "-o", whole).Run())

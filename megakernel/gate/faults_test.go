@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
@@ -147,7 +148,7 @@ func faulty(w reference.Weights) map[string]variant {
 // tiny averages rounding errors over few heads, so that a right kernel flips a sure token about once in 8000 positions: of the
 // seeds 1 to 6 the first fails by that rule.
 func TestGateCatchesPlantedFaults(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("2048 positions, eight times")
 	}
 	seed := *seedFlag

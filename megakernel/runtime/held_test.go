@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
@@ -41,6 +42,7 @@ func TestALaunchThatHoldsChunksCanBeStopped(t *testing.T) {
 // A launch that hangs at a barrier is given up while chunks are held, too, and the same
 // buffers serve a right kernel.
 func TestALaunchThatHoldsChunksIsGivenUp(t *testing.T) {
+	deep.Only(t)
 	good, _ := onSim(t, holding(0))
 	want, err := good.Generate([]int{5, 6}, 3)
 	require.NoError(t, err)

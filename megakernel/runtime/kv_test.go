@@ -8,6 +8,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -66,6 +67,7 @@ func relative(want, got [][]float64) float64 {
 // way; and from the bf16 cache's no further than docs/numerics.md lets expect,
 // there 0.17 of the logits in the root mean square.
 func TestDecodingWithAnE4M3Cache(t *testing.T) {
+	deep.Only(t)
 	ofValues(t)
 	tokens := synth.Tokens(3, 0, 24, 320)
 	plain, mk, err := kvSession(t, tasks.KVBF16, nil)

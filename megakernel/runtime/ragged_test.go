@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -113,6 +114,7 @@ func TestRowsOfTwoSequencesChooseWhatEachChoosesAlone(t *testing.T) {
 // Sequences whose page lists begin alike read the same pages. The prefix has a
 // chunk, so the planner makes a unit of it unless it must not.
 func TestSequencesOnSharedPagesChooseWhatTheyChooseAlone(t *testing.T) {
+	deep.Only(t)
 	ofValues(t)
 	var prompt []int
 	shared := []uint32{4, 2, 10, 0, 7, 6, 9, 5}

@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -56,6 +57,7 @@ func longRun(t *testing.T, s *runtime.Ragged) (batch.StepRequest, [][]int) {
 // other's partial states. It is given up, says where everyone stood, and the same
 // buffers serve a right kernel.
 func TestAHangingRaggedLaunchIsGivenUp(t *testing.T) {
+	deep.Only(t)
 	for seed := range uint64(2) {
 		o := megakernel.Options{Watchdog: []megakernel.Watchdog{megakernel.WatchGrid, megakernel.WatchAll}[seed%2]}
 		mk := raggedFor(t, o)
@@ -78,6 +80,7 @@ func TestAHangingRaggedLaunchIsGivenUp(t *testing.T) {
 
 // A stage that is not released stops one SM at its ring, and thereby all.
 func TestAHangOfARaggedLaunchWithinAnSMIsGivenUp(t *testing.T) {
+	deep.Only(t)
 	for seed := range uint64(2) {
 		o := megakernel.Options{Watchdog: megakernel.WatchAll}
 		mk := raggedFor(t, o)

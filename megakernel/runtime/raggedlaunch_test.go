@@ -4,6 +4,7 @@ import (
 	"math"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -160,6 +161,7 @@ func TestMaskBitsHideTokens(t *testing.T) {
 // With pinned parts a decoding sequence's logits are the same bits whatever else the
 // batch holds, and wherever its row is.
 func TestPinnedPartsMakeLogitsTheSameInEveryBatch(t *testing.T) {
+	deep.Only(t)
 	ofValues(t)
 	prompt := counted(70)
 	for _, attention := range []string{"", "window=40+sinks=3/causal"} {

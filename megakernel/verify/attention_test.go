@@ -3,6 +3,7 @@ package verify
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
@@ -25,7 +26,7 @@ func TestAttentionOfLayersIsWhatItsSpellingMeans(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, r.Err())
 		})
-		if testing.Short() && i > 2 {
+		if !deep.On() && i > 2 {
 			return
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
@@ -12,6 +13,9 @@ import (
 
 func TestEveryModelPasses(t *testing.T) {
 	for _, c := range models.All() {
+		if c.Layers > 32 && !deep.On() {
+			continue
+		}
 		r, err := Check(t.Context(), Request{Config: c, Seeds: 2, Steps: 2})
 		require.NoError(t, err, c.Name)
 		require.NoError(t, r.Err())
@@ -31,6 +35,7 @@ func hasFact(r *Report, name string) bool {
 }
 
 func TestOptionsAreKept(t *testing.T) {
+	deep.Only(t)
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	wide := tiny // as many KV heads as query heads, untied, sizes that are no multiples of the tiles
@@ -106,6 +111,7 @@ func TestConditionsAreMeasured(t *testing.T) {
 // More than 16 query heads to a KV head are several items, the last with fewer
 // heads where they do not divide.
 func TestManyQueryHeadsToAKVHeadPass(t *testing.T) {
+	deep.Only(t)
 	for _, heads := range []int{32, 71} {
 		c, err := models.Lookup("llama3.2-1b")
 		require.NoError(t, err)

@@ -4,6 +4,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -34,6 +35,7 @@ func single(c *models.Config) {
 // A sound kernel passes whatever its shape: sizes are chosen at which it
 // exercises what it must, and where there are none the report says so.
 func TestSoundKernelsOfAwkwardShapesPass(t *testing.T) {
+	deep.Only(t)
 	for name, test := range map[string]struct {
 		change        func(c *models.Config)
 		o             megakernel.Options

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
@@ -28,7 +29,7 @@ func TestRaggedStepsAreWhatTheReferenceSays(t *testing.T) {
 		{Options: megakernel.Options{Tokens: 16}},
 		{Options: megakernel.Options{Tokens: 2, Page: 128, Attention: "streaming=20+sinks=4/mask", Selection: true}},
 	}
-	if testing.Short() {
+	if !deep.On() {
 		cases = cases[:2]
 	}
 	for _, q := range cases {
@@ -47,6 +48,7 @@ func TestRaggedStepsAreWhatTheReferenceSays(t *testing.T) {
 // With more than 8 query heads a KV head no plan has an item of so few rows: a real kernel
 // has no instruction that only such items would come to.
 func TestRaggedStepsOfWideGroups(t *testing.T) {
+	deep.Only(t)
 	for _, q := range []Request{
 		{Options: megakernel.Options{Tokens: 2}, Config: like(t, wide(16))},
 		{Options: megakernel.Options{Tokens: 3, Selection: true, Consumers: 4}, Config: like(t, wide(24))},

@@ -4,6 +4,7 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -12,7 +13,7 @@ import (
 // Whatever kernel can be built can be shrunk, still exercises what it must, and
 // is right. More configurations take longer; these are drawn once and for all.
 func TestRandomConfigurationsPass(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("runs kernels")
 	}
 	r := rand.New(rand.NewPCG(7, 7))

@@ -3,6 +3,7 @@ package bench_test
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
@@ -60,6 +61,7 @@ func TestADecoderOfSeveralRowsTakesFewerSequences(t *testing.T) {
 
 // With a reference the kernel is judged before its cases, which say so.
 func TestADecoderIsJudgedFirst(t *testing.T) {
+	deep.Only(t)
 	if testing.Short() {
 		t.Skip("runs several kernels on the executor")
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -29,7 +30,7 @@ func raggedSuite(t *testing.T) *bench.RaggedSuite {
 }
 
 func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("runs two kernels on the executor")
 	}
 	s := raggedSuite(t)
@@ -50,7 +51,8 @@ func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {
 // With its KV cut at fixed places the real kernel gives a sequence the same bits
 // whatever else is in its steps.
 func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
-	if testing.Short() {
+	deep.Only(t)
+	if !deep.On() {
 		t.Skip("runs a kernel on the executor")
 	}
 	s := raggedSuite(t)
@@ -75,7 +77,7 @@ func TestPinnedStepsDoNotDependOnOtherSequences(t *testing.T) {
 // Steps of rows of two sequences are as good as the reference at every position,
 // and with each planted fault they are not.
 func TestARaggedSuiteJudgesWithPlantedFaults(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("runs several kernels on the executor")
 	}
 	s := raggedSuite(t)

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -122,9 +123,7 @@ func TestASuiteMeasuresOnTheExecutor(t *testing.T) {
 // The gate in the same process: the kernel passes, every planted fault is caught,
 // and after them the kernel is whole again.
 func TestASuiteJudgesWithPlantedFaults(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs several kernels on the executor")
-	}
+	deep.Only(t)
 	for _, launch := range megakernel.Launchings() {
 		t.Run(string(launch), func(t *testing.T) {
 			t.Parallel()

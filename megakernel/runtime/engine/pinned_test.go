@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -66,7 +67,7 @@ func pinnedBatch(t *testing.T, page int, attention string) (*Batch, *hears) {
 // rows and pages, and with a prefix that another one has left, in pages smaller and
 // larger than a piece.
 func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("values of long runs on the executor, with -short")
 	}
 	for page, attention := range map[int]string{4: "", 32: "window=40+sinks=3/causal"} {
@@ -124,7 +125,8 @@ func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
 // More pinned parts than the kernel has work items are more than one launch, and no
 // request's error.
 func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
-	if testing.Short() {
+	deep.Only(t)
+	if !deep.On() {
 		t.Skip("long prompts on the executor, with -short")
 	}
 	c, err := models.Lookup("tiny")

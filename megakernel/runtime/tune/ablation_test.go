@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/runtime/tune"
@@ -110,6 +111,7 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 }
 
 func TestAblationTakesLaunchesInTurns(t *testing.T) {
+	deep.Only(t)
 	f := &field{micros: level}
 	a, _ := ablation(t, f)
 	a.Most = 2
@@ -124,6 +126,7 @@ func TestAblationTakesLaunchesInTurns(t *testing.T) {
 }
 
 func TestAblationOfSeveralRowsHasWhatApplies(t *testing.T) {
+	deep.Only(t)
 	f := &field{micros: level}
 	a, _ := ablation(t, f)
 	mk, err := megakernel.Build(a.Kernel.Config, megakernel.Options{Tokens: 8})
@@ -152,6 +155,7 @@ func TestAblationOfAKernelThatIsNotRepeatableIsRefused(t *testing.T) {
 }
 
 func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
+	deep.Only(t)
 	f := &field{micros: level, bits: func(o megakernel.Options, launch int) string {
 		switch {
 		case o.Splits == 8 || o.Watchdog == megakernel.WatchAll:
@@ -184,6 +188,7 @@ func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
 }
 
 func TestAblationShowsWhatDoesNotCompileOrRun(t *testing.T) {
+	deep.Only(t)
 	f := &field{micros: level, refused: func(o megakernel.Options) error {
 		if o.Consumers == 11 {
 			return errors.New("too many registers\nmore of it")
@@ -215,6 +220,7 @@ func TestAblationShowsWhatDoesNotCompileOrRun(t *testing.T) {
 }
 
 func TestAblationEndsWhereTheKernelItselfFails(t *testing.T) {
+	deep.Only(t)
 	shipped := func(o megakernel.Options) bool {
 		return o.Watchdog == megakernel.WatchGrid && o.Consumers == 8 && o.Merge == megakernel.MergeWords
 	}
@@ -245,6 +251,7 @@ func TestAblationEndsWhereTheKernelItselfFails(t *testing.T) {
 }
 
 func TestAblationBeginsNothingAfterItsTime(t *testing.T) {
+	deep.Only(t)
 	now := time.Unix(0, 0)
 	f := &field{micros: level, before: func(int) { now = now.Add(time.Second) }}
 	a, _ := ablation(t, f)
@@ -257,6 +264,7 @@ func TestAblationBeginsNothingAfterItsTime(t *testing.T) {
 }
 
 func TestAnInterruptedAblationKeepsWhatWasMeasured(t *testing.T) {
+	deep.Only(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &field{micros: level, before: func(n int) {
 		if n == 100 {
@@ -273,6 +281,7 @@ func TestAnInterruptedAblationKeepsWhatWasMeasured(t *testing.T) {
 }
 
 func TestAblationOfAGatedKernelSaysSo(t *testing.T) {
+	deep.Only(t)
 	f := &field{micros: level, report: &gate.Report{Identical: true, Gate: gate.Record{Passed: true, FaultsCaught: []string{}}}}
 	a, _ := ablation(t, f)
 	a.Most = 2
@@ -283,6 +292,7 @@ func TestAblationOfAGatedKernelSaysSo(t *testing.T) {
 }
 
 func TestAnAblationsFileIsReadAsItWasWritten(t *testing.T) {
+	deep.Only(t)
 	a, _ := ablation(t, &field{micros: level})
 	a.Most = 2
 	r, err := a.Run(t.Context())

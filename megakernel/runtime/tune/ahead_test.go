@@ -6,6 +6,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/stretchr/testify/require"
 )
@@ -13,6 +14,7 @@ import (
 // Before the GPU is there all is compiled that a search without a better kernel wants, and
 // what an earlier run has tried is not.
 func TestTheFirstRoundIsCompiledAhead(t *testing.T) {
+	deep.Only(t)
 	l := &land{micros: flat}
 	s, _ := search(t, l)
 	s.Dimensions = nil // all
@@ -46,6 +48,7 @@ func count(all []tune.Choice, c tune.Choice) (n int) {
 }
 
 func TestWhatDoesNotCompileAheadIsAnErrorOfTheStartOnly(t *testing.T) {
+	deep.Only(t)
 	bad := errors.New("out of registers")
 	l := &land{micros: flat, refused: func(c tune.Choice) error {
 		if c.Consumers == 10 {

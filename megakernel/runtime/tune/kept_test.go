@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/stretchr/testify/require"
 )
@@ -37,6 +38,7 @@ func TestASearchOfOtherOptionsIsNotGoneOnWith(t *testing.T) {
 
 // Profiles of before there was the field are of searches of all options.
 func TestASearchOfAllOptionsKeepsNone(t *testing.T) {
+	deep.Only(t)
 	s, _ := search(t, &land{micros: flat})
 	s.Dimensions, s.Most, s.Rounds = nil, 1, 1
 	all, _, err := s.Run(t.Context())

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/mkgen/mkgen/models"
@@ -30,6 +31,7 @@ func found(t *testing.T) (*tune.Profile, []tune.Step) {
 }
 
 func TestAProfileIsReadAsItWasWritten(t *testing.T) {
+	deep.Only(t)
 	p, _ := found(t)
 	path := filepath.Join(t.TempDir(), "new", "p.json")
 	require.NoError(t, p.WriteFile(path))
@@ -90,6 +92,7 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 }
 
 func TestAProfileFitsItsShapeAndRows(t *testing.T) {
+	deep.Only(t)
 	p, _ := found(t)
 	tiny, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -108,6 +111,7 @@ func TestAProfileFitsItsShapeAndRows(t *testing.T) {
 }
 
 func TestTheTableSaysWhatWasTriedAndChosen(t *testing.T) {
+	deep.Only(t)
 	p, steps := found(t)
 	var out bytes.Buffer
 	require.NoError(t, tune.WriteTable(&out, p, steps))
@@ -119,6 +123,7 @@ func TestTheTableSaysWhatWasTriedAndChosen(t *testing.T) {
 }
 
 func TestTheSpaceOfAKernel(t *testing.T) {
+	deep.Only(t)
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, megakernel.Options{})
@@ -148,6 +153,7 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 // How deep a ring may be follows from the room for it, whatever leads the incumbent has:
 // the planner's copies in flight need not be more than theirs.
 func TestTheDepthsDoNotFollowFromLeads(t *testing.T) {
+	deep.Only(t)
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, megakernel.Options{Stages: 8, InFlight: 5, Leads: "6:4"})
@@ -161,6 +167,7 @@ func TestTheDepthsDoNotFollowFromLeads(t *testing.T) {
 
 // A stage that a KV chunk of 16 tokens does not fit into is left out.
 func TestWhatCannotBeBuiltIsLeftOut(t *testing.T) {
+	deep.Only(t)
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	c.HeadDim, c.Heads, c.KVHeads = 256, 16, 4 // 16 tokens of 1024 bytes
@@ -174,6 +181,7 @@ func TestWhatCannotBeBuiltIsLeftOut(t *testing.T) {
 
 // Stages of another size hold as many bytes in registers, or as many as there can be.
 func TestBytesHeldStayWithAnotherStageSize(t *testing.T) {
+	deep.Only(t)
 	c, err := models.Lookup("llama3-8b")
 	require.NoError(t, err)
 	for _, x := range []struct {

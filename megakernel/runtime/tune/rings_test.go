@@ -3,6 +3,7 @@ package tune
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 // Among what an ablation compares are the rings of FlashFormer's: 32 KiB × 3, 4 and 5, and
 // 64 KiB × 2 and, where there is room, 3; with and without leads.
 func TestRingsOfLargeStagesAreThereInAllDepths(t *testing.T) {
+	deep.Only(t)
 	for name, want := range map[string][]string{
 		"llama3-8b": {
 			"--stage-bytes 32768 --stages 5 --in-flight 2 --leads 3:1 --held 3", "--stage-bytes 32768 --stages 5 --in-flight 2 --leads none --held 3",

@@ -8,12 +8,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/stretchr/testify/require"
 )
 
 func TestTheLowestPointIsFound(t *testing.T) {
+	deep.Only(t)
 	l := &land{micros: bowl}
 	s, saved := search(t, l)
 	s.Dimensions = nil // all
@@ -60,6 +62,7 @@ func TestNoiseChoosesNothing(t *testing.T) {
 }
 
 func TestLessThanTheLeastGainIsNone(t *testing.T) {
+	deep.Only(t)
 	for gain, chosen := range map[float64]bool{0.0025: false, 0.0035: true} {
 		s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
 			if c.Consumers == 7 {
@@ -76,6 +79,7 @@ func TestLessThanTheLeastGainIsNone(t *testing.T) {
 // A third of the launches, rounded up, is enough to see that something is slower. What is
 // not is measured with all of them, and what looks better with as many again.
 func TestASlowerCandidateIsNotMeasuredToTheEnd(t *testing.T) {
+	deep.Only(t)
 	for us, want := range map[float64]int{1004: 3, 1002: 9, 1000: 9, 998: 9, 996: 18} {
 		s, _ := search(t, &land{micros: func(c tune.Choice) float64 {
 			if c.Consumers == 7 {
@@ -138,6 +142,7 @@ func TestABetterCandidateIsMeasuredThreeTimes(t *testing.T) {
 }
 
 func TestWhatFailsIsATrialWithItsError(t *testing.T) {
+	deep.Only(t)
 	l := &land{micros: bowl, broken: func(c tune.Choice) error {
 		if c.Consumers == 10 {
 			return errors.New("it hangs")
@@ -200,6 +205,7 @@ func TestADimensionIsCompiledBeforeItRuns(t *testing.T) {
 // Wherever a search is interrupted, a second run makes the rest of the trials, none
 // twice, and finds the same.
 func TestAnInterruptedSearchGoesOn(t *testing.T) {
+	deep.Only(t)
 	whole := &land{micros: bowl}
 	s, _ := search(t, whole)
 	want, _, err := s.Run(t.Context())
@@ -233,6 +239,7 @@ func TestAnInterruptedSearchGoesOn(t *testing.T) {
 }
 
 func TestTheTimeEndsASearchBetweenTrials(t *testing.T) {
+	deep.Only(t)
 	now := time.Unix(0, 0)
 	l := &land{micros: bowl, before: func(int) { now = now.Add(time.Second) }}
 	s, saved := search(t, l)
@@ -286,6 +293,7 @@ func TestAProfileOfAnotherSearchIsNotGoneOnWith(t *testing.T) {
 
 // Two kernels that each look better beside the other must not be taken in turns for ever.
 func TestThereIsNoGoingRoundInCircles(t *testing.T) {
+	deep.Only(t)
 	l := &land{}
 	l.micros = func(tune.Choice) float64 { // every candidate looks better than every incumbent
 		switch (len(l.measured) - 1) % 6 { // this measurement in its trial's three pairs

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/attend"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
@@ -59,7 +60,7 @@ func run1(t *testing.T, j job, dir string) record.Case {
 func TestCasesAreTracedOnTheExecutor(t *testing.T) {
 	for i, j := range smallJobs() {
 		for _, consumers := range []int{1, 4} {
-			if testing.Short() && i > 0 {
+			if !deep.On() && i > 0 {
 				continue
 			}
 			dir := t.TempDir()
@@ -102,7 +103,7 @@ func TestKernelsOnTheExecutorAgreeWithTorch(t *testing.T) {
 	if out, err := exec.Command(python, "-c", "import torch").CombinedOutput(); err != nil {
 		t.Skipf("%s has no torch (set MKGEN_PYTHON to one that has): %.200s", python, out)
 	}
-	if testing.Short() {
+	if !deep.On() {
 		t.Skip("runs many kernels on the executor")
 	}
 	dir, r := t.TempDir(), &record.Record{}

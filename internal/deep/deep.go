@@ -1,0 +1,24 @@
+// Package deep marks tests that take long. They run only where the test binary was given -deep, as .ci/run does:
+//
+//	go test ./tests ./tasks -deep
+//
+// A package whose tests do not import this one has no such flag, and go test ./... -deep fails there.
+package deep
+
+import (
+	"flag"
+	"testing"
+)
+
+var on = flag.Bool("deep", false, "run the tests that take long, too")
+
+// On reports whether -deep was given.
+func On() bool { return *on }
+
+// Only skips a test, or a benchmark, unless -deep was given.
+func Only(t testing.TB) {
+	t.Helper()
+	if !*on {
+		t.Skip("takes long: with -deep")
+	}
+}
