@@ -153,7 +153,9 @@ func TestARecordByTodaysRulesSaysWhatItWasJudgedOn(t *testing.T) {
 	for _, f := range Faults() {
 		caught[f] = Result{Positions: 2048}
 	}
-	good := func() Record { return NewRecord(judged(sound(7, 2048, 10), 1024, 1024), []int{1024, 1024}, Faults(), caught) }
+	good := func() Record {
+		return NewRecord(judged(sound(7, 2048, 10), 1024, 1024), []int{1024, 1024}, Faults(), caught)
+	}
 	r := good()
 	require.True(t, r.Passed, r.Reasons)
 	require.Empty(t, r.Problems())

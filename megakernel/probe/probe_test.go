@@ -3,6 +3,7 @@ package probe_test
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/probe"
@@ -64,7 +65,7 @@ func TestAProbeChangesNoBit(t *testing.T) {
 		want := logitsOf(t, open(t, o, 1))
 		o.Probe = true
 		seeds := 1
-		if !testing.Short() { // deep
+		if deep.On() {
 			seeds = 3
 		}
 		for simSeed := range uint64(seeds) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/probe"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -71,7 +72,7 @@ func rowsOf(m *reference.Model, c models.Config) (out []byte) {
 // The local checks on the executor: the kernel passes, and every local fault is caught at short
 // contexts and behind a longer one.
 func TestLocalFaultsAreCaught(t *testing.T) {
-	if testing.Short() { // deep
+	if !deep.On() {
 		t.Skip("runs seven kernels in two windows on the executor")
 	}
 	s := tinySuite(t)
