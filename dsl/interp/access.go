@@ -192,7 +192,9 @@ func stepLoad(m *machine, w *warp, in *inst) {
 		if !m.readable(w, in, r, rg, l, off, n) {
 			return
 		}
-		m.fill(w, in, rg, l, off)
+		if !in.unread {
+			m.fill(w, in, rg, l, off)
+		}
 	}
 }
 
@@ -246,6 +248,9 @@ func stepStore(m *machine, w *warp, in *inst) {
 		}
 		if rg.valid != nil {
 			rg.setValid(off, n)
+		}
+		if !m.watchStore(w, in, l, rg, off, n) {
+			return
 		}
 	}
 }
@@ -303,6 +308,9 @@ func stepStoreStrong(m *machine, w *warp, in *inst) {
 		}
 		if rg.valid != nil {
 			rg.setValid(off, int64(in.vec)*r.elem)
+		}
+		if !m.watchStore(w, in, l, rg, off, int64(in.vec)*r.elem) {
+			return
 		}
 	}
 }

@@ -62,6 +62,10 @@ func (m *machine) issue(w *warp, in *inst, l int, n int64) bool {
 		m.weakWrite(dst, dstOff, n)
 	}
 	m.flight = append(m.flight, f)
+	if m.o.Watch != nil && src.cta < 0 {
+		err := m.o.Watch.Copied(accessOf(w, in, l, src, srcOff, n), dst.info.buf.Name, dstOff)
+		return !m.unexpected(w, in, l, src, srcOff, err)
+	}
 	return true
 }
 

@@ -20,5 +20,6 @@
 //	clock.go    vector clocks; race.go shadow memory; fence.go
 //	strong.go   strong accesses and what weak memory lets them see
 //	mbar.go     mbarriers; copy.go bulk copies; barrier.go; wait.go
+//	watch.go    what a caller hears of accesses
 //	fault.go    what is reported; report.go how it reads; uniform.go
 package interp

@@ -37,6 +37,7 @@ const (
 	NotUniform            // uniform found different values
 	AssertFailed          // assert found false
 	NeverWaited           // a dependent launch without griddep.wait
+	Unexpected            // what Options.Watch says is wrong
 	Limit                 // the kernel is too large for the executor
 	numKinds
 )
@@ -44,7 +45,7 @@ const (
 var kindNames = [numKinds]string{"no fault", "data race", "missing proxy fence", "insufficient scope", "deadlock", "livelock",
 	"out of bounds", "misaligned", "uninitialised read", "inactive lanes", "barrier under divergence", "barrier count mismatch",
 	"bulk copy rules", "loop counter overflow", "argument out of range", "mbarrier phase skipped", "mbarrier arrival overflow", "transaction count overflow", "transaction count mismatch",
-	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "assertion failed", "dependent launch without a wait", "executor limit"}
+	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "assertion failed", "dependent launch without a wait", "unexpected access", "executor limit"}
 
 // String is the kind in words.
 func (k Kind) String() string { return kindNames[k] }

@@ -2,6 +2,7 @@ package interp
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -42,6 +43,10 @@ func Load(k *ir.Kernel) (*Program, error) {
 	}
 	if len(l.p.code) >= maxCode {
 		return nil, fmt.Errorf("kernel %s has %d instructions when flattened, want fewer than %d", k.Name, len(l.p.code), maxCode)
+	}
+	for i := range l.p.code {
+		in := &l.p.code[i]
+		in.unread = !slices.ContainsFunc(in.r, func(o operand) bool { return l.alloc.ranges[o].last > int32(i) })
 	}
 	l.p.rows = l.alloc.assign(l.p.code)
 	for i := range l.p.code {

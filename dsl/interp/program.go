@@ -33,6 +33,7 @@ type inst struct {
 	imm    uint64 // constants of the op: a parameter's bits come from the run
 	vec    int    // ld, st: elements
 	strong bool   // a strong memory operation
+	unread bool   // nobody uses the results
 	scope  ir.Scope
 	size   int // bytes of one scalar access
 	text   string

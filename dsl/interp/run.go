@@ -17,6 +17,7 @@ type Options struct {
 	NoRaces  bool              // leave out happens-before checks and weak memory
 	Policy   Policy            // how the schedule is made; the zero value picks by seed
 	Host     Host              // of buffers shared with the host during the run; nil: it does nothing
+	Watch    Watcher           // hears of copies, stores and tagged waits; nil: nobody does
 
 	// Dependent makes the run a programmatic dependent launch behind the run before on
 	// the same Memory: what that accessed is settled only where griddep.wait has been
@@ -205,10 +206,11 @@ func (m *machine) addCTA(id int32) {
 	}
 	for i := range m.p.roots {
 		info := &m.p.roots[i]
+		if info.mbar0 < 0 {
+			continue
+		}
 		for j := range info.buf.Len {
-			if info.mbar0 >= 0 {
-				c.mbars[info.mbar0+int32(j)].name(info.buf, int(j))
-			}
+			c.mbars[info.mbar0+int32(j)].name(info.buf, int(j))
 		}
 	}
 	regs := make([]row, k.Warps*m.p.rows)

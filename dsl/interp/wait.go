@@ -123,7 +123,9 @@ func stepWaitTag(m *machine, w *warp, in *inst) {
 			continue
 		}
 		if tagged(l) {
-			wt.passed |= 1 << l
+			if wt.passed |= 1 << l; !m.watchTag(w, in, l, want[l]) {
+				return
+			}
 			continue
 		}
 		off, ok := m.locate(w, in, r, rg, l, 1)
@@ -135,7 +137,9 @@ func stepWaitTag(m *machine, w *warp, in *inst) {
 		}
 		v := m.strongRead(rg, off, &a, false)
 		if lo[l], hi[l] = v.lo, v.hi; tagged(l) {
-			wt.passed |= 1 << l
+			if wt.passed |= 1 << l; !m.watchTag(w, in, l, want[l]) {
+				return
+			}
 			continue
 		}
 		poll = poll || rg.load(off, 16) != v

@@ -22,6 +22,10 @@ type Sim struct {
 	done    chan struct{}
 	err     error
 
+	// Options are those of the launches to come; the seed, the parameters and the host are
+	// Sim's own.
+	Options interp.Options
+
 	// Last is what the last launch did.
 	Last *interp.Result
 }
@@ -43,6 +47,17 @@ func (s *Sim) Alloc(name string, bytes int64) error {
 	}
 	s.mem.Bind(name, make([]byte, bytes))
 	s.mem.MarkUninit(name)
+	s.sizes[name] = bytes
+	return nil
+}
+
+// AllocKnown is Alloc of a buffer that counts as initialised. What is not written is 0 and
+// takes no memory until it is read or copied.
+func (s *Sim) AllocKnown(name string, bytes int64) error {
+	if bytes <= 0 || bytes > 1<<40 {
+		return fmt.Errorf("allocating %d bytes", bytes)
+	}
+	s.mem.Bind(name, make([]byte, bytes))
 	s.sizes[name] = bytes
 	return nil
 }
@@ -88,7 +103,8 @@ func (s *Sim) Read(name string, offset int64, dst []byte) error {
 // Start executes the kernel beside the caller; a race, a deadlock or any other
 // fault is Wait's error. Until Wait returns only Peek, Poke and Done may be called.
 func (s *Sim) Start(scalars map[string]uint64) error {
-	o := interp.Options{Seed: s.seed, Params: scalars, Host: s.host}
+	o := s.Options
+	o.Seed, o.Params, o.Host = s.seed, scalars, s.host
 	s.seed += 0x9e3779b97f4a7c15
 	for _, b := range s.kernel.Globals() {
 		if b.Host == ir.HostReads {
