@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel/verify"
+	"github.com/mkgen/mkgen/megakernel/verify/skeleton"
 	"github.com/spf13/cobra"
 )
 
@@ -15,13 +16,19 @@ func newVerify(check verify.Checker) *cobra.Command {
 	var c choice
 	seeds, steps := count(4), count(3)
 	var pin count
+	var plan, races bool
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
 		Long: `verify builds the model's kernel with the same templates, roles, hand-offs and
 options and with sizes that the CPU can run, executes it under several
 schedules, and compares its values with a reference. It exits with 1 when
-anything is found.`,
+anything is found.
+
+With --skeleton it runs two layers and the LM head of the kernel at its real
+sizes instead, on all SMs, without data: every copy of weights and of the KV
+cache, every store of a new token and every LL packet is compared with a
+computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := c.load(cmd)
@@ -30,6 +37,9 @@ anything is found.`,
 			}
 			if check == nil {
 				return errors.New("verify: this build has no executor")
+			}
+			if plan {
+				return verifyPlan(cmd, skeleton.Request{Config: config, Options: c.chosen(config), Seed: 1, Races: races}, &c)
 			}
 			start := time.Now()
 			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.chosen(config), Seeds: int(seeds), Steps: int(steps), Pin: int(pin)})
@@ -54,9 +64,27 @@ anything is found.`,
 	}
 	c.flags(cmd)
 	c.machineFlag(cmd)
+	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
+	cmd.Flags().BoolVar(&races, "races", false, "with --skeleton: check for races, too; takes several times as long")
 	cmd.Flags().Var(&seeds, "seeds", "schedules to try")
 	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
 	cmd.Flags().Lookup("pin-split").DefValue = ""
 	return cmd
+}
+
+// verifyPlan is mkgen verify --skeleton.
+func verifyPlan(cmd *cobra.Command, r skeleton.Request, c *choice) error {
+	start := time.Now()
+	report, err := skeleton.Check(cmd.Context(), r)
+	if err != nil {
+		return c.inFlags(err)
+	}
+	if err := report.Write(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Took %.1f s\n", time.Since(start).Seconds()); err != nil {
+		return err
+	}
+	return report.Err()
 }
