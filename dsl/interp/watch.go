@@ -20,6 +20,7 @@ type Watcher interface {
 type Access struct {
 	CTA, Warp, Lane int
 	Op              string // the instruction's name
+	At              int    // its place in the program
 	Pos             ir.Pos
 	Region          string // the innermost region around it
 	Buffer          string // the root
@@ -27,7 +28,7 @@ type Access struct {
 }
 
 func accessOf(w *warp, in *inst, l int, rg *region, off, n int64) Access {
-	return Access{CTA: int(w.cta.id), Warp: int(w.wi), Lane: l, Op: in.op.String(), Pos: in.pos, Region: in.region, Buffer: rg.info.buf.Name, Offset: off, Bytes: n}
+	return Access{CTA: int(w.cta.id), Warp: int(w.wi), Lane: l, Op: in.op.String(), At: int(in.pc), Pos: in.pos, Region: in.region, Buffer: rg.info.buf.Name, Offset: off, Bytes: n}
 }
 
 // unexpected ends the run with what the watcher found, if it found something.

@@ -59,19 +59,40 @@ func (w *watch) cached(a interp.Access, dst string, to int64) error {
 	if err != nil {
 		return fmt.Errorf("SM %d copies from %w", a.CTA, err)
 	}
-	what := fmt.Sprintf("SM %d copies token %d of layer %d, KV head %d, in step %d", a.CTA, p.token, p.layer, p.head, s.step)
+	step := w.stepOf(s, w.shares[a.CTA], p)
+	if step < 0 {
+		return fmt.Errorf("SM %d copies token %d of layer %d, KV head %d, with %s", a.CTA, p.token, p.layer, p.head, s.where(w.shares[a.CTA]))
+	}
+	what := fmt.Sprintf("SM %d copies token %d of layer %d, KV head %d, in step %d", a.CTA, p.token, p.layer, p.head, step)
 	bytes := c.d.mk.KV.TokenBytes()
 	if p.within != 0 || a.Bytes%int64(bytes) != 0 || p.token%c.d.mk.KV.Page+int(a.Bytes)/bytes > c.d.mk.KV.Page {
 		return fmt.Errorf("%s: %d bytes from byte %d of the token on, want whole tokens of one page", what, a.Bytes, p.within)
-	}
-	if s.step == w.steps || s.at/len(c.d.mk.Plan.Layer) != p.layer {
-		return fmt.Errorf("%s, with %s", what, s.where(w.shares[a.CTA]))
 	}
 	within := int64(p.token%c.d.mk.ChunkTokens()) * int64(bytes)
 	if err := w.rings[a.CTA].fill(c.d.mk.Plan, dst, to, a.Bytes, within); err != nil {
 		return fmt.Errorf("%s: %w", what, err)
 	}
-	return c.count(p, s.step, int(a.Bytes)/bytes, what)
+	return c.count(p, step, int(a.Bytes)/bytes, what)
+}
+
+// stepOf is the step whose attention a copy of p that an SM makes now belongs to, by how far
+// it is with its weights: the first that lacks the token, -1 if it is at another layer.
+func (w *watch) stepOf(s *stream, shares []share, p place) int {
+	last := -1
+	for step := range w.steps {
+		if s.between(shares, step*len(shares)+p.layer*len(w.d.mk.Plan.Layer)) {
+			if last = step; !w.cache.whole(p, step) {
+				return step
+			}
+		}
+	}
+	return last
+}
+
+// whole reports whether p has come as often as it must in a step.
+func (c *cache) whole(p place, step int) bool {
+	pos := c.first + step
+	return p.token < pos && c.read[step][(p.layer*c.d.mk.KV.Heads+p.head)*pos+p.token] >= c.times
 }
 
 // count notes n tokens from p on as copied in a step.

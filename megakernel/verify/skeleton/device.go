@@ -22,7 +22,6 @@ type device struct {
 	pages   int            // of the cache
 	epoch   uint32         // the barrier counter before the next launch
 	filled  int            // tokens of the cache that hold something
-	packets *packets
 }
 
 // open makes the device. Pages come in an order drawn from the seed; before and behind each
@@ -37,7 +36,7 @@ func open(ctx context.Context, mk *megakernel.Kernel, k *ir.Kernel, r *Request) 
 		return nil, err
 	}
 	sim.Options = interp.Options{NoRaces: !r.Races, MaxSteps: 1 << 40}
-	d := &device{mk: mk, sim: sim, page: map[uint32]int{}, epoch: -uint32(3 * mk.Options.SMs), packets: newPackets(mk.IR.Warps)}
+	d := &device{mk: mk, sim: sim, page: map[uint32]int{}, epoch: -uint32(3 * mk.Options.SMs)}
 	last := len(r.Contexts) - 1
 	n := (r.Contexts[last] + r.steps(last) + mk.KV.Page - 1) / mk.KV.Page
 	d.pages = 2*n + 1

@@ -16,13 +16,14 @@ type watch struct {
 	rings   []ring   // by SM
 	shares  [][]share
 	cache   *cache
+	packets *packets
 	lines   map[string]interp.Side // where each buffer was copied or stored last
 }
 
 func newWatch(d *device, first, steps int) *watch {
 	w := &watch{d: d, first: first, steps: steps, launch: Launch{Context: first, Steps: steps},
 		shares: sharesOf(d.mk), streams: make([]stream, d.mk.Options.SMs), rings: make([]ring, d.mk.Options.SMs),
-		cache: newCache(d, first, steps), lines: map[string]interp.Side{}}
+		cache: newCache(d, first, steps), packets: newPackets(d.mk.IR.Warps), lines: map[string]interp.Side{}}
 	for sm := range w.streams {
 		w.streams[sm].settle(w.shares[sm], steps)
 	}
@@ -56,7 +57,7 @@ func (w *watch) Stored(a interp.Access, _, _ uint64) error {
 		return w.cache.stored(a)
 	}
 	if a.Bytes == packetBytes {
-		w.d.packets.stored(a)
+		w.packets.store(a)
 	}
 	return nil
 }
@@ -64,7 +65,7 @@ func (w *watch) Stored(a interp.Access, _, _ uint64) error {
 // Tagged checks that the packet a reader got is the latest.
 func (w *watch) Tagged(a interp.Access, tag uint32) error {
 	w.launch.Packets++
-	return w.d.packets.got(a, tag)
+	return w.packets.got(a, tag)
 }
 
 // end says what is missing after the launch; nil if nothing is.

@@ -62,13 +62,26 @@ type stream struct {
 	done     int64  // bytes of it
 	spans    []span // that have been copied, ascending, neighbours joined
 	copies   int
+	before   int // shares copied whole: 1 + the number, from the launch's begin on, of the last that had bytes
 }
 
 type span struct{ from, end int64 }
 
+// now is the number of the share being copied, from the launch's begin on.
+func (s *stream) now(shares []share) int { return s.step*len(shares) + s.at }
+
+// between reports whether a copy of KV that is made now belongs to share n's attention, n
+// being a number of a QKV: all of that has been copied, and nothing of what follows.
+func (s *stream) between(shares []share, n int) bool {
+	return s.done == 0 && s.before <= n+1 && n < s.now(shares)
+}
+
 // settle goes to the next share that has bytes to copy.
 func (s *stream) settle(shares []share, steps int) {
 	for s.step < steps && s.done == shares[s.at].end-shares[s.at].start {
+		if s.done > 0 {
+			s.before = s.now(shares) + 1
+		}
 		s.done, s.spans = 0, s.spans[:0]
 		if s.at++; s.at == len(shares) {
 			s.step, s.at = s.step+1, 0
@@ -82,6 +95,9 @@ func (s *stream) settle(shares []share, steps int) {
 // where says how far s is.
 func (s *stream) where(shares []share) string {
 	sh := shares[s.at]
+	if s.done == 0 && s.before == s.now(shares) && s.at == 0 {
+		return fmt.Sprintf("all its shares copied of %d steps", s.step)
+	}
 	return fmt.Sprintf("%d of %d bytes copied of its share of %s in step %d, bytes %d to %d", s.done, sh.end-sh.start, sh.name, s.step, sh.start, sh.end)
 }
 
