@@ -104,7 +104,7 @@ func (c *cache) count(p place, step, n int, what string) error {
 	seen := c.read[step][(p.layer*c.d.mk.KV.Heads+p.head)*pos:]
 	for i := range n {
 		if seen[p.token+i]++; seen[p.token+i] > c.times {
-			return fmt.Errorf("%s, and %d in all: token %d comes for the %dth time, want %d", what, n, p.token+i, seen[p.token+i], c.times)
+			return fmt.Errorf("%s, and %d in all: token %d comes for the %s, want %d", what, n, p.token+i, nth(int(seen[p.token+i])), c.times)
 		}
 	}
 	return nil

@@ -62,7 +62,7 @@ func (p *packets) got(a interp.Access, tag uint32) error {
 	case s.which[n] != k:
 		return fmt.Errorf("packet %d of %s with flag %d is of hand-off %d of this launch, but others read hand-off %d here for the %s", i, a.Buffer, tag, k, s.which[n], nth(n+1))
 	case n > 0 && s.which[n-1] >= k:
-		return fmt.Errorf("packet %d of %s with flag %d is of hand-off %d of this launch, which has been read here before", i, a.Buffer, tag, k)
+		return fmt.Errorf("packet %d of %s with flag %d is of hand-off %d of this launch, which has been read here before: the flag does not tell hand-offs apart", i, a.Buffer, tag, k)
 	}
 	return nil
 }

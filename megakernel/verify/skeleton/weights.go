@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -95,8 +96,8 @@ func (s *stream) settle(shares []share, steps int) {
 // where says how far s is.
 func (s *stream) where(shares []share) string {
 	sh := shares[s.at]
-	if s.done == 0 && s.before == s.now(shares) && s.at == 0 {
-		return fmt.Sprintf("all its shares copied of %d steps", s.step)
+	if s.done == 0 && s.before > 0 && s.at == 0 {
+		return fmt.Sprintf("all its shares of %s copied", plural.Of(s.step, "step"))
 	}
 	return fmt.Sprintf("%d of %d bytes copied of its share of %s in step %d, bytes %d to %d", s.done, sh.end-sh.start, sh.name, s.step, sh.start, sh.end)
 }
@@ -127,7 +128,7 @@ func (w *watch) weights(a interp.Access) error {
 	s, shares := &w.streams[a.CTA], w.shares[a.CTA]
 	end := a.Offset + a.Bytes
 	if s.step == w.steps {
-		return fmt.Errorf("SM %d copies bytes %d to %d of the weights, %s, after all of %d steps", a.CTA, a.Offset, end, w.owner(a.Offset), w.steps)
+		return fmt.Errorf("SM %d copies bytes %d to %d of the weights, %s, after all its shares of %s", a.CTA, a.Offset, end, w.owner(a.Offset), plural.Of(w.steps, "step"))
 	}
 	if sh := shares[s.at]; a.Offset < sh.start || end > sh.end {
 		return fmt.Errorf("SM %d copies bytes %d to %d of the weights, %s, with %s", a.CTA, a.Offset, end, w.owner(a.Offset), s.where(shares))
