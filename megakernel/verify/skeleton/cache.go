@@ -172,3 +172,12 @@ func (c *cache) unwritten() string {
 	}
 	return ""
 }
+
+// nth is "1st time", "2nd time".
+func nth(n int) string {
+	suffix := "th"
+	if tens := n / 10 % 10; tens != 1 && n%10 > 0 && n%10 < 4 {
+		suffix = []string{"st", "nd", "rd"}[n%10-1]
+	}
+	return fmt.Sprintf("%d%s time", n, suffix)
+}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
@@ -49,11 +50,8 @@ func twoLayers(c models.Config) models.Config {
 	return c
 }
 
-// deep
 func TestThePlanOfEveryModelIsCarriedOut(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs every model's plan: minutes")
-	}
+	deep.Only(t)
 	for _, c := range models.All() {
 		t.Run(c.Name, func(t *testing.T) {
 			r, err := Check(t.Context(), Request{Config: c, Seed: 2})

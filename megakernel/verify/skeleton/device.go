@@ -17,11 +17,13 @@ type device struct {
 	mk      *megakernel.Kernel
 	sim     *runtime.Sim
 	session *runtime.Session
-	table   []uint32       // physical page of each page of the sequence
-	page    map[uint32]int // and the other way round
-	pages   int            // of the cache
-	epoch   uint32         // the barrier counter before the next launch
-	filled  int            // tokens of the cache that hold something
+	table   []uint32        // physical page of each page of the sequence
+	page    map[uint32]int  // and the other way round
+	pages   int             // of the cache
+	epoch   uint32          // the barrier counter before the next launch
+	filled  int             // tokens of the cache that hold something
+	carries map[string]bool // buffers of LL packets
+	packets *packets
 }
 
 // open makes the device. Pages come in an order drawn from the seed; before and behind each
@@ -36,7 +38,12 @@ func open(ctx context.Context, mk *megakernel.Kernel, k *ir.Kernel, r *Request) 
 		return nil, err
 	}
 	sim.Options = interp.Options{NoRaces: !r.Races, MaxSteps: 1 << 40}
-	d := &device{mk: mk, sim: sim, page: map[uint32]int{}, epoch: -uint32(3 * mk.Options.SMs)}
+	d := &device{mk: mk, sim: sim, page: map[uint32]int{}, epoch: -uint32(3 * mk.Options.SMs), carries: map[string]bool{}, packets: newPackets(k.Warps)}
+	k.Instrs(func(in *ir.Instr) {
+		if in.Op == ir.OpWaitTag {
+			d.carries[in.Mem[0].Buf.Base().Name] = true
+		}
+	})
 	last := len(r.Contexts) - 1
 	n := (r.Contexts[last] + r.steps(last) + mk.KV.Page - 1) / mk.KV.Page
 	d.pages = 2*n + 1

@@ -12,7 +12,7 @@
 //	weights.go  every byte of every matrix once a step, by the SM that owns it
 //	ring.go     stages are filled in turn
 //	cache.go    cached tokens once a step from their pages, new ones to theirs
-//	packets.go  every reader of an LL packet gets the latest
+//	packets.go  flags of LL packets ascend, and waits end with the latest
 //	report.go   what was run and found
 //
 // What it does not see: values; arithmetic; kernels of several rows a step, and of a graph.

@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
@@ -243,7 +244,7 @@ func (m *mutant) edit(mk *megakernel.Kernel) func(*ir.Kernel) (*ir.Kernel, error
 var mutants = []mutant{
 	{"page index in 8 bits", 5000, pageAnd255, `copies token \d+ of layer 0.* comes for the 2nd time, want 1`, "tasks/attention.go"},
 	{"next page from token 4096 on", 5000, nextPage, `copies from page \d+ of layer 0, which the page table of this sequence does not name`, "tasks/attention.go"},
-	{"flag of 5 bits", 100, flagOf5Bits, `the flag does not tell hand-offs apart`, "tasks/words.go"},
+	{"flag of 5 bits", 100, flagOf5Bits, `readers cannot tell old packets from new ones`, "tasks/"},
 	{"last SM's share of o one tile short", 100, lastShareShort, `deadlock|SM 131 copies`, "tasks/"},
 	{"offsets of two equal SMs exchanged", 100, swappedOffsets, `SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go"},
 	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "tasks/"},
@@ -257,11 +258,8 @@ func TestMutants(t *testing.T) {
 	}
 }
 
-// deep
 func TestMutantsOfTheRealKernel(t *testing.T) {
-	if testing.Short() {
-		t.Skip("runs llama3-8b's plan several times: minutes")
-	}
+	deep.Only(t)
 	for _, m := range mutants {
 		t.Run(m.name, func(t *testing.T) { m.mustBeFound(t, lookup(t, "llama3-8b"), 3) })
 	}

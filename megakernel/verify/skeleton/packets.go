@@ -9,61 +9,59 @@ import (
 // packetBytes is the size of an LL packet: 12 bytes of data and the flag.
 const packetBytes = 16
 
-// packets follows the LL packets of one launch. Which store of a packet a reader must get
-// follows from what all readers have in common: every vector is stored once a hand-off, and
-// an instruction reads the vector of one hand-off after the other. So an instruction, when it
-// runs for the n-th time, must get the same store of every packet in every warp: the k-th of
-// this launch, with k above that of the time before. Flags play no part in this.
+// packets follows the flags of LL packets, from launch to launch. A reader takes a packet for
+// that of its hand-off when the flag is the one that it wants. So
+//
+//   - the flags of a packet ascend, by wrap-safe difference, from store to store: an old
+//     packet never looks like a new one;
+//   - the flag that a wait ends with is that of the packet's last store;
+//   - an instruction that waits does so for ascending flags of a packet, in every warp.
+//
+// Readers that find the flag by a load, before they would wait, are not seen.
 type packets struct {
 	warps  int                 // of a CTA
-	stored map[string][]uint32 // by buffer and packet: stores in this launch
-	sites  map[int]*site       // by instruction that reads
-}
-
-// site is an instruction that waits for packets.
-type site struct {
-	which []uint32 // by time: the store that is read
-	times [][]uint16
+	stored map[string][]uint32 // by buffer and packet: the flag stored last; 0 before, which no packet has
+	sites  map[int][][]uint32  // by instruction, warp and packet: the flag waited for last
 }
 
 func newPackets(warps int) *packets {
-	return &packets{warps: warps, stored: map[string][]uint32{}, sites: map[int]*site{}}
+	return &packets{warps: warps, stored: map[string][]uint32{}, sites: map[int][][]uint32{}}
 }
 
-// store notes a store of 16 bytes.
-func (p *packets) store(a interp.Access) {
-	i := int(a.Offset / packetBytes)
-	p.stored[a.Buffer] = reach(p.stored[a.Buffer], i)
-	p.stored[a.Buffer][i]++
+// last is the last flag of a packet.
+func (p *packets) last(buffer string, i int) *uint32 {
+	p.stored[buffer] = reach(p.stored[buffer], i)
+	return &p.stored[buffer][i]
 }
 
-// got checks what a reader got.
-func (p *packets) got(a interp.Access, tag uint32) error {
+// store checks a store of a packet.
+func (p *packets) store(a interp.Access, flag uint32) error {
 	i := int(a.Offset / packetBytes)
-	p.stored[a.Buffer] = reach(p.stored[a.Buffer], i)
-	k := p.stored[a.Buffer][i]
-	if k == 0 {
-		return fmt.Errorf("packet %d of %s with flag %d is what an earlier launch left", i, a.Buffer, tag)
+	last := p.last(a.Buffer, i)
+	if flag == 0 {
+		return fmt.Errorf("packet %d of %s is stored with flag 0, which it has before the first launch", i, a.Buffer)
 	}
-	s := p.sites[a.At]
-	if s == nil {
-		s = &site{}
-		p.sites[a.At] = s
+	if *last != 0 && int32(flag-*last) <= 0 {
+		return fmt.Errorf("packet %d of %s is stored with flag %d, and was with flag %d before: readers cannot tell old packets from new ones, want ascending flags", i, a.Buffer, flag, *last)
+	}
+	*last = flag
+	return nil
+}
+
+// got checks a wait that has ended with a flag.
+func (p *packets) got(a interp.Access, flag uint32) error {
+	i := int(a.Offset / packetBytes)
+	if last := *p.last(a.Buffer, i); last != flag {
+		return fmt.Errorf("the wait for packet %d of %s ends with flag %d, the packet was stored last with %d", i, a.Buffer, flag, last)
 	}
 	w := a.CTA*p.warps + a.Warp
-	s.times = reach(s.times, w)
-	s.times[w] = reach(s.times[w], i)
-	n := int(s.times[w][i])
-	s.times[w][i]++
-	if n == len(s.which) {
-		s.which = append(s.which, k)
+	s := reach(p.sites[a.At], w)
+	p.sites[a.At] = s
+	s[w] = reach(s[w], i)
+	if before := s[w][i]; before != 0 && int32(flag-before) <= 0 {
+		return fmt.Errorf("waits for flag %d of packet %d of %s, and has waited here for flag %d before, want ascending flags", flag, i, a.Buffer, before)
 	}
-	switch {
-	case s.which[n] != k:
-		return fmt.Errorf("packet %d of %s with flag %d is of hand-off %d of this launch, but others read hand-off %d here for the %s", i, a.Buffer, tag, k, s.which[n], nth(n+1))
-	case n > 0 && s.which[n-1] >= k:
-		return fmt.Errorf("packet %d of %s with flag %d is of hand-off %d of this launch, which has been read here before: the flag does not tell hand-offs apart", i, a.Buffer, tag, k)
-	}
+	s[w][i] = flag
 	return nil
 }
 
@@ -73,13 +71,4 @@ func reach[T any](list []T, i int) []T {
 		return list
 	}
 	return append(list, make([]T, i+1-len(list))...)
-}
-
-// nth is "1st time", "2nd time".
-func nth(n int) string {
-	suffix := "th"
-	if tens := n / 10 % 10; tens != 1 && n%10 > 0 && n%10 < 4 {
-		suffix = []string{"st", "nd", "rd"}[n%10-1]
-	}
-	return fmt.Sprintf("%d%s time", n, suffix)
 }

@@ -16,14 +16,13 @@ type watch struct {
 	rings   []ring   // by SM
 	shares  [][]share
 	cache   *cache
-	packets *packets
 	lines   map[string]interp.Side // where each buffer was copied or stored last
 }
 
 func newWatch(d *device, first, steps int) *watch {
 	w := &watch{d: d, first: first, steps: steps, launch: Launch{Context: first, Steps: steps},
 		shares: sharesOf(d.mk), streams: make([]stream, d.mk.Options.SMs), rings: make([]ring, d.mk.Options.SMs),
-		cache: newCache(d, first, steps), packets: newPackets(d.mk.IR.Warps), lines: map[string]interp.Side{}}
+		cache: newCache(d, first, steps), lines: map[string]interp.Side{}}
 	for sm := range w.streams {
 		w.streams[sm].settle(w.shares[sm], steps)
 	}
@@ -50,22 +49,22 @@ func (w *watch) Copied(a interp.Access, dst string, to int64) error {
 }
 
 // Stored checks a store.
-func (w *watch) Stored(a interp.Access, _, _ uint64) error {
+func (w *watch) Stored(a interp.Access, _, upper uint64) error {
 	if a.Buffer == bufferKV {
 		w.lines["store kv"] = sideOf("stores", a)
 		w.launch.KVStored += a.Bytes
 		return w.cache.stored(a)
 	}
-	if a.Bytes == packetBytes {
-		w.packets.store(a)
+	if w.d.carries[a.Buffer] {
+		return w.d.packets.store(a, uint32(upper>>32))
 	}
 	return nil
 }
 
-// Tagged checks that the packet a reader got is the latest.
+// Tagged checks a wait for an LL packet.
 func (w *watch) Tagged(a interp.Access, tag uint32) error {
 	w.launch.Packets++
-	return w.packets.got(a, tag)
+	return w.d.packets.got(a, tag)
 }
 
 // end says what is missing after the launch; nil if nothing is.
