@@ -38,7 +38,26 @@ func Facts(mk *megakernel.Kernel, positions int) *bounds.Facts {
 	return f
 }
 
-// Check analyses one kernel.
+// Positions is how long a sequence is that kernels are proved for.
+const Positions = 1 << 20
+
+// Check analyses one of mk's kernels.
 func Check(mk *megakernel.Kernel, k *ir.Kernel, positions int) *bounds.Report {
 	return bounds.Analyze(k, Facts(mk, positions))
+}
+
+// Prove analyses all of mk's kernels, one after another: of a graph's each.
+func Prove(mk *megakernel.Kernel, positions int) *bounds.Report {
+	kernels := []*ir.Kernel{mk.IR}
+	if mk.Graph != nil {
+		kernels = mk.Graph.Kernels
+	}
+	all := &bounds.Report{}
+	for _, k := range kernels {
+		r := Check(mk, k, positions)
+		all.Accesses += r.Accesses
+		all.Values += r.Values
+		all.Findings = append(all.Findings, r.Findings...)
+	}
+	return all
 }
