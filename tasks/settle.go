@@ -66,6 +66,7 @@ func (t *Attention) settle(e *Env, s Step) {
 		k.For(k.U32(0), count, func(i u32) {
 			it := &item{t: t, e: e, at: i.AddC(1).MulC(kv.ItemWords).AddC(head).Named("item")}
 			k.If(it.direct().Not(), func() {
+				k.Assert(it.word(kv.ItemRows).LtC(kv.SettleRows+1), "settle: an item of more rows than its words say the states of")
 				k.For(k.U32(0), it.word(kv.ItemRows), func(row u32) { t.settleRow(e, s, it, row) }, dsl.Unroll(1))
 			})
 		}, dsl.Unroll(1))
@@ -88,7 +89,9 @@ func (t *Attention) settleRow(e *Env, s Step, it *item, row u32) {
 	first := states.AndC(1<<kv.StateBits - 1).Named("first")
 	token, head := it.row(row), it.words(k.U32(kv.ItemHead))
 	own := dsl.Uniform(it.words(row.AddC(kv.ItemPartials)), dsl.CTAScope).Sub(first)
-	all := gather{from: k.U32(0), words: k.U32(group * d / 2), own: own, n: states.ShrC(kv.StateBits).Named("states"),
+	n := states.ShrC(kv.StateBits).Named("states")
+	k.Assert(own.Lt(n), "settle: an item's state is not among its row's")
+	all := gather{from: k.U32(0), words: k.U32(group * d / 2), own: own, n: n,
 		at: func(state, word u32) u32 { return first.Add(state).MulC(group * d / 2).Add(word) }}
 	t.gather(e, all, func(word u32, lo, hi f32) {
 		of, dim := head.MulC(group).Add(word.DivC(d/2)), word.RemC(d/2).MulC(2)

@@ -8,25 +8,53 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-// Names of what Facts says beside the kernels' scalars.
+// Positions is how long a sequence is that kernels are proved for.
+const Positions = 1 << 20
+
+// What Facts speaks of beside the kernels' scalars.
 const (
-	paramEntries = "page_table entries" // entries of a sequence's page table
+	paramEntries = "page table entries" // of a sequence, or of all units of a launch of several rows
+	paramMask    = "mask words"
 )
 
 // Facts is what holds in every launch of mk's kernels with sequences of up to positions
-// positions.
+// positions: what a session checks, what a plan says, and how long buffers are that the
+// host sizes. A cache may have several times the pages that a sequence needs.
 func Facts(mk *megakernel.Kernel, positions int) *bounds.Facts {
-	o, page := &mk.Options, int64(mk.Options.Page)
-	entries := (int64(positions) + page - 1) / page
+	table := mk.PlanTable()
 	f := &bounds.Facts{
 		Params: map[string]bounds.Range{
-			megakernel.ScalarPages: {Lo: 1, Hi: 16 * entries},
+			megakernel.ScalarPages: {Lo: 1, Hi: manySequences * int64(entries(mk, positions))},
 			megakernel.ScalarSteps: {Lo: 1, Hi: int64(positions)},
-			paramEntries:           {Lo: 1, Hi: entries},
 		},
 		Lens:    map[string]bounds.Linear{"kv": bounds.Times(int64(mk.Config.Layers)*int64(mk.KV.PageBytes())/16, megakernel.ScalarPages, 0)},
-		Content: map[string]*bounds.Content{"plan": {Table: &bounds.Table{Stride: len(mk.PlanTable()) / o.SMs, Words: mk.PlanTable()}}},
+		Content: map[string]*bounds.Content{"plan": {Table: &bounds.Table{Stride: len(table) / mk.Options.SMs, Words: table}}},
 	}
+	if mk.Ragged() {
+		planned(f, mk, positions)
+	} else {
+		sequence(f, mk, positions)
+	}
+	return f
+}
+
+// manySequences is how many sequences of the most positions a cache has pages for.
+const manySequences = 16
+
+// entries is how many pages a sequence takes.
+func entries(mk *megakernel.Kernel, positions int) int {
+	return (positions + mk.Options.Page - 1) / mk.Options.Page
+}
+
+// pages is what a page table holds.
+func pages() *bounds.Content {
+	return &bounds.Content{Stride: 1, Words: map[int]bounds.Word{0: {Hi: bounds.Times(1, megakernel.ScalarPages, -1)}}}
+}
+
+// sequence is of launches of one sequence: see runtime.Session.
+func sequence(f *bounds.Facts, mk *megakernel.Kernel, positions int) {
+	page := int64(mk.Options.Page)
+	f.Params[paramEntries] = bounds.Range{Lo: 1, Hi: int64(entries(mk, positions))}
 	f.Params[megakernel.ScalarPos] = bounds.Range{Lo: 0, Hi: int64(positions) - 1}
 	f.Params[megakernel.ScalarKnown] = bounds.Range{Lo: 1, Hi: int64(positions)}
 	f.AtMost = append(f.AtMost, bounds.Linear{Terms: map[string]int64{megakernel.ScalarPos: 1, megakernel.ScalarSteps: 1, paramEntries: -page}})
@@ -34,12 +62,13 @@ func Facts(mk *megakernel.Kernel, positions int) *bounds.Facts {
 	for _, name := range []string{"tokens", "stream", "times"} {
 		f.Lens[name] = bounds.Times(page, paramEntries, 1)
 	}
-	f.Content["page_table"] = &bounds.Content{Stride: 1, Words: map[int]bounds.Word{0: {Lo: bounds.Number(0), Hi: bounds.Times(1, megakernel.ScalarPages, -1)}}}
-	return f
+	f.Content["page_table"] = pages()
+	if mk.Graph != nil {
+		f.Params[megakernel.ScalarLayer] = bounds.Range{Lo: 0, Hi: int64(mk.Config.Layers) - 1}
+		f.Content[megakernel.BufferState] = &bounds.Content{Stride: megakernel.StateWords, Words: map[int]bounds.Word{
+			0: {Hi: bounds.Times(page, paramEntries, -1)}, 1: {Hi: bounds.Times(page, paramEntries, 0)}}}
+	}
 }
-
-// Positions is how long a sequence is that kernels are proved for.
-const Positions = 1 << 20
 
 // Check analyses one of mk's kernels.
 func Check(mk *megakernel.Kernel, k *ir.Kernel, positions int) *bounds.Report {

@@ -26,7 +26,9 @@ type analysis struct {
 	vals           []val
 	vars           state
 	exports        []*symbol
-	pending        []form
+	pending        []*cond
+	choices        []*cond // of which one side holds
+	choosing       bool
 
 	loops   map[carriedKey]*carried
 	setIn   map[*ir.For][]int
@@ -65,7 +67,7 @@ func Analyze(k *ir.Kernel, f *Facts) *Report {
 // start begins a round. What lasts a launch keeps its symbols from round to round.
 func (a *analysis) start() {
 	a.next, a.cons, a.trail, a.dead, a.grew = a.lasts, map[string]*symbol{}, nil, false, false
-	a.live = map[string][]*symbol{}
+	a.live, a.choices = map[string][]*symbol{}, nil
 	a.vals, a.vars = make([]val, a.k.NumValues), make(state, len(a.k.Vars))
 	a.loops = map[carriedKey]*carried{}
 	a.findings, a.fine, a.accesses = nil, map[*ir.Instr]bool{}, map[*ir.Instr]bool{}
@@ -176,8 +178,22 @@ func (a *analysis) origins(f form) (out []*wrap) {
 			}
 			seen[s] = true
 			if s.kind == wrapped {
-				if !s.resolved() && !slices.ContainsFunc(out, s.wrap.same) {
+				if x := a.settled(s); x != nil && x != s {
+					visit(of(x))
+				} else if a.sure(s) {
+					visit(s.x)
+				} else if !slices.ContainsFunc(out, s.wrap.same) {
 					out = append(out, s.wrap)
+				}
+				continue
+			}
+			if s.kind == chosen {
+				for i, v := range []form{s.x, s.y} {
+					mark, dead := a.enter()
+					if a.assume(s.cond, i == 0); !a.dead {
+						visit(v)
+					}
+					a.leave(mark, dead)
 				}
 				continue
 			}

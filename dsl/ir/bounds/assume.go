@@ -22,6 +22,16 @@ const (
 
 // assume adds that c is truth to what is known in the scope.
 func (a *analysis) assume(c *cond, truth bool) {
+	a.take(c, truth)
+	for i := 0; i < len(a.choices) && !a.choosing && !a.dead; i++ {
+		a.choosing = true
+		a.take(a.choices[i], true)
+		a.choosing = false
+	}
+}
+
+// take is assume without what earlier choices come to.
+func (a *analysis) take(c *cond, truth bool) {
 	if c == nil {
 		return
 	}
@@ -44,15 +54,18 @@ func (a *analysis) assume(c *cond, truth bool) {
 			a.assumeNot(c.f)
 		}
 	case negation:
-		a.assume(c.l, !truth)
+		a.take(c.l, !truth)
 	case bothOf, eitherOf:
 		if (c.op == bothOf) == truth {
-			a.assume(c.l, truth)
-			a.assume(c.r, truth)
+			a.take(c.l, truth)
+			a.take(c.r, truth)
 		} else if a.excluded(c.l, truth) {
-			a.assume(c.r, truth)
+			a.take(c.r, truth)
 		} else if a.excluded(c.r, truth) {
-			a.assume(c.l, truth)
+			a.take(c.l, truth)
+		} else if !a.choosing && truth {
+			a.choices = append(a.choices, c)
+			a.trail = append(a.trail, scoped{choice: true})
 		}
 	}
 }
@@ -60,7 +73,10 @@ func (a *analysis) assume(c *cond, truth bool) {
 // excluded reports whether c cannot be truth here.
 func (a *analysis) excluded(c *cond, truth bool) bool {
 	mark, dead := a.enter()
-	a.assume(c, truth)
+	was := a.choosing
+	a.choosing = true
+	a.take(c, truth)
+	a.choosing = was
 	out := a.dead
 	a.leave(mark, dead)
 	return out

@@ -16,6 +16,7 @@ func (p *problem) cuts() bool {
 		if !ok {
 			continue
 		}
+		p.cut(first, s.n, before)
 		level := []form{first}
 		for range 3 {
 			var next []form
@@ -60,7 +61,7 @@ func (p *problem) cut(h form, n int64, before int) {
 		}
 	}
 	least := p.a.lo(rest)
-	if least <= -inf || len(whole.terms) < 2 || len(p.rows)-before >= maxCuts {
+	if least <= -inf || len(whole.terms) == 0 || len(p.rows)-before >= maxCuts {
 		return
 	}
 	whole.k = -floorDiv(-least, n)

@@ -165,15 +165,20 @@ func (a *analysis) pure(in *ir.Instr) val {
 	case ir.OpRem:
 		return a.modulo(args[0], args[1], t)
 	case ir.OpShr:
+		if w, ok := args[0].f.single(); ok && w.word != nil && w.word.Digits > 0 && multiple(args[1].f, int64(w.word.Digits)) {
+			s := a.fresh(opaque, interval{0, w.hi})
+			s.word, s.deps = &Word{Digits: w.word.Digits, Below: w.word.Below}, []form{args[0].f}
+			return a.value(s)
+		}
 		if k := args[1].f; k.isConst() && k.k < 62 {
 			return a.divided(args[0], val{f: constant(1 << k.k)}, t)
 		}
 		if args[0].iv.lo >= 0 {
+			if k := args[1].iv; args[0].f.isConst() && k.hi < 62 && k.lo >= 0 {
+				return a.value(a.powered(root, args[0].f.k, args[1]))
+			}
 			s := a.fresh(opaque, interval{0, args[0].iv.hi})
 			s.ups, s.deps = []form{args[0].f}, []form{args[0].f}
-			if k := args[1].iv; args[0].f.isConst() && k.hi < 62 && k.lo >= 0 {
-				s.interval = interval{args[0].f.k >> k.hi, args[0].f.k >> k.lo}
-			}
 			return a.value(s)
 		}
 	case ir.OpMin:
@@ -181,6 +186,11 @@ func (a *analysis) pure(in *ir.Instr) val {
 	case ir.OpMax:
 		return a.extreme(larger, args[0], args[1])
 	case ir.OpAnd:
+		if w, ok := args[0].f.single(); ok && w.word != nil && w.word.Digits > 0 && args[1].f.isConst() && args[1].f.k == 1<<w.word.Digits-1 {
+			s := a.fresh(opaque, interval{0, w.word.Below - 1})
+			s.deps = []form{args[0].f}
+			return a.value(s)
+		}
 		return a.anded(args[0], args[1], t)
 	case ir.OpOr, ir.OpXor:
 		return a.bitwise(in.Op, args[0], args[1], t)
@@ -357,6 +367,7 @@ func (a *analysis) modulo(x, y val, t ir.Type) val {
 		mod, rem := congruence(r)
 		if g := gcd(mod, n); g > 1 {
 			s.mod, s.rem = g, rem%g
+			s.hi = min(s.hi, floorDiv(s.hi-s.rem, g)*g+s.rem)
 		}
 		if w, ok := r.single(); ok && w.kind == wrapped && n&(n-1) == 0 {
 			s.kind = opaque // low bits are the same with and without a bound
@@ -447,9 +458,28 @@ func (a *analysis) shifted(in *ir.Instr, t ir.Type, x, y val) val {
 	if y.iv.lo < 0 || y.iv.hi > 31 || x.iv.lo < 0 || x.iv.hi >= inf {
 		return a.unknownOf(t, x, y)
 	}
-	iv := x.iv.times(interval{1 << y.iv.lo, 1 << y.iv.hi})
-	s := a.fresh(opaque, iv)
+	if x.f.isConst() {
+		return a.result(in, t, of(a.powered(power, x.f.k, y)), true)
+	}
+	s := a.fresh(opaque, x.iv.times(interval{1 << y.iv.lo, 1 << y.iv.hi}))
 	s.deps = []form{x.f, y.f}
-	v := a.result(in, t, of(s), true)
-	return v
+	return a.result(in, t, of(s), true)
+}
+
+// powered is n·2^x or ⌊n/2^x⌋.
+func (a *analysis) powered(k kind, n int64, x val) *symbol {
+	f := a.aliased(x.f)
+	s := a.shared(k, f, form{}, n, func() *symbol { return a.fresh(k, interval{0, inf}) })
+	iv := a.both(f).meet(x.iv)
+	lo, hi := shift(k, n, iv.lo), shift(k, n, iv.hi)
+	a.restrict(s, interval{min(lo, hi), max(lo, hi)}, 1)
+	return s
+}
+
+// shift is n·2^x or ⌊n/2^x⌋.
+func shift(k kind, n, x int64) int64 {
+	if k == power {
+		return mul(n, 1<<min(x, 61))
+	}
+	return n >> min(x, 63)
 }

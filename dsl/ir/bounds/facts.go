@@ -32,15 +32,29 @@ type Content struct {
 	Stride    int
 	Words     map[int]Word
 	Relations []Relation
+	// With Period every Period words begin with Stride words of another kind, as Head says.
+	Period int
+	Head   map[int]Word
 }
 
 // Word is what a word can be.
-type Word struct{ Lo, Hi Linear }
+type Word struct {
+	Lo, Hi Linear
+	// With Digits all digits of so many bits are below Below.
+	Digits int
+	Below  int64
+	// With Low the word is two numbers, the first of so many bits, whose sum is at most Sum.
+	Low int
+	Sum int64
+}
 
-// Relation says that Σ Words[i]·(word i) + Plus ≤ 0 in every row.
+// Relation says that Σ Words[i]·(word i) + Σ Scaled[i]·(word i) + Plus ≤ 0 in every row, but for
+// those whose word Unless is 0, if that is not negative.
 type Relation struct {
-	Words map[int]int64
-	Plus  Linear
+	Words  map[int]int64
+	Scaled map[int]Linear
+	Plus   Linear
+	Unless int
 }
 
 // Table is a buffer of which every word is known: rows of Stride words.

@@ -1,6 +1,7 @@
 package bounds
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -25,10 +26,25 @@ type stored struct {
 // copied is a store of what was loaded from a buffer of known content: byte at of the one
 // is byte at + delta of the other, for those in span.
 type copied struct {
-	in    *ir.Instr
-	from  *ir.Buf
-	delta form
-	span  interval
+	in       *ir.Instr
+	from     *ir.Buf
+	delta    form
+	span     interval
+	mod, rem int64 // the first byte is rem modulo mod
+	size     int64 // bytes of an element
+}
+
+// meets reports whether byte at, that is rem modulo mod, may have been copied.
+func (p *copied) meets(iv interval, mod, rem int64) bool {
+	if p.span.lo > iv.hi || p.span.hi < iv.lo {
+		return false
+	}
+	g := gcd(p.mod, mod)
+	if g == 0 {
+		return true
+	}
+	d := (((rem - p.rem) % g) + g) % g
+	return d < p.size
 }
 
 // load is a value read from memory: the i-th of an instruction.
@@ -61,29 +77,96 @@ func (a *analysis) word(b *ir.Buf, c *Content, f form) val {
 		stride = int64(c.Table.Stride)
 	}
 	mod, rem := congruence(f)
-	if mod%stride != 0 {
-		if stride == 1 {
-			rem = 0
-		} else {
+	if stride > 1 && mod%stride != 0 {
+		return a.someWord(c, f)
+	}
+	w, words, ok := int(rem%stride), c.Words, true
+	if mod == 0 {
+		w = int(((f.k % stride) + stride) % stride)
+	}
+	if c.Period > 0 {
+		if words, ok = a.periodic(c, f); !ok {
 			return a.unknown(ir.U32)
 		}
 	}
-	w := int(rem % stride)
-	row := form{}
-	for _, t := range f.terms {
-		if t.c%stride != 0 { // the symbol is a multiple itself
-			return a.value(a.anyWord(b, c, f, w))
+	s := a.once(b, f, func() *symbol {
+		s := a.fresh(field, rangeOf(ir.U32))
+		row, even := divided(f.plus(-int64(w)), stride)
+		if c.Table != nil && even {
+			a.tabulated(s, &cell{table: c.Table, row: row, key: row.key(), word: w})
+		} else if c.Table == nil {
+			a.describe(b, c, s, f.plus(-int64(w)), words, w)
 		}
-		row.terms = append(row.terms, term{t.s, t.c / stride})
-	}
-	row.k = (f.k - int64(w)) / stride
-	s := a.field(b, c, f, row, w)
+		return s
+	})
 	for len(a.pending) > 0 {
-		f := a.pending[0]
+		p := a.pending[0]
 		a.pending = a.pending[1:]
-		a.assumeAtMost(f)
+		a.assume(p, true)
 	}
 	return a.value(s)
+}
+
+// someWord is one of several words of a row: what holds of them all.
+func (a *analysis) someWord(c *Content, f form) val {
+	if c.Table != nil {
+		return a.unknown(ir.U32)
+	}
+	stride := int64(c.Stride)
+	_, rest := f.split(func(s *symbol) bool { return f.coef(s)*s.mod%stride == 0 && s.rem == 0 })
+	iv := a.span(rest)
+	first := floorDiv(iv.lo, stride) * stride
+	if iv.lo <= -inf || iv.hi-first >= stride {
+		return a.unknown(ir.U32)
+	}
+	words := c.Words
+	if c.Period > 0 {
+		var ok bool
+		if words, ok = a.periodic(c, f); !ok {
+			return a.unknown(ir.U32)
+		}
+	}
+	one, ok := words[int(iv.lo-first)]
+	for w := iv.lo - first; w <= iv.hi-first; w++ {
+		ok = ok && reflect.DeepEqual(words[int(w)], one)
+	}
+	if !ok {
+		return a.unknown(ir.U32)
+	}
+	s := a.fresh(field, rangeOf(ir.U32))
+	s.kind, s.word = opaque, &one
+	if one.Hi.K != 0 && len(one.Hi.Terms) == 0 {
+		s.interval = interval{one.Lo.K, one.Hi.K}
+	}
+	return a.value(s)
+}
+
+// divided is f/n, where all its numbers are multiples.
+func divided(f form, n int64) (out form, ok bool) {
+	for _, t := range f.terms {
+		if t.c%n != 0 {
+			return f, false
+		}
+		out.terms = append(out.terms, term{t.s, t.c / n})
+	}
+	out.k = f.k / n
+	return out, f.k%n == 0
+}
+
+// periodic is what the words of f's row are, the first of a period or another; not ok where
+// that is not known.
+func (a *analysis) periodic(c *Content, f form) (map[int]Word, bool) {
+	period := int64(c.Period)
+	_, rest := f.split(func(s *symbol) bool { return f.coef(s)%period == 0 })
+	iv := a.span(rest)
+	lo, hi := iv.lo-floorDiv(iv.lo, period)*period, iv.hi-floorDiv(iv.lo, period)*period
+	switch {
+	case hi < int64(c.Stride):
+		return c.Head, true
+	case lo >= int64(c.Stride) && hi < period:
+		return c.Words, true
+	}
+	return nil, false
 }
 
 // once is shared for words that no thread writes, and what make makes for others.
@@ -96,44 +179,31 @@ func (a *analysis) once(b *ir.Buf, f form, make func() *symbol) *symbol {
 	return a.shared(field, f, constant(int64(b.ID)), 0, make)
 }
 
-// anyWord is word w of some row.
-func (a *analysis) anyWord(b *ir.Buf, c *Content, f form, w int) *symbol {
-	return a.once(b, f, func() *symbol {
-		s := a.fresh(field, rangeOf(ir.U32))
-		s.kind = field
-		a.describe(b, c, s, f.plus(-int64(w)), w)
-		return s
-	})
-}
-
-func (a *analysis) field(b *ir.Buf, c *Content, f, row form, w int) *symbol {
-	return a.once(b, f, func() *symbol {
-		s := a.fresh(field, rangeOf(ir.U32))
-		if c.Table == nil {
-			a.describe(b, c, s, f.plus(-int64(w)), w)
-			return s
-		}
-		s.cell = &cell{table: c.Table, row: row, key: row.key(), word: w}
-		rows := a.both(row).meet(interval{0, int64(c.Table.rows() - 1)})
-		s.interval = interval{inf, -inf}
-		for r := rows.lo; r <= rows.hi; r++ {
-			v := c.Table.at(r, w)
-			s.interval = s.interval.hull(interval{v, v})
-		}
-		if s.interval.empty() {
-			s.interval = rangeOf(ir.U32)
-		}
-		return s
-	})
+// tabulated is what a word of a table can be.
+func (a *analysis) tabulated(s *symbol, c *cell) {
+	s.cell = c
+	rows := a.both(c.row).meet(interval{0, int64(c.table.rows() - 1)})
+	s.interval = interval{inf, -inf}
+	for r := rows.lo; r <= rows.hi; r++ {
+		v := c.table.at(r, c.word)
+		s.interval = s.interval.hull(interval{v, v})
+	}
+	if s.interval.empty() {
+		s.interval = rangeOf(ir.U32)
+	}
 }
 
 // describe says what the caller knows of word w of the row that begins at first.
-func (a *analysis) describe(b *ir.Buf, c *Content, s *symbol, first form, w int) {
-	known, ok := c.Words[w]
+func (a *analysis) describe(b *ir.Buf, c *Content, s *symbol, first form, words map[int]Word, w int) {
+	known, ok := words[w]
 	if !ok {
 		return
 	}
+	s.word = &known
 	lo, hi := a.linear(known.Lo), a.linear(known.Hi)
+	if known.Hi.K == 0 && len(known.Hi.Terms) == 0 {
+		hi = constant(1<<32 - 1)
+	}
 	s.interval = s.interval.meet(interval{a.lo(lo), a.hi(hi)})
 	if !lo.isConst() {
 		s.downs = append(s.downs, lo)
@@ -141,29 +211,55 @@ func (a *analysis) describe(b *ir.Buf, c *Content, s *symbol, first form, w int)
 	if !hi.isConst() {
 		s.ups = append(s.ups, hi)
 	}
+	if c.Period > 0 && !sameWords(words, c.Words) {
+		return
+	}
 	for _, r := range c.Relations {
 		if !r.newest(w) {
 			continue
 		}
-		f := a.linear(r.Plus)
-		for _, i := range sortedKeys(r.Words) {
-			o := of(s)
-			if i != w {
-				o = a.word(b, c, first.plus(int64(i))).f
-			}
-			f, _ = sum(1, f, r.Words[i], o)
-		}
-		a.pending = append(a.pending, f)
+		a.pending = append(a.pending, a.relation(b, c, &r, s, first, w))
 	}
+}
+
+func sameWords(x, y map[int]Word) bool {
+	return reflect.ValueOf(x).Pointer() == reflect.ValueOf(y).Pointer()
+}
+
+// relation is what a relation says of a row, of which s is word w.
+func (a *analysis) relation(b *ir.Buf, c *Content, r *Relation, s *symbol, first form, w int) *cond {
+	word := func(i int) form {
+		if i == w {
+			return of(s)
+		}
+		return a.word(b, c, first.plus(int64(i))).f
+	}
+	f := a.linear(r.Plus)
+	for _, i := range sortedKeys(r.Words) {
+		f, _ = sum(1, f, r.Words[i], word(i))
+	}
+	for _, i := range sortedKeys(r.Scaled) {
+		if g, ok := a.multiplied(a.linear(r.Scaled[i]), word(i)); ok {
+			f, _ = sum(1, f, 1, g)
+		}
+	}
+	out := &cond{op: atMostZero, f: f}
+	if r.Unless < 0 {
+		return out
+	}
+	return &cond{op: eitherOf, l: &cond{op: isZero, f: word(r.Unless)}, r: out}
 }
 
 // newest reports whether w is the last of the relation's words.
 func (r *Relation) newest(w int) bool {
-	_, ok := r.Words[w]
+	last := r.Unless
 	for i := range r.Words {
-		ok = ok && i <= w
+		last = max(last, i)
 	}
-	return ok
+	for i := range r.Scaled {
+		last = max(last, i)
+	}
+	return w == last
 }
 
 // stored is word f, at byte at, of a buffer in shared memory.
@@ -181,8 +277,9 @@ func (a *analysis) stored(b *ir.Buf, f, at form) val {
 		}
 	}
 	var vals []val
+	atMod, atRem := congruence(at)
 	for _, p := range c.copies {
-		if p.span.lo > iv.hi || p.span.hi < iv.lo {
+		if !p.meets(iv, atMod, atRem) {
 			continue
 		}
 		src, ok := sum(1, at, 1, p.delta)
@@ -275,7 +372,8 @@ func (a *analysis) storeOne(in *ir.Instr, c *content, f form, size int64, v val)
 	if src != nil {
 		if d := src.at.minus(at); a.lasting(d) {
 			iv := a.both(at)
-			a.copies(c, &copied{in, src.buf, d, interval{iv.lo, iv.hi + size - 1}})
+			mod, rem := congruence(at)
+			a.copies(c, &copied{in, src.buf, d, interval{iv.lo, iv.hi + size - 1}, mod, rem, size})
 			return
 		}
 	}
@@ -316,7 +414,7 @@ func (a *analysis) lastingBounds(f form) (out []form) {
 
 func (a *analysis) copies(c *content, p *copied) {
 	for _, q := range c.copies {
-		if q.in == p.in && q.delta.equal(p.delta) && q.from == p.from {
+		if q.in == p.in && q.delta.equal(p.delta) && q.from == p.from && q.mod == p.mod && q.rem == p.rem {
 			if h := q.span.hull(p.span); h != q.span {
 				q.span, a.grew = h, true
 			}

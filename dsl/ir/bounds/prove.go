@@ -40,7 +40,45 @@ func (a *analysis) proves(f form, splits int) bool {
 			return true
 		}
 	}
-	return false
+	return a.eachPower(p, f, splits-1)
+}
+
+// maxPowers is how many amounts of a shift are told apart.
+const maxPowers = 8
+
+// eachPower proves f for each amount that something is shifted by.
+func (a *analysis) eachPower(p *problem, f form, splits int) bool {
+	i := slices.IndexFunc(p.symbols, func(s *symbol) bool { return s.powers() > 0 })
+	if i < 0 {
+		return false
+	}
+	x := p.symbols[i].x
+	for v := a.lo(x); v <= a.hi(x); v++ {
+		mark, dead := a.enter()
+		a.assumeAtMost(x.plus(-v))
+		a.assumeAtMost(x.negated().plus(v))
+		for _, s := range p.symbols {
+			if (s.kind == power || s.kind == root) && s.x.equal(x) {
+				w := shift(s.kind, s.n, v)
+				a.restrict(s, interval{w, w}, 2)
+			}
+		}
+		ok := a.dead || a.hi(f) <= 0 || a.proves(f, splits)
+		a.leave(mark, dead)
+		if !ok {
+			return false
+		}
+	}
+	return true
+}
+
+// powers is how many amounts a symbol is shifted by, where they are several and few.
+func (s *symbol) powers() int64 {
+	x, ok := s.x.single()
+	if s.kind != power && s.kind != root || !ok || x.hi == x.lo || x.hi-x.lo >= maxPowers {
+		return 0
+	}
+	return x.hi - x.lo + 1
 }
 
 // maxTried is how many symbols are tried to split a proof by.
@@ -197,10 +235,18 @@ func (p *problem) collect(s *symbol) {
 	}
 	switch s.kind {
 	case quotient:
+		if r, ok := p.a.cons[consKey(remainder, s.x, form{}, s.n)]; ok {
+			p.speakOf(of(r))
+		}
 		p.row(s.n, self, -1, s.x, 0)
 		p.row(-s.n, self, 1, s.x, 1-s.n)
 	case remainder:
 		p.row(1, self, -1, s.x, 0)
+		if w, ok := s.x.single(); ok && w.word != nil && w.word.Low > 0 && s.n == 1<<w.word.Low {
+			if q, ok := p.a.cons[consKey(quotient, s.x, form{}, s.n)]; ok {
+				p.row(1, self, 1, of(q), -w.word.Sum)
+			}
+		}
 		if q, ok := p.a.cons[consKey(quotient, s.x, form{}, s.n)]; ok {
 			if g, ok := sum(1, s.x, -s.n, of(q)); ok {
 				p.row(1, self, -1, g, 0)
@@ -233,7 +279,10 @@ func (p *problem) collect(s *symbol) {
 		p.row(1, self, -1, s.x, 0)
 		p.row(-1, self, 1, s.x, 0)
 	case wrapped:
-		if s.resolved() && s.x.k < inf {
+		if x := p.a.settled(s); x != nil && x != s {
+			p.row(1, self, -1, of(x), 0)
+			p.row(-1, self, 1, of(x), 0)
+		} else if p.a.sure(s) {
 			p.row(1, self, -1, s.x, 0)
 			p.row(-1, self, 1, s.x, 0)
 		}
@@ -270,14 +319,67 @@ func (p *problem) ratio(s *symbol) {
 			}
 		}
 	}
-	if ok && x.kind == product {
-		if p.a.hi(x.x.minus(s.y)) <= 0 || p.a.known(x.x.minus(s.y)) {
+	if x = p.a.settled(x); x != nil && x.kind == product {
+		if p.a.below(x.x, s.y) {
 			p.row(1, self, -1, x.y, 0)
 		}
-		if p.a.hi(x.y.minus(s.y)) <= 0 || p.a.known(x.y.minus(s.y)) {
+		if p.a.below(x.y, s.y) {
 			p.row(1, self, -1, x.x, 0)
 		}
+		p.ordered(s, x)
 	}
+}
+
+// ordered adds that u·v/y is at most w·v/y where u is at most w.
+func (p *problem) ordered(s, x *symbol) {
+	for _, t := range p.symbols {
+		if t == s || t.kind != ratio || !t.y.equal(s.y) {
+			continue
+		}
+		o, ok := t.x.single()
+		if o = p.a.settled(o); !ok || o == nil || o.kind != product {
+			continue
+		}
+		for _, w := range [][4]form{{x.x, x.y, o.x, o.y}, {x.x, x.y, o.y, o.x}, {x.y, x.x, o.x, o.y}, {x.y, x.x, o.y, o.x}} {
+			if !w[1].equal(w[3]) {
+				continue
+			}
+			if p.a.below(w[0], w[2]) {
+				p.row(1, of(s), -1, of(t), 0)
+			}
+			if p.a.below(w[2], w[0]) {
+				p.row(1, of(t), -1, of(s), 0)
+			}
+		}
+	}
+}
+
+// settled is what a symbol that may have wrapped is, where it has not and is a symbol; others
+// are themselves.
+func (a *analysis) settled(s *symbol) *symbol {
+	if s == nil || s.kind != wrapped {
+		return s
+	}
+	x, ok := s.x.single()
+	r := rangeOf(s.wrap.t)
+	if !ok || x.lo < r.lo || x.hi > r.hi && (x.kind != product || a.most(x) > r.hi) {
+		return nil
+	}
+	return x
+}
+
+// most bounds a product by what its factors can be.
+func (a *analysis) most(x *symbol) int64 {
+	return x.x.terms[0].s.interval.times(x.y.terms[0].s.interval).hi
+}
+
+// below reports whether f ≤ g is a fact, or g is the larger of numbers of which it is one.
+func (a *analysis) below(f, g form) bool {
+	if a.hi(f.minus(g)) <= 0 || a.known(f.minus(g)) {
+		return true
+	}
+	m, ok := g.single()
+	return ok && m.kind == larger && (a.below(f, m.x) || a.below(f, m.y))
 }
 
 // named reports whether f is g, or a symbol for it.
@@ -354,6 +456,15 @@ func scaled(f form, c int64) form {
 		return form{k: inf}
 	}
 	return g
+}
+
+// sure reports whether a wrapped symbol is what it would be without a bound.
+func (a *analysis) sure(s *symbol) bool {
+	if s.x.k >= inf {
+		return false
+	}
+	iv, r := a.both(s.x), rangeOf(s.wrap.t)
+	return s.resolved() || iv.in(r) && iv.hi < inf
 }
 
 // resolved reports whether a wrapped symbol's bounds tell that it has not wrapped.

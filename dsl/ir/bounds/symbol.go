@@ -25,6 +25,8 @@ const (
 	masked         // at most x: and
 	index          // a loop's, from x to y − 1
 	alias          // x, for short
+	power          // n·2^x
+	root           // ⌊n/2^x⌋
 	field          // an element of a buffer of known content
 )
 
@@ -43,6 +45,7 @@ type symbol struct {
 	deps     []form // what an opaque symbol was made of
 	wrap     *wrap
 	cell     *cell
+	word     *Word // what the caller says of it
 }
 
 // wrap is where a value may have left its type's range.
@@ -67,10 +70,11 @@ type cell struct {
 
 // scoped is one change that leaving a scope undoes.
 type scoped struct {
-	s    *symbol
-	was  interval
-	fact bool
-	key  string
+	s      *symbol
+	was    interval
+	fact   bool
+	choice bool
+	key    string
 }
 
 func (a *analysis) fresh(k kind, iv interval) *symbol {
@@ -122,6 +126,8 @@ func (a *analysis) leave(mark int, dead bool) {
 				a.live[s.cell.key] = slices.DeleteFunc(a.live[s.cell.key], func(t *symbol) bool { return t == s })
 			}
 			delete(a.cons, c.key)
+		case c.choice:
+			a.choices = a.choices[:len(a.choices)-1]
 		case c.fact:
 			c.s.facts = c.s.facts[:len(c.s.facts)-1]
 		default:
