@@ -111,7 +111,7 @@ func (a *analysis) learn(f form, depth int) {
 	switch {
 	case a.dead || f.k >= inf || f.k <= -inf || a.hi(f) <= 0:
 		return
-	case a.lo(f) > 0:
+	case a.lo(f) > 0 || a.known(f.negated().plus(1)):
 		a.dead = true
 		return
 	}

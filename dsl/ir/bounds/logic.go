@@ -67,6 +67,7 @@ func (a *analysis) bitwise(op ir.Op, x, y val, t ir.Type) val {
 	if g := gcd(xm, ym); g > 0 {
 		if p := g & -g; xr%p == 0 && yr%p == 0 {
 			s.mod = p
+			s.hi -= s.hi % p
 		}
 	}
 	return a.value(s)

@@ -319,6 +319,12 @@ func (p *problem) ratio(s *symbol) {
 			}
 		}
 	}
+	if len(s.x.terms) == 1 && len(s.y.terms) == 1 {
+		c := s.x.terms[0].c / s.y.terms[0].c
+		if f, ok := sum(1, s.x, -c, s.y); ok && c > 0 && p.a.known(f.reduced()) {
+			p.row(1, self, 0, form{}, -c)
+		}
+	}
 	if x = p.a.settled(x); x != nil && x.kind == product {
 		if p.a.below(x.x, s.y) {
 			p.row(1, self, -1, x.y, 0)
