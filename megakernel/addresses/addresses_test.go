@@ -2,13 +2,8 @@ package addresses_test
 
 import (
 	"fmt"
-	"os"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
-	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/addresses"
 	"github.com/mkgen/mkgen/models"
@@ -16,48 +11,41 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// positions is what every kernel is proved for.
-const positions = 1 << 20
+// proved requires that the kernels of a model are, and that this is of enough accesses and
+// values to mean something.
+func proved(t *testing.T, model string, o megakernel.Options) {
+	t.Helper()
+	mk := kernel(t, model, o)
+	r := addresses.Prove(mk, addresses.Positions)
+	require.Empty(t, r.Findings)
+	require.Greater(t, r.Accesses, 300)
+	require.Greater(t, r.Values, 300)
+}
 
-func TestRegisteredModelsOfOneRow(t *testing.T) {
+func TestModelsOfOneRow(t *testing.T) {
+	for _, name := range []string{"tiny", "llama3.2-1b", "llama3-8b"} {
+		t.Run(name, func(t *testing.T) { proved(t, name, megakernel.Options{}) })
+	}
+	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
+}
+
+func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
+	if testing.Short() { // deep
+		t.Skip("analyses two dozen kernels")
+	}
 	for _, c := range models.All() {
-		t.Run(c.Name, func(t *testing.T) {
-			mk, err := megakernel.Build(c, megakernel.Options{})
-			require.NoError(t, err)
-			r := addresses.Check(mk, mk.IR, positions)
-			require.Empty(t, r.Findings)
-			require.Greater(t, r.Accesses, 300)
-			require.Greater(t, r.Values, 300)
-		})
+		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
+			t.Run(fmt.Sprintf("%s %s %s page %d", c.Name, o.Launch, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
+		}
+	}
+	for _, attention := range []string{"window=4096", "window=4096+sinks=4", "streaming=1024+sinks=4", "window=512/causal", "alibi+softcap=30", "head-scale"} {
+		t.Run(attention, func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Attention: attention}) })
 	}
 }
 
-func TestTry(t *testing.T) {
-	if os.Getenv("MODEL") == "" {
-		t.Skip()
-	}
-	for _, name := range strings.Split(os.Getenv("MODEL"), ",") {
-		c, err := models.Lookup(name)
-		require.NoError(t, err)
-		rows, _ := strconv.Atoi(os.Getenv("ROWS"))
-		page, _ := strconv.Atoi(os.Getenv("PAGE"))
-		var ks []*ir.Kernel
-		o := megakernel.Options{Tokens: rows, Page: page, Attention: os.Getenv("ATT"), KV: tasks.KVType(os.Getenv("KV")), Launch: megakernel.Launching(os.Getenv("LAUNCH")), Selection: os.Getenv("SEL") != ""}
-		mk, err := megakernel.Build(c, o)
-		require.NoError(t, err)
-		ks = append(ks, mk.IR)
-		if mk.Graph != nil {
-			ks = mk.Graph.Kernels
-		}
-		for _, k := range ks {
-			start := time.Now()
-			r := addresses.Check(mk, k, 1<<20)
-			fmt.Println(name, k.Name, time.Since(start), r.Accesses, r.Values, len(r.Findings))
-			for i, f := range r.Findings {
-				if i < 60 {
-					fmt.Println(f)
-				}
-			}
-		}
-	}
+// A cache above 2^32 bytes and weights above 2^32 elements are among what is proved.
+func TestWhatIsProvedIsLarge(t *testing.T) {
+	mk := kernel(t, "llama3-70b", megakernel.Options{})
+	require.Greater(t, int64(addresses.Positions/mk.Options.Page)*int64(mk.Config.Layers)*int64(mk.KV.PageBytes()), int64(1)<<32)
+	require.Greater(t, mk.Plan.PackedBytes, int64(1)<<36)
 }

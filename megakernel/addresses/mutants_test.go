@@ -183,7 +183,7 @@ func TestWideArithmeticDoneInThirtyTwoBits(t *testing.T) {
 
 // What is one too many, or one too far, is reported at the access where it tells.
 func TestIndicesOneTooFar(t *testing.T) {
-	mk := kernel(t, "llama3-8b", megakernel.Options{})
+	mk := kernel(t, "tiny", megakernel.Options{})
 	for _, m := range []mutant{
 		{name: "a logit behind the vocabulary", at: line(t, "tasks/lmhead.go", "t.Logits.StoreN(row"), index: plus(2)},
 		{name: "a slot behind the page", lines: []string{line(t, "tasks/qkv.go", `slot: s.Pos.RemC(t.KV.Page).Named("slot")`)}, op: ir.OpRem, edit: plus(1),
@@ -196,7 +196,7 @@ func TestIndicesOneTooFar(t *testing.T) {
 		t.Run(m.name, func(t *testing.T) { m.reported(t, mk) })
 	}
 	m := mutant{at: line(t, "tasks/work.go", "first, end := it.split.Mul(chunks).DivC(t.Splits)"), op: ir.OpMul, edit: short(1 << 14), want: bounds.Overflow}
-	t.Run("a product before its quotient", func(t *testing.T) { m.reported(t, mk) })
+	t.Run("a product before its quotient", func(t *testing.T) { m.reported(t, kernel(t, "llama3-8b", megakernel.Options{})) })
 }
 
 func (m *mutant) reported(t *testing.T, mk *megakernel.Kernel) {

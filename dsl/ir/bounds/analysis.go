@@ -168,7 +168,7 @@ func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K { return slices.Sorted(maps
 
 // origins lists where a form may have wrapped.
 func (a *analysis) origins(f form) (out []*wrap) {
-	seen := map[*symbol]bool{}
+	seen, under := map[*symbol]bool{}, false // whether it is looked at where a choice has been made
 	var visit func(f form)
 	visit = func(f form) {
 		for _, t := range f.terms {
@@ -180,7 +180,7 @@ func (a *analysis) origins(f form) (out []*wrap) {
 			if s.kind == wrapped {
 				if x := a.settled(s); x != nil && x != s {
 					visit(of(x))
-				} else if a.sure(s) {
+				} else if a.sure(s) || under && s.x.k < inf && a.inRange(s.x, rangeOf(s.wrap.t)) {
 					visit(s.x)
 				} else if !slices.ContainsFunc(out, s.wrap.same) {
 					out = append(out, s.wrap)
@@ -190,9 +190,12 @@ func (a *analysis) origins(f form) (out []*wrap) {
 			if s.kind == chosen {
 				for i, v := range []form{s.x, s.y} {
 					mark, dead := a.enter()
+					was := under
+					under = true
 					if a.assume(s.cond, i == 0); !a.dead {
 						visit(v)
 					}
+					under = was
 					a.leave(mark, dead)
 				}
 				continue
