@@ -132,6 +132,7 @@ func (a *analysis) heads(s *ir.For, set []int, before state, counter *symbol, lo
 		}
 		p := a.fresh(opaque, a.both(x.f).meet(x.iv).hull(c.iv))
 		p.mod, p.rem = c.congruence(x.f)
+		p.guess = c.how == guessed
 		for _, g := range c.ups {
 			if a.atMost(x.f.minus(g)) {
 				p.ups = append(p.ups, g)

@@ -44,6 +44,7 @@ type symbol struct {
 	facts    []*fact
 	deps     []form // what an opaque symbol was made of
 	wrap     *wrap
+	guess    bool // its bounds are those before a loop, until it is seen what the loop does
 	cell     *cell
 	word     *Word // what the caller says of it
 }
@@ -100,7 +101,7 @@ func (a *analysis) shared(k kind, x, y form, n int64, make func() *symbol) *symb
 		return s
 	}
 	s := make()
-	s.kind, s.x, s.y, s.n = k, x, y, n
+	s.x, s.y, s.n = x, y, n
 	a.cons[key] = s
 	if s.cell != nil {
 		a.live[s.cell.key] = append(a.live[s.cell.key], s)

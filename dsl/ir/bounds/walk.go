@@ -61,7 +61,7 @@ func (a *analysis) exported(before state, first int) state {
 			continue
 		}
 		v.iv = a.both(v.f).meet(v.iv)
-		if v.iv.lo == v.iv.hi {
+		if v.iv.lo == v.iv.hi && !slices.ContainsFunc(v.f.terms, func(t term) bool { return t.s.guess }) {
 			v.f = constant(v.iv.lo)
 			continue
 		}
