@@ -22,8 +22,8 @@ func proveAddresses(w io.Writer, c models.Config, o megakernel.Options) error {
 		return err
 	}
 	r := addresses.Prove(mk, addresses.Positions)
-	if _, err := fmt.Fprintf(w, "\nAt real sizes, up to %d positions: %d accesses are in their buffers, and %d values that they depend on do not overflow\n",
-		addresses.Positions, r.Accesses, r.Values); err != nil {
+	if _, err := fmt.Fprintf(w, "\nAt real sizes: %d accesses, %d values proved up to %d positions\n",
+		r.Accesses, r.Values, addresses.Positions); err != nil {
 		return err
 	}
 	for i, f := range r.Findings {
