@@ -131,6 +131,24 @@ func UniformPred(p Pred, scope ir.Scope) Pred {
 	return opPred(kern(p.k), &ir.Instr{Op: ir.OpUniform, T: ir.Pred, Args: []*ir.Value{p.v}, Attr: ir.Attr{Scope: scope}})
 }
 
+// Claim asserts what p says. What p computes only serves that: it is numbered behind all
+// other values, so that the emitted kernel is the same with and without it.
+func (k *Kernel) Claim(text string, p func() Pred) {
+	outer := k.claiming
+	k.claiming = true
+	defer func() { k.claiming = outer }()
+	k.Assert(p(), text)
+}
+
+// number gives the values of claims their numbers.
+func (k *Kernel) number() {
+	for _, v := range k.claimed {
+		v.ID = k.ir.NumValues
+		k.ir.NumValues++
+	}
+	k.claimed = nil
+}
+
 // Assert stops the executor with text where p is false; the GPU ignores it.
 func (k *Kernel) Assert(p Pred, text string) {
 	if p.v != nil && p.v.Const && p.v.Bits != 0 {

@@ -40,6 +40,9 @@ type Kernel struct {
 
 	role    string   // being built
 	regions []string // being built, outermost first
+
+	claiming bool        // what is made now only serves an assertion
+	claimed  []*ir.Value // what was made so
 }
 
 // New starts an empty kernel. Name must be a C identifier.
@@ -63,6 +66,7 @@ func New(name string, o Options) *Kernel {
 // the program.
 func (k *Kernel) Finish() (*ir.Kernel, error) {
 	k.sweep()
+	k.number()
 	errs := slices.Clip(k.errs)
 	layout := k.ir.LayoutShared()
 	if layout != nil {
@@ -132,6 +136,11 @@ func (k *Kernel) emit(in *ir.Instr) *ir.Instr {
 
 func (k *Kernel) value(t ir.Type, def *ir.Instr, loop *ir.For) *ir.Value {
 	v := &ir.Value{ID: k.ir.NumValues, Type: t, Def: def, Loop: loop}
+	if k.claiming {
+		v.ID = -2
+		k.claimed = append(k.claimed, v)
+		return v
+	}
 	k.ir.NumValues++
 	return v
 }

@@ -2,8 +2,8 @@ package kv
 
 import "fmt"
 
-// maxChunks bounds the chunks of a unit, so that a·C fits into a word.
-const maxChunks = 1<<16 - 8
+// MaxChunks bounds the chunks of a unit that is cut by shares, so that a·C fits into a word.
+const MaxChunks = 1<<16 - 8
 
 // Limits is what a kernel was built with. All but those that say otherwise must be
 // positive.

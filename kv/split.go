@@ -49,9 +49,9 @@ func (p *Planner) makeTiles(r *Request, c *Class) error {
 		}
 	}
 	for t := range p.tiles {
-		if n := p.tiles[t].chunks; n > maxChunks && r.PinTokens == 0 {
+		if n := p.tiles[t].chunks; n > MaxChunks && r.PinTokens == 0 {
 			return fmt.Errorf("%d chunks of %d tokens in sequence %d, want at most %d; larger stages would do, or PinTokens",
-				n, p.limits.ChunkTokens, p.units[p.tiles[t].unit].seq, maxChunks)
+				n, p.limits.ChunkTokens, p.units[p.tiles[t].unit].seq, MaxChunks)
 		}
 	}
 	return nil

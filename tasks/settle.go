@@ -66,6 +66,7 @@ func (t *Attention) settle(e *Env, s Step) {
 		k.For(k.U32(0), count, func(i u32) {
 			it := &item{t: t, e: e, at: i.AddC(1).MulC(kv.ItemWords).AddC(head).Named("item")}
 			k.If(it.direct().Not(), func() {
+				k.Claim("settle: an item of more rows than its words say the states of", func() dsl.Pred { return it.word(kv.ItemRows).LtC(kv.SettleRows + 1) })
 				k.For(k.U32(0), it.word(kv.ItemRows), func(row u32) { t.settleRow(e, s, it, row) }, dsl.Unroll(1))
 			})
 		}, dsl.Unroll(1))
@@ -88,7 +89,9 @@ func (t *Attention) settleRow(e *Env, s Step, it *item, row u32) {
 	first := states.AndC(1<<kv.StateBits - 1).Named("first")
 	token, head := it.row(row), it.words(k.U32(kv.ItemHead))
 	own := dsl.Uniform(it.words(row.AddC(kv.ItemPartials)), dsl.CTAScope).Sub(first)
-	all := gather{from: k.U32(0), words: k.U32(group * d / 2), own: own, n: states.ShrC(kv.StateBits).Named("states"),
+	n := states.ShrC(kv.StateBits).Named("states")
+	k.Claim("settle: an item's state is not among its row's", func() dsl.Pred { return own.Lt(n) })
+	all := gather{from: k.U32(0), words: k.U32(group * d / 2), own: own, n: n,
 		at: func(state, word u32) u32 { return first.Add(state).MulC(group * d / 2).Add(word) }}
 	t.gather(e, all, func(word u32, lo, hi f32) {
 		of, dim := head.MulC(group).Add(word.DivC(d/2)), word.RemC(d/2).MulC(2)
@@ -119,6 +122,7 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 		m := t.Merge.running(e)
 		k.ForStep(k.U32(0), g.n, statesAtOnce, func(from u32) {
 			n := g.n.Sub(from).MinC(statesAtOnce).Named("states_now")
+			k.Claim("settle: more words than Scratch has room for", func() dsl.Pred { return n.Mul(words).LtC(t.meetingLen() + 1) })
 			e.Wait("partial states", func() {
 				k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
 					at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))

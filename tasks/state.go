@@ -131,7 +131,9 @@ func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b t
 	st.blocks = st.blocks.Named("blocks")
 	block := func(n, b, base u32) { // block b of chunk n
 		from, tok := it.chunk(it.first.Add(n)).MulC(t.PerStage).Named("from"), b.MulC(size)
-		left := it.cached.Sub(from).MinC(t.PerStage).Sub(tok)
+		there := it.cached.Sub(from).MinC(t.PerStage)
+		k.Claim("attention: a block without a token", func() dsl.Pred { return tok.Lt(there) })
+		left := there.Sub(tok)
 		body(tokens{buf: r.Data, base: base.Add(tok.MulC(t.KV.TokenUnits())), first: from.Add(tok), slices: st.wide, n: left.MinC(size)})
 	}
 	if ceilDiv(e.Consumers*size, t.PerStage) > c.Reach() {

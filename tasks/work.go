@@ -108,8 +108,15 @@ func (it *item) entry(tok u32) u32 {
 	return it.word(kv.ItemEntries).Add(tok.DivC(it.t.KV.Page))
 }
 
-// chunk is the unit's chunk that is the item's c-th behind the window's gap.
-func (it *item) chunk(c u32) u32 { return it.window.chunk(c) }
+// chunk is the unit's chunk that is the item's c-th behind the window's gap. An item that has
+// chunks has those that there are: what bounds every address of the cache.
+func (it *item) chunk(c u32) u32 {
+	per, chunk := it.t.PerStage, it.window.chunk(c)
+	it.e.K.Claim("attention: an item's chunk is not one of its unit's", func() dsl.Pred {
+		return it.first.Ge(it.end).Or(chunk.Lt(it.cached.AddC(per - 1).DivC(per)))
+	})
+	return chunk
+}
 
 // eachItem calls body for this CTA's items.
 func (t *Attention) eachItem(e *Env, s Step, body func(it *item)) {

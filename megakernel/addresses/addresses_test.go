@@ -1,0 +1,52 @@
+package addresses_test
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/addresses"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// proved requires that the kernels of a model are, and that this is of enough accesses and
+// values to mean something.
+func proved(t *testing.T, model string, o megakernel.Options) {
+	t.Helper()
+	mk := kernel(t, model, o)
+	r := addresses.Prove(mk, addresses.Positions)
+	require.Empty(t, r.Findings)
+	require.Greater(t, r.Accesses, 300)
+	require.Greater(t, r.Values, 300)
+}
+
+func TestModelsOfOneRow(t *testing.T) {
+	for _, name := range []string{"tiny", "llama3.2-1b", "llama3-8b"} {
+		t.Run(name, func(t *testing.T) { proved(t, name, megakernel.Options{}) })
+	}
+	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
+}
+
+func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
+	if !deep.On() { //
+		t.Skip("analyses two dozen kernels")
+	}
+	for _, c := range models.All() {
+		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
+			t.Run(fmt.Sprintf("%s %s %s page %d", c.Name, o.Launch, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
+		}
+	}
+	for _, attention := range []string{"window=4096", "window=4096+sinks=4", "streaming=1024+sinks=4", "window=512/causal", "alibi+softcap=30", "head-scale"} {
+		t.Run(attention, func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Attention: attention}) })
+	}
+}
+
+// A cache above 2^32 bytes and weights above 2^32 elements are among what is proved.
+func TestWhatIsProvedIsLarge(t *testing.T) {
+	mk := kernel(t, "llama3-70b", megakernel.Options{})
+	require.Greater(t, int64(addresses.Positions/mk.Options.Page)*int64(mk.Config.Layers)*int64(mk.KV.PageBytes()), int64(1)<<32)
+	require.Greater(t, mk.Plan.PackedBytes, int64(1)<<36)
+}

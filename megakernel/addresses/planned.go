@@ -1,0 +1,80 @@
+package addresses
+
+import (
+	"github.com/mkgen/mkgen/dsl/ir/bounds"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// always is for relations that hold in every row.
+const always = -1
+
+// planned is of launches of several rows: what kv.Plan writes, see kv.Plan.Check.
+func planned(f *bounds.Facts, mk *megakernel.Kernel, positions int) {
+	o := &mk.Options
+	f.Params[paramEntries] = bounds.Range{Lo: 1, Hi: 4 * manySequences * int64(entries(mk, positions))}
+	f.Params[megakernel.ScalarRows] = bounds.Range{Lo: 1, Hi: int64(o.Tokens)}
+	f.Lens[megakernel.BufferEntries] = bounds.Times(1, paramEntries, 0)
+	f.Lens[megakernel.BufferPositions] = bounds.Times(1, paramEntries, 0)
+	f.Lens["stream"] = bounds.Times(int64(o.Tokens), megakernel.ScalarSteps, 0)
+	f.Lens["times"] = bounds.Times(1, megakernel.ScalarSteps, 0)
+	f.Content[megakernel.BufferEntries] = pages()
+	f.Content[megakernel.BufferRows] = rows(mk, positions)
+	f.Content[megakernel.BufferWork] = items(mk, positions)
+	l := mk.Limits(0)
+	f.Content[megakernel.BufferMerges] = &bounds.Content{Stride: 1, Words: map[int]bounds.Word{0: below(l.Partials + 1)}}
+}
+
+// below is a word under n.
+func below(n int) bounds.Word { return bounds.Word{Hi: bounds.Number(int64(n) - 1)} }
+
+// rows are the query rows: a row's place in its unit, as long as the launch runs, has an entry.
+func rows(mk *megakernel.Kernel, positions int) *bounds.Content {
+	page := int64(mk.Options.Page)
+	return &bounds.Content{Stride: kv.RowWords, Words: map[int]bounds.Word{
+		kv.RowPosition: below(positions),
+		kv.RowEntries:  {Hi: bounds.Times(1, paramEntries, -1)},
+		kv.RowIndex:    below(positions),
+		kv.RowFirst:    below(mk.Options.Tokens),
+	}, Relations: []bounds.Relation{{Unless: always, Words: map[int]int64{kv.RowEntries: page, kv.RowIndex: 1},
+		Plus: bounds.Linear{Terms: map[string]int64{megakernel.ScalarSteps: 1, paramEntries: -page}}}}}
+}
+
+// items are the CTAs' work items, behind a header for each CTA and class.
+func items(mk *megakernel.Kernel, positions int) *bounds.Content {
+	l, page, n := mk.Limits(0), int64(mk.Options.Page), mk.Options.Tokens
+	words := map[int]bounds.Word{
+		kv.ItemHead:     below(mk.Config.KVHeads),
+		kv.ItemEntries:  {Hi: bounds.Times(1, paramEntries, -1)},
+		kv.ItemCached:   below(positions),
+		kv.ItemGrow:     below(2),
+		kv.ItemPosition: below(positions),
+		kv.ItemRows:     {Lo: bounds.Number(1), Hi: bounds.Number(int64(min(n, kv.TileRows(l.Group))))},
+		kv.ItemTail:     below(n + 1),
+		kv.ItemTailRow:  below(n),
+	}
+	for i := range 2 {
+		words[kv.ItemRowList+i] = bounds.Word{Digits: 4, Below: int64(n)}
+	}
+	for i := range kv.SettleRows {
+		words[kv.ItemStates+i] = bounds.Word{Low: kv.StateBits, Sum: int64(l.Partials)}
+	}
+	for i := range kv.MaxRows {
+		words[kv.ItemPartials+i] = below(l.Partials)
+	}
+	steps := func(c int64) bounds.Linear { return bounds.Times(c, megakernel.ScalarSteps, -c) }
+	return &bounds.Content{Stride: kv.ItemWords, Words: words, Period: (l.ItemsPerCTA + 1) * kv.ItemWords,
+		Head: map[int]bounds.Word{kv.HeaderItems: below(l.ItemsPerCTA + 1), kv.HeaderPhase: below(2)},
+		Relations: []bounds.Relation{
+			// The last token that the unit has in the launch has an entry.
+			{Unless: always, Words: map[int]int64{kv.ItemEntries: page, kv.ItemCached: 1, kv.ItemTail: 1}, Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)},
+				Plus: bounds.Times(-page, paramEntries, 0)},
+			{Unless: always, Words: map[int]int64{kv.ItemCached: 1, kv.ItemTail: 1}, Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)}, Plus: bounds.Number(-int64(positions))},
+			// Chunks are numbered by shares of them, unless they are pinned.
+			{Unless: always, Words: map[int]int64{kv.ItemFirst: 1, kv.ItemEnd: -1}},
+			{Unless: kv.ItemOf, Words: map[int]int64{kv.ItemEnd: 1, kv.ItemOf: -1}},
+			{Unless: kv.ItemOf, Words: map[int]int64{kv.ItemOf: 1}, Plus: bounds.Number(-kv.MaxChunks)},
+			{Unless: kv.ItemOf, Words: map[int]int64{kv.ItemCached: 1}, Scaled: map[int]bounds.Linear{kv.ItemGrow: steps(1)},
+				Plus: bounds.Number(-kv.MaxChunks * int64(mk.ChunkTokens()))},
+		}}
+}
