@@ -31,7 +31,7 @@ func TestModelsOfOneRow(t *testing.T) {
 }
 
 func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
-	if !deep.On() { //
+	if !deep.On() {
 		t.Skip("analyses two dozen kernels")
 	}
 	for _, c := range models.All() {
