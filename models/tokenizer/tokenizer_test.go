@@ -111,7 +111,7 @@ func TestStreamingGivesWhatDecodeGives(t *testing.T) {
 			for _, id := range ids {
 				piece := d.Add(id)
 				require.True(t, utf8.ValidString(piece), "a piece is whole characters")
-				
+
 				out.WriteString(piece)
 			}
 			out.WriteString(d.Flush())

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"strconv"
+	"strings"
 	"unicode/utf8"
 )
 
@@ -45,7 +47,51 @@ func (s *scoredJSON) UnmarshalJSON(data []byte) error {
 	if err := json.Unmarshal(pair[0], &s.name); err != nil {
 		return err
 	}
-	return json.Unmarshal(pair[1], &s.score)
+	var number json.Number
+	if err := json.Unmarshal(pair[1], &number); err != nil {
+		return err
+	}
+	s.score = looseFloat(number.String())
+	return nil
+}
+
+// looseFloat reads a number as the library's parser (serde_json) does: its digits as an integer of 64 bits, rounded, then
+// scaled by a power of ten. The last bit may differ from the nearest number, and decides between equal sums of scores.
+func looseFloat(number string) float64 {
+	digits, power, _ := strings.Cut(strings.ToLower(number), "e")
+	exponent, _ := strconv.Atoi(power)
+	digits, negative := strings.CutPrefix(digits, "-")
+	significand, fraction, full := uint64(0), false, false
+	for _, c := range []byte(digits) {
+		if c == '.' {
+			fraction = true
+			continue
+		}
+		full = full || significand > (math.MaxUint64-uint64(c-'0'))/10
+		if !full {
+			significand = significand*10 + uint64(c-'0')
+		}
+		switch {
+		case fraction && !full:
+			exponent--
+		case full && !fraction:
+			exponent++
+		}
+	}
+	value := float64(significand)
+	for exponent < -308 && value != 0 {
+		value /= 1e308
+		exponent += 308
+	}
+	if exponent < 0 {
+		value /= math.Pow10(-exponent)
+	} else {
+		value *= math.Pow10(exponent)
+	}
+	if negative {
+		return -value
+	}
+	return value
 }
 
 func (t *Tokenizer) readUnigram(raw json.RawMessage) (model, error) {

@@ -106,7 +106,7 @@ STYLES = {
 }
 
 
-def train(style):
+def train(style, tokens=None):
     """Trains the vocabulary with the library's own trainers, on what the style's normalizer and pre-tokenizer give."""
     from tokenizers import models, pre_tokenizers, trainers
     empty = {"type": "Unigram", "unk_id": None, "vocab": []} if "unigram" in style else {"type": "BPE", "vocab": {}, "merges": []}
@@ -115,12 +115,12 @@ def train(style):
     first = [t["content"] for t in style["added"] if t["special"] and t["content"].startswith(("<unk", "<s", "</s"))]
     first += [f"<0x{b:02X}>" for b in range(256)] if style.get("bytes") else []
     bytewise = "ByteLevel" in json.dumps(style["pre_tokenizer"] if "pre_tokenizer" in style else None)
-    size = {"special_tokens": first, "vocab_size": 500 + (100 if bytewise or style.get("bytes") else 0), "show_progress": False}
+    size = {"special_tokens": first, "vocab_size": tokens or 500 + (100 if bytewise or style.get("bytes") else 0), "show_progress": False}
     if "unigram" in style:
         trainer = trainers.UnigramTrainer(unk_token="<unk>", **size)
     else:
         trainer = trainers.BpeTrainer(initial_alphabet=sorted(pre_tokenizers.ByteLevel.alphabet()) if bytewise else [], limit_alphabet=300, **size)
-    learner.train_from_iterator([t[:4000] for t in training_text()], trainer)
+    learner.train_from_iterator([t if tokens else t[:4000] for t in training_text()], trainer)
     made = json.loads(learner.to_str())
     made["model"].update(style.get("model", {}), **style.get("unigram", {}))
     vocab = made["model"]["vocab"]
