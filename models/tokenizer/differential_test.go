@@ -4,10 +4,12 @@ import (
 	"bufio"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"math/rand/v2"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -55,10 +57,14 @@ type texter struct {
 	*rand.Rand
 	cases   []string
 	special []string
+	bytes   []int
 }
 
 func (r texter) text() string {
 	var out strings.Builder
+	if r.IntN(200) == 0 {
+		return strings.Repeat(r.piece()+r.piece(), 100+r.IntN(300)) // a very long word
+	}
 	for range r.IntN(30) {
 		out.WriteString(strings.Repeat(r.piece(), 1+max(0, r.IntN(12)-8)))
 	}
@@ -68,7 +74,9 @@ func (r texter) text() string {
 func (r texter) piece() string {
 	pick := func(list ...string) string { return list[r.IntN(len(list))] }
 	switch r.IntN(12) {
-	case 0, 1:
+	case 0:
+		return pick("ﬁ", "①", "Ａ", "カ\u3099", "각", "ᄀ", "ᅡ", "a\u0323\u0308", "\u0345\u0301\u0334", "İ", "Σς", "▁", "▁▁", "²", "\u0898\u0301", "\u1715")
+	case 1:
 		return pick(" ", "\n", "\r", "\t", "\u00a0", "\u3000", "\u0085", "\u200b", "\r\n", "\u2028")
 	case 2:
 		return pick("'s", "'LL", "'ve", "'", "'ſ", "’s", "'d", "'re", "'M", "'T")
@@ -79,6 +87,9 @@ func (r texter) piece() string {
 	case 5:
 		return pick("!", "...", "->", "{}", "\\", "//", "<|", "|>", "_", "\"", "\x00", "\x1c")
 	case 6:
+		if len(r.special) == 0 {
+			return "<|"
+		}
 		return r.special[r.IntN(len(r.special))]
 	case 7:
 		return pick("the", " and", "ing", "Word", "def ", "return", "Ünreachable", " unreachable")
@@ -101,58 +112,134 @@ func (r texter) piece() string {
 }
 
 func newTexter(t *testing.T, tok *Tokenizer) texter {
-	r := texter{Rand: rand.New(rand.NewPCG(*hfSeed, 0))}
+	r := texter{Rand: rand.New(rand.NewPCG(*hfSeed, 0)), bytes: byteIDs(tok)}
 	for _, c := range readGolden(t).Encode {
 		r.cases = append(r.cases, c.Text)
 	}
 	for id := range tok.Size() {
-		if name, _ := tok.Token(id); tok.Special(id) {
-			r.special = append(r.special, name, name[:len(name)-1], name[1:])
+		if name, _ := tok.Token(id); isAdded(tok, id) {
+			runes := []rune(name)
+			r.special = append(r.special, name, string(runes[:len(runes)-1]), string(runes[1:]))
 		}
 	}
 	return r
 }
 
-func TestRandomTextsAgainstHuggingFace(t *testing.T) {
+// oracleAnswer is what hf_oracle.py says about texts and lists of ids.
+type oracleAnswer struct {
+	IDs, Special, Plain [][]int
+	Decoded, Skipped    []string
+}
+
+// TestRandomAgainstHuggingFace compares all that a tokenizer does on random texts and lists of ids, in batches.
+func TestRandomAgainstHuggingFace(t *testing.T) {
 	ask := oracle(t)
 	tok, err := Open(*hfDir)
 	require.NoError(t, err)
 	r := newTexter(t, tok)
-	tokens := 0
-	for range *hfRounds {
-		text := r.text()
-		var want struct{ IDs, Special, Plain []int }
-		ask(map[string]any{"text": text}, &want)
-		ids, err := tok.Encode(text, false)
-		require.NoError(t, err)
-		require.Equal(t, want.IDs, orEmpty(ids), "%q", text)
-		special, err := tok.Encode(text, true)
-		require.NoError(t, err)
-		require.Equal(t, want.Special, orEmpty(special), "%q", text)
-		plain, err := tok.EncodePlain(text)
-		require.NoError(t, err)
-		require.Equal(t, want.Plain, orEmpty(plain), "%q", text)
-		tokens += len(ids)
-	}
-	t.Logf("%d texts, %d tokens", *hfRounds, tokens)
-}
-
-func TestRandomIDsAgainstHuggingFace(t *testing.T) {
-	ask := oracle(t)
-	tok, err := Open(*hfDir)
-	require.NoError(t, err)
-	r := rand.New(rand.NewPCG(*hfSeed, 1))
-	for range *hfRounds {
-		ids := make([]int, r.IntN(30))
-		for i := range ids {
-			ids[i] = r.IntN(tok.Size() + 10) // some belong to no token
-			if r.IntN(2) == 0 {
-				ids[i] = int(tok.bpe.single[r.IntN(256)]) // cut characters
+	const batch = 200
+	texts, differences, size := 0, 0, 0
+	for ; texts < *hfRounds; texts += batch {
+		var asked struct {
+			Texts []string `json:"texts"`
+			Lists [][]int  `json:"lists"`
+		}
+		for range batch {
+			text := r.text()
+			size += len(text)
+			asked.Texts = append(asked.Texts, text)
+			asked.Lists = append(asked.Lists, r.idList(tok))
+		}
+		var want oracleAnswer
+		ask(asked, &want)
+		for i, text := range asked.Texts {
+			if why := compare(tok, text, i, want); why != "" {
+				if differences++; differences <= 5 {
+					t.Errorf("%q\n%s", text, why)
+				}
 			}
 		}
-		var want struct{ Text, Skipped string }
-		ask(map[string]any{"ids": ids}, &want)
-		require.Equal(t, want.Text, tok.Decode(ids, false), "%v", ids)
-		require.Equal(t, want.Skipped, tok.Decode(ids, true), "%v", ids)
+		for i, ids := range asked.Lists {
+			if got, want := decodeAll(t, tok, ids, false), want.Decoded[batch+i]; got != want {
+				differences++
+				t.Errorf("%v\n%q\n%q", ids, got, want)
+			}
+			if got, want := decodeAll(t, tok, ids, true), want.Skipped[batch+i]; got != want {
+				differences++
+				t.Errorf("%v, skipping\n%q\n%q", ids, got, want)
+			}
+		}
+		if differences > 5 {
+			break
+		}
 	}
+	t.Logf("%s: %d texts of %d bytes and as many lists of ids, %d differences", *hfDir, texts, size, differences)
+}
+
+// compare says what differs from the answer about text i.
+func compare(tok *Tokenizer, text string, i int, want oracleAnswer) string {
+	ids, err := tok.Encode(text, false)
+	special, err2 := tok.Encode(text, true)
+	plain, err3 := tok.EncodePlain(text)
+	switch {
+	case err != nil || err2 != nil || err3 != nil:
+		return fmt.Sprint(err, err2, err3)
+	case !slices.Equal(ids, want.IDs[i]):
+		return fmt.Sprintf("ids     %v\nwanted  %v", ids, want.IDs[i])
+	case !slices.Equal(special, want.Special[i]):
+		return fmt.Sprintf("special %v\nwanted  %v", special, want.Special[i])
+	case !slices.Equal(plain, want.Plain[i]):
+		return fmt.Sprintf("plain   %v\nwanted  %v", plain, want.Plain[i])
+	case tok.Decode(ids, false) != want.Decoded[i]:
+		return fmt.Sprintf("decoded %q\nwanted  %q", tok.Decode(ids, false), want.Decoded[i])
+	case tok.Decode(ids, true) != want.Skipped[i]:
+		return fmt.Sprintf("skipped %q\nwanted  %q", tok.Decode(ids, true), want.Skipped[i])
+	}
+	return ""
+}
+
+// decodeAll decodes one id at a time and checks that every part is whole characters and that the parts are Decode's text.
+func decodeAll(t *testing.T, tok *Tokenizer, ids []int, skip bool) string {
+	d := tok.NewDecoder(skip)
+	var out strings.Builder
+	for _, id := range ids {
+		part := d.Add(id)
+		require.True(t, utf8.ValidString(part), "%v", ids)
+		out.WriteString(part)
+	}
+	out.WriteString(d.Flush())
+	require.Equal(t, tok.Decode(ids, skip), out.String(), "%v", ids)
+	return out.String()
+}
+
+// idList makes ids at random; some belong to no token, and half are tokens of a byte, which cut characters.
+func (r texter) idList(tok *Tokenizer) []int {
+	ids := make([]int, r.IntN(20))
+	for i := range ids {
+		ids[i] = r.IntN(tok.Size() + 10)
+		if len(r.bytes) > 0 && r.IntN(2) == 0 {
+			ids[i] = r.bytes[r.IntN(len(r.bytes))]
+		}
+	}
+	return ids
+}
+
+// byteIDs are the tokens of one byte, spelled <0x0A> or in the byte-level alphabet.
+func byteIDs(tok *Tokenizer) (out []int) {
+	for id := range tok.Size() {
+		name, _ := tok.Token(id)
+		text, mapped := unmap(name)
+		if _, ok := byteToken(name); ok || mapped && len(text) == 1 {
+			out = append(out, id)
+		}
+	}
+	return out
+}
+
+// isAdded reports whether id is an added token that can be cut.
+func isAdded(tok *Tokenizer, id int) bool {
+	_, raw := tok.raw.tokens[int32(id)]
+	_, normalized := tok.normalized.tokens[int32(id)]
+	name, _ := tok.Token(id)
+	return (raw || normalized) && utf8.RuneCountInString(name) > 1
 }

@@ -3,17 +3,16 @@ package tokenizer
 import (
 	"fmt"
 	"unicode/utf8"
-
-	"github.com/dlclark/regexp2/v2"
 )
 
 // encoder is one call's state.
 type encoder struct {
 	*Tokenizer
-	plain  bool // special tokens in the text are text
-	ids    []int
-	runes  []rune
-	merger merger
+	plain     bool // special tokens in the text are text
+	ids       []int
+	scratch   []scratch           // of each pre-tokenizer
+	next      []func(piece) error // what follows each pre-tokenizer
+	workspace workspace
 }
 
 // Encode gives the ids of text. Added tokens in the text, special ones among them, become their ids; see EncodePlain for text that must not
@@ -33,14 +32,14 @@ func (t *Tokenizer) encode(text string, addSpecial, plain bool) ([]int, error) {
 	if at := notUTF8(text); at >= 0 {
 		return nil, fault("text", fmt.Sprintf("byte %#02x at offset %d is not UTF-8", text[at], at), "UTF-8")
 	}
-	e := &encoder{Tokenizer: t, plain: plain}
+	e := &encoder{Tokenizer: t, plain: plain, scratch: make([]scratch, len(t.preTokenizers))}
+	for i := range t.preTokenizers {
+		e.next = append(e.next, func(p piece) error { return e.pieces(i+1, p) })
+	}
 	if addSpecial {
 		e.ids = append(e.ids, t.before...)
 	}
-	err := e.around(&t.raw, text, func(rest string) error {
-		return e.around(&t.normalized, rest, e.pieces)
-	})
-	if err != nil {
+	if err := e.around(&t.raw, piece{text, true}, e.normalize); err != nil {
 		return nil, err
 	}
 	if addSpecial {
@@ -63,66 +62,32 @@ func notUTF8(text string) int {
 	}
 }
 
-// around appends the ids of the tokens in set that text contains, and leaves the text before, between and after them to rest.
-func (e *encoder) around(set *added, text string, rest func(string) error) error {
-	done := 0 // text before was dealt with
-	for from := 0; ; {
-		start, end, id := set.find(text[from:])
-		if id == none {
-			break
+// around appends the ids of the tokens in set that p contains, and leaves the text before, between and after them to rest.
+func (e *encoder) around(set *added, p piece, rest func(piece) error) error {
+	plain := func(id int32) bool { return e.plain && e.tokens[id].special }
+	return set.split(p.text, plain, func(from, to int, id int32) error {
+		if id != none {
+			e.ids = append(e.ids, int(id))
+			return nil
 		}
-		start, end, from = from+start, from+end, from+end
-		if e.plain && e.tokens[id].special {
-			continue
-		}
-		if start > done {
-			if err := rest(text[done:start]); err != nil {
-				return err
-			}
-		}
-		e.ids = append(e.ids, int(id))
-		done = end
-	}
-	if done == len(text) {
-		return nil
-	}
-	return rest(text[done:])
+		return rest(piece{p.text[from:to], p.first && from == 0})
+	})
 }
 
-// pieces appends the ids of text, in which there are no added tokens: what the regular expression matches and what lies between the
-// matches are pieces, each encoded for itself.
-func (e *encoder) pieces(text string) error {
-	e.runes = append(e.runes[:0], []rune(text)...)
-	at, offset := 0, 0 // the same place in e.runes and in text
-	advance := func(to int) string {
-		from := offset
-		for ; at < to; at++ {
-			offset += utf8.RuneLen(e.runes[at])
-		}
-		return text[from:offset]
-	}
-	var failed error
-	encode := func(piece string) bool {
-		if piece == "" || failed != nil {
-			return failed == nil
-		}
-		var ids []int
-		if ids, failed = e.bpe.encode(e.ids, piece, &e.merger); failed != nil {
-			return false
-		}
-		e.ids = ids
-		return true
-	}
-	err := e.split.FindRunesMatches(e.runes, 0, func(m regexp2.MatchView) bool {
-		start, length, _ := m.GroupRange(0)
-		return encode(advance(start)) && encode(advance(start+length))
-	})
-	if failed != nil {
-		return failed
-	}
+// normalize appends the ids of a text in which there are no added tokens but those looked for in normalized text.
+func (e *encoder) normalize(p piece) error {
+	p, err := e.normalizers.normalize(p)
 	if err != nil {
-		return fmt.Errorf("text: splitting it: %w", err)
+		return err
 	}
-	encode(advance(len(e.runes)))
-	return failed
+	return e.around(&e.normalized, p, func(p piece) error { return e.pieces(0, p) })
+}
+
+// pieces appends the ids of what the pre-tokenizers from a place on make of p.
+func (e *encoder) pieces(from int, p piece) (err error) {
+	if from < len(e.preTokenizers) {
+		return e.preTokenizers[from].split(p, &e.scratch[from], e.next[from])
+	}
+	e.ids, err = e.model.encode(e.ids, p.text, &e.workspace)
+	return err
 }

@@ -33,6 +33,9 @@ type modelJSON struct {
 	Prefix       string           `json:"continuing_subword_prefix"`
 	Suffix       string           `json:"end_of_word_suffix"`
 	IgnoreMerges bool             `json:"ignore_merges"`
+	Unknown      *string          `json:"unk_token"`
+	FuseUnknown  bool             `json:"fuse_unk"`
+	ByteFallback bool             `json:"byte_fallback"`
 	Vocab        map[string]int64 `json:"vocab"`
 	Merges       []mergeJSON      `json:"merges"`
 }
@@ -81,41 +84,4 @@ func kind(place string, raw json.RawMessage) (string, error) {
 		return "", fault(place, "no type", "an object with a type")
 	}
 	return k.Type, nil
-}
-
-// wantKind refuses a component of another type than wanted; wanted "" stands for none.
-func wantKind(place string, raw json.RawMessage, wanted string) error {
-	has, err := kind(place, raw)
-	if err == nil && has != wanted {
-		name := func(s string) string {
-			if s == "" {
-				return "none"
-			}
-			return quote(s)
-		}
-		err = fault(place, name(has), name(wanted))
-	}
-	return err
-}
-
-// flatten resolves a Sequence into its members, which list names; any other component is a sequence of one.
-func flatten(place, list string, raw json.RawMessage) ([]json.RawMessage, error) {
-	name, err := kind(place, raw)
-	switch {
-	case err != nil:
-		return nil, err
-	case name == "":
-		return nil, nil
-	case name != "Sequence":
-		return []json.RawMessage{raw}, nil
-	}
-	var members map[string]json.RawMessage
-	var out []json.RawMessage
-	if err := json.Unmarshal(raw, &members); err != nil {
-		return nil, fmt.Errorf("%s: %w", place, err)
-	}
-	if err := json.Unmarshal(members[list], &out); err != nil {
-		return nil, fmt.Errorf("%s.%s: %w", place, list, err)
-	}
-	return out, nil
 }

@@ -42,9 +42,9 @@ func TestAFileSystemsFilesAreChecked(t *testing.T) {
 	require.ErrorIs(t, err, fs.ErrNotExist)
 	require.ErrorContains(t, err, tokenizerFile)
 	_, err = OpenFS(fstest.MapFS{tokenizerFile: {Data: []byte("{}")}})
-	require.EqualError(t, err, `tokenizer.json: decoder: none; want "ByteLevel"`)
+	require.EqualError(t, err, `tokenizer.json: model: none; want "BPE" or "Unigram"`)
 	dir := t.TempDir()
 	require.NoError(t, os.WriteFile(filepath.Join(dir, tokenizerFile), []byte("{}"), 0o600))
 	_, err = Open(dir)
-	require.EqualError(t, err, dir+`: tokenizer.json: decoder: none; want "ByteLevel"`)
+	require.EqualError(t, err, dir+`: tokenizer.json: model: none; want "BPE" or "Unigram"`)
 }

@@ -26,23 +26,26 @@ func (t *Tokenizer) readProcessor(raw json.RawMessage) error {
 		return err
 	}
 	templates := 0
-	for i, member := range members {
-		place := fmt.Sprintf("post_processor %d", i)
-		name, err := kind(place, member)
-		if err != nil {
-			return err
-		}
-		switch name {
+	for _, member := range members {
+		place := member.place
+		switch member.kind {
 		case "ByteLevel": // moves offsets, no ids
 		case "TemplateProcessing":
 			if templates++; templates > 1 {
-				return fault(place, "a second TemplateProcessing", "one at most")
+				return fault(place, "a second template", "one at most")
 			}
-			if err := t.readTemplate(place, member); err != nil {
+			if err := t.readTemplate(place, member.raw); err != nil {
+				return err
+			}
+		case "BertProcessing", "RobertaProcessing":
+			if templates++; templates > 1 {
+				return fault(place, "a second template", "one at most")
+			}
+			if err := t.readPair(place, member.raw); err != nil {
 				return err
 			}
 		default:
-			return fault(place, quote(name), `"TemplateProcessing", "ByteLevel" or a Sequence of them`)
+			return fault(place, quote(member.kind), "one of BertProcessing, ByteLevel, RobertaProcessing, Sequence, TemplateProcessing")
 		}
 	}
 	return nil
@@ -81,4 +84,33 @@ func (t *Tokenizer) readTemplate(place string, raw json.RawMessage) error {
 		return fault(place+".single", fmt.Sprintf("%d texts", texts), `exactly one Sequence "A"`)
 	}
 	return nil
+}
+
+// readPair reads the tokens around a text as BERT and RoBERTa write them: ["[CLS]", 101].
+func (t *Tokenizer) readPair(place string, raw json.RawMessage) error {
+	f, err := fields[struct {
+		Before markJSON `json:"cls"`
+		After  markJSON `json:"sep"`
+	}](place, raw)
+	if err != nil {
+		return err
+	}
+	for _, id := range []int64{f.Before.id, f.After.id} {
+		if id < 0 || id >= int64(len(t.tokens)) || !t.tokens[id].known {
+			return fault(place, fmt.Sprintf("id %d", id), "the id of a token")
+		}
+	}
+	t.before, t.after = []int{int(f.Before.id)}, []int{int(f.After.id)}
+	return nil
+}
+
+// markJSON is ["token", id].
+type markJSON struct{ id int64 }
+
+func (m *markJSON) UnmarshalJSON(data []byte) error {
+	var pair []json.RawMessage
+	if err := json.Unmarshal(data, &pair); err != nil || len(pair) != 2 {
+		return fault("token", quote(string(data)), "a list of a token and its id")
+	}
+	return json.Unmarshal(pair[1], &m.id)
 }

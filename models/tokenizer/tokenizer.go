@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-
-	"github.com/dlclark/regexp2/v2"
 )
 
 const (
@@ -20,7 +18,6 @@ const (
 // token is what an id stands for. Ids that the files give to nothing have known false.
 type token struct {
 	name    string // as the files spell it
-	bytes   string // as text
 	known   bool
 	special bool
 }
@@ -30,10 +27,12 @@ type Tokenizer struct {
 	tokens        []token // by id
 	byName        map[string]int32
 	raw           added // looked for first
-	normalized    added // looked for in what is left between those
-	split         *regexp2.Regexp
-	bpe           bpe
+	normalizers   normalizers
+	normalized    added // looked for in what is left between those, once it is normalized
+	preTokenizers []preTokenizer
+	model         model
 	before, after []int // put around a text
+	decoders      []decoder
 	config        config
 }
 
@@ -116,13 +115,7 @@ func (t *Tokenizer) parse(data []byte) error {
 	if err := json.Unmarshal(data, &file); err != nil {
 		return err
 	}
-	if err := wantKind("normalizer", file.Normalizer, ""); err != nil {
-		return err
-	}
-	if err := wantKind("decoder", file.Decoder, "ByteLevel"); err != nil {
-		return err
-	}
-	if err := wantKind("model", file.Model, "BPE"); err != nil {
+	if err := t.readSplits(file); err != nil {
 		return err
 	}
 	if err := t.readModel(file.Model); err != nil {
@@ -131,11 +124,48 @@ func (t *Tokenizer) parse(data []byte) error {
 	if err := t.readAdded(file.AddedTokens); err != nil {
 		return err
 	}
-	var err error
-	if t.split, err = readSplit(file.PreTokenizer); err != nil {
+	if err := t.readProcessor(file.PostProcessor); err != nil {
 		return err
 	}
-	return t.readProcessor(file.PostProcessor)
+	var err error
+	t.decoders, err = readDecoders(file.Decoder)
+	return err
+}
+
+// readSplits reads what comes before the model.
+func (t *Tokenizer) readSplits(file fileJSON) (err error) {
+	t.normalizers, err = readComponents("normalizer", "normalizers", file.Normalizer, normalizerReaders)
+	if err != nil {
+		return err
+	}
+	t.preTokenizers, err = readComponents("pre_tokenizer", "pretokenizers", file.PreTokenizer, preTokenizerReaders)
+	return err
+}
+
+// readModel reads the vocabulary and the model. A byte-level BPE takes bytes as they are: that spares spelling them.
+func (t *Tokenizer) readModel(raw json.RawMessage) error {
+	name, err := kind("model", raw)
+	if err != nil {
+		return err
+	}
+	switch name {
+	case "BPE":
+		bytes := false
+		if last := len(t.preTokenizers) - 1; last >= 0 {
+			if level, ok := t.preTokenizers[last].(byteLevel); ok {
+				level.raw, bytes = true, true
+				t.preTokenizers[last] = level
+			}
+		}
+		t.model, err = t.readBPE(raw, bytes)
+	case "Unigram":
+		t.model, err = t.readUnigram(raw)
+	case "":
+		err = fault("model", "none", `"BPE" or "Unigram"`)
+	default:
+		err = fault("model", quote(name), `"BPE" or "Unigram"`)
+	}
+	return err
 }
 
 // Size is one more than the highest id. A model's logits may have more rows than that, never fewer.

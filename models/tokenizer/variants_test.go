@@ -62,5 +62,5 @@ func TestMergesWrittenAsStrings(t *testing.T) {
 	require.NoError(t, err)
 	tok, err := Parse(old, nil)
 	require.NoError(t, err)
-	require.Equal(t, open(t).bpe, tok.bpe)
+	require.Equal(t, open(t).model, tok.model)
 }

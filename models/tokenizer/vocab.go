@@ -3,30 +3,68 @@ package tokenizer
 import (
 	"encoding/json"
 	"fmt"
+	"unicode/utf8"
 )
 
-// readModel fills the vocabulary and the merges.
-func (t *Tokenizer) readModel(raw json.RawMessage) error {
-	var model modelJSON
-	if err := json.Unmarshal(raw, &model); err != nil {
-		return fmt.Errorf("model: %w", err)
+// readBPE fills the vocabulary and the merges. byteLevel says that pieces come as bytes.
+func (t *Tokenizer) readBPE(raw json.RawMessage, byteLevel bool) (model, error) {
+	f, err := fields[modelJSON]("model", raw)
+	if err != nil {
+		return nil, err
 	}
 	switch {
-	case model.Dropout != nil && *model.Dropout != 0:
-		return fault("model.dropout", fmt.Sprint(*model.Dropout), "none: ids must not depend on chance")
-	case model.Prefix != "" || model.Suffix != "":
-		return fault("model", "continuing_subword_prefix or end_of_word_suffix is set", "neither: bytes are merged as they are")
-	case len(model.Vocab) == 0:
-		return fault("model.vocab", "no tokens", "the vocabulary")
+	case f.Dropout != nil && *f.Dropout != 0:
+		return nil, fault("model.dropout", fmt.Sprint(*f.Dropout), "none: ids must not depend on chance")
+	case f.Prefix != "" || f.Suffix != "":
+		return nil, fault("model", "continuing_subword_prefix or end_of_word_suffix is set", "neither: characters are merged as they are")
 	}
-	t.bpe.ignoreMerges = model.IgnoreMerges
-	if err := t.readVocab(model.Vocab); err != nil {
-		return err
+	if err := t.readVocab(f.Vocab); err != nil {
+		return nil, err
 	}
-	return t.readMerges(model.Merges)
+	b := &bpe{byteLevel: byteLevel, ignoreMerges: f.IgnoreMerges, fuse: f.FuseUnknown, unknown: none}
+	if f.Unknown != nil {
+		id, ok := t.byName[*f.Unknown]
+		if !ok {
+			return nil, fault("model.unk_token", quote(*f.Unknown), "a token of the vocabulary")
+		}
+		b.unknown = id
+	}
+	if f.ByteFallback {
+		b.bytes = t.byteTokens()
+	}
+	b.spell(t.byName)
+	b.merges, err = t.readMerges(f.Merges)
+	return b, err
+}
+
+// spell fills what pieces are looked up in: by characters as tokens are spelled, or by the bytes these stand for.
+func (b *bpe) spell(names map[string]int32) {
+	b.ids, b.runes = make(map[string]int32, len(names)), map[rune]int32{}
+	for i := range b.single {
+		b.single[i] = none
+	}
+	for name, id := range names {
+		if utf8.RuneCountInString(name) == 1 {
+			r, _ := utf8.DecodeRuneInString(name)
+			b.runes[r] = id
+		}
+		if !b.byteLevel {
+			b.ids[name] = id
+			continue
+		}
+		if text, ok := unmap(name); ok {
+			b.ids[text] = id
+			if len(text) == 1 {
+				b.single[text[0]] = id
+			}
+		}
+	}
 }
 
 func (t *Tokenizer) readVocab(vocab map[string]int64) error {
+	if len(vocab) == 0 {
+		return fault("model.vocab", "no tokens", "the vocabulary")
+	}
 	top := int64(0)
 	for name, id := range vocab {
 		if id < 0 || id >= maxID {
@@ -36,10 +74,6 @@ func (t *Tokenizer) readVocab(vocab map[string]int64) error {
 	}
 	t.tokens = make([]token, top+1)
 	t.byName = make(map[string]int32, len(vocab))
-	t.bpe.ids = make(map[string]int32, len(vocab))
-	for i := range t.bpe.single {
-		t.bpe.single[i] = none
-	}
 	for name, id := range vocab {
 		if name == "" {
 			return fault("model.vocab", fmt.Sprintf("the empty token with id %d", id), "tokens of one byte or more")
@@ -47,33 +81,24 @@ func (t *Tokenizer) readVocab(vocab map[string]int64) error {
 		if t.tokens[id].known {
 			return fault("model.vocab", fmt.Sprintf("%s and another token have id %d", quote(name), id), "one token for an id")
 		}
-		text, ok := unmap(name)
-		if ok {
-			t.bpe.ids[text] = int32(id)
-		} else {
-			text = name
-		}
-		if ok && len(text) == 1 {
-			t.bpe.single[text[0]] = int32(id)
-		}
-		t.tokens[id] = token{name: name, bytes: text, known: true}
+		t.tokens[id] = token{name: name, known: true}
 		t.byName[name] = int32(id)
 	}
 	return nil
 }
 
-func (t *Tokenizer) readMerges(merges []mergeJSON) error {
-	t.bpe.merges = make(map[pair]merge, len(merges))
+func (t *Tokenizer) readMerges(merges []mergeJSON) (map[pair]merge, error) {
+	out := make(map[pair]merge, len(merges))
 	for rank, m := range merges {
 		left, leftOK := t.byName[m.left]
 		right, rightOK := t.byName[m.right]
 		id, ok := t.byName[m.left+m.right]
 		if !leftOK || !rightOK || !ok {
-			return fault(fmt.Sprintf("model.merges %d", rank), quote(m.left+" "+m.right), "two tokens whose concatenation is a token too")
+			return nil, fault(fmt.Sprintf("model.merges %d", rank), quote(m.left+" "+m.right), "two tokens whose concatenation is a token too")
 		}
-		t.bpe.merges[pair{left, right}] = merge{rank: int32(rank), id: id}
+		out[pair{left, right}] = merge{rank: int32(rank), id: id}
 	}
-	return nil
+	return out, nil
 }
 
 // readAdded adds the added tokens to the vocabulary, and to those that are looked for in texts.
@@ -84,8 +109,6 @@ func (t *Tokenizer) readAdded(list []addedJSON) error {
 		switch {
 		case a.Content == "":
 			return fault(place, "no content", "a token")
-		case a.SingleWord || a.LStrip || a.RStrip:
-			return fault(place, "single_word, lstrip or rstrip is set", "none of them")
 		case a.ID < 0 || a.ID >= maxID:
 			return fault(place, fmt.Sprintf("id %d", a.ID), fmt.Sprintf("0 to %d", maxID-1))
 		case taken && int64(id) != a.ID:
@@ -93,24 +116,26 @@ func (t *Tokenizer) readAdded(list []addedJSON) error {
 		case !taken && t.known(int(a.ID)):
 			return fault(place, fmt.Sprintf("id %d, as %s has", a.ID, quote(t.tokens[a.ID].name)), "one token for an id")
 		}
-		t.add(a)
+		if err := t.add(a); err != nil {
+			return fmt.Errorf("%s: %w", place, err)
+		}
 	}
 	return nil
 }
 
-func (t *Tokenizer) add(a addedJSON) {
-	if a.ID >= int64(len(t.tokens)) {
-		t.tokens = append(t.tokens, make([]token, int(a.ID)+1-len(t.tokens))...)
+// add adds a token. One that is looked for in normalized text is normalized itself.
+func (t *Tokenizer) add(a addedJSON) error {
+	id := int32(a.ID)
+	if int(id) >= len(t.tokens) {
+		t.tokens = append(t.tokens, make([]token, int(id)+1-len(t.tokens))...)
 	}
-	text, ok := unmap(a.Content)
-	if !ok {
-		text = a.Content
+	t.tokens[id] = token{name: a.Content, known: true, special: a.Special}
+	t.byName[a.Content] = id
+	if !a.Normalized {
+		t.raw.insert(a.Content, id, a)
+		return nil
 	}
-	t.tokens[a.ID] = token{name: a.Content, bytes: text, known: true, special: a.Special}
-	t.byName[a.Content] = int32(a.ID)
-	if a.Normalized {
-		t.normalized.insert(a.Content, int32(a.ID))
-	} else {
-		t.raw.insert(a.Content, int32(a.ID))
-	}
+	spelling, err := t.normalizers.normalize(piece{a.Content, true})
+	t.normalized.insert(spelling.text, id, a)
+	return err
 }

@@ -3,25 +3,31 @@
 
     hf_oracle.py TOKENIZER.JSON
 
-{"text": TEXT} is answered by {"ids": [...], "special": [...], "plain": [...]}, {"ids": [...]} by {"text": TEXT, "skipped": TEXT}.
+{"texts": [TEXT, ...], "lists": [[ID, ...], ...]} is answered by {"ids": [...], "special": [...], "plain": [...]} with a list of ids for each
+text, and {"decoded": [...], "skipped": [...]} with a text for each text's ids and then for each of the lists.
 """
 import json
+import pathlib
 import sys
 
 import tokenizers
 
+import styles
+
 
 def main():
-    tokenizer = tokenizers.Tokenizer.from_file(sys.argv[1])
+    source = pathlib.Path(sys.argv[1]).read_text(encoding="utf-8")
+    tokenizer, decoding = tokenizers.Tokenizer.from_str(source), styles.speaker(source)
     for line in sys.stdin:
         asked = json.loads(line)
-        if "text" in asked:
-            tokenizer.encode_special_tokens = False
-            answer = {"ids": tokenizer.encode(asked["text"], add_special_tokens=False).ids, "special": tokenizer.encode(asked["text"]).ids}
-            tokenizer.encode_special_tokens = True
-            answer["plain"] = tokenizer.encode(asked["text"], add_special_tokens=False).ids
-        else:
-            answer = {"text": tokenizer.decode(asked["ids"], skip_special_tokens=False), "skipped": tokenizer.decode(asked["ids"])}
+        encode = lambda special: [e.ids for e in tokenizer.encode_batch_fast(asked["texts"], add_special_tokens=special)]
+        tokenizer.encode_special_tokens = False
+        answer = {"ids": encode(False), "special": encode(True)}
+        tokenizer.encode_special_tokens = True
+        answer["plain"] = encode(False)
+        lists = answer["ids"] + asked["lists"]
+        for name, skip in (("decoded", False), ("skipped", True)):
+            answer[name] = decoding.decode_batch(lists, skip_special_tokens=skip)
         print(json.dumps(answer), flush=True)
 
 
