@@ -249,7 +249,7 @@ var mutants = []mutant{
 	{"offsets of two equal SMs exchanged", 100, swappedOffsets, `SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go"},
 	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "tasks/"},
 	{"chunks of the cache in 8 bits", 33000, chunksIn8Bits, `was copied 0 times in step 0 at position 33000, want 1`, "tasks/attention.go"},
-	{"new token's slot from 4096 on", 5000, keyToNextSlot, `stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500`, "tasks/qkv.go"},
+	{"new token's slot from 4096 on", 5000, keyToNextSlot, `(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "tasks/"},
 }
 
 func TestMutants(t *testing.T) {
