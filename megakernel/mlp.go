@@ -119,6 +119,7 @@ type turns struct {
 // before is how many layers were run before the step, but for a multiple of the turns.
 func (f *single) before() dsl.Val[dsl.U32] {
 	first := dsl.Uniform(f.turns.first.Load(dsl.At(0)), dsl.CTAScope)
+	f.k.Claim("the launch's first turn is none of the three", func() dsl.Pred { return first.LtC(tasks.SumsTurns) })
 	return f.turns.step.MulC(f.mk.Config.Layers).Add(first)
 }
 

@@ -31,7 +31,7 @@ var (
 const (
 	mutantSeeds    = 8 // schedules that a mutant must survive to count as a survivor
 	knownSeeds     = 2 // of a ragged kernel's that a table explains
-	sampleSeeds    = 3 // the same without -mutants=all
+	sampleSeeds    = 8 // the same without -mutants=all
 	quickSeeds     = 2 // and without -deep
 	quickFewer     = 8 // and by so much fewer mutants are run than of these:
 	sampleEvery    = 6 // every sixth mutant is run

@@ -53,7 +53,9 @@ func (r *redundancy) key() string { return fmt.Sprint(*r) }
 var ringRedundant = table{
 	{"wait.mbar @empty", moved[:1], "r.watch.MBar(k, r.empty, stage", "p.Fill(n.MulC(l.TokenBytes())", nil, "passes loads of the page table, which nobody writes", conflict},
 	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, last", "", nil, "limits the copies in flight; orders nothing", conflict},
+	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing", conflict},
 	{"wait.mbar @empty", moved[1:], "r.watch.MBar(k, r.empty, stage", "", nil, "changes places with that limit", causality},
+	{"syncwarp", moved[:1], "k.SyncWarp()", "megakernel/megakernel.go", nil, "passes setting a variable of the thread, behind the load of its value", conflict},
 	{"fence.proxy.async", moved, "k.FenceProxyAsyncShared()", "", nil, "stays between the wait for the stage and the copy", causality},
 	{"mbar.expect @full", moved, "r.full.ArriveExpect(stage", "", nil, "bytes may complete before they are expected", phases},
 	{"syncwarp", gone, "k.SyncWarp()", "p.Fill(", nil, "every lane has waited itself; bytes may complete before they are expected", phases},
@@ -102,7 +104,6 @@ var inputRedundant = table{
 // leads, have beside those.
 var barrierRedundant = table{
 	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps", causality},
-	{"wait.mbar @full", gone, "r.watch.landed(k, r.full, near", "", nil, "limits the copies in flight; orders nothing", conflict},
 }
 
 // stepRedundant is what the hand-off of a step with vectors in words has beside those.

@@ -21,7 +21,7 @@ const module = "github.com/mkgen/mkgen"
 // room is a decision, made here.
 var mayImport = map[string][]string{
 	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/randomize", "megakernel/trace", "megakernel/budget", "megakernel/runtime", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/runtime/engine",
-		"megakernel/runtime/sampling", "megakernel/runtime/bench", "megakernel/runtime/sweep", "megakernel/runtime/tune", "megakernel/gate", "megakernel/reference", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
+		"megakernel/runtime/sampling", "megakernel/runtime/bench", "megakernel/runtime/sweep", "megakernel/runtime/tune", "megakernel/gate", "megakernel/probe", "megakernel/reference", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
 	"megakernel":                  {"kv", "tasks", "pipeline", "models", "dsl", "dsl/ir", "emit", "internal"},
 	"megakernel/runtime":          {"kv", "megakernel", "megakernel/runtime/batch", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/randomize", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},
 	"megakernel/runtime/cuda":     {},
@@ -29,7 +29,8 @@ var mayImport = map[string][]string{
 	"megakernel/runtime/bench":    {"kv", "megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/batch", "tasks", "pipeline", "models", "dsl", "dsl/ir", "internal"},
 	"megakernel/runtime/tune":     {"megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/bench", "pipeline", "models", "internal"},
 	"megakernel/runtime/sweep":    {"megakernel", "megakernel/gate", "megakernel/runtime", "megakernel/runtime/bench", "megakernel/runtime/tune", "models", "internal"},
-	"megakernel/gate":             {"kv", "megakernel", "models"},
+	"megakernel/gate":             {"kv", "megakernel", "megakernel/probe", "megakernel/reference", "models"},
+	"megakernel/probe":            {"megakernel", "megakernel/reference", "models", "tasks"},
 	"megakernel/runtime/batch":    {"kv", "megakernel/runtime/pages", "megakernel/runtime/prefix"},
 	"megakernel/runtime/prefix":   {"megakernel/runtime/pages"},
 	"megakernel/runtime/pages":    {},

@@ -140,7 +140,7 @@ func TestAblationOfSeveralRowsHasWhatApplies(t *testing.T) {
 	require.NotContains(t, all, tune.MLPOf)
 	require.Contains(t, all, tune.WatchdogOf)
 	row := rowOf(t, r, "--consumers 11")
-	require.Contains(t, row.Why, "at most 8 would fit")
+	require.Contains(t, row.Why, "at most 10 would fit")
 	require.Nil(t, row.Micros)
 }
 
