@@ -91,11 +91,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 			b.q = dsl.Global[dsl.BF16](k, "q", product(qRows), dsl.Align(16), bufDoc("[%d][%d] rotated, scaled queries", c.Heads, c.HeadDim))
 		}
 		b.states = declareStates(k, o.Splits, c.Heads, c.HeadDim)
-		if mk.HasArrived() {
-			groups := attention(c, o).Items()
-			b.arrived = dsl.Global[dsl.U32](k, BufferArrived, int64(groups), bufDoc("[%d] splits written, of each group of query heads; 0 between the phases", groups))
-		}
-		if !o.handsOn(phaseAttention) && o.Merge != MergeInput {
+		if !o.handsOn(phaseAttention) {
 			b.attn = dsl.Global[dsl.BF16](k, "attn", product(qRows), dsl.Align(16), bufDoc("[%d][%d] attention output", c.Heads, c.HeadDim))
 		}
 		mk.declareVectors(k, b)
@@ -190,18 +186,12 @@ func declareStates(k *dsl.Kernel, n, heads, d int) dsl.Buf[dsl.B128] {
 		bufDoc("[%d][%d][%d] partial states of attention: two elements of the output, the log-sum-exp of all, base 2, and a tag", n, heads, d/2))
 }
 
-// HasArrived is whether the kernel counts partial states, in BufferArrived.
-func (mk *Kernel) HasArrived() bool { return mk.Options.Merge == MergeLast }
-
 // HasTags is whether partial states are passed on in words with tags.
 func (mk *Kernel) HasTags() bool { return mk.Ragged() || mk.Options.statesInWords() }
 
 // Zeroed are the buffers that must be 0 before the first launch and after one that was
 // given up.
 func (mk *Kernel) Zeroed() (names []string) {
-	if mk.HasArrived() {
-		names = append(names, BufferArrived)
-	}
 	if mk.HasTags() {
 		names = append(names, BufferStates)
 	}
@@ -209,7 +199,7 @@ func (mk *Kernel) Zeroed() (names []string) {
 		names = append(names, BufferQueryWords, BufferKVWords)
 	}
 	for _, phase := range VectorPhases() {
-		if mk.Options.passes(phase) {
+		if mk.Options.handsOn(phase) {
 			names = append(names, BufferWords(phase))
 		}
 	}

@@ -109,16 +109,13 @@ func (mk *Kernel) needsOfRows() []emit.Need {
 
 // needsOfVariants are of where states are merged, of the cache's format and of attention that is not plain.
 func (mk *Kernel) needsOfVariants() (list []emit.Need) {
-	if mk.HasArrived() {
-		list = append(list, emit.Need{Buffer: BufferArrived, Fill: "0, and again after a launch that was given up"})
-	}
 	if mk.Options.Queries == HandoffWords {
 		for _, name := range []string{BufferQueryWords, BufferKVWords} {
 			list = append(list, emit.Need{Buffer: name, Fill: "0, and again after a launch that was given up"})
 		}
 	}
 	for _, phase := range VectorPhases() {
-		if mk.Options.passes(phase) {
+		if mk.Options.handsOn(phase) {
 			list = append(list, emit.Need{Buffer: BufferWords(phase), Fill: "0, and again after a launch that was given up"})
 		}
 	}

@@ -46,13 +46,10 @@ func queriesEdge(m *machine.Machine) edge {
 	return edge{"queries", []way{{name: string(HandoffWords), seconds: (attentionLoads + 1) * load}, {name: string(HandoffBarrier), seconds: m.WaitSeconds(0) + attentionLoads*load}}}
 }
 
-// statesEdge is from attention's partial states to its output. What counts them releases
-// them first, which is what a barrier takes more than a count. MergeInput is not among the
-// ways: its cost grows with the splits, of which attention wants as many as there can be.
+// statesEdge is from attention's partial states to its output.
 func statesEdge(m *machine.Machine) edge {
 	load := m.LoadSeconds(0)
-	return edge{"partial states", []way{{name: string(MergeWords), seconds: 2 * load}, {name: string(MergeLast), seconds: m.ReleaseSeconds() + m.AtomicSeconds() + load},
-		{name: string(MergePhase), seconds: m.WaitSeconds(0) + load}}}
+	return edge{"partial states", []way{{name: string(MergeWords), seconds: 2 * load}, {name: string(MergePhase), seconds: m.WaitSeconds(0) + load}}}
 }
 
 // vectorEdges are from the phases of VectorPhases to the next, each a vector that all SMs
@@ -66,7 +63,7 @@ func vectorEdges(c *models.Config, m *machine.Machine) (edges []edge) {
 			elements, bytes = c.Heads*c.HeadDim, 2
 		}
 		e := edge{name: phase}
-		for _, h := range vectorWays() {
+		for _, h := range VectorWays() {
 			each := 4
 			if h == HandoffBarrier {
 				each = bytes
@@ -87,8 +84,7 @@ const usualInFlight = 48 << 10
 
 // ForMachine chooses the hand-offs of a kernel of one row that options leave open, Queries,
 // Merge and Vectors, by what they cost on a machine: Queries and Merge in the cheapest way,
-// Vectors by chooseVectors. With MergeInput, which hands partial states on from attention and
-// no vector, all ways cost the same there. Vectors stays open with a machine whose file lacks
+// Vectors by chooseVectors. Vectors stays open with a machine whose file lacks
 // figures of vectors in words. The executor's
 // figures choose nothing. What is still open when a kernel is built is chosen for
 // machine.H200, and then Vectors is HandoffCounted.
@@ -99,91 +95,30 @@ func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	o.Queries = cmp.Or(o.Queries, Handoff(queriesEdge(m).least().name))
 	o.Merge = cmp.Or(o.Merge, Merging(statesEdge(m).least().name))
 	if o.Vectors == "" {
-		edges := vectorEdges(&c, m)
-		for i := range edges {
-			if edges[i].name == phaseAttention && o.Merge == MergeInput {
-				edges[i] = edges[i].free()
-			}
-		}
-		o.Vectors = o.chooseVectors(edges)
+		o.Vectors = o.chooseVectors(vectorEdges(&c, m))
 	}
 	return o
 }
 
-// free is the edge where no way costs anything.
-func (e edge) free() edge {
-	f := edge{name: e.name}
-	for _, w := range e.ways {
-		f.ways = append(f.ways, way{name: w.name})
-	}
-	return f
-}
-
-// chosen is a value of Vectors, and the way of each edge with it.
-type chosen struct {
-	vectors string
-	ways    []way
-}
-
-// dearer is whether it costs more than another by more than the noise: the spreads of both
-// where the two differ. However sums are rounded, what costs least is dearer than none.
-func (c chosen) dearer(than chosen) bool {
-	more, noise := 0.0, 0.0
-	for i, w := range c.ways {
-		if other := than.ways[i]; w.name != other.name {
-			more += w.seconds - other.seconds
-			noise += w.spread + other.spread
-		}
-	}
-	return more > noise && c.seconds() > than.seconds()
-}
-
-func (c chosen) seconds() (total float64) {
-	for _, w := range c.ways {
-		total += w.seconds
-	}
-	return total
-}
-
-// chooseVectors is the first value of Vectors that is dearer than no other: those that count
-// stand before those in words, of all phases before those of some, and a barrier last.
-// Without edges it is empty.
+// chooseVectors is a barrier where counts cost more than it by more than the noise, over all
+// edges together: the spreads of both. Without edges it is empty.
 func (o *Options) chooseVectors(edges []edge) string {
 	if edges == nil {
 		return ""
 	}
-	var all []chosen
-	try := func(h Handoff, some int) { // the edges whose bits are set
-		var c chosen
-		var phases []string
-		for i, e := range edges {
-			if some>>i&1 == 0 {
-				c.ways = append(c.ways, e.way(string(HandoffBarrier)))
-				continue
-			}
-			if e.name == phaseDown && o.MLP == MLPFused {
-				return // all SMs add to it
-			}
-			c.ways = append(c.ways, e.way(string(h)))
-			phases = append(phases, e.name)
+	more, noise := 0.0, 0.0
+	for _, e := range edges {
+		if e.name == phaseDown && o.MLP == MLPFused {
+			continue // all SMs add to it
 		}
-		with := *o
-		if with.Vectors = string(h); phases != nil {
-			with.Vectors += ":" + strings.Join(phases, ",")
-		}
-		if with.completeVectors() != nil { // such as none behind a barrier before o, and o's not in words
-			return
-		}
-		c.vectors = with.Vectors
-		all = append(all, c)
+		counted, barrier := e.way(string(HandoffCounted)), e.way(string(HandoffBarrier))
+		more += counted.seconds - barrier.seconds
+		noise += counted.spread + barrier.spread
 	}
-	for _, h := range []Handoff{HandoffCounted, HandoffWords} {
-		for some := 1<<len(edges) - 1; some > 0; some-- {
-			try(h, some)
-		}
+	if more > noise {
+		return string(HandoffBarrier)
 	}
-	try(HandoffBarrier, 0)
-	return all[slices.IndexFunc(all, func(c chosen) bool { return !slices.ContainsFunc(all, c.dearer) })].vectors
+	return string(HandoffCounted)
 }
 
 // reportEdges says what every way costs on a machine, beside what the kernel does.
@@ -211,19 +146,16 @@ func (mk *Kernel) reportEdges(r *report, m *machine.Machine) {
 	row(statesEdge(m), string(o.Merge))
 	vectors := vectorEdges(&mk.Config, m)
 	for _, e := range vectors {
-		if e.name == phaseAttention && o.Merge == MergeInput {
-			continue
-		}
 		here := HandoffBarrier
-		if way, phases := o.vectorsIn(); slices.Contains(phases, e.name) {
-			here = way
+		if o.handsOn(e.name) {
+			here = HandoffCounted
 		}
 		row(e, string(here))
 	}
 	r.line("\nHand-offs that can be had in several ways, on %s", m.GPU)
 	r.table(t)
 	if vectors == nil {
-		r.text("Its file has no figures of vectors in words with tags, so what attention, o and down hand on is not chosen by it: where no flag or profile says other it is %s, and behind a barrier where that cannot be.", vectorWays()[0])
+		r.text("Its file has no figures of vectors in words with tags, so what attention, o and down hand on is not chosen by it: where no flag or profile says other it is %s, and behind a barrier where that cannot be.", VectorWays()[0])
 	}
-	r.text("Where no flag or profile says other, queries and partial states go the cheapest way. Vectors are chosen together: the first combination, counted ones before words, that is dearer than no other by more than the measurements of the edges in which the two differ lie apart (±). Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
+	r.text("Where no flag or profile says other, queries and partial states go the cheapest way. Vectors are chosen together: counted, unless that costs more than barriers by more than the measurements lie apart (±). Around attention: latencies while memory is quiet. Vectors: what an exchange adds to a stream.")
 }

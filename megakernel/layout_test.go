@@ -184,11 +184,8 @@ func TestLayoutSaysWhichWordsToZero(t *testing.T) {
 	}{
 		{HandoffWords, MergeWords, "barrier", []string{BufferStates, BufferQueryWords, BufferKVWords}},
 		{HandoffWords, MergeWords, "counted", []string{BufferStates, BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
-		{HandoffBarrier, MergeWords, "words:o", []string{BufferStates, "o_words"}},
-		{HandoffWords, MergePhase, "counted:attention", []string{BufferQueryWords, BufferKVWords, "attn_words"}},
-		{HandoffWords, MergeLast, "barrier", []string{BufferArrived, BufferQueryWords, BufferKVWords}},
-		{HandoffBarrier, MergeInput, "barrier", nil},
-		{HandoffWords, MergeInput, "counted", []string{BufferStates, BufferQueryWords, BufferKVWords, "o_words", "down_words"}},
+		{HandoffBarrier, MergeWords, "barrier", []string{BufferStates}},
+		{HandoffWords, MergePhase, "counted", []string{BufferQueryWords, BufferKVWords, "attn_words", "o_words", "down_words"}},
 		{HandoffBarrier, MergePhase, "barrier", nil},
 	} {
 		mk := build(t, "tiny", Options{SMs: 4, Queries: c.queries, Merge: c.merge, Vectors: c.vectors})

@@ -2,7 +2,6 @@ package megakernel
 
 import (
 	"slices"
-	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/plural"
@@ -54,19 +53,6 @@ func (o *Options) completeMLP() error {
 		return refuse("MLP", "%q in a graph of kernels, where a kernel's end is the hand-off; want %s", string(o.MLP), MLPRows)
 	}
 	return nil
-}
-
-// WithMLP are the options with another MLP, and for MLPFused without what that cannot do:
-// down's vector is not handed on in words.
-func (o Options) WithMLP(m MLP) Options {
-	o.MLP = m
-	if way, phases := o.vectorsIn(); m == MLPFused && slices.Contains(phases, phaseDown) {
-		phases = slices.DeleteFunc(phases, func(p string) bool { return p == phaseDown })
-		if o.Vectors = string(HandoffBarrier); len(phases) > 0 {
-			o.Vectors = string(way) + ":" + strings.Join(phases, ",")
-		}
-	}
-	return o
 }
 
 // handoffNone is a phase's hand-off where every SM goes on with what it has made itself.

@@ -33,19 +33,17 @@ func TestHostIsToldToZeroWhatTheFusedMLPAddsTo(t *testing.T) {
 }
 
 func TestFusedMLPHandsOnAllVectorsButDowns(t *testing.T) {
-	for given, want := range map[string]string{"": "counted:attention,o", "words": "words:attention,o", "words:o": "words:o", "counted:attention": "counted:attention", "barrier": "barrier"} {
+	for given, want := range map[string]string{"": "counted", "counted": "counted", "barrier": gridBarrier} {
 		mk := build(t, "tiny", Options{SMs: 4, MLP: MLPFused, Vectors: given})
-		require.Equal(t, want, mk.Options.Vectors, given)
 		have := map[string]string{}
 		for _, p := range mk.Phases {
 			have[p.Name] = p.Handoff
 		}
+		require.Equal(t, want, have[phaseAttention], given)
+		require.Equal(t, want, have[phaseO], given)
 		require.Equal(t, "none", have["gate_up"])
 		require.Equal(t, gridBarrier, have[phaseDown], "what has no tag must be ordered")
-		require.Equal(t, want == "barrier" || want == "counted:attention", slices.ContainsFunc(mk.IR.Globals(), func(b *ir.Buf) bool { return b.Name == "mid" }), given)
-	}
-	for of, want := range map[string]string{"counted": "counted", "words:o,down": "words:o", "counted:attention,o": "counted:attention,o", "counted:down": "barrier", "barrier": "barrier"} {
-		require.Equal(t, Options{MLP: MLPFused, Vectors: want}, Options{Vectors: of}.WithMLP(MLPFused))
+		require.Equal(t, given == "barrier", slices.ContainsFunc(mk.IR.Globals(), func(b *ir.Buf) bool { return b.Name == "mid" }), given)
 	}
 }
 
@@ -80,8 +78,6 @@ func TestWhatTheFusedMLPRefuses(t *testing.T) {
 		require.ErrorAs(t, err, &refused)
 		require.Equal(t, "MLP", refused.Option)
 	}
-	_, err = Build(c, Options{MLP: MLPFused, Vectors: "counted:o,down"})
-	require.EqualError(t, err, `options: "counted:o,down" with MLP fused, where all SMs add to down's vector; want it without down`)
 	c.Hidden, c.Heads, c.KVHeads, c.HeadDim = 8192, 8, 8, 16
 	_, err = Build(c, Options{MLP: MLPFused, Consumers: 4})
 	require.ErrorContains(t, err, "sums a thread with 4 consumer warps, want 128 at most")

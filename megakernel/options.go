@@ -120,7 +120,7 @@ const (
 // HeldNone is the Options.Held of a kernel that holds no chunks.
 const HeldNone = -1
 
-// Handoffs lists the ways of queries; vectors have the third, too.
+// Handoffs lists the ways of queries.
 func Handoffs() []Handoff { return []Handoff{HandoffBarrier, HandoffWords} }
 
 // Merging is where partial states of attention are merged.
@@ -130,20 +130,14 @@ type Merging string
 const (
 	// MergePhase merges in a phase of its own, all SMs together, behind a barrier.
 	MergePhase Merging = "phase"
-	// MergeLast merges in the SM that brings a head's last state: a barrier less.
-	MergeLast Merging = "last"
 	// MergeWords merges in all SMs that have a state of a head, each a share of its
 	// output, as soon as the others' states are there: no hand-off between, words that
 	// carry a tag instead.
 	MergeWords Merging = "words"
-	// MergeInput merges in every SM, all of the output, as the output projection stages its
-	// input: no hand-off between, and every SM reads every state. For up to
-	// tasks.MaxMergedSplits splits.
-	MergeInput Merging = "input"
 )
 
 // Mergings lists the places.
-func Mergings() []Merging { return []Merging{MergePhase, MergeLast, MergeWords, MergeInput} }
+func Mergings() []Merging { return []Merging{MergePhase, MergeWords} }
 
 // Watchdog names waits that end when the host gives the launch up, so that a hang
 // is an error and the GPU stays usable.
@@ -287,16 +281,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if err := o.completeHeld(); err != nil {
 		return o, err
 	}
-	most := maxSplits
-	if o.Merge == MergeInput {
-		most = tasks.MaxMergedSplits
-	}
-	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), most))
-	switch {
-	case o.Splits < 1 || o.Splits > maxSplits:
+	def(&o.Splits, min(max(1, o.SMs/attention(c, &o).Items()), maxSplits))
+	if o.Splits < 1 || o.Splits > maxSplits {
 		return o, refuse("Splits", "%d KV splits, want 1 to %d", o.Splits, maxSplits)
-	case o.Splits > most:
-		return o, refuse("Splits", "%d KV splits, which every SM merges in the output projection's input; want 1 to %d, or another merge than %s", o.Splits, most, o.Merge)
 	}
 	return o, nil
 }
@@ -310,7 +297,7 @@ func (o *Options) completeHandoffs() {
 
 // statesInWords is whether partial states of the one row carry tags.
 func (o *Options) statesInWords() bool {
-	return o.Merge == MergeWords || o.Merge == MergeInput && o.handsOn(phaseAttention)
+	return o.Merge == MergeWords
 }
 
 // completeAttention brings Attention into its one form, and refuses what cannot be.

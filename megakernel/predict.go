@@ -114,8 +114,6 @@ func (mk *Kernel) chain(p *Phase) (vector, loads int) {
 	switch {
 	case p.Matrix != "" && mk.Ragged():
 		return 0, rowsLoads // the input itself comes along with the chunks
-	case p.Matrix == phaseO && mk.Options.Merge == MergeInput:
-		return 8 * mk.Options.Splits * c.Heads * c.HeadDim, 0
 	case p.Matrix == phaseO && mk.Options.handsOn(phaseAttention):
 		return 8 * c.Heads * c.HeadDim, 0 // a word of 16 bytes for two elements
 	case p.Matrix == phaseO:

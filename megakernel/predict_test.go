@@ -53,7 +53,7 @@ func TestPredictionOfFewSMsIsWhatTheirCopiesBring(t *testing.T) {
 }
 
 func TestPhasesAddUp(t *testing.T) {
-	for _, o := range []Options{{}, {SMs: 3}, {Merge: MergeLast}, {Held: 3}, {Tokens: 8}, {SMs: 5, Stages: 4, InFlight: 1}} {
+	for _, o := range []Options{{}, {SMs: 3}, {Merge: MergePhase}, {Held: 3}, {Tokens: 8}, {SMs: 5, Stages: 4, InFlight: 1}} {
 		for _, name := range []string{"tiny", "llama3.2-1b"} {
 			mk := build(t, name, o)
 			p := mk.Predict(machine.H200(), 100, max(1, o.Tokens))

@@ -16,7 +16,6 @@ const (
 	regionSums   = "sums"
 	regionChosen = "chosen"
 	regionFresh  = "fresh"
-	regionFound  = "found"
 
 	// Attention's scratch and the products' partial sums are never in use in the same phase.
 	regionScratchOrPartials = "scratch_or_partials"

@@ -39,7 +39,6 @@ const (
 	BufferEntries = "kv_indices"
 	BufferWork    = "attn_plan"
 	BufferMerges  = "attn_merge"
-	BufferArrived = "arrived" // with MergeLast only
 
 	BufferPositions = "kv_positions" // with Options.Selection only
 )

@@ -19,9 +19,8 @@ type single struct {
 	part   tasks.Partials
 	tail   dsl.Buf[dsl.B128]
 
-	arrived *tasks.Arrivals // with MergeLast only
-	early   *tasks.Early    // what products need of memory beside their input
-	gains   *tasks.Gains    // what their norms do
+	early *tasks.Early // what products need of memory beside their input
+	gains *tasks.Gains // what their norms do
 
 	act   dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
 	turns turns             // of x, with MLPFused only
@@ -38,10 +37,6 @@ func newSingle(b *builder) *single {
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
 	if b.mk.Options.MLP == MLPFused {
 		f.declareFused()
-	}
-	if b.mk.Options.Merge == MergeLast {
-		f.arrived = &tasks.Arrivals{Count: b.bufs.arrived,
-			Found: dsl.Shared[dsl.U32](k, regionFound, words(regionFound), at(regionFound), dsl.Doc("whether this SM brought the last state"))}
 	}
 	return f
 }
@@ -65,9 +60,6 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	}
 	if o.MLP == MLPFused {
 		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16}, pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
-	}
-	if o.Merge == MergeLast {
-		regions = append(regions, pipeline.Region{Name: regionFound, Bytes: 4 * tasks.ArrivalsLen, Align: 16})
 	}
 	return regions
 }
@@ -116,16 +108,6 @@ func (f *single) plain(in tasks.PlainInput) {
 	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 
-// merged stages attention's output, of which it merges the partial states.
-func (f *single) merged(m *tasks.Merge, s tasks.Step) {
-	o := &f.mk.Options
-	in := tasks.MergedInput{Merge: m, Noted: !o.counts(), Dst: f.x}
-	if o.statesInWords() {
-		in.Words = f.words(o.ago())
-	}
-	f.env.Part("input vector", func() { in.Emit(f.env, s) })
-}
-
 func (f *single) phases() stages {
 	return stages{layer: f.layerPhases(), after: []phase{f.finalPhase()}}
 }
@@ -146,15 +128,8 @@ func (f *single) layerPhases() []phase {
 			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
 		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v}
 		f.plant(qkv, merge)
-		switch o.Merge {
-		case MergeLast:
-			att.Arrived, att.Merge = f.arrived, merge
-		case MergeWords:
+		if o.Merge == MergeWords {
 			att.Words, att.Merge = f.words(0), merge
-		case MergeInput:
-			if o.statesInWords() {
-				att.Words = f.words(0)
-			}
 		}
 		atts, merges = append(atts, att), append(merges, merge)
 	}
@@ -171,11 +146,7 @@ func (f *single) layerPhases() []phase {
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			if o.Merge == MergeInput {
-				f.eachClass(s, func(i int) { f.merged(merges[i], s) })
-			} else {
-				f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
-			}
+			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),
@@ -199,12 +170,8 @@ func (f *single) layerPhases() []phase {
 	all[2].Handoff = o.handoff(phaseAttention) // the merge's
 	all[3].Handoff = o.handoff(phaseO)
 	all[5].Handoff = o.handoff(phaseDown)
-	if o.Merge != MergePhase { // the merge is attention's, or o's
-		if all[1].Handoff = all[2].Handoff; o.Merge == MergeInput {
-			all[3].Ops = slices.Concat(all[2].Ops, all[3].Ops)
-		} else {
-			all[1].Ops = slices.Concat(all[1].Ops, all[2].Ops)
-		}
+	if o.Merge != MergePhase { // the merge is attention's
+		all[1].Handoff, all[1].Ops = all[2].Handoff, slices.Concat(all[1].Ops, all[2].Ops)
 		all = slices.Delete(all, 2, 3)
 	}
 	return all
@@ -296,17 +263,10 @@ func (f *single) wanted(at tasks.Step) dsl.Pred { return at.Pos.AddC(1).Ge(f.buf
 
 func (f *single) finish(_ dsl.Val[dsl.U32], at tasks.Step, running *dsl.Var[dsl.U32]) {
 	f.keepTurn()
-	final := func() {
+	f.k.If(f.wanted(at), func() {
 		f.consume(inLayer(at, f.k.U32(0)), f.after...)
 		f.choose(at.Pos, running)
-	}
-	if o := &f.mk.Options; !o.alternates() || o.counts() {
-		f.k.If(f.wanted(at), final)
-		return
-	}
-	// Without an LM head nobody would wait for an SM that has rows of down and none of the next
-	// step's qkv, and others would write o's words anew while it still looks for these.
-	f.k.IfElse(f.wanted(at), final, func() { f.k.Region("hand-off of a step", f.bar.Sync) })
+	})
 }
 
 func (f *single) done(_ dsl.Val[dsl.U32], at tasks.Step) dsl.Val[dsl.U32] { return at.Pos.AddC(1) }

@@ -3,97 +3,52 @@ package megakernel
 import (
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/tasks"
 )
 
 // VectorPhases are the phases whose output vector can be handed on in words. That of
 // gate_up cannot: it is the longest, and a barrier a layer keeps SMs that are ahead from
-// writing words anew that another one has yet to read. From one step to the next the LM
-// head's does, and where a step has none what single.finish puts in its place.
+// writing words anew that another one has yet to read. From one step to the next the count
+// behind attention does.
 func VectorPhases() []string { return []string{phaseAttention, phaseO, phaseDown} }
 
-// vectorWays are how they can be, the default of one row first.
-func vectorWays() []Handoff { return []Handoff{HandoffCounted, HandoffWords, HandoffBarrier} }
+// VectorWays are how they can be, the default of one row first.
+func VectorWays() []Handoff { return []Handoff{HandoffCounted, HandoffBarrier} }
 
-// vectorsIn is how vectors are handed on, and which are not behind a barrier.
-func (o *Options) vectorsIn() (way Handoff, phases []string) {
-	how, list, some := strings.Cut(o.Vectors, ":")
-	switch way = Handoff(how); {
-	case way == HandoffBarrier:
-		return way, nil
-	case some:
-		return way, strings.Split(list, ",")
-	case o.MLP == MLPFused:
-		return way, []string{phaseAttention, phaseO}
-	}
-	return way, VectorPhases()
-}
-
-// handsOn is whether a phase's output vector is handed on in words.
+// handsOn is whether a phase's output vector is handed on in words. Down's is not with
+// MLPFused, where all SMs add to it.
 func (o *Options) handsOn(phase string) bool {
-	_, phases := o.vectorsIn()
-	return slices.Contains(phases, phase)
-}
-
-// passes is whether there are words of a phase's output vector: not of attention's where
-// its partial states are passed on instead.
-func (o *Options) passes(phase string) bool {
-	return o.handsOn(phase) && (phase != phaseAttention || o.Merge != MergeInput)
+	return o.counts() && slices.Contains(VectorPhases(), phase) && (phase != phaseDown || o.MLP != MLPFused)
 }
 
 // handoff is how a phase's vector is handed on.
 func (o *Options) handoff(phase string) string {
-	way, phases := o.vectorsIn()
-	if !slices.Contains(phases, phase) {
-		return gridBarrier
+	if o.handsOn(phase) {
+		return o.Vectors
 	}
-	return string(way)
+	return gridBarrier
 }
 
-// completeVectors chooses how vectors are handed on, brings what was chosen into its one
-// form, and refuses what cannot be.
+// completeVectors chooses how vectors are handed on, and refuses what cannot be.
 func (o *Options) completeVectors() error {
 	if o.Vectors == "" {
 		o.Vectors = string(HandoffBarrier)
 		if o.Tokens == 1 && !o.graph() {
-			o.Vectors = string(vectorWays()[0])
+			o.Vectors = string(VectorWays()[0])
 		}
-	}
-	given := o.Vectors
-	if !slices.Contains(vectorWays(), Handoff(strings.SplitN(given, ":", 2)[0])) {
-		return refuse("Vectors", "found %q, want counted, words or barrier, and perhaps a colon and some of %s", given, strings.Join(VectorPhases(), ","))
-	}
-	way, phases := o.vectorsIn()
-	if way == HandoffBarrier {
-		if given != string(way) {
-			return refuse("Vectors", "found %q, want barrier alone: it is for all phases", given)
-		}
-		return nil
-	}
-	var all []string
-	for _, name := range VectorPhases() {
-		if slices.Contains(phases, name) {
-			all = append(all, name)
-		}
-	}
-	if len(all) != len(phases) {
-		return refuse("Vectors", "found phases %q in %q, want some of %s, each once", strings.Join(phases, ","), given, strings.Join(VectorPhases(), ","))
-	}
-	if o.Vectors = string(way); len(all) < len(VectorPhases()) {
-		o.Vectors += ":" + strings.Join(all, ",")
 	}
 	switch {
+	case !slices.Contains(VectorWays(), Handoff(o.Vectors)):
+		return refuse("Vectors", "found %q, want %s", o.Vectors, plural.Or(VectorWays()))
+	case !o.counts():
+		return nil
 	case o.Tokens > 1:
-		return refuse("Vectors", "%q with %d query rows a step, want barrier", given, o.Tokens)
+		return refuse("Vectors", "%q with %d query rows a step, want barrier", o.Vectors, o.Tokens)
 	case o.graph():
-		return refuse("Vectors", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", given)
-	case o.MLP == MLPFused && o.handsOn(phaseDown):
-		return refuse("Vectors", "%q with MLP %s, where all SMs add to down's vector; want it without down", given, o.MLP)
-	case !o.handsOn(phaseO) && o.barriersBeforeO() == 0 && o.MLP != MLPFused:
-		return refuse("Vectors", "%q, but no barrier from a layer's beginning to o, where SMs that are ahead would write the residual vector that others read; want o, too, or a barrier between", given)
+		return refuse("Vectors", "%q in a graph of kernels, where a kernel's end is the hand-off; want barrier", o.Vectors)
 	}
 	return nil
 }
@@ -114,12 +69,9 @@ func (o *Options) alternates() bool {
 	return o.barriersBeforeO() == 0 && o.handsOn(phaseO) && o.handsOn(phaseDown)
 }
 
-// counts is whether vectors in words stand behind a count of arrivals, after which tags
-// are others.
-func (o *Options) counts() bool {
-	way, _ := o.vectorsIn()
-	return way == HandoffCounted
-}
+// counts is whether vectors are handed on in words behind counts of arrivals, after which
+// tags are others.
+func (o *Options) counts() bool { return o.Vectors == string(HandoffCounted) }
 
 // ago is how many changes of the tag lie between the words of a phase's vector and who
 // reads it right behind that phase.
@@ -133,7 +85,7 @@ func (o *Options) ago() int {
 // agoInO is the same of the residual vector that a layer begins with, for who reads it in o.
 func (o *Options) agoInO() int {
 	n := o.ago() + o.barriersBeforeO()
-	if o.counts() && o.handsOn(phaseAttention) {
+	if o.counts() {
 		n++
 	}
 	return n
@@ -153,7 +105,7 @@ type vectorWords struct{ attention, o, down dsl.Buf[dsl.B128] }
 func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 	c, o := &mk.Config, &mk.Options
 	words := func(phase string, n int, of string) (w dsl.Buf[dsl.B128]) {
-		if o.passes(phase) {
+		if o.handsOn(phase) {
 			w = dsl.Global[dsl.B128](k, BufferWords(phase), int64(n), bufDoc("%s, a pair and a tag in each", of))
 		}
 		return w
@@ -171,8 +123,8 @@ type vectors struct{ f *single }
 // barrier.
 func (v *vectors) output(ago int) *tasks.Handed {
 	f, c := v.f, &v.f.mk.Config
-	if f.mk.Options.passes(phaseAttention) {
-		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d", Noted: !f.mk.Options.counts()}
+	if f.mk.Options.handsOn(phaseAttention) {
+		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d"}
 	}
 	return nil
 }
@@ -184,7 +136,7 @@ func (v *vectors) handed(phase string, ago int) *tasks.Handed {
 	if phase == phaseDown {
 		buf = v.f.bufs.vectorWords.down
 	}
-	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d", Noted: !v.f.mk.Options.counts()}
+	return &tasks.Handed{Words: v.f.words(ago), Buf: buf, Pairs: v.f.mk.Config.Hidden / 2, Planes: 2, What: "waits for the residual vector, word %d"}
 }
 
 // source is that vector for all consumers, right behind the phase.

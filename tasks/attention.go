@@ -45,12 +45,9 @@ type Attention struct {
 	// Final takes the output of direct items; with Work only.
 	Final Output
 	// Merge merges the partial states of a row within the phase: with Words each SM
-	// that has one merges a share of the row; with Arrived, without Work, the SM that
-	// writes the last does. With neither it is a phase of its own. Words without Merge
-	// pass the states on to whoever merges them later: MergedInput.
-	Merge   *Merge
-	Words   *Words
-	Arrived *Arrivals
+	// that has one merges a share of the row, without it is a phase of its own.
+	Merge *Merge
+	Words *Words
 	// Variant is what is not plain causal attention; nil is that.
 	Variant *Variant
 
@@ -141,8 +138,7 @@ func (t *Attention) problem(e *Env, r *pipeline.Ring) string {
 		need(t.Work == nil || t.Tokens >= 1 && t.Tokens <= kv.MaxRows, "attention: %d tokens, want 1 to %d", t.Tokens, kv.MaxRows),
 		need(t.Work == nil || t.Final != nil, "attention: a plan's direct items need Final"),
 		need(t.Work == nil || t.Passed == nil, "attention: queries are passed without Work only"),
-		need((t.Words == nil || t.Work == nil) && t.Arrived == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
-		need(t.Arrived == nil || t.Work == nil && t.Words == nil, "attention: arrivals are counted without Work and Words only"),
+		need(t.Words == nil || t.Merge != nil, "attention: states that meet within the phase need Merge"),
 		need(t.PerStage >= blockTokens && t.PerStage&(t.PerStage-1) == 0,
 			"attention: a stage holds %d tokens, want a power of two of at least %d", t.PerStage, blockTokens),
 		need(bytes <= r.StageBytes(), "attention: %d tokens of %d bytes are %d bytes, a stage has %d", t.PerStage, l.TokenBytes(), bytes, r.StageBytes())); p != "" {
@@ -218,9 +214,6 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
 			e.Part("states meet", st.combineSplit)
-			if t.Arrived != nil {
-				e.Part("arrivals and merge", func() { t.settleSplit(e, s, st) })
-			}
 			return
 		}
 		e.Part("queries", func() {

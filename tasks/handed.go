@@ -12,7 +12,6 @@ type Handed struct {
 	// vector, 2 or 4; so a warp's loads of one of them are one stretch.
 	Planes int
 	What   string // that is waited for, with %d for the word
-	Noted  bool   // whether a trace notes the waits of all consumers for it
 }
 
 // The payload of a word: two f32 of the residual vector, or a pair of bf16 and 0.
@@ -75,13 +74,7 @@ func (h *Handed) each(e *Env, begin func(i u32) func(words []dsl.Val[dsl.B128]))
 				at = append(at, i.AddC(p*(h.Pairs/h.Planes)))
 			}
 		}
-		var words []dsl.Val[dsl.B128]
-		poll := func() { words = h.Words.All(e, h.Buf, at, h.What) }
-		if h.Noted {
-			e.Wait("words of the vector", poll)
-		} else {
-			poll()
-		}
+		words := h.Words.All(e, h.Buf, at, h.What)
 		for n := range groups {
 			use[n](words[n*h.Planes:][:h.Planes])
 		}

@@ -132,14 +132,6 @@ func TestWhatTemplatesRefuse(t *testing.T) {
 			m := tasks.Merge{Heads: 2, D: 16, States: in[dsl.B128](r, "in", nil, 16), Out: out[dsl.BF16](r, "out", 32)}
 			m.Emit(r.e)
 		})},
-		{"merge_input", "merged input: 25 splits, want 1 to 24, and no table", vector(func(r *rig) {
-			m := tasks.MergedInput{Merge: &tasks.Merge{Heads: 2, D: 16, Splits: 25, States: in[dsl.B128](r, "in", nil, 25*16)}, Dst: input(r, 32)}
-			m.Emit(r.e, tasks.Step{})
-		})},
-		{"merge_input", "merged input: Dst has 32 elements, want 64 for 48 padded", vector(func(r *rig) {
-			m := tasks.MergedInput{Merge: &tasks.Merge{Heads: 3, D: 16, Splits: 1, States: in[dsl.B128](r, "in", nil, 24)}, Dst: input(r, 32)}
-			m.Emit(r.e, tasks.Step{})
-		})},
 		{"qkv", "KV cache: head dimension 40, want a multiple of 16 up to 256", qkv(tasks.KVLayout{Layers: 1, Heads: 1, D: 40, Page: 8}, 1, 20)},
 		{"qkv", "KV cache: page size 3 is not a power of two", qkv(tasks.KVLayout{Layers: 1, Heads: 1, D: 32, Page: 3}, 1, 16)},
 		{"qkv", "qkv: 0 query heads, want at least 1", qkv(tasks.KVLayout{Layers: 1, Heads: 1, D: 32, Page: 8}, 0, 16)},

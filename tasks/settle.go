@@ -5,49 +5,10 @@ import (
 	"github.com/mkgen/mkgen/kv"
 )
 
-// Arrivals counts the splits of each group of query heads that have been written, so
-// that the SM that writes the last one merges them: no phase and no hand-off of its own.
-// Who that is depends on the run, the order of the merge, that of the splits, does not.
-type Arrivals struct {
-	Count dsl.Buf[dsl.U32] // [KV heads][Parts]; 0 before a launch, and after each layer
-	Found dsl.Buf[dsl.U32] // shared memory, ArrivalsLen words
-}
-
-// ArrivalsLen is the length of Arrivals.Found: whether the item's group is complete.
-const ArrivalsLen = 1
-
 // Phase is whether the class's partial states are merged in a phase of their own.
 func (t *Attention) Phase() dsl.Pred {
 	head := t.Class * (t.Work.PerCTA + 1) * kv.ItemWords
 	return dsl.Uniform(t.Work.Items.Load(dsl.At(head+kv.HeaderPhase)), dsl.GPUScope).NeC(0)
-}
-
-// settleSplit counts an item's split, whose states lie in global memory: the CTA that
-// brings the last split of a group of query heads merges their states.
-func (t *Attention) settleSplit(e *Env, s Step, st *state) {
-	k, a, it := e.K, t.Arrived, st.it
-	k.If(e.Tid.EqC(0), func() {
-		group := it.kvHead.MulC(t.Parts())
-		if t.Parts() > 1 {
-			group = group.Add(it.part())
-		}
-		before := dsl.AtomicAdd(a.Count, group, k.U32(1), dsl.AcqRel(dsl.GPUScope))
-		last := before.EqC(t.Splits - 1)
-		k.If(last, func() { a.Count.Store(group, k.U32(0), dsl.Relaxed(dsl.GPUScope)) }) // for the next layer, behind a hand-off
-		a.Found.Store(dsl.At(0), dsl.Select(last, k.U32(1), k.U32(0)))
-	})
-	e.Sync()
-	k.If(dsl.Uniform(a.Found.Load(dsl.At(0)), dsl.CTAScope).NeC(0), func() {
-		d := t.KV.D
-		e.EachConsumer(t.part()*d/2, func(i u32) {
-			pair := func() { t.Merge.pair(e, s, st.query.MulC(d/2).Add(i)) }
-			if t.Group()%t.part() == 0 {
-				pair()
-			} else {
-				k.If(i.DivC(d/2).Lt(st.heads), pair)
-			}
-		})
-	})
 }
 
 // settle merges this CTA's share of the rows that its items have partial states of: of

@@ -191,7 +191,7 @@ func TestVariantsOfAttentionOfOneSequence(t *testing.T) {
 				continue
 			}
 			c = c.withDefaults()
-			c.meet = meetings[(i+j)%3]
+			c.meet = meetings[(i+j)%2]
 			t.Run(f.name+" "+c.String(), func(t *testing.T) {
 				s := newScene(c)
 				s.checkVariant(t, f)

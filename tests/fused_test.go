@@ -77,7 +77,7 @@ func TestFusedMLPOfOddShapes(t *testing.T) {
 }
 
 // fusedVectors are ways of the vectors of attention and o; "" is the default.
-var fusedVectors = []string{"", "words", "barrier", "counted:o", "words:attention", "counted:attention", "words:o"}
+var fusedVectors = []string{"", "barrier"}
 
 // That is what it is marked for.
 func TestFusedMLPIsNotRepeatable(t *testing.T) {

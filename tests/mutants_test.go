@@ -245,34 +245,12 @@ func TestMutantsOfTinyAreReported(t *testing.T) {
 	judge(t, "mutants of the tiny kernel on the executor", outcomes, redundant, redundant, start)
 }
 
-// The same of attention whose partial states the SM merges that brings the last.
-func TestMutantsOfAMergeByTheLastSMAreReported(t *testing.T) {
-	deep.Only(t)
-	o := megakernel.Options{Stages: 3, InFlight: 2, Queries: megakernel.HandoffWords, Merge: megakernel.MergeLast}
-	aroundAttention(t, o, "mutants of attention that the SM with the last state merges, on the executor", lastRedundant)
-}
-
-// The same of attention whose partial states all SMs merge in the output projection's input.
-func TestMutantsOfAMergeInTheInputAreReported(t *testing.T) {
-	deep.Only(t)
-	o := megakernel.Options{Stages: 3, InFlight: 2, Merge: megakernel.MergeInput}
-	mutantsOfRegions(t, o, "mutants of attention that all SMs merge in o's input, on the executor", inputRedundant, "attention", "hand-off after attention", "o", "hand-off after o")
-}
-
 // The same of attention behind a barrier, whose states are merged behind another, with
 // a producer that keeps fewer copies in flight where it leads.
 func TestMutantsOfBarriersAroundAttentionAreReported(t *testing.T) {
 	deep.Only(t)
 	o := megakernel.Options{Stages: 6, InFlight: 3, Leads: "4:2,5:1", Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "barrier"}
 	aroundAttention(t, o, "mutants of barriers around attention, and of leads, on the executor", barrierRedundant)
-}
-
-// The same of vectors in words that are polled with no count of arrivals before: of the phases
-// that read them.
-func TestMutantsOfVectorsInWordsAreReported(t *testing.T) {
-	deep.Only(t)
-	o := megakernel.Options{Stages: 3, InFlight: 2, Vectors: string(megakernel.HandoffWords)}
-	mutantsOfRegions(t, o, "mutants of vectors in words, on the executor", nil, "qkv", "read ahead of o", "o", "gate_up", "read ahead of down")
 }
 
 // The same of the MLP whose halves have no hand-off between.

@@ -90,39 +90,10 @@ var singleRedundant = table{
 	{"wait.mbar @full", moved[:1], "c.wait(stage, c.next.parity", "c.DrainAt(", []string{"qkv", "o", "gate_up", "down", "lm_head"}, "passes a load of the input, which is not in the stage", conflict},
 }
 
-// lastRedundant is what attention with a merge by the last SM has beside those.
-var lastRedundant = table{
-	{"st @arrived", []mutate.Class{mutate.Weaken}, "a.Count.Store", "t.settleSplit(e, s, st)", nil, "the atomics before it are acquired, those after it come behind a hand-off", causality},
-}
-
-// inputRedundant is what attention that all SMs merge in o's input has beside those.
-var inputRedundant = table{
-	{"bar.sync", gone[:2], "NamedBarrier", "e.Sync() // the next item", []string{"attention"}, "the next item's queries come with a barrier of their own, and so does the count", causality},
-}
-
 // barrierRedundant is what attention behind a barrier and before one, and a producer that
 // leads, have beside those.
 var barrierRedundant = table{
 	{"bar.sync", gone, "NamedBarrier", "b.bar.Sync", []string{"hand-off after attention"}, "attention ends with a barrier of the same warps", causality},
-}
-
-// stepRedundant is what the hand-off of a step with vectors in words has beside those.
-//
-// It keeps SMs that are ahead from writing o's words anew, in the next step's first layer, before
-// another one has read them in down; for nothing else is it waited there. Those words are
-// read and written with relaxed accesses and carry tags. All that is accessed weakly in two
-// steps has a barrier behind gate_up between: the cache, act's two places, the verdict. So
-// the arrival publishes nothing, and the wait learns of nothing. What is needed is that the
-// arrival is behind the polls of all the CTA's warps, and the next step's words behind the
-// wait; and relaxed accesses cannot turn that round. A poll ends with the step's own tag.
-// One that found the next step's would not (perLocation: a later read does not return
-// what is older), its CTA would not arrive, and the word would never have been written.
-// docs/memory-model.md, "Weak behaviour", says that the executor does not show load buffering; that
-// is why the reason does not rest on it.
-var stepRedundant = table{
-	{"bar.sync", gone, "NamedBarrier", "f.bar.Sync", []string{stepHandoff}, "before the arrival the warps have met behind down, and nobody has read a word since; behind the wait they meet before anybody writes one", causality},
-	{"red.add @barrier: release to relaxed", []mutate.Class{mutate.Weaken}, "ReduceAdd", "f.bar.Sync", []string{stepHandoff}, "publishes nothing: who arrives has read o's words, which are relaxed and carry tags, and all else is ordered behind gate_up", perLocation},
-	{"wait @barrier: acquire to relaxed", []mutate.Class{mutate.Weaken}, "g.Watch.Until", "f.bar.Sync", []string{stepHandoff}, "learns of no data: words of the next step are written behind it all the same, and all else is ordered behind gate_up", perLocation},
 }
 
 // raggedRedundant is what ragged kernels have beside ringRedundant.
@@ -151,7 +122,7 @@ func TestEveryReasonNamesARuleThatRationaleExplains(t *testing.T) {
 	_, section, ok := strings.Cut(string(text), "\n## Which synchronisation do mutants show to be redundant?\n")
 	require.True(t, ok)
 	section, _, _ = strings.Cut(section, "\n## ")
-	for _, r := range slices.Concat(redundant, lastRedundant, inputRedundant, barrierRedundant, stepRedundant, raggedRedundant, attentionRedundant) {
+	for _, r := range slices.Concat(redundant, barrierRedundant, raggedRedundant, attentionRedundant) {
 		require.NotEmpty(t, r.rule, "%s: %s", r.what, r.why)
 		require.Contains(t, section, "\n- *"+r.rule+"*", "%s: %s", r.what, r.why)
 	}

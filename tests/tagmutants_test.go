@@ -14,21 +14,17 @@ import (
 // what stood there before. The words that the table excepts have been read before.
 func TestReadersThatSkipTheWaitForATagComputeSomethingElse(t *testing.T) {
 	deep.Only(t)
-	for _, vectors := range []string{"counted", "words"} {
-		t.Run(vectors, func(t *testing.T) {
-			s := newSubjectOf(t, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2, Vectors: vectors}, 160, 2)
-			caught := map[string]int{}
-			for _, m := range mutantsOf(s.ir) {
-				words, ok := strings.CutPrefix(m.Name, "remove wait.tag @")
-				if !ok || redundant.explain(t, m.Mutation) != nil {
-					continue
-				}
-				o, err := s.try(t.Context(), m, sampleSeeds)
-				require.NoError(t, err)
-				require.True(t, strings.HasPrefix(o.Report, "wrong "), "%s: %q at %s", m, o.Report, o.Place)
-				caught[words]++
-			}
-			require.Equal(t, map[string]int{"query_words": 1, "kv_words": 2, "states": 1, "attn_words": 4, "o_words": 2, "down_words": 4}, caught)
-		})
+	s := newSubjectOf(t, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 3, InFlight: 2}, 160, 2)
+	caught := map[string]int{}
+	for _, m := range mutantsOf(s.ir) {
+		words, ok := strings.CutPrefix(m.Name, "remove wait.tag @")
+		if !ok || redundant.explain(t, m.Mutation) != nil {
+			continue
+		}
+		o, err := s.try(t.Context(), m, sampleSeeds)
+		require.NoError(t, err)
+		require.True(t, strings.HasPrefix(o.Report, "wrong "), "%s: %q at %s", m, o.Report, o.Place)
+		caught[words]++
 	}
+	require.Equal(t, map[string]int{"query_words": 1, "kv_words": 2, "states": 1, "attn_words": 4, "o_words": 2, "down_words": 4}, caught)
 }

@@ -34,8 +34,8 @@ func TestHandoffsGiveTheSameBits(t *testing.T) {
 				seed := uint64(2)
 				for _, q := range megakernel.Handoffs() {
 					for _, m := range megakernel.Mergings() {
-						for _, vectors := range []string{"barrier", "counted", "words", vectorSets[seed%uint64(len(vectorSets))]} {
-							got := run(q, m, vectors, seed)
+						for _, vectors := range megakernel.VectorWays() {
+							got := run(q, m, string(vectors), seed)
 							require.Equal(t, want.next, got.next, "queries %s, merge %s, vectors %s", q, m, vectors)
 							require.Equal(t, want.logits, got.logits, "queries %s, merge %s, vectors %s", q, m, vectors)
 							seed++
@@ -59,33 +59,9 @@ func TestMergesOfVariantsGiveTheSameBits(t *testing.T) {
 		return decode(t, mk, g.Seed, g.Tokens[:12], seed)
 	}
 	want := run(megakernel.MergePhase, 1)
-	for i, m := range []megakernel.Merging{megakernel.MergeLast, megakernel.MergeWords, megakernel.MergeInput} {
-		got := run(m, uint64(2+i))
-		require.Equal(t, want.next, got.next, "merge %s", m)
-		require.Equal(t, want.logits, got.logits, "merge %s", m)
-	}
-}
-
-// The same where every SM merges many states in o's input, or several pairs of elements at once.
-func TestMergesInTheInputGiveTheSameBits(t *testing.T) {
-	g, c := readGolden(t, "tiny_hf.json")
-	c.Heads, c.KVHeads = 8, 1 // 128 pairs
-	tokens := g.Tokens[:6]
-	for _, o := range []megakernel.Options{{Splits: 1, Consumers: 1}, {Splits: 2, Consumers: 1}, {Splits: 16, Consumers: 1}, {Splits: 3, Consumers: 3}, {Splits: tasks.MaxMergedSplits, Consumers: 2}} {
-		t.Run(fmt.Sprintf("%d splits, %d consumers", o.Splits, o.Consumers), func(t *testing.T) {
-			t.Parallel()
-			o.SMs, o.StageBytes, o.Page = 2, 2048, 4
-			run := func(m megakernel.Merging, seed uint64) trace {
-				o.Merge = m
-				mk, err := megakernel.Build(c, o)
-				require.NoError(t, err)
-				return decode(t, mk, g.Seed, tokens, seed)
-			}
-			want, got := run(megakernel.MergePhase, 1), run(megakernel.MergeInput, 2)
-			require.Equal(t, want.next, got.next)
-			require.Equal(t, want.logits, got.logits)
-		})
-	}
+	got := run(megakernel.MergeWords, 2)
+	require.Equal(t, want.next, got.next)
+	require.Equal(t, want.logits, got.logits)
 }
 
 // SMs that have rows of down and none of qkv, and no item of attention, are waited for by
@@ -93,7 +69,7 @@ func TestMergesInTheInputGiveTheSameBits(t *testing.T) {
 func TestStepsOfAPromptWaitForSMsWithoutQueries(t *testing.T) {
 	_, c := readGolden(t, "tiny_hf.json")
 	c.Layers, c.Heads, c.KVHeads = 1, 2, 1
-	for _, vectors := range []string{"words", "counted", "words:o", "barrier"} {
+	for _, vectors := range []string{"counted", "barrier"} {
 		for _, splits := range []int{1, 3} {
 			t.Run(fmt.Sprintf("%s, %d splits", vectors, splits), func(t *testing.T) {
 				t.Parallel()
@@ -112,6 +88,3 @@ func TestStepsOfAPromptWaitForSMsWithoutQueries(t *testing.T) {
 		}
 	}
 }
-
-// vectorSets are vectors that any kernel of one row can hand on in words.
-var vectorSets = []string{"counted:o", "words:o", "counted:attention,o", "words:attention,o", "counted:o,down", "words:o,down"}

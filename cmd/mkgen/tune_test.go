@@ -23,7 +23,7 @@ func profileOf(t *testing.T, model string) (path string, chosen tune.Choice) {
 	require.NoError(t, cmd.Flags().Set("model", model))
 	mk, err := c.build(cmd)
 	require.NoError(t, err)
-	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Held: 3, Consumers: 7, Splits: 4, Queries: megakernel.HandoffBarrier, Merge: megakernel.MergeLast, Vectors: "counted:o"}
+	chosen = tune.Choice{StageBytes: 8192, Stages: 10, InFlight: 5, Leads: "6:3", Held: 3, Consumers: 7, Splits: 4, Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "counted"}
 	p := &tune.Profile{Format: tune.Format, Setup: tune.Setup{GPU: "g", Compiler: "c", Commit: "x", Arch: "sm_90a", Contexts: []int{1}, Launches: 1}.Of(mk),
 		Start: chosen, Chosen: chosen}
 	path = filepath.Join(t.TempDir(), "p.json")
@@ -44,11 +44,11 @@ func text(t *testing.T, args ...string) string {
 
 func TestAProfileIsTheFlagsThatItStandsFor(t *testing.T) {
 	path, _ := profileOf(t, "llama3-8b")
-	want := text(t, "--model", "llama3-8b", "--stage-bytes", "8192", "--stages", "10", "--in-flight", "5", "--leads", "6:3", "--held", "3", "--consumers", "7", "--splits", "4", "--queries", "barrier", "--merge", "last", "--vectors", "counted:o")
+	want := text(t, "--model", "llama3-8b", "--stage-bytes", "8192", "--stages", "10", "--in-flight", "5", "--leads", "6:3", "--held", "3", "--consumers", "7", "--splits", "4", "--queries", "barrier", "--merge", "phase", "--vectors", "counted")
 	require.Equal(t, want, text(t, "--model", "llama3-8b", "--profile", path))
 	require.NotEqual(t, want, text(t, "--model", "llama3-8b"))
-	for flag, value := range map[string]string{"stage-bytes": "16384", "stages": "9", "in-flight": "4", "leads": "none", "held": "0", "consumers": "8", "splits": "8", "queries": "words", "merge": "phase", "vectors": "words"} {
-		values := map[string]string{"stage-bytes": "8192", "stages": "10", "in-flight": "5", "leads": "6:3", "held": "3", "consumers": "7", "splits": "4", "queries": "barrier", "merge": "last", "vectors": "counted:o"}
+	for flag, value := range map[string]string{"stage-bytes": "16384", "stages": "9", "in-flight": "4", "leads": "none", "held": "0", "consumers": "8", "splits": "8", "queries": "words", "merge": "words", "vectors": "barrier"} {
+		values := map[string]string{"stage-bytes": "8192", "stages": "10", "in-flight": "5", "leads": "6:3", "held": "3", "consumers": "7", "splits": "4", "queries": "barrier", "merge": "phase", "vectors": "counted"}
 		values[flag] = value
 		args := []string{"--model", "llama3-8b"}
 		for name, v := range values {
@@ -86,7 +86,7 @@ func TestAnInterruptionNamesTheFileThatWasKept(t *testing.T) {
 func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
 	start := tune.Choice{StageBytes: 16384, Stages: 11, InFlight: 3, Leads: "4:2", Held: 4, Consumers: 8, Splits: 16, Queries: megakernel.HandoffWords, Merge: megakernel.MergePhase, Vectors: "counted"}
 	chosen := start
-	chosen.Merge = megakernel.MergeLast
+	start.Merge, chosen.Merge = megakernel.MergeWords, megakernel.MergePhase
 	trial := tune.Trial{Dimension: tune.Merge, Options: chosen, Against: start, Micros: []float64{3600}, AgainstMicros: []float64{3636.4}, Ratio: 0.99, Noise: 0.003, Better: true}
 	p := &tune.Profile{Setup: tune.Setup{Model: "llama3-8b", GPU: "NVIDIA H200", Compiler: "nvcc 13.0.88", SMs: 114, Weights: "random, seed 1", Contexts: []int{1024}, Launches: 9, Tokens: 32, Rows: 1},
 		Start: start, Chosen: chosen, Trials: []tune.Trial{trial}}
@@ -103,10 +103,10 @@ by; a profile is no record.
 better is by more than the noise.
 
 round  dimension  value  against  µs at 1024   ratio   noise
-    1  merge       last    phase      3600.0  0.9900  0.0030  chosen
+    1  merge      phase    words      3600.0  0.9900  0.0030  chosen
 
-Chosen: --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge last --vectors counted --held 4
-Together 1.00 % less time than with --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge phase --vectors counted --held 4
+Chosen: --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge phase --vectors counted --held 4
+Together 1.00 % less time than with --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge words --vectors counted --held 4
 The time was over before the search: the same command goes on.
 Profile written to p.json; to use it:
   mkgen --model llama3-8b --kv e4m3 --sms 114 --profile p.json

@@ -59,8 +59,7 @@ func TestAProbeChangesNoBit(t *testing.T) {
 	for i, o := range []megakernel.Options{
 		{},
 		{Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "barrier", Splits: 2},
-		{Merge: megakernel.MergeInput, Vectors: "words", Splits: 2},
-		{Merge: megakernel.MergeLast, Vectors: "counted:o", Splits: 2, KV: "e4m3"},
+		{Merge: megakernel.MergePhase, Vectors: "counted", Splits: 2, KV: "e4m3"},
 	} {
 		want := logitsOf(t, open(t, o, 1))
 		o.Probe = true

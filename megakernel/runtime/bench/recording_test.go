@@ -253,30 +253,6 @@ func TestAKernelWithoutATraceNotesNothing(t *testing.T) {
 	require.EqualError(t, err, "trace: 0 words of heads and 0 of spans are those of no whole number of CTAs")
 }
 
-// Where vectors go in words without a count, who stages one waits for them, once a phase
-// that has one; the first layer has the embedding. Of tiny's first of several warps stages
-// all, and the last one notes.
-func TestWaitsForVectorsAreNoted(t *testing.T) {
-	for vectors, noted := range map[string]bool{"words": true, "counted": false} {
-		mk, r := recording(t, megakernel.Options{SMs: 2, Consumers: 1, Vectors: vectors, Trace: 4000})
-		tr := decoded(t, mk, r)
-		layers := mk.Config.Layers
-		for _, track := range tr.Tracks {
-			waits := map[string]int{}
-			for _, s := range track.Spans {
-				if site := &tr.Sites[s.Site]; site.Name == "words of the vector" {
-					waits[site.Phase]++
-				}
-			}
-			want := map[string]int{}
-			if noted && track.Role == trace.Consumers {
-				want = map[string]int{"qkv": 2 * (layers - 1), "o": 2 * layers, "gate_up": 2 * layers, "lm_head": 2}
-			}
-			require.Equal(t, want, waits, "%s of SM %d, vectors in %s", track.Role, track.SM, vectors)
-		}
-	}
-}
-
 // Consumers note a phase with its parts, and the hand-off before it, when they have arrived at
 // the hand-off behind it: they are side by side, and nothing of a later phase before them.
 func TestAPhaseIsNotedWithItsParts(t *testing.T) {

@@ -167,7 +167,7 @@ func (r *Row) check(contexts int) error {
 		}
 		return nil
 	}
-	if err := r.Options.check(); err != nil {
+	if err := r.Options.checkMeasured(); err != nil {
 		return err
 	}
 	if len(r.Micros) != contexts || len(r.Beside) != contexts || len(r.Share) != contexts {

@@ -71,9 +71,8 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, map[string][]string{
 		tune.Control:      {"the same kernel, loaded again"},
-		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge last", "--queries barrier --merge words", "--queries barrier --merge input", "--queries words --merge phase", "--queries words --merge last", "--queries words --merge input"},
-		tune.InInput:      {"--splits 8 --merge input", "--splits 4 --merge input", "--splits 2 --merge input", "--splits 1 --merge input"},
-		tune.VectorsOf:    {"--vectors words", "--vectors barrier", "--vectors counted:o", "--vectors counted:o,down", "--vectors counted:attention,o"},
+		tune.AroundAttend: {"--queries barrier --merge phase", "--queries barrier --merge words", "--queries words --merge phase"},
+		tune.VectorsOf:    {"--vectors barrier"},
 		tune.LeadsOf:      {"--leads none", "--leads 5:3", "--leads 6:3", "--leads 6:2", "--leads 8:3", "--leads 8:2"},
 		tune.HeldOf:       {"--held 0", "--held 1", "--held 2", "--held 3", "--held 4", "--held 6"},
 		tune.CopiesOf: {"--in-flight 1 --leads none", "--in-flight 2 --leads none", "--in-flight 3 --leads none", "--in-flight 3 --leads 4:2",
@@ -86,7 +85,7 @@ func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
 			"--stage-bytes 65536 --stages 2 --in-flight 1 --leads none --held 2", "--stage-bytes 65536 --stages 2 --in-flight 2 --leads none --held 2"},
 		tune.ConsumersOf: {"--consumers 6", "--consumers 7", "--consumers 10", "--consumers 11"},
 		tune.SplitsOf:    {"--splits 8", "--splits 32"},
-		tune.MLPOf:       {"--vectors counted:attention,o --mlp fused", "--stages 12 --vectors counted:attention,o --mlp fused"},
+		tune.MLPOf:       {"--mlp fused", "--stages 12 --mlp fused"},
 		tune.WatchdogOf:  {"--watchdog all", "--watchdog none"},
 	}, groupsOf(r))
 	require.Equal(t, len(r.Rows), r.Count())
@@ -160,7 +159,7 @@ func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
 		switch {
 		case o.Splits == 8 || o.Watchdog == megakernel.WatchAll:
 			return "other"
-		case o.Merge == megakernel.MergeLast && o.Queries == megakernel.HandoffWords && launch == 6:
+		case o.Merge == megakernel.MergePhase && o.Queries == megakernel.HandoffWords && launch == 6:
 			return "once"
 		}
 		return ""
@@ -170,16 +169,16 @@ func TestAblationMarksOtherBitsAndWhatIsNotRepeatable(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, tune.OtherBits, rowOf(t, r, "--splits 8").Bits)
 	require.Equal(t, tune.OtherBits, rowOf(t, r, "--watchdog all").Bits)
-	require.Equal(t, tune.NotRepeatable, rowOf(t, r, "--queries words --merge last").Bits)
+	require.Equal(t, tune.NotRepeatable, rowOf(t, r, "--queries words --merge phase").Bits)
 	require.Equal(t, tune.SameBits, rowOf(t, r, "--splits 32").Bits)
 	var odd []string
 	for _, row := range r.Odd() {
 		odd = append(odd, row.Differs)
 	}
-	require.Equal(t, []string{"--queries words --merge last", "--watchdog all"}, odd, "another split may round in another order")
+	require.Equal(t, []string{"--queries words --merge phase", "--watchdog all"}, odd, "another split may round in another order")
 	var out bytes.Buffer
 	require.NoError(t, r.WriteTable(&out))
-	require.Regexp(t, `--queries words --merge last +1016.0 .* 1.0000  0.0030  not repeatable\n`, out.String())
+	require.Regexp(t, `--queries words --merge phase +1016.0 .* 1.0000  0.0030  not repeatable\n`, out.String())
 	require.Regexp(t, `\nsplits\n  --splits 8 +1016.0 .* other bits\n`, out.String())
 	require.Regexp(t, `\n  --stage-bytes \d+ --stages \d+ +1016.0 .* same bits\n  --in-flight `, out.String())
 	for line := range strings.Lines(out.String()) {

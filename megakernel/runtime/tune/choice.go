@@ -150,3 +150,14 @@ func (c Choice) check() error {
 	}
 	return nil
 }
+
+// gone are merges that have been measured and are built no more.
+var gone = []megakernel.Merging{"last", "input"}
+
+// checkMeasured is check of what has been measured, of which some is built no more.
+func (c Choice) checkMeasured() error {
+	if slices.Contains(gone, c.Merge) {
+		c.Merge = megakernel.MergePhase
+	}
+	return c.check()
+}

@@ -67,10 +67,10 @@ func (l *land) Measure(ctx context.Context, mk *megakernel.Kernel, launches int)
 var contexts = []int{16, 128}
 
 // bowl is a landscape whose lowest point has 2 copies in flight, 10 consumer warps and
-// the merge in the last SM.
+// the merge in a phase.
 func bowl(c tune.Choice) float64 {
 	us := 1000.0 + 20*float64((c.InFlight-2)*(c.InFlight-2)) + 5*float64((c.Consumers-10)*(c.Consumers-10))
-	if c.Merge != megakernel.MergeLast {
+	if c.Merge != megakernel.MergePhase {
 		us += 30
 	}
 	return us
@@ -109,5 +109,5 @@ func requireLowest(t *testing.T, p *tune.Profile) {
 	require.True(t, p.Finished)
 	require.Equal(t, 2, p.Chosen.InFlight)
 	require.Equal(t, 10, p.Chosen.Consumers)
-	require.Equal(t, megakernel.MergeLast, p.Chosen.Merge)
+	require.Equal(t, megakernel.MergePhase, p.Chosen.Merge)
 }

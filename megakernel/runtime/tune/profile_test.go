@@ -66,7 +66,7 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
 		{`"better":true`, `"better":false`, "better is false with a ratio of"},
 		{`"error":"i/o timeout"`, `"error":""`, "it has figures of 0 and 0 contexts, want 2"},
-		{`"merge":"words"`, `"merge":"never"`, `start: merge is "never", want phase, last, words or input`},
+		{`"merge":"words"`, `"merge":"never"`, `start: merge is "never", want phase or words`},
 		{`"queries":"words"`, `"queries":"never"`, `start: queries is "never", want barrier or words`},
 		{`"leads":"4:2"`, `"leads":""`, "start: leads is empty, want none or chunks:copies"},
 		{`"leads":"4:2"`, `"leads":"4"`, `start: leads: lead "4" in "4", want none or chunks:copies`},
@@ -119,7 +119,7 @@ func TestTheTableSaysWhatWasTriedAndChosen(t *testing.T) {
 	require.Equal(t, "round  dimension  value  against  µs at 16  µs at 128   ratio   noise", lines[0])
 	require.Contains(t, out.String(), "    1  in-flight      2        3    1050.0     2100.0  0.9813  0.0030  chosen\n")
 	require.Contains(t, out.String(), "failed: i/o timeout\n")
-	require.Contains(t, out.String(), "    1  merge       last    words    1000.0     2000.0  0.9709  0.0030  chosen\n")
+	require.Contains(t, out.String(), "    1  merge      phase    words    1000.0     2000.0  0.9709  0.0030  chosen\n")
 }
 
 func TestTheSpaceOfAKernel(t *testing.T) {
@@ -138,8 +138,8 @@ func TestTheSpaceOfAKernel(t *testing.T) {
 	require.Equal(t, map[string][]string{"stage-bytes": {"8192", "32768"}, "stages": {"8", "5"}, "in-flight": {"1", "2", "3", "5", "6"},
 		"leads":     {"none", "5:3", "6:3", "6:2", "8:3", "8:2"},
 		"held":      {"0", "1", "2", "3", "4", "6"},
-		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase", "last", "input"},
-		"vectors": {"words", "barrier", "counted:o", "counted:o,down", "counted:attention,o"}}, all)
+		"consumers": {"6", "7", "10", "11"}, "splits": {"8", "32"}, "queries": {"barrier"}, "merge": {"phase"},
+		"vectors": {"barrier"}}, all)
 	rows, err := megakernel.Build(c, megakernel.Options{Tokens: 8})
 	require.NoError(t, err)
 	var of []string

@@ -154,7 +154,7 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 	case Merge:
 		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
 	case Vectors:
-		return each(mk, vectors(), func(o *megakernel.Options, v string) { o.Vectors = v })
+		return each(mk, megakernel.VectorWays(), func(o *megakernel.Options, v megakernel.Handoff) { o.Vectors = string(v) })
 	case Resident: // depth is the planner's again
 		return each(mk, []int{1, 2, 3}, func(o *megakernel.Options, n int) {
 			if o.Resident = n; searched(Stages) {
@@ -167,13 +167,6 @@ func values(mk *megakernel.Kernel, dimension string, searched func(string) bool)
 		return each(mk, megakernel.AllDependents(), func(o *megakernel.Options, d megakernel.Dependents) { o.Dependents = d })
 	}
 	panic("BUG: tune: dimension " + dimension)
-}
-
-// vectors are candidates of how vectors are handed on: all in one way, and all but
-// attention's, or down's, counted.
-func vectors() []string {
-	counted := string(megakernel.HandoffCounted)
-	return []string{counted, string(megakernel.HandoffWords), string(megakernel.HandoffBarrier), counted + ":o", counted + ":o,down", counted + ":attention,o"}
 }
 
 // leads are candidates beside a number of copies in flight: none, and fewer copies from

@@ -94,7 +94,7 @@ func usable(all []bench.Timing, contexts []int) error {
 
 func (t *Trial) check(contexts int) error {
 	for _, c := range []Choice{t.Options, t.Against} {
-		if err := c.check(); err != nil {
+		if err := c.checkMeasured(); err != nil {
 			return err
 		}
 	}

@@ -13,7 +13,6 @@ import (
 const (
 	Control      = "control"
 	AroundAttend = "hand-offs around attention"
-	InInput      = "splits, merged in o's input"
 	VectorsOf    = "hand-offs of vectors"
 	LeadsOf      = "leads"
 	HeldOf       = "chunks held in registers"
@@ -68,7 +67,6 @@ func variants(mk *megakernel.Kernel, most int) []variant {
 	any := func(string) bool { return true }
 	if slices.Contains(searched, Queries) {
 		add(AroundAttend, []string{Queries, Merge}, handoffs(mk)...)
-		add(InInput, []string{Merge, Splits}, fewSplits(mk)...)
 	}
 	if slices.Contains(searched, Vectors) {
 		add(VectorsOf, nil, values(mk, Vectors, any)...)
@@ -106,15 +104,6 @@ func handoffs(mk *megakernel.Kernel) (all []megakernel.Options) {
 	return all
 }
 
-// fewSplits are fewer and fewer parts of the KV cache, which every SM merges: it reads
-// all of their states.
-func fewSplits(mk *megakernel.Kernel) (all []megakernel.Options) {
-	for n := mk.Options.Splits / 2; n >= 1; n /= 2 {
-		all = append(all, with(mk, func(o *megakernel.Options) { o.Merge, o.Splits = megakernel.MergeInput, n }))
-	}
-	return all
-}
-
 // mlps are the other ways of the MLP, with the kernel's ring and, where that leaves room,
 // with one as deep as fits.
 func mlps(mk *megakernel.Kernel) (all []megakernel.Options) {
@@ -122,7 +111,7 @@ func mlps(mk *megakernel.Kernel) (all []megakernel.Options) {
 		if m == mk.Options.MLP {
 			continue
 		}
-		o := mk.Options.WithMLP(m)
+		o := with(mk, func(o *megakernel.Options) { o.MLP = m })
 		deep := o
 		deep.Stages = 0
 		all = append(all, o, deep)
