@@ -57,9 +57,9 @@ func TestSummaryNamesEveryPhaseAndEveryRegion(t *testing.T) {
 	}
 	require.Contains(t, text(mk), fmt.Sprintf("Behind gate_up, lm_head stands a grid barrier, behind attention, o, down a count of arrivals, as their output is in words with tags: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
 	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers(), "attention, o, gate_up, down; lm_head")
-	mk = build(t, "llama3-8b", Options{Vectors: "words:attention,o"})
-	require.Contains(t, text(mk), fmt.Sprintf("Behind gate_up, down, lm_head stands a grid barrier: %d a step. What qkv, attention, o write is waited for word by word.", mk.Barriers()))
-	require.Equal(t, 2*mk.Config.Layers+1, mk.Barriers())
+	mk = build(t, "llama3-8b", Options{Vectors: "barrier"})
+	require.Contains(t, text(mk), fmt.Sprintf("Behind attention, o, gate_up, down, lm_head stands a grid barrier: %d a step. What qkv writes is waited for word by word.", mk.Barriers()))
+	require.Equal(t, 4*mk.Config.Layers+1, mk.Barriers())
 	mk = build(t, "llama3-8b", Options{Queries: HandoffBarrier, Merge: MergePhase, Vectors: "barrier"})
 	require.Contains(t, text(mk), fmt.Sprintf("Every phase ends in a grid barrier: %d a step.", mk.Barriers()))
 	require.Equal(t, 6*mk.Config.Layers+1, mk.Barriers(), "qkv and merge, too")
