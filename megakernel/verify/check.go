@@ -71,7 +71,10 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 		return nil, err
 	}
 	t.judge(report, runs, real)
-	return report, nil
+	if !r.Wide || len(report.Findings) > 0 { // what is found at small sizes is read more easily
+		return report, nil
+	}
+	return report, checkWide(ctx, report, real, edit)
 }
 
 // workers is how many schedules run at a time.

@@ -21,13 +21,13 @@ const (
 // wishes are what a run of the shrunk kernel is to exercise as far as its shape
 // lets it, and why that is not more.
 type wishes struct {
-	turns, uneven       int
-	turnsWhy, unevenWhy string
+	turns, uneven, tokens          int
+	turnsWhy, unevenWhy, tokensWhy string
 }
 
 // within is what a kernel can exercise.
 func within(mk *megakernel.Kernel) wishes {
-	w := wishes{turns: wantTurns, uneven: 1}
+	w := wishes{turns: wantTurns, uneven: 1, tokens: 2}
 	if mk.Options.SMs == 1 {
 		w.uneven, w.unevenWhy = 0, "one SM has all"
 	}
@@ -61,7 +61,7 @@ func positions(small *megakernel.Kernel, steps int) int {
 	if small.Ragged() {
 		return longest(small) + (fixedLaunches+steps)*(small.Options.Tokens+maxGrowth)
 	}
-	return cachedTokens(small) + steps
+	return cachedTokens(small) + max(steps, freeSteps)
 }
 
 // adjust makes one size better suited; false when small is good or nothing helps.

@@ -25,6 +25,7 @@ type measured struct {
 	pages        int   // of one layer in which a new token was stored, the fewest of all layers
 	stray        int   // pages that changed and are not the sequence's
 	barrier      uint32
+	free         int      // different tokens that steps of one launch chose, each fed to the next
 	mayGiveUp    bool     // the kernel's waits can be given up
 	gaveUp       bool     // a launch was, and the one after it was right
 	uneven       []string // matrices of which some SMs have more tiles, by the plan table in device memory
@@ -173,11 +174,22 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 		exactly("bytes through the ring", func(m *measured) int64 { return m.copied }, t.Bytes(), "bytes"),
 		exactly("grid barrier arrivals", func(m *measured) int64 { return int64(m.barrier - t.epoch) }, int64(mk.Barriers()*mk.Options.SMs*t.steps), "arrivals"),
 		{"barrier counter passed 2^32", fmt.Sprintf("from %d to %d", t.epoch, counter), "a smaller one at the end", counter < t.epoch},
+		t.freeRuns(runs),
 		givenUps(runs),
 		t.covered(runs, real),
 		t.repeatable(runs),
 	}
 	return cs
+}
+
+// freeRuns says how many different tokens steps of one launch have chosen and read back, the most of
+// all runs: with one token alone a step that read back a stale one would go unseen.
+func (t *Trial) freeRuns(runs []*Run) Condition {
+	n := 0
+	for _, r := range runs {
+		n = max(n, r.ran.free)
+	}
+	return because(Condition{"tokens read back in one launch", fmt.Sprintf("%d different of %d", n, freeSteps), fmt.Sprintf("at least %d", t.wish.tokens), n >= t.wish.tokens}, t.wish.tokensWhy)
 }
 
 // givenUps counts the launches that were given up and left.

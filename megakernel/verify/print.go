@@ -17,6 +17,12 @@ func (r *Report) Write(w io.Writer) error {
 	r.writeSetting(&b)
 	r.writeRun(&b)
 	r.writeFindings(&b)
+	if r.Wide != nil {
+		fmt.Fprintf(&b, "\nThe same with all SMs, items that go round the ring twice, and fewer warps\n")
+		r.Wide.writeSetting(&b)
+		r.Wide.writeRun(&b)
+		r.Wide.writeFindings(&b)
+	}
 	_, err := b.WriteTo(w)
 	return err
 }
@@ -34,7 +40,11 @@ func (r *Report) writeSetting(b *bytes.Buffer) {
 	for _, s := range r.Shrunk {
 		sizes.Row(s.Name, s.Real, s.Here)
 	}
-	for _, t := range []*table.Table{equal, conditions, sizes} {
+	tables := []*table.Table{equal, conditions, sizes}
+	if len(r.Equal) == 0 {
+		tables = tables[1:]
+	}
+	for _, t := range tables {
 		b.WriteByte('\n')
 		must(t.Write(b, "  "))
 	}

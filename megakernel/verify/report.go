@@ -22,6 +22,7 @@ type Request struct {
 	Options megakernel.Options // as for megakernel.Build
 	Seeds   int                // schedules to try, at least 1
 	Steps   int                // decode steps under each, at least 2; of several rows, random launches after those that must be
+	Wide    bool               // of one row: run the kernel with the real number of SMs, too, unless something has been found
 	Pin     int                // of several rows: parts end at multiples of so many tokens, themselves a multiple of the real kernel's ChunkTokens; 0: anywhere
 }
 
@@ -41,6 +42,7 @@ type Report struct {
 	Instructions int64    // warp instructions executed in all; 0 when not counted
 	Values       []Comparison
 	Findings     []Finding
+	Wide         *Report // of the kernel with the real number of SMs, of one row
 }
 
 // Fact is something the shrunk and the real kernel share.
@@ -125,6 +127,11 @@ func (r *Report) failures() string {
 	}
 	if len(r.Findings) == 0 && (len(r.Seeds) == 0 || len(r.Values) == 0) {
 		parts = append(parts, "nothing was run or compared")
+	}
+	if r.Wide != nil {
+		if f := r.Wide.failures(); f != "" {
+			parts = append(parts, "with the real number of SMs: "+f)
+		}
 	}
 	return strings.Join(parts, "; ")
 }

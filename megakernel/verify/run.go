@@ -53,7 +53,7 @@ func (t *Trial) start(k *ir.Kernel, seed uint64) (*session, error) {
 	if err != nil {
 		return nil, err
 	}
-	n := (t.context + t.steps + t.mk.KV.Page - 1) / t.mk.KV.Page
+	n := (t.context + max(t.steps, freeSteps) + t.mk.KV.Page - 1) / t.mk.KV.Page
 	x := &session{t: t, sim: sim, pages: 2*n + 1}
 	for _, p := range rand.New(rand.NewPCG(seed, 0x7061676573)).Perm(n) {
 		x.table = append(x.table, uint32(2*p+1))
@@ -124,6 +124,9 @@ func (t *Trial) Run(ctx context.Context, k *ir.Kernel, seed uint64) (*Run, error
 		return r, err
 	}
 	if err := x.again(r); err != nil || len(r.Findings) > 0 {
+		return r, err
+	}
+	if err := x.free(r); err != nil || len(r.Findings) > 0 {
 		return r, err
 	}
 	return r, x.givenUp(r)

@@ -58,9 +58,14 @@ func (t *Trial) Bytes() int64 {
 // NewTrial fixes the inputs for so many steps (at least 1) and computes what
 // must come out of mk. The cache begins with enough tokens for every split.
 func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
+	return newTrial(mk, steps, cachedTokens(mk))
+}
+
+// newTrial is NewTrial with so many tokens in the cache at first.
+func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 	shape := reference.ShapeOf(mk.Config)
-	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps, wish: wishes{turns: wantTurns, uneven: 1},
-		context: cachedTokens(mk), tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
+	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps, wish: wishes{turns: wantTurns, uneven: 1, tokens: 2},
+		context: context, tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
 	}

@@ -1,0 +1,89 @@
+package verify
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/mkgen/mkgen/dsl/interp"
+)
+
+// freeSteps is how many steps of one launch follow one another behind the LM head, each with
+// the token that the step before it has chosen.
+const freeSteps = 3
+
+// free decodes freeSteps tokens in one launch, as they are in use, and then the same
+// tokens in a launch for each. Both must choose the same tokens and leave the same logits.
+func (x *session) free(r *Run) error {
+	t := x.t
+	var chosen []int
+	first := 0
+	for i, token := range t.tokens { // until one leads to different tokens
+		if err := x.s.Rewind(t.context); err != nil {
+			return err
+		}
+		var err error
+		var fault *interp.Fault
+		if chosen, err = x.s.Generate([]int{token}, freeSteps); errors.As(err, &fault) {
+			r.Findings = append(r.Findings, finding(fault, r.seed, 0))
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if first = i; differentTokens(chosen) > 1 {
+			break
+		}
+	}
+	logits := make([]float32, t.mk.Config.Vocab)
+	if err := x.s.Logits(logits); err != nil {
+		return err
+	}
+	r.ran.free = differentTokens(chosen)
+	if !t.mk.Options.Repeatable() {
+		return nil // another sum may have chosen another token
+	}
+	return x.replay(r, t.tokens[first], chosen, logits)
+}
+
+// replay runs the steps of one launch, which began with a token, in a launch for each.
+func (x *session) replay(r *Run, token int, chosen []int, last []float32) error {
+	t := x.t
+	if err := x.s.Rewind(t.context); err != nil {
+		return err
+	}
+	logits := make([]float32, len(last))
+	for i, want := range chosen {
+		next, err := x.s.Step(token)
+		var fault *interp.Fault
+		if errors.As(err, &fault) {
+			r.Findings = append(r.Findings, finding(fault, r.seed, i))
+			return nil
+		} else if err != nil {
+			return err
+		}
+		if next != want {
+			r.Findings = append(r.Findings, Finding{Kind: "wrong token", Seed: r.seed, Step: i,
+				Text: fmt.Sprintf("step %d of one launch chose %d, a launch for each step %d", i, want, next)})
+			return nil
+		}
+		token = want
+	}
+	if err := x.s.Logits(logits); err != nil {
+		return err
+	}
+	for i, v := range last {
+		if math.Float32bits(v) != math.Float32bits(logits[i]) {
+			r.Findings = append(r.Findings, Finding{Kind: "wrong value", Seed: r.seed, Step: len(chosen) - 1,
+				Text: fmt.Sprintf("logit %d is %g after one launch of %d steps, %g after a launch for each", i, v, len(chosen), logits[i])})
+			return nil
+		}
+	}
+	return nil
+}
+
+// differentTokens is how many different tokens are in the list.
+func differentTokens(tokens []int) int {
+	sorted := slices.Sorted(slices.Values(tokens))
+	return len(slices.Compact(sorted))
+}
