@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/mkgen/mkgen/megakernel/verify/skeleton"
 	"github.com/spf13/cobra"
@@ -16,6 +18,8 @@ func newVerify(check verify.Checker) *cobra.Command {
 	var c choice
 	seeds, steps := count(4), count(3)
 	var pin count
+	seed := count(1)
+	var policy string
 	var plan, races bool
 	cmd := &cobra.Command{
 		Use:   "verify",
@@ -44,10 +48,14 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 				return verifyPlan(cmd, skeleton.Request{Config: config, Options: c.chosen(config), Seed: 1, Races: races}, &c)
 			}
 			start := time.Now()
-			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.chosen(config), Seeds: int(seeds), Steps: int(steps), Pin: int(pin), Wide: true})
+			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.chosen(config), Seeds: int(seeds), Seed: uint64(seed), Policy: policy, Steps: int(steps), Pin: int(pin), Wide: true})
 			var few *verify.StepsError
 			if errors.As(err, &few) {
 				return usagef("--steps: %s", strings.TrimPrefix(few.Error(), "verify: "))
+			}
+			var schedule *verify.PolicyError
+			if errors.As(err, &schedule) {
+				return usagef("--schedule: %s", strings.TrimPrefix(schedule.Error(), "verify: "))
 			}
 			var pinned *verify.PinError
 			if errors.As(err, &pinned) {
@@ -69,7 +77,9 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 	c.machineFlag(cmd)
 	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
 	cmd.Flags().BoolVar(&races, "races", false, "with --skeleton: check for races, too; takes several times as long")
-	cmd.Flags().Var(&seeds, "seeds", "schedules to try")
+	cmd.Flags().Var(&seeds, "seeds", "schedules to try, with the policies in turn")
+	cmd.Flags().Var(&seed, "seed", "seed of the first schedule; a finding names its own")
+	cmd.Flags().StringVar(&policy, "schedule", "", "try schedules of this `policy` only: "+plural.Or(interp.Policies()))
 	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
 	cmd.Flags().Lookup("pin-split").DefValue = ""

@@ -1,9 +1,11 @@
 package interp
 
+import "slices"
+
 // Policy names a way of making schedules; each finds other mistakes soon.
 type Policy uint8
 
-// The policies. PolicyBySeed picks one of the others by the seed.
+// The policies. PolicyBySeed is one of the others, which the seeds take in turn: see PolicyOf.
 const (
 	PolicyBySeed     Policy = iota
 	PolicyUniform           // any warp, few steps
@@ -20,6 +22,16 @@ var policyNames = [numPolicies]string{"by seed", "uniform", "bursts", "starve", 
 // String is the policy's name.
 func (p Policy) String() string { return policyNames[p] }
 
+// Policies lists the names of all but PolicyBySeed, in the order in which seeds take them.
+func Policies() []string { return slices.Clone(policyNames[PolicyUniform:]) }
+
+// PolicyOf is the policy of a seed with PolicyBySeed: seeds 1, 2, … have PolicyUniform, PolicyBursts, …
+// and from the seventh on the same again. Seed 0 has the last one.
+func PolicyOf(seed uint64) Policy {
+	n := uint64(numPolicies) - 1
+	return Policy(1 + (seed+n-1)%n)
+}
+
 // scheduler holds the runnable warps and draws the next one.
 type scheduler struct {
 	policy Policy
@@ -34,7 +46,7 @@ type scheduler struct {
 func (s *scheduler) init(m *machine) {
 	s.policy = m.o.Policy
 	if s.policy == PolicyBySeed {
-		s.policy = Policy(1 + m.rng.IntN(int(numPolicies)-1))
+		s.policy = PolicyOf(m.o.Seed)
 	}
 	s.run = append(s.run, m.warps...)
 	for i, w := range s.run {

@@ -98,10 +98,7 @@ type broken struct {
 // and in each the lines of its kind.
 func (b *broken) isReported(t *testing.T, held int) {
 	t.Helper()
-	c, err := models.Lookup("tiny")
-	require.NoError(t, err)
-	r, err := check(t.Context(), Request{Config: c, Options: megakernel.Options{Held: held}, Seeds: 3, Steps: 2}, b.edit)
-	require.NoError(t, err)
+	r := b.report(t, Request{Options: megakernel.Options{Held: held}, Seeds: 3})
 	require.NotEmpty(t, r.Findings)
 	require.Empty(t, r.Values, "a schedule came to its end")
 	require.ErrorContains(t, r.Err(), r.Findings[0].Kind)
@@ -115,6 +112,18 @@ func (b *broken) isReported(t *testing.T, held int) {
 			require.Regexp(t, line, text.String())
 		}
 	}
+}
+
+// report checks tiny, broken, in two steps.
+func (b *broken) report(t *testing.T, r Request) *Report {
+	t.Helper()
+	var err error
+	r.Config, err = models.Lookup("tiny")
+	require.NoError(t, err)
+	r.Steps = 2
+	report, err := check(t.Context(), r, b.edit)
+	require.NoError(t, err)
+	return report
 }
 
 // linesOf lists the lines of all sides of a finding and their callers'.

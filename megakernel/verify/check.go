@@ -44,6 +44,10 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	if r.Pin != 0 && r.Options.Tokens < 2 {
 		return nil, &PinError{Pin: r.Pin}
 	}
+	seeds, err := r.schedules()
+	if err != nil {
+		return nil, err
+	}
 	real, err := megakernel.Build(r.Config, r.Options)
 	if err != nil {
 		return nil, err
@@ -53,7 +57,7 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 		return nil, fmt.Errorf("verify: the kernel with shrunk sizes: %w", err)
 	}
 	if real.Ragged() {
-		return checkRagged(ctx, r, real, small, edit)
+		return checkRagged(ctx, r, seeds, real, small, edit)
 	}
 	t, err := NewTrial(small, r.Steps)
 	if err != nil {
@@ -66,7 +70,7 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 	}
 	report := &Report{Model: real.Config.Name, Steps: r.Steps}
 	report.Equal, report.Shrunk = compare(real, small, t.context+t.steps)
-	runs, err := t.seeds(ctx, k, r.Seeds)
+	runs, err := t.seeds(ctx, k, seeds)
 	if err != nil {
 		return nil, err
 	}
@@ -80,15 +84,16 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 // workers is how many schedules run at a time.
 func workers() int { return runtime.GOMAXPROCS(0) }
 
-// seeds runs k under seeds 1 … n, as many at a time as there are cores.
-func (t *Trial) seeds(ctx context.Context, k *ir.Kernel, n int) ([]*Run, error) {
+// seeds runs k under these seeds, as many at a time as there are cores.
+func (t *Trial) seeds(ctx context.Context, k *ir.Kernel, seeds []uint64) ([]*Run, error) {
+	n := len(seeds)
 	runs, errs := make([]*Run, n), make([]error, n)
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(n, workers()) {
 		wg.Go(func() {
 			for i := range next {
-				runs[i], errs[i] = t.Run(ctx, k, uint64(i+1))
+				runs[i], errs[i] = t.Run(ctx, k, seeds[i])
 			}
 		})
 	}

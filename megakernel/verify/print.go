@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
 )
 
@@ -60,7 +62,7 @@ func (r *Report) writeRun(b *bytes.Buffer) {
 		unit = "launches"
 	}
 	b.WriteByte('\n')
-	must(table.Text(b, "", "Ran %d schedules (seeds %s), %d %s each%s", len(r.Seeds), seeds(r.Seeds), r.Steps, unit, instructions))
+	must(table.Text(b, "", "Ran %s (%s: %s), %d %s each%s", plural.Of(len(r.Seeds), "schedule"), seedsText(r.Seeds), strings.Join(policiesOf(r.Seeds), ", "), r.Steps, unit, instructions))
 	t := table.New("against the reference", ">values", ">largest\nerror", ">tolerance", "", "where")
 	for i := range r.Values {
 		c := &r.Values[i]
@@ -76,7 +78,7 @@ func (r *Report) writeFindings(b *bytes.Buffer) {
 	}
 	fmt.Fprintf(b, "\nFound\n")
 	for i, f := range r.Findings {
-		fmt.Fprintf(b, "  %d. %s (seed %d, step %d): %s\n", i+1, f.Kind, f.Seed, f.Step, f.Text)
+		fmt.Fprintf(b, "  %d. %s (seed %d, %s, step %d): %s\n", i+1, f.Kind, f.Seed, interp.PolicyOf(f.Seed), f.Step, f.Text)
 		for _, s := range f.Sides {
 			fmt.Fprintf(b, "       %s\n         %s\n", strings.Join(nonEmpty(s.What, s.Op, s.Thread), ", "), s.Pos)
 		}
@@ -99,7 +101,14 @@ func verdict(ok bool) string {
 	return "FAILS"
 }
 
-// seeds lists seeds with runs of neighbours drawn together: "1-4, 9".
+// seedsText is "seed 3" or "seeds 1-4, 9": runs of neighbours are drawn together.
+func seedsText(s []uint64) string {
+	if len(s) == 1 {
+		return "seed " + seeds(s)
+	}
+	return "seeds " + seeds(s)
+}
+
 func seeds(s []uint64) string {
 	var parts []string
 	for i := 0; i < len(s); i++ {

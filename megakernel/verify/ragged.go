@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"sync"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -45,7 +46,7 @@ func newRaggedTrial(mk *megakernel.Kernel, random, pin int) *raggedTrial {
 }
 
 // checkRagged is check of a kernel of several rows a step.
-func checkRagged(ctx context.Context, q Request, real, small *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
+func checkRagged(ctx context.Context, q Request, seeds []uint64, real, small *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error)) (*Report, error) {
 	if chunk := real.ChunkTokens(); q.Pin < 0 || q.Pin%chunk != 0 {
 		return nil, &PinError{q.Pin, chunk}
 	}
@@ -62,14 +63,15 @@ func checkRagged(ctx context.Context, q Request, real, small *megakernel.Kernel,
 	if t.pin > q.Pin {
 		report.Shrunk = append(report.Shrunk, Size{"tokens of a pinned part", q.Pin, t.pin})
 	}
-	runs := make([]*raggedRun, q.Seeds+1) // the last is the first again, under another schedule
+	seeds = slices.Clip(seeds)
+	runs := make([]*raggedRun, len(seeds)+1) // the last is the first again, under another schedule
 	errs := make([]error, len(runs))
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(len(runs), workers()) {
 		wg.Go(func() {
 			for i := range next {
-				runs[i], errs[i] = t.run(ctx, k, uint64(i%q.Seeds+1), uint64(i+1))
+				runs[i], errs[i] = t.run(ctx, k, seeds[i%len(seeds)], append(seeds, seeds[len(seeds)-1]+1)[i])
 			}
 		})
 	}

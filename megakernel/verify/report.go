@@ -21,6 +21,8 @@ type Request struct {
 	Config  models.Config      // the real model; the check shrinks it
 	Options megakernel.Options // as for megakernel.Build
 	Seeds   int                // schedules to try, at least 1
+	Seed    uint64             // of the first schedule; 0: 1
+	Policy  string             // of all schedules, one of interp.Policies; "": each seed's own, in turn
 	Steps   int                // decode steps under each, at least 2; of several rows, random launches after those that must be
 	Wide    bool               // of one row: run the kernel with the real number of SMs, too, unless something has been found
 	Pin     int                // of several rows: parts end at multiples of so many tokens, themselves a multiple of the real kernel's ChunkTokens; 0: anywhere

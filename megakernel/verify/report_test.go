@@ -38,8 +38,8 @@ func TestReportOfAGoodKernel(t *testing.T) {
   layers    32     2
   hidden  4096    96
 
-Ran 4 schedules (seeds 1-3, 9), 3 steps each, 1234567 instructions of a warp in
-all
+Ran 4 schedules (seeds 1-3, 9: uniform, bursts, starve), 3 steps each, 1234567
+instructions of a warp in all
                                  largest
   against the reference  values    error  tolerance      where
   logits                    960  0.00123       0.01  ok  seed 3, step 1, row 17
@@ -57,7 +57,7 @@ func TestReportOfABrokenKernelNamesTheGoLines(t *testing.T) {
 	require.EqualError(t, r.Err(), "tiny fails verification: 2 × data race; 1 × deadlock")
 	require.Contains(t, text(t, r), `
 Found
-  1. data race (seed 3, step 1): element 3 of @x: not ordered
+  1. data race (seed 3, starve, step 1): element 3 of @x: not ordered
        read, ld.f32, cta 0 warp 1 lane 2
          tasks/gemv.go:40 (called from megakernel/build.go:12)
        earlier write

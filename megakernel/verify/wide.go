@@ -27,6 +27,7 @@ func widen(real *megakernel.Kernel) (*megakernel.Kernel, int, error) {
 	was := o.Consumers
 	o.SMs, o.Consumers = real.Options.SMs, min(wideConsumers, was)
 	scaled := func(n, unit int) int { return min(n, max(unit, ceilDiv(ceilDiv(n*o.Consumers, was), unit)*unit)) }
+	c.Vocab = min(real.Config.Vocab, (o.SMs+o.SMs/16+1)*pipeline.TileRows) // every SM has rows of the LM head, some more than others
 	c.Hidden = max(c.Hidden, scaled(real.Config.Hidden, pipeline.GroupK))
 	c.KVHeads = max(c.KVHeads, scaled(real.Config.KVHeads, 1))
 	c.Heads = c.KVHeads * (real.Config.Heads / real.Config.KVHeads)
@@ -71,7 +72,7 @@ func checkWide(ctx context.Context, r *Report, real *megakernel.Kernel, edit fun
 	if err != nil {
 		return err
 	}
-	run, err := t.Run(ctx, k, uint64(len(r.Seeds)+1))
+	run, err := t.Run(ctx, k, r.Seeds[len(r.Seeds)-1]+1)
 	if err != nil {
 		return err
 	}
