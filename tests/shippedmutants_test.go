@@ -26,7 +26,7 @@ func TestAFenceBeforeTheStepIsKnownIsReported(t *testing.T) {
 				return ok && in.Op == op && strings.Contains(sourceLine(t, in.Pos.Line), line)
 			})
 		}
-		fence := at(ir.OpFenceProxyAsync, "k.FenceProxyAsyncGlobal()")
+		fence := at(ir.OpFenceProxy, "k.FenceProxyAsyncGlobal()")
 		wait := slices.IndexFunc(b.Stmts, func(s ir.Stmt) bool {
 			in, ok := s.(*ir.Instr)
 			return ok && in.Op == ir.OpWaitMBar && in.Mem[0].Buf.Name == "decided"
