@@ -20,7 +20,7 @@ func newVerify(check verify.Checker) *cobra.Command {
 	var pin count
 	seed := count(1)
 	var policy string
-	var plan, races bool
+	var plan, races, lines bool
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
@@ -63,7 +63,11 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 			} else if err != nil {
 				return c.inFlags(err)
 			}
-			if err := report.Write(cmd.OutOrStdout()); err != nil {
+			write := report.Write
+			if lines {
+				write = report.WriteLines
+			}
+			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
 			}
 			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config))
@@ -76,6 +80,7 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 	c.flags(cmd)
 	c.machineFlag(cmd)
 	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
+	cmd.Flags().BoolVar(&lines, "lines", false, "list every place of the program of which some instructions did not run")
 	cmd.Flags().BoolVar(&races, "races", false, "with --skeleton: check for races, too; takes several times as long")
 	cmd.Flags().Var(&seeds, "seeds", "schedules to try, with the policies in turn")
 	cmd.Flags().Var(&seed, "seed", "seed of the first schedule; a finding names its own")

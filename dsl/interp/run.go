@@ -31,6 +31,7 @@ func (o *Options) races() bool { return !o.NoRaces }
 type Result struct {
 	Steps int64           // warp instructions executed
 	Ops   map[ir.Op]int64 // by op; control transfers are not listed
+	Ran   []int64         // how often each instruction was executed, in the order of ir.Kernel.Instrs
 	CTAs  []CTAResult
 }
 
@@ -266,7 +267,12 @@ func (m *machine) burst(w *warp, n int) {
 func (m *machine) result() *Result {
 	r := &Result{Steps: m.steps, Ops: map[ir.Op]int64{}}
 	for i, n := range m.counts {
-		if op := m.p.code[i].op; op != ir.OpInvalid && n > 0 {
+		op := m.p.code[i].op
+		if op == ir.OpInvalid {
+			continue
+		}
+		r.Ran = append(r.Ran, n)
+		if n > 0 {
 			r.Ops[op] += n
 		}
 	}

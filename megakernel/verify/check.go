@@ -75,10 +75,20 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 		return nil, err
 	}
 	t.judge(report, runs, real)
-	if !r.Wide || len(report.Findings) > 0 { // what is found at small sizes is read more easily
+	if len(report.Findings) > 0 { // what is found at small sizes is read more easily
 		return report, nil
 	}
-	return report, checkWide(ctx, report, real, edit)
+	ran := executed{}
+	for _, run := range runs {
+		ran.add(k, run.ran.ran)
+	}
+	if r.Wide {
+		if err := checkWide(ctx, report, real, edit, ran); err != nil {
+			return nil, err
+		}
+	}
+	report.Executed = ran.of(real.IR)
+	return report, nil
 }
 
 // workers is how many schedules run at a time.

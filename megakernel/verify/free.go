@@ -31,6 +31,7 @@ func (x *session) free(r *Run) error {
 		} else if err != nil {
 			return err
 		}
+		r.ran.count(x.sim.Last)
 		if first = i; differentTokens(chosen) > 1 {
 			break
 		}

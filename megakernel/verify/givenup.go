@@ -39,6 +39,7 @@ func (x *session) givenUp(r *Run) error {
 		return err
 	default:
 		r.ran.gaveUp = true
+		r.ran.count(x.sim.Last)
 		if err := x.s.Rewind(t.context); err != nil {
 			return err
 		}

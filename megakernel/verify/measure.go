@@ -18,12 +18,13 @@ import (
 type measured struct {
 	instructions int64
 	ops          map[ir.Op]bool
-	turns        int   // of the ring in one launch, by the CTA with the fewest
-	copied       int64 // bytes through the ring, all launches
-	splits       int   // parts of the cache that held something, in the last launch
-	layers       int   // of whose cache something changed
-	pages        int   // of one layer in which a new token was stored, the fewest of all layers
-	stray        int   // pages that changed and are not the sequence's
+	ran          []int64 // how often each instruction
+	turns        int     // of the ring in one launch, by the CTA with the fewest
+	copied       int64   // bytes through the ring, all launches
+	splits       int     // parts of the cache that held something, in the last launch
+	layers       int     // of whose cache something changed
+	pages        int     // of one layer in which a new token was stored, the fewest of all layers
+	stray        int     // pages that changed and are not the sequence's
 	barrier      uint32
 	free         int      // different tokens that steps of one launch chose, each fed to the next
 	mayGiveUp    bool     // the kernel's waits can be given up
@@ -37,6 +38,7 @@ func (m *measured) launch(t *Trial, r *interp.Result) {
 		m.ops, m.turns = map[ir.Op]bool{}, math.MaxInt
 	}
 	m.instructions += r.Steps
+	m.count(r)
 	for op := range r.Ops {
 		m.ops[op] = true
 	}
@@ -47,6 +49,19 @@ func (m *measured) launch(t *Trial, r *interp.Result) {
 				m.turns = min(m.turns, b.Phases)
 			}
 		}
+	}
+}
+
+// count adds what a launch has executed; nil is of one that did not end.
+func (m *measured) count(r *interp.Result) {
+	if r == nil {
+		return
+	}
+	if m.ran == nil {
+		m.ran = make([]int64, len(r.Ran))
+	}
+	for i, n := range r.Ran {
+		m.ran[i] += n
 	}
 }
 

@@ -13,7 +13,12 @@ import (
 
 // Write prints the report for a person. The same report gives the same text.
 // The error is w's.
-func (r *Report) Write(w io.Writer) error {
+func (r *Report) Write(w io.Writer) error { return r.write(w, false) }
+
+// WriteLines is Write with every place of the program some of whose instructions did not run.
+func (r *Report) WriteLines(w io.Writer) error { return r.write(w, true) }
+
+func (r *Report) write(w io.Writer, lines bool) error {
 	var b bytes.Buffer
 	fmt.Fprintf(&b, "%s: the kernel's own program, shrunk, on the CPU\n", r.Model)
 	r.writeSetting(&b)
@@ -24,6 +29,9 @@ func (r *Report) Write(w io.Writer) error {
 		r.Wide.writeSetting(&b)
 		r.Wide.writeRun(&b)
 		r.Wide.writeFindings(&b)
+	}
+	if r.Executed != nil {
+		r.Executed.write(&b, lines)
 	}
 	_, err := b.WriteTo(w)
 	return err

@@ -86,6 +86,13 @@ func checkRagged(ctx context.Context, q Request, seeds []uint64, real, small *me
 		}
 	}
 	t.judgeRagged(report, runs, real)
+	if len(report.Findings) == 0 {
+		ran := executed{}
+		for _, run := range runs {
+			ran.add(k, run.ran.ran)
+		}
+		report.Executed = ran.of(real.IR)
+	}
 	return report, nil
 }
 

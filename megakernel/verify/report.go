@@ -44,7 +44,8 @@ type Report struct {
 	Instructions int64    // warp instructions executed in all; 0 when not counted
 	Values       []Comparison
 	Findings     []Finding
-	Wide         *Report // of the kernel with the real number of SMs, of one row
+	Executed     *Executed // of the real kernel's program; nil where something was found
+	Wide         *Report   // of the kernel with the real number of SMs, of one row
 }
 
 // Fact is something the shrunk and the real kernel share.

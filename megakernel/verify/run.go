@@ -153,6 +153,7 @@ func (x *session) again(r *Run) error {
 			return err
 		}
 	}
+	r.ran.count(x.sim.Last)
 	return x.sameLogits(r, "after one launch of "+plural.Of(t.steps-1, "step"))
 }
 

@@ -57,8 +57,9 @@ func longContext(mk *megakernel.Kernel) int {
 	return (n+mk.KV.Page-1)/mk.KV.Page*mk.KV.Page - 1
 }
 
-// checkWide runs the wide kernel under one schedule and adds what it found to the report.
-func checkWide(ctx context.Context, r *Report, real *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error)) error {
+// checkWide runs the wide kernel under one schedule and adds what it found to the report, and to
+// ran what it has executed.
+func checkWide(ctx context.Context, r *Report, real *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error), ran executed) error {
 	mk, cached, err := widen(real)
 	if err != nil {
 		return fmt.Errorf("verify: the kernel with the real number of SMs and other sizes shrunk: %w", err)
@@ -76,6 +77,7 @@ func checkWide(ctx context.Context, r *Report, real *megakernel.Kernel, edit fun
 	if err != nil {
 		return err
 	}
+	ran.add(k, run.ran.ran)
 	w := &Report{Model: r.Model, Steps: wideSteps}
 	t.judge(w, []*Run{run}, real)
 	_, w.Shrunk = compare(real, mk, cached+wideSteps)
