@@ -120,6 +120,7 @@ func (l *launch) handOut() error {
 type knower interface {
 	Stuck() bool
 	Patience(time.Duration)
+	Leave()
 }
 
 // watch gives the launch up when it has made no step for too long.
@@ -140,6 +141,10 @@ func (l *launch) watch() error {
 		limit = graceAfterAbort
 	}
 	if d, ok := l.s.dev.(knower); ok && !d.Stuck() || !ok && time.Since(l.changed) < limit {
+		return nil
+	}
+	if d, ok := l.s.dev.(knower); ok && l.abandoned == 2 {
+		d.Leave() // and the launch ends with what hangs, and where
 		return nil
 	}
 	if l.abandoned == 2 {

@@ -196,6 +196,10 @@ func (s *Sim) ClaimStuck(instructions int64) {
 // to give it up before that is a fault. 0, the default, is at once.
 func (s *Sim) Patience(d time.Duration) { s.host.patience = d }
 
+// Leave says that the host can do no more for the kernel: where it is stuck, that is a fault,
+// which names what every warp waits for and the line.
+func (s *Sim) Leave() { s.host.leave() }
+
 // Close drops the buffers.
 func (s *Sim) Close() error {
 	s.mem = interp.NewMemory()

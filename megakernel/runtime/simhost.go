@@ -13,6 +13,7 @@ import (
 type simHost struct {
 	patience time.Duration
 	stuck    atomic.Bool // no warp can go on, and the kernel waits for the host
+	left     atomic.Bool // the host has done all it can: a kernel that is stuck now is a fault
 	claim    int         // the turn at which to claim so, whatever is true; 0: none
 	turns    int         // of this launch
 
@@ -57,7 +58,7 @@ func (h *simHost) Turn(stuck bool, set func(string, int64, uint32)) {
 	if h.turns++; h.turns == h.claim {
 		stuck = true
 	}
-	if stuck && h.patience > 0 {
+	if stuck && h.patience > 0 && !h.left.Load() {
 		h.stuck.Store(true)
 		h.await(time.After(h.patience))
 	}
@@ -75,7 +76,7 @@ func (h *simHost) await(late <-chan time.Time) {
 		h.mu.Lock()
 		n := len(h.pokes)
 		h.mu.Unlock()
-		if n > 0 {
+		if n > 0 || h.left.Load() {
 			return
 		}
 		select {
@@ -93,6 +94,7 @@ func (h *simHost) end() {
 	h.pokes = h.pokes[:0]
 	h.turns, h.claim = 0, 0
 	h.stuck.Store(false)
+	h.left.Store(false)
 	select {
 	case <-h.poked:
 	default:
@@ -114,6 +116,15 @@ func (h *simHost) poke(name string, i int, value uint32) {
 	defer h.mu.Unlock()
 	h.pokes = append(h.pokes, poke{name, i, value})
 	h.stuck.Store(false)
+	select {
+	case h.poked <- struct{}{}:
+	default:
+	}
+}
+
+// leave ends the waiting of a kernel that is stuck.
+func (h *simHost) leave() {
+	h.left.Store(true)
 	select {
 	case h.poked <- struct{}{}:
 	default:

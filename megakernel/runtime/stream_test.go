@@ -2,9 +2,11 @@ package runtime_test
 
 import (
 	"context"
+	"slices"
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -138,8 +140,32 @@ func TestAHangWithinAnSMIsGivenUp(t *testing.T) {
 		sim.Reseed(seed)
 		s.HangTimeout = time.Second
 		_, err = s.Generate([]int{5, 6}, 3)
-		require.ErrorContains(t, err, "does not leave")
+		require.ErrorContains(t, err, "deadlock")
+		require.ErrorContains(t, err, "pipeline/ring.go:", "what waits for the stage")
 	}
+}
+
+// A wait inside an SM that no watchdog ends is named with its line, although the host has given the
+// launch up: here the consumers' for the producer, with the other parity.
+func TestAWaitThatDoesNotLeaveIsNamedWithItsLine(t *testing.T) {
+	o := megakernel.Options{SMs: 3}
+	s, sim := onSim(t, o)
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, o)
+	require.NoError(t, err)
+	mutations := slices.DeleteFunc(mutate.List(mk.IR), func(m mutate.Mutation) bool {
+		return m.Name != "parity wait.mbar @heard: the other parity"
+	})
+	require.NotEmpty(t, mutations)
+	k, err := mutate.Apply(mk.IR, mutations[0])
+	require.NoError(t, err)
+	require.NoError(t, sim.Swap(k))
+	s.HangTimeout = time.Second
+	_, err = s.Generate([]int{5, 6}, 3)
+	require.ErrorContains(t, err, "deadlock")
+	require.ErrorContains(t, err, "@heard")
+	require.ErrorContains(t, err, mutations[0].Pos.Line)
 }
 
 func TestAKernelWithoutWatchdogHangs(t *testing.T) {
