@@ -34,7 +34,7 @@ func TestVerifyExitsWithOneWhenAnythingIsFound(t *testing.T) {
 	code, _, stdout, stderr := verifying(t, bad, nil)
 	require.Equal(t, 1, code)
 	require.Equal(t, "mkgen: tiny fails verification: 1 × data race\n", stderr)
-	require.Contains(t, stdout, "1. data race (seed 0, step 0): element 3 of @x")
+	require.Contains(t, stdout, "1. data race (seed 0, round robin, step 0): element 3 of @x")
 }
 
 func TestVerifyThatCannotRun(t *testing.T) {
