@@ -57,7 +57,7 @@ func longContext(mk *megakernel.Kernel) int {
 	return (n+mk.KV.Page-1)/mk.KV.Page*mk.KV.Page - 1
 }
 
-// checkWide runs the wide kernel under one schedule and adds what it found to the report, and to
+// checkWide runs the wide kernel under the last schedule, so that a finding is found again by its seed, and adds what it found to the report, and to
 // ran what it has executed.
 func checkWide(ctx context.Context, r *Report, real *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error), ran executed) error {
 	mk, cached, err := widen(real)
@@ -73,7 +73,7 @@ func checkWide(ctx context.Context, r *Report, real *megakernel.Kernel, edit fun
 	if err != nil {
 		return err
 	}
-	run, err := t.Run(ctx, k, r.Seeds[len(r.Seeds)-1]+1)
+	run, err := t.Run(ctx, k, r.Seeds[len(r.Seeds)-1])
 	if err != nil {
 		return err
 	}
