@@ -13,7 +13,7 @@ import (
 
 // README's comparison has one kind of time, the GPU's, and its ratios are of the times beside them, all as the records have them.
 func TestTheReadmesComparisonIsItsRecords(t *testing.T) {
-	text, err := os.ReadFile("../README.md")
+	text, err := os.ReadFile("../docs/results.md")
 	require.NoError(t, err)
 	lines := regexp.MustCompile(`(?m)^\| (\S+) \| (\d+) \| (\S+) \| (\S+) \((\S+) ×\) \| (\S+) \((\S+) ×\) \|$`).FindAllStringSubmatch(string(text), -1)
 	require.NotEmpty(t, lines)
