@@ -19,6 +19,9 @@ var markdownHead = regexp.MustCompile(`^(<!-- mkgen bench --ablate -->\n|.+ on .
 // or more.
 func IsMarkdown(head []byte) bool { return markdownHead.Match(head) }
 
+// notAnyGPUs stands for figures of the executor that would say nothing of a GPU.
+const notAnyGPUs = "–"
+
 // differsWidth is how many characters the first column of WriteTable has at most.
 const differsWidth = 36
 
@@ -94,7 +97,11 @@ func (a *Ablated) cells() (head []string, rows [][]string) {
 	}
 	head = append(head, ">ratio", ">noise", "bits")
 	own := []string{"the kernel", ""}
-	rows = append(rows, append(append(own, a.figures(a.Micros, a.Share)...), "1", "", ""))
+	one := "1"
+	if a.Executor() {
+		one = notAnyGPUs
+	}
+	rows = append(rows, append(append(own, a.figures(a.Micros, a.Share)...), one, "", ""))
 	group := ""
 	for _, r := range a.Rows {
 		row := []string{"", r.Differs}
@@ -107,7 +114,11 @@ func (a *Ablated) cells() (head []string, rows [][]string) {
 			continue
 		}
 		row = append(row, a.figures(r.Micros, r.Share)...)
-		rows = append(rows, append(row, fmt.Sprintf("%.4f", r.Ratio), fmt.Sprintf("%.4f", r.Noise), string(r.Bits)))
+		ratio, noise := fmt.Sprintf("%.4f", r.Ratio), fmt.Sprintf("%.4f", r.Noise)
+		if a.Executor() {
+			ratio, noise = notAnyGPUs, notAnyGPUs
+		}
+		rows = append(rows, append(row, ratio, noise, string(r.Bits)))
 	}
 	return head, rows
 }
@@ -116,7 +127,7 @@ func (a *Ablated) figures(micros, share []float64) (cells []string) {
 	for i := range micros {
 		part := fmt.Sprintf("%.1f %%", 100*share[i])
 		if a.Executor() {
-			part = "–" // its ceiling is none
+			part = notAnyGPUs // its ceiling is none
 		}
 		cells = append(cells, fmt.Sprintf("%.1f", micros[i]), part)
 	}
