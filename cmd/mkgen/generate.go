@@ -7,7 +7,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"strings"
 	"syscall"
 	"time"
 
@@ -66,14 +65,14 @@ needs neither a GPU nor CUDA.`,
 	root.CompletionOptions.HiddenDefaultCmd = true
 	root.SuggestionsMinimumDistance = 2
 	root.SetFlagErrorFunc(flagError)
-	root.SetUsageTemplate(strings.ReplaceAll(root.UsageTemplate(), "FlagUsages ", "FlagUsagesWrapped 80 "))
+	groupedHelp(root)
 	f := root.Flags()
 	f.StringVarP(&dir, "output", "o", "", "`directory` to write, replaced if mkgen made it (default out/MODEL)")
 	c.flags(root)
 	m.flags(root)
 	f.BoolVarP(&quiet, "quiet", "q", false, "print nothing but errors")
 	root.SetHelpCommand(newHelp())
-	root.AddCommand(newModels(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(), newBench(), newSweep(), newCalibrate(), newTune(), newTrace(), newPlot())
+	root.AddCommand(newModels(), newExplain(), newIR(), newCompile(), newVerify(check), newRun(), newBench(), newSweep(), newCalibrate(), newTune(), newTrace(), newPlot(), newTuning())
 	return root
 }
 
@@ -91,6 +90,7 @@ func newHelp() *cobra.Command {
 				return err
 			}
 			of.InitDefaultHelpFlag()
+			of.InitDefaultVersionFlag()
 			return of.Help()
 		},
 	}

@@ -13,6 +13,9 @@ const (
 	wantTurns = 3 // of the ring in a launch
 	leastSMs  = 2 // below, nothing is shared
 
+	// fewTokens is a vocabulary of which a kernel may choose the same token again and again.
+	fewTokens = 128
+
 	// mostLayers is how many the shrunk kernel gets where fewer do not turn the ring
 	// so often. With every layer roundings grow.
 	mostLayers = 4
@@ -30,6 +33,9 @@ func within(mk *megakernel.Kernel) wishes {
 	w := wishes{turns: wantTurns, uneven: 1, tokens: 2}
 	if mk.Options.SMs == 1 {
 		w.uneven, w.unevenWhy = 0, "one SM has all"
+	}
+	if n := mk.Config.Vocab; n < fewTokens {
+		w.tokens, w.tokensWhy = 1, fmt.Sprintf("of a vocabulary of %d", n)
 	}
 	if can := turns(mk); can < wantTurns {
 		w.turns, w.turnsWhy = can, fmt.Sprintf("so few copies for %d stages", mk.Options.Stages)

@@ -153,7 +153,7 @@ func (x *Executed) write(b *bytes.Buffer, every bool) {
 	for _, m := range x.Missing {
 		if every || m.Whole {
 			n++
-			missing.RowWithin([]int{0, 0, 60}, m.Role, m.Region, m.Pos.String(), m.N, m.All)
+			missing.RowWithin([]int{0, 0, 32}, m.Role, m.Region, m.Pos.String(), m.N, m.All)
 		}
 	}
 	if n > 0 {

@@ -101,8 +101,8 @@ func (t *Trial) wideConditions(real *megakernel.Kernel) []Condition {
 	packets := func(mk *megakernel.Kernel) int { return mk.Config.Hidden / 2 / (mk.Options.Consumers * 32) }
 	return []Condition{
 		condition("SMs without rows of a matrix", none, min(1, idleAtMost(mk)), "SMs"),
-		condition("laps of the ring in an item of attention", laps, wideLaps, "laps"),
-		condition("LL packets of the residual vector a thread", packets(mk), packets(real), "packets"),
+		condition("laps of the ring in an item", laps, wideLaps, "laps"),
+		condition("LL packets polled by a thread", packets(mk), packets(real), "packets"),
 	}
 }
 
