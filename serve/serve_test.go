@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"strings"
 	"testing"
 
@@ -18,6 +20,23 @@ import (
 )
 
 const tinyRows = 4
+
+// shared is the batch that most tests use, one after the other: loading takes as long as a test.
+var shared struct {
+	*engine.Batch
+	o Options
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if shared.Batch != nil {
+		if err := shared.Close(); err != nil {
+			fmt.Println(err)
+			code = 1
+		}
+	}
+	os.Exit(code)
+}
 
 // tiny is a batch of the bundled model on the executor.
 func tiny(t testing.TB) (*engine.Batch, Options) {
@@ -61,9 +80,10 @@ func listening(t testing.TB, o Options, change func(*Options)) *site {
 // onTiny is a server of the bundled model.
 func onTiny(t testing.TB, change func(*Options)) *site {
 	t.Helper()
-	b, o := tiny(t)
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	return listening(t, o, change)
+	if shared.Batch == nil {
+		shared.Batch, shared.o = tiny(t)
+	}
+	return listening(t, shared.o, change)
 }
 
 // ask sends a body and returns the status and the answer.
@@ -137,10 +157,8 @@ func eventsOf(t testing.TB, data string) []reading {
 }
 
 func TestACompletionIsTheEnginesText(t *testing.T) {
-	b, o := tiny(t)
-	defer func() { require.NoError(t, b.Close()) }()
-	s := listening(t, o, nil)
-	want, err := b.Generate(t.Context(), engine.Request{Prompt: "Once upon a time", MaxTokens: 12}, nil)
+	s := onTiny(t, nil)
+	want, err := shared.Generate(t.Context(), engine.Request{Prompt: "Once upon a time", MaxTokens: 12}, nil)
 	require.NoError(t, err)
 	got := s.must("/v1/completions", `{"model":"tiny","prompt":"Once upon a time","max_tokens":12,"temperature":0,"nobody_knows":[1]}`)
 	require.Equal(t, want.Text, *got.Choices[0].Text)
