@@ -154,7 +154,9 @@ func TestModelsTokensHealthAndMetrics(t *testing.T) {
 }
 
 func TestAModelWithoutATokenizerTakesAndGivesTokens(t *testing.T) {
-	o := newFake(t, func(engine.Request) []engine.Piece { return []engine.Piece{{Token: 7}, {Token: 8, Finish: engine.Length}} }).options()
+	o := newFake(t, func(engine.Request) []engine.Piece {
+		return []engine.Piece{{Token: 7}, {Token: 8, Finish: engine.Length}}
+	}).options()
 	o.Text = nil
 	s := listening(t, o, nil)
 	require.Equal(t, " 3 7 8", *s.must("/v1/completions", `{"prompt":[3],"echo":true}`).Choices[0].Text)

@@ -30,7 +30,9 @@ func eventually(t *testing.T, is func() bool) {
 
 // held is a fake whose answers are n tokens long and take one each time something is sent to hold.
 func held(t *testing.T, n int) *fake {
-	f := newFake(t, func(engine.Request) []engine.Piece { return script(strings.Split(strings.Repeat("x ", n-1)+"x", " ")...) })
+	f := newFake(t, func(engine.Request) []engine.Piece {
+		return script(strings.Split(strings.Repeat("x ", n-1)+"x", " ")...)
+	})
 	f.hold = make(chan struct{})
 	return f
 }

@@ -39,7 +39,10 @@ func TestMain(m *testing.M) {
 }
 
 // tiny is a batch of the bundled model on the executor.
-func tiny(t testing.TB) (*engine.Batch, Options) {
+func tiny(t testing.TB) (*engine.Batch, Options) { return tinyWith(t, func(*engine.Options) {}) }
+
+// tinyWith is tiny with other options of the engine.
+func tinyWith(t testing.TB, set func(*engine.Options)) (*engine.Batch, Options) {
 	t.Helper()
 	c, ok, err := bundled.Checkpoint("tiny")
 	require.NoError(t, err)
@@ -51,8 +54,9 @@ func tiny(t testing.TB) (*engine.Batch, Options) {
 	require.NoError(t, err)
 	device, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	b, err := engine.NewBatch(context.Background(), engine.Options{Kernel: mk, Device: device, Text: text, KVTokens: tinyRows * 256,
-		Weights: runtime.FromTensors(c, runtime.LoadOptions{})})
+	eo := engine.Options{Kernel: mk, Device: device, Text: text, KVTokens: tinyRows * 256, Weights: runtime.FromTensors(c, runtime.LoadOptions{})}
+	set(&eo)
+	b, err := engine.NewBatch(context.Background(), eo)
 	require.NoError(t, err)
 	return b, Options{Backend: FromBatch(b), Text: text, Model: "tiny", Vocab: c.Config().Vocab, Sequences: tinyRows}
 }
