@@ -2,6 +2,7 @@ package serve
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -68,7 +69,8 @@ func TestAStreamIsTheWholeAnswerOneTokenAnEvent(t *testing.T) {
 func TestChoicesOfOneSeedDifferAndARequestRepeats(t *testing.T) {
 	s := onTiny(t, nil)
 	const body = `{"prompt":"The","max_tokens":5,"n":3,"temperature":2,"seed":%d}`
-	first, again, other := s.must("/v1/completions", fmt.Sprintf(body, 5)), s.must("/v1/completions", fmt.Sprintf(body, 5)), s.must("/v1/completions", fmt.Sprintf(body, 50))
+	first, again, other := s.must("/v1/completions", fmt.Sprintf(body, 5)), s.must("/v1/completions", fmt.Sprintf(body,
+		5)), s.must("/v1/completions", fmt.Sprintf(body, 50))
 	require.Equal(t, first.Choices, again.Choices)
 	require.NotEqual(t, first.Choices, other.Choices)
 	require.NotEqual(t, *first.Choices[0].Text, *first.Choices[1].Text)
@@ -78,13 +80,16 @@ func TestEchoBeginsWithThePromptOnce(t *testing.T) {
 	s := onTiny(t, nil)
 	plain := s.must("/v1/completions", `{"prompt":"The dog","max_tokens":3,"temperature":0}`)
 	want := "The dog" + *plain.Choices[0].Text
-	require.Equal(t, want, *s.must("/v1/completions", `{"prompt":"The dog","max_tokens":3,"temperature":0,"echo":true}`).Choices[0].Text)
-	texts, _, _ := textsOf(t, s.events("/v1/completions", `{"prompt":"The dog","max_tokens":3,"temperature":0,"echo":true,"stream":true}`), 1)
+	require.Equal(t, want, *s.must("/v1/completions",
+		`{"prompt":"The dog","max_tokens":3,"temperature":0,"echo":true}`).Choices[0].Text)
+	texts, _, _ := textsOf(t, s.events("/v1/completions",
+		`{"prompt":"The dog","max_tokens":3,"temperature":0,"echo":true,"stream":true}`), 1)
 	require.Equal(t, want, texts[0])
 	none := s.must("/v1/completions", `{"prompt":"The dog","max_tokens":0,"echo":true}`)
 	require.Equal(t, "The dog", *none.Choices[0].Text)
 	require.Zero(t, none.Usage.Answer)
-	texts, _, finishes := textsOf(t, s.events("/v1/completions", `{"prompt":"The dog","max_tokens":0,"echo":true,"stream":true}`), 1)
+	texts, _, finishes := textsOf(t, s.events("/v1/completions",
+		`{"prompt":"The dog","max_tokens":0,"echo":true,"stream":true}`), 1)
 	require.Equal(t, "The dog", texts[0])
 	require.Equal(t, "length", finishes[0])
 }
@@ -119,7 +124,8 @@ func TestEveryEventCountsOneTokenAlsoWithoutText(t *testing.T) {
 		return append(script("", "", "é", ""), engine.Piece{Token: engine.NoToken, Text: "tail"})
 	})
 	s := listening(t, fake.options(), nil)
-	events := s.events("/v1/completions", `{"prompt":[1],"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`)
+	events := s.events("/v1/completions",
+		`{"prompt":[1],"stream":true,"stream_options":{"include_usage":true,"continuous_usage_stats":true}}`)
 	require.Len(t, events, 5)
 	for i, e := range events[:4] {
 		require.Equal(t, i+1, e.Usage.Answer)
@@ -130,7 +136,8 @@ func TestEveryEventCountsOneTokenAlsoWithoutText(t *testing.T) {
 
 func TestAPromptThatWasAskedBeforeIsCached(t *testing.T) {
 	s := onTiny(t, nil)
-	body := `{"prompt":"` + strings.Repeat("The little dog ran to the park. ", 12) + `","max_tokens":1,"temperature":0}`
+	first := fmt.Sprint(rand.Uint32()) // also where the test runs several times
+	body := `{"prompt":"` + first + strings.Repeat(" The dog ran to the park.", 8) + `","max_tokens":1,"temperature":0}`
 	require.Zero(t, s.must("/v1/completions", body).Usage.Details.Cached)
 	require.Positive(t, s.must("/v1/completions", body).Usage.Details.Cached)
 }

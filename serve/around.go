@@ -97,7 +97,8 @@ func (s *Server) allowed(r *http.Request, path, method string) *Error {
 		}
 	}
 	if method != "" && r.Method != method && !(method == http.MethodGet && r.Method == http.MethodHead) {
-		return &Error{http.StatusMethodNotAllowed, "found the method " + quoted(r.Method) + ", want " + method, "invalid_request_error", "", "method_not_allowed"}
+		return &Error{http.StatusMethodNotAllowed, "found the method " + quoted(r.Method) + ", want " + method,
+			"invalid_request_error", "", "method_not_allowed"}
 	}
 	return nil
 }
@@ -130,10 +131,12 @@ func (s *Server) log(r *http.Request, status int, c *call, took time.Duration, e
 	case r.URL.Path == "/health" || r.URL.Path == "/metrics":
 		level = slog.LevelDebug
 	}
-	attrs := []slog.Attr{slog.String("id", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path), slog.Int("status", status),
+	attrs := []slog.Attr{slog.String("id", c.id), slog.String("method", r.Method), slog.String("path", r.URL.Path),
+		slog.Int("status", status),
 		slog.String("client", r.RemoteAddr), slog.Float64("seconds", took.Seconds())}
 	if c.choices > 0 {
-		attrs = append(attrs, slog.Bool("stream", c.stream), slog.Int("choices", c.choices), slog.Int("prompt_tokens", c.usage.Prompt),
+		attrs = append(attrs, slog.Bool("stream", c.stream), slog.Int("choices", c.choices), slog.Int("prompt_tokens",
+			c.usage.Prompt),
 			slog.Int("cached_tokens", c.usage.Reused), slog.Int("tokens", c.tokens), slog.Int("preempted", c.usage.Preempted))
 	}
 	if c.tokens > 0 {

@@ -44,7 +44,8 @@ func (s *Server) conversation(f *fields, generate bool) []int {
 		f.refuse("messages", "the model cannot chat: %v; want /v1/completions", err)
 		return nil
 	}
-	messages, options := messagesOf(f), tokenizer.ChatOptions{AddGenerationPrompt: f.flag("add_generation_prompt", generate), Tools: toolsOf(f)}
+	messages, options := messagesOf(f), tokenizer.ChatOptions{AddGenerationPrompt: f.flag("add_generation_prompt",
+		generate), Tools: toolsOf(f)}
 	f.read("chat_template_kwargs", &options.Variables, "an object")
 	if f.err != nil {
 		return nil
@@ -71,8 +72,10 @@ func toolsOf(f *fields) json.RawMessage {
 		return nil
 	}
 	choice := "auto"
-	if f.has("tool_choice") && (json.Unmarshal(f.raw["tool_choice"], &choice) != nil || choice != "auto" && choice != "none") {
-		f.refuse("tool_choice", "found %s, want \"auto\" or \"none\": the engine has no token masks", short(f.raw["tool_choice"]))
+	if f.has("tool_choice") && (json.Unmarshal(f.raw["tool_choice"], &choice) != nil || choice != "auto" &&
+		choice != "none") {
+		f.refuse("tool_choice", "found %s, want \"auto\" or \"none\": the engine has no token masks",
+			short(f.raw["tool_choice"]))
 	}
 	var tools []json.RawMessage
 	if f.read("tools", &tools, "a list"); choice == "none" {

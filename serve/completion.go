@@ -125,7 +125,8 @@ func (s *Server) complete(t *task, most int) *Error {
 	}
 	// Added in 64 bits: max_tokens goes up to 2^31 - 1.
 	if need := int64(longest) + int64(max(most, 1)); need > int64(limit) && !t.none || longest > limit {
-		e := invalid("prompt", "the context has room for %d tokens; the prompt has %d and %d are to be generated", limit, longest, max(most, 1))
+		e := invalid("prompt", "the context has room for %d tokens; the prompt has %d and %d are to be generated", limit,
+			longest, max(most, 1))
 		if t.chat {
 			e.Param = "messages"
 		}

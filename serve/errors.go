@@ -43,7 +43,8 @@ func invalid(param, format string, args ...any) *Error {
 
 // unsupported refuses a field that would change the answer and that the server cannot honour.
 func unsupported(param, why string) *Error {
-	return &Error{http.StatusBadRequest, fmt.Sprintf("%s is not supported: %s", param, why), "invalid_request_error", param, "unsupported_parameter"}
+	return &Error{http.StatusBadRequest, fmt.Sprintf("%s is not supported: %s", param, why), "invalid_request_error",
+		param, "unsupported_parameter"}
 }
 
 // failed reports what the server could not do.
@@ -55,10 +56,13 @@ func failed(err error) *Error {
 var (
 	errKey = &Error{http.StatusUnauthorized, "missing or wrong API key; want the header Authorization: Bearer KEY",
 		"invalid_request_error", "", "invalid_api_key"}
-	errDraining = &Error{http.StatusServiceUnavailable, "the server is shutting down; ask another one", "server_error", "", "shutting_down"}
-	errTimeout  = &Error{http.StatusGatewayTimeout, "the request took longer than the server's limit", "server_error", "", "timeout"}
-	errGone     = &Error{statusGone, "the client closed the connection", "server_error", "", "client_closed"}
-	errMedia    = &Error{http.StatusUnsupportedMediaType, "want the header Content-Type: application/json", "invalid_request_error", "", "unsupported_media_type"}
+	errDraining = &Error{http.StatusServiceUnavailable, "the server is shutting down; ask another one", "server_error", "",
+		"shutting_down"}
+	errTimeout = &Error{http.StatusGatewayTimeout, "the request took longer than the server's limit", "server_error", "",
+		"timeout"}
+	errGone  = &Error{statusGone, "the client closed the connection", "server_error", "", "client_closed"}
+	errMedia = &Error{http.StatusUnsupportedMediaType, "want the header Content-Type: application/json",
+		"invalid_request_error", "", "unsupported_media_type"}
 )
 
 // statusGone is nginx's code for a client that has gone; it is in logs and metrics only.

@@ -57,7 +57,8 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		{"completions", `{"prompt":[1],"seed":1e30}`, "seed", "whole number", 400},
 		{"completions", `{"prompt":[1],"stream":1}`, "stream", "true or false", 400},
 		{"completions", `{"prompt":[1],"stream_options":{"include_usage":true}}`, "stream_options", "goes with stream", 400},
-		{"completions", `{"prompt":[1],"stream":true,"stream_options":{"include_usage":3}}`, "stream_options", "include_usage", 400},
+		{"completions", `{"prompt":[1],"stream":true,"stream_options":{"include_usage":3}}`, "stream_options",
+			"include_usage", 400},
 		{"completions", `{"prompt":[1],"stop":""}`, "stop", "empty", 400},
 		{"completions", `{"prompt":[1],"stop":["a",""]}`, "stop", "empty", 400},
 		{"completions", `{"prompt":[1],"stop":{}}`, "stop", "list of strings", 400},
@@ -65,19 +66,23 @@ func TestWrongFieldsAreNamed(t *testing.T) {
 		{"completions", `{"prompt":[1],"best_of":2}`, "best_of", "want n", 400},
 		{"completions", `{"prompt":[1],"logit_bias":{"3":1}}`, "logit_bias", "not supported", 400},
 		{"completions", `{"prompt":[1],"repetition_penalty":1.1}`, "repetition_penalty", "not supported", 400},
-		{"completions", `{"prompt":[1],"repetition_penalty":1.0,"presence_penalty":0,"best_of":1,"logit_bias":{},"suffix":"","logprobs":null}`, "", "", 200},
+		{"completions",
+			`{"prompt":[1],"repetition_penalty":1.0,"presence_penalty":0,"best_of":1,"logit_bias":{},"suffix":"","logprobs":null}`, "", "", 200},
 		{"chat/completions", `{}`, "messages", "found none", 400},
 		{"chat/completions", `{"messages":[3]}`, "messages", "message 0: found 3", 400},
 		{"chat/completions", `{"messages":[{"content":"x"}]}`, "messages", "want a role", 400},
 		{"chat/completions", `{"messages":[{"role":"user"}]}`, "messages", "want content", 400},
-		{"chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages", `type \"image_url\", want text`, 400},
+		{"chat/completions", `{"messages":[{"role":"user","content":[{"type":"image_url"}]}]}`, "messages",
+			`type \"image_url\", want text`, 400},
 		{"chat/completions", `{"messages":[{"role":"user","content":7}]}`, "messages", "want a string or a list", 400},
 		{"chat/completions", `{` + messages + `,"logprobs":true}`, "logprobs", "no log-probabilities", 400},
 		{"chat/completions", `{` + messages + `,"logprobs":false,"tools":[],"response_format":{"type":"text"}}`, "", "", 200},
-		{"chat/completions", `{` + messages + `,"response_format":{"type":"json_object"}}`, "response_format", "no token masks", 400},
+		{"chat/completions", `{` + messages + `,"response_format":{"type":"json_object"}}`, "response_format",
+			"no token masks", 400},
 		{"chat/completions", `{` + messages + `,"max_completion_tokens":0}`, "max_completion_tokens", "at least 1", 400},
 		{"chat/completions", `{` + messages + `,"max_completion_tokens":1000}`, "messages", "context_length_exceeded", 400},
-		{"chat/completions", `{` + messages + `,"tools":[{"type":"function"}],"tool_choice":"required"}`, "tool_choice", "no token masks", 400},
+		{"chat/completions", `{` + messages + `,"tools":[{"type":"function"}],"tool_choice":"required"}`, "tool_choice",
+			"no token masks", 400},
 	} {
 		status, data := s.ask("/v1/"+c.path, c.body)
 		require.Equal(t, c.status, status, "%s: %s", c.body, data)
@@ -170,7 +175,8 @@ func TestAModelWithoutATokenizerTakesAndGivesTokens(t *testing.T) {
 
 // Whatever a client sends, the answer is 200 with choices, or an error of OpenAI's form that blames the client.
 func FuzzRequest(f *testing.F) {
-	for _, seed := range []string{`{"prompt":"a","n":2,"stop":["x"],"seed":-1}`, `{"prompt":[[1,2],[3]],"echo":true,"stream":true,"stream_options":{"include_usage":true}}`,
+	for _, seed := range []string{`{"prompt":"a","n":2,"stop":["x"],"seed":-1}`,
+		`{"prompt":[[1,2],[3]],"echo":true,"stream":true,"stream_options":{"include_usage":true}}`,
 		`{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":null,"tool_calls":[{}]}],"tools":[{"x":1}]}`,
 		`{"prompt":"\ud800","max_tokens":0}`, `{"response_format":{"type":3},"prompt":1}`} {
 		f.Add(true, []byte(seed))

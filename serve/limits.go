@@ -19,7 +19,8 @@ func (s *Server) admit(n int) *Error {
 	}
 	if s.open.Add(int64(n)) > all {
 		s.open.Add(-int64(n))
-		return &Error{http.StatusTooManyRequests, fmt.Sprintf("the queue is full: %d sequences run and %d wait at most", s.o.Sequences, s.o.Queue),
+		return &Error{http.StatusTooManyRequests, fmt.Sprintf("the queue is full: %d sequences run and %d wait at most",
+			s.o.Sequences, s.o.Queue),
 			"rate_limit_error", "", "queue_full"}
 	}
 	return nil
@@ -60,7 +61,8 @@ func (s *Server) read(w http.ResponseWriter, r *http.Request) ([]byte, *Error) {
 		return nil, &Error{http.StatusRequestEntityTooLarge, fmt.Sprintf("the body has more than %d bytes", large.Limit),
 			"invalid_request_error", "", "body_too_large"}
 	case err != nil:
-		return nil, &Error{http.StatusRequestTimeout, "the body did not come: " + err.Error(), "invalid_request_error", "", "body_incomplete"}
+		return nil, &Error{http.StatusRequestTimeout, "the body did not come: " + err.Error(), "invalid_request_error", "",
+			"body_incomplete"}
 	}
 	// From here on the connection is read only to see the client go.
 	_ = deadlines.SetReadDeadline(time.Time{})

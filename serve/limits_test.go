@@ -121,7 +121,8 @@ func TestASlowReaderHoldsNobodyUpAndIsGivenUp(t *testing.T) {
 	require.NoError(t, err)
 	defer conn.Close()
 	body := `{"prompt":[1],"stream":true}`
-	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n"+body)
+	_, err = io.WriteString(conn,
+		"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n"+body)
 	require.NoError(t, err)
 	eventually(t, func() bool { return f.running() == 1 })
 	require.Equal(t, "quick", *s.must("/v1/completions", `{"prompt":[2]}`).Choices[0].Text)
@@ -162,7 +163,8 @@ func TestABodyThatDoesNotComeIsGivenUp(t *testing.T) {
 	conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
 	require.NoError(t, err)
 	defer conn.Close()
-	_, err = io.WriteString(conn, "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n{")
+	_, err = io.WriteString(conn,
+		"POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 28\r\n\r\n{")
 	require.NoError(t, err)
 	require.NoError(t, conn.SetReadDeadline(time.Now().Add(soon)))
 	line, err := bufio.NewReader(conn).ReadString('\n')
@@ -184,8 +186,10 @@ func TestAnAnswerMayTakeLongerThanABody(t *testing.T) {
 }
 
 func TestOnlyTheKeyOpens(t *testing.T) {
-	s := listening(t, newFake(t, func(engine.Request) []engine.Piece { return script("a") }).options(), func(o *Options) { o.Key = "sesame" })
-	for key, want := range map[string]int{"": 401, "Bearer ": 401, "Bearer sesam": 401, "sesame": 401, "Bearer sesame": 200} {
+	s := listening(t, newFake(t, func(engine.Request) []engine.Piece { return script("a") }).options(),
+		func(o *Options) { o.Key = "sesame" })
+	for key, want := range map[string]int{"": 401, "Bearer ": 401, "Bearer sesam": 401, "sesame": 401,
+		"Bearer sesame": 200} {
 		for _, path := range []string{"/v1/models", "/metrics"} {
 			r, err := http.NewRequest(http.MethodGet, s.url+path, nil)
 			require.NoError(t, err)

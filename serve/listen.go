@@ -12,8 +12,9 @@ import (
 // Serve answers connections of l until ctx ends, or until l fails. Then it takes no more, lets requests go on for
 // Options.Drain, ends those that are left with an error that says so, and returns. It closes l, and is called once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
-	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: 64 << 10,
-		ErrorLog: slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn)}
+	h := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		MaxHeaderBytes: 64 << 10,
+		ErrorLog:       slog.NewLogLogger(s.o.Log.Handler(), slog.LevelWarn)}
 	failed := make(chan error, 1)
 	go func() { failed <- h.Serve(l) }()
 	select {

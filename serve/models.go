@@ -30,5 +30,6 @@ func (s *Server) model(w http.ResponseWriter, r *http.Request) *Error {
 
 // missing refuses another model.
 func (s *Server) missing(name string) *Error {
-	return &Error{http.StatusNotFound, "the model " + quoted(name) + " is not here; want " + quoted(s.o.Model), "invalid_request_error", "model", "model_not_found"}
+	return &Error{http.StatusNotFound, "the model " + quoted(name) + " is not here; want " + quoted(s.o.Model),
+		"invalid_request_error", "model", "model_not_found"}
 }

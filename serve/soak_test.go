@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/internal/deep"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/stretchr/testify/require"
 )
 
@@ -25,17 +24,20 @@ type soaked struct {
 	alone string
 }
 
-// Many clients at once, with more requests than the queue takes, of which some leave in the middle: every answer that comes is
+// Many clients at once, with more requests than the queue takes, of which some leave in the middle: every answer that
+// comes is
 // that of its request alone, to the character, and in the end no row, page, place or goroutine is missing.
 func TestSoak(t *testing.T) {
 	deep.Only(t)
-	b, o := tinyPinned(t)
+	b, o := tiny(t)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
 	before := runtime.NumGoroutine()
 	s := listening(t, o, func(o *Options) { o.Queue = 4 })
 	random := rand.New(rand.NewPCG(3, 4))
 	var requests []soaked
 	for i := range 24 {
-		body := map[string]any{"prompt": strings.Repeat("The dog ran. ", random.IntN(4)) + fmt.Sprint("Once ", i), "max_tokens": 1 + random.IntN(12),
+		body := map[string]any{"prompt": strings.Repeat("The dog ran. ", random.IntN(4)) + fmt.Sprint("Once ", i),
+			"max_tokens":  1 + random.IntN(12),
 			"temperature": []float64{0, 0.8, 1.5}[i%3], "seed": i, "top_p": 0.95, "ignore_eos": i%4 == 0, "stream": false}
 		if i%5 == 0 {
 			body["stop"] = []string{"e"}
@@ -121,11 +123,4 @@ func (s *site) soak(one soaked, stream bool, leave time.Duration) error {
 		return fmt.Errorf("%s gave %q, alone %q", one.body, text, one.alone)
 	}
 	return nil
-}
-
-// tinyPinned is tiny with answers that are the same bits whatever else runs.
-func tinyPinned(t *testing.T) (*engine.Batch, Options) {
-	b, o := tinyWith(t, func(o *engine.Options) { o.Pin = o.Kernel.ChunkTokens() })
-	t.Cleanup(func() { require.NoError(t, b.Close()) })
-	return b, o
 }

@@ -40,7 +40,8 @@ const defaultServeRows = 8
 
 // newServe is mkgen serve.
 func newServe() *cobra.Command {
-	s := serveFlags{runFlags: runFlags{device: defaultDevice, many: true}, queue: serve.DefaultQueue, maxBody: serve.DefaultMaxBody, drain: patience(serve.DefaultDrain)}
+	s := serveFlags{runFlags: runFlags{device: defaultDevice, many: true}, queue: serve.DefaultQueue,
+		maxBody: serve.DefaultMaxBody, drain: patience(serve.DefaultDrain)}
 	cmd := &cobra.Command{
 		Use:   "serve",
 		Short: "Answer OpenAI's HTTP interface, on a GPU or on the CPU",
@@ -70,7 +71,8 @@ there is one.`,
 	f.Var(&s.requests, "request-timeout", "end a request after so long, 0 for never (default 0s)")
 	f.Var(&s.drain, "drain", "how long requests may go on after SIGTERM")
 	f.BoolVarP(&s.quiet, "quiet", "q", false, "log warnings and errors only")
-	f.BoolVarP(&s.verbose, "verbose", "v", false, "log requests for /health and /metrics, too, and print figures of loading")
+	f.BoolVarP(&s.verbose, "verbose", "v", false,
+		"log requests for /health and /metrics, too, and print figures of loading")
 	s.unsaid(f)
 	return cmd
 }
@@ -102,7 +104,8 @@ func (s *serveFlags) serve(cmd *cobra.Command) error {
 	}
 	b := opened.generator.(*engine.Batch)
 	log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: s.level()}))
-	server, err := serve.New(serve.Options{Backend: serve.FromBatch(b), Text: opened.tokenizer, Model: cmp.Or(s.name, opened.model.Name),
+	server, err := serve.New(serve.Options{Backend: serve.FromBatch(b), Text: opened.tokenizer, Model: cmp.Or(s.name,
+		opened.model.Name),
 		Vocab: opened.model.Vocab, Sequences: int(s.rows), Queue: int(s.queue), MaxBody: int64(s.maxBody), Key: key,
 		Requests: time.Duration(s.requests), Drain: cmp.Or(time.Duration(s.drain), math.MaxInt64), Log: log})
 	if err != nil {
