@@ -37,7 +37,7 @@ func (r *runFlags) room(mk *megakernel.Kernel) int {
 	switch {
 	case !mk.Ragged():
 		return min(int(r.kvTokens), positions)
-	case r.kvTokens == 0 && r.prompts == "":
+	case r.kvTokens == 0 && r.prompts == "" && !r.many:
 		return 0
 	case r.kvTokens == 0:
 		return mk.Options.Tokens * min(engine.DefaultKVTokens, positions)
@@ -137,7 +137,7 @@ func (s *speaker) together(ctx context.Context, prompts []string) error {
 // labelled prints an answer.
 func (s *speaker) labelled(n int, got engine.Result) error {
 	text := got.Text
-	if !s.text {
+	if s.tokenizer == nil {
 		var ids []string
 		for _, token := range got.Tokens {
 			ids = append(ids, strconv.Itoa(token))
@@ -158,7 +158,7 @@ func (s *speaker) requestOf(prompt string) (engine.Request, error) {
 	switch {
 	case s.flags.chat:
 		r.Messages = append(s.system(), tokenizer.Message{Role: "user", Content: prompt})
-	case s.text:
+	case s.tokenizer != nil:
 		r.Prompt = prompt
 	default:
 		r.Tokens, err = tokenIDs(prompt)

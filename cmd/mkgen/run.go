@@ -20,6 +20,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // runFlags are what mkgen run is told.
@@ -43,6 +44,7 @@ type runFlags struct {
 	stop        []string
 	verbose     bool
 	prompts     string
+	many        bool // sequences run together, so the KV cache is to have room for all
 	pin         count
 }
 
@@ -82,40 +84,50 @@ as a step has rows (--rows), and printed in the file's order as "[1] text". With
 	r.choice.flags(cmd)
 	r.machineFlag(cmd)
 	r.weights.flags(cmd)
-	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
+	r.engineFlags(f)
 	f.BoolVar(&r.chat, "chat", false, "use the chat template; without a prompt, a conversation on the terminal")
 	f.StringVar(&r.system, "system", "", "`text` of the system message, with --chat")
 	f.StringVar(&r.prompts, "prompts", "", "`file` of prompts, one a line but for empty ones, instead of one prompt; - for standard input")
-	f.Var(&r.pin, "pin-split", pinRequestUsage)
 	f.Var(&r.maxTokens, "max-tokens", "tokens to generate at most")
-	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
-	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
 	f.Var(&r.temperature, "temperature", "0 takes the most probable token, more draws (default 0)")
 	f.Var(&r.topK, "top-k", "draw from this many of the most probable tokens")
 	f.Var(&r.topP, "top-p", "draw from the fewest that together are this probable")
 	f.Var(&r.minP, "min-p", "draw from those this many times as probable as the first")
 	f.Var(&r.seed, "seed", "of the draws: same seed, same text (default 0)")
 	f.StringArrayVar(&r.stop, "stop", nil, "end before this `text`; may be repeated")
+	f.BoolVarP(&r.verbose, "verbose", "v", false, "print figures to standard error")
+	r.unsaid(f)
+	return cmd
+}
+
+// engineFlags are the flags of the engine, of every command that generates.
+func (r *runFlags) engineFlags(f *pflag.FlagSet) {
+	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
+	f.Var(&r.pin, "pin-split", pinRequestUsage)
+	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
+	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
 	f.Var(&r.hang, "hang-timeout", fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)", cudaPatience))
 	f.Var(&r.with, "compiler", "of the kernel for cuda: nvcc or nvrtc (default: nvcc when it is there)")
 	f.BoolVar(&r.fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
-	f.BoolVarP(&r.verbose, "verbose", "v", false, "print figures to standard error")
 	f.Lookup("watchdog").Usage += " (default all)"
-	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random", "pin-split"} {
-		f.Lookup(name).DefValue = "" // said in words above
+}
+
+// unsaid takes away the default values that the flags' texts have in words.
+func (r *runFlags) unsaid(f *pflag.FlagSet) {
+	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random", "pin-split",
+		"request-timeout"} {
+		if flag := f.Lookup(name); flag != nil {
+			flag.DefValue = ""
+		}
 	}
-	return cmd
 }
 
 // run does what the flags say.
 func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	r.sampling.Temperature, r.sampling.TopK, r.sampling.TopP, r.sampling.MinP = float64(r.temperature), int(r.topK), float64(r.topP), float64(r.minP)
 	r.sampling.Seed = uint64(r.seed)
-	if !cmd.Flags().Changed("hang-timeout") && r.device == deviceCUDA {
-		r.hang = patience(cudaPatience)
-	}
-	if cmd.Flags().Changed("hang-timeout") && r.hang > 0 && r.watchdog == string(megakernel.WatchNone) {
-		return usagef("--hang-timeout takes a kernel that can be told to leave: --watchdog grid or all")
+	if err := r.settle(cmd); err != nil {
+		return err
 	}
 	prompt, asks, err := r.prompt(cmd, args)
 	if err != nil {
@@ -141,6 +153,17 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 		err = s.once(ctx, prompt)
 	}
 	return errors.Join(err, s.Close())
+}
+
+// settle completes and checks the hang timeout.
+func (r *runFlags) settle(cmd *cobra.Command) error {
+	if !cmd.Flags().Changed("hang-timeout") && r.device == deviceCUDA {
+		r.hang = patience(cudaPatience)
+	}
+	if cmd.Flags().Changed("hang-timeout") && r.hang > 0 && r.watchdog == string(megakernel.WatchNone) {
+		return usagef("--hang-timeout takes a kernel that can be told to leave: --watchdog grid or all")
+	}
+	return nil
 }
 
 // prompt is what to continue or answer; asks says that the user will be asked.
@@ -237,7 +260,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(err, e.Close())
 	}
-	return &speaker{generator: e, flags: r, text: w.text != nil}, nil
+	return &speaker{generator: e, flags: r, model: w.config, tokenizer: w.text}, nil
 }
 
 // canChat refuses a tokenizer whose chat template is missing or cannot render a question,

@@ -14,15 +14,17 @@ import (
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/tokenizer"
 )
 
 // speaker is an engine whose text is printed as it comes.
 type speaker struct {
 	generator
-	flags    *runFlags
-	text     bool // there is a tokenizer
-	out, err io.Writer
+	flags     *runFlags
+	model     models.Config
+	tokenizer *tokenizer.Tokenizer // nil where there is none
+	out, err  io.Writer
 }
 
 // once answers one prompt.
@@ -86,7 +88,7 @@ func (s *speaker) answer(ctx context.Context, r engine.Request) (string, error) 
 	last := ""
 	got, err := s.Generate(ctx, r, func(p engine.Piece) bool {
 		text := p.Text
-		if !s.text {
+		if s.tokenizer == nil {
 			text = strconv.Itoa(p.Token)
 			if last != "" {
 				text = " " + text

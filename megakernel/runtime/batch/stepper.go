@@ -56,8 +56,8 @@ type Client interface {
 	// Want is how many more tokens the client takes at most. It is asked while the
 	// last Take was true, and is at least 1.
 	Want() int
-	// Draws reports whether the tokens come from Pick and not from argmax. It is
-	// always the same.
+	// Draws reports whether the tokens come from Pick and not from argmax. It may
+	// change from true to false with a Take, and never back.
 	Draws() bool
 	// Pick chooses the token at a position of the sequence. An error ends the job.
 	Pick(logits []float32, position int) (int, error)

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"math"
 	"slices"
 	"strings"
 	"time"
@@ -14,6 +15,7 @@ type answer struct {
 	sampling sampling.Params
 	ends     []int
 	most     int // tokens to choose at most, 0 for no limit
+	least    int // tokens to choose before an end token may be chosen
 	start    time.Time
 
 	decoder *tokenizer.Decoder // nil without a tokenizer
@@ -25,6 +27,9 @@ type answer struct {
 // answer begins to answer a request with so many prompt tokens.
 func (o *Options) answer(r *Request, prompt int, start time.Time) answer {
 	a := answer{sampling: r.Sampling, ends: o.Ends, most: r.MaxTokens, start: start, stop: stopper{stops: slices.Clone(r.Stop)}}
+	if a.least = r.MinTokens; r.IgnoreEnds {
+		a.ends, a.least = nil, 0
+	}
 	a.res.Usage.Prompt = prompt
 	if o.Text != nil {
 		a.decoder = o.Text.NewDecoder(true)
@@ -53,7 +58,22 @@ func (a *answer) add(token int) Piece {
 	case len(a.res.Tokens) == a.most:
 		a.res.Finish = Length
 	}
-	return Piece{token, text}
+	return Piece{token, text, a.res.Finish}
+}
+
+// draws reports whether the host chooses the next token from the logits. Once false it stays so
+// for a greedy request, whose first tokens only are kept from being end tokens.
+func (a *answer) draws() bool { return !a.sampling.Greedy() || len(a.res.Tokens) < a.least }
+
+// pick chooses the token at a position of the sequence from its logits, which it changes where
+// an end token may not be chosen yet.
+func (a *answer) pick(logits []float32, position int) (int, error) {
+	if len(a.res.Tokens) < a.least {
+		for _, end := range a.ends {
+			logits[end] = float32(math.Inf(-1))
+		}
+	}
+	return sampling.Sample(logits, a.sampling, position)
 }
 
 // flush is what was held back, at the end; ok says whether that is anything.
@@ -66,7 +86,7 @@ func (a *answer) flush() (p Piece, ok bool) {
 		text += a.stop.flush()
 	}
 	a.text.WriteString(text)
-	return Piece{NoToken, text}, text != ""
+	return Piece{Token: NoToken, Text: text}, text != ""
 }
 
 // result is what there is, at the end.

@@ -6,8 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"time"
-
-	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
 )
 
 // Generate answers a request. each (nil for none) is called for every token as it
@@ -104,7 +102,7 @@ func (g *generation) launches() error {
 // one drawn from its logits.
 func (g *generation) launch(feed []int, n int) error {
 	q := g.e.seq
-	if g.sampling.Greedy() {
+	if !g.draws() {
 		g.seen = 0
 		chosen, err := q.launch(g.ctx, feed, n, g.take)
 		if err != nil {
@@ -129,7 +127,7 @@ func (g *generation) launch(feed []int, n int) error {
 	if err := q.s.Logits(g.logits); err != nil {
 		return err
 	}
-	token, err := sampling.Sample(g.logits, g.sampling, position)
+	token, err := g.pick(g.logits, position)
 	if err != nil {
 		return fmt.Errorf("position %d: %w", position, err)
 	}

@@ -24,6 +24,14 @@ type Request struct {
 	// not part of the text, nor is what follows it, and it is never handed out in
 	// part. Special tokens are no text, so they match none.
 	Stop []string
+
+	// IgnoreEnds has end tokens end nothing: they count as any other token, and give no
+	// text where they are special ones. The kernel's launches still end at them.
+	IgnoreEnds bool
+	// MinTokens is how many tokens are chosen before an end token may be: until then end
+	// tokens have probability 0, and the host chooses, one token a launch, greedy requests
+	// too. It means nothing with IgnoreEnds. Stop texts end the generation at any time.
+	MinTokens int
 }
 
 // Finish says why a generation ended.
@@ -66,6 +74,9 @@ type Usage struct {
 type Piece struct {
 	Token int    // the token just chosen; NoToken for text held back until the end
 	Text  string // what may be shown since the last piece, always whole characters; often empty
+	// Finish is why the generation ends with this token; empty with all tokens before it. Text that
+	// was held back may follow in a piece without a token.
+	Finish Finish
 }
 
 // NoToken is the Token of a Piece that only has text.
@@ -104,6 +115,8 @@ func (o *Options) encode(r *Request) ([]int, error) {
 		return nil, errors.New("request: more than one of Prompt, Messages and Tokens is given")
 	case r.MaxTokens < 0:
 		return nil, fmt.Errorf("request: MaxTokens is %d, want at least 0", r.MaxTokens)
+	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
+		return nil, fmt.Errorf("request: MinTokens is %d, want at least 0 and at most MaxTokens", r.MinTokens)
 	case o.Text == nil && (r.Prompt != "" || len(r.Messages)+len(r.Stop) > 0):
 		return nil, errors.New("request: text (Prompt, Messages or Stop) without a tokenizer; want Tokens")
 	}

@@ -8,7 +8,6 @@ import (
 	"sync"
 
 	"github.com/mkgen/mkgen/megakernel/runtime/batch"
-	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
 )
 
 // Stream is a request that a Batch is answering. Its pieces are kept until somebody
@@ -95,10 +94,10 @@ func (c client) Want() int {
 	return c.a.most - len(c.a.res.Tokens)
 }
 
-func (c client) Draws() bool { return !c.a.sampling.Greedy() }
+func (c client) Draws() bool { return c.a.draws() }
 
 func (c client) Pick(logits []float32, position int) (int, error) {
-	return sampling.Sample(logits, c.a.sampling, position)
+	return c.a.pick(logits, position)
 }
 
 func (c client) Take(token int) bool {

@@ -1,0 +1,158 @@
+package serve
+
+import (
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/mkgen/mkgen/models/tokenizer"
+)
+
+// chatTask parses the body of /v1/chat/completions.
+func (s *Server) chatTask(body []byte) (*task, *Error) {
+	f, err := parseFields(body)
+	if err != nil {
+		return nil, err
+	}
+	if err := refuseUnsupported(f); err != nil {
+		return nil, err
+	}
+	t := &task{chat: true}
+	most := t.common(f)
+	tokens := s.conversation(f, true)
+	if f.err != nil {
+		return nil, f.err
+	}
+	if most == 0 {
+		return nil, invalid("max_completion_tokens", "max_completion_tokens: found 0, want at least 1")
+	}
+	t.prompts = []prompt{{tokens: tokens}}
+	return t, s.complete(t, most)
+}
+
+// conversation renders the messages by the model's chat template and encodes them.
+func (s *Server) conversation(f *fields, generate bool) []int {
+	if f.err != nil {
+		return nil
+	}
+	if s.o.Text == nil {
+		f.refuse("messages", "the model comes without a tokenizer; want /v1/completions with token ids")
+		return nil
+	}
+	template, err := s.o.Text.ChatTemplate("")
+	if err != nil {
+		f.refuse("messages", "the model cannot chat: %v; want /v1/completions", err)
+		return nil
+	}
+	messages, options := messagesOf(f), tokenizer.ChatOptions{AddGenerationPrompt: f.flag("add_generation_prompt",
+		generate), Tools: toolsOf(f)}
+	f.read("chat_template_kwargs", &options.Variables, "an object")
+	if f.err != nil {
+		return nil
+	}
+	text, err := template.Render(messages, options)
+	if refusal := (*tokenizer.TemplateRefusal)(nil); errors.As(err, &refusal) {
+		f.refuse("messages", "the chat template refuses them: %s", refusal.Message)
+	} else if err != nil {
+		f.refuse("messages", "%v", err)
+	}
+	tokens, err := s.o.Text.Encode(text, false) // begin-of-text is in it
+	if err != nil {
+		f.refuse("messages", "%v", err)
+	} else if len(tokens) == 0 {
+		f.refuse("messages", "found no tokens, want at least one")
+	}
+	return tokens
+}
+
+// toolsOf is the list of tools for the template, which tells the model of them. What the model answers
+// is text all the same, so a choice that would force a call is refused.
+func toolsOf(f *fields) json.RawMessage {
+	if f.empty("tools") {
+		return nil
+	}
+	choice := "auto"
+	if f.has("tool_choice") && (json.Unmarshal(f.raw["tool_choice"], &choice) != nil || choice != "auto" &&
+		choice != "none") {
+		f.refuse("tool_choice", "found %s, want \"auto\" or \"none\": the engine has no token masks",
+			short(f.raw["tool_choice"]))
+	}
+	var tools []json.RawMessage
+	if f.read("tools", &tools, "a list"); choice == "none" {
+		return nil
+	}
+	return f.raw["tools"]
+}
+
+// messagesOf reads the conversation.
+func messagesOf(f *fields) []tokenizer.Message {
+	var raw []json.RawMessage
+	f.read("messages", &raw, "a list of messages")
+	if len(raw) == 0 {
+		f.refuse("messages", "found none, want at least one message")
+		return nil
+	}
+	var all []tokenizer.Message
+	for i, one := range raw {
+		m, why := messageOf(one)
+		if why != "" {
+			f.refuse("messages", "message %d: %s", i, why)
+			return nil
+		}
+		all = append(all, m)
+	}
+	return all
+}
+
+// messageOf reads a message; why says what is wrong with it. Content in parts of text is joined by line
+// breaks. What has more than role and content goes to the template as it is.
+func messageOf(raw json.RawMessage) (m tokenizer.Message, why string) {
+	in := &fields{}
+	if json.Unmarshal(raw, &in.raw) != nil || in.raw == nil {
+		return m, "found " + short(raw) + ", want an object"
+	}
+	if m.Role = in.text("role"); in.err != nil || m.Role == "" {
+		return m, "want a role, a string that is not empty"
+	}
+	content, why := contentOf(in.raw["content"])
+	if why != "" {
+		return m, why
+	}
+	m.Content = content
+	if in.empty("tool_calls") && in.empty("tool_call_id") && in.empty("name") {
+		if !in.has("content") {
+			return m, "want content"
+		}
+		return m, ""
+	}
+	if in.has("content") {
+		in.raw["content"], _ = json.Marshal(content) // a string is always JSON
+	}
+	whole, err := json.Marshal(in.raw)
+	if err != nil {
+		return m, err.Error()
+	}
+	return tokenizer.Message{JSON: whole}, ""
+}
+
+// contentOf reads a text or a list of parts of type text.
+func contentOf(raw json.RawMessage) (text, why string) {
+	if len(raw) == 0 || string(raw) == "null" || json.Unmarshal(raw, &text) == nil {
+		return text, ""
+	}
+	var parts []struct {
+		Type string  `json:"type"`
+		Text *string `json:"text"`
+	}
+	if json.Unmarshal(raw, &parts) != nil {
+		return "", "content: found " + short(raw) + ", want a string or a list of parts"
+	}
+	var all []string
+	for _, p := range parts {
+		if p.Type != "text" || p.Text == nil {
+			return "", "content: found a part of type " + quoted(p.Type) + ", want text: the model takes nothing else"
+		}
+		all = append(all, *p.Text)
+	}
+	return strings.Join(all, "\n"), ""
+}
