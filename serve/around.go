@@ -62,7 +62,8 @@ func (w *writer) Write(data []byte) (int, error) {
 	if w.status == 0 {
 		w.WriteHeader(http.StatusOK)
 	}
-	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.patient)) // where there are deadlines
+	// An error says that there are no deadlines.
+	_ = http.NewResponseController(w.ResponseWriter).SetWriteDeadline(time.Now().Add(w.patient))
 	return w.ResponseWriter.Write(data)
 }
 

@@ -44,8 +44,11 @@ func (s *Server) conversation(f *fields, generate bool) []int {
 		f.refuse("messages", "the model cannot chat: %v; want /v1/completions", err)
 		return nil
 	}
-	messages, options := messagesOf(f), tokenizer.ChatOptions{AddGenerationPrompt: f.flag("add_generation_prompt",
-		generate), Tools: toolsOf(f)}
+	messages := messagesOf(f)
+	options := tokenizer.ChatOptions{
+		AddGenerationPrompt: f.flag("add_generation_prompt", generate),
+		Tools:               toolsOf(f),
+	}
 	f.read("chat_template_kwargs", &options.Variables, "an object")
 	if f.err != nil {
 		return nil

@@ -131,7 +131,8 @@ func (e executed) of(real *ir.Kernel) *Executed {
 		}
 	}
 	slices.SortFunc(x.Missing, func(a, b MissingLine) int {
-		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Region, b.Region), cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Caller, b.Pos.Caller))
+		return cmp.Or(cmp.Compare(a.Role, b.Role), cmp.Compare(a.Region, b.Region),
+			cmp.Compare(a.Pos.Line, b.Pos.Line), cmp.Compare(a.Pos.Caller, b.Pos.Caller))
 	})
 	for _, name := range names {
 		x.Roles = append(x.Roles, *roles[name])

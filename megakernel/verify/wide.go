@@ -27,7 +27,8 @@ func widen(real *megakernel.Kernel) (*megakernel.Kernel, int, error) {
 	was := o.Consumers
 	o.SMs, o.Consumers = real.Options.SMs, min(wideConsumers, was)
 	scaled := func(n, unit int) int { return min(n, max(unit, ceilDiv(ceilDiv(n*o.Consumers, was), unit)*unit)) }
-	c.Vocab = min(real.Config.Vocab, (o.SMs+o.SMs/16+1)*pipeline.TileRows) // every SM has rows of the LM head, some more than others
+	// Every SM has rows of the LM head, some more than others.
+	c.Vocab = min(real.Config.Vocab, (o.SMs+o.SMs/16+1)*pipeline.TileRows)
 	c.Hidden = max(c.Hidden, scaled(real.Config.Hidden, pipeline.GroupK))
 	c.KVHeads = max(c.KVHeads, scaled(real.Config.KVHeads, 1))
 	c.Heads = c.KVHeads * (real.Config.Heads / real.Config.KVHeads)
@@ -57,9 +58,11 @@ func longContext(mk *megakernel.Kernel) int {
 	return (n+mk.KV.Page-1)/mk.KV.Page*mk.KV.Page - 1
 }
 
-// checkWide runs the wide kernel under the last schedule, so that a finding is found again by its seed, and adds what it found to the report, and to
-// ran what it has executed.
-func checkWide(ctx context.Context, r *Report, real *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error), ran executed) error {
+// checkWide runs the wide kernel under the last schedule, so that a finding is found again by
+// its seed. It adds what it found to the report, and to ran what it has executed.
+func checkWide(
+	ctx context.Context, r *Report, real *megakernel.Kernel, edit func(*ir.Kernel) (*ir.Kernel, error), ran executed,
+) error {
 	mk, cached, err := widen(real)
 	if err != nil {
 		return fmt.Errorf("verify: the kernel with the real number of SMs and other sizes shrunk: %w", err)
@@ -109,7 +112,8 @@ func (t *Trial) wideConditions(real *megakernel.Kernel) []Condition {
 // idle is how many SMs have no tile of some matrix.
 func idle(mk *megakernel.Kernel) (n int) {
 	for sm := range mk.Options.SMs {
-		if slices.ContainsFunc(slices.Concat(mk.Plan.Layer, mk.Plan.Final), func(m pipeline.MatrixPlan) bool { return m.Count[sm] == 0 }) {
+		none := func(m pipeline.MatrixPlan) bool { return m.Count[sm] == 0 }
+		if slices.ContainsFunc(slices.Concat(mk.Plan.Layer, mk.Plan.Final), none) {
 			n++
 		}
 	}
@@ -118,6 +122,7 @@ func idle(mk *megakernel.Kernel) (n int) {
 
 // idleAtMost is how many SMs could have none: all but as many as the smallest matrix has tiles.
 func idleAtMost(mk *megakernel.Kernel) int {
-	fewest := slices.MinFunc(slices.Concat(mk.Plan.Layer, mk.Plan.Final), func(a, b pipeline.MatrixPlan) int { return cmp.Compare(a.Tiles, b.Tiles) })
+	fewer := func(a, b pipeline.MatrixPlan) int { return cmp.Compare(a.Tiles, b.Tiles) }
+	fewest := slices.MinFunc(slices.Concat(mk.Plan.Layer, mk.Plan.Final), fewer)
 	return max(0, mk.Options.SMs-fewest.Tiles)
 }
