@@ -63,6 +63,7 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 			} else if err != nil {
 				return c.inFlags(err)
 			}
+			report.Command = commandBut(cmd, "seeds", "seed", "schedule")
 			write := report.Write
 			if lines {
 				write = report.WriteLines

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"regexp"
 	"testing"
 
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/verify"
 	"github.com/stretchr/testify/require"
 )
@@ -54,4 +56,34 @@ func TestVerifyOnTheExecutor(t *testing.T) {
 	errs.Reset()
 	require.Equal(t, 2, run(newRoot(verify.Check), []string{"verify", "--model", "tiny", "--steps", "1"}, &out, &errs))
 	require.Equal(t, "mkgen: --steps: 1 step, want at least 2, so that the new tokens cross a page boundary\n", errs.String())
+}
+
+// The line below a finding is a command that finds it again, under the same schedule.
+func TestVerifySaysHowAFindingIsFoundAgain(t *testing.T) {
+	if testing.Short() {
+		t.Skip("runs a kernel")
+	}
+	check := func(ctx context.Context, r verify.Request) (*verify.Report, error) {
+		r.Options.Fault = megakernel.FaultLostRelease
+		return verify.Check(ctx, r)
+	}
+	found := regexp.MustCompile(`(?s)Found\n  1\. (.*?)\n     again: mkgen (.*?)\n`)
+	verified := func(args ...string) (finding, again string) {
+		var out, errs bytes.Buffer
+		require.Equal(t, 1, run(newRoot(check), args, &out, &errs), errs.String())
+		m := found.FindStringSubmatch(out.String())
+		require.NotNil(t, m, out.String())
+		return m[1], m[2]
+	}
+	finding, again := verified("verify", "--model", "tiny", "--page", "1", "--steps", "2", "--seed", "5", "--seeds", "2", "--schedule", "starve")
+	require.Contains(t, finding, "deadlock (seed 9, starve, step 0)")
+	require.Equal(t, "verify --model tiny --page 1 --steps 2 --seeds 1 --seed 9", again)
+	repeated, same := verified(words(again)...)
+	require.Equal(t, []string{finding, again}, []string{repeated, same})
+}
+
+func TestShellWord(t *testing.T) {
+	for word, want := range map[string]string{"tiny": "tiny", "": "''", "a b": "'a b'", "window=32/causal": "window=32/causal", "it's": `'it'\''s'`, "ä": "'ä'"} {
+		require.Equal(t, want, shellWord(word))
+	}
 }

@@ -2,6 +2,7 @@ package verify
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"io"
 	"strings"
@@ -23,12 +24,12 @@ func (r *Report) write(w io.Writer, lines bool) error {
 	fmt.Fprintf(&b, "%s: the kernel's own program, shrunk, on the CPU\n", r.Model)
 	r.writeSetting(&b)
 	r.writeRun(&b)
-	r.writeFindings(&b)
+	r.writeFindings(&b, r.Command)
 	if r.Wide != nil {
 		fmt.Fprintf(&b, "\nThe same with all SMs, items that go round the ring twice, and fewer warps\n")
 		r.Wide.writeSetting(&b)
 		r.Wide.writeRun(&b)
-		r.Wide.writeFindings(&b)
+		r.Wide.writeFindings(&b, r.Command)
 	}
 	if r.Executed != nil {
 		r.Executed.write(&b, lines)
@@ -79,16 +80,21 @@ func (r *Report) writeRun(b *bytes.Buffer) {
 	must(t.Write(b, "  "))
 }
 
-func (r *Report) writeFindings(b *bytes.Buffer) {
+// writeFindings lists what was found and, below each, the command that finds it again.
+func (r *Report) writeFindings(b *bytes.Buffer, command string) {
 	if len(r.Findings) == 0 {
 		fmt.Fprintf(b, "\nNo race, no deadlock, no access out of place.\n")
 		return
 	}
 	fmt.Fprintf(b, "\nFound\n")
 	for i, f := range r.Findings {
-		fmt.Fprintf(b, "  %d. %s (seed %d, %s, step %d): %s\n", i+1, f.Kind, f.Seed, interp.PolicyOf(f.Seed), f.Step, f.Text)
+		policy := interp.PolicyOf(cmp.Or(f.Under, f.Seed))
+		fmt.Fprintf(b, "  %d. %s (seed %d, %s, step %d): %s\n", i+1, f.Kind, f.Seed, policy, f.Step, f.Text)
 		for _, s := range f.Sides {
 			fmt.Fprintf(b, "       %s\n         %s\n", strings.Join(nonEmpty(s.What, s.Op, s.Thread), ", "), s.Pos)
+		}
+		if command != "" {
+			fmt.Fprintf(b, "     again: %s --seeds 1 --seed %d\n", command, f.Seed)
 		}
 	}
 }

@@ -63,15 +63,15 @@ func checkRagged(ctx context.Context, q Request, seeds []uint64, real, small *me
 	if t.pin > q.Pin {
 		report.Shrunk = append(report.Shrunk, Size{"tokens of a pinned part", q.Pin, t.pin})
 	}
-	seeds = slices.Clip(seeds)
-	runs := make([]*raggedRun, len(seeds)+1) // the last is the first again, under another schedule
+	schedules := withOneMore(seeds)
+	runs := make([]*raggedRun, len(schedules))
 	errs := make([]error, len(runs))
 	next := make(chan int)
 	var wg sync.WaitGroup
 	for range min(len(runs), workers()) {
 		wg.Go(func() {
 			for i := range next {
-				runs[i], errs[i] = t.run(ctx, k, seeds[i%len(seeds)], append(seeds, seeds[len(seeds)-1]+1)[i])
+				runs[i], errs[i] = t.run(ctx, k, seeds[i%len(seeds)], schedules[i])
 			}
 		})
 	}
@@ -96,6 +96,11 @@ func checkRagged(ctx context.Context, q Request, seeds []uint64, real, small *me
 	return report, nil
 }
 
+// withOneMore are the schedules under which the scenarios of seeds run: each seed's own, and
+// one more, of another policy, for the first scenario again. It follows from the first seed
+// alone, so that a request of that seed only runs it, too.
+func withOneMore(seeds []uint64) []uint64 { return append(slices.Clone(seeds), seeds[0]+1) }
+
 // PinError is a Request whose Pin is no multiple of the kernel's chunks, or of a kernel
 // of one row a step, whose Chunk is 0.
 type PinError struct{ Pin, Chunk int }
@@ -117,6 +122,9 @@ func (t *raggedTrial) judgeRagged(report *Report, runs []*raggedRun, real *megak
 		report.Steps = max(report.Steps, r.launches)
 		report.Instructions += r.ran.instructions
 		for _, f := range r.Findings {
+			if r.schedule != r.seed {
+				f.Under = r.schedule
+			}
 			report.add(f)
 		}
 		if len(r.Findings) == 0 {

@@ -45,7 +45,8 @@ type now struct {
 // raggedRun is one run's outcome; see Run.
 type raggedRun struct {
 	Findings []Finding
-	seed     uint64
+	seed     uint64 // of the scenario
+	schedule uint64
 	launches int
 	rows     []rowResult
 	guesses  []guess
@@ -91,7 +92,7 @@ func (t *raggedTrial) start(k *ir.Kernel, scenario, schedule uint64) (*scene, er
 	if err != nil {
 		return nil, err
 	}
-	x := &scene{t: t, sim: sim, rng: rand.New(rand.NewPCG(scenario, 0x72616767)), run: &raggedRun{seed: scenario}}
+	x := &scene{t: t, sim: sim, rng: rand.New(rand.NewPCG(scenario, 0x72616767)), run: &raggedRun{seed: scenario, schedule: schedule}}
 	page := t.mk.KV.Page
 	x.pages = sequences*((t.most()+page-1)/page) + 2 // the last one is the guard
 	for _, p := range x.rng.Perm(x.pages - 1) {

@@ -35,6 +35,7 @@ type Checker func(ctx context.Context, r Request) (*Report, error)
 // Report is what a check found. Lists are in the order in which they are read.
 type Report struct {
 	Model        string
+	Command      string      // that asked, without flags of schedules: each finding says how it finds that again; "": none does
 	Equal        []Fact      // what the shrunk kernel has in common with the real one
 	Conditions   []Condition // what the shrunk kernel must still exercise
 	Shrunk       []Size
@@ -83,6 +84,7 @@ type Finding struct {
 	Kind  string // "data race", "deadlock", …
 	Text  string
 	Seed  uint64
+	Under uint64 // of several rows: the seed of the schedule where that is another; 0: Seed
 	Step  int
 	Sides []Side // who was involved, the later one first
 }
