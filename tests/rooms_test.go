@@ -46,6 +46,7 @@ var mayImport = map[string][]string{
 	"kv":                          {},
 	"pipeline":                    {"dsl", "dsl/ir"},
 	"models":                      {},
+	"models/quant":                {"models"},
 	"dsl":                         {"dsl/ir"},
 	"dsl/ir":                      {},
 	"dsl/interp":                  {"dsl/ir"},

@@ -1,0 +1,150 @@
+package quant
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/problem"
+)
+
+// methods are the quantisation methods that are read, for messages.
+const methods = `"gptq", "awq", "compressed-tensors", "fp8" or "modelopt"`
+
+// readConfig reads what config.json says of the quantisation, or else the file that a method keeps beside it:
+// quantize_config.json of GPTQ, hf_quant_config.json of ModelOpt. The importer is nil where nothing is quantised.
+func readConfig(text func(name string) ([]byte, error)) (method string, imp importer, err error) {
+	var p problem.List
+	whole, err := readFile(text, checkpoint.ConfigFile, &p)
+	if err != nil {
+		return "", nil, err
+	}
+	own := whole.object("quantization_config")
+	if len(own.names) == 0 {
+		own = whole.object("compression_config")
+	}
+	method = own.text("quant_method", "")
+	if len(own.names) == 0 {
+		if method, own, err = beside(text, &p); err != nil {
+			return "", nil, err
+		}
+	}
+	if method == "" && own != nil && len(own.names) > 0 {
+		method = guess(own)
+	}
+	if own != nil && len(own.names) > 0 {
+		imp = newImporter(method, own, dtypeOf(whole))
+	}
+	if err := p.Err(); err != nil {
+		return "", nil, err
+	}
+	return method, imp, nil
+}
+
+// beside looks for the files of single methods.
+func beside(text func(name string) ([]byte, error), p *problem.List) (string, *fields, error) {
+	for _, file := range []struct{ name, method, member string }{
+		{"quantize_config.json", "gptq", ""}, {"hf_quant_config.json", "modelopt", "quantization"},
+	} {
+		f, err := readFile(text, file.name, p)
+		if errors.Is(err, fs.ErrNotExist) {
+			continue
+		} else if err != nil {
+			return "", nil, err
+		}
+		if file.member != "" {
+			inner := f.object(file.member)
+			f.others("producer")
+			f = inner
+		}
+		return f.text("quant_method", file.method), f, nil
+	}
+	return "", nil, nil
+}
+
+// guess names the method of a configuration that does not: old ones of GPTQ and of compressed-tensors.
+func guess(f *fields) string {
+	switch {
+	case f.values["config_groups"] != nil:
+		return "compressed-tensors"
+	case f.values["bits"] != nil && f.values["desc_act"] != nil:
+		return "gptq"
+	case f.values["quant_algo"] != nil:
+		return "modelopt"
+	}
+	return ""
+}
+
+// readFile reads an object from a file of at most models.MaxFileBytes.
+func readFile(text func(name string) ([]byte, error), name string, p *problem.List) (*fields, error) {
+	raw, err := text(name)
+	if err != nil {
+		return nil, err
+	}
+	if len(raw) > models.MaxFileBytes {
+		return nil, fmt.Errorf("%s: found %d bytes, want at most %d", name, len(raw), models.MaxFileBytes)
+	}
+	if !json.Valid(raw) {
+		return nil, fmt.Errorf("%s: found text that is not JSON, want an object", name)
+	}
+	path := ""
+	if name != checkpoint.ConfigFile {
+		path = name + ": "
+	}
+	return newFields(path, raw, p), nil
+}
+
+// dtypeOf returns the type that the model computes in: bf16 where config.json does not say.
+func dtypeOf(f *fields) models.DType {
+	for _, field := range []string{"dtype", "torch_dtype"} {
+		switch f.text(field, "") {
+		case "":
+		case "bfloat16":
+			return models.BF16
+		case "float16":
+			return models.F16
+		case "float32":
+			return models.F32
+		default:
+			f.refuse(field, `"bfloat16", "float16" or "float32"`, "")
+		}
+	}
+	return models.BF16
+}
+
+// newImporter reads a method's configuration; problems go to f's list.
+func newImporter(method string, f *fields, dtype models.DType) importer {
+	f.asked["quant_method"] = true
+	switch method {
+	case "gptq":
+		return newGPTQ(f)
+	case "awq":
+		return newAWQ(f)
+	case "compressed-tensors":
+		return newCompressed(f)
+	case "fp8":
+		return newFP8(f, dtype)
+	case "modelopt":
+		return newModelOpt(f, dtype)
+	}
+	f.refuse("quant_method", methods, advice(method))
+	return nil
+}
+
+// advice says what to do about a method that is not read.
+func advice(method string) string {
+	switch method {
+	case "bitsandbytes":
+		return "load it with transformers, call dequantize, save it and quantise it with one of these"
+	case "gguf":
+		return "take the safetensors files that it was made from"
+	case "mxfp4":
+		return "weights of experts are not supported: compressed-tensors' mxfp4-pack-quantized is"
+	case "auto-round", "intel/auto-round":
+		return "export it as auto_gptq or auto_awq"
+	}
+	return ""
+}

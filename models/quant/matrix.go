@@ -1,0 +1,198 @@
+package quant
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/checkpoint"
+)
+
+// Matrix is one weight in neutral form: [Rows, Cols] as a linear layer has it, outputs by inputs. A vector has one row, a
+// scalar one element. All methods may be called from several goroutines at a time.
+type Matrix struct {
+	Name       string // of the weight, as an unquantised checkpoint would call it: "model.layers.0.mlp.up_proj.weight"
+	Rows, Cols int
+	Format     Format
+	DType      models.DType // the type in which the format's package computes; Row's numbers are exact in it
+
+	files  *checkpoint.Tensors
+	codes  ints   // of an unquantised matrix only the tensor matters
+	scales scales // not of an unquantised one
+	zeros  ints   // where Format.Zeros
+	factor float32
+	groups []int32 // see Groups
+	steps  steps
+}
+
+// scales says where in a tensor the scales are.
+type scales struct {
+	tensor  string
+	down    int // elements from one block of rows to the next
+	across  int // elements from one block of columns to the next
+	rows    int // rows of a block
+	columns int // columns of a block
+}
+
+// steps are the types to which a package rounds on its way from a code to a weight, unstated where it does not round
+// beyond float32: the scale, then their product, then the result.
+type steps struct{ scale, product, result models.DType }
+
+// Blocks returns the number of scales of a row, 0 for an unquantised matrix.
+func (m *Matrix) Blocks() int {
+	if !m.Format.Quantised() {
+		return 0
+	}
+	return (m.Cols + m.scales.columns - 1) / m.scales.columns
+}
+
+// Groups returns for each column the index of its scale among the Blocks of a row, where that is an arbitrary one
+// (activation order, g_idx). It is nil where column c has scale c / Format.Cols. It must not be changed.
+func (m *Matrix) Groups() []int32 { return m.groups }
+
+// Factor returns the global factor, 1 without one. Format.Global says how it is used.
+func (m *Matrix) Factor() float32 {
+	if m.Format.Global == NoGlobal {
+		return 1
+	}
+	return m.factor
+}
+
+// Codes fills dst, of Cols elements, with the codes of a row: integers as they are, E4M3 and E2M1 as bits.
+//
+// Errors: an unquantised matrix, a row outside it, a dst of another length, checkpoint.ErrClosed, and a file that cannot
+// be read any more. dst may then be partly written. Those of Scales, Zeros and Row are the same.
+func (m *Matrix) Codes(row int, dst []int8) error {
+	if err := m.fits(row, len(dst), m.Cols, true); err != nil {
+		return err
+	}
+	return m.files.Reading(func(data func(string) []byte) error {
+		m.readCodes(data(m.codes.tensor), row, dst)
+		return nil
+	})
+}
+
+// Scales fills dst, of Blocks elements, with the scales of a row, exactly as stored, without the global factor.
+func (m *Matrix) Scales(row int, dst []float32) error {
+	if err := m.fits(row, len(dst), m.Blocks(), true); err != nil {
+		return err
+	}
+	return m.files.Reading(func(data func(string) []byte) error {
+		m.readScales(data(m.scales.tensor), row, dst)
+		return nil
+	})
+}
+
+// Zeros fills dst, of Blocks elements, with the zero points of a row, in the codes' range; 0 where the format has none.
+func (m *Matrix) Zeros(row int, dst []int8) error {
+	if err := m.fits(row, len(dst), m.Blocks(), true); err != nil {
+		return err
+	}
+	return m.files.Reading(func(data func(string) []byte) error {
+		m.readZeros(data, row, dst)
+		return nil
+	})
+}
+
+// Row fills dst, of Cols elements, with a row of weights as the format's package dequantises them, exact in DType.
+func (m *Matrix) Row(row int, dst []float32) error {
+	if err := m.fits(row, len(dst), m.Cols, false); err != nil {
+		return err
+	}
+	return m.files.Reading(func(data func(string) []byte) error {
+		if m.Format.Quantised() {
+			m.dequantise(data, row, dst)
+		} else {
+			m.plain(data(m.codes.tensor), row, dst)
+		}
+		return nil
+	})
+}
+
+// fits checks the arguments of a method that fills n elements.
+func (m *Matrix) fits(row, n, want int, codes bool) error {
+	switch {
+	case codes && !m.Format.Quantised():
+		return fmt.Errorf("quant: %s: found codes asked for, want a quantised matrix: it is %s", m.Name, m.Format)
+	case row < 0 || row >= m.Rows:
+		return fmt.Errorf("quant: %s: found row %d asked for, want 0 to %d", m.Name, row, m.Rows-1)
+	case n != want:
+		return fmt.Errorf("quant: %s: found a destination of %d elements, want %d", m.Name, n, want)
+	}
+	return nil
+}
+
+func (m *Matrix) readCodes(data []byte, row int, dst []int8) {
+	for c := range dst {
+		dst[c] = int8(m.codes.at(data, row, c))
+	}
+}
+
+func (m *Matrix) readScales(data []byte, row int, dst []float32) {
+	for g := range dst {
+		dst[g] = m.Format.Scale.number(data, row/m.scales.rows*m.scales.down+g*m.scales.across)
+	}
+}
+
+func (m *Matrix) readZeros(data func(string) []byte, row int, dst []int8) {
+	if !m.Format.Zeros {
+		clear(dst)
+		return
+	}
+	zeros := data(m.zeros.tensor)
+	for g := range dst {
+		dst[g] = int8(m.zeros.at(zeros, row/m.scales.rows, g))
+	}
+}
+
+// plain converts a row of an unquantised matrix.
+func (m *Matrix) plain(data []byte, row int, dst []float32) {
+	size := m.DType.Bytes()
+	data = data[row*m.Cols*size:]
+	for c := range dst {
+		switch m.Format.Code {
+		case BF16:
+			dst[c] = fromBF16(binary.LittleEndian.Uint16(data[2*c:]))
+		case F16:
+			dst[c] = fromF16(binary.LittleEndian.Uint16(data[2*c:]))
+		default:
+			dst[c] = ScaleF32.number(data, c)
+		}
+	}
+}
+
+// dequantise computes (code - zero point) * scale with the package's roundings. The difference is exact in each of the
+// types, and so is its product with a scale of 16 bits in float32.
+func (m *Matrix) dequantise(data func(string) []byte, row int, dst []float32) {
+	factors, zeros := make([]float32, m.Blocks()), make([]int8, m.Blocks())
+	m.readScales(data(m.scales.tensor), row, factors)
+	m.readZeros(data, row, zeros)
+	for g := range factors {
+		switch m.Format.Global {
+		case Multiplies:
+			factors[g] *= m.factor
+		case Divides:
+			factors[g] /= m.factor
+		}
+		factors[g] = round(factors[g], m.steps.scale)
+	}
+	codes := data(m.codes.tensor)
+	for c := range dst {
+		g := c / m.scales.columns
+		if m.groups != nil {
+			g = int(m.groups[c])
+		}
+		code := m.codes.at(codes, row, c)
+		value := float32(code - int(zeros[g]))
+		switch m.Format.Code {
+		case E4M3:
+			value = e4m3[byte(code)]
+		case E2M1:
+			value = e2m1[code&15]
+			if value == 0 && m.Format.Global == Multiplies {
+				value = 0 // ModelOpt's table has no negative zero
+			}
+		}
+		dst[c] = round(round(value*factors[g], m.steps.product), m.steps.result)
+	}
+}

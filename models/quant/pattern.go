@@ -1,0 +1,34 @@
+package quant
+
+import (
+	"regexp"
+	"strings"
+)
+
+// pattern is a regular expression of Python that a configuration holds.
+type pattern struct{ *regexp.Regexp }
+
+// matchStart compiles a pattern that must match from the start of a name on, as re.match does. Go's expressions lack
+// Python's looks ahead and behind and its references back; ok is false for those.
+func matchStart(text string) (p pattern, ok bool) { return compile("^(?:" + text + ")") }
+
+// matchWhole compiles a pattern that must match a whole name.
+func matchWhole(text string) (p pattern, ok bool) { return compile("^(?:" + text + ")$") }
+
+// matchGlob compiles a pattern with * and ? of shells, which must match a whole name, as fnmatch does.
+func matchGlob(text string) pattern {
+	quoted := regexp.QuoteMeta(text)
+	p, ok := compile("^(?:" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + ")$")
+	if !ok {
+		panic("BUG: quant: a quoted pattern does not compile: " + text)
+	}
+	return p
+}
+
+func compile(text string) (pattern, bool) {
+	r, err := regexp.Compile(text)
+	return pattern{r}, err == nil
+}
+
+// why is the advice for a pattern that does not compile.
+const whyPattern = "look-ahead, look-behind and back references are not supported: list the modules, or write it without them"

@@ -1,0 +1,58 @@
+"""Shares between the scripts beside it: the tiny models that they quantise, and how a fixture is saved.
+
+A fixture is a directory with a checkpoint as a package wrote it, and expected.safetensors.gz: the weights as that package
+itself computes them from the written files.
+"""
+
+import gzip
+import pathlib
+import shutil
+
+import torch
+from safetensors.torch import save
+from transformers import LlamaConfig, LlamaForCausalLM
+
+HERE = pathlib.Path(__file__).parent
+SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
+MIDDLE = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
+WIDE = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 8}
+PARTIAL = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 32}  # blocks of 128 rows and columns do not fill it
+
+
+def model(dtype, sizes, seed, layers=1):
+    """Returns a model whose groups of weights differ in magnitude and in sign, so that no two scales are alike."""
+    config = LlamaConfig(num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2, vocab_size=32,
+                         max_position_embeddings=64, tie_word_embeddings=False, **sizes)
+    m = LlamaForCausalLM(config).eval()
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, p in m.named_parameters():
+            if p.ndim == 2:
+                rows = 2.0 ** torch.randint(-6, -2, (p.shape[0], 1), generator=generator)
+                columns = 0.5 + torch.rand((1, p.shape[1] // 16), generator=generator).repeat_interleave(16, 1)
+                p.copy_((torch.randn(p.shape, generator=generator) + 0.3) * rows * columns)
+            else:
+                p.copy_(1 + 0.1 * torch.randn(p.shape, generator=generator))
+    return m.to(dtype)
+
+
+def linears(m):
+    """Yields name and module of every linear layer but the LM head."""
+    for name, module in m.named_modules():
+        if isinstance(module, torch.nn.Linear) and name != "lm_head":
+            yield name, module
+
+
+def fresh(name):
+    path = HERE / name
+    shutil.rmtree(path, ignore_errors=True)
+    return path
+
+
+def finish(path, expected):
+    """Adds what the package computes, and removes what no reader of weights looks at."""
+    (path / "generation_config.json").unlink(missing_ok=True)
+    tensors = {name: value.detach().contiguous().clone() for name, value in sorted(expected.items())}
+    content = gzip.compress(save(tensors), 9, mtime=0)
+    (path / "expected.safetensors.gz").write_bytes(content)
+    print(path.name, sum(f.stat().st_size for f in path.iterdir()))
