@@ -2,6 +2,7 @@ package quant
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/models"
 )
@@ -57,8 +58,8 @@ func (m *module) packedColumns(rows, words, pack int) (cols int, err error) {
 	return cols, err
 }
 
-// groupOrder reads weight_g_idx, which old versions write for actorder "group": the columns sorted by it fill the groups
-// in turn. -1 stands for none.
+// groupOrder reads weight_g_idx, which old versions write for actorder "group": the group of each column,
+// of which none may be empty. -1 anywhere stands for the order of the columns.
 func (m *module) groupOrder(w *Matrix, groups int) error {
 	const leaf = "weight_g_idx"
 	if _, ok := m.shaped(leaf, "I32", []int64{int64(w.Cols)}); !ok {
@@ -80,11 +81,8 @@ func (m *module) groupOrder(w *Matrix, groups int) error {
 	for _, g := range w.groups {
 		count[g]++
 	}
-	for g, n := range count {
-		if n != w.scales.columns {
-			m.problem(leaf, fmt.Sprintf("%d columns of group %d", n, g), fmt.Sprint(w.scales.columns), "")
-			return nil
-		}
+	if g := slices.Index(count, 0); g >= 0 {
+		m.problem(leaf, fmt.Sprintf("no column of group %d", g), "columns of each group", "")
 	}
 	return nil
 }

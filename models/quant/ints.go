@@ -35,3 +35,45 @@ func (p *ints) at(data []byte, row, col int) int {
 	}
 	return value + p.offset
 }
+
+// row fills dst with the elements of a row, as at would; integers of 8 bits that are unsigned keep their bits.
+func (p *ints) row(data []byte, row int, dst []int8) {
+	if p.down == p.transposed {
+		p.alongWords(data, row, dst)
+		return
+	}
+	word, step := row/p.perWord*p.width, 1 // down a column of words
+	if p.transposed {
+		word, step = row/p.perWord, p.width
+	}
+	at, shift := p.slot(row % p.perWord)
+	size := p.perWord * p.bits / 8
+	mask := byte(1<<p.bits - 1)
+	for c := range dst {
+		dst[c] = int8(int(data[(word+c*step)*size+at]>>shift&mask) + p.offset)
+	}
+}
+
+// alongWords fills dst where the columns of a row share words.
+func (p *ints) alongWords(data []byte, row int, dst []int8) {
+	word, step := row*p.width, 1
+	if p.transposed {
+		word, step = row, p.width
+	}
+	size := max(1, p.perWord*p.bits/8)
+	mask := byte(1<<p.bits - 1)
+	for s := range p.perWord {
+		at, shift := p.slot(s)
+		for c, w := s, word; c < len(dst); c, w = c+p.perWord, w+step {
+			dst[c] = int8(int(data[w*size+at]>>shift&mask) + p.offset)
+		}
+	}
+}
+
+// slot returns the byte of a word and the shift in it of an element.
+func (p *ints) slot(i int) (at, shift int) {
+	if p.order != nil {
+		i = int(p.order[i])
+	}
+	return i * p.bits / 8, i * p.bits % 8
+}

@@ -67,7 +67,7 @@ func (m *Matrix) Codes(row int, dst []int8) error {
 		return err
 	}
 	return m.files.Reading(func(data func(string) []byte) error {
-		m.readCodes(data(m.codes.tensor), row, dst)
+		m.codes.row(data(m.codes.tensor), row, dst)
 		return nil
 	})
 }
@@ -122,12 +122,6 @@ func (m *Matrix) fits(row, n, want int, codes bool) error {
 	return nil
 }
 
-func (m *Matrix) readCodes(data []byte, row int, dst []int8) {
-	for c := range dst {
-		dst[c] = int8(m.codes.at(data, row, c))
-	}
-}
-
 func (m *Matrix) readScales(data []byte, row int, dst []float32) {
 	for g := range dst {
 		dst[g] = m.Format.Scale.number(data, row/m.scales.rows*m.scales.down+g*m.scales.across)
@@ -176,14 +170,14 @@ func (m *Matrix) dequantise(data func(string) []byte, row int, dst []float32) {
 		}
 		factors[g] = round(factors[g], m.steps.scale)
 	}
-	codes := data(m.codes.tensor)
-	for c := range dst {
+	codes := make([]int8, m.Cols)
+	m.codes.row(data(m.codes.tensor), row, codes)
+	for c, code := range codes {
 		g := c / m.scales.columns
 		if m.groups != nil {
 			g = int(m.groups[c])
 		}
-		code := m.codes.at(codes, row, c)
-		value := float32(code - int(zeros[g]))
+		value := float32(int(code) - int(zeros[g]))
 		switch m.Format.Code {
 		case E4M3:
 			value = e4m3[byte(code)]

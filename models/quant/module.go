@@ -27,14 +27,18 @@ func (m *module) full(leaf string) string { return m.prefix + leaf }
 // has reports whether there is such a tensor.
 func (m *module) has(leaf string) bool { _, ok := m.found[leaf]; return ok }
 
-// quantisedLeaf returns the first tensor that only quantised modules have, "" for none.
+// quantisedLeaf returns a tensor that only quantised modules have, the codes if they are there, "" for none.
 func (m *module) quantisedLeaf() string {
+	first := ""
 	for _, leaf := range m.leaves {
-		if reserved(leaf) || leaf == "weight" && !isFloat(m.found[leaf].DType) {
+		switch {
+		case oneOf(leaf, "qweight weight_packed") || leaf == "weight" && !isFloat(m.found[leaf].DType):
 			return leaf
+		case first == "" && reserved(leaf):
+			first = leaf
 		}
 	}
-	return ""
+	return first
 }
 
 // problem adds what is wrong with one tensor.
@@ -96,8 +100,11 @@ func (m *module) read(leaf string, f func(data []byte)) error {
 	})
 }
 
-// floats are the types of tensors that are not quantised.
-const floats = "BF16 F16 F32"
+// floats are the types of tensors that are not quantised; anyFloat is the same for messages.
+const (
+	floats   = "BF16 F16 F32"
+	anyFloat = "BF16, F16 or F32"
+)
 
 func isFloat(dtype string) bool { return oneOf(dtype, floats) }
 

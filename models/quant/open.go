@@ -123,7 +123,7 @@ func (c *Checkpoint) quantised(imp importer, m *module, leaf string) error {
 		return nil
 	}
 	if yes, why := imp.quantised(m.name); !yes {
-		m.problem(leaf, m.found[leaf].DType+" of a quantised weight", floats+" in "+m.full("weight"), why)
+		m.problem(leaf, m.found[leaf].DType+" of a quantised weight", anyFloat+" in "+m.full("weight"), why)
 		return nil
 	}
 	w, err := imp.weight(m)
@@ -146,7 +146,7 @@ func (c *Checkpoint) unquantised(m *module, leaf string) {
 		m.problem(leaf, t.DType+" of shape "+shape(t.Shape...), "no such tensor beside "+taken(m), "nothing is known to read it")
 		return
 	case !isFloat(t.DType):
-		m.problem(leaf, "dtype "+t.DType, strings.ReplaceAll(floats, " ", ", "), "only the weights of linear layers are read quantised")
+		m.problem(leaf, "dtype "+t.DType, anyFloat, "only the weights of linear layers are read quantised")
 		return
 	case len(t.Shape) > 2:
 		m.problem(leaf, "shape "+shape(t.Shape...), "at most two dimensions", "experts and convolutions are not supported")

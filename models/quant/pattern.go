@@ -18,17 +18,20 @@ func matchWhole(text string) (p pattern, ok bool) { return compile("^(?:" + text
 // matchGlob compiles a pattern with * and ? of shells, which must match a whole name, as fnmatch does.
 func matchGlob(text string) pattern {
 	quoted := regexp.QuoteMeta(text)
-	p, ok := compile("^(?:" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + ")$")
-	if !ok {
-		panic("BUG: quant: a quoted pattern does not compile: " + text)
-	}
-	return p
+	return pattern{regexp.MustCompile("^(?:" + strings.NewReplacer(`\*`, ".*", `\?`, ".").Replace(quoted) + ")$")}
 }
 
+// compile refuses counts of repetitions too: a few bytes of them ask for megabytes.
 func compile(text string) (pattern, bool) {
+	if counted.MatchString(text) {
+		return pattern{}, false
+	}
 	r, err := regexp.Compile(text)
 	return pattern{r}, err == nil
 }
 
-// why is the advice for a pattern that does not compile.
-const whyPattern = "look-ahead, look-behind and back references are not supported: list the modules, or write it without them"
+// counted finds a count of repetitions.
+var counted = regexp.MustCompile(`\{[0-9]`)
+
+// whyPattern is the advice for a pattern that does not compile.
+const whyPattern = "look-ahead, look-behind, back references and counted repetitions are not supported: list the modules, or write it without them"

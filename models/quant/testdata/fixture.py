@@ -16,7 +16,7 @@ HERE = pathlib.Path(__file__).parent
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 MIDDLE = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 8}
-PARTIAL = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 32}  # blocks of 128 rows and columns do not fill it
+PARTIAL = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 16}  # blocks of 128 rows and columns do not fill it
 
 
 def model(dtype, sizes, seed, layers=1):

@@ -46,6 +46,9 @@ def calibrate(module):
     module.weight_scale.data = scale.to(module.weight_scale.dtype)
     if hasattr(module, "weight_zero_point"):
         module.weight_zero_point.data = zero
+    for name in ("input_scale", "input_global_scale"):  # nothing reads them, but they are uninitialised
+        if hasattr(module, name):
+            getattr(module, name).data.fill_(0.125)
 
 
 def write(name, dtype, sizes, groups, ignore=("lm_head",), seed=1, layers=1, **options):
