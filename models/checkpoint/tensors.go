@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Tensors is the safetensors files of a checkpoint without a model's configuration: all tensors as they are, of any type
-// and shape. All methods may be called from several goroutines at a time.
+// Tensors is the safetensors files of a checkpoint without a model's configuration: all tensors as they are, of
+// any type and shape. All methods may be called from several goroutines at a time.
 type Tensors struct {
 	c     *Checkpoint
 	place place
@@ -23,8 +23,8 @@ type TensorInfo struct {
 	Shape []int64 // empty for a scalar
 }
 
-// OpenTensors opens the safetensors files in directory dir as Open does, but compares them with the index only. What is
-// in config.json does not matter. The caller must Close it.
+// OpenTensors opens the safetensors files in directory dir as Open does, but compares them with the index only.
+// What is in config.json does not matter. The caller must Close it.
 func OpenTensors(dir string) (*Tensors, error) {
 	return openTensors(place{dir: dir}, "checkpoint "+dir)
 }
@@ -68,12 +68,13 @@ func (t *Tensors) load() error {
 // List returns all tensors in the order of the files. It must not be changed.
 func (t *Tensors) List() []TensorInfo { return t.list }
 
-// Text returns a whole file of JSON beside the tensors, such as config.json. It is at most MaxHeaderBytes long. The error
-// of a file that does not exist is fs.ErrNotExist.
+// Text returns a whole file of JSON beside the tensors, such as config.json. It is at most MaxHeaderBytes long.
+// The error of a file that does not exist is fs.ErrNotExist.
 func (t *Tensors) Text(name string) ([]byte, error) { return t.place.text(name) }
 
-// Reading calls f with a function that returns the bytes of a tensor: little-endian elements in row-major order, where
-// they are mapped. They are valid until f returns and must only be read. The function returns nil for an unknown name.
+// Reading calls f with a function that returns the bytes of a tensor: little-endian elements in row-major order,
+// where they are mapped. They are valid until f returns and must only be read. The function returns nil for an
+// unknown name.
 //
 // Errors: f's own, ErrClosed after Close, and a file that has shrunk or cannot be read any more.
 func (t *Tensors) Reading(f func(data func(name string) []byte) error) error {

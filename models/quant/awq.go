@@ -46,7 +46,8 @@ func (a *awq) weight(m *module) (*Matrix, error) {
 	}
 	w := &Matrix{Rows: 8 * words, Cols: cols}
 	groups := w.setGroup(a.group)
-	w.codes = ints{tensor: m.full("qweight"), bits: 4, perWord: 8, width: words, transposed: true, order: &awqOrder, offset: -8}
+	w.codes = ints{tensor: m.full("qweight"), bits: 4, perWord: 8, width: words,
+		transposed: true, order: &awqOrder, offset: -8}
 	w.zeros = w.codes
 	w.zeros.tensor = m.full("qzeros")
 	m.shaped("qzeros", "I32", []int64{int64(groups), int64(words)})

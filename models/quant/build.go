@@ -31,8 +31,8 @@ func (m *Matrix) setScales(tensor, dtype string, down, across int) {
 	m.steps.product, m.steps.result = m.DType, m.DType
 }
 
-// setBlocks makes the matrix one of blocks of rows and columns, those at the edges smaller, and returns how many there
-// are; 0 stands for all rows or columns.
+// setBlocks makes the matrix one of blocks of rows and columns, those at the edges smaller, and returns how many
+// there are; 0 stands for all rows or columns.
 func (m *Matrix) setBlocks(rows, cols int) (down, across int) {
 	if rows == 1 && cols >= m.Cols {
 		cols = 0

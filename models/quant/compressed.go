@@ -27,7 +27,8 @@ type scheme struct {
 	float     bool
 	symmetric bool
 	strategy  string
-	rows      int // of a block that shares a scale, 0 for all
+	none      bool // the group's weights are not quantised
+	rows      int  // of a block that shares a scale, 0 for all
 	cols      int
 }
 
@@ -75,7 +76,8 @@ func (t target) matches(module string) bool {
 }
 
 // readable are the formats of one group, by the type of their codes.
-var readable = []string{"pack-quantized", "int-quantized", "float-quantized", "naive-quantized", "nvfp4-pack-quantized", "mxfp4-pack-quantized"}
+var readable = []string{"pack-quantized", "int-quantized", "float-quantized", "naive-quantized",
+	"nvfp4-pack-quantized", "mxfp4-pack-quantized"}
 
 // newScheme reads a group; format is that of the whole.
 func newScheme(f *fields, format string) *scheme {
@@ -83,6 +85,9 @@ func newScheme(f *fields, format string) *scheme {
 	f.raw("input_activations")
 	f.only("output_activations", "quantised outputs are not supported")
 	w := f.object("weights")
+	if s.none = len(w.names) == 0; s.none {
+		return s
+	}
 	s.bits, s.symmetric = w.integer("num_bits", 8), w.boolean("symmetric", true)
 	switch kind := w.text("type", "int"); kind {
 	case "int", "float":
@@ -96,7 +101,8 @@ func newScheme(f *fields, format string) *scheme {
 	w.others("observer observer_kwargs scale_dtype zp_dtype")
 	f.others("")
 	if !slices.Contains(readable, s.format) {
-		f.problem(f.path+"format", fmt.Sprintf("%q", s.format), strings.Join(readable, ", "), "save it in one of these with compressed-tensors")
+		f.problem(f.path+"format", fmt.Sprintf("%q", s.format), strings.Join(readable, ", "),
+			"save it in one of these with compressed-tensors")
 		return s
 	}
 	s.check(w)
@@ -143,13 +149,15 @@ func (s *scheme) check(w *fields) {
 	}
 	width := func(bits ...int) {
 		if !slices.Contains(bits, s.bits) {
-			w.refuse("num_bits", strings.ReplaceAll(strings.Trim(fmt.Sprint(bits), "[]"), " ", " or "), "format is "+s.format)
+			want := strings.ReplaceAll(strings.Trim(fmt.Sprint(bits), "[]"), " ", " or ")
+			w.refuse("num_bits", want, "format is "+s.format)
 		}
 	}
 	fp4 := func(group int, strategy string) {
 		width(4)
 		if !s.float || s.strategy != strategy || s.cols != group {
-			w.refuse("strategy", fmt.Sprintf("type float, strategy %s and group_size %d", strategy, group), "format is "+s.format)
+			want := fmt.Sprintf("type float, strategy %s and group_size %d", strategy, group)
+			w.refuse("strategy", want, "format is "+s.format)
 		}
 	}
 	switch s.format {
@@ -177,8 +185,8 @@ func (s *scheme) check(w *fields) {
 	}
 }
 
-// of returns the group of a module: one that names it, or else one with a pattern, or else one of its class. Modules of
-// other classes than Linear are not quantised by anybody.
+// of returns the group of a module: one that names it, or else one with a pattern, or else one of its class.
+// Modules of other classes than Linear are not quantised by anybody.
 func (c *compressed) of(module string) *scheme {
 	for _, by := range []func(target) bool{
 		func(t target) bool { return !t.isPattern && t.text == module },
@@ -186,7 +194,7 @@ func (c *compressed) of(module string) *scheme {
 		func(t target) bool { return t.text == "Linear" },
 	} {
 		for _, s := range c.groups {
-			if slices.ContainsFunc(s.targets, by) {
+			if !s.none && slices.ContainsFunc(s.targets, by) {
 				return s
 			}
 		}

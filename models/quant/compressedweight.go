@@ -20,12 +20,14 @@ func (s *scheme) packed(m *module) (*Matrix, error) {
 	if w.Cols, err = m.packedColumns(rows, words, pack); err != nil || m.bad {
 		return nil, err
 	}
-	w.codes = ints{tensor: m.full("weight_packed"), bits: s.bits, perWord: pack, width: words, offset: -1 << (s.bits - 1)}
+	w.codes = ints{tensor: m.full("weight_packed"), bits: s.bits, perWord: pack, width: words,
+		offset: -1 << (s.bits - 1)}
 	w.Format.Code, w.Format.Zeros = codeOf(s.bits), !s.symmetric
 	_, across := s.scale(m, w, floats)
 	if !s.symmetric {
 		m.shaped("weight_zero_point", "I32", []int64{int64((rows + pack - 1) / pack), int64(across)})
-		w.zeros = ints{tensor: m.full("weight_zero_point"), bits: s.bits, perWord: pack, width: across, down: true, offset: -1 << (s.bits - 1)}
+		w.zeros = ints{tensor: m.full("weight_zero_point"), bits: s.bits, perWord: pack, width: across,
+			down: true, offset: w.codes.offset}
 	}
 	if !m.has("weight_g_idx") || m.bad {
 		return w, nil
@@ -50,7 +52,8 @@ func (m *module) packedColumns(rows, words, pack int) (cols int, err error) {
 		}
 		most := int64(words) * int64(pack)
 		if got[0] != int64(rows) || got[1] > most || got[1] <= most-int64(pack) {
-			m.problem("weight_shape", shape(got[:]...), fmt.Sprintf("%d and %d to %d", rows, most-int64(pack)+1, most), "weight_packed holds so many")
+			want := fmt.Sprintf("%d and %d to %d", rows, most-int64(pack)+1, most)
+			m.problem("weight_shape", shape(got[:]...), want, "weight_packed holds so many")
 			return
 		}
 		cols = int(got[1])
@@ -135,7 +138,8 @@ func (s *scheme) scale(m *module, w *Matrix, dtypes string) (down, across int) {
 	down, across = w.setBlocks(s.rows, s.cols)
 	if s.strategy == "group" || s.strategy == "tensor_group" {
 		if w.Cols%w.scales.columns != 0 {
-			m.problem("weight_scale", fmt.Sprintf("groups of %d columns", w.scales.columns), fmt.Sprintf("a divisor of the %d columns", w.Cols), "")
+			m.problem("weight_scale", fmt.Sprintf("groups of %d columns", w.scales.columns),
+				fmt.Sprintf("a divisor of the %d columns", w.Cols), "")
 		}
 	}
 	shapes := [][]int64{{int64(down), int64(across)}}

@@ -65,15 +65,15 @@ func beside(text func(name string) ([]byte, error), p *problem.List) (string, *f
 	return "", nil, nil
 }
 
-// guess names the method of a configuration that does not: old ones of GPTQ and of compressed-tensors.
+// guess names the method of a configuration that does not: old ones of ModelOpt, compressed-tensors and GPTQ.
 func guess(f *fields) string {
 	switch {
+	case f.values["quant_algo"] != nil:
+		return "modelopt"
 	case f.values["config_groups"] != nil:
 		return "compressed-tensors"
 	case f.values["bits"] != nil && f.values["desc_act"] != nil:
 		return "gptq"
-	case f.values["quant_algo"] != nil:
-		return "modelopt"
 	}
 	return ""
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/mkgen/mkgen/models/problem"
 )
 
-// fields reads one object of a configuration. Every field must be asked for, or be on a list of harmless ones: what is on
-// no list is refused, since nobody knows what it changes.
+// fields reads one object of a configuration. Every field must be asked for, or be on a list of harmless ones:
+// what is on no list is refused, since nobody knows what it changes.
 type fields struct {
 	path   string // names of the objects around it, with a dot after each
 	names  []string

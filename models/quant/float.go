@@ -18,7 +18,8 @@ var e4m3 = func() (table [256]float32) {
 	return table
 }()
 
-// fromE4M3 decodes a sign, 4 bits of exponent with bias 7 and 3 of fraction. There are no infinities; 0x7f and 0xff are NaN.
+// fromE4M3 decodes a sign, 4 bits of exponent with bias 7 and 3 of fraction. There are no infinities; 0x7f and
+// 0xff are NaN.
 func fromE4M3(b byte) float32 {
 	sign := float32(1 - 2*int(b>>7))
 	exponent, fraction := int(b>>3&15), float64(b&7)
@@ -95,7 +96,8 @@ func roundBF16(x float32) float32 {
 	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }
 
-// roundF16 rounds by the spacing of binary16 at x: 2^-10 of x's power of two, at least 2^-24. From 65520 on it is infinite.
+// roundF16 rounds by the spacing of binary16 at x: 2^-10 of x's power of two, at least 2^-24. From 65520 on it
+// is infinite.
 func roundF16(x float32) float32 {
 	magnitude := math.Abs(float64(x))
 	if magnitude >= 65520 {

@@ -7,8 +7,8 @@ import (
 	"github.com/mkgen/mkgen/models"
 )
 
-// fp8 reads the format of DeepSeek-V3, which transformers writes as FineGrainedFP8Config, and plain float8 with a scale a
-// tensor or a row.
+// fp8 reads the format of DeepSeek-V3, which transformers writes as FineGrainedFP8Config, and plain float8 with
+// a scale a tensor.
 type fp8 struct {
 	dtype   models.DType // of the dequantised weights
 	blocks  bool
@@ -59,8 +59,8 @@ func (q *fp8) quantised(module string) (bool, string) {
 	return true, ""
 }
 
-// weight reads weight and weight_scale_inv, which despite its name is a factor; in files without blocks it may be called
-// weight_scale.
+// weight reads weight and weight_scale_inv, which despite its name is a factor; in files without blocks it may
+// be called weight_scale.
 func (q *fp8) weight(m *module) (*Matrix, error) {
 	rows, cols, ok := m.matrixOf("weight", "F8_E4M3")
 	if !ok {
@@ -77,10 +77,6 @@ func (q *fp8) weight(m *module) (*Matrix, error) {
 	shapes := [][]int64{{int64(down), int64(across)}}
 	if !q.blocks {
 		shapes = [][]int64{nil, {1}, {1, 1}}
-		if s := m.found[leaf].Shape; len(s) > 0 && s[0] == int64(rows) && rows > 1 {
-			w.setGroup(-1)
-			across, shapes = 1, [][]int64{{int64(rows), 1}, {int64(rows)}}
-		}
 	}
 	if t, ok := m.shaped(leaf, floats+" F8_E8M0", shapes...); ok {
 		w.setScales(t.Name, t.DType, across, 1)

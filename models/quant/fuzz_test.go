@@ -10,7 +10,8 @@ import (
 	"github.com/mkgen/mkgen/models/quant"
 )
 
-// readAll opens what may be anything, and reads the first and the last row of every matrix: errors are fine, panics not.
+// readAll opens what may be anything, and reads the first and the last row of every matrix: errors are fine,
+// panics not.
 func readAll(t *testing.T, files fstest.MapFS) {
 	c, err := quant.OpenFS(files)
 	if err != nil {

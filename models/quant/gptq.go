@@ -38,7 +38,8 @@ func newGPTQ(f *fields) importer {
 		if f.values[field] == nil {
 			field = "format"
 		}
-		f.refuse(field, `"gptq" or "gptq_v2"`, "it is packed for one kernel: quantise again, or take the files it was made from")
+		f.refuse(field, `"gptq" or "gptq_v2"`,
+			"it is packed for one kernel: quantise again, or take the files it was made from")
 	}
 	f.only("format", "", `"gptq"`, `"gptq_v2"`)
 	f.only("method", "", `"gptq"`)
@@ -55,7 +56,8 @@ func newGPTQ(f *fields) importer {
 	return g
 }
 
-// readDynamic reads rules in their order: "-:" before a pattern excludes modules, "+:" or nothing gives other numbers.
+// readDynamic reads rules in their order: "-:" before a pattern excludes modules, "+:" or nothing gives other
+// numbers.
 func (g *gptq) readDynamic(f *fields) {
 	rules := f.object("dynamic")
 	for _, name := range rules.names {
@@ -106,7 +108,8 @@ func (g *gptq) quantised(module string) (bool, string) {
 	return true, ""
 }
 
-// weight reads qweight [columns packed, rows], scales [groups, rows], qzeros [groups, rows packed] and g_idx [columns].
+// weight reads qweight [columns packed, rows], scales [groups, rows], qzeros [groups, rows packed] and g_idx
+// [columns].
 func (g *gptq) weight(m *module) (*Matrix, error) {
 	bits, group, symmetric := g.bits, g.group, g.symmetric
 	if o := g.of(m.name); o != nil {
@@ -118,11 +121,13 @@ func (g *gptq) weight(m *module) (*Matrix, error) {
 		return nil, nil
 	}
 	w := &Matrix{Rows: rows, Cols: down * pack}
-	w.codes = ints{tensor: m.full("qweight"), bits: bits, perWord: pack, width: rows, down: true, transposed: true, offset: -1 << (bits - 1)}
+	w.codes = ints{tensor: m.full("qweight"), bits: bits, perWord: pack, width: rows,
+		down: true, transposed: true, offset: -1 << (bits - 1)}
 	groups := w.setGroup(group)
 	words := int64((rows + pack - 1) / pack)
 	m.shaped("qzeros", "I32", []int64{int64(groups), words})
-	w.zeros = ints{tensor: m.full("qzeros"), bits: bits, perWord: pack, width: int(words), transposed: true, offset: g.add - 1<<(bits-1)}
+	w.zeros = ints{tensor: m.full("qzeros"), bits: bits, perWord: pack, width: int(words),
+		transposed: true, offset: g.add - 1<<(bits-1)}
 	if t, ok := m.shaped("scales", floats, []int64{int64(groups), int64(rows)}); ok {
 		w.setScales(t.Name, t.DType, 1, rows)
 	}
@@ -142,20 +147,22 @@ func (g *gptq) weight(m *module) (*Matrix, error) {
 	return w, nil
 }
 
-// checkZeros refuses zero points that are not those of a symmetric matrix, where it is one, and those that do not fit
-// their bits: a first version's writer may have carried into the neighbour, and its readers differ in what they make of it.
+// checkZeros refuses zero points that are not those of a symmetric matrix, where it is one, and those that do
+// not fit their bits: a first version's writer may have carried into the neighbour, and its readers differ in
+// what they make of it.
 func (m *module) checkZeros(leaf string, w *Matrix, groups int, symmetric bool) error {
 	return m.read(leaf, func(data []byte) {
 		for row := range w.Rows {
 			for g := range groups {
 				switch zero := w.zeros.at(data, row, g); {
 				case symmetric && zero != 0:
-					m.problem(leaf, fmt.Sprintf("a zero point of %d from the middle (row %d, group %d)", zero, row, g), "0",
-						"sym is true")
+					found := fmt.Sprintf("a zero point of %d from the middle (row %d, group %d)", zero, row, g)
+					m.problem(leaf, found, "0", "sym is true")
 					return
 				case zero == 1<<(w.zeros.bits-1):
-					m.problem(leaf, fmt.Sprintf("a zero point of %d (row %d, group %d)", 1<<w.zeros.bits, row, g),
-						fmt.Sprintf("at most %d", 1<<w.zeros.bits-1), "the zero points overflowed when it was written: write it as gptq_v2")
+					most := 1<<w.zeros.bits - 1
+					m.problem(leaf, fmt.Sprintf("a zero point of %d (row %d, group %d)", most+1, row, g),
+						fmt.Sprintf("at most %d", most), "the zero points overflowed when it was written: write it as gptq_v2")
 					return
 				}
 			}

@@ -10,7 +10,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// TestRoundingToHalfInvertsDecoding checks every binary16 and the midpoints between neighbours, which go to the even one.
+// TestRoundingToHalfInvertsDecoding checks every binary16 and the midpoints between neighbours, which go to the
+// even one.
 func TestRoundingToHalfInvertsDecoding(t *testing.T) {
 	for bits := range uint16(0x7c00) {
 		x := fromF16(bits)
@@ -52,7 +53,8 @@ func TestFloatsOfEightBits(t *testing.T) {
 	require.True(t, math.IsNaN(float64(fromE8M0(255))))
 }
 
-// TestWordsOfTheFormats reads the word that each format has for eight elements 0 to 7, derived by hand from its layout.
+// TestWordsOfTheFormats reads the word that each format has for eight elements 0 to 7, derived by hand from its
+// layout.
 func TestWordsOfTheFormats(t *testing.T) {
 	word := func(w uint32) []byte { return binary.LittleEndian.AppendUint32(nil, w) }
 	for name, c := range map[string]struct {

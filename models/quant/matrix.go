@@ -8,8 +8,8 @@ import (
 	"github.com/mkgen/mkgen/models/checkpoint"
 )
 
-// Matrix is one weight in neutral form: [Rows, Cols] as a linear layer has it, outputs by inputs. A vector has one row, a
-// scalar one element. All methods may be called from several goroutines at a time.
+// Matrix is one weight in neutral form: [Rows, Cols] as a linear layer has it, outputs by inputs. A vector has
+// one row, a scalar one element. All methods may be called from several goroutines at a time.
 type Matrix struct {
 	Name       string // of the weight, as an unquantised checkpoint would call it: "model.layers.0.mlp.up_proj.weight"
 	Rows, Cols int
@@ -60,8 +60,8 @@ func (m *Matrix) Factor() float32 {
 
 // Codes fills dst, of Cols elements, with the codes of a row: integers as they are, E4M3 and E2M1 as bits.
 //
-// Errors: an unquantised matrix, a row outside it, a dst of another length, checkpoint.ErrClosed, and a file that cannot
-// be read any more. dst may then be partly written. Those of Scales, Zeros and Row are the same.
+// Errors: an unquantised matrix, a row outside it, a dst of another length, checkpoint.ErrClosed, and a file
+// that cannot be read any more. dst may then be partly written. Those of Scales, Zeros and Row are the same.
 func (m *Matrix) Codes(row int, dst []int8) error {
 	if err := m.fits(row, len(dst), m.Cols, true); err != nil {
 		return err
@@ -83,7 +83,8 @@ func (m *Matrix) Scales(row int, dst []float32) error {
 	})
 }
 
-// Zeros fills dst, of Blocks elements, with the zero points of a row, in the codes' range; 0 where the format has none.
+// Zeros fills dst, of Blocks elements, with the zero points of a row, in the codes' range; 0 where the format
+// has none.
 func (m *Matrix) Zeros(row int, dst []int8) error {
 	if err := m.fits(row, len(dst), m.Blocks(), true); err != nil {
 		return err
@@ -155,8 +156,8 @@ func (m *Matrix) plain(data []byte, row int, dst []float32) {
 	}
 }
 
-// dequantise computes (code - zero point) * scale with the package's roundings. The difference is exact in each of the
-// types, and so is its product with a scale of 16 bits in float32.
+// dequantise computes (code - zero point) * scale with the package's roundings. The difference is exact in each
+// of the types, and so is its product with a scale of 16 bits in float32.
 func (m *Matrix) dequantise(data func(string) []byte, row int, dst []float32) {
 	factors, zeros := make([]float32, m.Blocks()), make([]int8, m.Blocks())
 	m.readScales(data(m.scales.tensor), row, factors)

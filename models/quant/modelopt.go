@@ -13,7 +13,8 @@ type modelOpt struct {
 	skip  []pattern
 }
 
-// newModelOpt reads the configuration, from config.json or from hf_quant_config.json, which name some fields differently.
+// newModelOpt reads the configuration, from config.json or from hf_quant_config.json, which name some fields
+// differently.
 func newModelOpt(f *fields, dtype models.DType) importer {
 	q := &modelOpt{dtype: dtype}
 	switch q.algo = f.text("quant_algo", ""); q.algo {
@@ -47,7 +48,8 @@ func (q *modelOpt) quantised(module string) (bool, string) {
 func (q *modelOpt) weight(m *module) (*Matrix, error) {
 	for _, leaf := range []string{"pre_quant_scale", "svdquant_lora_a", "svdquant_lora_b"} {
 		if m.has(leaf) {
-			m.problem(leaf, "it", "no such tensor", "inputs scaled or products corrected beside the weight are not supported: export without AWQ and SVDQuant")
+			m.problem(leaf, "it", "no such tensor",
+				"inputs scaled or products corrected beside the weight are not supported: export without AWQ and SVDQuant")
 			return nil, nil
 		}
 	}

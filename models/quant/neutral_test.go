@@ -145,3 +145,15 @@ func load(t testing.TB, dir string) fstest.MapFS {
 	}
 	return files
 }
+
+// TestGroupsWithoutWeightsQuantiseNothing: a group of config_groups may be about inputs only.
+func TestGroupsWithoutWeightsQuantiseNothing(t *testing.T) {
+	files := load(t, "testdata/ct_i4g32")
+	text := strings.Replace(string(files["config.json"].Data), `"config_groups": {`,
+		`"config_groups": {"inputs": {"targets": ["re:.*"], "weights": null, "format": "dense"}, `, 1)
+	files["config.json"].Data = []byte(text)
+	c, err := quant.OpenFS(files)
+	require.NoError(t, err)
+	require.Equal(t, "i4g32 with bf16 scales", c.Matrix("model.layers.0.mlp.up_proj.weight").Format.String())
+	require.NoError(t, c.Close())
+}

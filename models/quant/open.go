@@ -23,18 +23,19 @@ type importer interface {
 	// quantised reports whether the configuration lets a module be quantised; why not is for a message, such as
 	// "ignore lists it".
 	quantised(module string) (yes bool, whyNot string)
-	// weight returns the module's weight, or nil after it has added problems to the module. The module has a tensor that
-	// only quantised ones have.
+	// weight returns the module's weight, or nil after it has added problems to the module. The module has a tensor
+	// that only quantised ones have.
 	weight(m *module) (*Matrix, error)
 }
 
-// Open opens the checkpoint in directory dir: its config.json, and its safetensors files as checkpoint.OpenTensors does.
-// The caller must Close it.
+// Open opens the checkpoint in directory dir: its config.json, and its safetensors files as
+// checkpoint.OpenTensors does. The caller must Close it.
 //
-// Refused with what was found and what is wanted, all problems together: a method, or a field of quantization_config,
-// that is not supported or not known; a tensor that is missing, of another type or shape than the method needs, or that no
-// method is known to write; a module that is quantised though the configuration excludes it. Of the data only what is
-// small and needed to understand the rest is read: zero points, the order of columns, shapes and factors of whole matrices.
+// Refused with what was found and what is wanted, all problems together: a method, or a field of
+// quantization_config, that is not supported or not known; a tensor that is missing, of another type or shape
+// than the method needs, or that no method is known to write; a module that is quantised though the
+// configuration excludes it. Of the data only what is small and needed to understand the rest is read: zero
+// points, the order of columns, shapes and factors of whole matrices.
 func Open(dir string) (*Checkpoint, error) {
 	files, err := checkpoint.OpenTensors(dir)
 	return open(files, err, "checkpoint "+dir)
@@ -63,8 +64,8 @@ func open(files *checkpoint.Tensors, err error, what string) (*Checkpoint, error
 	return c, nil
 }
 
-// Method returns how config.json calls the quantisation: "gptq", "awq", "compressed-tensors", "fp8", "modelopt", or ""
-// where nothing is quantised.
+// Method returns how config.json calls the quantisation: "gptq", "awq", "compressed-tensors", "fp8", "modelopt",
+// or "" where nothing is quantised.
 func (c *Checkpoint) Method() string { return c.method }
 
 // Names returns the names of all matrices, vectors and scalars, in the order of the files. It must not be changed.
@@ -85,7 +86,8 @@ func modules(files *checkpoint.Tensors, p *problem.List) []*module {
 		prefix, leaf := t.Name[:at+1], t.Name[at+1:]
 		m := known[prefix]
 		if m == nil {
-			m = &module{name: strings.TrimSuffix(prefix, "."), prefix: prefix, files: files, p: p, found: map[string]checkpoint.TensorInfo{}, taken: map[string]bool{}}
+			m = &module{name: strings.TrimSuffix(prefix, "."), prefix: prefix, files: files, p: p,
+				found: map[string]checkpoint.TensorInfo{}, taken: map[string]bool{}}
 			known[prefix] = m
 			list = append(list, m)
 		}
@@ -119,7 +121,8 @@ func (c *Checkpoint) match(imp importer) error {
 // quantised adds the weight of a module that has a tensor, leaf, which only quantised ones have.
 func (c *Checkpoint) quantised(imp importer, m *module, leaf string) error {
 	if imp == nil {
-		m.problem(leaf, m.found[leaf].DType+" of a quantised weight", "a quantization_config in config.json, which says what it means", "")
+		m.problem(leaf, m.found[leaf].DType+" of a quantised weight",
+			"a quantization_config in config.json, which says what it means", "")
 		return nil
 	}
 	if yes, why := imp.quantised(m.name); !yes {
@@ -143,7 +146,8 @@ func (c *Checkpoint) unquantised(m *module, leaf string) {
 	t := m.found[leaf]
 	switch {
 	case reserved(leaf) || c.found[t.Name] != nil:
-		m.problem(leaf, t.DType+" of shape "+shape(t.Shape...), "no such tensor beside "+taken(m), "nothing is known to read it")
+		m.problem(leaf, t.DType+" of shape "+shape(t.Shape...), "no such tensor beside "+taken(m),
+			"nothing is known to read it")
 		return
 	case !isFloat(t.DType):
 		m.problem(leaf, "dtype "+t.DType, anyFloat, "only the weights of linear layers are read quantised")
@@ -160,7 +164,8 @@ func (c *Checkpoint) unquantised(m *module, leaf string) {
 		rows = t.Shape[0]
 	}
 	dtype, code := floatOf(t.DType)
-	c.add(&Matrix{Name: t.Name, Rows: int(rows), Cols: int(cols), Format: Format{Code: code}, DType: dtype, files: c.files, codes: ints{tensor: t.Name}})
+	c.add(&Matrix{Name: t.Name, Rows: int(rows), Cols: int(cols), Format: Format{Code: code}, DType: dtype,
+		files: c.files, codes: ints{tensor: t.Name}})
 }
 
 // taken names the tensors of a module that were understood.

@@ -34,4 +34,5 @@ func compile(text string) (pattern, bool) {
 var counted = regexp.MustCompile(`\{[0-9]`)
 
 // whyPattern is the advice for a pattern that does not compile.
-const whyPattern = "look-ahead, look-behind, back references and counted repetitions are not supported: list the modules, or write it without them"
+const whyPattern = "look-ahead, look-behind, back references and counted repetitions are not supported: " +
+	"list the modules, or write it without them"

@@ -45,6 +45,7 @@ func TestRefusedConfigurations(t *testing.T) {
 		{"ct_i4g32", `"group_size": 32`, `"group_size": 16`, `model.safetensors: model.layers.0.mlp.down_proj.weight_scale: found shape [64, 3], want [64, 6]`},
 		{"ct_i4g32", `"symmetric": true`, `"symmetric": false`, `model.layers.0.mlp.down_proj.weight_zero_point: found nothing, want it; model.layers.0.mlp.down_proj is quantised: there is weight_packed`},
 		{"ct_i4g32", `"type": "int"`, `"type": "complex"`, `quantization_config.config_groups.group_0.weights.type: found "complex", want "int" or "float"`},
+		{"ct_i4g32", `"symmetric": true,`, `"symmetric": true, "width": 3,`, `quantization_config.config_groups.group_0.weights.width: found 3, want no such field`},
 		{"ct_nvfp4", `"group_size": 16`, `"group_size": 32`, `quantization_config.config_groups.group_0.weights.strategy: found "tensor_group", want type float, strategy tensor_group and group_size 16`},
 		{"fp8_block_sharded", `"scale_fmt": "float"`, `"scale_fmt": "float", "fmt": "e5m2"`, `quantization_config.fmt: found "e5m2", want nothing or "e4m3"`},
 		{"fp8_block_sharded", "128,\n      128", "128", `quantization_config.weight_block_size: found [ 128 ], want a list of two positive integers`},

@@ -13,6 +13,7 @@ from safetensors.torch import save
 from transformers import LlamaConfig, LlamaForCausalLM
 
 HERE = pathlib.Path(__file__).parent
+TINY = {"hidden_size": 32, "intermediate_size": 48, "head_dim": 8}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 MIDDLE = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 8}

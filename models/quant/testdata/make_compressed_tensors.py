@@ -14,7 +14,7 @@ from compressed_tensors.quantization import (
 from compressed_tensors.quantization.utils import calculate_qparams, generate_gparam
 from safetensors.torch import load_file
 
-from fixture import PARTIAL, SMALL, WIDE, finish, fresh, model
+from fixture import PARTIAL, SMALL, TINY, WIDE, finish, fresh, model
 
 BF16, F16, F32 = torch.bfloat16, torch.float16, torch.float32
 
@@ -84,6 +84,12 @@ def integers(bits, group=None, targets=("Linear",), **more):
     return QuantizationScheme(targets=list(targets), weights=QuantizationArgs(num_bits=bits, type="int", **strategy, **more))
 
 
+def stored_as_bytes(targets, **weights):
+    """Returns a scheme of the format int-quantized: integers of 4 or 8 bits in a byte each."""
+    return QuantizationScheme(targets=targets, weights=QuantizationArgs(type="int", **weights),
+                              input_activations=QuantizationArgs(num_bits=8, strategy="token", dynamic=True))
+
+
 def preset(name):
     return {"group_0": QuantizationScheme(targets=["Linear"], **preset_name_to_scheme(name, ["Linear"]).model_dump(exclude={"targets"}))}
 
@@ -92,11 +98,15 @@ def main():
     write("ct_i4g32", BF16, SMALL, {"group_0": integers(4, 32, actorder="weight")})
     write("ct_i4g32_zero_f16_sharded", F16, SMALL, {"group_0": integers(4, 32, symmetric=False)}, layers=2, max_shard_size="20KB")
     write("ct_i4g128", BF16, WIDE, {"group_0": integers(4, 128)}, ignore=["lm_head", "re:.*o_proj"])
-    write("ct_i4_row_i8_mixed", F32, SMALL, {
+    write("ct_i4_row_i8_mixed", F32, TINY, {
         "group_0": integers(4, targets=["re:.*self_attn.*"]),
         "group_1": integers(8, symmetric=False, targets=["re:.*(gate|up)_proj$"]),
-        "group_2": integers(8, 32, targets=["model.layers.0.mlp.down_proj"])}, ignore=["lm_head", "re:.*k_proj$"])
+        "group_2": integers(8, 16, targets=["model.layers.0.mlp.down_proj"])}, ignore=["lm_head", "re:.*k_proj$"])
     write("ct_i8_row", BF16, SMALL, preset("W8A8"))
+    write("ct_i8_int4_zero", F16, TINY, {
+        "group_0": stored_as_bytes(num_bits=8, strategy="tensor", symmetric=False, targets=["re:.*self_attn.*"]),
+        "group_1": stored_as_bytes(num_bits=8, strategy="channel", symmetric=False, targets=["re:.*(gate|up)_proj$"]),
+        "group_2": stored_as_bytes(num_bits=4, strategy="group", group_size=16, symmetric=False, targets=["Linear"])})
     write("ct_e4m3_tensor", F16, SMALL, preset("FP8"))
     write("ct_e4m3_row", BF16, SMALL, preset("FP8_DYNAMIC"))
     write("ct_e4m3_block", BF16, PARTIAL, preset("FP8_BLOCK"))
