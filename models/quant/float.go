@@ -96,17 +96,15 @@ func roundBF16(x float32) float32 {
 	return math.Float32frombits((bits + 0x7fff + bits>>16&1) &^ 0xffff)
 }
 
-// roundF16 rounds by the spacing of binary16 at x: 2^-10 of x's power of two, at least 2^-24. From 65520 on it
-// is infinite.
+// roundF16 drops 13 bits of the fraction, or in the range of subnormals all below 2^-24. From 65520 on it is infinite.
 func roundF16(x float32) float32 {
-	magnitude := math.Abs(float64(x))
-	if magnitude >= 65520 {
+	switch magnitude := math.Abs(float64(x)); {
+	case magnitude >= 65520:
 		return float32(math.Copysign(math.Inf(1), float64(x)))
+	case magnitude >= 0x1p-14:
+		bits := math.Float32bits(x)
+		return math.Float32frombits((bits + 0xfff + bits>>13&1) &^ 0x1fff)
+	default: // a NaN too
+		return float32(math.Copysign(math.RoundToEven(magnitude*0x1p24)*0x1p-24, float64(x)))
 	}
-	if x == 0 || x != x {
-		return x
-	}
-	_, exponent := math.Frexp(magnitude) // magnitude in [2^(exponent-1), 2^exponent)
-	spacing := math.Ldexp(1, max(exponent-11, -24))
-	return float32(math.Copysign(math.RoundToEven(magnitude/spacing)*spacing, float64(x)))
 }
