@@ -38,7 +38,6 @@ type buffers struct {
 	ends       dsl.Buf[dsl.U32]
 	stop       dsl.Buf[dsl.U32]
 	verdict    dsl.Buf[dsl.U32]
-	arrived    dsl.Buf[dsl.U32] // partial states written; absent with MergePhase
 	progress   dsl.Buf[dsl.U32]
 	stream     dsl.Buf[dsl.U32]
 	times      dsl.Buf[dsl.U32]

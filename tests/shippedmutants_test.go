@@ -69,7 +69,7 @@ func TestEachOfAThreadsPacketsIsWaitedFor(t *testing.T) {
 		if !ok || redundant.explain(t, m.Mutation) != nil || words != "o_words" && words != "down_words" {
 			continue
 		}
-		o, err := s.try(t.Context(), m, sampleSeeds)
+		o, err := s.try(t.Context(), m, mutantSeeds)
 		require.NoError(t, err)
 		require.NotEmpty(t, o.Report, "%s", m)
 		waits[words]++

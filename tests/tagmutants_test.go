@@ -21,7 +21,7 @@ func TestReadersThatSkipTheWaitForATagComputeSomethingElse(t *testing.T) {
 		if !ok || redundant.explain(t, m.Mutation) != nil {
 			continue
 		}
-		o, err := s.try(t.Context(), m, sampleSeeds)
+		o, err := s.try(t.Context(), m, mutantSeeds)
 		require.NoError(t, err)
 		require.True(t, strings.HasPrefix(o.Report, "wrong "), "%s: %q at %s", m, o.Report, o.Place)
 		caught[words]++

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/revision"
@@ -8,10 +9,12 @@ import (
 	"github.com/spf13/pflag"
 )
 
-// tuning are the flags that change how fast a kernel is and nothing else that a user sees. mkgen
-// chooses them where they are not given; help lists them under a heading of their own.
-var tuning = []string{"splits", "stages", "stage-bytes", "in-flight", "leads", "held", "consumers", "watchdog", "queries", "merge", "vectors", "mlp", "profile", "machine", "bandwidth",
-	"resident", "dependents", "graph-steps"}
+// tuning are the flags of how a kernel works. mkgen chooses them where they are not given; help
+// lists them under a heading of their own.
+var tuning = []string{
+	"splits", "stages", "stage-bytes", "in-flight", "leads", "held", "consumers", "watchdog", "queries", "merge", "vectors", "mlp",
+	"profile", "machine", "bandwidth", "resident", "dependents", "graph-steps",
+}
 
 const tuningTopic = "tuning"
 
@@ -23,20 +26,11 @@ func flagsOf(all *pflag.FlagSet, forTuning bool) string {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	some.SortFlags = false
 	all.VisitAll(func(f *pflag.Flag) {
-		if isTuning(f.Name) == forTuning {
+		if slices.Contains(tuning, f.Name) == forTuning {
 			some.AddFlag(f)
 		}
 	})
 	return strings.TrimRight(some.FlagUsagesWrapped(helpWidth), "\n")
-}
-
-func isTuning(name string) bool {
-	for _, t := range tuning {
-		if t == name {
-			return true
-		}
-	}
-	return false
 }
 
 // groupedHelp makes help list what everybody needs first, and what is for tuning below it.
@@ -48,7 +42,9 @@ func groupedHelp(root *cobra.Command) {
 	if !strings.Contains(text, flags) {
 		panic("BUG: cobra's usage template has no " + flags)
 	}
-	root.SetUsageTemplate(strings.Replace(text, flags, "{{commonFlags .LocalFlags}}{{with tuningFlags .LocalFlags}}\n\nTuning, chosen where not given (mkgen help "+tuningTopic+"):\n{{.}}{{end}}", 1))
+	grouped := "{{commonFlags .LocalFlags}}{{with tuningFlags .LocalFlags}}\n\n" +
+		"Tuning, chosen where not given (mkgen help " + tuningTopic + "):\n{{.}}{{end}}"
+	root.SetUsageTemplate(strings.Replace(text, flags, grouped, 1))
 	root.Version = revision.String()
 	root.SetVersionTemplate("mkgen, commit {{.Version}}\n")
 }
@@ -60,8 +56,9 @@ func newTuning() *cobra.Command {
 		Short: "What the flags for tuning do, and how they are chosen",
 		Long: `A kernel is one CTA an SM. Its producer warp streams chunks of weights and of
 the KV cache through a ring of stages in shared memory; its consumer warps
-compute. The flags under "Tuning" say how: none changes what is computed, but
-for the order of some sums (--consumers, --splits, --stage-bytes).
+compute. The flags under "Tuning" say how. Values differ in their last bits
+where sums are in another order (--consumers, --splits, --stage-bytes), and
+from run to run with --mlp fused.
 
   the ring        --stages deep, of --stage-bytes each; --in-flight copies at
                   a time, fewer of them where the producer leads (--leads);
@@ -70,7 +67,8 @@ for the order of some sums (--consumers, --splits, --stage-bytes).
   the CTA         --consumers warps
   attention       --splits parts of the KV cache
   hand-offs       how --queries, partial states (--merge) and --vectors go
-                  from SM to SM, and the halves of the MLP (--mlp)
+                  from SM to SM; what stands between the MLP's halves
+                  (--mlp)
   hangs           --watchdog: the waits at which a launch can be given up
   a graph         with --launch graph: --resident kernels on an SM, when
                   --dependents start, --graph-steps of a launch

@@ -48,7 +48,10 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 				return verifyPlan(cmd, skeleton.Request{Config: config, Options: c.chosen(config), Seed: 1, Races: races}, &c)
 			}
 			start := time.Now()
-			report, err := check(cmd.Context(), verify.Request{Config: config, Options: c.chosen(config), Seeds: int(seeds), Seed: uint64(seed), Policy: policy, Steps: int(steps), Pin: int(pin), Wide: true})
+			report, err := check(cmd.Context(), verify.Request{
+				Config: config, Options: c.chosen(config), Seeds: int(seeds), Seed: uint64(seed), Policy: policy,
+				Steps: int(steps), Pin: int(pin), Wide: true,
+			})
 			var few *verify.StepsError
 			if errors.As(err, &few) {
 				return usagef("--steps: %s", strings.TrimPrefix(few.Error(), "verify: "))

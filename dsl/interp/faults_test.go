@@ -137,12 +137,6 @@ var faults = []faulty{
 	{"bulk copy of 0 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 0, 0) }, interp.CopyRules, "bulk copy of 0 bytes, want a positive multiple of 16", 1},
 	{"bulk copy of 20 bytes", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 20, 20) }, interp.CopyRules, "bulk copy of 20 bytes, want a positive multiple of 16", 1},
 	{"bulk copy past the end", 1, 1, func(k *dsl.Kernel) { copyInDynamic(k, 272, 272) }, interp.OutOfBounds, "bulk copy of 272 bytes at element 0 of @dst", 1},
-	{"bytes read while they are copied", 1, 1, func(k *dsl.Kernel) {
-		dst, bar := copyIn(k, 256, 256, false)
-		v := dst.Load(k.Lane())
-		bar.Wait(dsl.At(0), k.U32(0))
-		u32Global(k).Store(k.Lane(), v)
-	}, interp.DataRace, "this read and an earlier bulk-copy write are not ordered by happens-before; the copy is still in flight", 2},
 	{"nobody waits for a copy", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 256, false) }, interp.ExitPending, "", 1},
 	{"more bytes expected than copied", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 272, true) }, interp.Deadlock, "phase 0 has 1 of 1 arrivals and 16 bytes outstanding", 1},
 	{"fewer bytes expected than copied", 1, 1, func(k *dsl.Kernel) { copyIn(k, 256, 240, true) }, interp.Deadlock, "phase 0 has 1 of 1 arrivals and -16 bytes outstanding", 1},
@@ -223,6 +217,21 @@ func copyInDynamic(k *dsl.Kernel, bytes, expect int) {
 		dsl.BulkCopy(dst, dsl.At(0), src, dsl.At(0), n, bar, dsl.At(0))
 	})
 	bar.Wait(dsl.At(0), k.U32(0))
+}
+
+// A copy that completes late is read while it is under way.
+func TestBytesReadWhileTheyAreCopiedAreReported(t *testing.T) {
+	k := dsl.New("test", dsl.Options{Warps: 1, Grid: 1, SharedLimit: 1 << 16})
+	dst, bar := copyIn(k, 256, 256, false)
+	v := dst.Load(k.Lane())
+	bar.Wait(dsl.At(0), k.U32(0))
+	u32Global(k).Store(k.Lane(), v)
+	built, err := k.Finish()
+	require.NoError(t, err)
+	f := faultUnder(t, load(t, built), interp.PolicyLateCopy, 20)
+	require.Equal(t, interp.DataRace, f.Kind)
+	require.Contains(t, f.Error(), "this read and an earlier bulk-copy write are not ordered by happens-before; the copy is still in flight")
+	require.Len(t, f.Sides, 2)
 }
 
 func TestFaultsAreReported(t *testing.T) {

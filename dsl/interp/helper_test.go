@@ -54,8 +54,14 @@ func run(t testing.TB, p *interp.Program, m *interp.Memory, seed uint64) *interp
 // faultIn runs seeds until one shows a fault and returns it.
 func faultIn(t testing.TB, p *interp.Program, seeds int) *interp.Fault {
 	t.Helper()
+	return faultUnder(t, p, interp.PolicyBySeed, seeds)
+}
+
+// faultUnder is faultIn with one policy.
+func faultUnder(t testing.TB, p *interp.Program, policy interp.Policy, seeds int) *interp.Fault {
+	t.Helper()
 	for s := range seeds {
-		_, err := p.Run(bufs(p), interp.Options{Seed: uint64(s), MaxSteps: 1e6})
+		_, err := p.Run(bufs(p), interp.Options{Seed: uint64(s), Policy: policy, MaxSteps: 1e6})
 		var f *interp.Fault
 		if errors.As(err, &f) {
 			return f

@@ -63,21 +63,6 @@ func (m *Machine) LoadSeconds(inFlight int64) float64 {
 	return between(curve, m.copies(inFlight))
 }
 
-// AtomicSeconds is the latency of an atomic on one word while nothing streams.
-func (m *Machine) AtomicSeconds() float64 { return m.Idle.Atomic.Median * micro }
-
-// ReleaseSeconds is how long a thread waits, while nothing streams, until others can see
-// what it has written: what a barrier takes more than a count, or, where that was not
-// measured, the barrier.
-func (m *Machine) ReleaseSeconds() float64 {
-	for i := range m.Exchanges {
-		if e := &m.Exchanges[i]; e.InFlight == 0 && e.VectorBytes == 0 && e.Count != nil {
-			return max(0, e.Wait.Median-e.Count.Median) * micro
-		}
-	}
-	return m.WaitSeconds(0)
-}
-
 // VectorSeconds is what an exchange of a vector of so many bytes adds to a stream with so
 // many bytes in flight on every SM, handed on in a way: "barrier", "counted" or "words",
 // which name those of Exchange. It may be below 0. Vectors shorter or longer than those

@@ -87,7 +87,7 @@ func check(ctx context.Context, r Request, edit func(*ir.Kernel) (*ir.Kernel, er
 			return nil, err
 		}
 	}
-	report.Executed = ran.of(real.IR)
+	report.Coverage = ran.of(real.IR)
 	return report, nil
 }
 

@@ -18,21 +18,21 @@ const freeSteps = 3
 func (x *session) free(r *Run) error {
 	t := x.t
 	var chosen []int
-	first := 0
-	for i, token := range t.tokens { // until one leads to different tokens
+	var first int
+	for _, first = range t.tokens { // until one leads to different tokens
 		if err := x.s.Rewind(t.context); err != nil {
 			return err
 		}
 		var err error
 		var fault *interp.Fault
-		if chosen, err = x.s.Generate([]int{token}, freeSteps); errors.As(err, &fault) {
+		if chosen, err = x.s.Generate([]int{first}, freeSteps); errors.As(err, &fault) {
 			r.Findings = append(r.Findings, finding(fault, r.seed, 0))
 			return nil
 		} else if err != nil {
 			return err
 		}
 		r.ran.count(x.sim.Last)
-		if first = i; differentTokens(chosen) > 1 {
+		if differentTokens(chosen) > 1 {
 			break
 		}
 	}
@@ -44,7 +44,7 @@ func (x *session) free(r *Run) error {
 	if !t.mk.Options.Repeatable() {
 		return nil // another sum may have chosen another token
 	}
-	return x.replay(r, t.tokens[first], chosen, logits)
+	return x.replay(r, first, chosen, logits)
 }
 
 // replay runs the steps of one launch, which began with a token, in a launch for each.
@@ -76,7 +76,8 @@ func (x *session) replay(r *Run, token int, chosen []int, last []float32) error 
 	for i, v := range last {
 		if math.Float32bits(v) != math.Float32bits(logits[i]) {
 			r.Findings = append(r.Findings, Finding{Kind: "wrong value", Seed: r.seed, Step: len(chosen) - 1,
-				Text: fmt.Sprintf("logit %d is %g after one launch of %d steps, %g after a launch for each", i, v, len(chosen), logits[i])})
+				Text: fmt.Sprintf("logit %d is %g after one launch of %d steps, %g after a launch for each",
+					i, v, len(chosen), logits[i])})
 			return nil
 		}
 	}

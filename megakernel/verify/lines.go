@@ -10,9 +10,9 @@ import (
 	"github.com/mkgen/mkgen/internal/table"
 )
 
-// Executed is how much of the real kernel's program the runs have executed: of each role's
+// Coverage is how much of the real kernel's program the runs have executed: of each role's
 // instructions those that have a counterpart which ran. Missing are the others.
-type Executed struct {
+type Coverage struct {
 	Roles   []RoleLines
 	Missing []MissingLine
 }
@@ -91,7 +91,7 @@ func (e executed) add(k *ir.Kernel, ran []int64) {
 }
 
 // of compares with the real kernel's instructions.
-func (e executed) of(real *ir.Kernel) *Executed {
+func (e executed) of(real *ir.Kernel) *Coverage {
 	type place struct {
 		role, region string
 		pos          ir.Pos
@@ -118,7 +118,7 @@ func (e executed) of(real *ir.Kernel) *Executed {
 		}
 		lines[l] = lines[l] || e[key]
 	}
-	x := &Executed{}
+	x := &Coverage{}
 	for l, hit := range lines {
 		roles[l.role].Lines++
 		if hit {
@@ -142,7 +142,7 @@ func (e executed) of(real *ir.Kernel) *Executed {
 
 // write prints the roles, and the Go lines of which nothing ran; with every, each place some of whose
 // instructions did not.
-func (x *Executed) write(b *bytes.Buffer, every bool) {
+func (x *Coverage) write(b *bytes.Buffer, every bool) {
 	t := table.New("of the real kernel's program", ">instructions", ">executed", ">Go lines", ">executed")
 	for _, r := range x.Roles {
 		t.Row(r.Role, r.All, r.Ran, r.Lines, r.Hit)

@@ -19,12 +19,12 @@ func TestEveryLineOfTinyRuns(t *testing.T) {
 	r, err := Check(t.Context(), Request{Config: c, Seeds: 4, Steps: 2, Wide: true})
 	require.NoError(t, err)
 	require.NoError(t, r.Err())
-	require.Len(t, r.Executed.Roles, 3, "all warps, consumers, producer")
-	for _, role := range r.Executed.Roles {
+	require.Len(t, r.Coverage.Roles, 3, "all warps, consumers, producer")
+	for _, role := range r.Coverage.Roles {
 		require.Equal(t, role.Lines, role.Hit, role.Role)
 		require.GreaterOrEqual(t, 1000*role.Ran, 990*role.All, role.Role)
 	}
-	for _, m := range r.Executed.Missing {
+	for _, m := range r.Coverage.Missing {
 		require.False(t, m.Whole, "%v", m)
 	}
 }

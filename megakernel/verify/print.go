@@ -31,8 +31,8 @@ func (r *Report) write(w io.Writer, lines bool) error {
 		r.Wide.writeRun(&b)
 		r.Wide.writeFindings(&b, r.Command)
 	}
-	if r.Executed != nil {
-		r.Executed.write(&b, lines)
+	if r.Coverage != nil {
+		r.Coverage.write(&b, lines)
 	}
 	_, err := b.WriteTo(w)
 	return err

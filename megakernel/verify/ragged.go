@@ -91,7 +91,7 @@ func checkRagged(ctx context.Context, q Request, seeds []uint64, real, small *me
 		for _, run := range runs {
 			ran.add(k, run.ran.ran)
 		}
-		report.Executed = ran.of(real.IR)
+		report.Coverage = ran.of(real.IR)
 	}
 	return report, nil
 }

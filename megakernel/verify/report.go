@@ -45,7 +45,7 @@ type Report struct {
 	Instructions int64    // warp instructions executed in all; 0 when not counted
 	Values       []Comparison
 	Findings     []Finding
-	Executed     *Executed // of the real kernel's program; nil where something was found
+	Coverage     *Coverage // of the real kernel's program; nil where something was found
 	Wide         *Report   // of the kernel with the real number of SMs, of one row
 }
 

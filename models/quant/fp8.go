@@ -62,13 +62,10 @@ func (q *fp8) quantised(module string) (bool, string) {
 // weight reads weight and weight_scale_inv, which despite its name is a factor; in files without blocks it may
 // be called weight_scale.
 func (q *fp8) weight(m *module) (*Matrix, error) {
-	rows, cols, ok := m.matrixOf("weight", "F8_E4M3")
-	if !ok {
+	w := m.e4m3()
+	if w == nil {
 		return nil, nil
 	}
-	w := &Matrix{Rows: rows, Cols: cols}
-	w.bytes(m.full("weight"), false)
-	w.Format.Code = E4M3
 	leaf := "weight_scale_inv"
 	if !m.has(leaf) && m.has("weight_scale") {
 		leaf = "weight_scale"

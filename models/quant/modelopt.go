@@ -71,7 +71,7 @@ func (q *modelOpt) nvfp4(m *module) (*Matrix, error) {
 		m.problem("weight", fmt.Sprintf("%d columns", w.Cols), "a multiple of 16", "")
 	}
 	groups := w.setGroup(16)
-	if t, ok := m.shaped("weight_scale", "F8_E4M3", []int64{int64(rows), int64(groups)}); ok {
+	if t, ok := m.shaped("weight_scale", "F8_E4M3", []int64{int64(w.Rows), int64(groups)}); ok {
 		w.setScales(t.Name, t.DType, groups, 1)
 	}
 	var err error
@@ -83,18 +83,15 @@ func (q *modelOpt) nvfp4(m *module) (*Matrix, error) {
 
 // fp8 reads weight and weight_scale, one number or one a row.
 func (q *modelOpt) fp8(m *module) (*Matrix, error) {
-	rows, cols, ok := m.matrixOf("weight", "F8_E4M3")
-	if !ok {
+	w := m.e4m3()
+	if w == nil {
 		return nil, nil
 	}
-	w := &Matrix{Rows: rows, Cols: cols}
-	w.bytes(m.full("weight"), false)
-	w.Format.Code = E4M3
 	shapes := [][]int64{nil, {1}}
 	w.setBlocks(0, 0)
 	if q.algo != "fp8" {
 		w.setGroup(-1)
-		shapes = [][]int64{{int64(rows)}, {int64(rows), 1}}
+		shapes = [][]int64{{int64(w.Rows)}, {int64(w.Rows), 1}}
 	}
 	if t, ok := m.shaped("weight_scale", floats, shapes...); ok {
 		w.setScales(t.Name, t.DType, 1, 1)

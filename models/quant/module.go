@@ -2,6 +2,7 @@ package quant
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mkgen/mkgen/models"
@@ -108,14 +109,7 @@ const (
 
 func isFloat(dtype string) bool { return oneOf(dtype, floats) }
 
-func oneOf(word, words string) bool {
-	for _, w := range strings.Fields(words) {
-		if w == word {
-			return true
-		}
-	}
-	return false
-}
+func oneOf(word, words string) bool { return slices.Contains(strings.Fields(words), word) }
 
 // floatOf returns the type of an unquantised tensor, as models and as this package call it.
 func floatOf(dtype string) (models.DType, Code) {
@@ -163,4 +157,16 @@ func orRoot(name string) string {
 		return "the model"
 	}
 	return problem.Shorten(name, maxShown)
+}
+
+// e4m3 is the matrix of the module's weight in float8, without scales; nil where it is not right, which m notes.
+func (m *module) e4m3() *Matrix {
+	rows, cols, ok := m.matrixOf("weight", "F8_E4M3")
+	if !ok {
+		return nil
+	}
+	w := &Matrix{Rows: rows, Cols: cols}
+	w.bytes(m.full("weight"), false)
+	w.Format.Code = E4M3
+	return w
 }
