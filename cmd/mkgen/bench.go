@@ -91,7 +91,7 @@ written.
 
 With --rows a kernel is measured whose steps have so many query rows: each a
 sequence's that decodes, and all of them one sequence's, beside a step of the
-kernel of one row at the same context.
+kernel of one row at the same context (under --attention mask without it).
 
 --budget measures, instead, where a step's time goes: launches of a kernel that
 notes what its SMs do (mkgen trace) are put beside what is predicted for the
@@ -220,22 +220,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	if err != nil {
 		return err
 	}
-	one := b.options()
-	if one.Tokens > 1 { // beside a kernel of several rows one of one row is measured
-		one.Tokens, one.Selection = 1, false
-		if _, err := megakernel.Build(config, b.chosen(config)); err != nil { // such as a graph, which has one row
-			return b.inFlags(err)
-		}
-	}
-	if b.of != nil {
-		one = one.ForMachine(config, b.of)
-	}
-	mk, err := megakernel.Build(config, one)
-	if err != nil && b.rows > 1 {
-		return b.inFlagsOfOne(err, "beside steps of several those of one are measured")
-	}
+	mk, beside, err := b.kernels(config)
 	if err != nil {
-		return b.inFlags(err)
+		return err
 	}
 	s := &bench.Suite{Kernel: mk, PerLaunch: int(b.perLaunch), Rules: gate.DefaultRules()}
 	if b.checkpoint == "" && b.device == deviceCUDA {
@@ -268,7 +255,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	s.Machine, s.Progress = machine, progressOf(cmd, machine)
 	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
-	o, err := b.measure(ctx, s)
+	o, err := b.measure(ctx, s, beside)
 	if err != nil {
 		return interrupted(ctx, err)
 	}
@@ -321,22 +308,45 @@ func (b *benchFlags) made(ctx context.Context, mk *megakernel.Kernel) (runtime.W
 	return runtime.RandomCompiled(ctx, mk, uint64(b.seed), b.arch, compile.Options{})
 }
 
-// measure runs the benchmark: of s's kernel, or of one of several rows beside it, which
-// is then s's.
-func (b *benchFlags) measure(ctx context.Context, s *bench.Suite) (*bench.Outcome, error) {
+// kernels builds the kernel that is measured and, where it has several rows a step, the
+// one of one row beside it: nil under a mask, which a step of one row has none of.
+func (b *benchFlags) kernels(config models.Config) (mk, beside *megakernel.Kernel, err error) {
+	one := b.options()
+	if one.Tokens > 1 {
+		if mk, err = megakernel.Build(config, b.chosen(config)); err != nil { // such as a graph, which has one row
+			return nil, nil, b.inFlags(err)
+		}
+		if mk.HasMask() {
+			return mk, nil, nil
+		}
+		one.Tokens, one.Selection = 1, false
+	}
+	if b.of != nil {
+		one = one.ForMachine(config, b.of)
+	}
+	beside, err = megakernel.Build(config, one)
+	switch {
+	case err != nil && mk != nil:
+		return nil, nil, b.inFlagsOfOne(err, "beside steps of several those of one are measured")
+	case err != nil:
+		return nil, nil, b.inFlags(err)
+	case mk == nil:
+		return beside, nil, nil
+	}
+	return mk, beside, nil
+}
+
+// measure runs the benchmark of s's kernel, with that of one row beside it where it is one of
+// several.
+func (b *benchFlags) measure(ctx context.Context, s *bench.Suite, beside *megakernel.Kernel) (*bench.Outcome, error) {
 	if b.rows < 2 {
 		return s.Run(ctx)
 	}
-	mk, err := megakernel.Build(s.Kernel.Config, b.chosen(s.Kernel.Config))
-	if err != nil {
-		return nil, b.inFlags(err)
-	}
-	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: mk, OneRow: s.Kernel, Weights: s.Weights, WeightsName: s.WeightsName,
+	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, OneRow: beside, Weights: s.Weights, WeightsName: s.WeightsName,
 		Reference: s.Reference, Rules: s.Rules, Method: s.Method, Progress: s.Progress}
 	if s.Made != nil {
 		r.Made = b.made
 	}
-	s.Kernel = mk
 	return r.Run(ctx)
 }
 
