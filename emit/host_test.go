@@ -40,7 +40,7 @@ func extras() emit.Extras {
 	return emit.Extras{
 		Constants: []emit.Constant{{Name: "kv heads", Value: 8, Doc: "of the model"}, {Name: "grid", Value: 3, Doc: "clashes with the launch's"}},
 		Packing: []emit.PackEntry{{Matrix: "gate_up", Rows: 8, K: 64, Layers: 2, Base: 0, LayerStride: 1024, TileRows: 8, Tiles: 1, KPadded: 64,
-			ChunkK: 64, ChunksPerTile: 1, TailK: 64, First: []int{0, 1}, Count: []int{1, 0}, Offset: []int64{0, 1024}, Order: "row-major", Sources: runs}},
+			Order: "row-major", Sources: runs}},
 		Tables: []emit.Table{{Name: "Bytes", Type: "f32", Words: []uint32{0x3f800000, 0x80000000, 0x7fc00001, 4, 5, 6, 7, 0xff800000}}},
 		Needs: []emit.Need{{Buffer: "weights", Fill: "what Packing says */ and\na second line"}, {Buffer: "Bytes", Fill: "the table of that name"},
 			{Buffer: "bytes", Size: "4 bytes a thread", PageBytes: 4096, MoreBytes: 8, Tensors: []string{"a", "b.0"}}},
@@ -104,26 +104,6 @@ func main() {
 		"true [{layers.%d.gate 0 2 0 1 4} {layers.%d.up 1 2 0 1 4}] 8 3 kernel hosted has no buffer \"nothing\"\n"+
 		"Bytes f32 0000803f00000080"+"0100c07f04000000"+"0500000006000000"+"07000000000080ff\n",
 		goRun(t, dir, "run", "."))
-}
-
-// A kernel without batches has the host package it always had.
-func TestHostPackageNamesBatchesWhereThereAreAny(t *testing.T) {
-	packing := func(batch int) string {
-		x := extras()
-		x.Packing[0].Batch = batch
-		files, err := emit.Package(hosted(t), target(t), emit.Options{}, "step", x)
-		require.NoError(t, err)
-		all := ""
-		for _, f := range files {
-			if strings.HasSuffix(f.Name, ".go") {
-				all += string(f.Content)
-			}
-		}
-		return all
-	}
-	require.NotContains(t, packing(0), "Batch")
-	require.Regexp(t, `Batch +int +// tiles whose chunks are interleaved`, packing(14))
-	require.Regexp(t, `Batch: +14,`, packing(14))
 }
 
 func TestLaunchIsTypeCheckedBehindTheCudaTag(t *testing.T) {

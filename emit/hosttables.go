@@ -1,8 +1,6 @@
 package emit
 
 import (
-	"slices"
-
 	"github.com/dave/jennifer/jen"
 )
 
@@ -61,21 +59,14 @@ var multiLine = jen.Options{Open: "{", Close: "}", Separator: ",", Multi: true}
 // hostPacking is the weight-packing table.
 func hostPacking(g *jen.File, l *Layout) {
 	g.Comment("PackEntry says how one matrix lies in the packed weight buffer. Matrices of a layer repeat Layers times, LayerStride bytes apart.")
-	batches := slices.ContainsFunc(l.Packing, func(e PackEntry) bool { return e.Batch > 0 })
 	g.Type().Id("PackEntry").Struct(
 		jen.Id("Matrix").String(),
 		jen.List(jen.Id("Rows"), jen.Id("K")).Int(),
 		jen.Id("Layers").Int(),
-		jen.Id("Base").Int64().Comment("byte of the first layer's image in the buffer"),
-		jen.Id("LayerStride").Int64().Comment("bytes from one layer's image to the next; 0 for one"),
+		jen.Id("Base").Int64().Comment("byte of its first tile in the buffer, in the first layer"),
+		jen.Id("LayerStride").Int64().Comment("bytes from one layer to the next; 0 for one"),
 		jen.List(jen.Id("TileRows"), jen.Id("Tiles")).Int(),
 		jen.Id("KPadded").Int(),
-		jen.Id("ChunkK").Int().Comment("columns of every chunk of a tile but the last"),
-		jen.Id("ChunksPerTile").Int(),
-		jen.Id("TailK").Int().Comment("columns of a tile's last chunk"),
-		optional(batches, jen.Id("Batch").Int().Comment("tiles whose chunks are interleaved, see Order; 0: none")),
-		jen.List(jen.Id("First"), jen.Id("Count")).Index().Int().Comment("per SM: its first tile and how many"),
-		jen.Id("Offset").Index().Int64().Comment("per SM: byte of its first chunk in the layer's image"),
 		jen.Id("Order").String().Comment("how the elements of a chunk are ordered"),
 		jen.Id("Sources").Index().Id("RowRun").Comment("where the rows come from"),
 	)
@@ -93,22 +84,12 @@ func hostPacking(g *jen.File, l *Layout) {
 	})))
 }
 
-// optional is code, or nothing.
-func optional(there bool, code jen.Code) jen.Code {
-	if !there {
-		return jen.Null()
-	}
-	return code
-}
-
 func packEntry(e PackEntry) *jen.Statement {
 	field := func(name string, v jen.Code) jen.Code { return jen.Id(name).Op(":").Add(v) }
 	return jen.Custom(multiLine,
 		field("Matrix", jen.Lit(e.Matrix)), field("Rows", jen.Lit(e.Rows)), field("K", jen.Lit(e.K)), field("Layers", jen.Lit(e.Layers)),
 		field("Base", jen.Lit(int(e.Base))), field("LayerStride", jen.Lit(int(e.LayerStride))),
 		field("TileRows", jen.Lit(e.TileRows)), field("Tiles", jen.Lit(e.Tiles)), field("KPadded", jen.Lit(e.KPadded)),
-		field("ChunkK", jen.Lit(e.ChunkK)), field("ChunksPerTile", jen.Lit(e.ChunksPerTile)), field("TailK", jen.Lit(e.TailK)), optional(e.Batch > 0, field("Batch", jen.Lit(e.Batch))),
-		field("First", numbers(jen.Int(), e.First)), field("Count", numbers(jen.Int(), e.Count)), field("Offset", numbers(jen.Int64(), e.Offset)),
 		field("Order", jen.Lit(e.Order)),
 		field("Sources", jen.Index().Id("RowRun").CustomFunc(multiLine, func(v *jen.Group) {
 			for _, r := range e.Sources {

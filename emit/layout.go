@@ -74,24 +74,17 @@ type Constant struct {
 // PackEntry says how one matrix lies in the packed weight buffer. Matrices of
 // a layer repeat Layers times, LayerStride bytes apart.
 type PackEntry struct {
-	Matrix        string   `json:"matrix"`
-	Rows          int      `json:"rows"`
-	K             int      `json:"k"`
-	Layers        int      `json:"layers"`
-	Base          int64    `json:"base"`         // the first layer's image in the buffer
-	LayerStride   int64    `json:"layer_stride"` // from one layer's image to the next; 0 for one
-	TileRows      int      `json:"tile_rows"`
-	Tiles         int      `json:"tiles"`
-	KPadded       int      `json:"k_padded"`
-	ChunkK        int      `json:"chunk_k"` // columns of every chunk of a tile but the last
-	ChunksPerTile int      `json:"chunks_per_tile"`
-	TailK         int      `json:"tail_k"`          // columns of a tile's last chunk
-	Batch         int      `json:"batch,omitempty"` // tiles that are interleaved, see Order; 0: none
-	First         []int    `json:"first"`           // per SM: its first tile
-	Count         []int    `json:"count"`           // per SM: how many tiles
-	Offset        []int64  `json:"offset"`          // per SM: its first chunk, from the start of the layer's image
-	Order         string   `json:"order,omitempty"`
-	Sources       []RowRun `json:"sources,omitempty"`
+	Matrix      string   `json:"matrix"`
+	Rows        int      `json:"rows"`
+	K           int      `json:"k"`
+	Layers      int      `json:"layers"`
+	Base        int64    `json:"base"`         // its first tile, in the first layer
+	LayerStride int64    `json:"layer_stride"` // from one layer to the next; 0 for one
+	TileRows    int      `json:"tile_rows"`
+	Tiles       int      `json:"tiles"`
+	KPadded     int      `json:"k_padded"`
+	Order       string   `json:"order,omitempty"`
+	Sources     []RowRun `json:"sources,omitempty"`
 }
 
 // RowRun says where rows of a packed matrix come from: for i below Count, row

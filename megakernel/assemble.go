@@ -40,8 +40,7 @@ type builder struct {
 	cons *pipeline.Consumer
 	bar  *tasks.GridBarrier
 	// In the producer warp.
-	prod   *pipeline.Producer
-	offset *dsl.Var[dsl.U64]
+	prod *pipeline.Producer
 }
 
 // phase is a Phase with the code of its two roles; either may be nil.
@@ -281,8 +280,7 @@ func (b *builder) tell(s dsl.Val[dsl.U32], running int) {
 // other SMs and through the generic proxy, before the copies of it.
 func (b *builder) producer() {
 	k, bufs := b.k, b.bufs
-	first := b.own.offset(planLayerOffset).Named("layer_offset")
-	b.prod, b.offset = b.ring.Producer(), dsl.NewVar(first, "offset")
+	b.prod = b.ring.Producer()
 	b.trace.Start(1, b.env.Consumers)
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
@@ -291,7 +289,6 @@ func (b *builder) producer() {
 			b.at(s, l)
 			at := inLayer(step, l)
 			k.If(running.Get().NeC(0), func() {
-				b.offset.Set(dsl.Cast[dsl.U64](l).MulC(int(b.mk.Plan.LayerBytes / 16)).Add(first))
 				b.produce(at, b.layer[0])
 				k.If(l.EqC(0), func() {
 					b.doing("waits for the consumers to decide on the step")
@@ -306,13 +303,22 @@ func (b *builder) producer() {
 		}, dsl.Unroll(1))
 		b.at(s, k.U32(b.mk.Config.Layers))
 		k.If(running.Get().NeC(0).And(b.flow.wanted(step)), func() {
-			b.offset.Set(b.own.offset(planFinalOffset))
 			b.produce(inLayer(step, k.U32(0)), b.after...)
 		})
 	}, dsl.Unroll(1))
 	b.prod.Finish()
 	b.trace.Finish()
 	b.watch.Publish(k)
+}
+
+// weightsOf is where matrix i of the plan table begins in the packed weights, in a step's layer
+// where it is not the LM head, in 16-byte elements.
+func (b *builder) weightsOf(s tasks.Step, i int) dsl.Val[dsl.U64] {
+	p, m := b.mk.Plan, b.mk.matrix(i)
+	if i == layerMatrices {
+		return b.k.U64(uint64(p.Image(pipeline.FinalLayer)+m.Start) / 16)
+	}
+	return dsl.Cast[dsl.U64](s.Layer).MulC(int(p.LayerBytes / 16)).AddC(int(m.Start / 16))
 }
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {

@@ -241,13 +241,10 @@ func RecordWords(mk *Kernel) int {
 }
 
 // The plan table: a row for each SM, of first tile and count of each matrix
-// (the layer's, then the LM head), and where the SM's weights begin in a layer
-// and in the final phase, in 16-byte elements, low word first.
+// (the layer's, then the LM head).
 const (
-	planMatrices    = layerMatrices + 1
-	planLayerOffset = 2 * planMatrices
-	planFinalOffset = planLayerOffset + 2
-	planWords       = planFinalOffset + 2
+	planMatrices = layerMatrices + 1
+	planWords    = 2 * planMatrices
 )
 
 // PlanTable is the content of the buffer "plan".
@@ -258,9 +255,6 @@ func (mk *Kernel) PlanTable() []uint32 {
 		for i := range planMatrices {
 			m := mk.matrix(i)
 			t = append(t, uint32(m.First[sm]), uint32(m.Count[sm]))
-		}
-		for _, bytes := range []int64{p.LayerOffset[sm], p.FinalOffset[sm]} {
-			t = append(t, uint32(bytes/16), uint32(bytes/16>>32))
 		}
 	}
 	return t
@@ -284,9 +278,4 @@ func (o shares) word(i int) dsl.Val[dsl.U32] {
 // matrix is this CTA's share of matrix i of the plan table.
 func (o shares) matrix(i int) tasks.Share {
 	return tasks.Share{First: o.word(2 * i).Named("first_tile"), Count: o.word(2*i + 1).Named("tile_count")}
-}
-
-// offset is a 64-bit word of the row: planLayerOffset or planFinalOffset.
-func (o shares) offset(i int) dsl.Val[dsl.U64] {
-	return dsl.Cast[dsl.U64](o.word(i)).Or(dsl.Cast[dsl.U64](o.word(i + 1)).ShlC(32))
 }

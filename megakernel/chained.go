@@ -128,10 +128,8 @@ func (f *chained) consumers() {
 func (f *chained) producer() {
 	k := f.k
 	f.prod = f.ring.Producer()
-	var step tasks.Step // of which weights do not depend
-	if f.phase.Matrix != "" {
-		f.offset = dsl.NewVar(f.start(), "offset")
-	} else {
+	step := tasks.Step{Layer: f.bufs.layer} // weights depend on no more
+	if f.phase.Matrix == "" {
 		step = f.now()
 	}
 	k.Region(f.phase.Name, func() { f.phase.produce(step) })
@@ -147,23 +145,6 @@ func (f *chained) now() tasks.Step {
 	s := f.step(f.k.U32(0))
 	dsl.Optional(s.Cached)
 	return inLayer(s, f.bufs.layer)
-}
-
-// start is where this SM's share of the phase's matrix begins in the packed weights, in
-// 16-byte elements.
-func (f *chained) start() dsl.Val[dsl.U64] {
-	if f.phase.Name == phaseHead {
-		return f.own.offset(planFinalOffset)
-	}
-	at := dsl.Cast[dsl.U64](f.bufs.layer).MulC(int(f.mk.Plan.LayerBytes / 16)).Add(f.own.offset(planLayerOffset))
-	for i := range layerMatrices {
-		m := f.mk.matrix(i)
-		if m.Name == f.phase.Matrix {
-			break
-		}
-		at = at.Add(dsl.Cast[dsl.U64](f.own.word(2*i + 1)).MulC(int(m.TileBytes() / 16)))
-	}
-	return at
 }
 
 // end ends the step, in the SM that is the last to have found its best logit: it

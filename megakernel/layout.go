@@ -98,24 +98,17 @@ func layoutModel(c *models.Config) LayoutModel {
 }
 
 // elementOrder is emit.PackEntry.Order of every matrix, see package pipeline.
-const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on"
-
-// batchOrder is it of a matrix whose tiles are interleaved in batches.
-const batchOrder = "bf16, little-endian; an SM's tiles lie in batches of %d, the last one shorter; in a batch of n tiles, chunk c of its tile i lies at byte " +
-	"16*(n*c*ChunkK + i*columns of chunk c), the next batch 16*KPadded*n bytes on; element (r, k) of a chunk of 8 rows lies at byte (k/32)*512 + r*64 + (k%%32)*2"
+const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2, the next tile 16*KPadded bytes on"
 
 // acrossOrder is it of a matrix that is dealt out by columns.
 const acrossOrder = "bf16, little-endian; a tile is %d columns of all rows, padded to a multiple of %d, and lies 16*KPadded bytes from the one before; element (r, k) of it, row r and k-th column, " +
-	"lies at byte (r/64)*512 + (r%%8)*64 + (r/8%%2)*32 + (k/2)*16 + (r/16%%4)*4 + (k%%2)*2; ChunkK and TailK count 16 bytes"
+	"lies at byte (r/64)*512 + (r%%8)*64 + (r/8%%2)*32 + (k/2)*16 + (r/16%%4)*4 + (k%%2)*2"
 
 func order(m *pipeline.MatrixPlan) string {
 	if m.Across() {
 		return fmt.Sprintf(acrossOrder, pipeline.AcrossColumns, pipeline.AcrossRows)
 	}
-	if m.Batch == 0 {
-		return elementOrder
-	}
-	return fmt.Sprintf(batchOrder, m.Batch)
+	return elementOrder
 }
 
 // extras is what emit cannot know of the kernel.
@@ -124,16 +117,11 @@ func (mk *Kernel) extras() emit.Extras {
 	p := mk.Plan
 	for i := range planMatrices {
 		m := mk.matrix(i)
-		e := emit.PackEntry{Matrix: m.Name, Rows: m.Rows, K: m.K, Layers: p.Layers, LayerStride: p.LayerBytes,
-			TileRows: pipeline.TileRows, Tiles: m.Tiles, KPadded: m.KPadded, ChunkK: m.ChunkK, ChunksPerTile: m.ChunksPerTile, TailK: m.TailK,
-			Batch: m.Batch, First: m.First, Count: m.Count, Order: order(m),
+		e := emit.PackEntry{Matrix: m.Name, Rows: m.Rows, K: m.K, Layers: p.Layers, Base: m.Start, LayerStride: p.LayerBytes,
+			TileRows: pipeline.TileRows, Tiles: m.Tiles, KPadded: m.KPadded, Order: order(m),
 			Sources: emit.RowRuns(m.Rows, func(row int) (string, int) { s := mk.Source(i, row); return s.Tensor, s.Row })}
-		layer := 0
 		if i == layerMatrices {
-			layer, e.Layers, e.LayerStride, e.Base = pipeline.FinalLayer, 1, 0, int64(p.Layers)*p.LayerBytes
-		}
-		for sm := range p.SMs {
-			e.Offset = append(e.Offset, p.Start(layer, sm)-e.Base+m.Offset[sm])
+			e.Layers, e.LayerStride, e.Base = 1, 0, p.Image(pipeline.FinalLayer)+m.Start
 		}
 		x.Packing = append(x.Packing, e)
 	}

@@ -51,7 +51,7 @@ func (hashed) Row(tensor string, row int, dst []uint16) error {
 // says.
 func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
 	t.Helper()
-	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + (k%32)*2") || strings.Contains(e.Order, "columns of all rows"))
+	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows"))
 	covered := 0
 	row := make([]uint16, e.K)
 	for _, run := range e.Sources {
@@ -65,14 +65,9 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 				continue
 			}
 			tile, in := r/e.TileRows, r%e.TileRows
-			sm := 0
-			for tile >= e.First[sm]+e.Count[sm] {
-				sm++
-			}
-			at := e.Base + int64(layer)*e.LayerStride + e.Offset[sm]
+			at := e.Base + int64(layer)*e.LayerStride + int64(tile*16*e.KPadded)
 			for k, v := range row {
-				start, k := chunkByLayout(e, e.Count[sm], tile-e.First[sm], k)
-				binary.LittleEndian.PutUint16(dst[at+int64(start+k/32*512+in*64+k%32*2):], v)
+				binary.LittleEndian.PutUint16(dst[at+int64(k/32*512+in*64+(k%32/8^in/2)*16+k%8*2):], v)
 			}
 			covered++
 		}
@@ -83,28 +78,10 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 // byColumns writes a row of a matrix that is dealt out by columns.
 func byColumns(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
 	for k, v := range row {
-		tile, sm := k/4, 0
-		for tile >= e.First[sm]+e.Count[sm] {
-			sm++
-		}
-		at := e.Base + int64(layer)*e.LayerStride + e.Offset[sm] + int64((tile-e.First[sm])*16*e.KPadded)
+		at := e.Base + int64(layer)*e.LayerStride + int64(k/4*16*e.KPadded)
 		k %= 4
 		binary.LittleEndian.PutUint16(dst[at+int64((r/64)*512+(r%8)*64+(r/8%2)*32+(k/2)*16+(r/16%4)*4+(k%2)*2):], v)
 	}
-}
-
-// chunkByLayout is where the part of a tile with column k begins in its share of so
-// many tiles, and the column there.
-func chunkByLayout(e emit.PackEntry, tiles, tile, k int) (start, column int) {
-	if e.Batch == 0 {
-		return tile * 16 * e.KPadded, k
-	}
-	batch, i, c := tile/e.Batch, tile%e.Batch, k/e.ChunkK
-	n, columns := min(e.Batch, tiles-batch*e.Batch), e.ChunkK
-	if c == e.ChunksPerTile-1 {
-		columns = e.TailK
-	}
-	return 16*e.KPadded*batch*e.Batch + 16*(n*c*e.ChunkK+i*columns), k % e.ChunkK
 }
 
 func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {

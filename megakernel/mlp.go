@@ -151,7 +151,9 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	all[gateUp].Handoff = handoffNone
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
 	all[last] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),
-		produce: func(tasks.Step) { down.Produce(e, f.prod, f.own.matrix(MatrixDown), bufs.weights, f.offset) },
+		produce: func(s tasks.Step) {
+			down.Produce(e, f.prod, f.own.matrix(MatrixDown), bufs.weights, f.weightsOf(s, MatrixDown))
+		},
 		consume: func(s tasks.Step) {
 			down.Consume(e, f.cons, f.ring, f.own.matrix(MatrixDown), f.sums(s.Layer).Now())
 		}}

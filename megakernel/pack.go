@@ -113,14 +113,7 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 			}
 			rows[r] = v
 		}
-		if m.Batch == 0 {
-			pipeline.PackRows(dst[n*size:][:size], &rows)
-			continue
-		}
-		for part := range m.ChunksPerTile {
-			at := m.ChunkStart(piece.Tiles, n, part)
-			pipeline.PackColumns(dst[at:][:m.ChunkColumns(part)*pipeline.TileRows*2], &rows, part*m.ChunkK)
-		}
+		pipeline.PackRows(dst[n*size:][:size], &rows)
 	}
 	return piece.Tiles * size, nil
 }

@@ -144,3 +144,35 @@ func TestPackRefusals(t *testing.T) {
 	require.ErrorContains(t, mk.PackLayer(image[1:], 0, hashed{}), "whose image has")
 	require.ErrorContains(t, mk.NewPacker(hashed{}).Pack(image[:5], &mk.Plan.Blocks(1)[0]), "room for 5 bytes of a block of")
 }
+
+// TestTheImageIsTheModels: kernels of one row and of several, of any options and for any
+// number of SMs read the same bytes.
+func TestTheImageIsTheModels(t *testing.T) {
+	for _, c := range []models.Config{oddModel(t), mustLookup(t, "tiny")} {
+		var want []byte
+		for _, o := range []Options{{SMs: 1}, {SMs: 132}, {SMs: 7, Tokens: 2}, {SMs: 132, Tokens: 16}, {SMs: 5, StageBytes: 2048}} {
+			mk, err := Build(c, o)
+			require.NoError(t, err)
+			var got []byte
+			for l := range c.Layers {
+				image := make([]byte, mk.Plan.LayerBytes)
+				require.NoError(t, mk.PackLayer(image, l, hashed{}))
+				got = append(got, image...)
+			}
+			final := make([]byte, mk.Plan.FinalBytes)
+			require.NoError(t, mk.PackLayer(final, pipeline.FinalLayer, hashed{}))
+			got = append(got, final...)
+			if want == nil {
+				want = got
+			}
+			require.Equal(t, want, got, "%+v", o)
+		}
+	}
+}
+
+func mustLookup(t *testing.T, name string) models.Config {
+	t.Helper()
+	c, err := models.Lookup(name)
+	require.NoError(t, err)
+	return c
+}

@@ -25,8 +25,5 @@ func (b *builder) embedding() interface {
 	if !c.TieEmbeddings {
 		return &tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}
 	}
-	if len(p.Final) != 1 {
-		panic("BUG: the LM head shares the final phase")
-	}
-	return &tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights, Start: int64(p.Layers) * p.LayerBytes}
+	return &tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights, Start: p.Image(pipeline.FinalLayer) + p.Final[0].Start}
 }

@@ -30,7 +30,7 @@ func (f *ragged) matrixPhase(p Phase, i int, finish func(s tasks.Step) finisher)
 	g := f.gemm(i)
 	p.Matrix = g.Name
 	return phase{Phase: p,
-		produce: func(tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.offset) },
+		produce: func(s tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.weightsOf(s, i)) },
 		consume: func(s tasks.Step) {
 			done := finish(s)
 			g.Consume(f.env, f.cons, f.ring, f.own.matrix(i), f.rows.Count, done.meanwhile, done.epilogue)

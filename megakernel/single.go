@@ -84,7 +84,7 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 		hold = func(tasks.Step) { g.Hold(f.env, f.cons, f.ring, f.own.matrix(i)) }
 	}
 	return phase{Phase: p, hold: hold,
-		produce: func(tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.offset) },
+		produce: func(s tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.weightsOf(s, i)) },
 		consume: func(s tasks.Step) {
 			epilogue := finish(s)
 			g.Consume(f.env, f.cons, f.ring, f.own.matrix(i), epilogue)

@@ -83,12 +83,9 @@ func PackAcross(dst []byte, tileBytes, row int, v []byte) {
 }
 
 // packAcross is Pack of a matrix that is dealt out by columns.
-func (p *Plan) packAcross(dst []byte, layer int, m *MatrixPlan, rows Rows) error {
-	base, size := p.Start(layer, 0), m.TileBytes()
-	share := func(sm int) []byte { return dst[p.Start(layer, sm)+m.Offset[sm]-base:][:int64(m.Count[sm])*size] }
-	for sm := range p.SMs {
-		clear(share(sm))
-	}
+func (p *Plan) packAcross(dst []byte, m *MatrixPlan, rows Rows) error {
+	tiles := dst[m.Start:][:m.Bytes()]
+	clear(tiles)
 	scratch, row := make([]uint16, m.K), make([]byte, 2*m.K)
 	for r := range m.Rows {
 		v, err := rows(r, scratch)
@@ -101,25 +98,17 @@ func (p *Plan) packAcross(dst []byte, layer int, m *MatrixPlan, rows Rows) error
 		for k, x := range v {
 			binary.LittleEndian.PutUint16(row[2*k:], x)
 		}
-		for sm := range p.SMs {
-			first := min(m.First[sm]*acrossColumns, m.K)
-			end := min((m.First[sm]+m.Count[sm])*acrossColumns, m.K)
-			PackAcross(share(sm), int(size), r, row[2*first:2*end])
-		}
+		PackAcross(tiles, int(m.TileBytes()), r, row)
 	}
 	return nil
 }
 
 // unpackAcross is its inverse.
-func (p *Plan) unpackAcross(dst []uint16, src []byte, layer int, m *MatrixPlan) {
-	base := p.Start(layer, 0)
-	for sm := range p.SMs {
-		image := src[p.Start(layer, sm)+m.Offset[sm]-base:]
-		for k := m.First[sm] * acrossColumns; k < min((m.First[sm]+m.Count[sm])*acrossColumns, m.K); k++ {
-			tile := image[int64(k/acrossColumns-m.First[sm])*m.TileBytes():]
-			for r := range m.Rows {
-				dst[r*m.K+k] = binary.LittleEndian.Uint16(tile[AcrossOffset(r, k%acrossColumns):])
-			}
+func (p *Plan) unpackAcross(dst []uint16, src []byte, m *MatrixPlan) {
+	for k := range m.K {
+		tile := src[m.ChunkStart(k/acrossColumns, 0):]
+		for r := range m.Rows {
+			dst[r*m.K+k] = binary.LittleEndian.Uint16(tile[AcrossOffset(r, k%acrossColumns):])
 		}
 	}
 }

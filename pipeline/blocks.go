@@ -1,8 +1,7 @@
 package pipeline
 
-// Piece is a run of row tiles of one matrix that one SM owns: neighbours in the
-// matrix and in the packed buffer. Where tiles are interleaved in batches it is whole
-// batches, and MatrixPlan.ChunkStart says where in it the chunks lie.
+// Piece is a run of row tiles of one matrix: neighbours in the matrix and in the packed
+// buffer.
 type Piece struct {
 	Layer  int // 0 to Layers-1, or FinalLayer
 	Matrix int // index into Matrices(Layer)
@@ -10,16 +9,15 @@ type Piece struct {
 	Tiles  int // at least 1
 }
 
-// Block is a stretch of the packed buffer that holds whole row tiles (whole batches
-// of them, where they are interleaved): what one
-// goroutine packs, and one copy takes to the device.
+// Block is a stretch of the packed buffer that holds whole row tiles: what one goroutine
+// packs, and one copy takes to the device.
 type Block struct {
 	Offset, Bytes int64 // of the packed buffer, or of a layer's image: see Blocks, LayerBlocks
 	Pieces        []Piece
 }
 
 // Blocks cuts the packed buffer into blocks in the order of their offsets, without
-// gaps, of at most `most` bytes each, or of one tile (batch) where that is more.
+// gaps, of at most `most` bytes each, or of one tile where that is more.
 func (p *Plan) Blocks(most int64) []Block {
 	c := cutter{most: most}
 	for layer := range p.Layers {
@@ -45,25 +43,19 @@ type cutter struct {
 }
 
 func (c *cutter) layer(p *Plan, layer int) {
-	ms := p.Matrices(layer)
-	for sm := range p.SMs {
-		for i := range ms {
-			c.tiles(Piece{layer, i, ms[i].First[sm], ms[i].Count[sm]}, ms[i].TileBytes(), max(1, ms[i].Batch))
-		}
+	for i, m := range p.Matrices(layer) {
+		c.tiles(Piece{layer, i, 0, m.Tiles}, m.TileBytes())
 	}
 }
 
-// tiles appends a share in units of so many tiles, of which the last may be short.
-func (c *cutter) tiles(p Piece, tile int64, unit int) {
+// tiles appends a matrix's tiles.
+func (c *cutter) tiles(p Piece, tile int64) {
 	for left := p.Tiles; left > 0; left -= p.Tiles {
-		if n := len(c.blocks); n == 0 || c.blocks[n-1].Bytes+int64(min(unit, left))*tile > c.most {
+		if n := len(c.blocks); n == 0 || c.blocks[n-1].Bytes+tile > c.most {
 			c.blocks = append(c.blocks, Block{Offset: c.at})
 		}
 		b := &c.blocks[len(c.blocks)-1]
-		p.Tiles = left
-		if fit := (c.most - b.Bytes) / tile; fit < int64(left) {
-			p.Tiles = min(left, max(1, int(fit)/unit)*unit)
-		}
+		p.Tiles = min(left, max(1, int((c.most-b.Bytes)/tile)))
 		b.Pieces = append(b.Pieces, p)
 		b.Bytes += int64(p.Tiles) * tile
 		c.at += int64(p.Tiles) * tile
@@ -74,30 +66,27 @@ func (c *cutter) tiles(p Piece, tile int64, unit int) {
 // PackRows writes one row tile from rows as they lie in a file: little-endian bf16
 // at any address, each of 2·K bytes, or nil for a row of zeros. dst is 16 bytes a
 // column, K rounded up to GroupK, long; shorter rows are padded with zeros.
-func PackRows(dst []byte, rows *[TileRows][]byte) { PackColumns(dst, rows, 0) }
-
-// PackColumns is PackRows of one chunk: columns first, a multiple of GroupK, and on,
-// as many as dst has room for at 16 bytes each.
-func PackColumns(dst []byte, rows *[TileRows][]byte, first int) {
-	from, end := 2*first, 2*first+len(dst)/TileRows // bytes of a row
-	whole := end                                    // up to there every row has full runs
-	for _, v := range rows {
-		whole = min(whole, max(from, len(v)/runBytes*runBytes))
-	}
-	for k := from; k < whole; k += runBytes {
-		group := dst[(k-from)*TileRows:][:GroupBytes]
-		for r := range rows {
-			copy(group[r*runBytes:][:runBytes], rows[r][k:k+runBytes])
-		}
-	}
-	for k := whole; k < end; k += runBytes {
-		group := dst[(k-from)*TileRows:][:GroupBytes]
+func PackRows(dst []byte, rows *[TileRows][]byte) {
+	for at := 0; at < len(dst); at += GroupBytes {
+		group, from := dst[at:][:GroupBytes], at/TileRows
 		for r, v := range rows {
-			run := group[r*runBytes:][:runBytes]
-			clear(run[copy(run, v[min(k, len(v)):]):])
+			for u := range runUnits {
+				to := group[unitOffset(r, u):][:unitBytes]
+				if k := from + u*unitBytes; k+unitBytes <= len(v) {
+					copy(to, v[k:k+unitBytes])
+				} else {
+					clear(to[copy(to, v[min(k, len(v)):]):])
+				}
+			}
 		}
 	}
 }
 
-// runBytes is a row's part of a tile group.
-const runBytes = 2 * GroupK
+// A row's part of a tile group is 64 bytes, in units of 16.
+const (
+	unitBytes = 16
+	runUnits  = 2 * GroupK / unitBytes
+)
+
+// unitOffset is where unit u of row r lies in a tile group, in bytes: see the package comment.
+func unitOffset(r, u int) int { return (r*runUnits + (u ^ r/2)) * unitBytes }

@@ -32,12 +32,12 @@ func TestBlocksCoverTheBufferInTheOrderOfTheChunks(t *testing.T) {
 					for tile := range piece.Tiles {
 						for part := range m.ChunksPerTile {
 							is := where[[4]int{piece.Layer, piece.Matrix, piece.Tile + tile, part}]
-							require.Equal(t, is, at+m.ChunkStart(piece.Tiles, tile, part), "%+v", piece)
+							require.Equal(t, is, at+m.ChunkStart(tile, part)-m.Start, "%+v", piece)
 							seen++
 						}
 					}
 					at += int64(piece.Tiles) * m.TileBytes()
-					largest = max(largest, m.TileBytes()*int64(max(1, m.Batch)))
+					largest = max(largest, m.TileBytes())
 				}
 				require.Equal(t, at, b.Offset+b.Bytes)
 				require.LessOrEqual(t, b.Bytes, max(most, largest))
@@ -59,31 +59,6 @@ func TestLayerBlocksCoverOneImage(t *testing.T) {
 		require.Equal(t, bytes, last.Offset+last.Bytes)
 		for _, piece := range last.Pieces {
 			require.Equal(t, layer, piece.Layer)
-		}
-	}
-}
-
-func TestPackColumnsWritesPartsOfPackRows(t *testing.T) {
-	for _, k := range []int{31, 64, 150, 1000} {
-		var rows [pipeline.TileRows][]byte
-		for r := range pipeline.TileRows - 1 {
-			for _, v := range random(k-5*(r%2), uint64(r)) { // shorter ones are padded
-				rows[r] = binary.LittleEndian.AppendUint16(rows[r], v)
-			}
-		}
-		whole := make([]byte, (k+31)/32*512)
-		pipeline.PackRows(whole, &rows)
-		for _, chunk := range []int{32, 96, 1024} {
-			var got []byte
-			for first := 0; 16*first < len(whole); first += chunk {
-				part := make([]byte, min(16*chunk, len(whole)-16*first))
-				for i := range part {
-					part[i] = 0xEE
-				}
-				pipeline.PackColumns(part, &rows, first)
-				got = append(got, part...)
-			}
-			require.Equal(t, whole, got, "%d columns in chunks of %d", k, chunk)
 		}
 	}
 }

@@ -130,7 +130,7 @@ func checkShares(r pipeline.Request, p *pipeline.Plan) error {
 	for _, ph := range phases(r, p) {
 		bound := float64(ph.length) / float64(r.SMs)
 		for _, m := range ph.got {
-			if len(m.First) != r.SMs || len(m.Count) != r.SMs || len(m.Offset) != r.SMs {
+			if len(m.First) != r.SMs || len(m.Count) != r.SMs {
 				return fmt.Errorf("%s: not one share per SM", m.Name)
 			}
 			next, floor, ceil := 0, m.Tiles/r.SMs, (m.Tiles+r.SMs-1)/r.SMs
@@ -184,62 +184,72 @@ func checkBatches(r pipeline.Request, p *pipeline.Plan) error {
 	return nil
 }
 
-// checkChunks walks the SMs' chunks: in order of SMs they must touch without gap or
-// overlap from the phase's first byte to its last, and every matrix's tiles, parts
-// and columns must come up in order, each once.
+// checkChunks walks the SMs' chunks: an SM's must come up in order, each once, and all SMs' together
+// must be the phase's bytes without gap or overlap, matrix after matrix and tile after tile.
 func checkChunks(r pipeline.Request, p *pipeline.Plan) error {
 	for _, ph := range phases(r, p) {
-		at := ph.start
-		read := make([]int, len(ph.got))
+		ends := map[int64]int64{} // of the chunks, by where they begin
 		for s := range r.SMs {
-			if p.Start(ph.layer, s) != at || at%128 != 0 {
-				return fmt.Errorf("SM %d starts at %d in layer %d, want %d", s, p.Start(ph.layer, s), ph.layer, at)
-			}
-			matrix, n, bytes := 0, int64(0), int64(0)
-			var order [][2]int
-			for i := range ph.got {
-				order = append(order, inOrder(&ph.got[i], ph.got[i].Count[s])...)
-			}
-			for c := range p.LayerChunks(s, ph.layer) {
-				i := c.Matrix
-				m := &ph.got[i]
-				if int(n) >= len(order) {
-					return fmt.Errorf("SM %d: %+v is one too many", s, c)
-				}
-				tile, part := m.First[s]+order[n][0], order[n][1]
-				if c.Offset != at || c.Layer != ph.layer || i < matrix || c.Tile != tile || c.Part != part || c.K != part*m.ChunkK {
-					return fmt.Errorf("SM %d: %+v, want offset %d, tile %d, part %d", s, c, at, tile, part)
-				}
-				if at != p.Start(ph.layer, s)+m.Offset[s]+m.ChunkStart(m.Count[s], order[n][0], part) {
-					return fmt.Errorf("SM %d: %+v, ChunkStart says %d", s, c, m.ChunkStart(m.Count[s], order[n][0], part))
-				}
-				if c.Tile < m.First[s] || c.Tile >= m.First[s]+m.Count[s] {
-					return fmt.Errorf("SM %d reads %+v, not its own", s, c)
-				}
-				if c.Bytes != 16*c.Columns || c.Bytes < 16 || c.Bytes%16 != 0 || c.Bytes > p.StageBytes {
-					return fmt.Errorf("SM %d: %+v is no legal copy", s, c)
-				}
-				if c.Tile == m.First[s] && c.Part == 0 && c.Offset != p.Start(ph.layer, s)+m.Offset[s] {
-					return fmt.Errorf("SM %d: %+v is the first of %s, Offset says %d", s, c, m.Name, m.Offset[s])
-				}
-				matrix, n, bytes, at = i, n+1, bytes+int64(c.Bytes), at+int64(c.Bytes)
-				read[i] += c.Columns
-			}
-			if n != p.ChunkCount(s, ph.layer) || bytes != p.SMBytes(s, ph.layer) {
-				return fmt.Errorf("SM %d: %d chunks of %d B, counted as %d of %d", s, n, bytes, p.ChunkCount(s, ph.layer), p.SMBytes(s, ph.layer))
+			if err := checkShare(p, ph.got, ph.layer, s, ends); err != nil {
+				return err
 			}
 		}
-		if at != ph.start+ph.length {
-			return fmt.Errorf("layer %d: chunks end at %d, want %d", ph.layer, at, ph.start+ph.length)
+		at := p.Image(ph.layer)
+		if at != ph.start {
+			return fmt.Errorf("layer %d begins at %d, want %d", ph.layer, at, ph.start)
 		}
 		for i, m := range ph.got {
-			if read[i] != m.Tiles*m.KPadded {
-				return fmt.Errorf("%s: %d columns of %d tiles of %d read", m.Name, read[i], m.Tiles, m.KPadded)
+			if at != ph.start+m.Start || at%512 != 0 {
+				return fmt.Errorf("%s (%d of layer %d) begins at %d, want %d", m.Name, i, ph.layer, ph.start+m.Start, at)
 			}
+			for at < ph.start+m.Start+m.Bytes() {
+				end, ok := ends[at]
+				if !ok {
+					return fmt.Errorf("%s: no chunk begins at %d", m.Name, at)
+				}
+				delete(ends, at)
+				at = end
+			}
+		}
+		if at != ph.start+ph.length || len(ends) > 0 {
+			return fmt.Errorf("layer %d: chunks end at %d, want %d; %d are beside them", ph.layer, at, ph.start+ph.length, len(ends))
 		}
 	}
 	if end := int64(r.Layers)*p.LayerBytes + p.FinalBytes; end != p.PackedBytes {
 		return fmt.Errorf("%d B packed, phases end at %d", p.PackedBytes, end)
+	}
+	return nil
+}
+
+// checkShare walks one SM's chunks and notes where each ends.
+func checkShare(p *pipeline.Plan, ms []pipeline.MatrixPlan, layer, sm int, ends map[int64]int64) error {
+	var order [][3]int // matrix, tile, part
+	for i := range ms {
+		for _, c := range inOrder(&ms[i], ms[i].Count[sm]) {
+			order = append(order, [3]int{i, ms[i].First[sm] + c[0], c[1]})
+		}
+	}
+	n, bytes := 0, int64(0)
+	for c := range p.LayerChunks(sm, layer) {
+		if n >= len(order) || [3]int{c.Matrix, c.Tile, c.Part} != order[n] {
+			return fmt.Errorf("SM %d: %+v is chunk %d of %v", sm, c, n, order)
+		}
+		m := &ms[c.Matrix]
+		at := p.Image(layer) + m.Start + int64(c.Tile)*int64(m.KPadded)*16 + int64(c.Part*m.ChunkK*16)
+		if c.Offset != at || c.Layer != layer || c.K != c.Part*m.ChunkK || at != p.Image(layer)+m.ChunkStart(c.Tile, c.Part) {
+			return fmt.Errorf("SM %d: %+v, want offset %d", sm, c, at)
+		}
+		if c.Bytes != 16*c.Columns || c.Bytes < 16 || c.Bytes%16 != 0 || c.Bytes > p.StageBytes {
+			return fmt.Errorf("SM %d: %+v is no legal copy", sm, c)
+		}
+		if _, twice := ends[at]; twice {
+			return fmt.Errorf("SM %d: %+v is streamed twice", sm, c)
+		}
+		ends[at] = at + int64(c.Bytes)
+		n, bytes = n+1, bytes+int64(c.Bytes)
+	}
+	if n != len(order) || int64(n) != p.ChunkCount(sm, layer) || bytes != p.SMBytes(sm, layer) {
+		return fmt.Errorf("SM %d: %d chunks of %d B, counted as %d of %d", sm, n, bytes, p.ChunkCount(sm, layer), p.SMBytes(sm, layer))
 	}
 	return nil
 }

@@ -25,19 +25,19 @@ func (p *Plan) Matrices(layer int) []MatrixPlan {
 	return p.Layer
 }
 
-// Start is SM sm's first byte of layer (or FinalLayer) in the packed buffer.
-func (p *Plan) Start(layer, sm int) int64 {
+// Image is the first byte of layer's image (or FinalLayer's) in the packed buffer.
+func (p *Plan) Image(layer int) int64 {
 	if layer == FinalLayer {
-		return p.FinalOffset[sm]
+		layer = p.Layers
 	}
-	return int64(layer)*p.LayerBytes + p.LayerOffset[sm]
+	return int64(layer) * p.LayerBytes
 }
 
 // LayerChunks yields SM sm's chunks of one layer (or FinalLayer) in the order in
-// which they lie in the packed buffer, are copied and are consumed.
+// which they are copied and consumed.
 func (p *Plan) LayerChunks(sm, layer int) iter.Seq[Chunk] {
 	return func(yield func(Chunk) bool) {
-		c := Chunk{Layer: layer, Offset: p.Start(layer, sm)}
+		c := Chunk{Layer: layer}
 		ms := p.Matrices(layer)
 		for i := range ms {
 			m := &ms[i]
@@ -47,10 +47,10 @@ func (p *Plan) LayerChunks(sm, layer int) iter.Seq[Chunk] {
 				c.K = c.Part * m.ChunkK
 				c.Columns = m.ChunkColumns(c.Part)
 				c.Bytes = c.Columns * TileRows * 2
+				c.Offset = p.Image(layer) + m.ChunkStart(c.Tile, c.Part)
 				if !yield(c) {
 					return
 				}
-				c.Offset += int64(c.Bytes)
 			}
 		}
 	}

@@ -7,8 +7,7 @@
 //
 //   - row tile: TileRows = 8 rows of a matrix W[Rows][K], all columns.
 //   - k group: GroupK = 32 columns.
-//   - tile group: 8 rows × 32 columns = GroupBytes = 512 bytes, stored as 8 runs of
-//     64 bytes, one per row.
+//   - tile group: 8 rows × 32 columns = GroupBytes = 512 bytes, 64 bytes a row.
 //   - chunk: 8 rows × up to ChunkK columns, contiguous, what one bulk copy moves; its
 //     tile groups lie in order of k.
 //   - stage: one slot of the shared-memory ring; holds one chunk, or KV of a
@@ -16,29 +15,33 @@
 //
 // # The packed weight buffer
 //
-// Layer 0, layer 1, …, then the final phase (the LM head). In each of them SM 0's
-// bytes, SM 1's, …; an SM's bytes are its tiles of the first matrix, of the second,
-// … in execution order; a tile is its tile groups in order of k (cut into chunks,
-// which does not move a byte). Rows are padded with zero rows to a multiple of 8 and
-// columns with zero columns to a multiple of 32, so every size is a multiple of 512
+// Layer 0, layer 1, …, then the final phase (the LM head). In each of them the matrices
+// in execution order; a matrix is its tiles, and a tile its tile groups in order of k (cut
+// into chunks, which does not move a byte). Rows are padded with zero rows to a multiple of
+// 8 and columns with zero columns to a multiple of 32, so every size is a multiple of 512
 // bytes and every start is 512-byte aligned relative to the buffer:
 //
-//	layer L, SM s:  L*LayerBytes + LayerOffset[s] + running offset
-//	final, SM s:    FinalOffset[s] + running offset
+//	layer L, tile t of matrix m:  L*LayerBytes + m.Start + t*m.TileBytes()
 //
-// Element (r, k) of a tile lies at (k/32)*512 + r*64 + (k%32)*2 from the tile's start.
+// So the buffer is the model's alone: kernels of other options, of several tokens a step,
+// or for another number of SMs read the same bytes. Which tiles an SM streams, and in
+// which order, is the plan's.
+//
+// Element (r, k) of a tile lies, from the tile's start, at
+//
+//	(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2
+//
+// The xor makes a tile group the atom of wgmma's 64-byte swizzle (PTX, "Shared Memory
+// Matrix Layout"), and costs mma's lanes nothing: a warp still reads 512 bytes in a row,
+// and each quarter of it, of two rows, all 32 banks.
 //
 // # Batches
 //
 // A kernel for several tokens a step keeps its input in registers, a chunk of columns
 // at a time, and so wants that chunk of several tiles before the next. Then
 // (Request.BatchTiles) an SM's share of a matrix is cut into batches of
-// MatrixPlan.Batch tiles, the last of which may be shorter, and lies in the buffer
-// batch by batch; in a batch chunk by chunk of columns; and of a chunk tile by tile.
-// A chunk is the same bytes in either order, and so are the places of shares:
-//
-//	chunk c of tile i of the n tiles of a batch, from the batch's start:
-//	16 * (n*c*ChunkK + i*columns of chunk c)
+// MatrixPlan.Batch tiles, the last of which may be shorter, and is streamed batch by
+// batch; in a batch chunk by chunk of columns; and of a chunk tile by tile.
 //
 // # Columns instead of rows
 //
@@ -62,8 +65,8 @@
 //
 // In PTX's m16n8k16, lane l with g = l/4 and t = l%4 holds of B (16 × 8, bf16) the
 // four elements b_i, i = 0..3, at n = g and k = 2t + i%2 + 8*(i/2). A lane that loads
-// 16 bytes at 16*l from a tile group gets row g, columns 8t..8t+7: eight elements,
-// enough for two mmas. Mma j (0 or 1) of the group takes elements 4j..4j+3 as
+// 16 bytes at 16*(l xor l/8) from a tile group gets row g, columns 8t..8t+7: eight
+// elements, enough for two mmas. Mma j (0 or 1) of the group takes elements 4j..4j+3 as
 // b_0..b_3. So logical k of mma j is column
 //
 //	FragmentColumn(j, k) = 8*((k%8)/2) + 4*j + 2*(k/8) + k%2

@@ -41,14 +41,12 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 	if err != nil {
 		return err
 	}
-	base := p.Start(layer, 0)
 	if m.Across() {
-		return p.packAcross(dst, layer, m, rows)
+		return p.packAcross(dst, m, rows)
 	}
-	return eachTile(m, p.SMs, func() func(sm, tile int) error {
+	return eachTile(m, func() func(tile int) error {
 		buf := make([]uint16, TileRows*m.K)
-		packed := make([]byte, m.TileBytes())
-		return func(sm, tile int) error {
+		return func(tile int) error {
 			var t [TileRows][]uint16
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
 				row := tile*TileRows + r
@@ -61,17 +59,7 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 				}
 				t[r] = v
 			}
-			image := dst[p.Start(layer, sm)+m.Offset[sm]-base:]
-			if m.Batch == 0 {
-				PackTile(image[m.ChunkStart(m.Count[sm], tile-m.First[sm], 0):][:m.TileBytes()], &t)
-				return nil
-			}
-			PackTile(packed, &t)
-			for part := range m.ChunksPerTile {
-				at := m.ChunkStart(m.Count[sm], tile-m.First[sm], part)
-				chunk := packed[part*m.ChunkK*TileRows*2:]
-				copy(image[at:], chunk[:m.ChunkColumns(part)*TileRows*2])
-			}
+			PackTile(dst[m.ChunkStart(tile, 0):][:m.TileBytes()], &t)
 			return nil
 		}
 	})
@@ -88,18 +76,16 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 		return fmt.Errorf("pipeline: %q has %d elements, the destination %d", m.Name, m.Rows*m.K, len(dst))
 	}
 	if m.Across() {
-		p.unpackAcross(dst, src, layer, m)
+		p.unpackAcross(dst, src, m)
 		return nil
 	}
-	base := p.Start(layer, 0)
-	return eachTile(m, p.SMs, func() func(sm, tile int) error {
-		return func(sm, tile int) error {
-			image := src[p.Start(layer, sm)+m.Offset[sm]-base:]
+	return eachTile(m, func() func(tile int) error {
+		return func(tile int) error {
+			image := src[m.ChunkStart(tile, 0):]
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
 				row := dst[(tile*TileRows+r)*m.K:][:m.K]
 				for k := range row {
-					at := m.ChunkStart(m.Count[sm], tile-m.First[sm], k/m.ChunkK) + int64(tileOffset(r, k%m.ChunkK))
-					row[k] = binary.LittleEndian.Uint16(image[at:])
+					row[k] = binary.LittleEndian.Uint16(image[TileOffset(r, k):])
 				}
 			}
 			return nil
@@ -110,33 +96,35 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 // PackTile writes one row tile. Every row has the same number of columns K, or is nil
 // for a row of zeros; dst is 16 bytes a column, K rounded up to GroupK, long.
 func PackTile(dst []byte, rows *[TileRows][]uint16) {
-	for k := 0; len(dst) >= GroupBytes; k += GroupK {
-		for r, v := range rows { // the group's 8 runs, one after another
-			run := (*[2 * GroupK]byte)(dst[2*GroupK*r:])
-			if k+GroupK <= len(v) {
-				packRun(run, (*[GroupK]uint16)(v[k:]))
-				continue
-			}
-			clear(run[:])
-			for i := k; i < len(v); i++ {
-				binary.LittleEndian.PutUint16(run[2*(i-k):], v[i])
+	for at := 0; at < len(dst); at += GroupBytes {
+		group, from := dst[at:][:GroupBytes], at/TileRows/2
+		for r, v := range rows {
+			for u := range runUnits {
+				packUnit((*[unitBytes]byte)(group[unitOffset(r, u):]), v[min(from+u*unitBytes/2, len(v)):])
 			}
 		}
-		dst = dst[GroupBytes:]
 	}
 }
 
-// packRun writes 32 elements, four at a time (the compiler makes that one load and
-// one store on a little-endian machine).
-func packRun(dst *[2 * GroupK]byte, v *[GroupK]uint16) {
-	for i := 0; i < GroupK; i += 4 {
+// packUnit writes 8 elements, zeros behind the last of v.
+func packUnit(dst *[unitBytes]byte, v []uint16) {
+	if len(v) < unitBytes/2 {
+		clear(dst[:])
+		for i, x := range v {
+			binary.LittleEndian.PutUint16(dst[2*i:], x)
+		}
+		return
+	}
+	for i := 0; i < unitBytes/2; i += 4 { // four at a time: one load and one store on a little-endian machine
 		four := uint64(v[i]) | uint64(v[i+1])<<16 | uint64(v[i+2])<<32 | uint64(v[i+3])<<48
-		binary.LittleEndian.PutUint64(dst[2*i:2*i+8], four)
+		binary.LittleEndian.PutUint64(dst[2*i:], four)
 	}
 }
 
-// tileOffset is where element (r, k) of a tile or chunk lies, from its start.
-func tileOffset(r, k int) int { return k/GroupK*GroupBytes + r*GroupK*2 + k%GroupK*2 }
+// TileOffset is where element (r, k) of a tile or chunk lies, from its start, in bytes.
+func TileOffset(r, k int) int {
+	return k/GroupK*GroupBytes + unitOffset(r, k%GroupK*2/unitBytes) + k*2%unitBytes
+}
 
 // window finds a matrix and checks the length of its layer's image.
 func (p *Plan) window(have, layer, matrix int) (*MatrixPlan, error) {
@@ -156,11 +144,10 @@ func (p *Plan) window(have, layer, matrix int) (*MatrixPlan, error) {
 	return &ms[matrix], nil
 }
 
-// eachTile calls a worker's function for every tile of m with its owner, blocks of
-// tiles handed out in ascending order to as many workers as there are processors.
+// eachTile calls a worker's function for every tile of m, blocks of tiles handed out in ascending order to as many workers as there are processors.
 // The error returned is that of the lowest tile that fails: no block below a failing
 // one is skipped.
-func eachTile(m *MatrixPlan, sms int, worker func() func(sm, tile int) error) error {
+func eachTile(m *MatrixPlan, worker func() func(tile int) error) error {
 	const block = 16
 	var (
 		next   atomic.Int64
@@ -172,14 +159,10 @@ func eachTile(m *MatrixPlan, sms int, worker func() func(sm, tile int) error) er
 	)
 	run := func() {
 		do := worker()
-		sm := 0
 		for !failed.Load() {
 			from := int(next.Add(1)-1) * block
 			for tile := from; tile < min(from+block, m.Tiles); tile++ {
-				for tile >= m.First[sm]+m.Count[sm] {
-					sm++
-				}
-				if err := do(sm, tile); err != nil {
+				if err := do(tile); err != nil {
 					failed.Store(true)
 					mu.Lock()
 					if first == nil || tile < at {

@@ -96,7 +96,8 @@ func packedElementsLieWhereTheChunksSay(t *testing.T, r pipeline.Request) {
 			chunk := image[c.Offset-layer*p.LayerBytes:][:c.Bytes]
 			for at := 0; at < c.Bytes; at += 2 {
 				group, in := at/512, at%512
-				row, column := c.Tile*8+in/64, c.K+group*32+in%64/2
+				row, unit := c.Tile*8+in/64, in%64/16^in/128
+				column := c.K + group*32 + 8*unit + in%16/2
 				want := uint16(0)
 				if row < m.Rows && column < m.K {
 					want = sources[c.Matrix][row*m.K+column]
@@ -129,7 +130,7 @@ func TestTileGroupIsTheBFragment(t *testing.T) {
 		var b [16][8]uint64
 		for lane := range 32 {
 			g, q := lane/4, lane%4
-			weights := packed[16*lane:][:16]
+			weights := packed[16*(lane^lane/8):][:16]
 			for i := range 4 {
 				k := 2*q + i%2 + 8*(i/2)
 				b[k][g] = uint64(binary.LittleEndian.Uint16(weights[2*(4*mma+i):]))

@@ -21,11 +21,9 @@ type Plan struct {
 
 	Layer, Final []MatrixPlan // in execution order
 
-	LayerBytes  int64   // bytes of one layer in the packed buffer
-	FinalBytes  int64   // bytes of the final phase in it
-	LayerOffset []int64 // SM's first byte, from the start of each layer
-	FinalOffset []int64 // SM's first byte of the final phase, from the start of the buffer
-	PackedBytes int64   // Layers*LayerBytes + FinalBytes
+	LayerBytes  int64 // bytes of one layer in the packed buffer
+	FinalBytes  int64 // bytes of the final phase in it
+	PackedBytes int64 // Layers*LayerBytes + FinalBytes
 
 	KVTokenBytes     int // of the request
 	KVTokensPerStage int // a multiple of KVTokenMultiple; 0 when KVTokenBytes is 0
@@ -36,14 +34,14 @@ type Plan struct {
 // are counted it is in 16 bytes.
 type MatrixPlan struct {
 	Matrix
-	Tiles         int     // row tiles, ceil(Rows / TileRows)
-	KPadded       int     // K rounded up to GroupK
-	ChunkK        int     // columns of every chunk of a tile but the last
-	ChunksPerTile int     // ceil(KPadded / ChunkK)
-	TailK         int     // columns of a tile's last chunk, 1 to ChunkK, a multiple of GroupK
-	Batch         int     // row tiles whose chunks are interleaved; 0: one tile after the other
-	First, Count  []int   // per SM: its first tile and how many; in order of SMs, without gaps
-	Offset        []int64 // per SM: its first chunk, from the SM's start in the layer (or final phase)
+	Tiles         int   // row tiles, ceil(Rows / TileRows)
+	KPadded       int   // K rounded up to GroupK
+	ChunkK        int   // columns of every chunk of a tile but the last
+	ChunksPerTile int   // ceil(KPadded / ChunkK)
+	TailK         int   // columns of a tile's last chunk, 1 to ChunkK, a multiple of GroupK
+	Batch         int   // row tiles whose chunks are streamed in turn; 0: one tile after the other
+	First, Count  []int // per SM: its first tile and how many; in order of SMs, without gaps
+	Start         int64 // first byte in the image of its layer (or of the final phase)
 
 	leader int // index of the matrix that From names; -1: none
 }
@@ -62,18 +60,10 @@ func (m *MatrixPlan) ChunkColumns(part int) int {
 	return m.ChunkK
 }
 
-// ChunkStart is where a chunk lies within an SM's share of the matrix, in bytes from
-// the share's first: part (0 to ChunksPerTile-1) of the tile-th of its tiles tiles.
-// The same holds of a run of tiles out of a share that begins with a batch and ends
-// with one.
-func (m *MatrixPlan) ChunkStart(tiles, tile, part int) int64 {
-	if m.Batch == 0 {
-		return int64(tile)*m.TileBytes() + int64(part)*int64(m.ChunkK)*TileRows*2
-	}
-	first := tile / m.Batch * m.Batch
-	side := int64(min(m.Batch, tiles-first)) // tiles of the batch
-	columns := side*int64(part)*int64(m.ChunkK) + int64(tile-first)*int64(m.ChunkColumns(part))
-	return int64(first)*m.TileBytes() + columns*TileRows*2
+// ChunkStart is where a chunk lies in its layer's image (or the final phase's), in bytes:
+// part (0 to ChunksPerTile-1) of tile.
+func (m *MatrixPlan) ChunkStart(tile, part int) int64 {
+	return m.Start + int64(tile)*m.TileBytes() + int64(part)*int64(m.ChunkK)*TileRows*2
 }
 
 // Batches is the largest number of batches of one SM's share; 0 without batches.
@@ -116,11 +106,8 @@ func New(r Request) (*Plan, error) {
 	if r.KVTokenBytes > 0 {
 		p.KVTokensPerStage = p.StageBytes / r.KVTokenBytes / KVTokenMultiple * KVTokenMultiple
 	}
-	p.Layer, p.LayerOffset, p.LayerBytes = place(r.Layer, p.StageBytes, &r)
-	p.Final, p.FinalOffset, p.FinalBytes = place(r.Final, p.StageBytes, &r)
-	for s := range p.FinalOffset {
-		p.FinalOffset[s] += int64(r.Layers) * p.LayerBytes
-	}
+	p.Layer, p.LayerBytes = place(r.Layer, p.StageBytes, &r)
+	p.Final, p.FinalBytes = place(r.Final, p.StageBytes, &r)
 	p.PackedBytes = int64(r.Layers)*p.LayerBytes + p.FinalBytes
 	if err := p.chooseRing(&r); err != nil {
 		return nil, err
@@ -129,27 +116,20 @@ func New(r Request) (*Plan, error) {
 }
 
 // place cuts and deals out the matrices of a layer (or of the final phase) and lays
-// the SMs' shares one after another.
-func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, offset []int64, bytes int64) {
+// them one after another.
+func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, bytes int64) {
 	for _, m := range ms {
 		plans = append(plans, cut(m, stageBytes))
 	}
 	follow(plans)
 	balance(plans, r.SMs, r.Slack)
-	offset = make([]int64, r.SMs)
 	for i := range plans {
-		plans[i].Offset = make([]int64, r.SMs)
-		plans[i].Batch = batch(plans[i].MaxCount(), r.BatchTiles)
+		m := &plans[i]
+		m.Batch = batch(m.MaxCount(), r.BatchTiles)
+		m.Start = bytes
+		bytes += m.Bytes()
 	}
-	for s := range r.SMs {
-		offset[s] = bytes
-		for i := range plans {
-			m := &plans[i]
-			m.Offset[s] = bytes - offset[s]
-			bytes += int64(m.Count[s]) * m.TileBytes()
-		}
-	}
-	return plans, offset, bytes
+	return plans, bytes
 }
 
 // batch evens the batches of the largest share, of count tiles: as few as there can

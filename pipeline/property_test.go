@@ -85,10 +85,10 @@ func TestCheckPlanReportsBrokenPlans(t *testing.T) {
 	for name, spoil := range map[string]func(*pipeline.Plan){
 		"a tile owned twice":       func(p *pipeline.Plan) { p.Layer[2].Count[1]++ },
 		"a tile not owned":         func(p *pipeline.Plan) { p.Layer[2].Count[3]-- },
-		"a gap between SMs":        func(p *pipeline.Plan) { p.LayerOffset[2] += 512 },
-		"a matrix elsewhere":       func(p *pipeline.Plan) { p.Layer[3].Offset[0] += 512 },
+		"a matrix elsewhere":       func(p *pipeline.Plan) { p.Layer[3].Start += 512 },
+		"a matrix over another":    func(p *pipeline.Plan) { p.Layer[1].Start = 0 },
 		"a tail too short":         func(p *pipeline.Plan) { p.Layer[3].TailK -= 32 },
-		"final over layers":        func(p *pipeline.Plan) { p.FinalOffset[0] -= p.LayerBytes },
+		"final over layers":        func(p *pipeline.Plan) { p.Final[0].Start -= p.LayerBytes },
 		"region over the barriers": func(p *pipeline.Plan) { p.Shared[3].Offset -= 128 },
 		"stage too small":          func(p *pipeline.Plan) { p.StageBytes /= 2 },
 		"too many in flight":       func(p *pipeline.Plan) { p.InFlight = p.Stages + 1 },

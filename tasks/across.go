@@ -27,8 +27,8 @@ type Across struct {
 const acrossSums = 128
 
 // Produce streams this CTA's tiles through the ring, see GEMV.Produce.
-func (t *Across) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], offset *dsl.Var[dsl.U64]) {
-	(&GEMV{Name: t.Name, M: t.M}).Produce(e, p, share, w, offset)
+func (t *Across) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) {
+	(&GEMV{Name: t.Name, M: t.M}).Produce(e, p, share, w, from)
 }
 
 // groups is the number of groups of 64 rows in a chunk.

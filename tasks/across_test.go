@@ -59,9 +59,8 @@ func (c fused) rig(t testing.TB, w fusedWeights) *rig {
 		})
 		second.Consume(r.e, cons, r.ring, r.share(1), r.k.U32(0))
 	}, func(p *pipeline.Producer) {
-		offset := r.offset()
-		first.Produce(r.e, p, r.share(0), weights, offset)
-		second.Produce(r.e, p, r.share(1), weights, offset)
+		first.Produce(r.e, p, r.share(0), weights, r.from(0))
+		second.Produce(r.e, p, r.share(1), weights, r.from(1))
 	})
 	return r
 }

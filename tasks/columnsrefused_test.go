@@ -103,12 +103,6 @@ func TestWhatTemplatesForSeveralTokensRefuse(t *testing.T) {
 		{"columnlogits", "argmax: Best and Index have 8 and 16 elements, want 16", argmax(func(r *rig, a *tasks.ArgmaxColumns) { a.Best = out[dsl.F32](r, "short", 8) })},
 		{"columnlogits", "argmax: SharedBest and SharedIndex have 8 and 16 elements, want 16", argmax(func(r *rig, a *tasks.ArgmaxColumns) { a.SharedBest = sharedF32(r, "short", 8) })},
 		{"columnlogits", "argmax: Chosen has 8 elements, want 9", argmax(func(r *rig, a *tasks.ArgmaxColumns) { a.Chosen = dsl.Shared[dsl.U32](r.k, "short", 8) })},
-		{"vector", "embedding: SM 0 owns 1 of 5 tiles of the LM head, want even shares, the first 1 larger", vector(func(r *rig) {
-			m := &pipeline.MatrixPlan{Matrix: pipeline.Matrix{Name: "head", Rows: 40, K: 32}, Tiles: 5, KPadded: 32, ChunkK: 32, ChunksPerTile: 1, TailK: 32,
-				Batch: 2, First: []int{0, 1}, Count: []int{1, 4}}
-			e := tasks.PackedEmbedding{M: m, Weights: in[dsl.B128](r, "w", nil, 160)}
-			e.Row(r.e, r.k.U32(0))
-		})},
 	} {
 		t.Run(c.want, func(t *testing.T) {
 			lines := fmt.Sprintf(`^tasks/%s\.go:\d+ \(called from tasks/columnsrefused_test\.go:\d+\): %s$`, c.file, regexp.QuoteMeta(c.want))

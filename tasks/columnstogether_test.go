@@ -114,11 +114,9 @@ func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
 		best.Choose(r.e)
 		r.k.If(r.e.Tid.LtC(c.t), func() { chosen.Store(r.e.CTA.MulC(c.t).Add(r.e.Tid), best.Chosen.Load(r.e.Tid)) })
 	}, func(prod *pipeline.Producer) {
-		offset := r.offset()
-		matrices[0].Produce(r.e, prod, r.share(0), weights, offset)
-		matrices[1].Produce(r.e, prod, r.share(1), weights, offset)
-		offset.Set(r.finalOffset())
-		matrices[2].Produce(r.e, prod, r.share(2), weights, offset)
+		matrices[0].Produce(r.e, prod, r.share(0), weights, r.from(0))
+		matrices[1].Produce(r.e, prod, r.share(1), weights, r.from(1))
+		matrices[2].Produce(r.e, prod, r.share(2), weights, r.from(2))
 	})
 	return r
 }

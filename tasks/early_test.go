@@ -49,7 +49,7 @@ func TestEarlyOperandsAreThoseOfTheRows(t *testing.T) {
 				plain := tasks.PlainInput{N: c.k, X: xIn, Dst: g.X}
 				plain.Emit(r.e)
 				g.Consume(r.e, cons, r.ring, r.share(0), tasks.AddResidual(acc, vector))
-			}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.offset()) })
+			}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.from(0)) })
 			got := f32s(r.run()["acc"])
 			want, tolerance := reference.MatVec(w, wide(x)), gemvTolerance(w, wide(x))
 			for i := range want {

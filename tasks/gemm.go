@@ -5,7 +5,7 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// GEMM is Y = W·X for a bf16 matrix in the pipeline's weight format, packed in
+// GEMM is Y = W·X for a bf16 matrix in the pipeline's weight format, streamed in
 // batches (pipeline.Request.BatchTiles), and the columns of 2 to 16 tokens, with
 // f32 accumulation on tensor cores. It is GEMV for several tokens: all consumer
 // warps share every chunk, each taking some of its k groups.
@@ -43,28 +43,18 @@ func DefaultBatchTiles(padded int) int {
 }
 
 // Produce streams this CTA's chunks through the ring, see GEMV.Produce.
-func (g *GEMM) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], offset *dsl.Var[dsl.U64]) {
+func (g *GEMM) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) {
 	k := e.K
 	if g.M.Batch == 0 {
 		k.Require(false, "%s: the plan has no batches", g.Name)
 		return
 	}
-	fill := func(n u32, columns int) {
-		bytes := columns * pipeline.TileRows * 2
-		k.For(k.U32(0), n, func(u32) {
-			p.Fill(k.U32(bytes), func(base u32) {
-				k.If(e.Lane.EqC(0), func() { p.Copy(base, w, offset.Get(), k.U32(bytes), streamed) })
-			})
-			offset.Set(offset.Get().AddC(bytes / 16))
-		}, dsl.Unroll(1))
-	}
-	if g.M.TailK == g.M.ChunkK { // all chunks are alike, whatever their order
-		fill(share.Count.MulC(g.M.ChunksPerTile), g.M.ChunkK)
-		return
-	}
-	g.eachBatch(k, share, func(_, tiles u32) {
-		fill(tiles.MulC(g.M.ChunksPerTile-1), g.M.ChunkK)
-		fill(tiles, g.M.TailK)
+	g.eachBatch(k, share, func(first, tiles u32) {
+		g.eachChunk(k, func(c u32, columns int) {
+			k.For(k.U32(0), tiles, func(i u32) {
+				fill(e, p, w, columns, chunkAt(g.M, from, share.First.Add(first).Add(i), c))
+			}, dsl.Unroll(1))
+		})
 	})
 }
 

@@ -57,7 +57,7 @@ func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
 		g.Consume(r.e, cons, r.ring, r.share(0), n, nil, func(row, token dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			y.StoreN(token.MulC(even).Add(row), []dsl.Val[dsl.F32]{y0, y1})
 		})
-	}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.offset()) })
+	}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.from(0)) })
 	return r
 }
 
@@ -175,14 +175,10 @@ func TestDroppedChunksOfAGEMMAreDrained(t *testing.T) {
 	a := tasks.Activations{K: 160, T: 4}
 	g := &tasks.GEMM{Name: "w", M: &r.plan.Layer[0], In: a}
 	weights := in[dsl.B128](r, "w", make([]byte, r.plan.PackedBytes), int(r.plan.PackedBytes/16))
-	end := out[dsl.U32](r, "end", 2)
 	r.body(func(cons *pipeline.Consumer) { g.Drop(r.e, cons, r.share(0)) }, func(p *pipeline.Producer) {
-		offset := r.offset()
-		g.Produce(r.e, p, r.share(0), weights, offset)
-		r.k.If(r.e.Lane.EqC(0), func() { end.Store(r.e.CTA, dsl.Cast[dsl.U32](offset.Get())) })
+		g.Produce(r.e, p, r.share(0), weights, r.from(0))
 	})
-	m := &r.plan.Layer[0]
-	require.Equal(t, []uint32{uint32(m.Count[0]) * 160, 9 * 160}, u32s(r.run()["end"]), "what was streamed is what there is")
+	r.run() // hangs, and says so, where a chunk is left in the ring: it has fewer stages than there are chunks
 }
 
 func TestActivationsAreInFragmentOrder(t *testing.T) {

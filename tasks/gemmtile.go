@@ -147,7 +147,7 @@ func (g *GEMM) weights(e *Env, r *pipeline.Ring, base u32, chunk int) (w [][]pai
 	for i := range groups(e, chunk) {
 		group := e.Warp.AddC(i * e.Consumers)
 		load := func() []pair {
-			return data.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(e.Lane.MulC(4)), 4)
+			return data.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(laneUnit(e)), 4)
 		}
 		if (i+1)*e.Consumers <= chunk {
 			w = append(w, load())

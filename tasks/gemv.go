@@ -41,19 +41,32 @@ type Share struct{ First, Count u32 }
 // of rows (y1 is then 0).
 type Epilogue func(row u32, y0, y1 f32)
 
-// Produce streams this CTA's tiles through the ring. offset is the position in
-// the packed weights in 16-byte elements; it advances by what was streamed.
-func (g *GEMV) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], offset *dsl.Var[dsl.U64]) {
+// Produce streams this CTA's tiles through the ring. from is where the matrix begins in the
+// packed weights, in 16-byte elements.
+func (g *GEMV) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) {
 	k := e.K
-	chunk := func(columns int) {
-		bytes := columns * pipeline.TileRows * 2
-		p.Fill(k.U32(bytes), func(base u32) {
-			k.If(e.Lane.EqC(0), func() { p.Copy(base, w, offset.Get(), k.U32(bytes), streamed) })
+	k.For(k.U32(0), share.Count, func(tile u32) {
+		g.eachChunk(k, func(c u32, columns int) {
+			fill(e, p, w, columns, chunkAt(g.M, from, share.First.Add(tile), c))
 		})
-		offset.Set(offset.Get().AddC(bytes / 16))
+	})
+}
+
+// chunkAt is where chunk c of a tile begins in the packed weights, in 16-byte elements; from
+// is where its matrix does.
+func chunkAt(m *pipeline.MatrixPlan, from dsl.Val[dsl.U64], tile, c u32) dsl.Val[dsl.U64] {
+	at := from.Add(dsl.Cast[dsl.U64](tile).MulC(int(m.TileBytes() / 16)))
+	if m.ChunksPerTile == 1 {
+		return at
 	}
-	k.For(k.U32(0), share.Count, func(u32) {
-		g.eachChunk(k, func(_ u32, columns int) { chunk(columns) })
+	return at.Add(dsl.Cast[dsl.U64](c.MulC(m.ChunkK * pipeline.TileRows * 2 / 16)))
+}
+
+// fill streams a chunk of so many columns from there through the ring.
+func fill(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], columns int, at dsl.Val[dsl.U64]) {
+	bytes := e.K.U32(columns * pipeline.TileRows * 2)
+	p.Fill(bytes, func(base u32) {
+		e.K.If(e.Lane.EqC(0), func() { p.Copy(base, w, at, bytes, streamed) })
 	})
 }
 
@@ -189,8 +202,12 @@ func (g *GEMV) eachGroup(e *Env, columns int, body func(i int, group u32)) {
 // weightsAt is where this lane's weights of its warp's first k group are, in pairs, in the
 // chunk at base of the ring.
 func (g *GEMV) weightsAt(e *Env, base u32) u32 {
-	return base.MulC(4).Add(e.Warp.MulC(pipeline.GroupBytes / 4)).Add(e.Lane.MulC(4))
+	return base.MulC(4).Add(e.Warp.MulC(pipeline.GroupBytes / 4)).Add(laneUnit(e))
 }
+
+// laneUnit is where a lane's 16 bytes of a tile group are, in pairs: lane l has unit l%4 of row
+// l/4, see package pipeline.
+func laneUnit(e *Env) u32 { return e.Lane.Xor(e.Lane.ShrC(3)).MulC(4) }
 
 // weights are those of the warp's i-th k group, at being weightsAt.
 func (g *GEMV) weights(e *Env, r *pipeline.Ring, at u32, i int) []pair {

@@ -49,7 +49,7 @@ func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
 		g.Consume(r.e, cons, r.ring, r.share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			y.StoreN(row, []dsl.Val[dsl.F32]{y0, y1})
 		})
-	}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.offset()) })
+	}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.from(0)) })
 	return r
 }
 

@@ -23,7 +23,7 @@ type setup struct {
 	final                   pipeline.Matrix   // and one of the final phase, unless it has no name
 	kvToken                 int               // bytes of a token, when KV is
 	stage, stages, inFlight int               // 0: the planner's choice
-	batch                   int               // row tiles that are interleaved at most; 0: none
+	batch                   int               // row tiles whose chunks are streamed in turn at most; 0: none
 }
 
 // kvSetup is a kernel with a ring of stages of perStage tokens: three of them, or, but
@@ -82,7 +82,6 @@ func (r *rig) shareTable() []uint32 {
 		for _, m := range r.matrices() {
 			out = append(out, uint32(m.First[sm]), uint32(m.Count[sm]))
 		}
-		out = append(out, uint32(r.plan.LayerOffset[sm]/16), uint32(r.plan.FinalOffset[sm]/16))
 	}
 	return out
 }
@@ -91,7 +90,7 @@ func (r *rig) shareTable() []uint32 {
 func (r *rig) matrices() []pipeline.MatrixPlan { return slices.Concat(r.plan.Layer, r.plan.Final) }
 
 func (r *rig) word(i int) dsl.Val[dsl.U32] {
-	row := 2*len(r.matrices()) + 2
+	row := 2 * len(r.matrices())
 	return dsl.Uniform(r.shares.Load(r.e.CTA.MulC(row).AddC(i)), dsl.CTAScope)
 }
 
@@ -100,14 +99,13 @@ func (r *rig) share(i int) tasks.Share {
 	return tasks.Share{First: r.word(2 * i), Count: r.word(2*i + 1)}
 }
 
-// offset is where this CTA's weights begin.
-func (r *rig) offset() *dsl.Var[dsl.U64] {
-	return dsl.NewVar(dsl.Cast[dsl.U64](r.word(2*len(r.matrices()))), "offset")
-}
-
-// finalOffset is where its weights of the final phase do.
-func (r *rig) finalOffset() dsl.Val[dsl.U64] {
-	return dsl.Cast[dsl.U64](r.word(2*len(r.matrices()) + 1))
+// from is where matrix i begins in the packed weights.
+func (r *rig) from(i int) dsl.Val[dsl.U64] {
+	start := r.matrices()[i].Start
+	if i >= len(r.plan.Layer) {
+		start += r.plan.LayerBytes
+	}
+	return r.k.U64(uint64(start) / 16)
 }
 
 // in declares a buffer with contents of n elements (0: as many as there are

@@ -65,61 +65,22 @@ func (t *Embedding) Row(e *Env, token u32) Vector {
 type PackedEmbedding struct {
 	M       *pipeline.MatrixPlan // the LM head: a row a token, K the length, a multiple of 4
 	Weights dsl.Buf[dsl.B128]    // the packed weights
-	Start   int64                // where M's tile 0 begins in them, in bytes; the shares follow one another
+	Start   int64                // where M's tile 0 begins in them, in bytes
 }
 
-// Row is the embedding of one token. Element (r, k) of a tile of 8 rows lies at
-// byte (k/32)·512 + r·64 + (k%32)·2, so that no table is needed.
+// Row is the embedding of one token; pipeline.TileOffset says where its elements lie.
 func (t *PackedEmbedding) Row(e *Env, token u32) Vector {
 	if !checkEmbedding(e, t.M.K, t.M.Rows, token) {
 		return zeros(e)
 	}
-	const run, group = pipeline.GroupK / 2, pipeline.GroupBytes / 4 // in pairs
-	if t.M.Batch > 0 {
-		return t.interleaved(e, token)
-	}
+	const group, unit = pipeline.GroupBytes / 4, 4 // in pairs; a unit is 8 elements
+	in := token.RemC(pipeline.TileRows)
 	tile := dsl.Cast[dsl.U64](token.DivC(pipeline.TileRows)).MulC(int(t.M.TileBytes() / 4))
-	row := tile.Add(dsl.Cast[dsl.U64](token.RemC(pipeline.TileRows).MulC(run))).AddC(int(t.Start / 4))
+	row := tile.Add(dsl.Cast[dsl.U64](in.MulC(pipeline.GroupK / 2))).AddC(int(t.Start / 4))
+	swizzle := in.ShrC(1).Named("swizzle")
 	return pairs(dsl.View[dsl.BF16x2](t.Weights), func(at u32) dsl.Val[dsl.U64] {
-		k := at.DivC(pipeline.GroupK).MulC(group).Add(at.RemC(pipeline.GroupK).DivC(2))
-		return row.Add(dsl.Cast[dsl.U64](k))
-	})
-}
-
-// interleaved is Row of a head that is packed in batches. Its shares are even: the
-// first so many are a tile larger than the others.
-func (t *PackedEmbedding) interleaved(e *Env, token u32) Vector {
-	k, m, sms := e.K, t.M, len(t.M.Count)
-	least, larger := m.Tiles/sms, m.Tiles%sms
-	for sm, n := range m.Count {
-		if n != least && n != least+1 || (n > least) != (sm < larger) {
-			k.Require(false, "embedding: SM %d owns %d of %d tiles of the LM head, want even shares, the first %d larger", sm, n, m.Tiles, larger)
-			return zeros(e)
-		}
-	}
-	tile := token.DivC(pipeline.TileRows)
-	first, count := k.U32(0), k.U32(least+1) // of the share
-	if larger > 0 {
-		first = tile.DivC(least + 1).MulC(least + 1)
-	}
-	if least > 0 {
-		rest := tile.Lt(k.U32(larger * (least + 1))).Not()
-		first = dsl.Select(rest, tile.SubC(larger).DivC(least).MulC(least).AddC(larger), first)
-		count = dsl.Select(rest, k.U32(least), count)
-	}
-	in := tile.Sub(first)
-	batch := in.DivC(m.Batch).MulC(m.Batch).Named("batch") // its first tile, in the share
-	side := count.Sub(batch).MinC(m.Batch).Named("side")
-	in = in.Sub(batch)
-	base := dsl.Cast[dsl.U64](first.Add(batch)).MulC(int(m.TileBytes() / 4)).AddC(int(t.Start / 4)).
-		Add(dsl.Cast[dsl.U64](token.RemC(pipeline.TileRows).MulC(pipeline.GroupK / 2)))
-	return pairs(dsl.View[dsl.BF16x2](t.Weights), func(at u32) dsl.Val[dsl.U64] {
-		part := at.DivC(m.ChunkK)
-		columns := dsl.Select(part.EqC(m.ChunksPerTile-1), k.U32(m.TailK), k.U32(m.ChunkK))
-		chunk := side.Mul(part).MulC(m.ChunkK).Add(in.Mul(columns)).MulC(pipeline.TileRows / 2)
-		at = at.RemC(m.ChunkK)
-		group := at.DivC(pipeline.GroupK).MulC(pipeline.GroupBytes / 4).Add(at.RemC(pipeline.GroupK).DivC(2))
-		return base.Add(dsl.Cast[dsl.U64](chunk.Add(group)))
+		units := at.ShrC(3).AndC(3).Xor(swizzle).MulC(unit).Add(at.ShrC(1).AndC(3))
+		return row.Add(dsl.Cast[dsl.U64](at.DivC(pipeline.GroupK).MulC(group).Add(units)))
 	})
 }
 

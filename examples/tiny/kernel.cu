@@ -4,7 +4,7 @@
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight, 2 with a lead of 4 chunks; KV pages of 16 tokens, 2 KV splits.
 // Consumers hold the first 4 chunks of a product in registers while they wait for its input.
 //
-// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106720 bytes of dynamic shared memory, all CTAs resident at once
+// Target: sm_90a. Launch: 4 CTAs of 288 threads, 106704 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
 //
 // Shared memory of a CTA, in bytes:
@@ -17,11 +17,11 @@
 //   106400 … 106408  mbar decided[1]          whether the step runs on is decided
 //   106408 … 106416  mbar heard[1]            the producer knows whether the step runs on
 //   106416 … 106420  u32 running[1]           whether it does
-//   106432 … 106488  u32 own[14]              this SM's row of the plan table
-//   106496 … 106528  f32 scratch[8]           one a consumer warp
-//   106528 … 106560  u32 scratch_index[8]     one a consumer warp
-//   106560 … 106564  u32 leaving[1]           whether the launch is given up
-//   106576 … 106720  u32 notes[36]            what each warp waited for when it gave up
+//   106432 … 106472  u32 own[10]              this SM's row of the plan table
+//   106480 … 106512  f32 scratch[8]           one a consumer warp
+//   106512 … 106544  u32 scratch_index[8]     one a consumer warp
+//   106544 … 106548  u32 leaving[1]           whether the launch is given up
+//   106560 … 106704  u32 notes[36]            what each warp waited for when it gave up
 
 using u16 = unsigned short;
 using i32 = int;
@@ -37,7 +37,7 @@ struct alignas(8) Params {
   const uint4* weights;                    // 41472 elements: packed matrices, see the layout
   const bf16* gains;                       // 480 elements: [5][96] norm gains: attention and MLP of each layer, then the final one
   const float* inv_freq;                   // 16 elements: [16] RoPE, radians a position
-  const u32* plan;                         // 56 elements: [4][14] what each SM owns
+  const u32* plan;                         // 40 elements: [4][10] what each SM owns
   const u32* page_table;                   // any number of elements: page of tokens 16·i …, in order
   uint4* kv;                               // any number of elements: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
   uint4* query_words;                      // 96 elements: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag
@@ -519,10 +519,10 @@ mkgen_step(const __grid_constant__ Params p) {
   u64* const heard = (u64*)(smem + 106408);
   u32* const running = (u32*)(smem + 106416);
   u32* const own = (u32*)(smem + 106432);
-  float* const scratch = (float*)(smem + 106496);
-  u32* const scratch_index = (u32*)(smem + 106528);
-  u32* const leaving = (u32*)(smem + 106560);
-  u32* const notes = (u32*)(smem + 106576);
+  float* const scratch = (float*)(smem + 106480);
+  u32* const scratch_index = (u32*)(smem + 106512);
+  u32* const leaving = (u32*)(smem + 106544);
+  u32* const notes = (u32*)(smem + 106560);
   const bf16x2* const gains_bf16x2 = ptx::global((const bf16x2*)p.gains);
   bf16x2* const ring_bf16x2 = (bf16x2*)smem;
   bf16* const kv_bf16 = ptx::global((bf16*)p.kv);
@@ -552,8 +552,8 @@ mkgen_step(const __grid_constant__ Params p) {
     if (tid < 36) {
       notes[tid] = 0;
     }
-    if (tid < 14) {
-      const u32 v18 = ptx::ld_nc_u32(&plan[cta * 14 + tid]);
+    if (tid < 10) {
+      const u32 v18 = ptx::ld_nc_u32(&plan[cta * 10 + tid]);
       own[tid] = v18;
     }
     __syncthreads();
@@ -636,20 +636,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage = drain;
           ptx::mbar_wait(&full[stage], drain_parity);
           if (warp < 3) {
-            const uint4 v77 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-            held = v77.x;
-            held_2 = v77.y;
-            held_3 = v77.z;
-            held_4 = v77.w;
+            const uint4 v79 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            held = v79.x;
+            held_2 = v79.y;
+            held_3 = v79.z;
+            held_4 = v79.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage]);
           }
-          const u32 v84 = drain + 1;
-          const bool v85 = v84 == 23;
-          drain = v85 ? 0u : v84;
-          drain_parity = v85 ? drain_parity ^ 1u : drain_parity;
+          const u32 v86 = drain + 1;
+          const bool v87 = v86 == 23;
+          drain = v87 ? 0u : v86;
+          drain_parity = v87 ? drain_parity ^ 1u : drain_parity;
           held_5 = 0x00000000u;
           held_6 = 0x00000000u;
           held_7 = 0x00000000u;
@@ -657,20 +657,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_2 = drain;
           ptx::mbar_wait(&full[stage_2], drain_parity);
           if (warp < 3) {
-            const uint4 v100 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-            held_5 = v100.x;
-            held_6 = v100.y;
-            held_7 = v100.z;
-            held_8 = v100.w;
+            const uint4 v104 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            held_5 = v104.x;
+            held_6 = v104.y;
+            held_7 = v104.z;
+            held_8 = v104.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_2]);
           }
-          const u32 v107 = drain + 1;
-          const bool v108 = v107 == 23;
-          drain = v108 ? 0u : v107;
-          drain_parity = v108 ? drain_parity ^ 1u : drain_parity;
+          const u32 v111 = drain + 1;
+          const bool v112 = v111 == 23;
+          drain = v112 ? 0u : v111;
+          drain_parity = v112 ? drain_parity ^ 1u : drain_parity;
           held_9 = 0x00000000u;
           held_10 = 0x00000000u;
           held_11 = 0x00000000u;
@@ -678,20 +678,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_3 = drain;
           ptx::mbar_wait(&full[stage_3], drain_parity);
           if (warp < 3) {
-            const uint4 v123 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-            held_9 = v123.x;
-            held_10 = v123.y;
-            held_11 = v123.z;
-            held_12 = v123.w;
+            const uint4 v129 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            held_9 = v129.x;
+            held_10 = v129.y;
+            held_11 = v129.z;
+            held_12 = v129.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_3]);
           }
-          const u32 v130 = drain + 1;
-          const bool v131 = v130 == 23;
-          drain = v131 ? 0u : v130;
-          drain_parity = v131 ? drain_parity ^ 1u : drain_parity;
+          const u32 v136 = drain + 1;
+          const bool v137 = v136 == 23;
+          drain = v137 ? 0u : v136;
+          drain_parity = v137 ? drain_parity ^ 1u : drain_parity;
           held_13 = 0x00000000u;
           held_14 = 0x00000000u;
           held_15 = 0x00000000u;
@@ -699,20 +699,20 @@ mkgen_step(const __grid_constant__ Params p) {
           const u32 stage_4 = drain;
           ptx::mbar_wait(&full[stage_4], drain_parity);
           if (warp < 3) {
-            const uint4 v146 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-            held_13 = v146.x;
-            held_14 = v146.y;
-            held_15 = v146.z;
-            held_16 = v146.w;
+            const uint4 v154 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+            held_13 = v154.x;
+            held_14 = v154.y;
+            held_15 = v154.z;
+            held_16 = v154.w;
           }
           __syncwarp();
           if (lane == 0) {
             ptx::mbar_arrive(&empty[stage_4]);
           }
-          const u32 v153 = drain + 1;
-          const bool v154 = v153 == 23;
-          drain = v154 ? 0u : v153;
-          drain_parity = v154 ? drain_parity ^ 1u : drain_parity;
+          const u32 v161 = drain + 1;
+          const bool v162 = v161 == 23;
+          drain = v162 ? 0u : v161;
+          drain_parity = v162 ? drain_parity ^ 1u : drain_parity;
         }
         #pragma unroll 1
         for (u32 layer = 0; layer < 2; ++layer) {
@@ -720,80 +720,82 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             const u32 page = page_table[pos_now / 16];
             const u32 slot = pos_now % 16;
+            const u32 v175 = token % 8;
+            const u32 swizzle = v175 >> 1;
             float squares = 0.0f;
-            const u32 v176 = tid * 2;
-            const u32 first = (v176 & 0xfffffffcu) | ((v176 & 1u) << 1) | ((v176 >> 1) & 1u);
+            const u32 v185 = tid * 2;
+            const u32 first = (v185 & 0xfffffffcu) | ((v185 & 1u) << 1) | ((v185 >> 1) & 1u);
             if (layer == 0) {
               if (tid < 24) {
-                const u32 v185 = tid * 4;
-                const u64 v192 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                    + (u64)(v185 / 32 * 128 + v185 % 32 / 2);
-                const uint2 v193 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[v192]);
-                const float v195 = ptx::bf16_lo(v193.x);
-                const float v196 = ptx::bf16_hi(v193.x);
-                const float v197 = ptx::bf16_lo(v193.y);
-                const float v198 = ptx::bf16_hi(v193.y);
-                const float v209 = fmaf(v198, v198, fmaf(v197, v197, fmaf(v196, v196, fmaf(v195, v195, squares))));
-                squares = v209;
-                const u32 v212 = first + (tid - tid) * 2;
-                const bf16x2 v215 = ptx::pack_bf16(v195 * ptx::bf16_lo(gain), v196 * ptx::bf16_hi(gain));
-                input_bf16x2[v212] = v215;
-                const bf16x2 v219 = ptx::pack_bf16(v197 * ptx::bf16_lo(gain_2), v198 * ptx::bf16_hi(gain_2));
-                input_bf16x2[v212 + 2] = v219;
+                const u32 v194 = tid * 4;
+                const u32 v204 = v194 / 32 * 128 + (((v194 >> 3) & 3u) ^ swizzle) * 4 + ((v194 >> 1) & 3u);
+                const uint2 v207 = ptx::ld_nc_v2_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v175 * 16)
+                    + 150528 + (u64)v204]);
+                const float v209 = ptx::bf16_lo(v207.x);
+                const float v210 = ptx::bf16_hi(v207.x);
+                const float v211 = ptx::bf16_lo(v207.y);
+                const float v212 = ptx::bf16_hi(v207.y);
+                const float v223 = fmaf(v212, v212, fmaf(v211, v211, fmaf(v210, v210, fmaf(v209, v209, squares))));
+                squares = v223;
+                const u32 v226 = first + (tid - tid) * 2;
+                const bf16x2 v229 = ptx::pack_bf16(v209 * ptx::bf16_lo(gain), v210 * ptx::bf16_hi(gain));
+                input_bf16x2[v226] = v229;
+                const bf16x2 v233 = ptx::pack_bf16(v211 * ptx::bf16_lo(gain_2), v212 * ptx::bf16_hi(gain_2));
+                input_bf16x2[v226 + 2] = v233;
               }
             } else {
               if (tid < 24) {
-                const u32 v223 = tid + 24;
-                const u32 v227 = (epoch_target - 4) * 2 + 1;
-                const uint4 v228 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 word = v228;
-                const uint4 v229 = ptx::ld_relaxed_gpu_b128(&down_words[v223]);
-                uint4 word_2 = v229;
-                if (word.w != v227) {
-                  const uint4 v237 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v227, word, abort, notes, 1,
+                const u32 v237 = tid + 24;
+                const u32 v241 = (epoch_target - 4) * 2 + 1;
+                const uint4 v242 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 word = v242;
+                const uint4 v243 = ptx::ld_relaxed_gpu_b128(&down_words[v237]);
+                uint4 word_2 = v243;
+                if (word.w != v241) {
+                  const uint4 v251 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v241, word, abort, notes, 1,
                       layer, tid);
-                  word = v237;
-                  if (word_2.w != v227) {
-                    const uint4 v244 = ptx::ld_relaxed_gpu_b128(&down_words[v223]);
-                    word_2 = v244;
+                  word = v251;
+                  if (word_2.w != v241) {
+                    const uint4 v258 = ptx::ld_relaxed_gpu_b128(&down_words[v237]);
+                    word_2 = v258;
                   }
                 }
-                if (word_2.w != v227) {
-                  const uint4 v252 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v223], v227, word_2, abort, notes, 1,
-                      layer, v223);
-                  word_2 = v252;
+                if (word_2.w != v241) {
+                  const uint4 v266 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v237], v241, word_2, abort, notes, 1,
+                      layer, v237);
+                  word_2 = v266;
                 }
-                const float v260 = __uint_as_float(word.x | word.z);
-                const float v261 = __uint_as_float(word.y);
-                const float v267 = __uint_as_float(word_2.x | word_2.z);
-                const float v268 = __uint_as_float(word_2.y);
-                const float v277 = fmaf(v268, v268, fmaf(v267, v267, fmaf(v261, v261, fmaf(v260, v260, squares))));
-                squares = v277;
-                const u32 v280 = first + (tid - tid) * 2;
-                const bf16x2 v283 = ptx::pack_bf16(v260 * ptx::bf16_lo(gain), v261 * ptx::bf16_hi(gain));
-                input_bf16x2[v280] = v283;
-                const bf16x2 v287 = ptx::pack_bf16(v267 * ptx::bf16_lo(gain_2), v268 * ptx::bf16_hi(gain_2));
-                input_bf16x2[v280 + 2] = v287;
+                const float v274 = __uint_as_float(word.x | word.z);
+                const float v275 = __uint_as_float(word.y);
+                const float v281 = __uint_as_float(word_2.x | word_2.z);
+                const float v282 = __uint_as_float(word_2.y);
+                const float v291 = fmaf(v282, v282, fmaf(v281, v281, fmaf(v275, v275, fmaf(v274, v274, squares))));
+                squares = v291;
+                const u32 v294 = first + (tid - tid) * 2;
+                const bf16x2 v297 = ptx::pack_bf16(v274 * ptx::bf16_lo(gain), v275 * ptx::bf16_hi(gain));
+                input_bf16x2[v294] = v297;
+                const bf16x2 v301 = ptx::pack_bf16(v281 * ptx::bf16_lo(gain_2), v282 * ptx::bf16_hi(gain_2));
+                input_bf16x2[v294 + 2] = v301;
               }
             }
-            const float v289 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v290 = squares + v289;
-            const float v291 = __shfl_xor_sync(0xffffffffu, v290, 8u);
-            const float v292 = v290 + v291;
-            const float v293 = __shfl_xor_sync(0xffffffffu, v292, 4u);
-            const float v294 = v292 + v293;
-            const float v295 = __shfl_xor_sync(0xffffffffu, v294, 2u);
-            const float v296 = v294 + v295;
-            const float v297 = __shfl_xor_sync(0xffffffffu, v296, 1u);
+            const float v303 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v304 = squares + v303;
+            const float v305 = __shfl_xor_sync(0xffffffffu, v304, 8u);
+            const float v306 = v304 + v305;
+            const float v307 = __shfl_xor_sync(0xffffffffu, v306, 4u);
+            const float v308 = v306 + v307;
+            const float v309 = __shfl_xor_sync(0xffffffffu, v308, 2u);
+            const float v310 = v308 + v309;
+            const float v311 = __shfl_xor_sync(0xffffffffu, v310, 1u);
             if (lane == 0) {
-              scratch[warp] = v296 + v297;
+              scratch[warp] = v310 + v311;
             }
             ptx::bar_sync<1, 256>();
-            const float v312 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v312 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v326 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v326 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u32 v324 = warp * 128;
+            const u32 v338 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -803,22 +805,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v334 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v342 = ptx::mma_m16n8k16(v334.x, v334.y, v334.z, v334.w, held, held_2, acc, acc_2, acc_3,
+              const uint4 v348 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v356 = ptx::mma_m16n8k16(v348.x, v348.y, v348.z, v348.w, held, held_2, acc, acc_2, acc_3,
                   acc_4);
-              acc = v342.x;
-              acc_2 = v342.y;
-              acc_3 = v342.z;
-              acc_4 = v342.w;
-              const float4 v350 = ptx::mma_m16n8k16(v334.x, v334.y, v334.z, v334.w, held_3, held_4, acc_5, acc_6, acc_7,
+              acc = v356.x;
+              acc_2 = v356.y;
+              acc_3 = v356.z;
+              acc_4 = v356.w;
+              const float4 v364 = ptx::mma_m16n8k16(v348.x, v348.y, v348.z, v348.w, held_3, held_4, acc_5, acc_6, acc_7,
                   acc_8);
-              acc_5 = v350.x;
-              acc_6 = v350.y;
-              acc_7 = v350.z;
-              acc_8 = v350.w;
+              acc_5 = v364.x;
+              acc_6 = v364.y;
+              acc_7 = v364.z;
+              acc_8 = v364.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v324 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v338 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -829,22 +831,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v374 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v382 = ptx::mma_m16n8k16(v374.x, v374.y, v374.z, v374.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v388 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v396 = ptx::mma_m16n8k16(v388.x, v388.y, v388.z, v388.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v382.x;
-              acc_10 = v382.y;
-              acc_11 = v382.z;
-              acc_12 = v382.w;
-              const float4 v390 = ptx::mma_m16n8k16(v374.x, v374.y, v374.z, v374.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v396.x;
+              acc_10 = v396.y;
+              acc_11 = v396.z;
+              acc_12 = v396.w;
+              const float4 v404 = ptx::mma_m16n8k16(v388.x, v388.y, v388.z, v388.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v390.x;
-              acc_14 = v390.y;
-              acc_15 = v390.z;
-              acc_16 = v390.w;
+              acc_13 = v404.x;
+              acc_14 = v404.y;
+              acc_15 = v404.z;
+              acc_16 = v404.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v324 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v338 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -855,22 +857,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v415 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v423 = ptx::mma_m16n8k16(v415.x, v415.y, v415.z, v415.w, held_9, held_10, acc_17, acc_18,
+              const uint4 v429 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v437 = ptx::mma_m16n8k16(v429.x, v429.y, v429.z, v429.w, held_9, held_10, acc_17, acc_18,
                   acc_19, acc_20);
-              acc_17 = v423.x;
-              acc_18 = v423.y;
-              acc_19 = v423.z;
-              acc_20 = v423.w;
-              const float4 v431 = ptx::mma_m16n8k16(v415.x, v415.y, v415.z, v415.w, held_11, held_12, acc_21, acc_22,
+              acc_17 = v437.x;
+              acc_18 = v437.y;
+              acc_19 = v437.z;
+              acc_20 = v437.w;
+              const float4 v445 = ptx::mma_m16n8k16(v429.x, v429.y, v429.z, v429.w, held_11, held_12, acc_21, acc_22,
                   acc_23, acc_24);
-              acc_21 = v431.x;
-              acc_22 = v431.y;
-              acc_23 = v431.z;
-              acc_24 = v431.w;
+              acc_21 = v445.x;
+              acc_22 = v445.y;
+              acc_23 = v445.z;
+              acc_24 = v445.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v324 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v338 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -881,29 +883,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v456 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v464 = ptx::mma_m16n8k16(v456.x, v456.y, v456.z, v456.w, held_13, held_14, acc_25, acc_26,
+              const uint4 v470 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v478 = ptx::mma_m16n8k16(v470.x, v470.y, v470.z, v470.w, held_13, held_14, acc_25, acc_26,
                   acc_27, acc_28);
-              acc_25 = v464.x;
-              acc_26 = v464.y;
-              acc_27 = v464.z;
-              acc_28 = v464.w;
-              const float4 v472 = ptx::mma_m16n8k16(v456.x, v456.y, v456.z, v456.w, held_15, held_16, acc_29, acc_30,
+              acc_25 = v478.x;
+              acc_26 = v478.y;
+              acc_27 = v478.z;
+              acc_28 = v478.w;
+              const float4 v486 = ptx::mma_m16n8k16(v470.x, v470.y, v470.z, v470.w, held_15, held_16, acc_29, acc_30,
                   acc_31, acc_32);
-              acc_29 = v472.x;
-              acc_30 = v472.y;
-              acc_31 = v472.z;
-              acc_32 = v472.w;
+              acc_29 = v486.x;
+              acc_30 = v486.y;
+              acc_31 = v486.z;
+              acc_32 = v486.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v324 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v338 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v492 = half_2 * 1024;
-              const u32 v494 = v492 + warp * 128;
+              const u32 v506 = half_2 * 1024;
+              const u32 v508 = v506 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -917,77 +919,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v509 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v515 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v523 = ptx::mma_m16n8k16(v515.x, v515.y, v515.z, v515.w, v509.x, v509.y, acc_33, acc_34,
+                  const uint4 v525 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  const uint4 v531 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v539 = ptx::mma_m16n8k16(v531.x, v531.y, v531.z, v531.w, v525.x, v525.y, acc_33, acc_34,
                       acc_35, acc_36);
-                  acc_33 = v523.x;
-                  acc_34 = v523.y;
-                  acc_35 = v523.z;
-                  acc_36 = v523.w;
-                  const float4 v531 = ptx::mma_m16n8k16(v515.x, v515.y, v515.z, v515.w, v509.z, v509.w, acc_37, acc_38,
+                  acc_33 = v539.x;
+                  acc_34 = v539.y;
+                  acc_35 = v539.z;
+                  acc_36 = v539.w;
+                  const float4 v547 = ptx::mma_m16n8k16(v531.x, v531.y, v531.z, v531.w, v525.z, v525.w, acc_37, acc_38,
                       acc_39, acc_40);
-                  acc_37 = v531.x;
-                  acc_38 = v531.y;
-                  acc_39 = v531.z;
-                  acc_40 = v531.w;
+                  acc_37 = v547.x;
+                  acc_38 = v547.y;
+                  acc_39 = v547.z;
+                  acc_40 = v547.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v538 = drain + 1;
-                const bool v539 = v538 == 23;
-                drain = v539 ? 0u : v538;
-                drain_parity = v539 ? drain_parity ^ 1u : drain_parity;
+                const u32 v554 = drain + 1;
+                const bool v555 = v554 == 23;
+                drain = v555 ? 0u : v554;
+                drain_parity = v555 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v494 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v508 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v559 = tid * 2;
-                  const u32 v560 = v492 + v559;
-                  const float2 v561 = *(const float2*)&partials[v560];
-                  const float2 v564 = *(const float2*)&partials[v560 + 128];
-                  const float2 v569 = *(const float2*)&partials[v560 + 256];
-                  const float2 v574 = *(const float2*)&partials[v560 + 384];
-                  const float2 v579 = *(const float2*)&partials[v560 + 512];
-                  const float2 v584 = *(const float2*)&partials[v560 + 640];
-                  const float2 v589 = *(const float2*)&partials[v560 + 768];
-                  const float2 v594 = *(const float2*)&partials[v560 + 896];
-                  const float v596 = v561.x + v564.x + v569.x + v574.x + v579.x + v584.x + v589.x + v594.x;
-                  const float v597 = v561.y + v564.y + v569.y + v574.y + v579.y + v584.y + v589.y + v594.y;
-                  const u32 row = (first_tile + i_2) * 8 + v559;
-                  const float v601 = v596 * scale;
-                  const float v602 = __fmul_rn(v597, scale);
+                  const u32 v575 = tid * 2;
+                  const u32 v576 = v506 + v575;
+                  const float2 v577 = *(const float2*)&partials[v576];
+                  const float2 v580 = *(const float2*)&partials[v576 + 128];
+                  const float2 v585 = *(const float2*)&partials[v576 + 256];
+                  const float2 v590 = *(const float2*)&partials[v576 + 384];
+                  const float2 v595 = *(const float2*)&partials[v576 + 512];
+                  const float2 v600 = *(const float2*)&partials[v576 + 640];
+                  const float2 v605 = *(const float2*)&partials[v576 + 768];
+                  const float2 v610 = *(const float2*)&partials[v576 + 896];
+                  const float v612 = v577.x + v580.x + v585.x + v590.x + v595.x + v600.x + v605.x + v610.x;
+                  const float v613 = v577.y + v580.y + v585.y + v590.y + v595.y + v600.y + v605.y + v610.y;
+                  const u32 row = (first_tile + i_2) * 8 + v575;
+                  const float v617 = v612 * scale;
+                  const float v618 = __fmul_rn(v613, scale);
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v611 = fmaf(-v602, early_2, v601 * early);
-                    const float v613 = fmaf(v601, early_2, v602 * early);
+                    const float v627 = fmaf(-v618, early_2, v617 * early);
+                    const float v629 = fmaf(v617, early_2, v618 * early);
                     if (head < 6) {
-                      const uint4 v624 = make_uint4(ptx::pack_bf16(v611 * 0.25503486f, v613 * 0.25503486f), 0u, 0u,
+                      const uint4 v640 = make_uint4(ptx::pack_bf16(v627 * 0.25503486f, v629 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v624);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v640);
                     } else {
-                      const u32 v625 = head - 6;
-                      const uint4 v634 = make_uint4(ptx::pack_bf16(v611, v613), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v625 * 2 * 16 + i_3], v634);
-                      const u64 v645 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v625) * 16 + (u64)slot;
-                      const u64 v647 = v645 * 8 * 8;
-                      kv_bf16[v647 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v611);
-                      const u32 v657 = i_3 + 16;
-                      kv_bf16[v647 + (u64)(((v657 / 8) ^ (slot & 7u)) * 8 + v657 % 8)] = ptx::bf16_of(v613);
+                      const u32 v641 = head - 6;
+                      const uint4 v650 = make_uint4(ptx::pack_bf16(v627, v629), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v641 * 2 * 16 + i_3], v650);
+                      const u64 v661 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v641) * 16 + (u64)slot;
+                      const u64 v663 = v661 * 8 * 8;
+                      kv_bf16[v663 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v627);
+                      const u32 v673 = i_3 + 16;
+                      kv_bf16[v663 + (u64)(((v673 / 8) ^ (slot & 7u)) * 8 + v673 % 8)] = ptx::bf16_of(v629);
                     }
                   } else {
-                    const u32 v667 = head - 8;
-                    const uint4 v677 = make_uint4(ptx::pack_bf16(v601, v602), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v667 * 2 + 1) * 16 + i_3], v677);
-                    const u64 v688 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v667) * 16 + (u64)slot;
-                    const u64 v699 = v688 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v699] = ptx::pack_bf16(v601, v602);
+                    const u32 v683 = head - 8;
+                    const uint4 v693 = make_uint4(ptx::pack_bf16(v617, v618), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v683 * 2 + 1) * 16 + i_3], v693);
+                    const u64 v704 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v683) * 16 + (u64)slot;
+                    const u64 v715 = v704 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v715] = ptx::pack_bf16(v617, v618);
                   }
                 }
               }
@@ -998,49 +1001,49 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v704 = (pos_now + 31) / 32;
+            const u32 v720 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v704 / 2;
-              const u32 end = (split + 1) * v704 / 2;
+              const u32 first = split * v720 / 2;
+              const u32 end = (split + 1) * v720 / 2;
               if (tid < 48) {
-                const u32 v716 = kv_head * 3 * 16 + tid;
-                const uint4 v717 = ptx::ld_relaxed_gpu_b128(&query_words[v716]);
-                const uint4 v721 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v716], epoch_target * 2 + 1, v717,
-                    abort, notes, 2, layer, v716);
-                const u32 v727 = v721.x | v721.y | v721.z;
-                const u32 v729 = tid % 16;
-                const u32 v731 = tid / 16 * 20 + 816;
-                input_u16[v731 * 2 + v729] = ptx::u16_lo(v727);
-                input_u16[v731 * 2 + v729 + 16] = ptx::u16_hi(v727);
+                const u32 v732 = kv_head * 3 * 16 + tid;
+                const uint4 v733 = ptx::ld_relaxed_gpu_b128(&query_words[v732]);
+                const uint4 v737 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v732], epoch_target * 2 + 1, v733,
+                    abort, notes, 2, layer, v732);
+                const u32 v743 = v737.x | v737.y | v737.z;
+                const u32 v745 = tid % 16;
+                const u32 v747 = tid / 16 * 20 + 816;
+                input_u16[v747 * 2 + v745] = ptx::u16_lo(v743);
+                input_u16[v747 * 2 + v745 + 16] = ptx::u16_hi(v743);
               }
               if (split == 1) {
-                const u32 v740 = pos_now % 16;
+                const u32 v756 = pos_now % 16;
                 if (tid < 16) {
-                  const u32 v744 = kv_head * 2 * 16 + tid;
-                  const uint4 v745 = ptx::ld_relaxed_gpu_b128(&kv_words[v744]);
-                  const uint4 v749 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v744], epoch_target * 2 + 1, v745, abort,
-                      notes, 3, layer, v744);
-                  const u32 v755 = v749.x | v749.y | v749.z;
-                  tail_u16[((tid / 8) ^ (v740 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v755);
-                  const u32 v764 = tid + 16;
-                  tail_u16[((v764 / 8) ^ (v740 & 7u)) * 8 + v764 % 8] = ptx::u16_hi(v755);
+                  const u32 v760 = kv_head * 2 * 16 + tid;
+                  const uint4 v761 = ptx::ld_relaxed_gpu_b128(&kv_words[v760]);
+                  const uint4 v765 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v760], epoch_target * 2 + 1, v761, abort,
+                      notes, 3, layer, v760);
+                  const u32 v771 = v765.x | v765.y | v765.z;
+                  tail_u16[((tid / 8) ^ (v756 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v771);
+                  const u32 v780 = tid + 16;
+                  tail_u16[((v780 / 8) ^ (v756 & 7u)) * 8 + v780 % 8] = ptx::u16_hi(v771);
                 }
                 if (tid < 16) {
-                  const u32 v775 = (kv_head * 2 + 1) * 16 + tid;
-                  const uint4 v776 = ptx::ld_relaxed_gpu_b128(&kv_words[v775]);
-                  const uint4 v780 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v775], epoch_target * 2 + 1, v776, abort,
-                      notes, 3, layer, v775);
-                  tail_u32[((tid / 4 + 4) ^ (v740 & 7u)) * 4 + tid % 4] = v780.x | v780.y | v780.z;
+                  const u32 v791 = (kv_head * 2 + 1) * 16 + tid;
+                  const uint4 v792 = ptx::ld_relaxed_gpu_b128(&kv_words[v791]);
+                  const uint4 v796 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v791], epoch_target * 2 + 1, v792, abort,
+                      notes, 3, layer, v791);
+                  tail_u32[((tid / 4 + 4) ^ (v756 & 7u)) * 4 + tid % 4] = v796.x | v796.y | v796.z;
                 }
               }
               ptx::bar_sync<1, 256>();
-              const u32 v796 = min(lane / 4, 2u);
-              const bf16x2 v802 = input_bf16x2[v796 * 20 + 816 + lane % 4];
-              const bf16x2 v808 = input_bf16x2[v796 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v814 = input_bf16x2[v796 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v820 = input_bf16x2[v796 * 20 + 816 + lane % 4 + 12];
+              const u32 v812 = min(lane / 4, 2u);
+              const bf16x2 v818 = input_bf16x2[v812 * 20 + 816 + lane % 4];
+              const bf16x2 v824 = input_bf16x2[v812 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v830 = input_bf16x2[v812 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v836 = input_bf16x2[v812 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -1052,36 +1055,36 @@ mkgen_step(const __grid_constant__ Params p) {
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
               if (warp == 7 && split == 1) {
-                const u32 v824 = pos_now % 16;
-                const u32 v825 = lane / 8;
-                const u32 v830 = min(lane % 8 + v825 / 2 * 8, 0u);
-                const u32 v831 = v830 * 8;
-                const u32 v832 = v824 + v830;
-                const uint4 v837 = ptx::ldmatrix(&tail[v831 + ((v825 & 1u) ^ (v832 & 7u))]);
-                const float4 v841 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v837.x, v837.y, 0.0f, 0.0f,
+                const u32 v840 = pos_now % 16;
+                const u32 v841 = lane / 8;
+                const u32 v846 = min(lane % 8 + v841 / 2 * 8, 0u);
+                const u32 v847 = v846 * 8;
+                const u32 v848 = v840 + v846;
+                const uint4 v853 = ptx::ldmatrix(&tail[v847 + ((v841 & 1u) ^ (v848 & 7u))]);
+                const float4 v857 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v853.x, v853.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v845 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v837.z, v837.w, 0.0f, 0.0f,
+                const float4 v861 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v853.z, v853.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v854 = ptx::ldmatrix(&tail[v831 + (((v825 & 1u) + 2) ^ (v832 & 7u))]);
-                const float4 v858 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v854.x, v854.y, v841.x,
-                    v841.y, v841.z, v841.w);
-                const float4 v862 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v854.z, v854.w, v845.x,
-                    v845.y, v845.z, v845.w);
-                const u32 v867 = lane % 4 * 2;
-                const float v869 = v867 < 1 ? v858.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v872 = v867 + 1 < 1 ? v858.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v875 = v867 + 8 < 1 ? v862.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v878 = v867 + 9 < 1 ? v862.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v883 = fmaxf(fmaxf(fmaxf(fmaxf(m, v869), v872), v875), v878);
-                const float v884 = __shfl_xor_sync(0xffffffffu, v883, 2u);
-                const float v885 = fmaxf(v883, v884);
-                const float v886 = __shfl_xor_sync(0xffffffffu, v885, 1u);
-                const float v887 = fmaxf(v885, v886);
-                const float decay = ptx::exp2(m - v887);
-                const float v894 = ptx::exp2(v869 - v887);
-                const float v897 = ptx::exp2(v872 - v887);
-                const float v900 = ptx::exp2(v875 - v887);
-                const float v903 = ptx::exp2(v878 - v887);
+                const uint4 v870 = ptx::ldmatrix(&tail[v847 + (((v841 & 1u) + 2) ^ (v848 & 7u))]);
+                const float4 v874 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v870.x, v870.y, v857.x,
+                    v857.y, v857.z, v857.w);
+                const float4 v878 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v870.z, v870.w, v861.x,
+                    v861.y, v861.z, v861.w);
+                const u32 v883 = lane % 4 * 2;
+                const float v885 = v883 < 1 ? v874.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v888 = v883 + 1 < 1 ? v874.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v891 = v883 + 8 < 1 ? v878.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v894 = v883 + 9 < 1 ? v878.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v899 = fmaxf(fmaxf(fmaxf(fmaxf(m, v885), v888), v891), v894);
+                const float v900 = __shfl_xor_sync(0xffffffffu, v899, 2u);
+                const float v901 = fmaxf(v899, v900);
+                const float v902 = __shfl_xor_sync(0xffffffffu, v901, 1u);
+                const float v903 = fmaxf(v901, v902);
+                const float decay = ptx::exp2(m - v903);
+                const float v910 = ptx::exp2(v885 - v903);
+                const float v913 = ptx::exp2(v888 - v903);
+                const float v916 = ptx::exp2(v891 - v903);
+                const float v919 = ptx::exp2(v894 - v903);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1090,78 +1093,78 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v887;
-                l = __fmul_rn(l, decay) + v894 + v897 + v900 + v903;
-                const bf16x2 v921 = ptx::pack_bf16(v894, v897);
-                const bf16x2 v922 = ptx::pack_bf16(v900, v903);
-                const u32 v923 = lane / 8;
-                const u32 v928 = min(lane % 8 + (v923 & 1u) * 8, 0u);
-                const u32 v929 = v928 * 8;
-                const u32 v930 = v824 + v928;
-                const uint4 v936 = ptx::ldmatrix_trans(&tail[v929 + ((v923 / 2 + 4) ^ (v930 & 7u))]);
-                const float4 v942 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v936.x, v936.y, o, o_2,
+                m = v903;
+                l = __fmul_rn(l, decay) + v910 + v913 + v916 + v919;
+                const bf16x2 v937 = ptx::pack_bf16(v910, v913);
+                const bf16x2 v938 = ptx::pack_bf16(v916, v919);
+                const u32 v939 = lane / 8;
+                const u32 v944 = min(lane % 8 + (v939 & 1u) * 8, 0u);
+                const u32 v945 = v944 * 8;
+                const u32 v946 = v840 + v944;
+                const uint4 v952 = ptx::ldmatrix_trans(&tail[v945 + ((v939 / 2 + 4) ^ (v946 & 7u))]);
+                const float4 v958 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v952.x, v952.y, o, o_2,
                     0.0f, 0.0f);
-                o = v942.x;
-                o_2 = v942.y;
-                const float4 v948 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v936.z, v936.w, o_3, o_4,
+                o = v958.x;
+                o_2 = v958.y;
+                const float4 v964 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v952.z, v952.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v948.x;
-                o_4 = v948.y;
-                const uint4 v958 = ptx::ldmatrix_trans(&tail[v929 + ((v923 / 2 + 2 + 4) ^ (v930 & 7u))]);
-                const float4 v964 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v958.x, v958.y, o_5, o_6,
+                o_3 = v964.x;
+                o_4 = v964.y;
+                const uint4 v974 = ptx::ldmatrix_trans(&tail[v945 + ((v939 / 2 + 2 + 4) ^ (v946 & 7u))]);
+                const float4 v980 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v974.x, v974.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v964.x;
-                o_6 = v964.y;
-                const float4 v970 = ptx::mma_m16n8k16(v921, 0x00000000u, v922, 0x00000000u, v958.z, v958.w, o_7, o_8,
+                o_5 = v980.x;
+                o_6 = v980.y;
+                const float4 v986 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v974.z, v974.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v970.x;
-                o_8 = v970.y;
+                o_7 = v986.x;
+                o_8 = v986.y;
               }
               const u32 chunks = end - first;
-              const u32 v984 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v984;
+              const u32 v1000 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v1000;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v987 = i_3 / 2;
-                const u32 v988 = i_3 % 2;
-                const u32 v991 = min(blocks - v987 * 2, 2u);
-                const u32 v1001 = drain + v987;
-                const u32 stage = v1001 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1001 / 23) & 1u));
-                const u32 from = (first + v987) * 32;
-                const u32 v1010 = v988 * 16;
-                const u32 v1015 = stage * 256 + v1010 * 8;
-                const u32 v1016 = from + v1010;
-                const u32 v1017 = min(min(pos_now - from, 32u) - v1010, 16u);
-                const u32 v1018 = lane / 8;
-                const u32 v1024 = min(lane % 8 + v1018 / 2 * 8, v1017 - 1);
-                const u32 v1026 = v1015 + v1024 * 8;
-                const u32 v1027 = v1016 + v1024;
-                const uint4 v1032 = ptx::ldmatrix(&ring[v1026 + ((v1018 & 1u) ^ (v1027 & 7u))]);
-                const float4 v1036 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v1032.x, v1032.y, 0.0f,
+                const u32 v1003 = i_3 / 2;
+                const u32 v1004 = i_3 % 2;
+                const u32 v1007 = min(blocks - v1003 * 2, 2u);
+                const u32 v1017 = drain + v1003;
+                const u32 stage = v1017 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1017 / 23) & 1u));
+                const u32 from = (first + v1003) * 32;
+                const u32 v1026 = v1004 * 16;
+                const u32 v1031 = stage * 256 + v1026 * 8;
+                const u32 v1032 = from + v1026;
+                const u32 v1033 = min(min(pos_now - from, 32u) - v1026, 16u);
+                const u32 v1034 = lane / 8;
+                const u32 v1040 = min(lane % 8 + v1034 / 2 * 8, v1033 - 1);
+                const u32 v1042 = v1031 + v1040 * 8;
+                const u32 v1043 = v1032 + v1040;
+                const uint4 v1048 = ptx::ldmatrix(&ring[v1042 + ((v1034 & 1u) ^ (v1043 & 7u))]);
+                const float4 v1052 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v1048.x, v1048.y, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const float4 v1040 = ptx::mma_m16n8k16(v802, 0x00000000u, v808, 0x00000000u, v1032.z, v1032.w, 0.0f,
+                const float4 v1056 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v1048.z, v1048.w, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const uint4 v1049 = ptx::ldmatrix(&ring[v1026 + (((v1018 & 1u) + 2) ^ (v1027 & 7u))]);
-                const float4 v1053 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v1049.x, v1049.y, v1036.x,
-                    v1036.y, v1036.z, v1036.w);
-                const float4 v1057 = ptx::mma_m16n8k16(v814, 0x00000000u, v820, 0x00000000u, v1049.z, v1049.w, v1040.x,
-                    v1040.y, v1040.z, v1040.w);
-                const u32 v1062 = lane % 4 * 2;
-                const float v1064 = v1062 < v1017 ? v1053.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1067 = v1062 + 1 < v1017 ? v1053.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1070 = v1062 + 8 < v1017 ? v1057.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1073 = v1062 + 9 < v1017 ? v1057.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1078 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1064), v1067), v1070), v1073);
-                const float v1079 = __shfl_xor_sync(0xffffffffu, v1078, 2u);
-                const float v1080 = fmaxf(v1078, v1079);
-                const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 1u);
-                const float v1082 = fmaxf(v1080, v1081);
-                const float decay = ptx::exp2(m - v1082);
-                const float v1089 = ptx::exp2(v1064 - v1082);
-                const float v1092 = ptx::exp2(v1067 - v1082);
-                const float v1095 = ptx::exp2(v1070 - v1082);
-                const float v1098 = ptx::exp2(v1073 - v1082);
+                const uint4 v1065 = ptx::ldmatrix(&ring[v1042 + (((v1034 & 1u) + 2) ^ (v1043 & 7u))]);
+                const float4 v1069 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v1065.x, v1065.y, v1052.x,
+                    v1052.y, v1052.z, v1052.w);
+                const float4 v1073 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v1065.z, v1065.w, v1056.x,
+                    v1056.y, v1056.z, v1056.w);
+                const u32 v1078 = lane % 4 * 2;
+                const float v1080 = v1078 < v1033 ? v1069.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1083 = v1078 + 1 < v1033 ? v1069.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1086 = v1078 + 8 < v1033 ? v1073.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1089 = v1078 + 9 < v1033 ? v1073.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1094 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1080), v1083), v1086), v1089);
+                const float v1095 = __shfl_xor_sync(0xffffffffu, v1094, 2u);
+                const float v1096 = fmaxf(v1094, v1095);
+                const float v1097 = __shfl_xor_sync(0xffffffffu, v1096, 1u);
+                const float v1098 = fmaxf(v1096, v1097);
+                const float decay = ptx::exp2(m - v1098);
+                const float v1105 = ptx::exp2(v1080 - v1098);
+                const float v1108 = ptx::exp2(v1083 - v1098);
+                const float v1111 = ptx::exp2(v1086 - v1098);
+                const float v1114 = ptx::exp2(v1089 - v1098);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1170,117 +1173,117 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v1082;
-                l = __fmul_rn(l, decay) + v1089 + v1092 + v1095 + v1098;
-                const bf16x2 v1116 = ptx::pack_bf16(v1089, v1092);
-                const bf16x2 v1117 = ptx::pack_bf16(v1095, v1098);
-                const u32 v1118 = lane / 8;
-                const u32 v1124 = min(lane % 8 + (v1118 & 1u) * 8, v1017 - 1);
-                const u32 v1126 = v1015 + v1124 * 8;
-                const u32 v1127 = v1016 + v1124;
-                const uint4 v1133 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 4) ^ (v1127 & 7u))]);
-                const float4 v1139 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.x, v1133.y, o, o_2,
+                m = v1098;
+                l = __fmul_rn(l, decay) + v1105 + v1108 + v1111 + v1114;
+                const bf16x2 v1132 = ptx::pack_bf16(v1105, v1108);
+                const bf16x2 v1133 = ptx::pack_bf16(v1111, v1114);
+                const u32 v1134 = lane / 8;
+                const u32 v1140 = min(lane % 8 + (v1134 & 1u) * 8, v1033 - 1);
+                const u32 v1142 = v1031 + v1140 * 8;
+                const u32 v1143 = v1032 + v1140;
+                const uint4 v1149 = ptx::ldmatrix_trans(&ring[v1142 + ((v1134 / 2 + 4) ^ (v1143 & 7u))]);
+                const float4 v1155 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1149.x, v1149.y, o, o_2,
                     0.0f, 0.0f);
-                o = v1139.x;
-                o_2 = v1139.y;
-                const float4 v1145 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.z, v1133.w, o_3,
+                o = v1155.x;
+                o_2 = v1155.y;
+                const float4 v1161 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1149.z, v1149.w, o_3,
                     o_4, 0.0f, 0.0f);
-                o_3 = v1145.x;
-                o_4 = v1145.y;
-                const uint4 v1155 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 2 + 4) ^ (v1127 & 7u))]);
-                const float4 v1161 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.x, v1155.y, o_5,
+                o_3 = v1161.x;
+                o_4 = v1161.y;
+                const uint4 v1171 = ptx::ldmatrix_trans(&ring[v1142 + ((v1134 / 2 + 2 + 4) ^ (v1143 & 7u))]);
+                const float4 v1177 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1171.x, v1171.y, o_5,
                     o_6, 0.0f, 0.0f);
-                o_5 = v1161.x;
-                o_6 = v1161.y;
-                const float4 v1167 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.z, v1155.w, o_7,
+                o_5 = v1177.x;
+                o_6 = v1177.y;
+                const float4 v1183 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1171.z, v1171.w, o_7,
                     o_8, 0.0f, 0.0f);
-                o_7 = v1167.x;
-                o_8 = v1167.y;
-                if (v988 + 8 >= v991) {
+                o_7 = v1183.x;
+                o_8 = v1183.y;
+                if (v1004 + 8 >= v1007) {
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v988 + 1 == v991 ? 8 - min(8u, v991) : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v1004 + 1 == v1007 ? 8 - min(8u, v1007) : 0u) + 1);
                   }
                 }
               }
-              const u32 v1174 = drain + chunks;
-              drain = v1174 % 23;
-              drain_parity = drain_parity ^ ((v1174 / 23) & 1u);
-              const u32 v1180 = lane / 4;
-              const u32 v1182 = lane % 4 * 2;
-              const float v1184 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1185 = l + v1184;
-              const float v1186 = __shfl_xor_sync(0xffffffffu, v1185, 1u);
-              if (v1180 < 3) {
-                const u32 v1190 = warp * 3 + v1180;
-                *(float2*)&input[v1190 * 32 + v1182] = make_float2(o, o_2);
-                *(float2*)&input[v1190 * 32 + v1182 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1190 * 32 + v1182 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1190 * 32 + v1182 + 24] = make_float2(o_7, o_8);
-                if (v1182 == 0) {
-                  input[v1190 + 768] = m;
-                  input[v1190 + 792] = v1185 + v1186;
+              const u32 v1190 = drain + chunks;
+              drain = v1190 % 23;
+              drain_parity = drain_parity ^ ((v1190 / 23) & 1u);
+              const u32 v1196 = lane / 4;
+              const u32 v1198 = lane % 4 * 2;
+              const float v1200 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1201 = l + v1200;
+              const float v1202 = __shfl_xor_sync(0xffffffffu, v1201, 1u);
+              if (v1196 < 3) {
+                const u32 v1206 = warp * 3 + v1196;
+                *(float2*)&input[v1206 * 32 + v1198] = make_float2(o, o_2);
+                *(float2*)&input[v1206 * 32 + v1198 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1206 * 32 + v1198 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1206 * 32 + v1198 + 24] = make_float2(o_7, o_8);
+                if (v1198 == 0) {
+                  input[v1206 + 768] = m;
+                  input[v1206 + 792] = v1201 + v1202;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1215 = tid / 16;
-                const float v1217 = input[v1215 + 768];
-                const float v1220 = input[v1215 + 771];
-                const float v1221 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1217), v1220);
-                const float v1223 = input[v1215 + 774];
-                const float v1226 = input[v1215 + 777];
-                const float v1229 = input[v1215 + 780];
-                const float v1232 = input[v1215 + 783];
-                const float v1235 = input[v1215 + 786];
-                const float v1236 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1221, v1223), v1226), v1229), v1232), v1235);
-                const float v1238 = input[v1215 + 789];
-                const float v1239 = fmaxf(v1236, v1238);
-                const bool v1240 = v1239 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1243 = v1240 ? 0.0f : ptx::exp2(v1217 - v1239);
-                const float2 v1245 = *(const float2*)&input[tid * 2];
-                const float v1254 = v1240 ? 0.0f : ptx::exp2(v1220 - v1239);
-                const float2 v1257 = *(const float2*)&input[tid * 2 + 96];
-                const float v1263 = fmaf(v1254, input[v1215 + 795], fmaf(v1243, input[v1215 + 792], 0.0f));
-                const float v1266 = v1240 ? 0.0f : ptx::exp2(v1223 - v1239);
-                const float2 v1269 = *(const float2*)&input[tid * 2 + 192];
-                const float v1271 = fmaf(v1266, v1269.x, fmaf(v1254, v1257.x, fmaf(v1243, v1245.x, 0.0f)));
-                const float v1272 = fmaf(v1266, v1269.y, fmaf(v1254, v1257.y, fmaf(v1243, v1245.y, 0.0f)));
-                const float v1278 = v1240 ? 0.0f : ptx::exp2(v1226 - v1239);
-                const float2 v1281 = *(const float2*)&input[tid * 2 + 288];
-                const float v1287 = fmaf(v1278, input[v1215 + 801], fmaf(v1266, input[v1215 + 798], v1263));
-                const float v1290 = v1240 ? 0.0f : ptx::exp2(v1229 - v1239);
-                const float2 v1293 = *(const float2*)&input[tid * 2 + 384];
-                const float v1302 = v1240 ? 0.0f : ptx::exp2(v1232 - v1239);
-                const float2 v1305 = *(const float2*)&input[tid * 2 + 480];
-                const float v1307 = fmaf(v1302, v1305.x, fmaf(v1290, v1293.x, fmaf(v1278, v1281.x, v1271)));
-                const float v1308 = fmaf(v1302, v1305.y, fmaf(v1290, v1293.y, fmaf(v1278, v1281.y, v1272)));
-                const float v1311 = fmaf(v1302, input[v1215 + 807], fmaf(v1290, input[v1215 + 804], v1287));
-                const float v1314 = v1240 ? 0.0f : ptx::exp2(v1235 - v1239);
-                const float2 v1317 = *(const float2*)&input[tid * 2 + 576];
-                const float v1326 = v1240 ? 0.0f : ptx::exp2(v1238 - v1239);
-                const float2 v1329 = *(const float2*)&input[tid * 2 + 672];
-                const float v1335 = fmaf(v1326, input[v1215 + 813], fmaf(v1314, input[v1215 + 810], v1311));
-                const float v1337 = v1240 ? 0.0f : ptx::rcp(v1335);
-                const float v1338 = __fmul_rn(fmaf(v1326, v1329.x, fmaf(v1314, v1317.x, v1307)), v1337);
-                const float v1339 = __fmul_rn(fmaf(v1326, v1329.y, fmaf(v1314, v1317.y, v1308)), v1337);
-                const uint4 v1352 = make_uint4(__float_as_uint(v1338), __float_as_uint(v1339),
-                    __float_as_uint(v1239 + ptx::log2(v1335)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1352);
+                const u32 v1231 = tid / 16;
+                const float v1233 = input[v1231 + 768];
+                const float v1236 = input[v1231 + 771];
+                const float v1237 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1233), v1236);
+                const float v1239 = input[v1231 + 774];
+                const float v1242 = input[v1231 + 777];
+                const float v1245 = input[v1231 + 780];
+                const float v1248 = input[v1231 + 783];
+                const float v1251 = input[v1231 + 786];
+                const float v1252 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1237, v1239), v1242), v1245), v1248), v1251);
+                const float v1254 = input[v1231 + 789];
+                const float v1255 = fmaxf(v1252, v1254);
+                const bool v1256 = v1255 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1259 = v1256 ? 0.0f : ptx::exp2(v1233 - v1255);
+                const float2 v1261 = *(const float2*)&input[tid * 2];
+                const float v1270 = v1256 ? 0.0f : ptx::exp2(v1236 - v1255);
+                const float2 v1273 = *(const float2*)&input[tid * 2 + 96];
+                const float v1279 = fmaf(v1270, input[v1231 + 795], fmaf(v1259, input[v1231 + 792], 0.0f));
+                const float v1282 = v1256 ? 0.0f : ptx::exp2(v1239 - v1255);
+                const float2 v1285 = *(const float2*)&input[tid * 2 + 192];
+                const float v1287 = fmaf(v1282, v1285.x, fmaf(v1270, v1273.x, fmaf(v1259, v1261.x, 0.0f)));
+                const float v1288 = fmaf(v1282, v1285.y, fmaf(v1270, v1273.y, fmaf(v1259, v1261.y, 0.0f)));
+                const float v1294 = v1256 ? 0.0f : ptx::exp2(v1242 - v1255);
+                const float2 v1297 = *(const float2*)&input[tid * 2 + 288];
+                const float v1303 = fmaf(v1294, input[v1231 + 801], fmaf(v1282, input[v1231 + 798], v1279));
+                const float v1306 = v1256 ? 0.0f : ptx::exp2(v1245 - v1255);
+                const float2 v1309 = *(const float2*)&input[tid * 2 + 384];
+                const float v1318 = v1256 ? 0.0f : ptx::exp2(v1248 - v1255);
+                const float2 v1321 = *(const float2*)&input[tid * 2 + 480];
+                const float v1323 = fmaf(v1318, v1321.x, fmaf(v1306, v1309.x, fmaf(v1294, v1297.x, v1287)));
+                const float v1324 = fmaf(v1318, v1321.y, fmaf(v1306, v1309.y, fmaf(v1294, v1297.y, v1288)));
+                const float v1327 = fmaf(v1318, input[v1231 + 807], fmaf(v1306, input[v1231 + 804], v1303));
+                const float v1330 = v1256 ? 0.0f : ptx::exp2(v1251 - v1255);
+                const float2 v1333 = *(const float2*)&input[tid * 2 + 576];
+                const float v1342 = v1256 ? 0.0f : ptx::exp2(v1254 - v1255);
+                const float2 v1345 = *(const float2*)&input[tid * 2 + 672];
+                const float v1351 = fmaf(v1342, input[v1231 + 813], fmaf(v1330, input[v1231 + 810], v1327));
+                const float v1353 = v1256 ? 0.0f : ptx::rcp(v1351);
+                const float v1354 = __fmul_rn(fmaf(v1342, v1345.x, fmaf(v1330, v1333.x, v1323)), v1353);
+                const float v1355 = __fmul_rn(fmaf(v1342, v1345.y, fmaf(v1330, v1333.y, v1324)), v1353);
+                const uint4 v1368 = make_uint4(__float_as_uint(v1354), __float_as_uint(v1355),
+                    __float_as_uint(v1255 + ptx::log2(v1351)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1368);
               }
               ptx::bar_sync<1, 256>();
             }
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1357 = kv_head * 3 * 16;
+              const u32 v1373 = kv_head * 3 * 16;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1366 = i_3 + v1357;
-                const bool v1367 = tid < words;
+                const u32 v1382 = i_3 + v1373;
+                const bool v1383 = tid < words;
                 float out = 0.0f;
                 float out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
@@ -1290,40 +1293,40 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1378 = (i_4 + i_5 / words) * 96 + v1366 + i_5 % words;
-                    const uint4 v1379 = ptx::ld_relaxed_gpu_b128(&states[v1378]);
-                    const uint4 v1383 = ptx::wait_tag_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
-                        abort, notes, 4, layer, v1378);
-                    input_b128[i_5] = v1383;
+                    const u32 v1394 = (i_4 + i_5 / words) * 96 + v1382 + i_5 % words;
+                    const uint4 v1395 = ptx::ld_relaxed_gpu_b128(&states[v1394]);
+                    const uint4 v1399 = ptx::wait_tag_relaxed_gpu_noted(&states[v1394], epoch_target * 2 + 1, v1395,
+                        abort, notes, 4, layer, v1394);
+                    input_b128[i_5] = v1399;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1367) {
-                    const float v1384 = top;
+                  if (v1383) {
+                    const float v1400 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1401 = ptx::exp2(v1384 - base);
-                    out = __fmul_rn(out, v1401);
-                    out_2 = __fmul_rn(out_2, v1401);
-                    sum = __fmul_rn(sum, v1401);
+                    const float v1417 = ptx::exp2(v1400 - base);
+                    out = __fmul_rn(out, v1417);
+                    out_2 = __fmul_rn(out_2, v1417);
+                    sum = __fmul_rn(sum, v1417);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1411 = input_b128[i_5 * words + tid];
-                      const float v1421 = ptx::exp2(__uint_as_float(v1411.z) - base);
-                      sum = sum + v1421;
-                      out = fmaf(v1421, __uint_as_float(v1411.x), out);
-                      out_2 = fmaf(v1421, __uint_as_float(v1411.y), out_2);
+                      const uint4 v1427 = input_b128[i_5 * words + tid];
+                      const float v1437 = ptx::exp2(__uint_as_float(v1427.z) - base);
+                      sum = sum + v1437;
+                      out = fmaf(v1437, __uint_as_float(v1427.x), out);
+                      out_2 = fmaf(v1437, __uint_as_float(v1427.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1367) {
-                  const u32 v1436 = v1366 + tid;
-                  const uint4 v1446 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1383) {
+                  const u32 v1452 = v1382 + tid;
+                  const uint4 v1462 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1436 % 4 * 24 + v1436 / 4], v1446);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1452 % 4 * 24 + v1452 / 4], v1462);
                 }
               }
             }
@@ -1331,8 +1334,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after attention ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1449 = tid == 0;
-            if (v1449) {
+            const bool v1465 = tid == 0;
+            if (v1465) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1341,22 +1344,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[3];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
+                const u32 v1480 = token % 8;
+                const u32 swizzle = v1480 >> 1;
                 float v = 0.0f;
                 float v_2 = 0.0f;
                 if (layer == 0) {
-                  const u64 v1478 = (u64)(token / 8) * 384 + (u64)(token % 8 * 16) + 150528
-                      + (u64)(row / 32 * 128 + row % 32 / 2);
-                  const bf16x2 v1479 = ptx::ld_nc_bf16x2(&weights_bf16x2[v1478]);
-                  v = ptx::bf16_lo(v1479);
-                  v_2 = ptx::bf16_hi(v1479);
+                  const u32 v1498 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const bf16x2 v1501 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1480 * 16)
+                      + 150528 + (u64)v1498]);
+                  v = ptx::bf16_lo(v1501);
+                  v_2 = ptx::bf16_hi(v1501);
                 } else {
-                  const u32 v1482 = row / 2;
-                  const u32 v1486 = v1482 % 2 * 24 + v1482 / 2;
-                  const uint4 v1487 = ptx::ld_relaxed_gpu_b128(&down_words[v1486]);
-                  const uint4 v1492 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1486], (epoch_target - 8) * 2 + 1,
-                      v1487, abort, notes, 5, layer, v1486);
-                  v = __uint_as_float(v1492.x | v1492.z);
-                  v_2 = __uint_as_float(v1492.y);
+                  const u32 v1504 = row / 2;
+                  const u32 v1508 = v1504 % 2 * 24 + v1504 / 2;
+                  const uint4 v1509 = ptx::ld_relaxed_gpu_b128(&down_words[v1508]);
+                  const uint4 v1514 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1508], (epoch_target - 8) * 2 + 1,
+                      v1509, abort, notes, 5, layer, v1508);
+                  v = __uint_as_float(v1514.x | v1514.z);
+                  v_2 = __uint_as_float(v1514.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1374,20 +1379,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1516 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                held = v1516.x;
-                held_2 = v1516.y;
-                held_3 = v1516.z;
-                held_4 = v1516.w;
+                const uint4 v1540 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held = v1540.x;
+                held_2 = v1540.y;
+                held_3 = v1540.z;
+                held_4 = v1540.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1523 = drain + 1;
-              const bool v1524 = v1523 == 23;
-              drain = v1524 ? 0u : v1523;
-              drain_parity = v1524 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1547 = drain + 1;
+              const bool v1548 = v1547 == 23;
+              drain = v1548 ? 0u : v1547;
+              drain_parity = v1548 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1395,20 +1401,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1539 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v1539.x;
-                held_6 = v1539.y;
-                held_7 = v1539.z;
-                held_8 = v1539.w;
+                const uint4 v1565 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held_5 = v1565.x;
+                held_6 = v1565.y;
+                held_7 = v1565.z;
+                held_8 = v1565.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v1546 = drain + 1;
-              const bool v1547 = v1546 == 23;
-              drain = v1547 ? 0u : v1546;
-              drain_parity = v1547 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1572 = drain + 1;
+              const bool v1573 = v1572 == 23;
+              drain = v1573 ? 0u : v1572;
+              drain_parity = v1573 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1416,22 +1423,23 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1562 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                held_9 = v1562.x;
-                held_10 = v1562.y;
-                held_11 = v1562.z;
-                held_12 = v1562.w;
+                const uint4 v1590 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held_9 = v1590.x;
+                held_10 = v1590.y;
+                held_11 = v1590.z;
+                held_12 = v1590.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v1569 = drain + 1;
-              const bool v1570 = v1569 == 23;
-              drain = v1570 ? 0u : v1569;
-              drain_parity = v1570 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1597 = drain + 1;
+              const bool v1598 = v1597 == 23;
+              drain = v1598 ? 0u : v1597;
+              drain_parity = v1598 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1449) {
+            if (v1465) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -1439,61 +1447,61 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- o ----
           {
             if (tid < 24) {
-              const u32 v1578 = tid + 24;
-              const u32 v1579 = tid + 48;
-              const u32 v1580 = tid + 72;
-              const u32 v1584 = (epoch_target - 4) * 2 + 1;
-              const uint4 v1585 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 word = v1585;
-              const uint4 v1586 = ptx::ld_relaxed_gpu_b128(&attn_words[v1578]);
-              uint4 word_2 = v1586;
-              const uint4 v1587 = ptx::ld_relaxed_gpu_b128(&attn_words[v1579]);
-              uint4 word_3 = v1587;
-              const uint4 v1588 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
-              uint4 word_4 = v1588;
-              if (word.w != v1584) {
-                const uint4 v1596 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1584, word, abort, notes, 7,
+              const u32 v1606 = tid + 24;
+              const u32 v1607 = tid + 48;
+              const u32 v1608 = tid + 72;
+              const u32 v1612 = (epoch_target - 4) * 2 + 1;
+              const uint4 v1613 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 word = v1613;
+              const uint4 v1614 = ptx::ld_relaxed_gpu_b128(&attn_words[v1606]);
+              uint4 word_2 = v1614;
+              const uint4 v1615 = ptx::ld_relaxed_gpu_b128(&attn_words[v1607]);
+              uint4 word_3 = v1615;
+              const uint4 v1616 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
+              uint4 word_4 = v1616;
+              if (word.w != v1612) {
+                const uint4 v1624 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1612, word, abort, notes, 7,
                     layer, tid);
-                word = v1596;
-                if (word_2.w != v1584) {
-                  const uint4 v1603 = ptx::ld_relaxed_gpu_b128(&attn_words[v1578]);
-                  word_2 = v1603;
+                word = v1624;
+                if (word_2.w != v1612) {
+                  const uint4 v1631 = ptx::ld_relaxed_gpu_b128(&attn_words[v1606]);
+                  word_2 = v1631;
                 }
-                if (word_3.w != v1584) {
-                  const uint4 v1610 = ptx::ld_relaxed_gpu_b128(&attn_words[v1579]);
-                  word_3 = v1610;
+                if (word_3.w != v1612) {
+                  const uint4 v1638 = ptx::ld_relaxed_gpu_b128(&attn_words[v1607]);
+                  word_3 = v1638;
                 }
-                if (word_4.w != v1584) {
-                  const uint4 v1617 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
-                  word_4 = v1617;
-                }
-              }
-              if (word_2.w != v1584) {
-                const uint4 v1625 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1578], v1584, word_2, abort, notes, 7,
-                    layer, v1578);
-                word_2 = v1625;
-                if (word_3.w != v1584) {
-                  const uint4 v1632 = ptx::ld_relaxed_gpu_b128(&attn_words[v1579]);
-                  word_3 = v1632;
-                }
-                if (word_4.w != v1584) {
-                  const uint4 v1639 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
-                  word_4 = v1639;
+                if (word_4.w != v1612) {
+                  const uint4 v1645 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
+                  word_4 = v1645;
                 }
               }
-              if (word_3.w != v1584) {
-                const uint4 v1647 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1579], v1584, word_3, abort, notes, 7,
-                    layer, v1579);
-                word_3 = v1647;
-                if (word_4.w != v1584) {
-                  const uint4 v1654 = ptx::ld_relaxed_gpu_b128(&attn_words[v1580]);
-                  word_4 = v1654;
+              if (word_2.w != v1612) {
+                const uint4 v1653 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1606], v1612, word_2, abort, notes, 7,
+                    layer, v1606);
+                word_2 = v1653;
+                if (word_3.w != v1612) {
+                  const uint4 v1660 = ptx::ld_relaxed_gpu_b128(&attn_words[v1607]);
+                  word_3 = v1660;
+                }
+                if (word_4.w != v1612) {
+                  const uint4 v1667 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
+                  word_4 = v1667;
                 }
               }
-              if (word_4.w != v1584) {
-                const uint4 v1662 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1580], v1584, word_4, abort, notes, 7,
-                    layer, v1580);
-                word_4 = v1662;
+              if (word_3.w != v1612) {
+                const uint4 v1675 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1607], v1612, word_3, abort, notes, 7,
+                    layer, v1607);
+                word_3 = v1675;
+                if (word_4.w != v1612) {
+                  const uint4 v1682 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
+                  word_4 = v1682;
+                }
+              }
+              if (word_4.w != v1612) {
+                const uint4 v1690 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1608], v1612, word_4, abort, notes, 7,
+                    layer, v1608);
+                word_4 = v1690;
               }
               *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
                   word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
@@ -1501,7 +1509,7 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u32 v1696 = warp * 128;
+            const u32 v1724 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1511,22 +1519,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1706 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1714 = ptx::mma_m16n8k16(v1706.x, v1706.y, v1706.z, v1706.w, held, held_2, acc, acc_2,
+              const uint4 v1734 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1742 = ptx::mma_m16n8k16(v1734.x, v1734.y, v1734.z, v1734.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1714.x;
-              acc_2 = v1714.y;
-              acc_3 = v1714.z;
-              acc_4 = v1714.w;
-              const float4 v1722 = ptx::mma_m16n8k16(v1706.x, v1706.y, v1706.z, v1706.w, held_3, held_4, acc_5, acc_6,
+              acc = v1742.x;
+              acc_2 = v1742.y;
+              acc_3 = v1742.z;
+              acc_4 = v1742.w;
+              const float4 v1750 = ptx::mma_m16n8k16(v1734.x, v1734.y, v1734.z, v1734.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1722.x;
-              acc_6 = v1722.y;
-              acc_7 = v1722.z;
-              acc_8 = v1722.w;
+              acc_5 = v1750.x;
+              acc_6 = v1750.y;
+              acc_7 = v1750.z;
+              acc_8 = v1750.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1696 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1724 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1537,22 +1545,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1746 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1754 = ptx::mma_m16n8k16(v1746.x, v1746.y, v1746.z, v1746.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1774 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1782 = ptx::mma_m16n8k16(v1774.x, v1774.y, v1774.z, v1774.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1754.x;
-              acc_10 = v1754.y;
-              acc_11 = v1754.z;
-              acc_12 = v1754.w;
-              const float4 v1762 = ptx::mma_m16n8k16(v1746.x, v1746.y, v1746.z, v1746.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1782.x;
+              acc_10 = v1782.y;
+              acc_11 = v1782.z;
+              acc_12 = v1782.w;
+              const float4 v1790 = ptx::mma_m16n8k16(v1774.x, v1774.y, v1774.z, v1774.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1762.x;
-              acc_14 = v1762.y;
-              acc_15 = v1762.z;
-              acc_16 = v1762.w;
+              acc_13 = v1790.x;
+              acc_14 = v1790.y;
+              acc_15 = v1790.z;
+              acc_16 = v1790.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1696 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1724 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1563,29 +1571,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1787 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1795 = ptx::mma_m16n8k16(v1787.x, v1787.y, v1787.z, v1787.w, held_9, held_10, acc_17,
+              const uint4 v1815 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1823 = ptx::mma_m16n8k16(v1815.x, v1815.y, v1815.z, v1815.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1795.x;
-              acc_18 = v1795.y;
-              acc_19 = v1795.z;
-              acc_20 = v1795.w;
-              const float4 v1803 = ptx::mma_m16n8k16(v1787.x, v1787.y, v1787.z, v1787.w, held_11, held_12, acc_21,
+              acc_17 = v1823.x;
+              acc_18 = v1823.y;
+              acc_19 = v1823.z;
+              acc_20 = v1823.w;
+              const float4 v1831 = ptx::mma_m16n8k16(v1815.x, v1815.y, v1815.z, v1815.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1803.x;
-              acc_22 = v1803.y;
-              acc_23 = v1803.z;
-              acc_24 = v1803.w;
+              acc_21 = v1831.x;
+              acc_22 = v1831.y;
+              acc_23 = v1831.z;
+              acc_24 = v1831.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1696 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1724 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1823 = half_2 * 1024;
-              const u32 v1825 = v1823 + warp * 128;
+              const u32 v1851 = half_2 * 1024;
+              const u32 v1853 = v1851 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
                 float acc_25 = 0.0f;
@@ -1599,53 +1607,54 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1840 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v1846 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1854 = ptx::mma_m16n8k16(v1846.x, v1846.y, v1846.z, v1846.w, v1840.x, v1840.y, acc_25,
+                  const uint4 v1870 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  const uint4 v1876 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1884 = ptx::mma_m16n8k16(v1876.x, v1876.y, v1876.z, v1876.w, v1870.x, v1870.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1854.x;
-                  acc_26 = v1854.y;
-                  acc_27 = v1854.z;
-                  acc_28 = v1854.w;
-                  const float4 v1862 = ptx::mma_m16n8k16(v1846.x, v1846.y, v1846.z, v1846.w, v1840.z, v1840.w, acc_29,
+                  acc_25 = v1884.x;
+                  acc_26 = v1884.y;
+                  acc_27 = v1884.z;
+                  acc_28 = v1884.w;
+                  const float4 v1892 = ptx::mma_m16n8k16(v1876.x, v1876.y, v1876.z, v1876.w, v1870.z, v1870.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1862.x;
-                  acc_30 = v1862.y;
-                  acc_31 = v1862.z;
-                  acc_32 = v1862.w;
+                  acc_29 = v1892.x;
+                  acc_30 = v1892.y;
+                  acc_31 = v1892.z;
+                  acc_32 = v1892.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1869 = drain + 1;
-                const bool v1870 = v1869 == 23;
-                drain = v1870 ? 0u : v1869;
-                drain_parity = v1870 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1899 = drain + 1;
+                const bool v1900 = v1899 == 23;
+                drain = v1900 ? 0u : v1899;
+                drain_parity = v1900 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1825 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1853 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1890 = tid * 2;
-                  const u32 v1891 = v1823 + v1890;
-                  const float2 v1892 = *(const float2*)&partials[v1891];
-                  const float2 v1895 = *(const float2*)&partials[v1891 + 128];
-                  const float2 v1900 = *(const float2*)&partials[v1891 + 256];
-                  const float2 v1905 = *(const float2*)&partials[v1891 + 384];
-                  const float2 v1910 = *(const float2*)&partials[v1891 + 512];
-                  const float2 v1915 = *(const float2*)&partials[v1891 + 640];
-                  const float2 v1920 = *(const float2*)&partials[v1891 + 768];
-                  const float v1922 = v1892.x + v1895.x + v1900.x + v1905.x + v1910.x + v1915.x + v1920.x;
-                  const float v1923 = v1892.y + v1895.y + v1900.y + v1905.y + v1910.y + v1915.y + v1920.y;
-                  const float2 v1925 = *(const float2*)&partials[v1891 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1890;
-                  const u32 v1934 = row / 2;
-                  const uint4 v1946 = make_uint4(__float_as_uint(early + (v1922 + v1925.x)),
-                      __float_as_uint(early_2 + (v1923 + v1925.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1934 % 2 * 24 + v1934 / 2], v1946);
+                  const u32 v1920 = tid * 2;
+                  const u32 v1921 = v1851 + v1920;
+                  const float2 v1922 = *(const float2*)&partials[v1921];
+                  const float2 v1925 = *(const float2*)&partials[v1921 + 128];
+                  const float2 v1930 = *(const float2*)&partials[v1921 + 256];
+                  const float2 v1935 = *(const float2*)&partials[v1921 + 384];
+                  const float2 v1940 = *(const float2*)&partials[v1921 + 512];
+                  const float2 v1945 = *(const float2*)&partials[v1921 + 640];
+                  const float2 v1950 = *(const float2*)&partials[v1921 + 768];
+                  const float v1952 = v1922.x + v1925.x + v1930.x + v1935.x + v1940.x + v1945.x + v1950.x;
+                  const float v1953 = v1922.y + v1925.y + v1930.y + v1935.y + v1940.y + v1945.y + v1950.y;
+                  const float2 v1955 = *(const float2*)&partials[v1921 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1920;
+                  const u32 v1964 = row / 2;
+                  const uint4 v1976 = make_uint4(__float_as_uint(early + (v1952 + v1955.x)),
+                      __float_as_uint(early_2 + (v1953 + v1955.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1964 % 2 * 24 + v1964 / 2], v1976);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1654,16 +1663,16 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after o ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1951 = tid == 0;
-            if (v1951) {
+            const bool v1981 = tid == 0;
+            if (v1981) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1958 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1958.x;
-                gain_2 = v1958.y;
+                const uint2 v1988 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1988.x;
+                gain_2 = v1988.y;
               } else {
                 gain = 0x00000000u;
                 gain_2 = 0x00000000u;
@@ -1678,20 +1687,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v1974 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                held = v1974.x;
-                held_2 = v1974.y;
-                held_3 = v1974.z;
-                held_4 = v1974.w;
+                const uint4 v2006 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held = v2006.x;
+                held_2 = v2006.y;
+                held_3 = v2006.z;
+                held_4 = v2006.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1981 = drain + 1;
-              const bool v1982 = v1981 == 23;
-              drain = v1982 ? 0u : v1981;
-              drain_parity = v1982 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2013 = drain + 1;
+              const bool v2014 = v2013 == 23;
+              drain = v2014 ? 0u : v2013;
+              drain_parity = v2014 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1699,20 +1709,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v1997 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v1997.x;
-                held_6 = v1997.y;
-                held_7 = v1997.z;
-                held_8 = v1997.w;
+                const uint4 v2031 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held_5 = v2031.x;
+                held_6 = v2031.y;
+                held_7 = v2031.z;
+                held_8 = v2031.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2004 = drain + 1;
-              const bool v2005 = v2004 == 23;
-              drain = v2005 ? 0u : v2004;
-              drain_parity = v2005 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2038 = drain + 1;
+              const bool v2039 = v2038 == 23;
+              drain = v2039 ? 0u : v2038;
+              drain_parity = v2039 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1720,20 +1731,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2020 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                held_9 = v2020.x;
-                held_10 = v2020.y;
-                held_11 = v2020.z;
-                held_12 = v2020.w;
+                const uint4 v2056 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held_9 = v2056.x;
+                held_10 = v2056.y;
+                held_11 = v2056.z;
+                held_12 = v2056.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2027 = drain + 1;
-              const bool v2028 = v2027 == 23;
-              drain = v2028 ? 0u : v2027;
-              drain_parity = v2028 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2063 = drain + 1;
+              const bool v2064 = v2063 == 23;
+              drain = v2064 ? 0u : v2063;
+              drain_parity = v2064 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
@@ -1741,84 +1753,85 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2043 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                held_13 = v2043.x;
-                held_14 = v2043.y;
-                held_15 = v2043.z;
-                held_16 = v2043.w;
+                const uint4 v2081 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held_13 = v2081.x;
+                held_14 = v2081.y;
+                held_15 = v2081.z;
+                held_16 = v2081.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2050 = drain + 1;
-              const bool v2051 = v2050 == 23;
-              drain = v2051 ? 0u : v2050;
-              drain_parity = v2051 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2088 = drain + 1;
+              const bool v2089 = v2088 == 23;
+              drain = v2089 ? 0u : v2088;
+              drain_parity = v2089 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1951) {
+            if (v1981) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2061 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2099 = ((i * 2 + layer) & 1u) * 352;
             float squares = 0.0f;
-            const u32 v2064 = tid * 2;
-            const u32 first = (v2064 & 0xfffffffcu) | ((v2064 & 1u) << 1) | ((v2064 >> 1) & 1u);
+            const u32 v2102 = tid * 2;
+            const u32 first = (v2102 & 0xfffffffcu) | ((v2102 & 1u) << 1) | ((v2102 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2075 = tid + 24;
-              const u32 v2079 = (epoch_target - 4) * 2 + 1;
-              const uint4 v2080 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 word = v2080;
-              const uint4 v2081 = ptx::ld_relaxed_gpu_b128(&o_words[v2075]);
-              uint4 word_2 = v2081;
-              if (word.w != v2079) {
-                const uint4 v2089 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2079, word, abort, notes, 9, layer,
+              const u32 v2113 = tid + 24;
+              const u32 v2117 = (epoch_target - 4) * 2 + 1;
+              const uint4 v2118 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 word = v2118;
+              const uint4 v2119 = ptx::ld_relaxed_gpu_b128(&o_words[v2113]);
+              uint4 word_2 = v2119;
+              if (word.w != v2117) {
+                const uint4 v2127 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2117, word, abort, notes, 9, layer,
                     tid);
-                word = v2089;
-                if (word_2.w != v2079) {
-                  const uint4 v2096 = ptx::ld_relaxed_gpu_b128(&o_words[v2075]);
-                  word_2 = v2096;
+                word = v2127;
+                if (word_2.w != v2117) {
+                  const uint4 v2134 = ptx::ld_relaxed_gpu_b128(&o_words[v2113]);
+                  word_2 = v2134;
                 }
               }
-              if (word_2.w != v2079) {
-                const uint4 v2104 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2075], v2079, word_2, abort, notes, 9,
-                    layer, v2075);
-                word_2 = v2104;
+              if (word_2.w != v2117) {
+                const uint4 v2142 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2113], v2117, word_2, abort, notes, 9,
+                    layer, v2113);
+                word_2 = v2142;
               }
-              const float v2112 = __uint_as_float(word.x | word.z);
-              const float v2113 = __uint_as_float(word.y);
-              const float v2119 = __uint_as_float(word_2.x | word_2.z);
-              const float v2120 = __uint_as_float(word_2.y);
-              const float v2128 = fmaf(v2119, v2119, fmaf(v2113, v2113, fmaf(v2112, v2112, squares)));
-              squares = fmaf(v2120, v2120, v2128);
-              const u32 v2132 = first + (tid - tid) * 2;
-              const bf16x2 v2135 = ptx::pack_bf16(v2112 * ptx::bf16_lo(gain), v2113 * ptx::bf16_hi(gain));
-              input_bf16x2[v2132] = v2135;
-              const bf16x2 v2139 = ptx::pack_bf16(v2119 * ptx::bf16_lo(gain_2), v2120 * ptx::bf16_hi(gain_2));
-              input_bf16x2[v2132 + 2] = v2139;
+              const float v2150 = __uint_as_float(word.x | word.z);
+              const float v2151 = __uint_as_float(word.y);
+              const float v2157 = __uint_as_float(word_2.x | word_2.z);
+              const float v2158 = __uint_as_float(word_2.y);
+              const float v2166 = fmaf(v2157, v2157, fmaf(v2151, v2151, fmaf(v2150, v2150, squares)));
+              squares = fmaf(v2158, v2158, v2166);
+              const u32 v2170 = first + (tid - tid) * 2;
+              const bf16x2 v2173 = ptx::pack_bf16(v2150 * ptx::bf16_lo(gain), v2151 * ptx::bf16_hi(gain));
+              input_bf16x2[v2170] = v2173;
+              const bf16x2 v2177 = ptx::pack_bf16(v2157 * ptx::bf16_lo(gain_2), v2158 * ptx::bf16_hi(gain_2));
+              input_bf16x2[v2170 + 2] = v2177;
             }
-            const float v2141 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2142 = squares + v2141;
-            const float v2143 = __shfl_xor_sync(0xffffffffu, v2142, 8u);
-            const float v2144 = v2142 + v2143;
-            const float v2145 = __shfl_xor_sync(0xffffffffu, v2144, 4u);
-            const float v2146 = v2144 + v2145;
-            const float v2147 = __shfl_xor_sync(0xffffffffu, v2146, 2u);
-            const float v2148 = v2146 + v2147;
-            const float v2149 = __shfl_xor_sync(0xffffffffu, v2148, 1u);
+            const float v2179 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2180 = squares + v2179;
+            const float v2181 = __shfl_xor_sync(0xffffffffu, v2180, 8u);
+            const float v2182 = v2180 + v2181;
+            const float v2183 = __shfl_xor_sync(0xffffffffu, v2182, 4u);
+            const float v2184 = v2182 + v2183;
+            const float v2185 = __shfl_xor_sync(0xffffffffu, v2184, 2u);
+            const float v2186 = v2184 + v2185;
+            const float v2187 = __shfl_xor_sync(0xffffffffu, v2186, 1u);
             if (lane == 0) {
-              scratch[warp] = v2148 + v2149;
+              scratch[warp] = v2186 + v2187;
             }
             ptx::bar_sync<1, 256>();
-            const float v2164 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2170 = __fmul_rn(v2164 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2170);
+            const float v2202 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2208 = __fmul_rn(v2202 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2208);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u32 v2176 = warp * 128;
+            const u32 v2214 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1828,22 +1841,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2186 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2194 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held, held_2, acc, acc_2,
+              const uint4 v2224 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2232 = ptx::mma_m16n8k16(v2224.x, v2224.y, v2224.z, v2224.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2194.x;
-              acc_2 = v2194.y;
-              acc_3 = v2194.z;
-              acc_4 = v2194.w;
-              const float4 v2202 = ptx::mma_m16n8k16(v2186.x, v2186.y, v2186.z, v2186.w, held_3, held_4, acc_5, acc_6,
+              acc = v2232.x;
+              acc_2 = v2232.y;
+              acc_3 = v2232.z;
+              acc_4 = v2232.w;
+              const float4 v2240 = ptx::mma_m16n8k16(v2224.x, v2224.y, v2224.z, v2224.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2202.x;
-              acc_6 = v2202.y;
-              acc_7 = v2202.z;
-              acc_8 = v2202.w;
+              acc_5 = v2240.x;
+              acc_6 = v2240.y;
+              acc_7 = v2240.z;
+              acc_8 = v2240.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2214 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1854,22 +1867,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2226 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2234 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2264 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2272 = ptx::mma_m16n8k16(v2264.x, v2264.y, v2264.z, v2264.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2234.x;
-              acc_10 = v2234.y;
-              acc_11 = v2234.z;
-              acc_12 = v2234.w;
-              const float4 v2242 = ptx::mma_m16n8k16(v2226.x, v2226.y, v2226.z, v2226.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2272.x;
+              acc_10 = v2272.y;
+              acc_11 = v2272.z;
+              acc_12 = v2272.w;
+              const float4 v2280 = ptx::mma_m16n8k16(v2264.x, v2264.y, v2264.z, v2264.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2242.x;
-              acc_14 = v2242.y;
-              acc_15 = v2242.z;
-              acc_16 = v2242.w;
+              acc_13 = v2280.x;
+              acc_14 = v2280.y;
+              acc_15 = v2280.z;
+              acc_16 = v2280.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2214 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1880,22 +1893,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2267 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2275 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_9, held_10, acc_17,
+              const uint4 v2305 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2313 = ptx::mma_m16n8k16(v2305.x, v2305.y, v2305.z, v2305.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2275.x;
-              acc_18 = v2275.y;
-              acc_19 = v2275.z;
-              acc_20 = v2275.w;
-              const float4 v2283 = ptx::mma_m16n8k16(v2267.x, v2267.y, v2267.z, v2267.w, held_11, held_12, acc_21,
+              acc_17 = v2313.x;
+              acc_18 = v2313.y;
+              acc_19 = v2313.z;
+              acc_20 = v2313.w;
+              const float4 v2321 = ptx::mma_m16n8k16(v2305.x, v2305.y, v2305.z, v2305.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2283.x;
-              acc_22 = v2283.y;
-              acc_23 = v2283.z;
-              acc_24 = v2283.w;
+              acc_21 = v2321.x;
+              acc_22 = v2321.y;
+              acc_23 = v2321.z;
+              acc_24 = v2321.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2214 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -1906,29 +1919,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2308 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2316 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_13, held_14, acc_25,
+              const uint4 v2346 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2354 = ptx::mma_m16n8k16(v2346.x, v2346.y, v2346.z, v2346.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2316.x;
-              acc_26 = v2316.y;
-              acc_27 = v2316.z;
-              acc_28 = v2316.w;
-              const float4 v2324 = ptx::mma_m16n8k16(v2308.x, v2308.y, v2308.z, v2308.w, held_15, held_16, acc_29,
+              acc_25 = v2354.x;
+              acc_26 = v2354.y;
+              acc_27 = v2354.z;
+              acc_28 = v2354.w;
+              const float4 v2362 = ptx::mma_m16n8k16(v2346.x, v2346.y, v2346.z, v2346.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2324.x;
-              acc_30 = v2324.y;
-              acc_31 = v2324.z;
-              acc_32 = v2324.w;
+              acc_29 = v2362.x;
+              acc_30 = v2362.y;
+              acc_31 = v2362.z;
+              acc_32 = v2362.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2176 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2214 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2344 = half_2 * 1024;
-              const u32 v2346 = v2344 + warp * 128;
+              const u32 v2382 = half_2 * 1024;
+              const u32 v2384 = v2382 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -1942,53 +1955,54 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2361 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v2367 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2375 = ptx::mma_m16n8k16(v2367.x, v2367.y, v2367.z, v2367.w, v2361.x, v2361.y, acc_33,
+                  const uint4 v2401 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  const uint4 v2407 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2415 = ptx::mma_m16n8k16(v2407.x, v2407.y, v2407.z, v2407.w, v2401.x, v2401.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2375.x;
-                  acc_34 = v2375.y;
-                  acc_35 = v2375.z;
-                  acc_36 = v2375.w;
-                  const float4 v2383 = ptx::mma_m16n8k16(v2367.x, v2367.y, v2367.z, v2367.w, v2361.z, v2361.w, acc_37,
+                  acc_33 = v2415.x;
+                  acc_34 = v2415.y;
+                  acc_35 = v2415.z;
+                  acc_36 = v2415.w;
+                  const float4 v2423 = ptx::mma_m16n8k16(v2407.x, v2407.y, v2407.z, v2407.w, v2401.z, v2401.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2383.x;
-                  acc_38 = v2383.y;
-                  acc_39 = v2383.z;
-                  acc_40 = v2383.w;
+                  acc_37 = v2423.x;
+                  acc_38 = v2423.y;
+                  acc_39 = v2423.z;
+                  acc_40 = v2423.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2390 = drain + 1;
-                const bool v2391 = v2390 == 23;
-                drain = v2391 ? 0u : v2390;
-                drain_parity = v2391 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2430 = drain + 1;
+                const bool v2431 = v2430 == 23;
+                drain = v2431 ? 0u : v2430;
+                drain_parity = v2431 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2346 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2384 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2411 = tid * 2;
-                  const u32 v2412 = v2344 + v2411;
-                  const float2 v2413 = *(const float2*)&partials[v2412];
-                  const float2 v2416 = *(const float2*)&partials[v2412 + 128];
-                  const float2 v2421 = *(const float2*)&partials[v2412 + 256];
-                  const float2 v2426 = *(const float2*)&partials[v2412 + 384];
-                  const float2 v2431 = *(const float2*)&partials[v2412 + 512];
-                  const float2 v2436 = *(const float2*)&partials[v2412 + 640];
-                  const float2 v2441 = *(const float2*)&partials[v2412 + 768];
-                  const float v2443 = v2413.x + v2416.x + v2421.x + v2426.x + v2431.x + v2436.x + v2441.x;
-                  const float v2444 = v2413.y + v2416.y + v2421.y + v2426.y + v2431.y + v2436.y + v2441.y;
-                  const float2 v2446 = *(const float2*)&partials[v2412 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2411;
-                  const float v2453 = (v2443 + v2446.x) * scale;
-                  const float v2462 = v2453 * ptx::rcp(ptx::exp2(v2453 * -1.442695f) + 1.0f)
-                      * ((v2444 + v2446.y) * scale);
-                  act[v2061 + row / 2] = ptx::bf16_of(v2462);
+                  const u32 v2451 = tid * 2;
+                  const u32 v2452 = v2382 + v2451;
+                  const float2 v2453 = *(const float2*)&partials[v2452];
+                  const float2 v2456 = *(const float2*)&partials[v2452 + 128];
+                  const float2 v2461 = *(const float2*)&partials[v2452 + 256];
+                  const float2 v2466 = *(const float2*)&partials[v2452 + 384];
+                  const float2 v2471 = *(const float2*)&partials[v2452 + 512];
+                  const float2 v2476 = *(const float2*)&partials[v2452 + 640];
+                  const float2 v2481 = *(const float2*)&partials[v2452 + 768];
+                  const float v2483 = v2453.x + v2456.x + v2461.x + v2466.x + v2471.x + v2476.x + v2481.x;
+                  const float v2484 = v2453.y + v2456.y + v2461.y + v2466.y + v2471.y + v2476.y + v2481.y;
+                  const float2 v2486 = *(const float2*)&partials[v2452 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2451;
+                  const float v2493 = (v2483 + v2486.x) * scale;
+                  const float v2502 = v2493 * ptx::rcp(ptx::exp2(v2493 * -1.442695f) + 1.0f)
+                      * ((v2484 + v2486.y) * scale);
+                  act[v2099 + row / 2] = ptx::bf16_of(v2502);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1998,8 +2012,8 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            const bool v2468 = tid == 0;
-            if (v2468) {
+            const bool v2508 = tid == 0;
+            if (v2508) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -2008,13 +2022,13 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2480 = row / 2;
-                const u32 v2484 = v2480 % 2 * 24 + v2480 / 2;
-                const uint4 v2485 = ptx::ld_relaxed_gpu_b128(&o_words[v2484]);
-                const uint4 v2490 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2484], (epoch_target - 8) * 2 + 1, v2485,
-                    abort, notes, 10, layer, v2484);
-                early = __uint_as_float(v2490.x | v2490.z);
-                early_2 = __uint_as_float(v2490.y);
+                const u32 v2520 = row / 2;
+                const u32 v2524 = v2520 % 2 * 24 + v2520 / 2;
+                const uint4 v2525 = ptx::ld_relaxed_gpu_b128(&o_words[v2524]);
+                const uint4 v2530 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2524], (epoch_target - 8) * 2 + 1, v2525,
+                    abort, notes, 10, layer, v2524);
+                early = __uint_as_float(v2530.x | v2530.z);
+                early_2 = __uint_as_float(v2530.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -2028,74 +2042,77 @@ mkgen_step(const __grid_constant__ Params p) {
               held_8 = 0x00000000u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2511 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-              held = v2511.x;
-              held_2 = v2511.y;
-              held_3 = v2511.z;
-              held_4 = v2511.w;
+              const uint4 v2553 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2553.x;
+              held_2 = v2553.y;
+              held_3 = v2553.z;
+              held_4 = v2553.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v2518 = drain + 1;
-              const bool v2519 = v2518 == 23;
-              drain = v2519 ? 0u : v2518;
-              drain_parity = v2519 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2560 = drain + 1;
+              const bool v2561 = v2560 == 23;
+              drain = v2561 ? 0u : v2560;
+              drain_parity = v2561 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2534 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                held_5 = v2534.x;
-                held_6 = v2534.y;
-                held_7 = v2534.z;
-                held_8 = v2534.w;
+                const uint4 v2578 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held_5 = v2578.x;
+                held_6 = v2578.y;
+                held_7 = v2578.z;
+                held_8 = v2578.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2541 = drain + 1;
-              const bool v2542 = v2541 == 23;
-              drain = v2542 ? 0u : v2541;
-              drain_parity = v2542 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2585 = drain + 1;
+              const bool v2586 = v2585 == 23;
+              drain = v2586 ? 0u : v2585;
+              drain_parity = v2586 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
               held_16 = 0x00000000u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2556 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-              held_9 = v2556.x;
-              held_10 = v2556.y;
-              held_11 = v2556.z;
-              held_12 = v2556.w;
+              const uint4 v2602 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  * 4];
+              held_9 = v2602.x;
+              held_10 = v2602.y;
+              held_11 = v2602.z;
+              held_12 = v2602.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2563 = drain + 1;
-              const bool v2564 = v2563 == 23;
-              drain = v2564 ? 0u : v2563;
-              drain_parity = v2564 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2609 = drain + 1;
+              const bool v2610 = v2609 == 23;
+              drain = v2610 ? 0u : v2609;
+              drain_parity = v2610 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2579 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                held_13 = v2579.x;
-                held_14 = v2579.y;
-                held_15 = v2579.z;
-                held_16 = v2579.w;
+                const uint4 v2627 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                held_13 = v2627.x;
+                held_14 = v2627.y;
+                held_15 = v2627.z;
+                held_16 = v2627.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2586 = drain + 1;
-              const bool v2587 = v2586 == 23;
-              drain = v2587 ? 0u : v2586;
-              drain_parity = v2587 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2634 = drain + 1;
+              const bool v2635 = v2634 == 23;
+              drain = v2635 ? 0u : v2634;
+              drain_parity = v2635 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2468) {
+            if (v2508) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2103,13 +2120,13 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- down ----
           {
             if (tid < 44) {
-              const uint4 v2602 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2602.x, v2602.z, v2602.y, v2602.w);
+              const uint4 v2650 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2650.x, v2650.z, v2650.y, v2650.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u32 v2611 = warp * 128;
+            const u32 v2659 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2118,37 +2135,37 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_6 = 0.0f;
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
-            const u32 v2613 = (lane & 3u) * 4;
-            const uint4 v2620 = *(const uint4*)&input_bf16x2[warp * 16 + v2613];
-            const float4 v2628 = ptx::mma_m16n8k16(v2620.x, v2620.y, v2620.z, v2620.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2661 = (lane & 3u) * 4;
+            const uint4 v2668 = *(const uint4*)&input_bf16x2[warp * 16 + v2661];
+            const float4 v2676 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2628.x;
-            acc_2 = v2628.y;
-            acc_3 = v2628.z;
-            acc_4 = v2628.w;
-            const float4 v2636 = ptx::mma_m16n8k16(v2620.x, v2620.y, v2620.z, v2620.w, held_3, held_4, acc_5, acc_6,
+            acc = v2676.x;
+            acc_2 = v2676.y;
+            acc_3 = v2676.z;
+            acc_4 = v2676.w;
+            const float4 v2684 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2636.x;
-            acc_6 = v2636.y;
-            acc_7 = v2636.z;
-            acc_8 = v2636.w;
+            acc_5 = v2684.x;
+            acc_6 = v2684.y;
+            acc_7 = v2684.z;
+            acc_8 = v2684.w;
             if (warp < 3) {
-              const uint4 v2648 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2613];
-              const float4 v2656 = ptx::mma_m16n8k16(v2648.x, v2648.y, v2648.z, v2648.w, held_5, held_6, acc, acc_2,
+              const uint4 v2696 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2661];
+              const float4 v2704 = ptx::mma_m16n8k16(v2696.x, v2696.y, v2696.z, v2696.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2656.x;
-              acc_2 = v2656.y;
-              acc_3 = v2656.z;
-              acc_4 = v2656.w;
-              const float4 v2664 = ptx::mma_m16n8k16(v2648.x, v2648.y, v2648.z, v2648.w, held_7, held_8, acc_5, acc_6,
+              acc = v2704.x;
+              acc_2 = v2704.y;
+              acc_3 = v2704.z;
+              acc_4 = v2704.w;
+              const float4 v2712 = ptx::mma_m16n8k16(v2696.x, v2696.y, v2696.z, v2696.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2664.x;
-              acc_6 = v2664.y;
-              acc_7 = v2664.z;
-              acc_8 = v2664.w;
+              acc_5 = v2712.x;
+              acc_6 = v2712.y;
+              acc_7 = v2712.z;
+              acc_8 = v2712.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2611 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2659 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2158,44 +2175,44 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_14 = 0.0f;
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
-            const u32 v2680 = (lane & 3u) * 4;
-            const uint4 v2687 = *(const uint4*)&input_bf16x2[warp * 16 + v2680];
-            const float4 v2695 = ptx::mma_m16n8k16(v2687.x, v2687.y, v2687.z, v2687.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2728 = (lane & 3u) * 4;
+            const uint4 v2735 = *(const uint4*)&input_bf16x2[warp * 16 + v2728];
+            const float4 v2743 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2695.x;
-            acc_10 = v2695.y;
-            acc_11 = v2695.z;
-            acc_12 = v2695.w;
-            const float4 v2703 = ptx::mma_m16n8k16(v2687.x, v2687.y, v2687.z, v2687.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2743.x;
+            acc_10 = v2743.y;
+            acc_11 = v2743.z;
+            acc_12 = v2743.w;
+            const float4 v2751 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2703.x;
-            acc_14 = v2703.y;
-            acc_15 = v2703.z;
-            acc_16 = v2703.w;
+            acc_13 = v2751.x;
+            acc_14 = v2751.y;
+            acc_15 = v2751.z;
+            acc_16 = v2751.w;
             if (warp < 3) {
-              const uint4 v2715 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2680];
-              const float4 v2723 = ptx::mma_m16n8k16(v2715.x, v2715.y, v2715.z, v2715.w, held_13, held_14, acc_9,
+              const uint4 v2763 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2728];
+              const float4 v2771 = ptx::mma_m16n8k16(v2763.x, v2763.y, v2763.z, v2763.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2723.x;
-              acc_10 = v2723.y;
-              acc_11 = v2723.z;
-              acc_12 = v2723.w;
-              const float4 v2731 = ptx::mma_m16n8k16(v2715.x, v2715.y, v2715.z, v2715.w, held_15, held_16, acc_13,
+              acc_9 = v2771.x;
+              acc_10 = v2771.y;
+              acc_11 = v2771.z;
+              acc_12 = v2771.w;
+              const float4 v2779 = ptx::mma_m16n8k16(v2763.x, v2763.y, v2763.z, v2763.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2731.x;
-              acc_14 = v2731.y;
-              acc_15 = v2731.z;
-              acc_16 = v2731.w;
+              acc_13 = v2779.x;
+              acc_14 = v2779.y;
+              acc_15 = v2779.z;
+              acc_16 = v2779.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2611 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2659 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2751 = half_2 * 1024;
-              const u32 v2753 = v2751 + warp * 128;
+              const u32 v2799 = half_2 * 1024;
+              const u32 v2801 = v2799 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f;
@@ -2206,81 +2223,83 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_22 = 0.0f;
                 float acc_23 = 0.0f;
                 float acc_24 = 0.0f;
-                const u32 v2758 = (lane & 3u) * 4;
-                const uint4 v2761 = *(const uint4*)&input_bf16x2[warp * 16 + v2758];
+                const u32 v2806 = (lane & 3u) * 4;
+                const uint4 v2809 = *(const uint4*)&input_bf16x2[warp * 16 + v2806];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2773 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                const float4 v2781 = ptx::mma_m16n8k16(v2761.x, v2761.y, v2761.z, v2761.w, v2773.x, v2773.y, acc_17,
+                const uint4 v2823 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    * 4];
+                const float4 v2831 = ptx::mma_m16n8k16(v2809.x, v2809.y, v2809.z, v2809.w, v2823.x, v2823.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2781.x;
-                acc_18 = v2781.y;
-                acc_19 = v2781.z;
-                acc_20 = v2781.w;
-                const float4 v2789 = ptx::mma_m16n8k16(v2761.x, v2761.y, v2761.z, v2761.w, v2773.z, v2773.w, acc_21,
+                acc_17 = v2831.x;
+                acc_18 = v2831.y;
+                acc_19 = v2831.z;
+                acc_20 = v2831.w;
+                const float4 v2839 = ptx::mma_m16n8k16(v2809.x, v2809.y, v2809.z, v2809.w, v2823.z, v2823.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2789.x;
-                acc_22 = v2789.y;
-                acc_23 = v2789.z;
-                acc_24 = v2789.w;
+                acc_21 = v2839.x;
+                acc_22 = v2839.y;
+                acc_23 = v2839.z;
+                acc_24 = v2839.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2796 = drain + 1;
-                const bool v2797 = v2796 == 23;
-                drain = v2797 ? 0u : v2796;
-                drain_parity = v2797 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2846 = drain + 1;
+                const bool v2847 = v2846 == 23;
+                drain = v2847 ? 0u : v2846;
+                drain_parity = v2847 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2812 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v2819 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2758];
-                  const float4 v2827 = ptx::mma_m16n8k16(v2819.x, v2819.y, v2819.z, v2819.w, v2812.x, v2812.y, acc_17,
+                  const uint4 v2864 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  const uint4 v2871 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2806];
+                  const float4 v2879 = ptx::mma_m16n8k16(v2871.x, v2871.y, v2871.z, v2871.w, v2864.x, v2864.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2827.x;
-                  acc_18 = v2827.y;
-                  acc_19 = v2827.z;
-                  acc_20 = v2827.w;
-                  const float4 v2835 = ptx::mma_m16n8k16(v2819.x, v2819.y, v2819.z, v2819.w, v2812.z, v2812.w, acc_21,
+                  acc_17 = v2879.x;
+                  acc_18 = v2879.y;
+                  acc_19 = v2879.z;
+                  acc_20 = v2879.w;
+                  const float4 v2887 = ptx::mma_m16n8k16(v2871.x, v2871.y, v2871.z, v2871.w, v2864.z, v2864.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2835.x;
-                  acc_22 = v2835.y;
-                  acc_23 = v2835.z;
-                  acc_24 = v2835.w;
+                  acc_21 = v2887.x;
+                  acc_22 = v2887.y;
+                  acc_23 = v2887.z;
+                  acc_24 = v2887.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v2842 = drain + 1;
-                const bool v2843 = v2842 == 23;
-                drain = v2843 ? 0u : v2842;
-                drain_parity = v2843 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2894 = drain + 1;
+                const bool v2895 = v2894 == 23;
+                drain = v2895 ? 0u : v2894;
+                drain_parity = v2895 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2753 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2801 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2863 = tid * 2;
-                  const u32 v2864 = v2751 + v2863;
-                  const float2 v2865 = *(const float2*)&partials[v2864];
-                  const float2 v2868 = *(const float2*)&partials[v2864 + 128];
-                  const float2 v2873 = *(const float2*)&partials[v2864 + 256];
-                  const float2 v2878 = *(const float2*)&partials[v2864 + 384];
-                  const float2 v2883 = *(const float2*)&partials[v2864 + 512];
-                  const float2 v2888 = *(const float2*)&partials[v2864 + 640];
-                  const float2 v2893 = *(const float2*)&partials[v2864 + 768];
-                  const float v2895 = v2865.x + v2868.x + v2873.x + v2878.x + v2883.x + v2888.x + v2893.x;
-                  const float v2896 = v2865.y + v2868.y + v2873.y + v2878.y + v2883.y + v2888.y + v2893.y;
-                  const float2 v2898 = *(const float2*)&partials[v2864 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2863;
-                  const u32 v2907 = row / 2;
-                  const uint4 v2919 = make_uint4(__float_as_uint(early + (v2895 + v2898.x)),
-                      __float_as_uint(early_2 + (v2896 + v2898.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2907 % 2 * 24 + v2907 / 2], v2919);
+                  const u32 v2915 = tid * 2;
+                  const u32 v2916 = v2799 + v2915;
+                  const float2 v2917 = *(const float2*)&partials[v2916];
+                  const float2 v2920 = *(const float2*)&partials[v2916 + 128];
+                  const float2 v2925 = *(const float2*)&partials[v2916 + 256];
+                  const float2 v2930 = *(const float2*)&partials[v2916 + 384];
+                  const float2 v2935 = *(const float2*)&partials[v2916 + 512];
+                  const float2 v2940 = *(const float2*)&partials[v2916 + 640];
+                  const float2 v2945 = *(const float2*)&partials[v2916 + 768];
+                  const float v2947 = v2917.x + v2920.x + v2925.x + v2930.x + v2935.x + v2940.x + v2945.x;
+                  const float v2948 = v2917.y + v2920.y + v2925.y + v2930.y + v2935.y + v2940.y + v2945.y;
+                  const float2 v2950 = *(const float2*)&partials[v2916 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2915;
+                  const u32 v2959 = row / 2;
+                  const uint4 v2971 = make_uint4(__float_as_uint(early + (v2947 + v2950.x)),
+                      __float_as_uint(early_2 + (v2948 + v2950.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2959 % 2 * 24 + v2959 / 2], v2971);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -2289,8 +2308,8 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after down ----
           {
             epoch_target = epoch_target + 4;
-            const bool v2924 = tid == 0;
-            if (v2924) {
+            const bool v2976 = tid == 0;
+            if (v2976) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -2298,9 +2317,9 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2932 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 2 * 48 + tid * 2]);
-                  gain = v2932.x;
-                  gain_2 = v2932.y;
+                  const uint2 v2984 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 2 * 48 + tid * 2]);
+                  gain = v2984.x;
+                  gain_2 = v2984.y;
                 } else {
                   gain = 0x00000000u;
                   gain_2 = 0x00000000u;
@@ -2310,11 +2329,11 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 row = first_tile * 8 + tid * 2;
                 if (tid < tile_count * 4 && row < 320) {
                   const u32 i_2 = row % 32 / 2;
-                  const float v2949 = (float)pos_now * inv_freq[i_2];
-                  const float v2952 = -rintf(v2949 * 0.15915494f);
-                  const float v2954 = fmaf(v2952, -1.7484555e-07f, fmaf(v2952, 6.2831855f, v2949));
-                  const float cos_2 = ptx::cos(v2954);
-                  const float sin_2 = ptx::sin(v2954);
+                  const float v3001 = (float)pos_now * inv_freq[i_2];
+                  const float v3004 = -rintf(v3001 * 0.15915494f);
+                  const float v3006 = fmaf(v3004, -1.7484555e-07f, fmaf(v3004, 6.2831855f, v3001));
+                  const float cos_2 = ptx::cos(v3006);
+                  const float sin_2 = ptx::sin(v3006);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -2331,20 +2350,21 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2971 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  held = v2971.x;
-                  held_2 = v2971.y;
-                  held_3 = v2971.z;
-                  held_4 = v2971.w;
+                  const uint4 v3025 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  held = v3025.x;
+                  held_2 = v3025.y;
+                  held_3 = v3025.z;
+                  held_4 = v3025.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2978 = drain + 1;
-                const bool v2979 = v2978 == 23;
-                drain = v2979 ? 0u : v2978;
-                drain_parity = v2979 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3032 = drain + 1;
+                const bool v3033 = v3032 == 23;
+                drain = v3033 ? 0u : v3032;
+                drain_parity = v3033 ? drain_parity ^ 1u : drain_parity;
                 held_5 = 0x00000000u;
                 held_6 = 0x00000000u;
                 held_7 = 0x00000000u;
@@ -2352,20 +2372,21 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2994 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                  held_5 = v2994.x;
-                  held_6 = v2994.y;
-                  held_7 = v2994.z;
-                  held_8 = v2994.w;
+                  const uint4 v3050 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  held_5 = v3050.x;
+                  held_6 = v3050.y;
+                  held_7 = v3050.z;
+                  held_8 = v3050.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v3001 = drain + 1;
-                const bool v3002 = v3001 == 23;
-                drain = v3002 ? 0u : v3001;
-                drain_parity = v3002 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3057 = drain + 1;
+                const bool v3058 = v3057 == 23;
+                drain = v3058 ? 0u : v3057;
+                drain_parity = v3058 ? drain_parity ^ 1u : drain_parity;
                 held_9 = 0x00000000u;
                 held_10 = 0x00000000u;
                 held_11 = 0x00000000u;
@@ -2373,20 +2394,21 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3017 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                  held_9 = v3017.x;
-                  held_10 = v3017.y;
-                  held_11 = v3017.z;
-                  held_12 = v3017.w;
+                  const uint4 v3075 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  held_9 = v3075.x;
+                  held_10 = v3075.y;
+                  held_11 = v3075.z;
+                  held_12 = v3075.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_3]);
                 }
-                const u32 v3024 = drain + 1;
-                const bool v3025 = v3024 == 23;
-                drain = v3025 ? 0u : v3024;
-                drain_parity = v3025 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3082 = drain + 1;
+                const bool v3083 = v3082 == 23;
+                drain = v3083 ? 0u : v3082;
+                drain_parity = v3083 ? drain_parity ^ 1u : drain_parity;
                 held_13 = 0x00000000u;
                 held_14 = 0x00000000u;
                 held_15 = 0x00000000u;
@@ -2394,29 +2416,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3040 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                  held_13 = v3040.x;
-                  held_14 = v3040.y;
-                  held_15 = v3040.z;
-                  held_16 = v3040.w;
+                  const uint4 v3100 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  held_13 = v3100.x;
+                  held_14 = v3100.y;
+                  held_15 = v3100.z;
+                  held_16 = v3100.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_4]);
                 }
-                const u32 v3047 = drain + 1;
-                const bool v3048 = v3047 == 23;
-                drain = v3048 ? 0u : v3047;
-                drain_parity = v3048 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3107 = drain + 1;
+                const bool v3108 = v3107 == 23;
+                drain = v3108 ? 0u : v3107;
+                drain_parity = v3108 ? drain_parity ^ 1u : drain_parity;
               }
             } else {
               if (pos_now + 1 >= known) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3059 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3059.x;
-                    gain_2 = v3059.y;
+                    const uint2 v3119 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3119.x;
+                    gain_2 = v3119.y;
                   } else {
                     gain = 0x00000000u;
                     gain_2 = 0x00000000u;
@@ -2431,20 +2454,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3075 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                    held = v3075.x;
-                    held_2 = v3075.y;
-                    held_3 = v3075.z;
-                    held_4 = v3075.w;
+                    const uint4 v3137 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                        * 4];
+                    held = v3137.x;
+                    held_2 = v3137.y;
+                    held_3 = v3137.z;
+                    held_4 = v3137.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage]);
                   }
-                  const u32 v3082 = drain + 1;
-                  const bool v3083 = v3082 == 23;
-                  drain = v3083 ? 0u : v3082;
-                  drain_parity = v3083 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3144 = drain + 1;
+                  const bool v3145 = v3144 == 23;
+                  drain = v3145 ? 0u : v3144;
+                  drain_parity = v3145 ? drain_parity ^ 1u : drain_parity;
                   held_5 = 0x00000000u;
                   held_6 = 0x00000000u;
                   held_7 = 0x00000000u;
@@ -2452,20 +2476,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3098 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + lane * 4];
-                    held_5 = v3098.x;
-                    held_6 = v3098.y;
-                    held_7 = v3098.z;
-                    held_8 = v3098.w;
+                    const uint4 v3162 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128
+                        + (lane ^ (lane >> 3)) * 4];
+                    held_5 = v3162.x;
+                    held_6 = v3162.y;
+                    held_7 = v3162.z;
+                    held_8 = v3162.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_2]);
                   }
-                  const u32 v3105 = drain + 1;
-                  const bool v3106 = v3105 == 23;
-                  drain = v3106 ? 0u : v3105;
-                  drain_parity = v3106 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3169 = drain + 1;
+                  const bool v3170 = v3169 == 23;
+                  drain = v3170 ? 0u : v3169;
+                  drain_parity = v3170 ? drain_parity ^ 1u : drain_parity;
                   held_9 = 0x00000000u;
                   held_10 = 0x00000000u;
                   held_11 = 0x00000000u;
@@ -2473,20 +2498,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3121 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + lane * 4];
-                    held_9 = v3121.x;
-                    held_10 = v3121.y;
-                    held_11 = v3121.z;
-                    held_12 = v3121.w;
+                    const uint4 v3187 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128
+                        + (lane ^ (lane >> 3)) * 4];
+                    held_9 = v3187.x;
+                    held_10 = v3187.y;
+                    held_11 = v3187.z;
+                    held_12 = v3187.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_3]);
                   }
-                  const u32 v3128 = drain + 1;
-                  const bool v3129 = v3128 == 23;
-                  drain = v3129 ? 0u : v3128;
-                  drain_parity = v3129 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3194 = drain + 1;
+                  const bool v3195 = v3194 == 23;
+                  drain = v3195 ? 0u : v3194;
+                  drain_parity = v3195 ? drain_parity ^ 1u : drain_parity;
                   held_13 = 0x00000000u;
                   held_14 = 0x00000000u;
                   held_15 = 0x00000000u;
@@ -2494,20 +2520,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3144 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + lane * 4];
-                    held_13 = v3144.x;
-                    held_14 = v3144.y;
-                    held_15 = v3144.z;
-                    held_16 = v3144.w;
+                    const uint4 v3212 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128
+                        + (lane ^ (lane >> 3)) * 4];
+                    held_13 = v3212.x;
+                    held_14 = v3212.y;
+                    held_15 = v3212.z;
+                    held_16 = v3212.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_4]);
                   }
-                  const u32 v3151 = drain + 1;
-                  const bool v3152 = v3151 == 23;
-                  drain = v3152 ? 0u : v3151;
-                  drain_parity = v3152 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3219 = drain + 1;
+                  const bool v3220 = v3219 == 23;
+                  drain = v3220 ? 0u : v3219;
+                  drain_parity = v3220 ? drain_parity ^ 1u : drain_parity;
                 }
               } else {
                 held = 0x00000000u;
@@ -2528,7 +2555,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0x00000000u;
               }
             }
-            if (v2924) {
+            if (v2976) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2539,62 +2566,62 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- lm_head ----
           {
             float squares = 0.0f;
-            const u32 v3166 = tid * 2;
-            const u32 first = (v3166 & 0xfffffffcu) | ((v3166 & 1u) << 1) | ((v3166 >> 1) & 1u);
+            const u32 v3234 = tid * 2;
+            const u32 first = (v3234 & 0xfffffffcu) | ((v3234 & 1u) << 1) | ((v3234 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3177 = tid + 24;
-              const u32 v3181 = (epoch_target - 4) * 2 + 1;
-              const uint4 v3182 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 word = v3182;
-              const uint4 v3183 = ptx::ld_relaxed_gpu_b128(&down_words[v3177]);
-              uint4 word_2 = v3183;
-              if (word.w != v3181) {
-                const uint4 v3191 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3181, word, abort, notes, 13, 2,
+              const u32 v3245 = tid + 24;
+              const u32 v3249 = (epoch_target - 4) * 2 + 1;
+              const uint4 v3250 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 word = v3250;
+              const uint4 v3251 = ptx::ld_relaxed_gpu_b128(&down_words[v3245]);
+              uint4 word_2 = v3251;
+              if (word.w != v3249) {
+                const uint4 v3259 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3249, word, abort, notes, 13, 2,
                     tid);
-                word = v3191;
-                if (word_2.w != v3181) {
-                  const uint4 v3198 = ptx::ld_relaxed_gpu_b128(&down_words[v3177]);
-                  word_2 = v3198;
+                word = v3259;
+                if (word_2.w != v3249) {
+                  const uint4 v3266 = ptx::ld_relaxed_gpu_b128(&down_words[v3245]);
+                  word_2 = v3266;
                 }
               }
-              if (word_2.w != v3181) {
-                const uint4 v3206 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3177], v3181, word_2, abort, notes, 13,
-                    2, v3177);
-                word_2 = v3206;
+              if (word_2.w != v3249) {
+                const uint4 v3274 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3245], v3249, word_2, abort, notes, 13,
+                    2, v3245);
+                word_2 = v3274;
               }
-              const float v3214 = __uint_as_float(word.x | word.z);
-              const float v3215 = __uint_as_float(word.y);
-              const float v3221 = __uint_as_float(word_2.x | word_2.z);
-              const float v3222 = __uint_as_float(word_2.y);
-              const float v3230 = fmaf(v3221, v3221, fmaf(v3215, v3215, fmaf(v3214, v3214, squares)));
-              squares = fmaf(v3222, v3222, v3230);
-              const u32 v3234 = first + (tid - tid) * 2;
-              const bf16x2 v3237 = ptx::pack_bf16(v3214 * ptx::bf16_lo(gain), v3215 * ptx::bf16_hi(gain));
-              input_bf16x2[v3234] = v3237;
-              const bf16x2 v3241 = ptx::pack_bf16(v3221 * ptx::bf16_lo(gain_2), v3222 * ptx::bf16_hi(gain_2));
-              input_bf16x2[v3234 + 2] = v3241;
+              const float v3282 = __uint_as_float(word.x | word.z);
+              const float v3283 = __uint_as_float(word.y);
+              const float v3289 = __uint_as_float(word_2.x | word_2.z);
+              const float v3290 = __uint_as_float(word_2.y);
+              const float v3298 = fmaf(v3289, v3289, fmaf(v3283, v3283, fmaf(v3282, v3282, squares)));
+              squares = fmaf(v3290, v3290, v3298);
+              const u32 v3302 = first + (tid - tid) * 2;
+              const bf16x2 v3305 = ptx::pack_bf16(v3282 * ptx::bf16_lo(gain), v3283 * ptx::bf16_hi(gain));
+              input_bf16x2[v3302] = v3305;
+              const bf16x2 v3309 = ptx::pack_bf16(v3289 * ptx::bf16_lo(gain_2), v3290 * ptx::bf16_hi(gain_2));
+              input_bf16x2[v3302 + 2] = v3309;
             }
-            const float v3243 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3244 = squares + v3243;
-            const float v3245 = __shfl_xor_sync(0xffffffffu, v3244, 8u);
-            const float v3246 = v3244 + v3245;
-            const float v3247 = __shfl_xor_sync(0xffffffffu, v3246, 4u);
-            const float v3248 = v3246 + v3247;
-            const float v3249 = __shfl_xor_sync(0xffffffffu, v3248, 2u);
-            const float v3250 = v3248 + v3249;
-            const float v3251 = __shfl_xor_sync(0xffffffffu, v3250, 1u);
+            const float v3311 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3312 = squares + v3311;
+            const float v3313 = __shfl_xor_sync(0xffffffffu, v3312, 8u);
+            const float v3314 = v3312 + v3313;
+            const float v3315 = __shfl_xor_sync(0xffffffffu, v3314, 4u);
+            const float v3316 = v3314 + v3315;
+            const float v3317 = __shfl_xor_sync(0xffffffffu, v3316, 2u);
+            const float v3318 = v3316 + v3317;
+            const float v3319 = __shfl_xor_sync(0xffffffffu, v3318, 1u);
             if (lane == 0) {
-              scratch[warp] = v3250 + v3251;
+              scratch[warp] = v3318 + v3319;
             }
             ptx::bar_sync<1, 256>();
-            const float v3266 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3272 = __fmul_rn(v3266 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3272);
+            const float v3334 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3340 = __fmul_rn(v3334 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3340);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
-            const u32 v3278 = warp * 128;
+            const u32 v3346 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2604,22 +2631,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3288 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3296 = ptx::mma_m16n8k16(v3288.x, v3288.y, v3288.z, v3288.w, held, held_2, acc, acc_2,
+              const uint4 v3356 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3364 = ptx::mma_m16n8k16(v3356.x, v3356.y, v3356.z, v3356.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3296.x;
-              acc_2 = v3296.y;
-              acc_3 = v3296.z;
-              acc_4 = v3296.w;
-              const float4 v3304 = ptx::mma_m16n8k16(v3288.x, v3288.y, v3288.z, v3288.w, held_3, held_4, acc_5, acc_6,
+              acc = v3364.x;
+              acc_2 = v3364.y;
+              acc_3 = v3364.z;
+              acc_4 = v3364.w;
+              const float4 v3372 = ptx::mma_m16n8k16(v3356.x, v3356.y, v3356.z, v3356.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3304.x;
-              acc_6 = v3304.y;
-              acc_7 = v3304.z;
-              acc_8 = v3304.w;
+              acc_5 = v3372.x;
+              acc_6 = v3372.y;
+              acc_7 = v3372.z;
+              acc_8 = v3372.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3278 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3346 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2630,22 +2657,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3328 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3336 = ptx::mma_m16n8k16(v3328.x, v3328.y, v3328.z, v3328.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3396 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3404 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3336.x;
-              acc_10 = v3336.y;
-              acc_11 = v3336.z;
-              acc_12 = v3336.w;
-              const float4 v3344 = ptx::mma_m16n8k16(v3328.x, v3328.y, v3328.z, v3328.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3404.x;
+              acc_10 = v3404.y;
+              acc_11 = v3404.z;
+              acc_12 = v3404.w;
+              const float4 v3412 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3344.x;
-              acc_14 = v3344.y;
-              acc_15 = v3344.z;
-              acc_16 = v3344.w;
+              acc_13 = v3412.x;
+              acc_14 = v3412.y;
+              acc_15 = v3412.z;
+              acc_16 = v3412.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3278 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3346 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -2656,22 +2683,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3369 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3377 = ptx::mma_m16n8k16(v3369.x, v3369.y, v3369.z, v3369.w, held_9, held_10, acc_17,
+              const uint4 v3437 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3445 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3377.x;
-              acc_18 = v3377.y;
-              acc_19 = v3377.z;
-              acc_20 = v3377.w;
-              const float4 v3385 = ptx::mma_m16n8k16(v3369.x, v3369.y, v3369.z, v3369.w, held_11, held_12, acc_21,
+              acc_17 = v3445.x;
+              acc_18 = v3445.y;
+              acc_19 = v3445.z;
+              acc_20 = v3445.w;
+              const float4 v3453 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3385.x;
-              acc_22 = v3385.y;
-              acc_23 = v3385.z;
-              acc_24 = v3385.w;
+              acc_21 = v3453.x;
+              acc_22 = v3453.y;
+              acc_23 = v3453.z;
+              acc_24 = v3453.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3278 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3346 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -2682,29 +2709,29 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3410 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3418 = ptx::mma_m16n8k16(v3410.x, v3410.y, v3410.z, v3410.w, held_13, held_14, acc_25,
+              const uint4 v3478 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3486 = ptx::mma_m16n8k16(v3478.x, v3478.y, v3478.z, v3478.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3418.x;
-              acc_26 = v3418.y;
-              acc_27 = v3418.z;
-              acc_28 = v3418.w;
-              const float4 v3426 = ptx::mma_m16n8k16(v3410.x, v3410.y, v3410.z, v3410.w, held_15, held_16, acc_29,
+              acc_25 = v3486.x;
+              acc_26 = v3486.y;
+              acc_27 = v3486.z;
+              acc_28 = v3486.w;
+              const float4 v3494 = ptx::mma_m16n8k16(v3478.x, v3478.y, v3478.z, v3478.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3426.x;
-              acc_30 = v3426.y;
-              acc_31 = v3426.z;
-              acc_32 = v3426.w;
+              acc_29 = v3494.x;
+              acc_30 = v3494.y;
+              acc_31 = v3494.z;
+              acc_32 = v3494.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3278 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3346 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3446 = half_2 * 1024;
-              const u32 v3448 = v3446 + warp * 128;
+              const u32 v3514 = half_2 * 1024;
+              const u32 v3516 = v3514 + warp * 128;
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -2718,88 +2745,89 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3463 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + lane * 4];
-                  const uint4 v3469 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v3477 = ptx::mma_m16n8k16(v3469.x, v3469.y, v3469.z, v3469.w, v3463.x, v3463.y, acc_33,
+                  const uint4 v3533 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                      * 4];
+                  const uint4 v3539 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v3547 = ptx::mma_m16n8k16(v3539.x, v3539.y, v3539.z, v3539.w, v3533.x, v3533.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3477.x;
-                  acc_34 = v3477.y;
-                  acc_35 = v3477.z;
-                  acc_36 = v3477.w;
-                  const float4 v3485 = ptx::mma_m16n8k16(v3469.x, v3469.y, v3469.z, v3469.w, v3463.z, v3463.w, acc_37,
+                  acc_33 = v3547.x;
+                  acc_34 = v3547.y;
+                  acc_35 = v3547.z;
+                  acc_36 = v3547.w;
+                  const float4 v3555 = ptx::mma_m16n8k16(v3539.x, v3539.y, v3539.z, v3539.w, v3533.z, v3533.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3485.x;
-                  acc_38 = v3485.y;
-                  acc_39 = v3485.z;
-                  acc_40 = v3485.w;
+                  acc_37 = v3555.x;
+                  acc_38 = v3555.y;
+                  acc_39 = v3555.z;
+                  acc_40 = v3555.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v3492 = drain + 1;
-                const bool v3493 = v3492 == 23;
-                drain = v3493 ? 0u : v3492;
-                drain_parity = v3493 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3562 = drain + 1;
+                const bool v3563 = v3562 == 23;
+                drain = v3563 ? 0u : v3562;
+                drain_parity = v3563 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3448 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3516 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3513 = tid * 2;
-                  const u32 v3514 = v3446 + v3513;
-                  const float2 v3515 = *(const float2*)&partials[v3514];
-                  const float2 v3518 = *(const float2*)&partials[v3514 + 128];
-                  const float2 v3523 = *(const float2*)&partials[v3514 + 256];
-                  const float2 v3528 = *(const float2*)&partials[v3514 + 384];
-                  const float2 v3533 = *(const float2*)&partials[v3514 + 512];
-                  const float2 v3538 = *(const float2*)&partials[v3514 + 640];
-                  const float2 v3543 = *(const float2*)&partials[v3514 + 768];
-                  const float v3545 = v3515.x + v3518.x + v3523.x + v3528.x + v3533.x + v3538.x + v3543.x;
-                  const float v3546 = v3515.y + v3518.y + v3523.y + v3528.y + v3533.y + v3538.y + v3543.y;
-                  const float2 v3548 = *(const float2*)&partials[v3514 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3513;
-                  const float v3555 = __fmul_rn(v3545 + v3548.x, scale);
-                  const float v3556 = __fmul_rn(v3546 + v3548.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3555, v3556);
-                  const bool v3563 = v3555 > best_2 || (v3555 == best_2 && row < best_index_2);
-                  best_2 = v3563 ? v3555 : best_2;
-                  best_index_2 = v3563 ? row : best_index_2;
-                  const u32 v3566 = row + 1;
-                  const bool v3573 = v3556 > best_2 || (v3556 == best_2 && v3566 < best_index_2);
-                  best_2 = v3573 ? v3556 : best_2;
-                  best_index_2 = v3573 ? v3566 : best_index_2;
+                  const u32 v3583 = tid * 2;
+                  const u32 v3584 = v3514 + v3583;
+                  const float2 v3585 = *(const float2*)&partials[v3584];
+                  const float2 v3588 = *(const float2*)&partials[v3584 + 128];
+                  const float2 v3593 = *(const float2*)&partials[v3584 + 256];
+                  const float2 v3598 = *(const float2*)&partials[v3584 + 384];
+                  const float2 v3603 = *(const float2*)&partials[v3584 + 512];
+                  const float2 v3608 = *(const float2*)&partials[v3584 + 640];
+                  const float2 v3613 = *(const float2*)&partials[v3584 + 768];
+                  const float v3615 = v3585.x + v3588.x + v3593.x + v3598.x + v3603.x + v3608.x + v3613.x;
+                  const float v3616 = v3585.y + v3588.y + v3593.y + v3598.y + v3603.y + v3608.y + v3613.y;
+                  const float2 v3618 = *(const float2*)&partials[v3584 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3583;
+                  const float v3625 = __fmul_rn(v3615 + v3618.x, scale);
+                  const float v3626 = __fmul_rn(v3616 + v3618.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3625, v3626);
+                  const bool v3633 = v3625 > best_2 || (v3625 == best_2 && row < best_index_2);
+                  best_2 = v3633 ? v3625 : best_2;
+                  best_index_2 = v3633 ? row : best_index_2;
+                  const u32 v3636 = row + 1;
+                  const bool v3643 = v3626 > best_2 || (v3626 == best_2 && v3636 < best_index_2);
+                  best_2 = v3643 ? v3626 : best_2;
+                  best_index_2 = v3643 ? v3636 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v3579 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3581 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3588 = v3579 > best_2 || (v3579 == best_2 && v3581 < best_index_2);
-            best_2 = v3588 ? v3579 : best_2;
-            best_index_2 = v3588 ? v3581 : best_index_2;
-            const float v3592 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3594 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3601 = v3592 > best_2 || (v3592 == best_2 && v3594 < best_index_2);
-            best_2 = v3601 ? v3592 : best_2;
-            best_index_2 = v3601 ? v3594 : best_index_2;
-            const float v3605 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3607 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3614 = v3605 > best_2 || (v3605 == best_2 && v3607 < best_index_2);
-            best_2 = v3614 ? v3605 : best_2;
-            best_index_2 = v3614 ? v3607 : best_index_2;
-            const float v3618 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3620 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3627 = v3618 > best_2 || (v3618 == best_2 && v3620 < best_index_2);
-            best_2 = v3627 ? v3618 : best_2;
-            best_index_2 = v3627 ? v3620 : best_index_2;
-            const float v3631 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3633 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3640 = v3631 > best_2 || (v3631 == best_2 && v3633 < best_index_2);
-            best_2 = v3640 ? v3631 : best_2;
-            best_index_2 = v3640 ? v3633 : best_index_2;
+            const float v3649 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3651 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3658 = v3649 > best_2 || (v3649 == best_2 && v3651 < best_index_2);
+            best_2 = v3658 ? v3649 : best_2;
+            best_index_2 = v3658 ? v3651 : best_index_2;
+            const float v3662 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3664 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3671 = v3662 > best_2 || (v3662 == best_2 && v3664 < best_index_2);
+            best_2 = v3671 ? v3662 : best_2;
+            best_index_2 = v3671 ? v3664 : best_index_2;
+            const float v3675 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3677 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3684 = v3675 > best_2 || (v3675 == best_2 && v3677 < best_index_2);
+            best_2 = v3684 ? v3675 : best_2;
+            best_index_2 = v3684 ? v3677 : best_index_2;
+            const float v3688 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3690 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3697 = v3688 > best_2 || (v3688 == best_2 && v3690 < best_index_2);
+            best_2 = v3697 ? v3688 : best_2;
+            best_index_2 = v3697 ? v3690 : best_index_2;
+            const float v3701 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3703 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3710 = v3701 > best_2 || (v3701 == best_2 && v3703 < best_index_2);
+            best_2 = v3710 ? v3701 : best_2;
+            best_index_2 = v3710 ? v3703 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2809,46 +2837,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3647 = scratch[0];
-              const u32 v3648 = scratch_index[0];
-              const bool v3655 = v3647 > best_3 || (v3647 == best_3 && v3648 < best_index_3);
-              best_3 = v3655 ? v3647 : best_3;
-              best_index_3 = v3655 ? v3648 : best_index_3;
-              const float v3658 = scratch[1];
-              const u32 v3659 = scratch_index[1];
-              const bool v3666 = v3658 > best_3 || (v3658 == best_3 && v3659 < best_index_3);
-              best_3 = v3666 ? v3658 : best_3;
-              best_index_3 = v3666 ? v3659 : best_index_3;
-              const float v3669 = scratch[2];
-              const u32 v3670 = scratch_index[2];
-              const bool v3677 = v3669 > best_3 || (v3669 == best_3 && v3670 < best_index_3);
-              best_3 = v3677 ? v3669 : best_3;
-              best_index_3 = v3677 ? v3670 : best_index_3;
-              const float v3680 = scratch[3];
-              const u32 v3681 = scratch_index[3];
-              const bool v3688 = v3680 > best_3 || (v3680 == best_3 && v3681 < best_index_3);
-              best_3 = v3688 ? v3680 : best_3;
-              best_index_3 = v3688 ? v3681 : best_index_3;
-              const float v3691 = scratch[4];
-              const u32 v3692 = scratch_index[4];
-              const bool v3699 = v3691 > best_3 || (v3691 == best_3 && v3692 < best_index_3);
-              best_3 = v3699 ? v3691 : best_3;
-              best_index_3 = v3699 ? v3692 : best_index_3;
-              const float v3702 = scratch[5];
-              const u32 v3703 = scratch_index[5];
-              const bool v3710 = v3702 > best_3 || (v3702 == best_3 && v3703 < best_index_3);
-              best_3 = v3710 ? v3702 : best_3;
-              best_index_3 = v3710 ? v3703 : best_index_3;
-              const float v3713 = scratch[6];
-              const u32 v3714 = scratch_index[6];
-              const bool v3721 = v3713 > best_3 || (v3713 == best_3 && v3714 < best_index_3);
-              best_3 = v3721 ? v3713 : best_3;
-              best_index_3 = v3721 ? v3714 : best_index_3;
-              const float v3724 = scratch[7];
-              const u32 v3725 = scratch_index[7];
-              const bool v3732 = v3724 > best_3 || (v3724 == best_3 && v3725 < best_index_3);
-              best_3 = v3732 ? v3724 : best_3;
-              best_index_3 = v3732 ? v3725 : best_index_3;
+              const float v3717 = scratch[0];
+              const u32 v3718 = scratch_index[0];
+              const bool v3725 = v3717 > best_3 || (v3717 == best_3 && v3718 < best_index_3);
+              best_3 = v3725 ? v3717 : best_3;
+              best_index_3 = v3725 ? v3718 : best_index_3;
+              const float v3728 = scratch[1];
+              const u32 v3729 = scratch_index[1];
+              const bool v3736 = v3728 > best_3 || (v3728 == best_3 && v3729 < best_index_3);
+              best_3 = v3736 ? v3728 : best_3;
+              best_index_3 = v3736 ? v3729 : best_index_3;
+              const float v3739 = scratch[2];
+              const u32 v3740 = scratch_index[2];
+              const bool v3747 = v3739 > best_3 || (v3739 == best_3 && v3740 < best_index_3);
+              best_3 = v3747 ? v3739 : best_3;
+              best_index_3 = v3747 ? v3740 : best_index_3;
+              const float v3750 = scratch[3];
+              const u32 v3751 = scratch_index[3];
+              const bool v3758 = v3750 > best_3 || (v3750 == best_3 && v3751 < best_index_3);
+              best_3 = v3758 ? v3750 : best_3;
+              best_index_3 = v3758 ? v3751 : best_index_3;
+              const float v3761 = scratch[4];
+              const u32 v3762 = scratch_index[4];
+              const bool v3769 = v3761 > best_3 || (v3761 == best_3 && v3762 < best_index_3);
+              best_3 = v3769 ? v3761 : best_3;
+              best_index_3 = v3769 ? v3762 : best_index_3;
+              const float v3772 = scratch[5];
+              const u32 v3773 = scratch_index[5];
+              const bool v3780 = v3772 > best_3 || (v3772 == best_3 && v3773 < best_index_3);
+              best_3 = v3780 ? v3772 : best_3;
+              best_index_3 = v3780 ? v3773 : best_index_3;
+              const float v3783 = scratch[6];
+              const u32 v3784 = scratch_index[6];
+              const bool v3791 = v3783 > best_3 || (v3783 == best_3 && v3784 < best_index_3);
+              best_3 = v3791 ? v3783 : best_3;
+              best_index_3 = v3791 ? v3784 : best_index_3;
+              const float v3794 = scratch[7];
+              const u32 v3795 = scratch_index[7];
+              const bool v3802 = v3794 > best_3 || (v3794 == best_3 && v3795 < best_index_3);
+              best_3 = v3802 ? v3794 : best_3;
+              best_index_3 = v3802 ? v3795 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2869,37 +2897,37 @@ mkgen_step(const __grid_constant__ Params p) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3743 = best[lane];
-                const u32 v3744 = best_index[lane];
-                const bool v3751 = v3743 > best_2 || (v3743 == best_2 && v3744 < best_index_2);
-                best_2 = v3751 ? v3743 : best_2;
-                best_index_2 = v3751 ? v3744 : best_index_2;
+                const float v3813 = best[lane];
+                const u32 v3814 = best_index[lane];
+                const bool v3821 = v3813 > best_2 || (v3813 == best_2 && v3814 < best_index_2);
+                best_2 = v3821 ? v3813 : best_2;
+                best_index_2 = v3821 ? v3814 : best_index_2;
               }
-              const float v3755 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3757 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3764 = v3755 > best_2 || (v3755 == best_2 && v3757 < best_index_2);
-              best_2 = v3764 ? v3755 : best_2;
-              best_index_2 = v3764 ? v3757 : best_index_2;
-              const float v3768 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3770 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3777 = v3768 > best_2 || (v3768 == best_2 && v3770 < best_index_2);
-              best_2 = v3777 ? v3768 : best_2;
-              best_index_2 = v3777 ? v3770 : best_index_2;
-              const float v3781 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3783 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3790 = v3781 > best_2 || (v3781 == best_2 && v3783 < best_index_2);
-              best_2 = v3790 ? v3781 : best_2;
-              best_index_2 = v3790 ? v3783 : best_index_2;
-              const float v3794 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3796 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3803 = v3794 > best_2 || (v3794 == best_2 && v3796 < best_index_2);
-              best_2 = v3803 ? v3794 : best_2;
-              best_index_2 = v3803 ? v3796 : best_index_2;
-              const float v3807 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3809 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3816 = v3807 > best_2 || (v3807 == best_2 && v3809 < best_index_2);
-              best_2 = v3816 ? v3807 : best_2;
-              best_index_2 = v3816 ? v3809 : best_index_2;
+              const float v3825 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3827 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3834 = v3825 > best_2 || (v3825 == best_2 && v3827 < best_index_2);
+              best_2 = v3834 ? v3825 : best_2;
+              best_index_2 = v3834 ? v3827 : best_index_2;
+              const float v3838 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3840 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3847 = v3838 > best_2 || (v3838 == best_2 && v3840 < best_index_2);
+              best_2 = v3847 ? v3838 : best_2;
+              best_index_2 = v3847 ? v3840 : best_index_2;
+              const float v3851 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3853 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3860 = v3851 > best_2 || (v3851 == best_2 && v3853 < best_index_2);
+              best_2 = v3860 ? v3851 : best_2;
+              best_index_2 = v3860 ? v3853 : best_index_2;
+              const float v3864 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3866 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3873 = v3864 > best_2 || (v3864 == best_2 && v3866 < best_index_2);
+              best_2 = v3873 ? v3864 : best_2;
+              best_index_2 = v3873 ? v3866 : best_index_2;
+              const float v3877 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3879 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3886 = v3877 > best_2 || (v3877 == best_2 && v3879 < best_index_2);
+              best_2 = v3886 ? v3877 : best_2;
+              best_index_2 = v3886 ? v3879 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2909,8 +2937,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3828 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3828);
+              const u64 v3898 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3898);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2943,8 +2971,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3860 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3860;
+          const u32 v3930 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3930;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2965,10 +2993,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v3883 = drain + 1;
-            const bool v3884 = v3883 == 23;
-            drain = v3884 ? 0u : v3883;
-            drain_parity = v3884 ? drain_parity ^ 1u : drain_parity;
+            const u32 v3953 = drain + 1;
+            const bool v3954 = v3953 == 23;
+            drain = v3954 ? 0u : v3953;
+            drain_parity = v3954 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -2977,18 +3005,17 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3897 = warp * 4;
-      const u32 v3898 = notes[v3897];
-      if (notes[0] != 0 && v3898 != 0) {
-        const u32 v3907 = (cta * 9 + warp) * 4;
-        records[v3907] = v3898;
-        records[v3907 + 1] = notes[v3897 + 1];
-        records[v3907 + 2] = notes[v3897 + 2];
-        records[v3907 + 3] = notes[v3897 + 3];
+      const u32 v3967 = warp * 4;
+      const u32 v3968 = notes[v3967];
+      if (notes[0] != 0 && v3968 != 0) {
+        const u32 v3977 = (cta * 9 + warp) * 4;
+        records[v3977] = v3968;
+        records[v3977 + 1] = notes[v3967 + 1];
+        records[v3977 + 2] = notes[v3967 + 2];
+        records[v3977 + 3] = notes[v3967 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
-    const u64 layer_offset = (u64)own[10] | ((u64)own[11] << 32);
     u32 fill = 0;
     u32 fill_parity = 1;
     u32 landed = 20;
@@ -2997,7 +3024,6 @@ mkgen_step(const __grid_constant__ Params p) {
     u32 led_parity = 1;
     u32 near = 21;
     u32 near_parity = 1;
-    u64 offset = layer_offset;
     u32 running_2 = 1;
     #pragma unroll 1
     for (u32 i = 0; i < steps; ++i) {
@@ -3005,7 +3031,6 @@ mkgen_step(const __grid_constant__ Params p) {
       #pragma unroll 1
       for (u32 layer = 0; layer < 2; ++layer) {
         if (running_2 != 0) {
-          offset = (u64)layer * 18816 + layer_offset;
           // ---- qkv ----
           {
             if (lane == 0) {
@@ -3016,40 +3041,42 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
+            const u32 first_tile = own[0];
             const u32 tile_count = own[1];
+            const u64 v4012 = (u64)layer * 18816;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v3958 = landed + 1;
-              const bool v3959 = v3958 == 23;
-              landed = v3959 ? 0u : v3958;
-              landed_parity = v3959 ? landed_parity ^ 1u : landed_parity;
-              const bool v3967 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v3967) {
+              const u32 v4023 = landed + 1;
+              const bool v4024 = v4023 == 23;
+              landed = v4024 ? 0u : v4023;
+              landed_parity = v4024 ? landed_parity ^ 1u : landed_parity;
+              const bool v4032 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4032) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v3972 = led + 1;
-              const bool v3973 = v3972 == 23;
-              led = v3973 ? 0u : v3972;
-              led_parity = v3973 ? led_parity ^ 1u : led_parity;
-              const u32 v3980 = near + 1;
-              const bool v3981 = v3980 == 23;
-              near = v3981 ? 0u : v3980;
-              near_parity = v3981 ? near_parity ^ 1u : near_parity;
+              const u32 v4037 = led + 1;
+              const bool v4038 = v4037 == 23;
+              led = v4038 ? 0u : v4037;
+              led_parity = v4038 ? led_parity ^ 1u : led_parity;
+              const u32 v4045 = near + 1;
+              const bool v4046 = v4045 == 23;
+              near = v4046 ? 0u : v4045;
+              near_parity = v4046 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4012 + (u64)(first_tile + i_2) * 96], 1536,
+                    &full[fill], evict_first);
               }
-              const u32 v3994 = fill + 1;
-              const bool v3995 = v3994 == 23;
-              fill = v3995 ? 0u : v3994;
-              fill_parity = v3995 ? fill_parity ^ 1u : fill_parity;
-              offset = offset + 96;
+              const u32 v4058 = fill + 1;
+              const bool v4059 = v4058 == 23;
+              fill = v4059 ? 0u : v4058;
+              fill_parity = v4059 ? fill_parity ^ 1u : fill_parity;
             }
           }
           if (layer == 0) {
@@ -3081,12 +3108,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v4041 = (pos_now + 31) / 32;
+            const u32 v4103 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v4041 / 2;
-              const u32 end = (split + 1) * v4041 / 2;
+              const u32 first = split * v4103 / 2;
+              const u32 end = (split + 1) * v4103 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -3095,28 +3122,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v4062 = page;
-                const u32 v4072 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v4072;
+                const u32 v4124 = page;
+                const u32 v4134 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v4134;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v4079 = landed + 1;
-                const bool v4080 = v4079 == 23;
-                landed = v4080 ? 0u : v4079;
-                landed_parity = v4080 ? landed_parity ^ 1u : landed_parity;
-                const bool v4088 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4088) {
+                const u32 v4141 = landed + 1;
+                const bool v4142 = v4141 == 23;
+                landed = v4142 ? 0u : v4141;
+                landed_parity = v4142 ? landed_parity ^ 1u : landed_parity;
+                const bool v4150 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4150) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v4093 = led + 1;
-                const bool v4094 = v4093 == 23;
-                led = v4094 ? 0u : v4093;
-                led_parity = v4094 ? led_parity ^ 1u : led_parity;
-                const u32 v4101 = near + 1;
-                const bool v4102 = v4101 == 23;
-                near = v4102 ? 0u : v4101;
-                near_parity = v4102 ? near_parity ^ 1u : near_parity;
+                const u32 v4155 = led + 1;
+                const bool v4156 = v4155 == 23;
+                led = v4156 ? 0u : v4155;
+                led_parity = v4156 ? led_parity ^ 1u : led_parity;
+                const u32 v4163 = near + 1;
+                const bool v4164 = v4163 == 23;
+                near = v4164 ? 0u : v4163;
+                near_parity = v4164 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -3124,15 +3151,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v4125 = (((u64)layer * (u64)pages + (u64)v4062) * 2 + (u64)kv_head) * 16
+                  const u64 v4187 = (((u64)layer * (u64)pages + (u64)v4124) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4125 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4187 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v4134 = fill + 1;
-                const bool v4135 = v4134 == 23;
-                fill = v4135 ? 0u : v4134;
-                fill_parity = v4135 ? fill_parity ^ 1u : fill_parity;
+                const u32 v4196 = fill + 1;
+                const bool v4197 = v4196 == 23;
+                fill = v4197 ? 0u : v4196;
+                fill_parity = v4197 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -3146,40 +3173,42 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
+            const u32 first_tile = own[2];
             const u32 tile_count = own[3];
+            const u64 v4224 = (u64)layer * 18816 + 3840;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4166 = landed + 1;
-              const bool v4167 = v4166 == 23;
-              landed = v4167 ? 0u : v4166;
-              landed_parity = v4167 ? landed_parity ^ 1u : landed_parity;
-              const bool v4175 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4175) {
+              const u32 v4235 = landed + 1;
+              const bool v4236 = v4235 == 23;
+              landed = v4236 ? 0u : v4235;
+              landed_parity = v4236 ? landed_parity ^ 1u : landed_parity;
+              const bool v4244 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4244) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4180 = led + 1;
-              const bool v4181 = v4180 == 23;
-              led = v4181 ? 0u : v4180;
-              led_parity = v4181 ? led_parity ^ 1u : led_parity;
-              const u32 v4188 = near + 1;
-              const bool v4189 = v4188 == 23;
-              near = v4189 ? 0u : v4188;
-              near_parity = v4189 ? near_parity ^ 1u : near_parity;
+              const u32 v4249 = led + 1;
+              const bool v4250 = v4249 == 23;
+              led = v4250 ? 0u : v4249;
+              led_parity = v4250 ? led_parity ^ 1u : led_parity;
+              const u32 v4257 = near + 1;
+              const bool v4258 = v4257 == 23;
+              near = v4258 ? 0u : v4257;
+              near_parity = v4258 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 3072, &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4224 + (u64)(first_tile + i_2) * 192], 3072,
+                    &full[fill], evict_first);
               }
-              const u32 v4202 = fill + 1;
-              const bool v4203 = v4202 == 23;
-              fill = v4203 ? 0u : v4202;
-              fill_parity = v4203 ? fill_parity ^ 1u : fill_parity;
-              offset = offset + 192;
+              const u32 v4270 = fill + 1;
+              const bool v4271 = v4270 == 23;
+              fill = v4271 ? 0u : v4270;
+              fill_parity = v4271 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- gate_up ----
@@ -3192,40 +3221,42 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
+            const u32 first_tile = own[4];
             const u32 tile_count = own[5];
+            const u64 v4298 = (u64)layer * 18816 + 6144;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4236 = landed + 1;
-              const bool v4237 = v4236 == 23;
-              landed = v4237 ? 0u : v4236;
-              landed_parity = v4237 ? landed_parity ^ 1u : landed_parity;
-              const bool v4245 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4245) {
+              const u32 v4309 = landed + 1;
+              const bool v4310 = v4309 == 23;
+              landed = v4310 ? 0u : v4309;
+              landed_parity = v4310 ? landed_parity ^ 1u : landed_parity;
+              const bool v4318 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4318) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4250 = led + 1;
-              const bool v4251 = v4250 == 23;
-              led = v4251 ? 0u : v4250;
-              led_parity = v4251 ? led_parity ^ 1u : led_parity;
-              const u32 v4258 = near + 1;
-              const bool v4259 = v4258 == 23;
-              near = v4259 ? 0u : v4258;
-              near_parity = v4259 ? near_parity ^ 1u : near_parity;
+              const u32 v4323 = led + 1;
+              const bool v4324 = v4323 == 23;
+              led = v4324 ? 0u : v4323;
+              led_parity = v4324 ? led_parity ^ 1u : led_parity;
+              const u32 v4331 = near + 1;
+              const bool v4332 = v4331 == 23;
+              near = v4332 ? 0u : v4331;
+              near_parity = v4332 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4298 + (u64)(first_tile + i_2) * 96], 1536,
+                    &full[fill], evict_first);
               }
-              const u32 v4272 = fill + 1;
-              const bool v4273 = v4272 == 23;
-              fill = v4273 ? 0u : v4272;
-              fill_parity = v4273 ? fill_parity ^ 1u : fill_parity;
-              offset = offset + 96;
+              const u32 v4344 = fill + 1;
+              const bool v4345 = v4344 == 23;
+              fill = v4345 ? 0u : v4344;
+              fill_parity = v4345 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- down ----
@@ -3238,78 +3269,79 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
+            const u32 first_tile = own[6];
             const u32 tile_count = own[7];
+            const u64 v4372 = (u64)layer * 18816 + 14592;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4306 = landed + 1;
-              const bool v4307 = v4306 == 23;
-              landed = v4307 ? 0u : v4306;
-              landed_parity = v4307 ? landed_parity ^ 1u : landed_parity;
-              const bool v4315 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4315) {
+              const u32 v4383 = landed + 1;
+              const bool v4384 = v4383 == 23;
+              landed = v4384 ? 0u : v4383;
+              landed_parity = v4384 ? landed_parity ^ 1u : landed_parity;
+              const bool v4392 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4392) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4320 = led + 1;
-              const bool v4321 = v4320 == 23;
-              led = v4321 ? 0u : v4320;
-              led_parity = v4321 ? led_parity ^ 1u : led_parity;
-              const u32 v4328 = near + 1;
-              const bool v4329 = v4328 == 23;
-              near = v4329 ? 0u : v4328;
-              near_parity = v4329 ? near_parity ^ 1u : near_parity;
+              const u32 v4397 = led + 1;
+              const bool v4398 = v4397 == 23;
+              led = v4398 ? 0u : v4397;
+              led_parity = v4398 ? led_parity ^ 1u : led_parity;
+              const u32 v4405 = near + 1;
+              const bool v4406 = v4405 == 23;
+              near = v4406 ? 0u : v4405;
+              near_parity = v4406 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 4096, &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352], 4096,
+                    &full[fill], evict_first);
               }
-              const u32 v4342 = fill + 1;
-              const bool v4343 = v4342 == 23;
-              fill = v4343 ? 0u : v4342;
-              fill_parity = v4343 ? fill_parity ^ 1u : fill_parity;
-              offset = offset + 256;
+              const u32 v4418 = fill + 1;
+              const bool v4419 = v4418 == 23;
+              fill = v4419 ? 0u : v4418;
+              fill_parity = v4419 ? fill_parity ^ 1u : fill_parity;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4356 = landed + 1;
-              const bool v4357 = v4356 == 23;
-              landed = v4357 ? 0u : v4356;
-              landed_parity = v4357 ? landed_parity ^ 1u : landed_parity;
-              const bool v4365 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4365) {
+              const u32 v4435 = landed + 1;
+              const bool v4436 = v4435 == 23;
+              landed = v4436 ? 0u : v4435;
+              landed_parity = v4436 ? landed_parity ^ 1u : landed_parity;
+              const bool v4444 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4444) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4370 = led + 1;
-              const bool v4371 = v4370 == 23;
-              led = v4371 ? 0u : v4370;
-              led_parity = v4371 ? led_parity ^ 1u : led_parity;
-              const u32 v4378 = near + 1;
-              const bool v4379 = v4378 == 23;
-              near = v4379 ? 0u : v4378;
-              near_parity = v4379 ? near_parity ^ 1u : near_parity;
+              const u32 v4449 = led + 1;
+              const bool v4450 = v4449 == 23;
+              led = v4450 ? 0u : v4449;
+              led_parity = v4450 ? led_parity ^ 1u : led_parity;
+              const u32 v4457 = near + 1;
+              const bool v4458 = v4457 == 23;
+              near = v4458 ? 0u : v4457;
+              near_parity = v4458 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[offset], 1536, &full[fill], evict_first);
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                    &full[fill], evict_first);
               }
-              const u32 v4392 = fill + 1;
-              const bool v4393 = v4392 == 23;
-              fill = v4393 ? 0u : v4392;
-              fill_parity = v4393 ? fill_parity ^ 1u : fill_parity;
-              offset = offset + 96;
+              const u32 v4470 = fill + 1;
+              const bool v4471 = v4470 == 23;
+              fill = v4471 ? 0u : v4470;
+              fill_parity = v4471 ? fill_parity ^ 1u : fill_parity;
             }
           }
         }
       }
       if (running_2 != 0 && pos_now + 1 >= known) {
-        offset = (u64)own[12] | ((u64)own[13] << 32);
         // ---- lm_head ----
         {
           if (lane == 0) {
@@ -3320,53 +3352,54 @@ mkgen_step(const __grid_constant__ Params p) {
               notes[warp * 4 + 3] = 0;
             }
           }
+          const u32 first_tile = own[8];
           const u32 tile_count = own[9];
           for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v4439 = landed + 1;
-            const bool v4440 = v4439 == 23;
-            landed = v4440 ? 0u : v4439;
-            landed_parity = v4440 ? landed_parity ^ 1u : landed_parity;
-            const bool v4448 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4448) {
+            const u32 v4511 = landed + 1;
+            const bool v4512 = v4511 == 23;
+            landed = v4512 ? 0u : v4511;
+            landed_parity = v4512 ? landed_parity ^ 1u : landed_parity;
+            const bool v4520 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4520) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v4453 = led + 1;
-            const bool v4454 = v4453 == 23;
-            led = v4454 ? 0u : v4453;
-            led_parity = v4454 ? led_parity ^ 1u : led_parity;
-            const u32 v4461 = near + 1;
-            const bool v4462 = v4461 == 23;
-            near = v4462 ? 0u : v4461;
-            near_parity = v4462 ? near_parity ^ 1u : near_parity;
+            const u32 v4525 = led + 1;
+            const bool v4526 = v4525 == 23;
+            led = v4526 ? 0u : v4525;
+            led_parity = v4526 ? led_parity ^ 1u : led_parity;
+            const u32 v4533 = near + 1;
+            const bool v4534 = v4533 == 23;
+            near = v4534 ? 0u : v4533;
+            near_parity = v4534 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
             }
             __syncwarp();
             if (lane == 0) {
-              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[offset], 1536, &full[fill], evict_first);
+              ptx::bulk_g2s_hint(&ring[stage * 256], &weights[37632 + (u64)(first_tile + i_2) * 96], 1536, &full[fill],
+                  evict_first);
             }
-            const u32 v4475 = fill + 1;
-            const bool v4476 = v4475 == 23;
-            fill = v4476 ? 0u : v4475;
-            fill_parity = v4476 ? fill_parity ^ 1u : fill_parity;
-            offset = offset + 96;
+            const u32 v4546 = fill + 1;
+            const bool v4547 = v4546 == 23;
+            fill = v4547 ? 0u : v4546;
+            fill_parity = v4547 ? fill_parity ^ 1u : fill_parity;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v4487 = warp * 4;
-      const u32 v4488 = notes[v4487];
-      if (notes[0] != 0 && v4488 != 0) {
-        const u32 v4497 = (cta * 9 + warp) * 4;
-        records[v4497] = v4488;
-        records[v4497 + 1] = notes[v4487 + 1];
-        records[v4497 + 2] = notes[v4487 + 2];
-        records[v4497 + 3] = notes[v4487 + 3];
+      const u32 v4556 = warp * 4;
+      const u32 v4557 = notes[v4556];
+      if (notes[0] != 0 && v4557 != 0) {
+        const u32 v4566 = (cta * 9 + warp) * 4;
+        records[v4566] = v4557;
+        records[v4566 + 1] = notes[v4556 + 1];
+        records[v4566 + 2] = notes[v4556 + 2];
+        records[v4566 + 3] = notes[v4556 + 3];
       }
     }
   }

@@ -22,7 +22,7 @@
 #define TINY_GRID 4  // CTAs
 #define TINY_CLUSTER_SIZE 1  // CTAs of a cluster
 #define TINY_THREADS 288  // of a CTA
-#define TINY_SHARED_BYTES 106720  // dynamic shared memory of a CTA
+#define TINY_SHARED_BYTES 106704  // dynamic shared memory of a CTA
 #define TINY_PARAMS_BYTES 232  // the params block
 
 // What the kernel was made for.
@@ -63,8 +63,8 @@
 #define TINY_INV_FREQ_BYTES 64
 #define TINY_INV_FREQ_ALIGN 4
 
-// plan: 56 × u32: [4][14] what each SM owns; only read. The host writes: the table of that name
-#define TINY_PLAN_BYTES 224
+// plan: 40 × u32: [4][10] what each SM owns; only read. The host writes: the table of that name
+#define TINY_PLAN_BYTES 160
 #define TINY_PLAN_ALIGN 4
 
 // page_table: any number of u32: page of tokens 16·i …, in order; only read. Size: 4 bytes for each 16 tokens of
@@ -196,7 +196,7 @@ typedef struct tiny_params {
   TINY_ALIGN8 uint64_t weights;  // 41472 × b128: packed matrices, see the layout
   uint64_t gains;  // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
   uint64_t inv_freq;  // 16 × f32: [16] RoPE, radians a position
-  uint64_t plan;  // 56 × u32: [4][14] what each SM owns
+  uint64_t plan;  // 40 × u32: [4][10] what each SM owns
   uint64_t page_table;  // any number of u32: page of tokens 16·i …, in order
   uint64_t kv;  // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
   uint64_t query_words;  // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag

@@ -14,7 +14,7 @@
 //   - gains (960 bytes): model.layers.%d.input_layernorm.weight and model.layers.%d.post_attention_layernorm.weight of each
 //     layer %d in turn, then model.norm.weight; bf16
 //   - inv_freq (64 bytes): the table of that name
-//   - plan (224 bytes): the table of that name
+//   - plan (160 bytes): the table of that name
 //   - page_table (4 bytes for each 16 tokens of context): word i is the page, below the parameter pages, of tokens 16·i to
 //     16·i+15; no page twice
 //   - query_words (1536 bytes): 0, and again after a launch that was given up

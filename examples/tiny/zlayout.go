@@ -9,7 +9,7 @@ const (
 	Grid        = 4            // CTAs, all resident at once; 0: any number
 	ClusterSize = 1            // CTAs a cluster
 	Threads     = 288          // per CTA
-	SharedBytes = 106720       // dynamic shared memory per CTA
+	SharedBytes = 106704       // dynamic shared memory per CTA
 	ParamsBytes = 232          // size of the params block
 )
 
@@ -52,7 +52,7 @@ func Buffers() []Buffer {
 		{"weights", "b128", 41472, 663552, 16, true, "", "the matrices as the packing table says, and zero where it names no element"},
 		{"gains", "bf16", 480, 960, 16, true, "", "model.layers.%d.input_layernorm.weight and model.layers.%d.post_attention_layernorm.weight of each layer %d in turn, then model.norm.weight; bf16"},
 		{"inv_freq", "f32", 16, 64, 4, true, "", "the table of that name"},
-		{"plan", "u32", 56, 224, 4, true, "", "the table of that name"},
+		{"plan", "u32", 40, 160, 4, true, "", "the table of that name"},
 		{"page_table", "u32", 0, 0, 4, true, "4 bytes for each 16 tokens of context", "word i is the page, below the parameter pages, of tokens 16·i to 16·i+15; no page twice"},
 		{"kv", "b128", 0, 0, 128, false, "8192 bytes a page: 2 layers × 4096", ""},
 		{"query_words", "b128", 96, 1536, 16, false, "", "0, and again after a launch that was given up"},

@@ -15,7 +15,7 @@ type Params struct {
 	Weights    DevicePtr // 41472 × b128: packed matrices, see the layout
 	Gains      DevicePtr // 480 × bf16: [5][96] norm gains: attention and MLP of each layer, then the final one
 	InvFreq    DevicePtr // 16 × f32: [16] RoPE, radians a position
-	Plan       DevicePtr // 56 × u32: [4][14] what each SM owns
+	Plan       DevicePtr // 40 × u32: [4][10] what each SM owns
 	PageTable  DevicePtr // any number of u32: page of tokens 16·i …, in order
 	Kv         DevicePtr // any number of b128: [2 layers][pages][2 KV heads][16 slots][K, V][32] bf16
 	QueryWords DevicePtr // 96 × b128: [6][16] words of elements i and i + 16 of rotated, scaled queries, and a tag

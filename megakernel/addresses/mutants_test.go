@@ -174,7 +174,7 @@ func TestWideArithmeticDoneInThirtyTwoBits(t *testing.T) {
 	for _, m := range []mutant{
 		{name: "KV index in 32 bits", at: line(t, "tasks/qkv.go", "p.kv.Store(base.Add(p.element(0, i, 8)), "), edit: short(1)},
 		{name: "KV row in 32-bit bytes", at: line(t, "tasks/kv.go", "return row.MulC(l.TokenUnits())"), edit: short(16)},
-		{name: "weight offset in 32-bit bytes", at: line(t, "megakernel/assemble.go", "b.offset.Set(dsl.Cast[dsl.U64](l).MulC("), edit: short(16)},
+		{name: "weight offset in 32-bit bytes", at: line(t, "megakernel/assemble.go", "dsl.Cast[dsl.U64](s.Layer).MulC(int(p.LayerBytes / 16))"), edit: short(16)},
 	} {
 		m.want = bounds.Overflow
 		t.Run(m.name, func(t *testing.T) { m.reported(t, mk) })

@@ -5,19 +5,17 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// across writes this CTA's share of a matrix that is dealt out by columns, in every layer:
-// 16 bytes are two columns of four rows, 16 apart, see pipeline.AcrossOffset.
-func (b *builder) across(m matrix, share []u32) {
+// across writes a matrix that is dealt out by columns, in every layer: 16 bytes are two
+// columns of four rows, 16 apart, see pipeline.AcrossOffset.
+func (b *builder) across(m matrix) {
 	k := b.k
 	k.Require(m.K%2 == 0, "randomize: %s has %d columns, want a multiple of 2", m.Name, m.K)
-	start := dsl.Cast[dsl.U64](share[2]).Or(dsl.Cast[dsl.U64](share[3]).ShlC(32))
 	k.For(k.U32(0), k.U32(b.plan.Layers), func(l u32) {
-		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 16)).Add(start).Named("image")
 		first := l.MulC(len(b.perLayer))
-		k.ForStep(k.Tid(), share[1].MulC(m.KPadded), 32*warps, func(u u32) {
+		b.eachUnit(m, l, func(u u32, to func(v []pair)) {
 			tile, in := u.DivC(m.KPadded), u.RemC(m.KPadded)
 			lane := in.AndC(31)
-			column := share[0].Add(tile).MulC(pipeline.AcrossColumns).Add(lane.AndC(1).MulC(2)).Named("column")
+			column := tile.MulC(pipeline.AcrossColumns).Add(lane.AndC(1).MulC(2)).Named("column")
 			row := in.DivC(32).MulC(pipeline.AcrossRows).Add(lane.ShrC(1).AndC(1).MulC(8)).Add(lane.ShrC(2)).Named("row")
 			var v []pair
 			for i := range unit / 2 {
@@ -30,7 +28,7 @@ func (b *builder) across(m matrix, share []u32) {
 				})
 				v = append(v, out.Get())
 			}
-			b.weights.StoreN(image.Add(dsl.Cast[dsl.U64](u)).MulC(unit/2), v)
-		}, dsl.Unroll(1))
+			to(v)
+		})
 	}, dsl.Unroll(1))
 }

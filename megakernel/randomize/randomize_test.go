@@ -75,6 +75,6 @@ func TestTheSeedChangesTheTensorsOnly(t *testing.T) {
 	require.NoError(t, err)
 	b, err := r.Tables(2)
 	require.NoError(t, err)
-	require.Equal(t, a[:2], b[:2])
-	require.NotEqual(t, a[2], b[2])
+	require.Equal(t, a[:1], b[:1])
+	require.NotEqual(t, a[1], b[1])
 }

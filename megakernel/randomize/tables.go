@@ -12,16 +12,11 @@ import (
 
 // Buffers of the kernel beside those of the megakernel; Tables has their content.
 const (
-	bufShares  = "random_shares"  // what each SM owns: see shareWords
 	bufRows    = "random_rows"    // where each packed row comes from
 	bufTensors = "random_tensors" // key and scale of each tensor
 )
 
 const (
-	// A share is the first tile of a matrix, how many, and where they begin in 16-byte
-	// units from the start of the first layer's image (the LM head's: of the buffer),
-	// low word first.
-	shareWords = 4
 	// A tensor is the two words of its key, its scale as f32, and a word of nothing.
 	tensorWords = 4
 	// A row is the number of its tensor among those of a layer, above its row there.
@@ -99,18 +94,6 @@ func (s *shape) names() []string {
 	list = append(list, s.head)
 	list = append(list, s.gains...)
 	return append(list, megakernel.EmbedTensor)
-}
-
-// shares is the content of bufShares.
-func (s *shape) shares() []uint32 {
-	var words []uint32
-	for sm := range s.plan.SMs {
-		for _, m := range s.matrices {
-			at := uint64(s.plan.Start(m.layer, sm)+m.Offset[sm]) / 16
-			words = append(words, uint32(m.First[sm]), uint32(m.Count[sm]), uint32(at), uint32(at>>32))
-		}
-	}
-	return words
 }
 
 // tensors is the content of bufTensors for one seed.

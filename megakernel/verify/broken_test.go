@@ -41,7 +41,7 @@ func (p place) line(t *testing.T) string {
 var (
 	ringCopy     = place{"pipeline/ring.go", "dsl.BulkCopy(p.r.Data"}
 	ringFullWait = place{"pipeline/ring.go", "c.wait(stage, c.next.parity"}
-	weightCopy   = place{"tasks/gemv.go", "p.Copy(base, w, offset"}
+	weightCopy   = place{"tasks/gemv.go", "p.Copy(base, w, at"}
 	weightLoad   = place{"tasks/gemv.go", "[dsl.BF16x2](r.Data).LoadN("}
 	inputLoad    = place{"tasks/gemv.go", "[dsl.BF16x2](g.X).LoadN("}
 	inputStore   = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}

@@ -167,7 +167,7 @@ func swappedOffsets(mk *megakernel.Kernel, e *editor, in *ir.Instr) bool {
 	if !reads(in, "plan") || !ok {
 		return false
 	}
-	row, word := planRow(mk), planRow(mk)-4
+	row, word := planRow(mk), 2*megakernel.MatrixQKV
 	index := in.Mem[0].Index
 	moved := index
 	for _, m := range [][2]int{{a, b}, {b, a}} {
@@ -246,7 +246,7 @@ var mutants = []mutant{
 	{"next page from token 4096 on", 5000, nextPage, `copies from page \d+ of layer 0, which the page table of this sequence does not name`, "tasks/attention.go"},
 	{"flag of 5 bits", 100, flagOf5Bits, `readers cannot tell old packets from new ones`, "tasks/"},
 	{"last SM's share of o one tile short", 100, lastShareShort, `deadlock|SM 131 copies`, "tasks/"},
-	{"offsets of two equal SMs exchanged", 100, swappedOffsets, `SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go"},
+	{"first tiles of two equal SMs exchanged", 100, swappedOffsets, `SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go"},
 	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "tasks/"},
 	{"chunks of the cache in 8 bits", 33000, chunksIn8Bits, `was copied 0 times in step 0 at position 33000, want 1`, "tasks/attention.go"},
 	{"new token's slot from 4096 on", 5000, keyToNextSlot, `(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "tasks/"},

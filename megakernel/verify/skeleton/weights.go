@@ -17,14 +17,14 @@ type share struct {
 }
 
 // sharesOf lists each SM's shares in the order of a step, from the tiles that the plan gives
-// to the SMs: layer after layer, SM after SM, matrix after matrix, without gaps. It uses no
+// to the SMs: layer after layer, matrix after matrix, SM after SM, without gaps. It uses no
 // offset of the plan.
 func sharesOf(mk *megakernel.Kernel) [][]share {
 	shares := make([][]share, mk.Options.SMs)
 	at := int64(0)
 	deal := func(prefix string, ms []pipeline.MatrixPlan) {
-		for sm := range shares {
-			for i := range ms {
+		for i := range ms {
+			for sm := range shares {
 				m := &ms[i]
 				end := at + int64(m.Count[sm])*m.TileBytes()
 				shares[sm] = append(shares[sm], share{prefix + m.Name, at, end})
@@ -87,7 +87,7 @@ func (s *stream) settle(shares []share, steps int) {
 		if s.at++; s.at == len(shares) {
 			s.step, s.at = s.step+1, 0
 		}
-		if s.at == 0 && shares[0].start == shares[len(shares)-1].end {
+		if s.at == 0 && !slices.ContainsFunc(shares, func(sh share) bool { return sh.end > sh.start }) {
 			s.step = steps // an SM without weights
 		}
 	}

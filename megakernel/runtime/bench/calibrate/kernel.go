@@ -214,9 +214,10 @@ func (b *builder) share() tasks.Share { return tasks.Share{First: b.k.U32(0), Co
 func (b *builder) produce() {
 	k, e := b.k, b.e
 	p := b.ring.Producer()
-	offset := dsl.NewVar(dsl.Cast[dsl.U64](e.CTA).Mul(dsl.Cast[dsl.U64](b.phases.Mul(b.tiles))).MulC(int(b.gemv.M.TileBytes()/element)), "offset")
-	k.For(k.U32(0), b.phases, func(u32) {
-		b.gemv.Produce(e, p, b.share(), b.data, offset)
+	tile := int(b.gemv.M.TileBytes() / element)
+	first := dsl.Cast[dsl.U64](e.CTA).Mul(dsl.Cast[dsl.U64](b.phases.Mul(b.tiles))).MulC(tile).Named("first")
+	k.For(k.U32(0), b.phases, func(phase u32) {
+		b.gemv.Produce(e, p, b.share(), b.data, first.Add(dsl.Cast[dsl.U64](phase.Mul(b.tiles)).MulC(tile)))
 	}, dsl.Unroll(1))
 }
 

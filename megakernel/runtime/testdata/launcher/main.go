@@ -125,7 +125,7 @@ func fill(tensors string, pages, epoch uint32, prompt []uint32) (map[string][]by
 
 // pack writes one matrix of one layer into the layer's image.
 func pack(image []byte, e step.PackEntry, layer int, read func(string) []byte) error {
-	const order = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + (k%32)*2, the next tile 16*KPadded bytes on"
+	const order = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2, the next tile 16*KPadded bytes on"
 	if e.Order != order {
 		return fmt.Errorf("matrix %s: elements ordered as %q", e.Matrix, e.Order)
 	}
@@ -134,13 +134,9 @@ func pack(image []byte, e step.PackEntry, layer int, read func(string) []byte) e
 		for i := range run.Count {
 			row := tensor[(run.Source+i*run.SourceStep)*e.K*2:][:e.K*2]
 			tile, r := (run.Row+i*run.RowStep)/e.TileRows, (run.Row+i*run.RowStep)%e.TileRows
-			sm := 0
-			for tile >= e.First[sm]+e.Count[sm] {
-				sm++
-			}
-			at := e.Offset[sm] + int64(tile-e.First[sm])*int64(16*e.KPadded)
+			at := int64(tile) * int64(16*e.KPadded)
 			for k := range e.K {
-				copy(image[at+int64(k/32*512+r*64+k%32*2):][:2], row[2*k:])
+				copy(image[at+int64(k/32*512+r*64+(k%32/8^r/2)*16+k%8*2):][:2], row[2*k:])
 			}
 		}
 	}
