@@ -11,6 +11,7 @@ type fragments struct {
 	g         *GEMM
 	e         *Env
 	n         u32
+	unit      u32                      // laneUnit
 	now, next [][]*dsl.Var[dsl.BF16x2] // [half·groups + group][4]: 8 tokens of a k group
 }
 
@@ -18,7 +19,7 @@ type fragments struct {
 func groups(e *Env, chunk int) int { return ceilDiv(chunk, e.Consumers) }
 
 func (g *GEMM) newFragments(e *Env, n u32) *fragments {
-	x := &fragments{g: g, e: e, n: n}
+	x := &fragments{g: g, e: e, n: n, unit: laneUnit(e).Named("unit")}
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
 	for range groups(e, g.M.ChunkK/pipeline.GroupK) * g.In.Padded() / 8 {
 		x.now = append(x.now, dsl.NewArray(zero, 4, "x"))
@@ -125,7 +126,7 @@ func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
 func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32, first, chunk int) {
 	k := e.K
 	drain := func() (w [][]pair) {
-		c.Drain(func(base u32) { w = g.weights(e, r, base, chunk) })
+		c.Drain(func(base u32) { w = g.weights(e, r, base.MulC(4).Add(x.unit), chunk) })
 		return w
 	}
 	k.If(tiles.Gt(k.U32(first)), func() {
@@ -139,15 +140,15 @@ func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragm
 	})
 }
 
-// weights loads the warp's k groups of a chunk of so many from the ring. Groups that
-// it does not have are zeros.
-func (g *GEMM) weights(e *Env, r *pipeline.Ring, base u32, chunk int) (w [][]pair) {
+// weights loads the warp's k groups of a chunk of so many from the ring, where the lane's of
+// the chunk's first are at. Groups that it does not have are zeros.
+func (g *GEMM) weights(e *Env, r *pipeline.Ring, at u32, chunk int) (w [][]pair) {
 	k := e.K
 	data := dsl.View[dsl.BF16x2](r.Data)
 	for i := range groups(e, chunk) {
 		group := e.Warp.AddC(i * e.Consumers)
 		load := func() []pair {
-			return data.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(laneUnit(e)), 4)
+			return data.LoadN(at.Add(group.MulC(pipeline.GroupBytes/4)), 4)
 		}
 		if (i+1)*e.Consumers <= chunk {
 			w = append(w, load())
