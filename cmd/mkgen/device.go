@@ -54,10 +54,17 @@ func fitsSim(c *models.Config) error {
 	return nil
 }
 
-// openSim opens the executor for a kernel.
-func openSim(mk *megakernel.Kernel) (runtime.Device, error) {
-	if err := fitsSim(&mk.Config); err != nil {
-		return nil, err
+// openSims opens the executor for each kernel of a model.
+func openSims(kernels []*megakernel.Kernel) (devices []runtime.Device, err error) {
+	for _, mk := range kernels {
+		if err := fitsSim(&mk.Config); err != nil {
+			return nil, err
+		}
+		sim, err := runtime.NewSim(mk.IR, 1)
+		if err != nil {
+			return nil, err
+		}
+		devices = append(devices, sim)
 	}
-	return runtime.NewSim(mk.IR, 1)
+	return devices, nil
 }

@@ -14,10 +14,10 @@ const (
 	defaultDevice = deviceSim
 )
 
-// openDevice opens a device for a kernel: the executor, the only one of this build.
-func openDevice(_ context.Context, mk *megakernel.Kernel, o deviceOptions) (runtime.Device, error) {
+// openDevices opens a device for each kernel: executors, the only ones of this build.
+func openDevices(_ context.Context, kernels []*megakernel.Kernel, o deviceOptions) ([]runtime.Device, error) {
 	if o.name == deviceCUDA {
 		return nil, errNoCUDA
 	}
-	return openSim(mk)
+	return openSims(kernels)
 }

@@ -25,7 +25,7 @@ type generator interface {
 }
 
 func newGenerator(ctx context.Context, o engine.Options) (generator, error) {
-	if !o.Kernel.Ragged() {
+	if !o.Kernel.Ragged() { // alone: --rows 1
 		return engine.New(ctx, o)
 	}
 	return engine.NewBatch(ctx, o)
@@ -35,7 +35,7 @@ func newGenerator(ctx context.Context, o engine.Options) (generator, error) {
 func (r *runFlags) room(mk *megakernel.Kernel) int {
 	positions := mk.Config.MaxPositions
 	switch {
-	case !mk.Ragged():
+	case !mk.Ragged() || r.rows == 0 && r.prompts == "" && !r.many:
 		return min(int(r.kvTokens), positions)
 	case r.kvTokens == 0 && r.prompts == "" && !r.many:
 		return 0

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -233,29 +233,30 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if t := w.config.CheckpointDType; !w.random && t != 0 && t != w.config.DType {
 		fmt.Fprintf(cmd.ErrOrStderr(), "The checkpoint's weights are %s; they are rounded to %s.\n", t, w.config.DType)
 	}
-	o := r.chosen(w.config)
-	if !cmd.Flags().Changed("watchdog") {
-		o.Watchdog = megakernel.WatchAll
-	}
-	if r.device == deviceSim {
-		o.SMs, o.Consumers = cmp.Or(o.SMs, simSMs), cmp.Or(o.Consumers, simConsumers)
-	}
-	mk, err := megakernel.Build(w.config, o)
+	kernels, err := r.kernels(cmd, w.config)
 	if err != nil {
-		return nil, r.inFlags(err)
+		return nil, err
 	}
-	if chunk := mk.ChunkTokens(); int(r.pin)%chunk != 0 {
+	widest := kernels[0]
+	if chunk := widest.ChunkTokens(); int(r.pin)%chunk != 0 {
 		return nil, usagef("--pin-split: %s, want a multiple of the %d of a stage", plural.Of(int(r.pin), "token"), chunk)
 	}
-	device, err := openDevice(ctx, mk, deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
+	devices, err := openDevices(ctx, kernels, deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
 		compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }})
 	if err != nil {
 		return nil, err
 	}
-	e, err := r.load(ctx, cmd.ErrOrStderr(), w, engine.Options{Kernel: mk, Device: device, Text: w.text, KVTokens: r.room(mk), Pin: int(r.pin),
-		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)})
+	o := engine.Options{Kernel: widest, Device: devices[0], Text: w.text, KVTokens: r.room(widest), Pin: int(r.pin),
+		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)}
+	for i, mk := range kernels[1:] {
+		o.Beside = append(o.Beside, runtime.Member{Kernel: mk, Device: devices[1+i]})
+	}
+	e, err := r.load(ctx, cmd.ErrOrStderr(), w, o)
 	if err != nil {
-		return nil, errors.Join(err, device.Close())
+		for _, d := range slices.Backward(devices) {
+			err = errors.Join(err, d.Close())
+		}
+		return nil, err
 	}
 	if err := ctx.Err(); err != nil {
 		return nil, errors.Join(err, e.Close())

@@ -35,16 +35,17 @@ func opened(t *testing.T, args ...string) (s *speaker, out, err *bytes.Buffer) {
 // KV cache. The answers are those of two single turns.
 func TestAConversationGoesOnUntilTheInputEnds(t *testing.T) {
 	s, out, err := opened(t)
-	require.NoError(t, s.converse(t.Context(), strings.NewReader("hi\n\nand then")))
+	const question = "hi there, who are you" // more than a page, which is what is shared
+	require.NoError(t, s.converse(t.Context(), strings.NewReader(question+"\n\nand then")))
 	figures := strings.Split(strings.ReplaceAll(err.String(), "> ", ""), "\n")
 	require.Len(t, figures, 4) // the last prompt ends with the input
-	require.Contains(t, figures[0], "prompt 6 tokens (0 reused), generated 6")
+	require.Regexp(t, `prompt \d+ tokens \(0 reused\), generated 6`, figures[0])
 	require.NotContains(t, figures[1], "(0 reused)")
 	require.Equal(t, 4, strings.Count(err.String(), "> "))
 	require.True(t, strings.HasSuffix(out.String(), "\n"))
 
 	first, alone, _ := opened(t)
-	require.NoError(t, first.once(t.Context(), "hi"))
+	require.NoError(t, first.once(t.Context(), question))
 	require.True(t, strings.HasPrefix(out.String(), alone.String()))
 }
 

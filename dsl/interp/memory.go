@@ -30,6 +30,16 @@ func NewMemory() *Memory { return &Memory{bufs: map[string]*binding{}} }
 // replaces it.
 func (m *Memory) Bind(name string, data []byte) { m.bufs[name] = &binding{data: data} }
 
+// Share binds a buffer that is bound in another memory: both then have the same storage, and
+// know the same bytes as initialised. It reports whether from has it.
+func (m *Memory) Share(name string, from *Memory) bool {
+	b, ok := from.bufs[name]
+	if ok {
+		m.bufs[name] = b
+	}
+	return ok
+}
+
 // MarkUninit makes every byte of a bound buffer uninitialised: reading one
 // before it is written is an error. It reports whether name is bound.
 func (m *Memory) MarkUninit(name string) bool {

@@ -1,5 +1,12 @@
 package runtime
 
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
 // Launch runs dev's kernel once and waits for it.
 func Launch(dev Device, scalars map[string]uint64) error {
 	if err := dev.Start(scalars); err != nil {
@@ -33,6 +40,28 @@ type Device interface {
 	// Poke writes word i of a buffer for the host to write; also while the kernel
 	// runs, which then sees it soon.
 	Poke(name string, i int, value uint32) error
-	// Close releases everything; a second Close does nothing.
+	// Close releases everything but what was borrowed; a second Close does nothing.
 	Close() error
+}
+
+// Borrower is a Device that can use buffers of another one of its kind, which must stay open
+// for as long. Kernels of both must not run at a time.
+type Borrower interface {
+	// Borrow makes from's buffer called name this device's, in place of Alloc.
+	Borrow(name string, from Device) error
+}
+
+// lent are the buffers that kernels of one model can have in common, where both have them.
+var lent = []string{"weights", "gains", "kv", megakernel.BufferEmbed}
+
+// borrow takes over from's buffers that are lent, and reports whether name is one.
+func (s *runner) borrow(name string) (bool, error) {
+	if s.from == nil || !slices.Contains(lent, name) {
+		return false, nil
+	}
+	b, ok := s.dev.(Borrower)
+	if !ok {
+		return false, fmt.Errorf("a %T cannot use another device's buffers", s.dev)
+	}
+	return true, b.Borrow(name, s.from)
 }

@@ -22,6 +22,7 @@ type GPU struct {
 	block  []byte    // the params block
 	mem    map[string]*cuda.Mem
 	host   map[string]*cuda.Host // buffers for the host to read while a kernel runs
+	lent   map[string]bool       // those of mem that are another GPU's
 	done   chan struct{}
 	err    error
 	begin  *cuda.Event
@@ -49,7 +50,7 @@ func NewGPU(k *ir.Kernel, dev *cuda.Device, cubin []byte) (*GPU, error) {
 
 // newGPU is a GPU without code.
 func newGPU(k *ir.Kernel, dev *cuda.Device) (*GPU, error) {
-	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}, host: map[string]*cuda.Host{}}
+	g := &GPU{k: k, dev: dev, mem: map[string]*cuda.Mem{}, host: map[string]*cuda.Host{}, lent: map[string]bool{}}
 	var err error
 	if g.stream, err = dev.NewStream(); err != nil {
 		return nil, err
@@ -134,6 +135,22 @@ func (g *GPU) Alloc(name string, bytes int64) error {
 	g.mem[name] = m
 	return nil
 }
+
+// Borrow makes a buffer of another kernel on the same GPU this one's, see Borrower.
+func (g *GPU) Borrow(name string, from Device) error {
+	f, ok := from.(interface{ onGPU() *GPU })
+	if !ok || f.onGPU().dev != g.dev {
+		return fmt.Errorf("a GPU borrows from itself, not from a %T", from)
+	}
+	m, err := f.onGPU().buffer(name)
+	if err != nil {
+		return err
+	}
+	g.mem[name], g.lent[name] = m, true
+	return nil
+}
+
+func (g *GPU) onGPU() *GPU { return g }
 
 // span is n bytes of mapped host memory; nil where name is in device memory.
 func (g *GPU) span(name string, offset int64, n int) ([]byte, error) {
@@ -303,8 +320,10 @@ func (g *GPU) Close() error {
 	if g.graph != nil {
 		errs = append(errs, g.graph.close())
 	}
-	for _, m := range g.mem {
-		errs = append(errs, m.Free())
+	for name, m := range g.mem {
+		if !g.lent[name] {
+			errs = append(errs, m.Free())
+		}
 	}
 	for _, h := range g.host {
 		errs = append(errs, h.Free())

@@ -12,6 +12,11 @@ import (
 // alloc reserves all buffers; sizes has those that the kernel leaves open, in bytes.
 func (s *runner) alloc(sizes map[string]int64) error {
 	for _, b := range s.mk.IR.Globals() {
+		if done, err := s.borrow(b.Name); err != nil {
+			return fmt.Errorf("buffer %s: %w", b.Name, err)
+		} else if done {
+			continue
+		}
 		bytes := b.Bytes()
 		if b.Name == "kv" {
 			bytes = int64(s.mk.Config.Layers) * int64(s.pages) * int64(s.mk.KV.PageBytes())

@@ -54,6 +54,9 @@ type RaggedOptions struct {
 	// MaskWords is how many words of mask bits there are, where the kernel's attention
 	// has a mask; 0 for what full sequences need, a row each.
 	MaskWords int
+
+	// From is as in SessionOptions.
+	From Device
 }
 
 // OpenRagged allocates and fills every buffer of a ragged kernel. When ctx ends it
@@ -84,7 +87,7 @@ func OpenRagged(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weight
 	if err != nil {
 		return nil, err
 	}
-	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales}, o: o, planner: planner}
+	r := &Ragged{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales, from: o.From}, o: o, planner: planner}
 	steps := 4 * int64(o.Steps)
 	sizes := map[string]int64{megakernel.BufferEntries: 4 * int64(o.Entries), megakernel.BufferPositions: 4 * int64(o.Entries), megakernel.BufferMask: 4 * int64(o.MaskWords),
 		"stream": steps * int64(mk.Options.Tokens), "times": steps}

@@ -17,6 +17,7 @@ type runner struct {
 	mk    *megakernel.Kernel
 	dev   Device
 	pages int
+	from  Device // whose weights and KV cache this kernel uses, too; nil: its own
 
 	kvScales []float32 // of an e4m3 cache; nil: 1 for all
 	loaded   LoadStats
@@ -43,8 +44,10 @@ func (s *runner) open(ctx context.Context, w Weights, sizes map[string]int64, ep
 	if err != nil {
 		return err
 	}
-	if s.loaded, err = w.Load(ctx, s.mk, s.dev); err != nil {
-		return err
+	if s.from == nil {
+		if s.loaded, err = w.Load(ctx, s.mk, s.dev); err != nil {
+			return err
+		}
 	}
 	if err := s.tables(epoch); err != nil {
 		return err

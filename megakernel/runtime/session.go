@@ -36,6 +36,10 @@ type SessionOptions struct {
 	// HeadScales are the factors of query heads, where the kernel's attention has them
 	// (megakernel.BufferHeadScales); nil means 1.
 	HeadScales []float32
+
+	// From is the device of another session, of the same model and pages, whose weights and
+	// KV cache this one uses, too; nil: it has its own. See Bundle.
+	From Device
 }
 
 // OpenSession allocates and fills every buffer of the kernel. When ctx ends it
@@ -57,7 +61,7 @@ func OpenSession(ctx context.Context, mk *megakernel.Kernel, dev Device, w Weigh
 	if g, ok := dev.(interface{ RunsGraph() bool }); ok && g.RunsGraph() != (mk.Graph != nil) {
 		return nil, errors.New("a step that is a graph of kernels and a device that is loaded with one kernel, or the other way round")
 	}
-	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales}, table: slices.Clone(table)}
+	s := &Session{runner: runner{mk: mk, dev: dev, pages: o.Pages, kvScales: o.KVScales, headScales: o.HeadScales, from: o.From}, table: slices.Clone(table)}
 	if o.Pages < 1 || len(table) < 1 {
 		return nil, fmt.Errorf("a KV cache of %d pages and a table of %d, want at least 1", o.Pages, len(table))
 	}

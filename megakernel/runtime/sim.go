@@ -62,6 +62,22 @@ func (s *Sim) AllocKnown(name string, bytes int64) error {
 	return nil
 }
 
+// Borrow makes a buffer of another Sim this one's, see Borrower.
+func (s *Sim) Borrow(name string, from Device) error {
+	f, ok := from.(interface{ simulated() *Sim })
+	if !ok {
+		return fmt.Errorf("the executor borrows from the executor, not from a %T", from)
+	}
+	of := f.simulated()
+	if !s.mem.Share(name, of.mem) {
+		return fmt.Errorf("no buffer %q to borrow", name)
+	}
+	s.sizes[name] = of.sizes[name]
+	return nil
+}
+
+func (s *Sim) simulated() *Sim { return s }
+
 func (s *Sim) span(name string, offset int64, n int) ([]byte, error) {
 	b := s.mem.Bytes(name)
 	if b == nil {

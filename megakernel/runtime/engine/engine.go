@@ -29,8 +29,12 @@ var (
 
 // Options are what an Engine is made of.
 type Options struct {
-	Kernel  *megakernel.Kernel   // required
-	Device  runtime.Device       // required: made for Kernel, nothing allocated yet; the Engine closes it
+	Kernel *megakernel.Kernel // required
+	Device runtime.Device     // required: made for Kernel, nothing allocated yet; the Engine closes it
+	// Beside are kernels of the same model with fewer rows a step, and their devices, on the same
+	// GPU: a launch of a Batch takes the one with the fewest rows that fits, such as that of one
+	// row for a request that is alone. The Batch closes the devices.
+	Beside  []runtime.Member
 	Weights runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text    *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/megakernel/runtime"
 )
@@ -21,22 +22,32 @@ func NewBatch(ctx context.Context, o Options) (*Batch, error) {
 	}
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
-	s, err := runtime.OpenRagged(ctx, o.Kernel, o.Device, o.Weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	members := append([]runtime.Member{{Kernel: o.Kernel, Device: o.Device}}, o.Beside...)
+	s, err := runtime.OpenBundle(ctx, members, o.Weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
 	if err == nil {
 		err = ctx.Err()
 	}
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	s.HangTimeout = o.HangTimeout
+	s.SetHangTimeout(o.HangTimeout)
 	if err := s.SetEnds(o.Ends); err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}
-	b, err := newBatch(o, s, o.Device.Close)
+	b, err := newBatch(o, s, func() error { return closeAll(members) })
 	if err == nil {
 		b.loaded = s.Loaded()
 	}
 	return b, err
+}
+
+// closeAll closes the devices, those that borrow first.
+func closeAll(members []runtime.Member) error {
+	var errs []error
+	for _, m := range slices.Backward(members) {
+		errs = append(errs, m.Device.Close())
+	}
+	return errors.Join(errs...)
 }
 
 // Loaded says how the weights came to the device.

@@ -1,0 +1,64 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/spf13/cobra"
+)
+
+// manyRows is a kernel's rows a step between one and the most: sequences that are few do not pay
+// for rows that they have not.
+const manyRows = 8
+
+// kernels builds the kernels that generate, the widest first. The flags of tuning are of the one
+// that --rows names, and of that of one row where it is not given; those beside it have the same
+// cache and attention, and what is best by default otherwise. There are none beside it where
+// results must not depend on which kernel a launch takes (--pin-split), where the weights are
+// packed otherwise (--mlp), or where --rows is 1.
+func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*megakernel.Kernel, err error) {
+	o := r.chosen(config)
+	if !cmd.Flags().Changed("watchdog") {
+		o.Watchdog = megakernel.WatchAll
+	}
+	if r.device == deviceSim {
+		o.SMs, o.Consumers = cmp.Or(o.SMs, simSMs), cmp.Or(o.Consumers, simConsumers)
+	}
+	named, err := megakernel.Build(config, o)
+	if err != nil {
+		return nil, r.inFlags(err)
+	}
+	if r.rows == 1 || r.pin > 0 || o.Selection || o.MLP == megakernel.MLPFused {
+		return []*megakernel.Kernel{named}, nil
+	}
+	beside := megakernel.Options{SMs: o.SMs, Page: o.Page, Watchdog: o.Watchdog, KV: o.KV, Attention: o.Attention}
+	if r.device == deviceSim {
+		beside.Consumers = o.Consumers
+	}
+	for _, rows := range r.widths() {
+		if rows == max(1, int(r.rows)) {
+			all = append(all, named)
+			continue
+		}
+		beside.Tokens = rows
+		mk, err := megakernel.Build(config, beside)
+		if err == nil {
+			all = append(all, mk)
+		} else if r.verbose { // such as of one row under a mask
+			fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: without a kernel of %d rows: %s\n", rows, oneLine(err))
+		}
+	}
+	return all, nil
+}
+
+// widths are the rows of the kernels, the most first.
+func (r *runFlags) widths() []int {
+	rows := cmp.Or(int(r.rows), kv.MaxRows)
+	if rows > manyRows && r.rows > 0 && r.device == deviceCUDA {
+		return []int{rows, manyRows, 1}
+	}
+	return []int{rows, 1}
+}
