@@ -12,9 +12,9 @@ type Chunk struct {
 	Tile    int   // row tile of the matrix: rows Tile*TileRows and on
 	Part    int   // which chunk of the tile, 0 to ChunksPerTile-1
 	K       int   // first column, Part*ChunkK
-	Columns int   // columns, a multiple of GroupK
+	Columns int   // columns, a multiple of a tile group's
 	Offset  int64 // first byte in the packed buffer
-	Bytes   int   // 16*Columns, at most StageBytes
+	Bytes   int   // at most StageBytes
 }
 
 // Matrices are the matrices of a layer, or of the final phase for FinalLayer.
@@ -46,7 +46,7 @@ func (p *Plan) LayerChunks(sm, layer int) iter.Seq[Chunk] {
 				c.Tile, c.Part = m.First[sm]+tile, part
 				c.K = c.Part * m.ChunkK
 				c.Columns = m.ChunkColumns(c.Part)
-				c.Bytes = c.Columns * TileRows * 2
+				c.Bytes = m.ChunkBytes(c.Part)
 				c.Offset = p.Image(layer) + m.ChunkStart(c.Tile, c.Part)
 				if !yield(c) {
 					return

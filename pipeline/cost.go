@@ -2,11 +2,11 @@ package pipeline
 
 import "slices"
 
-// SMBytes is what SM sm reads of weights, padding included, in one layer (or FinalLayer).
+// SMBytes is what SM sm streams of weights, padding included, in one layer (or FinalLayer).
 func (p *Plan) SMBytes(sm, layer int) int64 {
 	n := int64(0)
 	for _, m := range p.Matrices(layer) {
-		n += int64(m.Count[sm]) * m.TileBytes()
+		n += int64(m.Count[sm]) * int64(m.Format.Of(m.KPadded))
 	}
 	return n
 }
@@ -24,10 +24,19 @@ func (p *Plan) MaxSMBytes(layer int) int64 {
 func (p *Plan) WeightBytes() int64 {
 	n := int64(0)
 	for _, m := range p.Layer {
-		n += int64(p.Layers) * int64(m.Rows) * int64(m.K) * 2
+		n += int64(p.Layers) * m.WeightBytes()
 	}
 	for _, m := range p.Final {
-		n += int64(m.Rows) * int64(m.K) * 2
+		n += m.WeightBytes()
+	}
+	return n
+}
+
+// WeightBytes is what the matrix takes unpadded, scales included.
+func (m *Matrix) WeightBytes() int64 {
+	n := int64(m.Rows) * int64(m.K) * 2 / int64(m.Format.Parts())
+	if m.Format.ScaleBytes() > 0 {
+		n += 4 * int64(m.Rows)
 	}
 	return n
 }

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/binary"
 	"fmt"
+	"math"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -59,13 +60,18 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 				}
 				t[r] = v
 			}
-			PackTile(dst[m.ChunkStart(tile, 0):][:m.TileBytes()], &t)
+			to := dst[m.ChunkStart(tile, 0):][:m.TileBytes()]
+			if m.Format == FormatE4M3 {
+				PackE4M3(to, rawRows(&t))
+			} else {
+				PackTile(to, &t)
+			}
 			return nil
 		}
 	})
 }
 
-// Unpack is the inverse of Pack: it reads one matrix out of the image of its layer
+// Unpack is the inverse of Pack, but for what a format rounds: it reads one matrix out of the image of its layer
 // into dst, row-major without padding, Rows·K long.
 func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 	m, err := p.window(len(src), layer, matrix)
@@ -85,12 +91,28 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
 				row := dst[(tile*TileRows+r)*m.K:][:m.K]
 				for k := range row {
+					if m.Format == FormatE4M3 {
+						scale := math.Float32frombits(binary.LittleEndian.Uint32(image[m.Format.Of(m.KPadded)+4*r:]))
+						row[k] = uint16(math.Float32bits(FromE4M3(image[E4M3Offset(r, k)])*scale) >> 16)
+						continue
+					}
 					row[k] = binary.LittleEndian.Uint16(image[TileOffset(r, k):])
 				}
 			}
 			return nil
 		}
 	})
+}
+
+// rawRows are rows as they lie in a file.
+func rawRows(t *[TileRows][]uint16) *[TileRows][]byte {
+	var raw [TileRows][]byte
+	for r, v := range t {
+		for _, x := range v {
+			raw[r] = binary.LittleEndian.AppendUint16(raw[r], x)
+		}
+	}
+	return &raw
 }
 
 // PackTile writes one row tile. Every row has the same number of columns K, or is nil

@@ -35,7 +35,7 @@ type Plan struct {
 type MatrixPlan struct {
 	Matrix
 	Tiles         int   // row tiles, ceil(Rows / TileRows)
-	KPadded       int   // K rounded up to GroupK
+	KPadded       int   // K rounded up to a tile group's columns
 	ChunkK        int   // columns of every chunk of a tile but the last
 	ChunksPerTile int   // ceil(KPadded / ChunkK)
 	TailK         int   // columns of a tile's last chunk, 1 to ChunkK, a multiple of GroupK
@@ -46,8 +46,8 @@ type MatrixPlan struct {
 	leader int // index of the matrix that From names; -1: none
 }
 
-// TileBytes is the size of one row tile in the packed buffer: 16 bytes a column.
-func (m *MatrixPlan) TileBytes() int64 { return int64(m.KPadded) * TileRows * 2 }
+// TileBytes is the size of one row tile in the packed buffer, scales included.
+func (m *MatrixPlan) TileBytes() int64 { return int64(m.Format.Of(m.KPadded) + m.Format.ScaleBytes()) }
 
 // Bytes is the size of the whole matrix in the packed buffer, padding included.
 func (m *MatrixPlan) Bytes() int64 { return m.TileBytes() * int64(m.Tiles) }
@@ -63,8 +63,11 @@ func (m *MatrixPlan) ChunkColumns(part int) int {
 // ChunkStart is where a chunk lies in its layer's image (or the final phase's), in bytes:
 // part (0 to ChunksPerTile-1) of tile.
 func (m *MatrixPlan) ChunkStart(tile, part int) int64 {
-	return m.Start + int64(tile)*m.TileBytes() + int64(part)*int64(m.ChunkK)*TileRows*2
+	return m.Start + int64(tile)*m.TileBytes() + int64(part)*int64(m.Format.Of(m.ChunkK))
 }
+
+// ChunkBytes is the size of chunk part of any tile.
+func (m *MatrixPlan) ChunkBytes(part int) int { return m.Format.Of(m.ChunkColumns(part)) }
 
 // Batches is the largest number of batches of one SM's share; 0 without batches.
 func (m *MatrixPlan) Batches() int {
@@ -119,7 +122,11 @@ func New(r Request) (*Plan, error) {
 // them one after another.
 func place(ms []Matrix, stageBytes int, r *Request) (plans []MatrixPlan, bytes int64) {
 	for _, m := range ms {
-		plans = append(plans, cut(m, stageBytes))
+		bytes := stageBytes
+		if r.BatchTiles > 0 { // whose input a warp keeps in registers, by columns
+			bytes /= m.Format.Parts()
+		}
+		plans = append(plans, cut(m, bytes))
 	}
 	follow(plans)
 	balance(plans, r.SMs, r.Slack)
@@ -143,11 +150,11 @@ func batch(count, most int) int {
 
 // cut cuts a matrix into row tiles and chunks that fit into a stage.
 func cut(m Matrix, stageBytes int) MatrixPlan {
-	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, GroupK), leader: -1}
+	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, m.Format.Columns()), leader: -1}
 	if p.Across() {
 		p.Tiles, p.KPadded = ceilDiv(m.K, acrossColumns), roundUp(m.Rows, acrossRows)*acrossColumns/TileRows
 	}
-	p.ChunkK = min(p.KPadded, stageBytes/GroupBytes*GroupK)
+	p.ChunkK = min(p.KPadded, stageBytes/GroupBytes*m.Format.Columns())
 	p.ChunksPerTile = ceilDiv(p.KPadded, p.ChunkK)
 	p.TailK = p.KPadded - (p.ChunksPerTile-1)*p.ChunkK
 	return p

@@ -3,6 +3,7 @@ package pipeline
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 )
 
 // The weight format and the limits of what New accepts.
@@ -42,6 +43,10 @@ type Matrix struct {
 	// whose rows 2j and 2j+1 make column j: this one is dealt out by columns then, each
 	// SM those that its rows of that matrix make. See the package comment.
 	From string
+
+	// Format is of the elements; "" is FormatBF16. Others want a K that is a multiple of a tile
+	// group's columns, and no From.
+	Format Format
 }
 
 // Region is a piece of a CTA's shared memory. Bytes is at least 1; Align is a power
@@ -166,6 +171,9 @@ func (r *Request) checkMatrices() error {
 			if err := r.checkFrom(at, group.ms[:i], m); err != nil {
 				return err
 			}
+			if err := m.checkFormat(at); err != nil {
+				return err
+			}
 			seen[m.Name] = true
 			// At most 2^24 · 2^24 · 2 bytes each and 64 of them: no overflow.
 			rows := TileRows
@@ -180,6 +188,20 @@ func (r *Request) checkMatrices() error {
 	if hi+carry != 0 || total > maxPacked {
 		return fmt.Errorf("pipeline: %s of %d B + %d B final weights are more than the %d B a packed buffer may have",
 			count(r.Layers, "layer"), layer, final, int64(maxPacked))
+	}
+	return nil
+}
+
+func (m *Matrix) checkFormat(at string) error {
+	switch {
+	case m.Format == "" || m.Format == FormatBF16:
+		return nil
+	case !slices.Contains(Formats(), m.Format):
+		return fmt.Errorf("%s: Format is %q, want one of %q", at, m.Format, Formats())
+	case m.K%m.Format.Columns() != 0:
+		return fmt.Errorf("%s: K is %d, want a multiple of %d in %s", at, m.K, m.Format.Columns(), m.Format)
+	case m.From != "":
+		return fmt.Errorf("%s: %s and From %q, want bf16 or rows", at, m.Format, m.From)
 	}
 	return nil
 }

@@ -21,6 +21,9 @@ type GEMM struct {
 	In   Activations       // In.K is M.K
 	X    dsl.Buf[dsl.BF16] // the input in global memory; what the launch writes before a hand-off
 	Part Partials          // ColumnPartialsLen long
+
+	// Scales are as in GEMV.
+	Scales func(row u32) []f32
 }
 
 // ColumnEpilogue finishes two neighbouring rows of the packed matrix, row and
@@ -52,7 +55,7 @@ func (g *GEMM) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.
 	g.eachBatch(k, share, func(first, tiles u32) {
 		g.eachChunk(k, func(c u32, columns int) {
 			k.For(k.U32(0), tiles, func(i u32) {
-				fill(e, p, w, columns, chunkAt(g.M, from, share.First.Add(first).Add(i), c))
+				fill(e, p, w, g.M.Format.Of(columns), chunkAt(g.M, from, share.First.Add(first).Add(i), c))
 			}, dsl.Unroll(1))
 		})
 	})
@@ -73,7 +76,7 @@ func (g *GEMM) eachBatch(k *dsl.Kernel, share Share, body func(first, tiles u32)
 
 // problem says what the template cannot do, or nothing.
 func (g *GEMM) problem(e *Env, r *pipeline.Ring) string {
-	bytes := g.M.ChunkK * pipeline.TileRows * 2
+	bytes := g.M.ChunkBytes(0)
 	padded := g.In.Padded()
 	return firstOf(
 		need(g.M.Batch > 0, "%s: the plan has no batches", g.Name),
@@ -107,7 +110,7 @@ func (g *GEMM) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		g.eachChunk(k, func(chunk u32, columns int) {
 			x.advance(chunk)
 			for pair := range acc {
-				g.multiply(e, c, r, x, acc[pair], tiles, 2*pair, columns/pipeline.GroupK)
+				g.multiply(e, c, r, x, acc[pair], tiles, 2*pair, columns/g.M.Format.Columns())
 			}
 		})
 		m.run(share.First.Add(first), tiles, n, acc, epilogue)

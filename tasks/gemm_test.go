@@ -42,7 +42,7 @@ func filled(a tasks.Activations, x [][]uint16) []byte {
 // are n, and stores all rows of the results, as [t][rows padded to 2].
 func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight, batch: c.batch,
-		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k}}})
+		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
 	packed := make([]byte, r.plan.PackedBytes)
 	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
@@ -50,6 +50,7 @@ func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
 	a := tasks.Activations{K: c.k, T: c.t}
 	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(a, x), a.Len()),
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded()), dsl.Align(16))}}
+	g.Scales = tasks.RowScales(m, weights, r.from(0))
 	even := (c.rows + 1) / 2 * 2
 	y := out[dsl.F32](r, "y", c.t*even)
 	n := r.scalar("n", uint32(c.n))
@@ -70,6 +71,7 @@ func (c columns) check(t *testing.T) {
 		x = append(x, normals(rng, c.k, 1))
 	}
 	got := gemmRig(t, c, w, x).run()["y"]
+	w = c.rounded(w)
 	even := (c.rows + 1) / 2 * 2
 	for i, v := range x {
 		near(t, reference.MatVec(w, wide(v)), f32s(got)[i*even:][:c.rows], gemvTolerance(w, wide(v)), "token %d of %s", i, c)
@@ -102,6 +104,19 @@ func TestGEMM(t *testing.T) {
 		{product{rows: 64, k: 96, sms: 1, consumers: 2, stages: 1, inFlight: 1}, 8, 8, 5}, // one stage: no overlap
 		{product{rows: 64, k: 352, sms: 1, consumers: 3, stages: 7, inFlight: 4, stage: 1024}, 16, 9, 3},
 	} {
+		t.Run(c.String(), c.check)
+	}
+}
+
+func TestGEMMOfE4M3(t *testing.T) {
+	for _, c := range []columns{
+		{product{rows: 8, k: 64, sms: 1, consumers: 1}, 2, 2, 1},
+		{product{rows: 24, k: 192, sms: 1, consumers: 2}, 16, 16, 4},
+		{product{rows: 40, k: 2112, sms: 2, consumers: 8, stage: 2048}, 16, 5, 14}, // chunks of 2 groups
+		{product{rows: 50, k: 704, sms: 3, consumers: 4}, 8, 7, 3},
+		{product{rows: 280, k: 128, sms: 1, consumers: 8}, 8, 8, 14},
+	} {
+		c.format = pipeline.FormatE4M3
 		t.Run(c.String(), c.check)
 	}
 }

@@ -64,6 +64,10 @@ func (m *meeting) run(first, tiles, n u32, acc []tilePair, epilogue ColumnEpilog
 		e.EachConsumer(m.tiles*tilePairs(m.g.In.Padded()), func(i u32) {
 			m.g.pair(e, i, first, from, tiles, n, func(row, token u32) {
 				y0, y1 := m.sum(base.Add(i.MulC(2)))
+				if m.g.Scales != nil {
+					v := m.g.Scales(row)
+					y0, y1 = y0.Mul(v[0]), y1.Mul(v[1])
+				}
 				epilogue(row, token, y0, y1)
 			})
 		})

@@ -15,13 +15,13 @@ type fragments struct {
 	now, next [][]*dsl.Var[dsl.BF16x2] // [half·groups + group][4]: 8 tokens of a k group
 }
 
-// groups is how many k groups of a chunk of so many a warp takes at most.
+// groups is how many tile groups of a chunk of so many a warp takes at most.
 func groups(e *Env, chunk int) int { return ceilDiv(chunk, e.Consumers) }
 
 func (g *GEMM) newFragments(e *Env, n u32) *fragments {
 	x := &fragments{g: g, e: e, n: n, unit: laneUnit(e).Named("unit")}
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
-	for range groups(e, g.M.ChunkK/pipeline.GroupK) * g.In.Padded() / 8 {
+	for range g.M.Format.Parts() * groups(e, g.M.ChunkK/g.M.Format.Columns()) * g.In.Padded() / 8 {
 		x.now = append(x.now, dsl.NewArray(zero, 4, "x"))
 		x.next = append(x.next, dsl.NewArray(zero, 4, "x_next"))
 	}
@@ -32,15 +32,20 @@ func (g *GEMM) newFragments(e *Env, n u32) *fragments {
 // keep their zeros.
 func (x *fragments) fetch(c u32) {
 	k, e, m := x.e.K, x.e, x.g.M
-	whole, total := m.ChunkK/pipeline.GroupK, m.KPadded/pipeline.GroupK
-	each := len(x.next) * 8 / x.g.In.Padded()
+	parts := m.Format.Parts()
+	whole, total := m.ChunkK/m.Format.Columns(), m.KPadded/m.Format.Columns()
+	each := len(x.next) * 8 / x.g.In.Padded() / parts
 	for half := range x.g.In.Padded() / 8 {
 		token := e.Lane.DivC(4).AddC(8 * half)
 		k.If(token.Lt(x.n), func() {
 			for i := range each {
 				in := e.Warp.AddC(i * e.Consumers)
 				group := c.MulC(whole).Add(in)
-				load := func() { x.load(x.next[half*each+i], group, half) }
+				load := func() {
+					for part := range parts {
+						x.load(x.next[(half*each+i)*parts+part], group.MulC(parts).AddC(part), half)
+					}
+				}
 				switch inside := (i+1)*e.Consumers <= whole; {
 				case inside && m.TailK == m.ChunkK:
 					load()
@@ -95,7 +100,8 @@ func (x *fragments) advance(c u32) {
 	k.If(next.LtC(m.ChunksPerTile), func() { x.fetch(next) })
 }
 
-// of is what mma h of the warp's i-th k group takes of 8 tokens.
+// of is what mma h of the warp's i-th k group takes of 8 tokens; its k groups are those of its
+// tile groups, one after another.
 func (x *fragments) of(half, i, h int) (lo, hi pair) {
 	v := x.now[half*len(x.now)*8/x.g.In.Padded()+i]
 	return v[2*h].Get(), v[2*h+1].Get()
@@ -173,17 +179,23 @@ func (g *GEMM) weights(e *Env, r *pipeline.Ring, at u32, chunk int) (w [][]pair)
 // order of the k groups. The order of the elements within a group does not matter,
 // as it is the same for both operands: see package pipeline.
 func (g *GEMM) products(e *Env, x *fragments, acc tilePair, w [][][]pair, chunk int) {
+	parts := g.M.Format.Parts()
 	for i := range groups(e, chunk) {
 		step := func() {
-			for h := range 2 {
-				a0, a2 := x.of(0, i, h)
+			var wide [][][]pair // [tile][k group]
+			for t := range w {
+				wide = append(wide, operands(e.K, g.M.Format, w[t][i]))
+			}
+			for h := range 2 * parts {
+				part, h := h/2, h%2
+				a0, a2 := x.of(0, i*parts+part, h)
 				if g.In.Padded() == 8 {
-					g.asRows(e, [2]pair{a0, a2}, acc[0], w, i, h)
+					g.asRows(e, [2]pair{a0, a2}, acc[0], wide, part, h)
 					continue
 				}
-				a1, a3 := x.of(1, i, h)
-				for t := range w {
-					add(acc[t], [4]pair{a0, a1, a2, a3}, [2]pair{w[t][i][2*h], w[t][i][2*h+1]})
+				a1, a3 := x.of(1, i*parts+part, h)
+				for t := range wide {
+					add(acc[t], [4]pair{a0, a1, a2, a3}, [2]pair{wide[t][part][2*h], wide[t][part][2*h+1]})
 				}
 			}
 		}

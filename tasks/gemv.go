@@ -16,7 +16,9 @@ type GEMV struct {
 	M    *pipeline.MatrixPlan
 	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero, in the order of InputPair
 	Part Partials
-	Held *Held // chunks held in registers before X is there: then Hold must precede every Consume; nil: none
+	// Scales are the factors of rows row and row+1, where the format has some: RowScales.
+	Scales func(row u32) []f32
+	Held   *Held // chunks held in registers before X is there: then Hold must precede every Consume; nil: none
 }
 
 // batchTiles is the number of row tiles whose partial sums are kept before the
@@ -47,7 +49,7 @@ func (g *GEMV) Produce(e *Env, p *pipeline.Producer, share Share, w dsl.Buf[dsl.
 	k := e.K
 	k.For(k.U32(0), share.Count, func(tile u32) {
 		g.eachChunk(k, func(c u32, columns int) {
-			fill(e, p, w, columns, chunkAt(g.M, from, share.First.Add(tile), c))
+			fill(e, p, w, g.M.Format.Of(columns), chunkAt(g.M, from, share.First.Add(tile), c))
 		})
 	})
 }
@@ -59,12 +61,12 @@ func chunkAt(m *pipeline.MatrixPlan, from dsl.Val[dsl.U64], tile, c u32) dsl.Val
 	if m.ChunksPerTile == 1 {
 		return at
 	}
-	return at.Add(dsl.Cast[dsl.U64](c.MulC(m.ChunkK * pipeline.TileRows * 2 / 16)))
+	return at.Add(dsl.Cast[dsl.U64](c.MulC(m.ChunkBytes(0) / 16)))
 }
 
-// fill streams a chunk of so many columns from there through the ring.
-func fill(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], columns int, at dsl.Val[dsl.U64]) {
-	bytes := e.K.U32(columns * pipeline.TileRows * 2)
+// fill streams a chunk of n bytes from there through the ring.
+func fill(e *Env, p *pipeline.Producer, w dsl.Buf[dsl.B128], n int, at dsl.Val[dsl.U64]) {
+	bytes := e.K.U32(n)
 	p.Fill(bytes, func(base u32) {
 		e.K.If(e.Lane.EqC(0), func() { p.Copy(base, w, at, bytes, streamed) })
 	})
@@ -101,7 +103,7 @@ func (g *GEMV) Drop(e *Env, c *pipeline.Consumer, share Share) {
 
 // problem says what the template cannot do, or nothing.
 func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
-	bytes := g.M.ChunkK * pipeline.TileRows * 2
+	bytes := g.M.ChunkBytes(0)
 	return firstOf(
 		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
 		need(int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
@@ -123,6 +125,7 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 	half := dsl.NewVar(k.U32(0), "half")
 	k.ForStep(k.U32(0), share.Count, batchTiles, func(batch u32) {
 		tiles := share.Count.Sub(batch).MinC(batchTiles).Named("tiles")
+		scales := g.scalesAhead(e, share, batch, tiles)
 		base := half.Get().MulC(e.Consumers * batchTiles * pipeline.TileRows)
 		mine := base.Add(e.Warp.MulC(batchTiles * pipeline.TileRows))
 		k.For(g.behindHeld(k, batch), tiles, func(t u32) {
@@ -134,6 +137,7 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 				row := i.MulC(2)
 				y0, y1 := g.sum(e, base.Add(row))
 				row = share.First.Add(batch).MulC(pipeline.TileRows).Add(row).Named("row")
+				y0, y1 = g.scaled(scales, row, y0, y1)
 				if g.M.Rows%pipeline.TileRows == 0 {
 					epilogue(row, y0, y1)
 				} else { // the last tile is padded
@@ -175,17 +179,18 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 	}
 	quarter := dsl.Optional(e.Lane.AndC(3).MulC(4))
 	g.chunksFrom(k, first, func(chunk u32, columns int) {
-		var inputs [][]pair
-		for i := range min(maxInputsAhead, columns/pipeline.GroupK/e.Consumers) { // those that all warps have
+		var inputs [][][]pair
+		parts := g.M.Format.Parts()
+		for i := range min(maxInputsAhead/parts, columns/g.M.Format.Columns()/e.Consumers) { // those that all warps have
 			inputs = append(inputs, g.input(chunk, e.Warp.AddC(i*e.Consumers), quarter))
 		}
 		c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
 			g.eachGroup(e, columns, func(i int, group u32) {
 				w := g.weights(e, r, at, i)
 				if i < len(inputs) {
-					multiply(acc, inputs[i], w)
+					g.multiply(e, acc, inputs[i], w)
 				} else {
-					multiply(acc, g.input(chunk, group, quarter), w)
+					g.multiply(e, acc, g.input(chunk, group, quarter), w)
 				}
 			})
 		})
@@ -196,7 +201,7 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 // eachGroup calls body for a warp's k groups of a chunk of so many columns: with how many
 // it is the i-th, and with its number in the chunk.
 func (g *GEMV) eachGroup(e *Env, columns int, body func(i int, group u32)) {
-	e.ownGroups(columns/pipeline.GroupK, body)
+	e.ownGroups(columns/g.M.Format.Columns(), body)
 }
 
 // weightsAt is where this lane's weights of its warp's first k group are, in pairs, in the
@@ -214,10 +219,20 @@ func (g *GEMV) weights(e *Env, r *pipeline.Ring, at u32, i int) []pair {
 	return dsl.View[dsl.BF16x2](r.Data).LoadN(at.AddC(i*e.Consumers*pipeline.GroupBytes/4), 4)
 }
 
-// input is the input of a chunk's k group: quarter is the lane's part of a group.
-func (g *GEMV) input(chunk, group, quarter u32) []pair {
-	at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(pipeline.GroupK / 2)).Add(quarter)
-	return dsl.View[dsl.BF16x2](g.X).LoadN(at, 4)
+// input is the input of a chunk's tile group, by k groups: quarter is the lane's part of one.
+func (g *GEMV) input(chunk, group, quarter u32) (x [][]pair) {
+	for part := range g.M.Format.Parts() {
+		at := chunk.MulC(g.M.ChunkK / 2).Add(group.MulC(g.M.Format.Columns() / 2)).Add(quarter).AddC(part * pipeline.GroupK / 2)
+		x = append(x, dsl.View[dsl.BF16x2](g.X).LoadN(at, 4))
+	}
+	return x
+}
+
+// multiply adds a tile group's products, k group by k group.
+func (g *GEMV) multiply(e *Env, acc [][]*dsl.Var[dsl.F32], x [][]pair, w []pair) {
+	for part, w := range operands(e.K, g.M.Format, w) {
+		multiply(acc, x[part], w)
+	}
 }
 
 // multiply adds a k group's products: lane l holds 8 consecutive elements of

@@ -3,6 +3,7 @@ package tasks_test
 import (
 	"fmt"
 	"math"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -19,16 +20,31 @@ type product struct {
 	sms, consumers          int
 	stage, stages, inFlight int
 	held                    int // chunks held in registers before the input is staged
+	format                  pipeline.Format
 }
 
 func (c product) String() string {
+	if c.format != "" {
+		return fmt.Sprintf("%s of %s", c.bf16(), c.format)
+	}
 	return fmt.Sprintf("%dx%d on %d SMs, %d warps, ring %d of %d, %d in flight", c.rows, c.k, c.sms, c.consumers, c.stages, c.stage, c.inFlight)
+}
+
+func (c product) bf16() product { c.format = ""; return c }
+
+// rounded are the weights as the format has them.
+func (c product) rounded(w []uint16) []uint16 {
+	w = slices.Clone(w)
+	for row := range c.rows {
+		c.format.RoundRow(w[row*c.k:][:c.k])
+	}
+	return w
 }
 
 // gemvRig multiplies one matrix (bf16, rows·k) with x and stores all rows.
 func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
 	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight,
-		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k}}})
+		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
 	packed := make([]byte, r.plan.PackedBytes)
 	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
@@ -38,6 +54,7 @@ func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
 	g := &tasks.GEMV{Name: "w", M: m,
 		X:    dsl.Shared[dsl.BF16](r.k, "input", m.KPadded, dsl.Align(16)),
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(c.consumers), dsl.Align(16))}}
+	g.Scales = tasks.RowScales(m, weights, r.from(0))
 	if c.held > 0 {
 		g.Held = &tasks.Held{Chunks: c.held}
 	}
@@ -96,10 +113,47 @@ func TestGEMV(t *testing.T) {
 	}
 }
 
+// Of 8 bits a tile group has 64 columns, and a thread multiplies two k groups of each.
+func TestGEMVOfE4M3(t *testing.T) {
+	for _, c := range []product{
+		{rows: 8, k: 64, sms: 1, consumers: 1},
+		{rows: 16, k: 192, sms: 1, consumers: 2},                       // 3 groups over 2 warps
+		{rows: 40, k: 2112, sms: 2, consumers: 8, stage: 2048},         // 33 groups: 8 chunks of 4 and a tail of 1
+		{rows: 13, k: 128, sms: 1, consumers: 2},                       // rows not a multiple of 8, odd; pairs loaded late
+		{rows: 416, k: 192, sms: 3, consumers: 8, stage: 1024},         // 17 or 18 tiles an SM
+		{rows: 64, k: 704, sms: 1, consumers: 8, stage: 1024, held: 3}, // chunks held
+	} {
+		c.format = pipeline.FormatE4M3
+		t.Run(c.String(), c.check)
+	}
+}
+
+// Where one warp has all columns the order of the sums is that of bf16, and the results are the same
+// bits as of the weights that the codes stand for: zeros, numbers of all sizes, and subnormals.
+func TestE4M3ProductsAreThoseOfWhatTheCodesStandFor(t *testing.T) {
+	c := product{rows: 24, k: 320, sms: 1, consumers: 1, format: pipeline.FormatE4M3}
+	rng := newRand(7)
+	w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
+	clear(w[:c.k])       // a row of zeros
+	for i := range c.k { // of powers of two, most of them subnormal
+		w[c.k+i] = uint16(127+8-i%20) << 7
+	}
+	for i := range 256 { // of all codes, largest first
+		w[2*c.k+i] = uint16(math.Float32bits(pipeline.FromE4M3(byte(i))) >> 16)
+		if i&0x7f == 0x7f {
+			w[2*c.k+i] = 0
+		}
+	}
+	require.Equal(t, w[2*c.k:][:256], c.rounded(w)[2*c.k:][:256])
+	got, want := gemvRig(t, c, w, x).run()["y"], gemvRig(t, c.bf16(), c.rounded(w), x).run()["y"]
+	require.Equal(t, f32s(want), f32s(got))
+}
+
 func (c product) check(t *testing.T) {
 	rng := newRand(uint64(c.rows*c.k + c.sms))
 	w, x := normals(rng, c.rows*c.k, 1), normals(rng, c.k, 1)
 	got := f32s(gemvRig(t, c, w, x).run()["y"])
+	w = c.rounded(w)
 	near(t, reference.MatVec(w, wide(x)), got[:c.rows], gemvTolerance(w, wide(x)), "%s", c)
 	for _, v := range got[c.rows:] {
 		require.Zero(t, v, "the row beyond an odd number is padding")

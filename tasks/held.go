@@ -130,7 +130,7 @@ func (g *GEMV) Hold(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share)
 // they held of another product would seem to be of use until now.
 func (g *GEMV) forget(e *Env, t int) {
 	for part := range g.heldOf(t) {
-		groups := g.M.ChunkColumns(part) / pipeline.GroupK
+		groups := g.M.ChunkColumns(part) / g.M.Format.Columns()
 		if slices.Min(g.M.Count) > t && groups%e.Consumers == 0 {
 			continue
 		}
@@ -183,7 +183,7 @@ func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
 			for _, v := range held[i] {
 				w = append(w, v.Get())
 			}
-			multiply(acc, g.input(e.K.U32(part), group, quarter), w)
+			g.multiply(e, acc, g.input(e.K.U32(part), group, quarter), w)
 		})
 	}
 	return g.heldOf(t)

@@ -1,0 +1,141 @@
+package pipeline
+
+import (
+	"encoding/binary"
+	"math"
+	"math/bits"
+)
+
+// Format says how a matrix's elements are stored.
+type Format string
+
+// The formats.
+const (
+	// FormatBF16 is bf16, and what "" stands for.
+	FormatBF16 Format = "bf16"
+	// FormatE4M3 is float8 e4m3, 8 bits, times a scale for each row.
+	FormatE4M3 Format = "e4m3"
+)
+
+// Formats lists them.
+func Formats() []Format { return []Format{FormatBF16, FormatE4M3} }
+
+// Parts is how many k groups of GroupK columns a tile group has: 512 bytes are 8 rows of 32
+// columns of bf16, or of 64 of 8 bits.
+func (f Format) Parts() int {
+	if f == FormatE4M3 {
+		return 2
+	}
+	return 1
+}
+
+// Columns is how many columns a tile group has.
+func (f Format) Columns() int { return f.Parts() * GroupK }
+
+// ScaleBytes is what lies behind the tile groups of a tile: the scales of its rows as f32, and
+// zeros up to a whole tile group. It is not streamed with them.
+func (f Format) ScaleBytes() int {
+	if f == FormatE4M3 {
+		return GroupBytes
+	}
+	return 0
+}
+
+// Of is how many bytes so many columns of a tile have, scales aside.
+func (f Format) Of(columns int) int { return columns / f.Columns() * GroupBytes }
+
+// E4M3Scale is the scale of a row whose largest magnitude is most, finite and not negative: the
+// least power of two times which 448, the largest e4m3, is most at least. Being a power of two it
+// moves no bit: what a row rounds to is a bf16. A row of zeros has 1.
+func E4M3Scale(most float32) float32 {
+	u := math.Float32bits(most)
+	if u == 0 {
+		return 1
+	}
+	e := int(u>>23) - 8
+	if u&(1<<23-1) > 0x600000 { // above 1.75
+		e++
+	}
+	return math.Float32frombits(uint32(max(e, 1)) << 23)
+}
+
+// ToE4M3 rounds x to the nearest e4m3, ties to even; what is beyond becomes ±448. x is no NaN.
+func ToE4M3(x float32) byte {
+	u := math.Float32bits(x)
+	sign := byte(u >> 24 & 0x80)
+	switch u &= 1<<31 - 1; {
+	case u >= 0x43e80000: // 464 and above would round to 480, which is NaN's code
+		return sign | 0x7e
+	case u < 0x3c800000: // below 2⁻⁶: subnormal; adding 2¹⁴ aligns the last bit to 2⁻⁹
+		y := math.Float32frombits(u) + 1<<14
+		return sign | byte(math.Float32bits(y)-math.Float32bits(1<<14))
+	}
+	u += 0x7ffff + u>>20&1
+	return sign | byte(u>>20-(127-7)<<3)
+}
+
+// FromE4M3 is the value of a code, exactly; 0x7f and 0xff are NaN.
+func FromE4M3(code byte) float32 {
+	exp, man := uint32(code>>3&15), uint32(code&7)
+	sign := uint32(code&0x80) << 24
+	switch {
+	case exp == 15 && man == 7:
+		return float32(math.NaN())
+	case exp == 0:
+		return math.Float32frombits(sign | math.Float32bits(float32(man)/(1<<9)))
+	}
+	return math.Float32frombits(sign | (exp+127-7)<<23 | man<<20)
+}
+
+// mostOf is the largest magnitude of bf16 patterns.
+func mostOf(row []uint16) float32 {
+	most := uint16(0)
+	for _, v := range row {
+		most = max(most, v&0x7fff)
+	}
+	return math.Float32frombits(uint32(most) << 16)
+}
+
+// RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold.
+func (f Format) RoundRow(row []uint16) {
+	if f != FormatE4M3 {
+		return
+	}
+	scale := E4M3Scale(mostOf(row))
+	for i, v := range row {
+		x := FromE4M3(ToE4M3(math.Float32frombits(uint32(v)<<16) / scale))
+		row[i] = uint16(math.Float32bits(x*scale) >> 16)
+	}
+}
+
+// PackE4M3 writes one row tile of codes and scales from rows as PackRows takes them; dst is a
+// whole tile, Format.Of(KPadded) bytes and Format.ScaleBytes.
+func PackE4M3(dst []byte, rows *[TileRows][]byte) {
+	groups, scales := dst[:len(dst)-GroupBytes], dst[len(dst)-GroupBytes:]
+	clear(scales)
+	for r, v := range rows {
+		row := make([]uint16, len(v)/2)
+		for i := range row {
+			row[i] = binary.LittleEndian.Uint16(v[2*i:])
+		}
+		scale := E4M3Scale(mostOf(row))
+		binary.LittleEndian.PutUint32(scales[4*r:], math.Float32bits(scale))
+		for k := range len(groups) / TileRows {
+			code := byte(0)
+			if k < len(row) {
+				code = ToE4M3(math.Float32frombits(uint32(row[k])<<16) / scale)
+			}
+			groups[E4M3Offset(r, k)] = code
+		}
+	}
+}
+
+// E4M3Offset is where element (r, k) of a tile of e4m3 lies, from its start, in bytes.
+//
+// A unit of 16 bytes has what a lane multiplies: 8 columns of the first 32 of a group, and the
+// same 8 of the second. In a word the middle two of four elements have changed places, so that
+// the bytes at even places are a pair of neighbours, and those at odd places.
+func E4M3Offset(r, k int) int {
+	group, in := k/64, k%64
+	return group*GroupBytes + unitOffset(r, in%GroupK/8) + in/GroupK*8 + in%8/4*4 + int(bits.Reverse8(byte(in%4))>>6)
+}
