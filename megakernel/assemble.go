@@ -321,6 +321,15 @@ func (b *builder) weightsOf(s tasks.Step, i int) dsl.Val[dsl.U64] {
 	return dsl.Cast[dsl.U64](s.Layer).MulC(int(p.LayerBytes / 16)).AddC(int(m.Start / 16))
 }
 
+// scalesOf are the scales of the rows of matrix i in a step's layer, nil where it has none.
+func (b *builder) scalesOf(s tasks.Step, i int) func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] {
+	m := b.mk.matrix(i)
+	if m.Format.ScaleBytes() == 0 {
+		return nil
+	}
+	return tasks.RowScales(m, b.bufs.weights, b.weightsOf(s, i))
+}
+
 func (b *builder) consume(s tasks.Step, phases ...phase) {
 	for _, p := range phases {
 		run := func() {

@@ -27,9 +27,20 @@ func (mk *Kernel) plan() (err error) {
 			r.InFlight = manyCopies
 		}
 	}
+	if mk.Ragged() && mk.Options.Weights.Parts() > 1 { // chunks are half as long
+		if r.StageBytes == 0 {
+			r.StageBytes = max(pipeline.DefaultStageBytes/mk.Options.Weights.Parts(), pipeline.KVTokenMultiple*mk.KV.TokenBytes())
+		}
+		if r.InFlight == 0 && r.Stages == 0 {
+			r.InFlight = rowsCopies * mk.Options.Weights.Parts()
+		}
+	}
 	mk.Plan, err = pipeline.New(r)
 	return err
 }
+
+// rowsCopies is how many copies of whole stages a kernel of several rows has in flight.
+const rowsCopies = 3
 
 // suitsManyCopies is whether a kernel of one row, planned with the planner's copies, is faster
 // with more: its consumers have registers to hold chunks in. Attention's warps must still come

@@ -67,7 +67,8 @@ type LayoutOptions struct {
 	Held       int    `json:"held"`  // chunks of a product in registers
 	Consumers  int    `json:"consumers"`
 	Tokens     int    `json:"tokens"`
-	KV         string `json:"kv"` // format of the KV cache's elements
+	KV         string `json:"kv"`                // format of the KV cache's elements
+	Weights    string `json:"weights,omitempty"` // format of the layers' matrices, where that is not bf16
 
 	Queries Handoff `json:"queries"` // as Options.Queries
 	Vectors string  `json:"vectors"` // as Options.Vectors
@@ -100,6 +101,10 @@ func layoutModel(c *models.Config) LayoutModel {
 // elementOrder is emit.PackEntry.Order of every matrix, see package pipeline.
 const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2, the next tile 16*KPadded bytes on"
 
+// e4m3Order is it of a matrix of e4m3.
+const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies at byte (k/64)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%64/32)*8 + (k%8/4)*4 + (0, 2, 1, 3)[k%4], " +
+	"the f32 scale of row r at byte 8*KPadded + 4*r, the next tile 8*KPadded + 512 bytes on"
+
 // acrossOrder is it of a matrix that is dealt out by columns.
 const acrossOrder = "bf16, little-endian; a tile is %d columns of all rows, padded to a multiple of %d, and lies 16*KPadded bytes from the one before; element (r, k) of it, row r and k-th column, " +
 	"lies at byte (r/64)*512 + (r%%8)*64 + (r/8%%2)*32 + (k/2)*16 + (r/16%%4)*4 + (k%%2)*2"
@@ -107,6 +112,9 @@ const acrossOrder = "bf16, little-endian; a tile is %d columns of all rows, padd
 func order(m *pipeline.MatrixPlan) string {
 	if m.Across() {
 		return fmt.Sprintf(acrossOrder, pipeline.AcrossColumns, pipeline.AcrossRows)
+	}
+	if m.Format == pipeline.FormatE4M3 {
+		return e4m3Order
 	}
 	return elementOrder
 }
@@ -167,7 +175,7 @@ func (mk *Kernel) layoutFile(l *emit.Layout, pkg string, files []File) (File, er
 	o := &mk.Options
 	full := Layout{Generator: Generator, Package: pkg, SHA256: map[string]string{}, Model: layoutModel(&mk.Config), Barriers: mk.Barriers(), Layout: l,
 		Options: LayoutOptions{SMs: o.SMs, Page: o.Page, Splits: o.Splits, Stages: o.Stages, StageBytes: o.StageBytes, InFlight: o.InFlight, Leads: pipeline.LeadsText(mk.Plan.Leads), Held: max(0, o.Held),
-			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.OtherMLP()}}
+			Consumers: o.Consumers, Tokens: o.Tokens, KV: string(o.KV), Weights: o.otherWeights(), Queries: o.Queries, Vectors: o.Vectors, Merge: o.Merge, Attention: o.Attention, Selection: o.Selection, MLP: o.OtherMLP()}}
 	for i := range mk.Phases {
 		p := &mk.Phases[i]
 		full.Phases = append(full.Phases, LayoutPhase{p.Name, mk.runs(p), p.Ops, p.Matrix, p.Handoff})

@@ -140,10 +140,10 @@ func (mk *Kernel) request() pipeline.Request {
 	return pipeline.Request{
 		SMs: o.SMs, Layers: c.Layers,
 		Layer: []pipeline.Matrix{
-			MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden},
-			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows},
-			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden},
-			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from},
+			MatrixQKV:    {Name: "qkv", Rows: qRows + 2*kvRows, K: c.Hidden, Format: o.Weights},
+			MatrixO:      {Name: "o", Rows: c.Hidden, K: qRows, Format: o.Weights},
+			MatrixGateUp: {Name: "gate_up", Rows: 2 * c.Intermediate, K: c.Hidden, Format: o.Weights},
+			MatrixDown:   {Name: "down", Rows: c.Hidden, K: c.Intermediate, From: from, Format: o.Weights},
 		},
 		Final:      []pipeline.Matrix{{Name: "lm_head", Rows: c.Vocab, K: c.Hidden}},
 		StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: leads,

@@ -44,6 +44,10 @@ type Options struct {
 	// room and the time to read, and adds an error, see docs/numerics.md.
 	KV tasks.KVType
 
+	// Weights is the format of the layers' matrices; default bf16. Weights that come in more bits
+	// are rounded to it, see docs/weight-formats.md. LM head and embedding stay bf16.
+	Weights pipeline.Format
+
 	// Attention is the layers' attention; empty is plain causal attention. Terms with +
 	// between them make one: window=N (the last N tokens), with sinks=N (and the first
 	// N), streaming=N (such a window whose keys are rotated as they are read, by their
@@ -99,6 +103,14 @@ type Options struct {
 
 	// Fault plants a mistake, so that a check can show that it would catch one.
 	Fault Fault
+}
+
+// otherWeights is the format of weights where it is not bf16.
+func (o *Options) otherWeights() string {
+	if o.Weights == pipeline.FormatBF16 {
+		return ""
+	}
+	return string(o.Weights)
 }
 
 // Handoff is how what a phase writes reaches the next one.
@@ -228,6 +240,12 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	}
 	if !slices.Contains(tasks.KVTypes(), o.KV) {
 		return o, refuse("KV", "a KV cache in %q, want bf16 or e4m3", string(o.KV))
+	}
+	if o.Weights == "" {
+		o.Weights = pipeline.FormatBF16
+	}
+	if !slices.Contains(pipeline.Formats(), o.Weights) {
+		return o, refuse("Weights", "found %q, want one of %q", string(o.Weights), pipeline.Formats())
 	}
 	if err := o.completeAttention(c); err != nil {
 		return o, err

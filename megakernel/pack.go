@@ -113,7 +113,11 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 			}
 			rows[r] = v
 		}
-		pipeline.PackRows(dst[n*size:][:size], &rows)
+		if to := dst[n*size:][:size]; m.Format == pipeline.FormatE4M3 {
+			pipeline.PackE4M3(to, &rows)
+		} else {
+			pipeline.PackRows(to, &rows)
+		}
 	}
 	return piece.Tiles * size, nil
 }

@@ -33,6 +33,7 @@ func (f *ragged) matrixPhase(p Phase, i int, finish func(s tasks.Step) finisher)
 		produce: func(s tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.weightsOf(s, i)) },
 		consume: func(s tasks.Step) {
 			done := finish(s)
+			g.Scales = f.scalesOf(s, i)
 			g.Consume(f.env, f.cons, f.ring, f.own.matrix(i), f.rows.Count, done.meanwhile, done.epilogue)
 			if done.publish != nil {
 				done.publish()

@@ -48,7 +48,7 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	if o.MLP != MLPFused { // where every SM has its own elements only
 		widest = max(widest, c.Intermediate)
 	}
-	widest = (widest + pipeline.GroupK - 1) / pipeline.GroupK * pipeline.GroupK
+	widest = ceilDiv(widest, o.Weights.Columns()) * o.Weights.Columns()
 	att := tasks.Attention{Heads: c.Heads, KV: mk.KV}
 	if o.Queries == HandoffWords {
 		att.Passed = &tasks.Passed{}
@@ -87,6 +87,7 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 		produce: func(s tasks.Step) { g.Produce(f.env, f.prod, f.own.matrix(i), f.bufs.weights, f.weightsOf(s, i)) },
 		consume: func(s tasks.Step) {
 			epilogue := finish(s)
+			g.Scales = f.scalesOf(s, i)
 			g.Consume(f.env, f.cons, f.ring, f.own.matrix(i), epilogue)
 			if after != nil {
 				after()
@@ -97,14 +98,14 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 // norm stages the normalised residual vector x; which is the norm's row of gains.
 func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x}
+	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Pad: f.mk.Options.Weights.Columns()}
 	var scale dsl.Val[dsl.F32]
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
 }
 
 func (f *single) plain(in tasks.PlainInput) {
-	in.Dst = f.x
+	in.Dst, in.Pad = f.x, f.mk.Options.Weights.Columns()
 	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 

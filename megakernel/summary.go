@@ -67,6 +67,9 @@ func (mk *Kernel) reportModel(r *report) {
 	if mk.Ragged() {
 		r.text("A step has up to %d query rows, each a token of any sequence.", o.Tokens)
 	}
+	if o.Weights != pipeline.FormatBF16 {
+		r.text("The layers' matrices are %s, the LM head is bf16.", o.Weights)
+	}
 	mk.reportAttention(r)
 	if left := threadRegisters(o.Consumers); left < ampleRegisters {
 		r.text("%d consumer warps leave a thread %d registers: nvcc may spill some, the more the wider the heads. Compile with -Xptxas -v and look for spill stores.",

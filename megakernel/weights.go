@@ -3,8 +3,10 @@ package megakernel
 import (
 	"encoding/binary"
 	"fmt"
+	"strings"
 
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -20,6 +22,42 @@ type Tensors interface {
 type Source struct {
 	Tensor string
 	Row    int
+}
+
+// Rounded are tensors with the rows of the layers' matrices rounded to the kernel's format of
+// weights, as they are when they are packed; t itself where that is bf16.
+func (mk *Kernel) Rounded(t Tensors) Tensors {
+	if mk.Options.Weights == pipeline.FormatBF16 {
+		return t
+	}
+	return rounded{t, mk.Options.Weights}
+}
+
+type rounded struct {
+	Tensors
+	format pipeline.Format
+}
+
+func (r rounded) Row(tensor string, row int, dst []uint16) error {
+	if err := r.Tensors.Row(tensor, row, dst); err != nil || !inLayers(tensor) {
+		return err
+	}
+	r.format.RoundRow(dst)
+	return nil
+}
+
+// inLayers is whether a tensor is part of a layer's matrices.
+func inLayers(tensor string) bool { return strings.HasSuffix(tensor, "_proj.weight") }
+
+// WeightBytes is what a step of one row must read of weights: all matrices and gains once, and one
+// row of embeddings.
+func (mk *Kernel) WeightBytes() int64 {
+	n := mk.Config.WeightBytes()
+	for i := range mk.Plan.Layer {
+		m := &mk.Plan.Layer[i]
+		n += int64(mk.Config.Layers) * (m.WeightBytes() - 2*int64(m.Rows)*int64(m.K))
+	}
+	return n
 }
 
 // EmbedTensor is the matrix of token embeddings.

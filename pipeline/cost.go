@@ -11,6 +11,14 @@ func (p *Plan) SMBytes(sm, layer int) int64 {
 	return n
 }
 
+// StreamedBytes is what all SMs together stream of weights in a step, padding included.
+func (p *Plan) StreamedBytes() (n int64) {
+	for sm := range p.SMs {
+		n += int64(p.Layers)*p.SMBytes(sm, 0) + p.SMBytes(sm, FinalLayer)
+	}
+	return n
+}
+
 // MaxSMBytes is the largest SMBytes over all SMs.
 func (p *Plan) MaxSMBytes(layer int) int64 {
 	most := int64(0)

@@ -44,8 +44,7 @@ type Matrix struct {
 	// SM those that its rows of that matrix make. See the package comment.
 	From string
 
-	// Format is of the elements; "" is FormatBF16. Others want a K that is a multiple of a tile
-	// group's columns, and no From.
+	// Format is of the elements; "" is FormatBF16. Others want no From.
 	Format Format
 }
 
@@ -198,8 +197,6 @@ func (m *Matrix) checkFormat(at string) error {
 		return nil
 	case !slices.Contains(Formats(), m.Format):
 		return fmt.Errorf("%s: Format is %q, want one of %q", at, m.Format, Formats())
-	case m.K%m.Format.Columns() != 0:
-		return fmt.Errorf("%s: K is %d, want a multiple of %d in %s", at, m.K, m.Format.Columns(), m.Format)
 	case m.From != "":
 		return fmt.Errorf("%s: %s and From %q, want bf16 or rows", at, m.Format, m.From)
 	}

@@ -69,7 +69,7 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 			to[i].Set(v)
 		}
 	}
-	if in.K%pipeline.GroupK == 0 {
+	if in.K%x.g.M.Format.Columns() == 0 {
 		get()
 		return
 	}

@@ -143,6 +143,8 @@ type NormInput struct {
 	Gain dsl.Buf[dsl.BF16] // gains of all norms, [norms][N]
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 
+	Pad int // as in PlainInput
+
 	// Early, unless nil, is where this norm's gains have been fetched to.
 	Early *Gains
 }
@@ -151,7 +153,7 @@ type NormInput struct {
 // Gain. Dst is complete for all consumers on return.
 func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	k := e.K
-	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Dst), t.Early.problem(t.N)); p != "" {
+	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Pad, t.Dst), t.Early.problem(t.N)); p != "" {
 		k.Require(false, "%s", p)
 		return k.F32(1)
 	}
@@ -182,7 +184,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	if n := len(gains.pairs); n > 0 && nth%n != 0 {
 		panic("BUG: a source of a norm's input came to other elements than its gains")
 	}
-	zeroPadding(e, t.Dst, t.N)
+	zeroPadding(e, t.Dst, t.N, t.Pad)
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
 	mean := sum.Mul(k.F32(1 / float64(t.N)))
 	return dsl.Rsqrt(mean.Add(k.F32(t.Eps))).Named("scale")
@@ -195,6 +197,8 @@ type PlainInput struct {
 	From u32               // where they begin, a multiple of 8; nothing is 0
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 
+	Pad int // the columns of the product's tile groups, up to a multiple of which Dst is cleared; 0 is GroupK
+
 	// Handed, unless nil, is where the vector comes from: N/2 pairs in 4 planes.
 	Handed *Handed
 }
@@ -202,7 +206,7 @@ type PlainInput struct {
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
 func (t *PlainInput) Emit(e *Env) {
 	h := t.Handed
-	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Dst)),
+	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Pad, t.Dst)),
 		need(h == nil || h.Planes == 4 && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in 4 planes", t.N/2)); p != "" {
 		e.K.Require(false, "%s", p)
 		return
@@ -228,24 +232,29 @@ func (t *PlainInput) Emit(e *Env) {
 			}
 		})
 	}
-	zeroPadding(e, t.Dst, t.N)
+	zeroPadding(e, t.Dst, t.N, t.Pad)
 	e.Sync()
 }
 
 // inputProblem says why n elements cannot be staged in dst, or nothing.
-func inputProblem(what string, n, multiple int, dst dsl.Buf[dsl.BF16]) string {
-	padded := ceilDiv(n, pipeline.GroupK) * pipeline.GroupK
+func inputProblem(what string, n, multiple, pad int, dst dsl.Buf[dsl.BF16]) string {
+	padded := n + padding(n, pad)
 	return firstOf(
 		need(n > 0 && n%multiple == 0, "%s: length %d is not a positive multiple of %d", what, n, multiple),
 		need(int(dst.Len()) >= padded, "%s: Dst has %d elements, want %d for %d padded", what, dst.Len(), padded, n))
 }
 
-// zeroPadding clears elements n … of the last k group.
-func zeroPadding(e *Env, dst dsl.Buf[dsl.BF16], n int) {
-	pad := ceilDiv(n, pipeline.GroupK)*pipeline.GroupK - n
-	if pad > 0 {
-		e.K.If(e.Tid.LtC(pad), func() {
-			at := e.Tid.AddC(n)
+// padding is how many elements n lacks of a multiple of to, of GroupK where to is 0.
+func padding(n, to int) int {
+	to = cmp.Or(to, pipeline.GroupK)
+	return ceilDiv(n, to)*to - n
+}
+
+// zeroPadding clears elements n … of the last to elements.
+func zeroPadding(e *Env, dst dsl.Buf[dsl.BF16], n, to int) {
+	if pad := padding(n, to); pad > 0 {
+		e.EachConsumer(pad, func(i u32) {
+			at := i.AddC(n)
 			dst.Store(inputPair(at.DivC(2)).MulC(2).Add(at.AndC(1)), dsl.Lit[dsl.BF16](e.K, 0))
 		})
 	}

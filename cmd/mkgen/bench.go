@@ -379,16 +379,20 @@ func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error,
 		s.Weights, s.WeightsName, release = w, "checkpoint "+filepath.Base(filepath.Clean(b.checkpoint)), w.Close
 	} else {
 		n := uint64(b.seed)
-		random = &n
-		s.Weights, s.WeightsName = synth.NewWeights(n, reference.ShapeOf(c).Dims()), fmt.Sprintf("random, seed %d", n)
+		random, s.Weights, s.WeightsName = &n, synth.NewWeights(n, reference.ShapeOf(c).Dims()), fmt.Sprintf("random, seed %d", n)
 	}
+	exact := s.Weights
+	s.Weights = s.Kernel.Rounded(exact)
 	if s.Reference == nil {
 		return release, nil
 	}
 	if m := s.Method.Contexts; len(m) > 0 && slices.Max(m) > s.Reference.Longest() {
 		return nil, errors.Join(fmt.Errorf("--contexts: %d, but the longest sequence of --reference %s has %d tokens, and no speed beyond it would be gated", slices.Max(m), b.reference, s.Reference.Longest()), release())
 	}
-	if err := s.Reference.Matches(c, s.Weights, random); err != nil {
+	if err = s.Reference.MatchesFormat(string(s.Kernel.Options.Weights)); err == nil {
+		err = s.Reference.Matches(c, exact, random)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("--reference %s: %w", b.reference, err), release())
 	}
 	s.WeightsName += ", hash " + s.Reference.WeightsHash

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/spf13/cobra"
 )
@@ -160,6 +161,7 @@ type choice struct {
 	inFlight, consumers     count
 	leads                   string
 	watchdog, kv            string
+	format                  string // of weights
 	rows                    count
 	attention               string
 	selection               bool
@@ -198,6 +200,7 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or 5 with 4 copies in flight and leads where the hidden size is 4096 at most; fewer of large stages or few warps; 0 with 12 warps or --rows)")
 	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
 	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
+	f.StringVar(&c.format, "weight-format", string(pipeline.FormatBF16), "`format` of the layers' matrices: bf16, or e4m3 with a scale a row, half the bytes, to which the weights are rounded")
 	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
 	f.Var(upTo(&c.rows, kv.MaxRows), "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
 	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
@@ -343,7 +346,7 @@ func (c *choice) inFlags(err error) error {
 func flagOf(err error) (flag, problem string) {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
-		return map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv",
+		return map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv", "Weights": "weight-format",
 			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "MLP": "mlp", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option], refused.Problem
 	}
 	text, _ := plannersText(err)
@@ -387,7 +390,7 @@ func (c *choice) ofRing() string {
 
 func (c *choice) options() megakernel.Options {
 	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages), Held: int(c.held),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv),
+		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv), Weights: pipeline.Format(c.format),
 		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries), Vectors: c.vectors, MLP: megakernel.MLP(c.mlp),
 		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
 }

@@ -34,7 +34,7 @@ func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*meg
 	if r.rows == 1 || r.pin > 0 || o.Selection || o.MLP == megakernel.MLPFused {
 		return []*megakernel.Kernel{named}, nil
 	}
-	beside := megakernel.Options{SMs: o.SMs, Page: o.Page, Watchdog: o.Watchdog, KV: o.KV, Attention: o.Attention}
+	beside := megakernel.Options{SMs: o.SMs, Page: o.Page, Watchdog: o.Watchdog, KV: o.KV, Weights: o.Weights, Attention: o.Attention}
 	if r.device == deviceSim {
 		beside.Consumers = o.Consumers
 	}

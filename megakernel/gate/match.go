@@ -2,6 +2,7 @@ package gate
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"reflect"
 	"slices"
@@ -58,6 +59,15 @@ func (r *Reference) Matches(c models.Config, w megakernel.Tensors, random *uint6
 		if s.Length > c.MaxPositions {
 			return fmt.Errorf("reference: sequence %d has %d tokens, the model was made for %d", q, s.Length, c.MaxPositions)
 		}
+	}
+	return nil
+}
+
+// MatchesFormat refuses a kernel whose weights have another format than the reference's: hashes
+// are of the weights before they are rounded.
+func (r *Reference) MatchesFormat(of string) error {
+	if theirs := cmp.Or(r.WeightFormat, "bf16"); theirs != of {
+		return &MismatchError{"weight format", theirs, of}
 	}
 	return nil
 }

@@ -20,6 +20,8 @@ type Reference struct {
 	Seed        uint64 `json:"seed"`
 	WeightsHash string `json:"weights_hash"`
 	Vocab       int    `json:"vocab"`
+	// WeightFormat is what the layers' matrices were rounded to behind the hash; "" is bf16.
+	WeightFormat string `json:"weight_format"`
 	// Sequences are teacher-forced each from an empty cache.
 	Sequences []Sequence `json:"sequences"`
 	// Roundings says what s is: which of the kernel's roundings it has.

@@ -90,8 +90,12 @@ func (b *builder) table(name string, n int, doc string) dsl.Buf[dsl.U32] {
 func (b *builder) matrix(m matrix) {
 	k := b.k
 	k.Require(m.K%unit == 0, "randomize: %s has %d columns, want a multiple of %d", m.Name, m.K, unit)
-	if m.Across() {
+	switch {
+	case m.Across():
 		b.across(m)
+		return
+	case m.Format == pipeline.FormatE4M3:
+		b.e4m3(m)
 		return
 	}
 	layers, tensors, tensor := b.plan.Layers, len(b.perLayer), 0

@@ -27,10 +27,12 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	untied.TieEmbeddings = false
 	odd := untied // padded rows and columns, SMs without tiles
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
-	for i, c := range []models.Config{tiny, untied, odd, tiny, odd} {
+	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd} {
 		for _, sms := range []int{1, 4, 23} {
 			o := megakernel.Options{SMs: sms}
-			if i > 2 {
+			if i > 4 {
+				o.Weights = pipeline.FormatE4M3
+			} else if i > 2 {
 				o.MLP = megakernel.MLPFused
 			}
 			mk, err := megakernel.Build(c, o)

@@ -36,7 +36,7 @@ func longest(mk *megakernel.Kernel) int {
 func newRaggedTrial(mk *megakernel.Kernel, random, pin int) *raggedTrial {
 	shape := reference.ShapeOf(mk.Config)
 	t := &raggedTrial{Trial: &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), heads: headScales(mk), wish: within(mk)},
-		weightsOf: reference.Synthetic(shape, weightSeed), random: random, pin: pin}
+		weightsOf: syntheticOf(mk, shape), random: random, pin: pin}
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
 	}

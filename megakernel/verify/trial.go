@@ -46,7 +46,7 @@ func (t *Trial) Context() int { return t.context }
 // once and every cached token, of the chunks that a window leaves, once for each
 // item of its KV head, each step.
 func (t *Trial) Bytes() int64 {
-	n := int64(t.steps) * t.mk.Plan.PackedBytes
+	n := int64(t.steps) * t.mk.Plan.StreamedBytes()
 	for i := range t.steps {
 		for layer := range t.mk.Config.Layers {
 			n += int64(t.mk.AttentionItems()*t.read(layer, t.context+i)) * int64(t.mk.KV.TokenBytes())
@@ -78,7 +78,7 @@ func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 		hooks = reference.WithE4M3Cache(hooks, shape, t.scales)
 	}
 	hooks = withAttention(hooks, mk, t)
-	ref, err := reference.NewModel(shape, reference.Synthetic(shape, weightSeed), hooks)
+	ref, err := reference.NewModel(shape, syntheticOf(mk, shape), hooks)
 	if err != nil {
 		return nil, err
 	}
@@ -100,6 +100,21 @@ func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 		}
 	}
 	return t, nil
+}
+
+// syntheticOf are the weights as the kernel's format has them.
+func syntheticOf(mk *megakernel.Kernel, shape reference.Shape) reference.Weights {
+	w := reference.Synthetic(shape, weightSeed)
+	rounded := mk.Rounded(synth.NewWeights(weightSeed, shape.Dims()))
+	for _, t := range synth.Llama(shape.Dims()) {
+		columns := t.Shape[len(t.Shape)-1]
+		for row := range len(w[t.Name]) / columns {
+			if err := rounded.Row(t.Name, row, w[t.Name][row*columns:][:columns]); err != nil {
+				panic("BUG: " + err.Error())
+			}
+		}
+	}
+	return w
 }
 
 // rms is the root mean square of all the values.

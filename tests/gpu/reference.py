@@ -33,6 +33,7 @@ import transformers
 from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
+import formats  # noqa: E402
 import kvrows  # noqa: E402
 import roundings  # noqa: E402
 import synth  # noqa: E402
@@ -70,8 +71,8 @@ AttentionInterface.register("sliced", sliced_attention)
 AttentionInterface.register("variant", variant_attention)
 
 
-def build(config, seed, device, attention="sliced"):
-    """The float32 model on the device with every parameter from the generator, and the hash of its weights."""
+def build(config, seed, device, attention="sliced", weight_format="bf16"):
+    """The float32 model on the device with every parameter from the generator, rounded to a format, and the hash of its weights before."""
     config._attn_implementation = attention
     with torch.device(device):
         model = LlamaForCausalLM(config).float().eval().requires_grad_(False)
@@ -83,14 +84,18 @@ def build(config, seed, device, attention="sliced"):
         if tuple(params[name].shape) != shape:
             sys.exit(f"reference: {name} is {tuple(params[name].shape)}, the generator's {shape}")
         synth.fill(params[name], seed, name, recipe)
-    return model, synth.sample_hash(tensors, params.__getitem__)
+    weights_hash = synth.sample_hash(tensors, params.__getitem__)
+    formats.round_model(model, weight_format)
+    return model, weights_hash
 
 
-def load(directory, config, device):
+def load(directory, config, device, weight_format="bf16"):
     """The float32 model on the device with a checkpoint's weights rounded to bfloat16, and the hash of its weights."""
     model = LlamaForCausalLM.from_pretrained(directory, dtype=torch.bfloat16).to(device).float().eval().requires_grad_(False)
     model.set_attn_implementation("sliced")
-    return model, synth.sample_hash(synth.of_config(config), dict(model.named_parameters()).__getitem__)
+    weights_hash = synth.sample_hash(synth.of_config(config), dict(model.named_parameters()).__getitem__)
+    formats.round_model(model, weight_format)
+    return model, weights_hash
 
 
 def to_bf16(model, attention):
@@ -218,6 +223,7 @@ def main():
     weights.add_argument("--checkpoint", type=pathlib.Path, help="a directory with config.json and weights")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--save", type=pathlib.Path, help="also write the model there as transformers does: config.json, safetensors")
+    parser.add_argument("--weight-format", default="bf16", choices=formats.FORMATS, help="that the layers' matrices are rounded to, as the kernel has them")
     parser.add_argument("--seed", type=int, default=1, help="of synthetic weights, and of the tokens")
     parser.add_argument("--sequences", default="512,512,1024:512,4096:512")
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
@@ -249,11 +255,11 @@ def main():
         for q, t in enumerate(tokens):
             (out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
     if args.checkpoint:
-        model, weights_hash = load(args.checkpoint, config, args.device)
+        model, weights_hash = load(args.checkpoint, config, args.device, args.weight_format)
     else:
-        model, weights_hash = build(config, args.seed, args.device)
+        model, weights_hash = build(config, args.seed, args.device, weight_format=args.weight_format)
     manifest = {
-        "config": settings, "seed": args.seed, "weights_hash": weights_hash, "vocab": config.vocab_size,
+        "config": settings, "seed": args.seed, **({} if args.weight_format == "bf16" else {"weight_format": args.weight_format}), "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
                        "o": f"o.{q}.f32", "h": f"h.{q}.f32", "s": f"s.{q}.kl.f64",
                        **({"kv": f"kv.{q}.f16"} if args.kv_rows else {})} for q, (length, scored) in enumerate(sequences)],

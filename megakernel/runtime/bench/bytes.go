@@ -1,6 +1,9 @@
 package bench
 
-import "github.com/mkgen/mkgen/models"
+import (
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
+)
 
 // BytesPerToken is what a step must read at the least, averaged over tokens
 // (at least 1) steps of which the first finds context (0 or more) tokens in the
@@ -8,12 +11,24 @@ import "github.com/mkgen/mkgen/models"
 // and one row of embeddings once, and the keys and values of the cached tokens
 // once. The token that a step appends itself is not read.
 //
+// weights is what a step reads of weights, megakernel.Kernel.WeightBytes; 0 is that of bf16.
 // kvBytes is the size of a cached token over all layers, megakernel.Kernel.KVBytes
 // of 1; 0 is that of a cache in the type of the weights.
-func BytesPerToken(c models.Config, kvBytes int64, context, tokens int) float64 {
+func BytesPerToken(c models.Config, weights, kvBytes int64, context, tokens int) float64 {
 	if kvBytes == 0 {
 		kvBytes = c.KVBytesPerToken()
 	}
+	if weights == 0 {
+		weights = c.WeightBytes()
+	}
 	cached := float64(context) + float64(tokens-1)/2
-	return float64(c.WeightBytes()) + cached*float64(kvBytes)
+	return float64(weights) + cached*float64(kvBytes)
+}
+
+// dtypeOf names what weights are: the format of the layers' matrices, or the model's type.
+func dtypeOf(c models.Config, f pipeline.Format) string {
+	if f == "" || f == pipeline.FormatBF16 {
+		return DTypeName(c.DType)
+	}
+	return string(f)
 }

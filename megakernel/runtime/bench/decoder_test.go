@@ -49,7 +49,7 @@ func TestADecoderOfSeveralRowsTakesFewerSequences(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, c.Consistent())
 		require.Equal(t, []any{n, n, bench.Sequences, 2 * n}, []any{c.Batch, c.Tokens, c.Feed, c.TokensPerRound})
-		require.InEpsilon(t, bench.BytesPerStep(s.Kernel.Config, s.Kernel.KVBytes(1), bench.Sequences, n, 6, 2), c.BytesPerToken*float64(n), 1e-9)
+		require.InEpsilon(t, bench.BytesPerStep(s.Kernel.Config, 0, s.Kernel.KVBytes(1), bench.Sequences, n, 6, 2), c.BytesPerToken*float64(n), 1e-9)
 		step, low, high := c.Step()
 		require.InEpsilon(t, c.StepMicros, step, 1e-4)
 		require.True(t, low <= step && step <= high)

@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Method says how much is measured.
@@ -69,7 +70,11 @@ type Bench struct {
 	Config models.Config
 	// KVBytes is the size of a cached token, as in BytesPerToken.
 	KVBytes int64
-	Runner  Runner
+	// WeightBytes is what a step reads of weights, as there.
+	WeightBytes int64
+	// Format is of the layers' matrices; "" and bf16 are the model's type.
+	Format pipeline.Format
+	Runner Runner
 	// Each says in a few words what the times of single tokens are.
 	Each string
 	// PerLaunch is how many tokens a launch of Runner chooses.
@@ -125,9 +130,9 @@ func (b *Bench) measure(ctx context.Context, m Method, cached int) (Case, error)
 			return Case{}, err
 		}
 	}
-	c := Case{Model: b.Config.Name, DType: DTypeName(b.Config.DType), Batch: 1, Context: cached,
+	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format), Batch: 1, Context: cached,
 		TokensPerRound: m.Tokens, TokensPerLaunch: b.PerLaunch, PerTokenFrom: b.Each,
-		BytesPerToken: BytesPerToken(b.Config, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds, Replayed: replayed}
+		BytesPerToken: BytesPerToken(b.Config, b.WeightBytes, b.KVBytes, cached, m.Tokens), Ceiling: top, CeilingGBps: top.GBps, Rounds: rounds, Replayed: replayed}
 	c.complete(each)
 	return c, nil
 }

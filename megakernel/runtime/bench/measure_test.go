@@ -132,10 +132,10 @@ func TestBytesPerTokenAreWhatThePlanReads(t *testing.T) {
 		}
 		gains := int64(2*c.Layers+2) * int64(c.Hidden) * 2 // with the embedding row
 		for _, context := range []int{0, 1, 3072} {
-			require.Equal(t, float64(mk.Plan.WeightBytes()+gains+mk.KVBytes(context)), BytesPerToken(c, 0, context, 1), "%s at %d", name, context)
+			require.Equal(t, float64(mk.Plan.WeightBytes()+gains+mk.KVBytes(context)), BytesPerToken(c, 0, 0, context, 1), "%s at %d", name, context)
 		}
-		mean := (BytesPerToken(c, 0, 10, 1) + BytesPerToken(c, 0, 11, 1) + BytesPerToken(c, 0, 12, 1) + BytesPerToken(c, 0, 13, 1)) / 4
-		require.InDelta(t, mean, BytesPerToken(c, 0, 10, 4), 1e-3)
+		mean := (BytesPerToken(c, 0, 0, 10, 1) + BytesPerToken(c, 0, 0, 11, 1) + BytesPerToken(c, 0, 0, 12, 1) + BytesPerToken(c, 0, 0, 13, 1)) / 4
+		require.InDelta(t, mean, BytesPerToken(c, 0, 0, 10, 4), 1e-3)
 	}
 }
 
@@ -171,7 +171,7 @@ func sample() *Record {
 	}
 	for _, cached := range []int{128, 1024, 3072, 6144} {
 		k := Case{Model: c.Name, DType: "bf16", Batch: 1, Context: cached, TokensPerRound: 128, TokensPerLaunch: 128, PerTokenFrom: "by the GPU",
-			Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, 0, cached, 128), CeilingGBps: 4630,
+			Weights: "random, seed 1", BytesPerToken: BytesPerToken(c, 0, 0, cached, 128), CeilingGBps: 4630,
 			Ceiling: ceiling.Measured{Variant: ceiling.Variants()[3], GBps: 4630, Min: 4620, Max: 4640},
 			Gate:    judged(), Replayed: 128}
 		for i := range 5 {

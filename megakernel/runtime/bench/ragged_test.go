@@ -55,7 +55,7 @@ func TestStepsOfSeveralRowsAreMeasuredInBothShapes(t *testing.T) {
 	require.Equal(t, []float64{110, 80, 1.375}, []float64{chunk.StepMicros, chunk.OneRowMicros, chunk.Ratio})
 	require.InEpsilon(t, 8e6/220, chunk.TokensPerSecond, 1e-5)
 	for i := range cases {
-		require.InDelta(t, BytesPerStep(b.Config, 0, cases[i].Feed, 8, 100, cases[i].TokensPerRound/8), 8*cases[i].BytesPerToken, 1e-6)
+		require.InDelta(t, BytesPerStep(b.Config, 0, 0, cases[i].Feed, 8, 100, cases[i].TokensPerRound/8), 8*cases[i].BytesPerToken, 1e-6)
 		require.Empty(t, cases[i].disagreements())
 		cases[i].Ratio += 0.01
 		require.Len(t, cases[i].disagreements(), 1)
@@ -74,8 +74,8 @@ func TestAStepReadsWeightsOnceAndKVOnceASequence(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	w, kv, rows := float64(c.WeightBytes()), float64(c.KVBytesPerToken()), 7*2*float64(c.Hidden)
-	require.Equal(t, w+100*kv+rows, BytesPerStep(c, 0, Chunk, 8, 100, 16))
-	require.Equal(t, w+8*(100+1.5)*kv+rows, BytesPerStep(c, 0, Sequences, 8, 100, 4))
+	require.Equal(t, w+100*kv+rows, BytesPerStep(c, 0, 0, Chunk, 8, 100, 16))
+	require.Equal(t, w+8*(100+1.5)*kv+rows, BytesPerStep(c, 0, 0, Sequences, 8, 100, 4))
 }
 
 func TestOneRowIsTheMedianOfSingleSteps(t *testing.T) {

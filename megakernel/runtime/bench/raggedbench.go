@@ -8,6 +8,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // leastChunks is how many steps a round of chunks has at the least.
@@ -23,8 +24,12 @@ type RaggedBench struct {
 	Config models.Config
 	// KVBytes is the size of a cached token, as in BytesPerToken.
 	KVBytes int64
-	Runner  stepRunner
-	Rows    int // query rows of a step
+	// WeightBytes is what a step of one row reads of weights, as there.
+	WeightBytes int64
+	// Format is of the layers' matrices; "" and bf16 are the model's type.
+	Format pipeline.Format
+	Runner stepRunner
+	Rows   int // query rows of a step
 	// OneRow has, for a context, what a step of the kernel of one row takes there, in
 	// µs of the device, a launch each; without it there are no ratios.
 	OneRow map[int]float64
@@ -40,14 +45,17 @@ type RaggedBench struct {
 // 1): all matrices and gains once, a row of embeddings for every query row, and the
 // cached keys and values of every sequence once. All rows are of one sequence
 // (Chunk), the same in every step, or each of its own (Sequences), one token longer
-// with every step. kvBytes is as in BytesPerToken.
-func BytesPerStep(c models.Config, kvBytes int64, shape Shape, rows, context, steps int) float64 {
+// with every step. weights and kvBytes are as in BytesPerToken.
+func BytesPerStep(c models.Config, weights, kvBytes int64, shape Shape, rows, context, steps int) float64 {
 	more := float64(rows-1) * 2 * float64(c.Hidden)
 	if shape == Chunk {
-		return BytesPerToken(c, kvBytes, context, 1) + more
+		return BytesPerToken(c, weights, kvBytes, context, 1) + more
 	}
-	one := BytesPerToken(c, kvBytes, context, steps)
-	return float64(c.WeightBytes()) + float64(rows)*(one-float64(c.WeightBytes())) + more
+	if weights == 0 {
+		weights = c.WeightBytes()
+	}
+	one := BytesPerToken(c, weights, kvBytes, context, steps)
+	return float64(weights) + float64(rows)*(one-float64(weights)) + more
 }
 
 // Run measures two cases for each context, each right after the ceiling. The gate
@@ -95,9 +103,9 @@ func (b *RaggedBench) measure(ctx context.Context, m Method, shape Shape, cached
 		}
 	}
 	rows := float64(b.Rows)
-	c := Case{Model: b.Config.Name, DType: DTypeName(b.Config.DType), Batch: 1, Tokens: b.Rows, Feed: shape, Context: cached,
+	c := Case{Model: b.Config.Name, DType: dtypeOf(b.Config, b.Format), Batch: 1, Tokens: b.Rows, Feed: shape, Context: cached,
 		TokensPerRound: n * b.Rows, TokensPerLaunch: b.Rows, PerTokenFrom: "of steps, each a launch, between events",
-		BytesPerToken: BytesPerStep(b.Config, b.KVBytes, shape, b.Rows, cached, n) / rows, Ceiling: top, CeilingGBps: top.GBps}
+		BytesPerToken: BytesPerStep(b.Config, b.WeightBytes, b.KVBytes, shape, b.Rows, cached, n) / rows, Ceiling: top, CeilingGBps: top.GBps}
 	if shape == Sequences {
 		c.Batch, c.TokensPerLaunch, c.PerTokenFrom = b.Rows, n*b.Rows, "from step to step within a launch, by the GPU's clock"
 	}

@@ -69,7 +69,7 @@ func (s *RaggedSuite) Run(ctx context.Context) (o *Outcome, err error) {
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, y.Close()) }()
-	b := &RaggedBench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), Rows: s.Kernel.Options.Tokens, OneRow: ones, Ceiling: y.Measure, Progress: s.Progress,
+	b := &RaggedBench{Config: s.Kernel.Config, KVBytes: s.Kernel.KVBytes(1), WeightBytes: s.Kernel.WeightBytes(), Format: s.Kernel.Options.Weights, Rows: s.Kernel.Options.Tokens, OneRow: ones, Ceiling: y.Measure, Progress: s.Progress,
 		Runner: &RaggedRunner{Session: s.session, Device: s.loaded, Pages: s.table, Page: s.Kernel.KV.Page}, Replayer: s.replayer(s.Kernel.Options.Tokens)}
 	o.Cases, err = b.Run(ctx, s.Method)
 	for i := range o.Cases {

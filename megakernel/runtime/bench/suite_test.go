@@ -112,7 +112,7 @@ func TestASuiteMeasuresOnTheExecutor(t *testing.T) {
 	for i, c := range o.Cases {
 		require.Equal(t, []int{3, 20}[i], c.Context)
 		require.Equal(t, []any{3, 3, "random, seed 2"}, []any{c.TokensPerRound, c.TokensPerLaunch, c.Weights})
-		require.Equal(t, bench.BytesPerToken(s.Kernel.Config, s.Kernel.KVBytes(1), c.Context, 3), c.BytesPerToken)
+		require.Equal(t, bench.BytesPerToken(s.Kernel.Config, 0, s.Kernel.KVBytes(1), c.Context, 3), c.BytesPerToken)
 		require.Equal(t, 3, c.Replayed)
 		require.Positive(t, c.DeviceMicros)
 		require.Positive(t, c.P99)
