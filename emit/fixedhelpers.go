@@ -142,13 +142,6 @@ DEVICE bf16x2 pack_bf16(float lo, float hi) {
   asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(v) : "f"(hi), "f"(lo));
   return v;
 }`},
-	{"mul_bf16", 1, "", `
-// The products of two pairs of bfloat16, each rounded to the nearest.
-DEVICE bf16x2 mul_bf16(bf16x2 a, bf16x2 b) {
-  bf16x2 v;
-  asm("mul.rn.bf16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
-  return v;
-}`},
 	{"pack_f16", 1, "", `
 // Two floats rounded to binary16, the first in the low half.
 DEVICE f16x2 pack_f16(float lo, float hi) {

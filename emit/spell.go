@@ -66,8 +66,6 @@ func product(p *printer, in *ir.Instr) expr {
 	switch {
 	case in.Args[0].Type == ir.I32:
 		return wrapped(infix(asU32(a), "*", asU32(b), precMul, true))
-	case in.Args[0].Type == ir.BF16x2:
-		return call(p.fixed("mul_bf16"), a.text, b.text)
 	case in.Args[0].Type == ir.F32 && p.pl.rounded[in.Res[0].ID]:
 		return call("__fmul_rn", a.text, b.text)
 	}

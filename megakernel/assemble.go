@@ -327,7 +327,7 @@ func (b *builder) scalesOf(s tasks.Step, i int) func(row dsl.Val[dsl.U32]) []dsl
 	if m.Format.ScaleBytes() == 0 {
 		return nil
 	}
-	return tasks.RowScales(m, b.bufs.weights, b.weightsOf(s, i))
+	return tasks.RowScales(b.k, m, b.bufs.weights, b.weightsOf(s, i))
 }
 
 func (b *builder) consume(s tasks.Step, phases ...phase) {

@@ -146,7 +146,7 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	bufs, e, own := f.bufs, f.env, f.act
 	gateUp, last := len(all)-2, len(all)-1
 	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm((&vectors{f}).middle(), s.Layer.MulC(2).AddC(1)))
+		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm((&vectors{f}).middle(), s.Layer.MulC(2).AddC(1), f.mk.Options.Weights))
 	}, e.Sync)
 	all[gateUp].Handoff = handoffNone
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}

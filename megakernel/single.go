@@ -96,16 +96,16 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 }
 
 // norm stages the normalised residual vector x; which is the norm's row of gains.
-func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32]) dsl.Val[dsl.F32] {
+func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Pad: f.mk.Options.Weights.Columns()}
+	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of}
 	var scale dsl.Val[dsl.F32]
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
 }
 
 func (f *single) plain(in tasks.PlainInput) {
-	in.Dst, in.Pad = f.x, f.mk.Options.Weights.Columns()
+	in.Dst, in.Format = f.x, f.mk.Options.Weights
 	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 
@@ -139,7 +139,7 @@ func (f *single) layerPhases() []phase {
 	}
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
-			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] { return f.norm(to.first(s), s.Layer.MulC(2)) })
+			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] { return f.norm(to.first(s), s.Layer.MulC(2), o.Weights) })
 		}, f.fenceKV),
 		{Phase: per("attention", "attention, split along KV"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
@@ -152,7 +152,7 @@ func (f *single) layerPhases() []phase {
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-			return tasks.SwiGLU(e, bufs.act, f.actAt(s), f.norm(to.middle(), s.Layer.MulC(2).AddC(1)))
+			return tasks.SwiGLU(e, bufs.act, f.actAt(s), f.norm(to.middle(), s.Layer.MulC(2).AddC(1), o.Weights))
 		}, nil),
 		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
 			f.plain(tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
@@ -203,7 +203,7 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
 	final := f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-		scale := f.norm((&vectors{f}).last(), f.k.U32(2*c.Layers))
+		scale := f.norm((&vectors{f}).last(), f.k.U32(2*c.Layers), pipeline.FormatBF16)
 		var epilogue tasks.Epilogue
 		epilogue, publish = f.argmax.Start(e, scale)
 		return epilogue

@@ -3,7 +3,6 @@ package pipeline
 import (
 	"encoding/binary"
 	"math"
-	"math/bits"
 )
 
 // Format says how a matrix's elements are stored.
@@ -133,9 +132,8 @@ func PackE4M3(dst []byte, rows *[TileRows][]byte) {
 // E4M3Offset is where element (r, k) of a tile of e4m3 lies, from its start, in bytes.
 //
 // A unit of 16 bytes has what a lane multiplies: 8 columns of the first 32 of a group, and the
-// same 8 of the second. In a word the middle two of four elements have changed places, so that
-// the bytes at even places are a pair of neighbours, and those at odd places.
+// same 8 of the second.
 func E4M3Offset(r, k int) int {
 	group, in := k/64, k%64
-	return group*GroupBytes + unitOffset(r, in%GroupK/8) + in/GroupK*8 + in%8/4*4 + int(bits.Reverse8(byte(in%4))>>6)
+	return group*GroupBytes + unitOffset(r, in%GroupK/8) + in/GroupK*8 + in%8
 }

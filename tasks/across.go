@@ -80,7 +80,7 @@ func (t *Across) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 			c.Drain(func(base u32) {
 				t.eachGroup(e, part, func(i int, group u32) {
 					w := weights.LoadN(base.MulC(4).Add(group.MulC(pipeline.GroupBytes/4)).Add(e.Lane.MulC(4)), 4)
-					multiply(sums[i], a[:], w) // see the package comment of pipeline
+					multiply(pipeline.FormatBF16, sums[i], a[:], w) // see the package comment of pipeline
 				})
 			})
 		}

@@ -5,41 +5,66 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
+// Weights of e4m3 are multiplied in f16, of which every e4m3 value is one: widening two is one
+// instruction, and nothing is rounded. So is their input, which has 11 bits there and not 8, but
+// must be small: it is inputScale of what it is, so that 2²⁰ is the largest, and results are made
+// up for it. What lies below 2⁻¹⁰ loses digits, down to steps of 2⁻²⁰. In registers and shared
+// memory pairs of f16 are passed around as pairs of bf16.
+
+// inputScale is what the input of a product of 8-bit weights is multiplied by.
+const inputScale = 1.0 / 16
+
+// inHalf is whether a format is multiplied in f16.
+func inHalf(f pipeline.Format) bool { return f == pipeline.FormatE4M3 }
+
+// inputOf are two elements of a product's input in the type that it is multiplied in.
+func inputOf(k *dsl.Kernel, f pipeline.Format, lo, hi f32) pair {
+	if !inHalf(f) {
+		return dsl.Pack[dsl.BF16x2](lo, hi)
+	}
+	scale := k.F32(inputScale)
+	return dsl.Bits[dsl.BF16x2](dsl.Pack[dsl.F16x2](lo.Mul(scale), hi.Mul(scale)))
+}
+
+// inputFrom is inputOf of a pair of bf16.
+func inputFrom(k *dsl.Kernel, f pipeline.Format, p pair) pair {
+	if !inHalf(f) {
+		return p
+	}
+	lo, hi := dsl.Unpack(p)
+	return inputOf(k, f, lo, hi)
+}
+
 // operands are the four pairs of each k group of what a lane has of a tile group: the four words of
 // its unit.
-func operands(k *dsl.Kernel, f pipeline.Format, words []pair) [][]pair {
-	if f != pipeline.FormatE4M3 {
+func operands(f pipeline.Format, words []pair) [][]pair {
+	if !inHalf(f) {
 		return [][]pair{words}
 	}
 	var all [][]pair
 	for part := range f.Parts() {
 		var four []pair
 		for _, w := range words[2*part : 2*part+2] {
-			lo, hi := widenE4M3(k, dsl.Bits[dsl.U32](w))
-			four = append(four, lo, hi)
+			wide := widen(dsl.Bits[dsl.U32](w))
+			four = append(four, wide[:]...)
 		}
 		all = append(all, four)
 	}
 	return all
 }
 
-// widenE4M3 is four e4m3 as two pairs of bf16, exactly: of the bytes at even places and of those
-// at odd ones, which are neighbours (pipeline.E4M3Offset). The seven bits of exponent and
-// mantissa become the lower ones of a bf16's exponent and the upper ones of its mantissa, which
-// stands for 2⁻¹²⁰ times the number, also where that is subnormal; a product makes up for it.
-func widenE4M3(k *dsl.Kernel, w u32) (even, odd pair) {
-	const sign, rest = 0x80008000, 0x07f007f0
-	back := dsl.Lit[dsl.BF16x2](k, 0x7b807b80) // two of 2¹²⁰
-	bits := func(high, low u32) pair {
-		return dsl.Bits[dsl.BF16x2](high.AndC(sign).Or(low.AndC(rest))).Mul(back)
+// productOf is A·B + C of operands of a format.
+func productOf(f pipeline.Format, a [4]pair, b [2]pair, c [4]f32) [4]f32 {
+	if !inHalf(f) {
+		return dsl.MMA(a, b, c)
 	}
-	return bits(w.ShlC(8), w.ShlC(4)), bits(w, w.ShrC(4))
+	return productInHalf(a, b, c)
 }
 
 // RowScales are the scales of a matrix's rows, two at a time from an even row on: weights are the
-// packed weights, in which the matrix begins at from, in 16-byte elements. It is nil where the
-// format has none.
-func RowScales(m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) func(row u32) []f32 {
+// packed weights, in which the matrix begins at from, in 16-byte elements. They make up for
+// inputScale. It is nil where the format has none.
+func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128], from dsl.Val[dsl.U64]) func(row u32) []f32 {
 	if m.Format.ScaleBytes() == 0 {
 		return nil
 	}
@@ -47,7 +72,9 @@ func RowScales(m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128], from dsl.Val[d
 	return func(row u32) []f32 {
 		tile := dsl.Cast[dsl.U64](row.DivC(pipeline.TileRows)).MulC(int(m.TileBytes() / 4))
 		at := from.ShlC(2).Add(tile).AddC(behind / 4).Add(dsl.Cast[dsl.U64](row.RemC(pipeline.TileRows)))
-		return scales.LoadN(at, 2, dsl.CacheHint(dsl.NonCoherent))
+		v := scales.LoadN(at, 2, dsl.CacheHint(dsl.NonCoherent))
+		back := k.F32(1 / inputScale)
+		return []f32{v[0].Mul(back), v[1].Mul(back)}
 	}
 }
 

@@ -50,7 +50,7 @@ func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
 	a := tasks.Activations{K: c.k, T: c.t}
 	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(a, x), a.Len()),
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded()), dsl.Align(16))}}
-	g.Scales = tasks.RowScales(m, weights, r.from(0))
+	g.Scales = tasks.RowScales(r.k, m, weights, r.from(0))
 	even := (c.rows + 1) / 2 * 2
 	y := out[dsl.F32](r, "y", c.t*even)
 	n := r.scalar("n", uint32(c.n))

@@ -66,7 +66,7 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	get := func() {
 		at := group.MulC(in.Padded() * pipeline.GroupK / 2).AddC(half * 8 * pipeline.GroupK / 2).Add(e.Lane.MulC(4))
 		for i, v := range dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 4) {
-			to[i].Set(v)
+			to[i].Set(inputFrom(k, x.g.M.Format, v))
 		}
 	}
 	if in.K%x.g.M.Format.Columns() == 0 {
@@ -184,7 +184,7 @@ func (g *GEMM) products(e *Env, x *fragments, acc tilePair, w [][][]pair, chunk 
 		step := func() {
 			var wide [][][]pair // [tile][k group]
 			for t := range w {
-				wide = append(wide, operands(e.K, g.M.Format, w[t][i]))
+				wide = append(wide, operands(g.M.Format, w[t][i]))
 			}
 			for h := range 2 * parts {
 				part, h := h/2, h%2
@@ -195,7 +195,7 @@ func (g *GEMM) products(e *Env, x *fragments, acc tilePair, w [][][]pair, chunk 
 				}
 				a1, a3 := x.of(1, i*parts+part, h)
 				for t := range wide {
-					add(acc[t], [4]pair{a0, a1, a2, a3}, [2]pair{wide[t][part][2*h], wide[t][part][2*h+1]})
+					add(g.M.Format, acc[t], [4]pair{a0, a1, a2, a3}, [2]pair{wide[t][part][2*h], wide[t][part][2*h+1]})
 				}
 			}
 		}
@@ -215,12 +215,12 @@ func (g *GEMM) asRows(e *Env, x [2]pair, acc []*dsl.Var[dsl.F32], w [][][]pair, 
 	if len(w) == 2 {
 		a[1], a[3] = w[1][i][2*h], w[1][i][2*h+1]
 	}
-	add(acc, a, x)
+	add(g.M.Format, acc, a, x)
 }
 
 // add is acc += a·b.
-func add(acc []*dsl.Var[dsl.F32], a [4]pair, b [2]pair) {
-	for i, v := range dsl.MMA(a, b, [4]f32{acc[0].Get(), acc[1].Get(), acc[2].Get(), acc[3].Get()}) {
+func add(f pipeline.Format, acc []*dsl.Var[dsl.F32], a [4]pair, b [2]pair) {
+	for i, v := range productOf(f, a, b, [4]f32{acc[0].Get(), acc[1].Get(), acc[2].Get(), acc[3].Get()}) {
 		acc[i].Set(v)
 	}
 }

@@ -188,9 +188,9 @@ func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []
 			g.eachGroup(e, columns, func(i int, group u32) {
 				w := g.weights(e, r, at, i)
 				if i < len(inputs) {
-					g.multiply(e, acc, inputs[i], w)
+					g.multiply(acc, inputs[i], w)
 				} else {
-					g.multiply(e, acc, g.input(chunk, group, quarter), w)
+					g.multiply(acc, g.input(chunk, group, quarter), w)
 				}
 			})
 		})
@@ -229,9 +229,9 @@ func (g *GEMV) input(chunk, group, quarter u32) (x [][]pair) {
 }
 
 // multiply adds a tile group's products, k group by k group.
-func (g *GEMV) multiply(e *Env, acc [][]*dsl.Var[dsl.F32], x [][]pair, w []pair) {
-	for part, w := range operands(e.K, g.M.Format, w) {
-		multiply(acc, x[part], w)
+func (g *GEMV) multiply(acc [][]*dsl.Var[dsl.F32], x [][]pair, w []pair) {
+	for part, w := range operands(g.M.Format, w) {
+		multiply(g.M.Format, acc, x[part], w)
 	}
 }
 
@@ -241,10 +241,10 @@ func (g *GEMV) multiply(e *Env, acc [][]*dsl.Var[dsl.F32], x [][]pair, w []pair)
 // 7. The first mma multiplies by elements 0 to 3 of the weights, and its rows 0 to 7
 // count; the second by elements 4 to 7, and its rows 8 to 15 count. Every row of a
 // half is the same vector.
-func multiply(acc [][]*dsl.Var[dsl.F32], x, w []pair) {
+func multiply(f pipeline.Format, acc [][]*dsl.Var[dsl.F32], x, w []pair) {
 	a := [4]pair(x)
 	for h, v := range acc {
-		d := dsl.MMA(a, [2]pair(w[2*h:]), [4]f32{v[0].Get(), v[1].Get(), v[2].Get(), v[3].Get()})
+		d := productOf(f, a, [2]pair(w[2*h:]), [4]f32{v[0].Get(), v[1].Get(), v[2].Get(), v[3].Get()})
 		for i := range d {
 			v[i].Set(d[i])
 		}

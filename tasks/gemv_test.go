@@ -54,14 +54,14 @@ func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
 	g := &tasks.GEMV{Name: "w", M: m,
 		X:    dsl.Shared[dsl.BF16](r.k, "input", m.KPadded, dsl.Align(16)),
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(c.consumers), dsl.Align(16))}}
-	g.Scales = tasks.RowScales(m, weights, r.from(0))
+	g.Scales = tasks.RowScales(r.k, m, weights, r.from(0))
 	if c.held > 0 {
 		g.Held = &tasks.Held{Chunks: c.held}
 	}
 	r.body(func(cons *pipeline.Consumer) {
 		g.Held.Start(r.e, r.ring)
 		g.Hold(r.e, cons, r.ring, r.share(0))
-		plain := tasks.PlainInput{N: c.k, X: xIn, Dst: g.X}
+		plain := tasks.PlainInput{N: c.k, X: xIn, Dst: g.X, Format: c.format}
 		plain.Emit(r.e)
 		g.Consume(r.e, cons, r.ring, r.share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			y.StoreN(row, []dsl.Val[dsl.F32]{y0, y1})

@@ -183,7 +183,7 @@ func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
 			for _, v := range held[i] {
 				w = append(w, v.Get())
 			}
-			g.multiply(e, acc, g.input(e.K.U32(part), group, quarter), w)
+			g.multiply(acc, g.input(e.K.U32(part), group, quarter), w)
 		})
 	}
 	return g.heldOf(t)

@@ -35,6 +35,11 @@ func (l KVLayout) product(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	if !l.e4m3() {
 		return dsl.MMA(a, b, c)
 	}
+	return productInHalf(a, b, c)
+}
+
+// productInHalf is A·B + C of f16.
+func productInHalf(a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	f16 := func(p pair) dsl.Val[dsl.F16x2] { return dsl.Bits[dsl.F16x2](p) }
 	return dsl.MMA([4]dsl.Val[dsl.F16x2]{f16(a[0]), f16(a[1]), f16(a[2]), f16(a[3])}, [2]dsl.Val[dsl.F16x2]{f16(b[0]), f16(b[1])}, c)
 }

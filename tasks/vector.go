@@ -143,7 +143,7 @@ type NormInput struct {
 	Gain dsl.Buf[dsl.BF16] // gains of all norms, [norms][N]
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 
-	Pad int // as in PlainInput
+	Format pipeline.Format // as in PlainInput
 
 	// Early, unless nil, is where this norm's gains have been fetched to.
 	Early *Gains
@@ -153,7 +153,7 @@ type NormInput struct {
 // Gain. Dst is complete for all consumers on return.
 func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	k := e.K
-	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Pad, t.Dst), t.Early.problem(t.N)); p != "" {
+	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Format.Columns(), t.Dst), t.Early.problem(t.N)); p != "" {
 		k.Require(false, "%s", p)
 		return k.F32(1)
 	}
@@ -177,14 +177,14 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 			}
 			squares.Set(s)
 			at := first.Add(i.Sub(e.Tid).MulC(2))
-			dst.Store(at, dsl.Pack[dsl.BF16x2](x[0].Mul(g0), x[1].Mul(g1)))
-			dst.Store(at.AddC(2), dsl.Pack[dsl.BF16x2](x[2].Mul(g2), x[3].Mul(g3)))
+			dst.Store(at, inputOf(k, t.Format, x[0].Mul(g0), x[1].Mul(g1)))
+			dst.Store(at.AddC(2), inputOf(k, t.Format, x[2].Mul(g2), x[3].Mul(g3)))
 		}
 	})
 	if n := len(gains.pairs); n > 0 && nth%n != 0 {
 		panic("BUG: a source of a norm's input came to other elements than its gains")
 	}
-	zeroPadding(e, t.Dst, t.N, t.Pad)
+	zeroPadding(e, t.Dst, t.N, t.Format.Columns())
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
 	mean := sum.Mul(k.F32(1 / float64(t.N)))
 	return dsl.Rsqrt(mean.Add(k.F32(t.Eps))).Named("scale")
@@ -197,7 +197,9 @@ type PlainInput struct {
 	From u32               // where they begin, a multiple of 8; nothing is 0
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 
-	Pad int // the columns of the product's tile groups, up to a multiple of which Dst is cleared; 0 is GroupK
+	// Format is of the weights that are multiplied with it: it says in which type Dst has the
+	// elements, and up to a multiple of which columns it is cleared.
+	Format pipeline.Format
 
 	// Handed, unless nil, is where the vector comes from: N/2 pairs in 4 planes.
 	Handed *Handed
@@ -206,13 +208,18 @@ type PlainInput struct {
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
 func (t *PlainInput) Emit(e *Env) {
 	h := t.Handed
-	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Pad, t.Dst)),
+	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Format.Columns(), t.Dst)),
 		need(h == nil || h.Planes == 4 && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in 4 planes", t.N/2)); p != "" {
 		e.K.Require(false, "%s", p)
 		return
 	}
 	dst := dsl.View[dsl.U32](t.Dst)
 	stage := func(i u32, v []u32) {
+		if inHalf(t.Format) {
+			for j := range v {
+				v[j] = dsl.Bits[dsl.U32](inputFrom(e.K, t.Format, dsl.Bits[dsl.BF16x2](v[j])))
+			}
+		}
 		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
 	}
 	if h == nil {
@@ -232,7 +239,7 @@ func (t *PlainInput) Emit(e *Env) {
 			}
 		})
 	}
-	zeroPadding(e, t.Dst, t.N, t.Pad)
+	zeroPadding(e, t.Dst, t.N, t.Format.Columns())
 	e.Sync()
 }
 
@@ -244,11 +251,8 @@ func inputProblem(what string, n, multiple, pad int, dst dsl.Buf[dsl.BF16]) stri
 		need(int(dst.Len()) >= padded, "%s: Dst has %d elements, want %d for %d padded", what, dst.Len(), padded, n))
 }
 
-// padding is how many elements n lacks of a multiple of to, of GroupK where to is 0.
-func padding(n, to int) int {
-	to = cmp.Or(to, pipeline.GroupK)
-	return ceilDiv(n, to)*to - n
-}
+// padding is how many elements n lacks of a multiple of to.
+func padding(n, to int) int { return ceilDiv(n, to)*to - n }
 
 // zeroPadding clears elements n … of the last to elements.
 func zeroPadding(e *Env, dst dsl.Buf[dsl.BF16], n, to int) {

@@ -13,7 +13,7 @@ func arithmeticRows() map[ir.Op]binder {
 	return map[ir.Op]binder{
 		ir.OpAdd:   byType(map[ir.Type]stepFn{ir.I32: add32, ir.U32: add32, ir.U64: int2(w64, func(a, b uint64) uint64 { return a + b }), ir.F32: addF32}),
 		ir.OpSub:   byType(ints2(func(a, b uint64) uint64 { return a - b }, float2(func(a, b float32) float32 { return a - b }))),
-		ir.OpMul:   byType(map[ir.Type]stepFn{ir.I32: mul32, ir.U32: mul32, ir.U64: int2(w64, func(a, b uint64) uint64 { return a * b }), ir.F32: mulF32, ir.BF16x2: int2(w32, mulBF16x2)}),
+		ir.OpMul:   byType(map[ir.Type]stepFn{ir.I32: mul32, ir.U32: mul32, ir.U64: int2(w64, func(a, b uint64) uint64 { return a * b }), ir.F32: mulF32}),
 		ir.OpMulHi: fixedStep(int2(w32, func(a, b uint64) uint64 { return a * b >> 32 })),
 		ir.OpDiv:   division,
 		ir.OpRem:   remainder,
@@ -48,14 +48,6 @@ const (
 )
 
 func not(a uint64) uint64    { return ^a }
-
-// mulBF16x2 multiplies both halves. A product of two bf16 is exact in float32 but for what is
-// below 2⁻¹⁴⁹, so it is rounded once unless it is subnormal as a bf16, too.
-func mulBF16x2(a, b uint64) uint64 {
-	half := func(s int) uint64 { return bf16(fromBF16(a>>s&0xffff)*fromBF16(b>>s&0xffff)) << s }
-	return half(0) | half(16)
-}
-
 func shr(a, b uint64) uint64 { return a >> uint32(b) }
 func sar(a, b uint64) uint64 { return uint64(int32(a) >> uint32(b)) }
 

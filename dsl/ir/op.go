@@ -12,7 +12,7 @@ const (
 	// Arithmetic on one thread's values.
 	OpAdd   // v2:f32 = add v0, v1          i32 u32 u64 f32; integers wrap
 	OpSub   // v2:f32 = sub v0, v1
-	OpMul   // v2:f32 = mul v0, v1          integers: low half; bf16x2: each half, rounded to the nearest even
+	OpMul   // v2:f32 = mul v0, v1          integers: low half
 	OpMulHi // v2:u32 = mulhi v0, v1        u32: high half
 	OpDiv   // v2:u32 = div v0, v1          integers: truncated, by 0 is an error; f32: IEEE
 	OpRem   // v2:u32 = rem v0, v1          integers: sign of the dividend, by 0 is an error

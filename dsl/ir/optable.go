@@ -4,7 +4,7 @@ package ir
 var ops = [numOps]OpInfo{
 	OpAdd:   {"add", Pure, Thread, binary(isNum)},
 	OpSub:   {"sub", Pure, Thread, binary(isNum)},
-	OpMul:   {"mul", Pure, Thread, binary(isFactor)},
+	OpMul:   {"mul", Pure, Thread, binary(isNum)},
 	OpMulHi: {"mulhi", Pure, Thread, binary(only(U32))},
 	OpDiv:   {"div", Pure, Thread, binary(isNum)},
 	OpRem:   {"rem", Pure, Thread, binary(isInt)},

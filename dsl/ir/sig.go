@@ -9,10 +9,9 @@ import (
 // says what is wrong: what was found and what is wanted.
 type sig = func(in *Instr) ([]Type, error)
 
-func isNum(t Type) bool    { return t.IsInt() || t == F32 }
-func isFactor(t Type) bool { return isNum(t) || t == BF16x2 }
-func isInt(t Type) bool    { return t.IsInt() }
-func isLogic(t Type) bool  { return t.IsInt() || t == Pred }
+func isNum(t Type) bool   { return t.IsInt() || t == F32 }
+func isInt(t Type) bool   { return t.IsInt() }
+func isLogic(t Type) bool { return t.IsInt() || t == Pred }
 
 func only(ts ...Type) func(Type) bool {
 	return func(t Type) bool { return slices.Contains(ts, t) }
