@@ -27,13 +27,8 @@ func (mk *Kernel) plan() (err error) {
 			r.InFlight = manyCopies
 		}
 	}
-	if mk.Ragged() && mk.Options.Weights.Parts() > 1 { // chunks are half as long
-		if r.StageBytes == 0 {
-			r.StageBytes = max(pipeline.DefaultStageBytes/mk.Options.Weights.Parts(), pipeline.KVTokenMultiple*mk.KV.TokenBytes())
-		}
-		if r.InFlight == 0 && r.Stages == 0 {
-			r.InFlight = rowsCopies * mk.Options.Weights.Parts()
-		}
+	if parts := mk.Options.Weights.Parts(); mk.Ragged() && parts > 1 && r.InFlight == 0 && r.Stages == 0 {
+		r.InFlight = rowsCopies * parts // chunks are so much shorter
 	}
 	mk.Plan, err = pipeline.New(r)
 	return err

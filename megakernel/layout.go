@@ -102,7 +102,7 @@ func layoutModel(c *models.Config) LayoutModel {
 const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows lies at byte (k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2, the next tile 16*KPadded bytes on"
 
 // e4m3Order is it of a matrix of e4m3.
-const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies at byte (k/64)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%64/32)*8 + (k%8/4)*4 + (0, 2, 1, 3)[k%4], " +
+const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies at byte (k/64)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%64/32)*8 + k%8, " +
 	"the f32 scale of row r at byte 8*KPadded + 4*r, the next tile 8*KPadded + 512 bytes on"
 
 // acrossOrder is it of a matrix that is dealt out by columns.

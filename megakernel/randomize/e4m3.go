@@ -44,7 +44,7 @@ func (b *builder) e4m3(m matrix) {
 				var words []u32
 				for i := 0; i < len(values); i += 4 {
 					v := values[i:]
-					words = append(words, b.fourE4M3(v[0].Mul(back), v[2].Mul(back), v[1].Mul(back), v[3].Mul(back)))
+					words = append(words, b.fourE4M3(v[0].Mul(back), v[1].Mul(back), v[2].Mul(back), v[3].Mul(back)))
 				}
 				in := u.DivC(4).MulC(pipeline.GroupBytes / 4).Add(r.MulC(16)).Add(u.RemC(4).Xor(r.ShrC(1)).MulC(4))
 				codes.StoreN(at.Add(dsl.Cast[dsl.U64](in)), words)
