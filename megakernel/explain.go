@@ -56,7 +56,7 @@ func (mk *Kernel) planMatrices() []planMatrix {
 func (mk *Kernel) reportMatrices(r *report) {
 	t := table.New("matrix", ">rows", ">columns", ">tiles", ">chunks", ">columns", ">last", ">bytes")
 	for _, m := range mk.planMatrices() {
-		t.Row(m.Name, m.Rows, m.K, m.Tiles, m.ChunksPerTile, m.ChunkK, m.TailK, FormatBytes(m.Bytes()))
+		t.Row(m.Name, m.Rows, m.K, m.Tiles, m.ChunksPerTile, m.ChunkK, m.TailK, FormatBytes(m.StreamedBytes()))
 	}
 	r.line("\nMatrices: tiles of %d rows, each cut into chunks of so many columns", pipeline.TileRows)
 	r.table(t)

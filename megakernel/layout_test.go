@@ -51,7 +51,7 @@ func (hashed) Row(tensor string, row int, dst []uint16) error {
 // says.
 func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
 	t.Helper()
-	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows"))
+	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3"))
 	covered := 0
 	row := make([]uint16, e.K)
 	for _, run := range e.Sources {
@@ -64,6 +64,11 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 				covered++
 				continue
 			}
+			if strings.HasPrefix(e.Order, "e4m3") {
+				codesByLayout(dst, e, layer, r, row)
+				covered++
+				continue
+			}
 			tile, in := r/e.TileRows, r%e.TileRows
 			at := e.Base + int64(layer)*e.LayerStride + int64(tile*16*e.KPadded)
 			for k, v := range row {
@@ -73,6 +78,23 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 		}
 	}
 	require.Equal(t, e.Rows, covered)
+}
+
+// codesByLayout writes a row of e4m3.
+func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
+	tile, in, most := r/e.TileRows, r%e.TileRows, float32(0)
+	value := func(v uint16) float32 { return math.Float32frombits(uint32(v) << 16) }
+	for _, v := range row {
+		if x := value(v & 0x7fff); !math.IsInf(float64(x), 0) && x == x {
+			most = max(most, x)
+		}
+	}
+	scale := pipeline.E4M3Scale(most)
+	to := dst[e.Base+int64(layer)*e.LayerStride+int64(tile*(8*e.KPadded+512)):]
+	for k, v := range row {
+		to[k/64*512+in*64+(k%32/8^in/2)*16+k%64/32*8+k%8] = pipeline.ToE4M3(value(v) / scale)
+	}
+	binary.LittleEndian.PutUint32(to[8*e.KPadded+4*in:], math.Float32bits(scale))
 }
 
 // byColumns writes a row of a matrix that is dealt out by columns.
@@ -89,10 +111,12 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	require.NoError(t, err)
 	odd := c
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
-	for i, c := range []models.Config{c, odd, c, odd} {
+	for i, c := range []models.Config{c, odd, c, odd, c, odd} {
 		for _, sms := range []int{1, 4, 7} {
 			o := Options{SMs: sms, StageBytes: 2048}
-			if i > 1 {
+			if i > 3 {
+				o.Weights = pipeline.FormatE4M3
+			} else if i > 1 {
 				o.MLP = MLPFused
 			}
 			mk, err := Build(c, o)

@@ -245,7 +245,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 		o.Weights = pipeline.FormatBF16
 	}
 	if !slices.Contains(pipeline.Formats(), o.Weights) {
-		return o, refuse("Weights", "found %q, want one of %q", string(o.Weights), pipeline.Formats())
+		return o, refuse("Weights", "found %q, want bf16 or e4m3", string(o.Weights))
 	}
 	if err := o.completeAttention(c); err != nil {
 		return o, err

@@ -110,7 +110,7 @@ func (mk *Kernel) reportPhases(r *report) {
 		p := &mk.Phases[i]
 		reads, even := "", ""
 		if m, e := mk.phaseMatrix(p); m != nil {
-			reads, even = FormatBytes(m.Bytes()), percent(e)
+			reads, even = FormatBytes(m.StreamedBytes()), percent(e)
 		} else if p.Name == phaseAttention {
 			reads = "KV cache"
 		}

@@ -58,11 +58,14 @@ func E4M3Scale(most float32) float32 {
 	return math.Float32frombits(uint32(max(e, 1)) << 23)
 }
 
-// ToE4M3 rounds x to the nearest e4m3, ties to even; what is beyond becomes ±448. x is no NaN.
+// ToE4M3 rounds x to the nearest e4m3, ties to even; what is beyond becomes ±448, but infinities and
+// NaN become NaN, 0x7f or 0xff: so they show in what is computed with them.
 func ToE4M3(x float32) byte {
 	u := math.Float32bits(x)
 	sign := byte(u >> 24 & 0x80)
 	switch u &= 1<<31 - 1; {
+	case u >= infinity:
+		return sign | 0x7f
 	case u >= 0x43e80000: // 464 and above would round to 480, which is NaN's code
 		return sign | 0x7e
 	case u < 0x3c800000: // below 2⁻⁶: subnormal; adding 2¹⁴ aligns the last bit to 2⁻⁹
@@ -86,11 +89,16 @@ func FromE4M3(code byte) float32 {
 	return math.Float32frombits(sign | (exp+127-7)<<23 | man<<20)
 }
 
-// mostOf is the largest magnitude of bf16 patterns.
+// infinity is the bits of a float32.
+const infinity = 0x7f800000
+
+// mostOf is the largest magnitude of bf16 patterns, infinities and NaN aside.
 func mostOf(row []uint16) float32 {
 	most := uint16(0)
 	for _, v := range row {
-		most = max(most, v&0x7fff)
+		if v &= 0x7fff; v < infinity>>16 {
+			most = max(most, v)
+		}
 	}
 	return math.Float32frombits(uint32(most) << 16)
 }

@@ -52,6 +52,9 @@ func (m *MatrixPlan) TileBytes() int64 { return int64(m.Format.Of(m.KPadded) + m
 // Bytes is the size of the whole matrix in the packed buffer, padding included.
 func (m *MatrixPlan) Bytes() int64 { return m.TileBytes() * int64(m.Tiles) }
 
+// StreamedBytes is what a step streams of the matrix, padding included.
+func (m *MatrixPlan) StreamedBytes() int64 { return int64(m.Tiles) * int64(m.Format.Of(m.KPadded)) }
+
 // ChunkColumns is the number of columns of chunk part (0 to ChunksPerTile-1) of any tile.
 func (m *MatrixPlan) ChunkColumns(part int) int {
 	if part == m.ChunksPerTile-1 {

@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/addresses"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
@@ -27,6 +28,7 @@ func TestModelsOfOneRow(t *testing.T) {
 	for _, name := range []string{"tiny", "llama3.2-1b", "llama3-8b"} {
 		t.Run(name, func(t *testing.T) { proved(t, name, megakernel.Options{}) })
 	}
+	t.Run("e4m3", func(t *testing.T) { proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatE4M3}) })
 	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
 }
 
@@ -35,8 +37,8 @@ func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 		t.Skip("analyses two dozen kernels")
 	}
 	for _, c := range models.All() {
-		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
-			t.Run(fmt.Sprintf("%s %s %s page %d", c.Name, o.Launch, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
+		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {Weights: pipeline.FormatE4M3}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
+			t.Run(fmt.Sprintf("%s %s %s %s page %d", c.Name, o.Launch, o.Weights, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
 		}
 	}
 	for _, attention := range []string{"window=4096", "window=4096+sinks=4", "streaming=1024+sinks=4", "window=512/causal", "alibi+softcap=30", "head-scale"} {

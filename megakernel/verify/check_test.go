@@ -7,6 +7,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
@@ -32,6 +33,17 @@ func hasFact(r *Report, name string) bool {
 		}
 	}
 	return false
+}
+
+// Kernels of weights of 8 bits, of one row and of several.
+func TestFormatsOfWeightsPass(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for _, rows := range []int{1, 4} {
+		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Tokens: rows, Weights: pipeline.FormatE4M3}, Seeds: 1, Steps: 2})
+		require.NoError(t, err)
+		require.NoError(t, r.Err())
+	}
 }
 
 func TestOptionsAreKept(t *testing.T) {

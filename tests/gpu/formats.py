@@ -1,5 +1,8 @@
 """Formats of weights: what a row of bf16 rounds to, as pipeline.Format.RoundRow in Go has it."""
 
+import json
+import sys
+
 import torch
 
 FORMATS = ("bf16", "e4m3")
@@ -25,3 +28,19 @@ def round_model(model, name):
     for key, w in model.named_parameters():
         if key.endswith("_proj.weight"):
             w.copy_(e4m3(w))
+
+
+def golden():
+    """Rows of bf16 patterns before and after, for pipeline's test."""
+    generator = torch.Generator().manual_seed(1)
+    rows = [torch.randn(64, generator=generator) * 2.0**e for e in (-120, -20, -9, 0, 3, 100)]
+    rows += [torch.zeros(8), torch.tensor([448.0, -449.0, 1.0, 0.001]), torch.tensor([1.75, 1.7578125, -0.25, 2.0**-10]), torch.tensor([2.0**-i for i in range(24)])]
+    bits = lambda w: (w.to(torch.bfloat16).view(torch.int16).int() & 0xFFFF).tolist()  # noqa: E731
+    rows = [r.to(torch.bfloat16).float() for r in rows]
+    print(json.dumps([[bits(r), bits(e4m3(r[None])[0])] for r in rows]))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] != ["golden"]:
+        sys.exit("usage: formats.py golden")
+    golden()

@@ -1,0 +1,154 @@
+package pipeline_test
+
+import (
+	"encoding/json"
+	"math"
+	"os"
+	"testing"
+
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/require"
+)
+
+func bf16Of(x float64) uint16 { return uint16(math.Float32bits(float32(x)) >> 16) }
+
+func ofBF16(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
+
+// nearest is the e4m3 value nearest to x by search, the even code of two.
+func nearest(x float64) byte {
+	best := byte(0)
+	for code := range byte(127) { // not NaN's
+		a, b := math.Abs(float64(pipeline.FromE4M3(code))-math.Abs(x)), math.Abs(float64(pipeline.FromE4M3(best))-math.Abs(x))
+		if a < b || a == b && code%2 == 0 {
+			best = code
+		}
+	}
+	if math.Signbit(x) {
+		best |= 0x80
+	}
+	return best
+}
+
+func TestE4M3RoundsToTheNearest(t *testing.T) {
+	for code := range 256 {
+		x := float64(pipeline.FromE4M3(byte(code)))
+		if code&0x7f == 0x7f {
+			require.True(t, math.IsNaN(x))
+			continue
+		}
+		require.Equal(t, byte(code), pipeline.ToE4M3(float32(x)))
+		if code&0x7f == 0x7e {
+			continue
+		}
+		middle := (x + float64(pipeline.FromE4M3(byte(code+1)))) / 2
+		for _, y := range []float64{middle, math.Nextafter(middle, 0), middle * 1.001} {
+			require.Equal(t, nearest(float64(float32(y))), pipeline.ToE4M3(float32(y)), "%g", y)
+		}
+	}
+	for _, x := range []float32{448, 464, 1e9, math.MaxFloat32} {
+		require.Equal(t, []byte{0x7e, 0xfe}, []byte{pipeline.ToE4M3(x), pipeline.ToE4M3(-x)})
+	}
+}
+
+// What is not finite stays so, and does not move the others of its row.
+func TestInfinitiesAreNotRounded(t *testing.T) {
+	row := []uint16{bf16Of(math.Inf(1)), bf16Of(3), bf16Of(math.NaN()), bf16Of(-1)}
+	pipeline.FormatE4M3.RoundRow(row)
+	require.True(t, math.IsNaN(ofBF16(row[0])) && math.IsNaN(ofBF16(row[2])))
+	require.Equal(t, []uint16{bf16Of(3), bf16Of(-1)}, []uint16{row[1], row[3]})
+}
+
+// The scale is the least power of two that keeps the largest in range.
+func TestTheScaleOfARow(t *testing.T) {
+	require.EqualValues(t, 1, pipeline.E4M3Scale(0))
+	for _, most := range []float32{1e-20, 0.001, 1, 447, 448, 448.1, 895, 896, 897, 3e30} {
+		s := pipeline.E4M3Scale(most)
+		frac, _ := math.Frexp(float64(s))
+		require.Equal(t, 0.5, frac, "%g is a power of two", s)
+		require.LessOrEqual(t, float64(most), 448*float64(s))
+		require.Greater(t, float64(most), 224*float64(s))
+	}
+}
+
+// A row's values move by a sixteenth at most, or by half the least step of its scale, and
+// rounding again changes nothing.
+func TestRoundedRows(t *testing.T) {
+	for seed := range uint64(50) {
+		row := random(96, seed)
+		for i := range row { // of all sizes, no NaN
+			row[i] = bf16Of(math.Ldexp(float64(row[i])/65536-0.5, int(row[i]%23)-10))
+		}
+		most := 0.0
+		for _, v := range row {
+			most = max(most, math.Abs(ofBF16(v)))
+		}
+		scale := float64(pipeline.E4M3Scale(float32(most)))
+		was := append([]uint16(nil), row...)
+		pipeline.FormatE4M3.RoundRow(row)
+		for i, v := range row {
+			require.InDelta(t, ofBF16(was[i]), ofBF16(v), max(math.Abs(ofBF16(was[i]))/16, scale*0x1p-10))
+		}
+		again := append([]uint16(nil), row...)
+		pipeline.FormatE4M3.RoundRow(again)
+		require.Equal(t, row, again)
+		pipeline.FormatBF16.RoundRow(was)
+		pipeline.Format("").RoundRow(was)
+	}
+}
+
+// What torch makes of the same rows: `python tests/gpu/formats.py golden`.
+func TestRowsRoundAsInTorch(t *testing.T) {
+	data, err := os.ReadFile("testdata/e4m3.json")
+	require.NoError(t, err)
+	var rows [][2][]uint16 // before and after
+	require.NoError(t, json.Unmarshal(data, &rows))
+	require.Greater(t, len(rows), 5)
+	for _, r := range rows {
+		pipeline.FormatE4M3.RoundRow(r[0])
+		require.Equal(t, r[1], r[0])
+	}
+}
+
+// A plan of e4m3 beside bf16: what is packed comes back as it was rounded.
+func TestE4M3IsPacked(t *testing.T) {
+	r := pipeline.Request{SMs: 3, Layers: 2, SharedLimit: 65536, StageBytes: 1024,
+		Layer: []pipeline.Matrix{{Name: "a", Rows: 43, K: 160, Format: pipeline.FormatE4M3}, {Name: "b", Rows: 16, K: 64}}}
+	p, err := pipeline.New(r)
+	require.NoError(t, err)
+	m := &p.Layer[0]
+	require.Equal(t, []int{192, 128, 2, 64}, []int{m.KPadded, m.ChunkK, m.ChunksPerTile, m.TailK})
+	require.Equal(t, int64(3*512+512), m.TileBytes())
+	require.Equal(t, int64(43*160+43*4), m.WeightBytes())
+	require.Equal(t, p.StreamedBytes(), 2*(int64(m.Tiles)*3*512+p.Layer[1].Bytes()))
+	data := random(43*160, 1)
+	for i := range data {
+		data[i] &= 0xbfff // no NaN
+	}
+	image := make([]byte, p.LayerBytes)
+	require.NoError(t, p.Pack(image, 0, 0, pipeline.Permuted(data, 160, nil)))
+	got := make([]uint16, len(data))
+	require.NoError(t, p.Unpack(got, image, 0, 0))
+	for row := range 43 {
+		pipeline.FormatE4M3.RoundRow(data[row*160:][:160])
+	}
+	require.Equal(t, data, got)
+	seen := map[int]bool{}
+	for row := range 8 {
+		for k := range 192 {
+			seen[pipeline.E4M3Offset(row, k)] = true
+		}
+	}
+	require.Len(t, seen, 3*512, "each byte of a tile is one element's")
+}
+
+func TestFormatsThatCannotBe(t *testing.T) {
+	r := pipeline.Request{SMs: 1, Layers: 1, SharedLimit: 65536}
+	for want, ms := range map[string][]pipeline.Matrix{
+		`Format is "e5m2", want one of`: {{Name: "a", Rows: 8, K: 64, Format: "e5m2"}},
+		`want bf16 or rows`:             {{Name: "a", Rows: 128, K: 64}, {Name: "b", Rows: 8, K: 64, From: "a", Format: pipeline.FormatE4M3}},
+	} {
+		r.Layer = ms
+		_, err := pipeline.New(r)
+		require.ErrorContains(t, err, want)
+	}
+}
