@@ -8,12 +8,14 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/stretchr/testify/require"
 )
 
 // The contexts that are measured where none are given are those that the model has
 // positions for, and one that is given and has none is refused before anything runs.
 func TestTheComparisonLeavesOutContextsWithoutPositions(t *testing.T) {
+	deep.Only(t) // builds and links the command
 	python := anyPython(t)
 	dir := t.TempDir()
 	mkgen, out := filepath.Join(dir, "mkgen"), filepath.Join(dir, "compare.json")

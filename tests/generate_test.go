@@ -4,6 +4,7 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -57,7 +58,7 @@ func bySteps(t *testing.T, prompt []int, n int) (chosen []int, logits []float32)
 func TestOneLaunchGeneratesWhatManyDo(t *testing.T) {
 	prompt, n := synth.Tokens(2, 0, 17, 320), 6
 	want, wantLogits := bySteps(t, prompt, n)
-	for seed := range uint64(3) {
+	for seed := range uint64(deep.Count(3, 1)) {
 		s, _, c := tinySession(t, seed)
 		got, err := s.Generate(prompt, n)
 		require.NoError(t, err)
@@ -105,7 +106,7 @@ func TestTheHostStopsALaunchAfterAStep(t *testing.T) {
 func TestSMsWithoutWorkKeepPace(t *testing.T) {
 	prompt := synth.Tokens(2, 0, 2, 320)
 	want, _ := bySteps(t, prompt, 2)
-	for seed := range uint64(2) {
+	for seed := range uint64(deep.Count(2, 1)) {
 		s, _, _ := tinySessionOf(t, seed, megakernel.Options{SMs: 132, Splits: 2, Consumers: 1})
 		got, err := s.Generate(prompt, 2)
 		require.NoError(t, err)

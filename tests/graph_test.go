@@ -88,6 +88,9 @@ func TestGraphsOfOtherKernelsComputeWhatTheSingleOnesDo(t *testing.T) {
 		"streaming, alibi, e4m3":       {tiny, megakernel.Options{SMs: 3, KV: "e4m3", Attention: "streaming=9+alibi", Consumers: 2, Page: 1}},
 		"odd":                          {odd, megakernel.Options{SMs: 25, Consumers: 2}},
 	} {
+		if !deep.On() && name == "odd" {
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			one, err := megakernel.Build(test.c, test.o)

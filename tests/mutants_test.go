@@ -28,12 +28,12 @@ var (
 )
 
 const (
-	mutantSeeds    = 8 // schedules that a mutant must survive to count as a survivor
-	knownSeeds     = 2 // of a ragged kernel's that a table explains
-	quickSeeds     = 2 // the same without -mutants=all and -deep
-	quickFewer     = 8 // and by so much fewer mutants are run than of these:
-	sampleEvery    = 6 // every sixth mutant is run
-	regionEvery    = 6 // of those in some regions
+	mutantSeeds    = 8  // schedules that a mutant must survive to count as a survivor
+	knownSeeds     = 2  // of a ragged kernel's that a table explains
+	quickSeeds     = 2  // the same without -mutants=all and -deep
+	quickFewer     = 32 // and by so much fewer mutants are run than of these:
+	sampleEvery    = 6  // every sixth mutant is run
+	regionEvery    = 6  // of those in some regions
 	raggedEvery    = 32
 	attentionEvery = 12
 )

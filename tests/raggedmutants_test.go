@@ -117,6 +117,7 @@ func playSubject(t *testing.T, kvHeads, intermediate, vocab, pin int, o megakern
 // Every synchronisation of a ragged kernel, removed, weakened, miscounted or moved,
 // is reported, but for those that ringRedundant and raggedRedundant explain.
 func TestMutantsOfARaggedKernelAreReported(t *testing.T) {
+	deep.Only(t)
 	start := time.Now()
 	reasons := slices.Concat(ringRedundant, raggedRedundant)
 	o := megakernel.Options{SMs: 2, Tokens: 8, Consumers: 3, StageBytes: 1024}

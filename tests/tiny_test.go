@@ -168,7 +168,7 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 		{"tiny_mha_hf.json", 3, 1, []uint64{9}},
 		{"tiny_mha_hf.json", 4, 16, []uint64{10, 11}},
 	} {
-		if !deep.On() && len(test.seeds) > 1 && test.page == 16 && test.sms == 4 {
+		if !deep.On() && test.sms == 4 {
 			continue
 		}
 		t.Run(fmt.Sprintf("%s, %d SMs, pages of %d", test.file, test.sms, test.page), func(t *testing.T) {
@@ -177,7 +177,7 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 			mk, err := megakernel.Build(c, megakernel.Options{SMs: test.sms, Page: test.page, Splits: 2, StageBytes: 2048}) // 16 tokens a stage: 23 cached ones fill both splits
 			require.NoError(t, err)
 			first := decode(t, mk, g.Seed, g.Tokens, test.seeds[0])
-			for _, seed := range test.seeds[1:] {
+			for _, seed := range deep.Most(test.seeds[1:], 0) {
 				require.True(t, sameTrace(first, decode(t, mk, g.Seed, g.Tokens, seed)), "seeds %d and %d give different bits", test.seeds[0], seed)
 			}
 			requireRight(t, c, g, first)

@@ -75,7 +75,7 @@ func TestStepsOfAPromptWaitForSMsWithoutQueries(t *testing.T) {
 				t.Parallel()
 				mk, err := megakernel.Build(c, megakernel.Options{SMs: 30, Consumers: 2, StageBytes: 2048, Splits: splits, Vectors: vectors})
 				require.NoError(t, err)
-				for seed := range uint64(5) {
+				for seed := range uint64(deep.Count(5, 2)) {
 					sim, err := runtime.NewSim(mk.IR, seed)
 					require.NoError(t, err)
 					s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims()), 2, nil, 0)

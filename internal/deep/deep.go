@@ -22,3 +22,14 @@ func Only(t testing.TB) {
 		t.Skip("takes long: with -deep")
 	}
 }
+
+// Count returns all with -deep, else quick: how many times a test repeats what one time nearly shows.
+func Count(all, quick int) int {
+	if *on {
+		return all
+	}
+	return min(all, quick)
+}
+
+// Most returns all cases with -deep, else the first quick of them. Those that come first stand for the others.
+func Most[T any](all []T, quick int) []T { return all[:Count(len(all), quick)] }

@@ -23,7 +23,7 @@ func TestALaunchThatHoldsChunksCanBeStopped(t *testing.T) {
 	fresh, _ := onSim(t, holding(0))
 	want, err := fresh.Generate([]int{5, 6, 7}, 8)
 	require.NoError(t, err)
-	for held := 1; held <= 5; held += 2 {
+	for held := 1; held <= deep.Count(5, 1); held += 2 {
 		s, sim := onSim(t, holding(held))
 		sim.Reseed(uint64(held))
 		heard := 0

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/randomize"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -28,7 +29,10 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	odd := untied // padded rows and columns, SMs without tiles
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
 	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd} {
-		for _, sms := range []int{1, 4, 23} {
+		for j, sms := range []int{1, 4, 23} {
+			if (i+j)%3 != 1 && !deep.On() { // every model with one of the numbers
+				continue
+			}
 			o := megakernel.Options{SMs: sms}
 			if i > 4 {
 				o.Weights = pipeline.FormatE4M3

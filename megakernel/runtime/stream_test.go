@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -97,7 +98,7 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 	want, err := good.Generate([]int{5, 6}, 3)
 	require.NoError(t, err)
 
-	for i, seed := 0, uint64(0); seed < 8; i, seed = i+1, seed+1 {
+	for i, seed := 0, uint64(0); seed < uint64(deep.Count(8, 2)); i, seed = i+1, seed+1 {
 		watchdog := []megakernel.Watchdog{megakernel.WatchGrid, megakernel.WatchAll}[i%2]
 		s, sim := onSim(t, megakernel.Options{SMs: 3, Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
 		sim.Reseed(seed)
@@ -124,7 +125,7 @@ func TestAHangingLaunchIsGivenUp(t *testing.T) {
 
 // A stage that is not released stops one SM at its ring, and thereby all.
 func TestAHangWithinAnSMIsGivenUp(t *testing.T) {
-	for seed := range uint64(6) {
+	for seed := range uint64(deep.Count(6, 2)) {
 		o := megakernel.Options{SMs: 3, Stages: 3, InFlight: 2, StageBytes: 2048, Fault: megakernel.FaultLostRelease, Watchdog: megakernel.WatchAll}
 		s, sim := onSim(t, o)
 		sim.Reseed(seed)

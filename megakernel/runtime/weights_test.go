@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/megakernel/runtime"
@@ -142,7 +143,7 @@ func requireLoaded(t *testing.T, mk *megakernel.Kernel, w megakernel.Tensors, re
 func TestLoadFillsWeightsEmbeddingAndGains(t *testing.T) {
 	for _, tied := range []bool{false, true} {
 		mk := large(t, tied)
-		for _, workers := range []int{1, 5, 100} {
+		for _, workers := range deep.Most([]int{5, 1, 100}, 1) {
 			dev := newMemory(mk)
 			var last, total int64
 			stats, err := runtime.FromTensors(cheap{}, runtime.LoadOptions{Workers: workers, Check: workers == 5, Progress: func(done, all int64) {

@@ -233,6 +233,7 @@ type mutant struct {
 	change  func(mk *megakernel.Kernel, e *editor, in *ir.Instr) bool
 	text    string // a regular expression for the finding
 	line    string // a Go line of its sides
+	long    bool   // takes more than a second
 }
 
 func (m *mutant) edit(mk *megakernel.Kernel) func(*ir.Kernel) (*ir.Kernel, error) {
@@ -242,18 +243,21 @@ func (m *mutant) edit(mk *megakernel.Kernel) func(*ir.Kernel) (*ir.Kernel, error
 }
 
 var mutants = []mutant{
-	{"page index in 8 bits", 5000, pageAnd255, `copies token \d+ of layer 0.* comes for the 2nd time, want 1`, "tasks/attention.go"},
-	{"next page from token 4096 on", 5000, nextPage, `copies from page \d+ of layer 0, which the page table of this sequence does not name`, "tasks/attention.go"},
-	{"flag of 5 bits", 100, flagOf5Bits, `readers cannot tell old packets from new ones`, "tasks/"},
-	{"last SM's share of o one tile short", 100, lastShareShort, `deadlock|SM 131 copies`, "tasks/"},
-	{"first tiles of two equal SMs exchanged", 100, swappedOffsets, `SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go"},
-	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "tasks/"},
-	{"chunks of the cache in 8 bits", 33000, chunksIn8Bits, `was copied 0 times in step 0 at position 33000, want 1`, "tasks/attention.go"},
-	{"new token's slot from 4096 on", 5000, keyToNextSlot, `(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "tasks/"},
+	{"page index in 8 bits", 5000, pageAnd255, `copies token \d+ of layer 0.* comes for the 2nd time, want 1`, "tasks/attention.go", false},
+	{"next page from token 4096 on", 5000, nextPage, `copies from page \d+ of layer 0, which the page table of this sequence does not name`, "tasks/attention.go", false},
+	{"flag of 5 bits", 100, flagOf5Bits, `readers cannot tell old packets from new ones`, "tasks/", false},
+	{"last SM's share of o one tile short", 100, lastShareShort, `deadlock|SM 131 copies`, "tasks/", false},
+	{"first tiles of two equal SMs exchanged", 100, swappedOffsets, `SM \d+ copies bytes \d+ to \d+ of the weights, which are SM \d+'s of layer 0, qkv`, "tasks/gemv.go", false},
+	{"parity of the first lap", 5000, sameLap, `deadlock|phase`, "tasks/", true},
+	{"chunks of the cache in 8 bits", 33000, chunksIn8Bits, `was copied 0 times in step 0 at position 33000, want 1`, "tasks/attention.go", true},
+	{"new token's slot from 4096 on", 5000, keyToNextSlot, `(stores to token 500\d of layer 0, KV head \d: the launch's new tokens are 5000 to 500|uninitialised read: reads element \d+ of @ring)`, "tasks/", false},
 }
 
 func TestMutants(t *testing.T) {
 	for _, m := range mutants {
+		if m.long && !deep.On() {
+			continue
+		}
 		t.Run(m.name, func(t *testing.T) { m.mustBeFound(t, quick(t), 1) })
 	}
 }
