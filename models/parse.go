@@ -23,6 +23,19 @@ func ParseFile(path string) (Config, error) {
 	return c, nil
 }
 
+// ParseQuantisedFile is ParseQuantised of a file.
+func ParseQuantisedFile(path string) (c Config, quantised bool, err error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return Config{}, false, err
+	}
+	c, quantised, err = ParseQuantised(f)
+	if err = errors.Join(err, f.Close()); err != nil {
+		return Config{}, quantised, fmt.Errorf("%s: %w", path, err)
+	}
+	return c, quantised, nil
+}
+
 // Parse reads one Hugging Face config.json of model_type "llama", in the layout
 // of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). The result
 // is named "custom" and passes Validate. On error the Config is zero.
@@ -43,6 +56,24 @@ func Parse(r io.Reader) (Config, error) {
 	if err != nil {
 		return Config{}, err
 	}
+	return parse(o)
+}
+
+// ParseQuantised is Parse of a config.json that may say how weights are quantised, which is left to
+// its reader (package quant). quantised is whether it does.
+func ParseQuantised(r io.Reader) (c Config, quantised bool, err error) {
+	o, err := readObject(r)
+	if err != nil {
+		return Config{}, false, err
+	}
+	plain := slices.DeleteFunc(slices.Clone(o), func(m member) bool {
+		return m.value != nil && (m.name == "quantization_config" || m.name == "compression_config")
+	})
+	c, err = parse(plain)
+	return c, len(plain) < len(o), err
+}
+
+func parse(o object) (Config, error) {
 	var p problems
 	in := newReader(o, "", &p)
 	in.architecture()

@@ -21,7 +21,7 @@ const module = "github.com/mkgen/mkgen"
 // room is a decision, made here.
 var mayImport = map[string][]string{
 	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/randomize", "megakernel/trace", "megakernel/budget", "megakernel/runtime", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/runtime/engine",
-		"megakernel/runtime/sampling", "megakernel/runtime/bench", "megakernel/runtime/sweep", "megakernel/runtime/tune", "megakernel/gate", "megakernel/probe", "megakernel/reference", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
+		"megakernel/runtime/sampling", "megakernel/runtime/bench", "megakernel/runtime/sweep", "megakernel/runtime/tune", "megakernel/gate", "megakernel/probe", "megakernel/reference", "tasks", "pipeline", "models", "models/quant", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
 	"serve":                       {"megakernel/runtime/engine", "megakernel/runtime/sampling", "models"},
 	"megakernel":                  {"kv", "tasks", "pipeline", "models", "dsl", "dsl/ir", "emit", "internal"},
 	"megakernel/runtime":          {"kv", "megakernel", "megakernel/runtime/batch", "megakernel/runtime/compile", "megakernel/runtime/cuda", "megakernel/randomize", "tasks", "pipeline", "models", "dsl", "dsl/ir", "dsl/interp", "emit", "internal"},

@@ -21,7 +21,6 @@ import (
 	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/spf13/cobra"
 )
@@ -369,7 +368,7 @@ func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error,
 	}
 	var random *uint64
 	if b.checkpoint != "" {
-		w, err := checkpoint.Open(b.checkpoint)
+		w, _, err := openModel(b.checkpoint)
 		if err != nil {
 			return nil, err
 		}

@@ -233,6 +233,9 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if t := w.config.CheckpointDType; !w.random && t != 0 && t != w.config.DType {
 		fmt.Fprintf(cmd.ErrOrStderr(), "The checkpoint's weights are %s; they are rounded to %s.\n", t, w.config.DType)
 	}
+	if w.note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), w.note)
+	}
 	kernels, err := r.kernels(cmd, w.config)
 	if err != nil {
 		return nil, err

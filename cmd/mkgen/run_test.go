@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +31,31 @@ func opened(t *testing.T, args ...string) (s *speaker, out, err *bytes.Buffer) {
 	out, err = &bytes.Buffer{}, &bytes.Buffer{}
 	s.out, s.err = out, err
 	return s, out, err
+}
+
+// A checkpoint that a quantiser's package wrote runs, and says what becomes of it.
+func TestAQuantisedCheckpointRuns(t *testing.T) {
+	cmd := newRun()
+	var out, err bytes.Buffer
+	cmd.SetOut(&out)
+	cmd.SetErr(&err)
+	cmd.SetArgs([]string{"--checkpoint", "../../models/quant/testdata/gptq_i4g32", "--device", "sim", "--max-tokens", "4", "1 2 3"})
+	require.NoError(t, cmd.Execute())
+	require.Len(t, strings.Fields(out.String()), 4)
+	require.Equal(t, "The checkpoint is gptq: 7 matrices of i4g32 with f16 scales; they are widened to bf16.\n", err.String())
+}
+
+// What a model of the config.json cannot have is refused by name.
+func TestAQuantisedCheckpointOfAnotherModelIsRefused(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("../../models/quant/testdata/gptq_i4g32")))
+	text, e := os.ReadFile(filepath.Join(dir, "config.json"))
+	require.NoError(t, e)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), bytes.Replace(text, []byte(`"intermediate_size": 96`), []byte(`"intermediate_size": 128`), 1), 0o644))
+	cmd := newRun()
+	cmd.SetArgs([]string{"--checkpoint", dir, "1 2 3"})
+	cmd.SilenceErrors, cmd.SilenceUsage = true, true
+	require.ErrorContains(t, cmd.Execute(), "model.layers.0.mlp.down_proj.weight: found 64 rows of 96, want 64 of 128")
 }
 
 // Two turns, an empty line between them; the second one finds the first in the

@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/spf13/cobra"
@@ -36,6 +37,7 @@ type found struct {
 	config  models.Config
 	tensors megakernel.Tensors
 	random  bool                 // tensors are those of --random
+	note    string               // what a user is told of them; empty: nothing
 	text    *tokenizer.Tokenizer // nil when there is none
 	close   func() error         // nil when there is nothing to close
 }
@@ -93,9 +95,29 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	return nil, usagef("mkgen has no weights of %s; give --checkpoint DIR or --random SEED", config.Name)
 }
 
+// model is an open checkpoint, quantised or not.
+type model interface {
+	megakernel.Tensors
+	Config() models.Config
+	Close() error
+}
+
+// openModel opens a checkpoint directory; note is what a user is told of it.
+func openModel(dir string) (c model, note string, err error) {
+	if !quant.Quantised(dir) {
+		c, err := checkpoint.Open(dir)
+		return c, "", err
+	}
+	q, err := quant.OpenModel(dir)
+	if err != nil {
+		return nil, "", err
+	}
+	return q, "The checkpoint is " + q.Summary() + "; they are widened to bf16.", nil
+}
+
 // open opens a checkpoint directory; its tokenizer may be missing.
 func (w *weights) open(dir string) (*found, error) {
-	c, err := checkpoint.Open(dir)
+	c, note, err := openModel(dir)
 	if err != nil {
 		return nil, err
 	}
@@ -103,7 +125,7 @@ func (w *weights) open(dir string) (*found, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &found{config: c.Config(), tensors: c, text: text, close: c.Close}, nil
+	return &found{config: c.Config(), tensors: c, text: text, note: note, close: c.Close}, nil
 }
 
 // sameModel names a field in which a checkpoint is another model than the one

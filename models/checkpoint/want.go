@@ -23,6 +23,16 @@ type wanted struct {
 	shape []int
 }
 
+// ShapesOf are the tensors that a model needs, by name: rows and columns of a matrix, or the length
+// of a norm's gain.
+func ShapesOf(c models.Config) map[string][]int {
+	shapes := map[string][]int{}
+	for _, w := range tensorsOf(c) {
+		shapes[w.name] = w.shape
+	}
+	return shapes
+}
+
 // tensorsOf lists what a checkpoint of c holds, in the order of LlamaForCausalLM's
 // state. The LM head is last and only there where it is not tied.
 func tensorsOf(c models.Config) []wanted {

@@ -1,0 +1,123 @@
+package quant
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/problem"
+)
+
+// Model is a checkpoint of a model whose quantised weights are widened to bf16 as they are read: each is
+// what the format's package dequantises it to, rounded once to bf16 where that is not one. It delivers
+// rows as an unquantised checkpoint does. All methods may be called from several goroutines at a time.
+type Model struct {
+	*Checkpoint
+	config models.Config
+}
+
+// OpenModel opens the checkpoint in directory dir as Open does, and refuses, too, what a model of its
+// config.json has no use for or lacks. The caller must Close it.
+func OpenModel(dir string) (*Model, error) {
+	c, err := Open(dir)
+	if err != nil {
+		return nil, err
+	}
+	m := &Model{Checkpoint: c}
+	if err := m.match(); err != nil {
+		return nil, fmt.Errorf("checkpoint %s: %w", dir, errors.Join(err, c.Close()))
+	}
+	return m, nil
+}
+
+// Quantised reports whether the checkpoint in directory dir says that it is quantised: in its
+// config.json, or in a file of its own, as old ones of GPTQ and ModelOpt do. What is wrong with these
+// files, who opens the checkpoint says.
+func Quantised(dir string) bool {
+	for _, name := range []string{"quantize_config.json", "hf_quant_config.json"} {
+		if _, err := os.Stat(filepath.Join(dir, name)); err == nil {
+			return true
+		}
+	}
+	_, quantised, _ := models.ParseQuantisedFile(filepath.Join(dir, checkpoint.ConfigFile))
+	return quantised
+}
+
+// match compares what there is with what a model of the configuration needs.
+func (m *Model) match() error {
+	text, err := m.files.Text(checkpoint.ConfigFile)
+	if err != nil {
+		return err
+	}
+	if m.config, _, err = models.ParseQuantised(bytes.NewReader(text)); err != nil {
+		return fmt.Errorf("%s: %w", checkpoint.ConfigFile, err)
+	}
+	var p problem.List
+	wanted := checkpoint.ShapesOf(m.config)
+	for name, shape := range wanted {
+		rows, columns := 1, shape[len(shape)-1]
+		if len(shape) > 1 {
+			rows = shape[0]
+		}
+		switch w := m.found[name]; {
+		case w == nil:
+			p.Add(&checkpoint.Problem{Tensor: name, Found: "nothing", Want: fmt.Sprintf("it, of shape %v", shape)})
+		case w.Rows != rows || w.Cols != columns:
+			p.Add(&checkpoint.Problem{Tensor: name, Found: fmt.Sprintf("%d rows of %d", w.Rows, w.Cols), Want: fmt.Sprintf("%d of %d", rows, columns)})
+		}
+	}
+	for _, name := range m.names {
+		if wanted[name] == nil && !(m.config.TieEmbeddings && name == "lm_head.weight") && !unread(name) {
+			p.Add(&checkpoint.Problem{Tensor: name, Found: m.found[name].Format.String(), Want: "no such tensor", Why: "nothing of a model of this config.json reads it"})
+		}
+	}
+	return p.Err()
+}
+
+// unread is whether a tensor says what only kernels with quantised activations or caches need, or
+// follows from the configuration.
+func unread(name string) bool {
+	return strings.HasSuffix(name, "_scale") || strings.HasSuffix(name, "rotary_emb.inv_freq")
+}
+
+// Config is the model's.
+func (m *Model) Config() models.Config { return m.config }
+
+// Summary says what is quantised, such as "gptq: 7 matrices of i4g32 with f16 scales".
+func (m *Model) Summary() string {
+	counts := map[string]int{}
+	for _, w := range m.found {
+		if w.Format.Quantised() {
+			counts[w.Format.String()]++
+		}
+	}
+	var all []string
+	for format, n := range counts {
+		all = append(all, fmt.Sprintf("%d matrices of %s", n, format))
+	}
+	slices.Sort(all)
+	return m.method + ": " + strings.Join(all, ", ")
+}
+
+// Row fills dst, of the matrix's columns, with bf16 bit patterns of a row, rounded to the nearest even.
+func (m *Model) Row(tensor string, row int, dst []uint16) error {
+	w := m.found[tensor]
+	if w == nil {
+		return fmt.Errorf("quant: found no tensor %s", tensor)
+	}
+	wide := make([]float32, len(dst))
+	if err := w.Row(row, wide); err != nil {
+		return err
+	}
+	for i, x := range wide {
+		dst[i] = uint16(math.Float32bits(roundBF16(x)) >> 16)
+	}
+	return nil
+}
