@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/dsl/ir/bounds"
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/addresses"
 	"github.com/mkgen/mkgen/models"
@@ -183,6 +184,7 @@ func TestWideArithmeticDoneInThirtyTwoBits(t *testing.T) {
 
 // What is one too many, or one too far, is reported at the access where it tells.
 func TestIndicesOneTooFar(t *testing.T) {
+	deep.Only(t)
 	mk := kernel(t, "tiny", megakernel.Options{})
 	for _, m := range []mutant{
 		{name: "a logit behind the vocabulary", at: line(t, "tasks/lmhead.go", "t.Logits.StoreN(row"), index: plus(2)},

@@ -3,6 +3,7 @@ package enginecases
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/stretchr/testify/require"
 )
@@ -12,7 +13,7 @@ func TestOnTheExecutor(t *testing.T) {
 	require.NoError(t, err)
 	text, err := Bytes()
 	require.NoError(t, err)
-	b := &Bench{Kernel: mk, Text: text, Soak: 250, Device: func() (runtime.Device, error) { return runtime.NewSim(mk.IR, 3) }}
+	b := &Bench{Kernel: mk, Text: text, Soak: deep.Count(250, 50), Device: func() (runtime.Device, error) { return runtime.NewSim(mk.IR, 3) }}
 	for _, c := range Cases() {
 		t.Run(c.Name, func(t *testing.T) {
 			t.Parallel()

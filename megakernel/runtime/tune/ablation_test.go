@@ -60,6 +60,7 @@ func groupsOf(r *tune.Ablated) map[string][]string {
 }
 
 func TestAblationMeasuresWhatDiffersInOneThing(t *testing.T) {
+	deep.Only(t)
 	f := &field{micros: func(o megakernel.Options) float64 {
 		if o.Merge == megakernel.MergePhase {
 			return 1010
