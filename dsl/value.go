@@ -65,6 +65,12 @@ type Word interface {
 	irType() ir.Type
 }
 
+// IntWord is an integer of 32 bits.
+type IntWord interface {
+	U32 | I32
+	irType() ir.Type
+}
+
 // Pair is a packed pair of 16-bit floats.
 type Pair interface {
 	BF16x2 | F16x2

@@ -1,6 +1,10 @@
 package dsl
 
-import "github.com/mkgen/mkgen/dsl/ir"
+import (
+	"slices"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+)
 
 func shfl[T Word](op ir.Op, v Val[T], arg Val[U32]) Val[T] {
 	var t T
@@ -79,6 +83,16 @@ func Stride[T Word](v Val[T], n int, combine func(a, b Val[T]) Val[T]) Val[T] {
 
 func powerOfTwo(n int) bool { return n > 0 && n&(n-1) == 0 }
 
+// ReduxMax is the largest of the lanes' values, in one instruction.
+func ReduxMax[T IntWord](v Val[T]) Val[T] { return redux(ir.OpReduxMax, v) }
+
+// ReduxAdd is the sum of the lanes' values, in one instruction; it wraps.
+func ReduxAdd[T IntWord](v Val[T]) Val[T] { return redux(ir.OpReduxAdd, v) }
+
+func redux[T IntWord](op ir.Op, v Val[T]) Val[T] {
+	return op1[T](kern(v.k), &ir.Instr{Op: op, T: typeOf[T](), Args: []*ir.Value{v.v}})
+}
+
 // CTASum adds v over the warps first ≤ w < first+warps in a fixed order and
 // returns the sum in each of their threads. scratch holds one f32 a warp;
 // barrier makes those warps wait for each other. The caller must not touch
@@ -101,15 +115,24 @@ func CTASum(v Val[F32], scratch Buf[F32], first, warps int, barrier func()) Val[
 // 0, 1) and 2t+8, 2t+9 (2, 3); B rows 2t, 2t+1 and 2t+8, 2t+9 of column g; C
 // and D columns 2t, 2t+1 of rows g (0, 1) and g+8 (2, 3).
 func MMA[P Pair](a [4]Val[P], b [2]Val[P], c [4]Val[F32]) [4]Val[F32] {
-	in := &ir.Instr{Op: ir.OpMMA, T: ir.F32}
-	for _, v := range a {
-		in.Args = append(in.Args, v.v)
-	}
-	for _, v := range b {
-		in.Args = append(in.Args, v.v)
-	}
-	for _, v := range c {
-		in.Args = append(in.Args, v.v)
-	}
+	in := &ir.Instr{Op: ir.OpMMA, T: ir.F32, Args: slices.Concat(ofValues(a[:]), ofValues(b[:]), ofValues(c[:]))}
 	return [4]Val[F32](vals[F32](kern(a[0].k), in, 4))
+}
+
+// MMABytes is D = A·B + C of the tensor core's m16n8k32 shape for integers of 8 bits, four to a
+// word, the lowest byte first; sums are exact modulo 2³². A's bytes have no sign in words of U32,
+// and one in words of I32; B's have one. Fragments as in PTX: with g = lane/4 and t = lane%4, A
+// holds rows g, g+8 (registers 0, 1 and 2, 3 alternate rows) and columns 4t … 4t+3 (registers 0,
+// 1) and 16 more (2, 3); B rows 4t … 4t+3 and 16 more of column g; C and D columns 2t, 2t+1 of
+// rows g (0, 1) and g+8 (2, 3).
+func MMABytes[A IntWord](a [4]Val[A], b [2]Val[I32], c [4]Val[I32]) [4]Val[I32] {
+	in := &ir.Instr{Op: ir.OpIMMA, T: ir.I32, Args: slices.Concat(ofValues(a[:]), ofValues(b[:]), ofValues(c[:]))}
+	return [4]Val[I32](vals[I32](kern(a[0].k), in, 4))
+}
+
+func ofValues[T Elem](vs []Val[T]) (all []*ir.Value) {
+	for _, v := range vs {
+		all = append(all, v.v)
+	}
+	return all
 }

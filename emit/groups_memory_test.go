@@ -195,3 +195,16 @@ func tensor(k *dsl.Kernel) {
 	d = dsl.MMA([4]dsl.Val[dsl.F16x2]{half(fa[0]), half(fa[1]), half(fa[2]), half(fa[3])}, [2]dsl.Val[dsl.F16x2]{half(fb[0]), half(fb[1])}, d)
 	out.StoreN(k.Tid().MulC(4), d[:])
 }
+
+func tensorBytes(k *dsl.Kernel) {
+	out := dsl.Global[dsl.I32](k, "out", 0)
+	in := dsl.Global[dsl.U32](k, "in", 0)
+	w := in.LoadN(k.Lane().MulC(4), 4)
+	word := func(i int) dsl.Val[dsl.I32] { return dsl.Bits[dsl.I32](w[i]) }
+	b := [2]dsl.Val[dsl.I32]{word(0), dsl.ReduxAdd(word(1))}
+	zero := k.I32(0)
+	d := dsl.MMABytes([4]dsl.Val[dsl.U32](w), b, [4]dsl.Val[dsl.I32]{zero, zero, zero, zero})
+	d = dsl.MMABytes([4]dsl.Val[dsl.I32]{word(0), word(1), word(2), word(3)}, b, d)
+	d[0] = d[0].Add(dsl.Bits[dsl.I32](dsl.ReduxMax(w[2]))).Add(dsl.ReduxMax(word(3)))
+	out.StoreN(k.Tid().MulC(4), d[:])
+}

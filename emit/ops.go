@@ -144,5 +144,8 @@ func warpOps(t *[256]row) {
 	t[ir.OpVoteAll] = row{expr: collective("__all_sync")}
 	t[ir.OpVoteAny] = row{expr: collective("__any_sync")}
 	t[ir.OpBallot] = row{expr: collective("__ballot_sync")}
+	t[ir.OpReduxMax] = row{expr: collective("__reduce_max_sync")}
+	t[ir.OpReduxAdd] = row{expr: collective("__reduce_add_sync")}
 	t[ir.OpMMA] = row{expr: matrixProduct}
+	t[ir.OpIMMA] = row{expr: byteProduct}
 }

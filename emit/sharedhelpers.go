@@ -251,4 +251,28 @@ DEVICE float4 mma_m16n8k16(bf16x2 a0, bf16x2 a1, bf16x2 a2, bf16x2 a3, bf16x2 b0
                : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "f"(c0), "f"(c1), "f"(c2), "f"(c3));
   return d;
 }`},
+	{"mma_m16n8k32_u8", 1, "", `
+// D = A * B + C on the tensor core: A 16x32 of bytes without a sign, B 32x8 of bytes
+// with one; C and D wrap.
+DEVICE int4 mma_m16n8k32_u8(u32 a0, u32 a1, u32 a2, u32 a3, i32 b0, i32 b1,
+                          i32 c0, i32 c1, i32 c2, i32 c3) {
+  int4 d;
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.u8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%10, %11, %12, %13};"
+               : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w)
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
+  return d;
+}`},
+	{"mma_m16n8k32_s8", 1, "", `
+// D = A * B + C on the tensor core: A 16x32 and B 32x8 of bytes with a sign;
+// C and D wrap.
+DEVICE int4 mma_m16n8k32_s8(i32 a0, i32 a1, i32 a2, i32 a3, i32 b0, i32 b1,
+                          i32 c0, i32 c1, i32 c2, i32 c3) {
+  int4 d;
+  asm volatile("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+               "{%10, %11, %12, %13};"
+               : "=r"(d.x), "=r"(d.y), "=r"(d.z), "=r"(d.w)
+               : "r"(a0), "r"(a1), "r"(a2), "r"(a3), "r"(b0), "r"(b1), "r"(c0), "r"(c1), "r"(c2), "r"(c3));
+  return d;
+}`},
 }

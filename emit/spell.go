@@ -137,6 +137,14 @@ func matrixProduct(p *printer, in *ir.Instr) expr {
 	return call(p.fixed("mma_m16n8k16"), p.bareTexts(in)...)
 }
 
+func byteProduct(p *printer, in *ir.Instr) expr {
+	name := "mma_m16n8k32_s8"
+	if in.Args[0].Type == ir.U32 {
+		name = "mma_m16n8k32_u8"
+	}
+	return call(p.fixed(name), p.bareTexts(in)...)
+}
+
 func unpacking(p *printer, in *ir.Instr, i int) expr {
 	kind := map[ir.Type]string{ir.BF16x2: "bf16", ir.F16x2: "f16", ir.U32: "u16"}[in.Args[0].Type]
 	return call(p.fixed(kind+[...]string{"_lo", "_hi"}[i]), p.arg(in, 0).text)

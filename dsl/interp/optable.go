@@ -145,7 +145,10 @@ func warpRows() map[ir.Op]binder {
 		ir.OpVoteAll:  vote(func(b uint32) uint64 { return bit(b == fullMask) }),
 		ir.OpVoteAny:  vote(func(b uint32) uint64 { return bit(b != 0) }),
 		ir.OpBallot:   vote(func(b uint32) uint64 { return uint64(b) }),
+		ir.OpReduxMax: redux,
+		ir.OpReduxAdd: redux,
 		ir.OpMMA:      matrixProduct,
+		ir.OpIMMA:     byteProduct,
 		ir.OpUniform:  fixedStep(stepUniform),
 		ir.OpAssert:   fixedStep(stepAssert),
 	}

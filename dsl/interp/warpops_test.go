@@ -3,6 +3,7 @@ package interp_test
 import (
 	"math"
 	"math/rand/v2"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -164,13 +165,17 @@ func TestLdMatrixLayout(t *testing.T) {
 
 func TestCollectivesWantAllLanes(t *testing.T) {
 	ops := map[ir.Op]func(k *ir.Kernel, in *ir.Instr){
-		ir.OpShflXor: nil, ir.OpBallot: nil, ir.OpVoteAll: nil, ir.OpVoteAny: nil, ir.OpSyncWarp: nil, ir.OpBarCTA: nil, ir.OpBarSync: nil,
+		ir.OpShflXor: nil, ir.OpReduxMax: nil, ir.OpReduxAdd: nil, ir.OpIMMA: nil, ir.OpBallot: nil, ir.OpVoteAll: nil, ir.OpVoteAny: nil, ir.OpSyncWarp: nil, ir.OpBarCTA: nil, ir.OpBarSync: nil,
 	}
 	for op := range ops {
 		in := &ir.Instr{Op: op, Pos: ir.Pos{Line: "here.go:1"}}
 		switch op {
 		case ir.OpShflXor:
 			in.T, in.Args = ir.U32, []*ir.Value{ir.ConstInt(ir.U32, 1), ir.ConstInt(ir.U32, 1)}
+		case ir.OpReduxMax, ir.OpReduxAdd:
+			in.T, in.Args = ir.U32, []*ir.Value{ir.ConstInt(ir.U32, 1)}
+		case ir.OpIMMA:
+			in.T, in.Args = ir.I32, slices.Repeat([]*ir.Value{ir.ConstInt(ir.I32, 1)}, 10)
 		case ir.OpBallot, ir.OpVoteAll, ir.OpVoteAny:
 			in.Args = []*ir.Value{ir.ConstInt(ir.Pred, 1)}
 		case ir.OpBarSync:
@@ -183,7 +188,7 @@ func TestCollectivesWantAllLanes(t *testing.T) {
 		}
 		lane := &ir.Instr{Op: ir.OpLane, T: ir.U32, Res: []*ir.Value{{ID: 0, Type: ir.U32}}}
 		cond := &ir.Instr{Op: ir.OpLt, T: ir.Pred, Args: []*ir.Value{lane.Res[0], ir.ConstInt(ir.U32, 9)}, Res: []*ir.Value{{ID: 1, Type: ir.Pred}}}
-		k := &ir.Kernel{Name: "k", Warps: 1, NumValues: 4, Body: &ir.Block{Stmts: []ir.Stmt{lane, cond,
+		k := &ir.Kernel{Name: "k", Warps: 1, NumValues: 6, Body: &ir.Block{Stmts: []ir.Stmt{lane, cond,
 			&ir.If{Cond: cond.Res[0], Then: &ir.Block{Stmts: []ir.Stmt{in}}}}}}
 		f := faultIn(t, load(t, k), 1)
 		want := interp.InactiveLanes

@@ -111,7 +111,10 @@ const (
 	OpVoteAll  // v1:pred = vote.all v0
 	OpVoteAny  // v1:pred = vote.any v0
 	OpBallot   // v1:u32 = ballot v0           bit l is lane l's predicate
+	OpReduxMax // v1:u32 = redux.max v0        the largest of the lanes' values; i32 u32
+	OpReduxAdd // v1:i32 = redux.add v0        their sum, wrapping; i32 u32
 	OpMMA      // v10:f32, … = mma v0 … v9     m16n8k16: A 4×bf16x2, B 2×bf16x2, C 4×f32 → D 4×f32; or A and B f16x2
+	OpIMMA     // v10:i32, … = imma v0 … v9    m16n8k32 of bytes: A 4×u32 (u8) or 4×i32 (s8), B 2×i32 (s8), C 4×i32 → D 4×i32; wraps
 
 	// What the executor checks.
 	OpUniform // v1:u32 = uniform.warp v0     asserts that v0 is the same over the scope

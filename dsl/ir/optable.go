@@ -97,7 +97,10 @@ var ops = [numOps]OpInfo{
 	OpVoteAll:  {"vote.all", Pure, Warp, fixed([]Type{Pred}, Pred)},
 	OpVoteAny:  {"vote.any", Pure, Warp, fixed([]Type{Pred}, Pred)},
 	OpBallot:   {"ballot", Pure, Warp, fixed([]Type{Pred}, U32)},
+	OpReduxMax: {"redux.max", Pure, Warp, unary(only(U32, I32))},
+	OpReduxAdd: {"redux.add", Pure, Warp, unary(only(U32, I32))},
 	OpMMA:      {"mma", Pure, Warp, mma},
+	OpIMMA:     {"imma", Pure, Warp, imma},
 
 	OpUniform: {"uniform", Pure, Thread, uniform},
 	OpAssert:  {"assert", Writes, Thread, fixed([]Type{Pred})},

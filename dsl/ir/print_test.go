@@ -143,6 +143,11 @@ func (e *everything) warp() {
 	b := dsl.LoadMatrix(e.tile, k.Lane().MulC(8), true)
 	zero := k.F32(0)
 	d := dsl.MMA(a, [2]dsl.Val[dsl.BF16x2]{b[0], b[1]}, [4]f32{zero, zero, zero, zero})
+	word := dsl.ReduxAdd(dsl.Bits[dsl.I32](dsl.ReduxMax(dsl.Bits[dsl.U32](a[0]))))
+	words, sums := [4]u32{e.k.U32(1), e.k.U32(2), e.k.U32(3), e.k.U32(4)}, [4]dsl.Val[dsl.I32]{word, word, word, word}
+	sums = dsl.MMABytes(words, [2]dsl.Val[dsl.I32]{word, word}, sums)
+	sums = dsl.MMABytes(sums, [2]dsl.Val[dsl.I32]{word, word}, sums)
+	d[0] = d[0].Add(dsl.Cast[dsl.F32](sums[0]))
 	v := dsl.Shfl(d[0], k.U32(0)).Add(dsl.ShflXor(d[1], 16)).Add(dsl.ShflUp(d[2], 1)).Add(dsl.ShflDown(d[3], 2))
 	p := dsl.All(v.Gt(zero)).And(dsl.Any(v.Lt(zero)))
 	n := dsl.Uniform(dsl.Ballot(p), dsl.WarpScope)

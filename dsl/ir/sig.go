@@ -171,6 +171,15 @@ func mma(in *Instr) ([]Type, error) {
 	return fixed([]Type{t, t, t, t, t, t, F32, F32, F32, F32}, F32, F32, F32, F32)(in)
 }
 
+// imma takes fragments of bytes: A's words are u32, bytes without a sign, or i32, with one.
+func imma(in *Instr) ([]Type, error) {
+	t := I32
+	if len(in.Args) > 0 && in.Args[0] != nil && in.Args[0].Type == U32 {
+		t = U32
+	}
+	return fixed([]Type{t, t, t, t, I32, I32, I32, I32, I32, I32}, I32, I32, I32, I32)(in)
+}
+
 func param(in *Instr) ([]Type, error) {
 	if err := counts(in, 0, 0); err != nil {
 		return nil, err

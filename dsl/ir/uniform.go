@@ -129,11 +129,11 @@ func (u *Uniformity) result(in *Instr) Scope {
 		return u.warp()
 	case OpUniform:
 		return max(in.Attr.Scope, args)
-	case OpVoteAll, OpVoteAny, OpBallot:
+	case OpVoteAll, OpVoteAny, OpBallot, OpReduxMax, OpReduxAdd:
 		return max(u.warp(), args)
 	case OpShflIdx, OpShflXor, OpShflUp, OpShflDown:
 		return u.shuffled(in)
-	case OpMMA:
+	case OpMMA, OpIMMA:
 		return Thread
 	}
 	if len(in.Args) == 0 || in.Op >= numOps || in.Op.Info().Effect != Pure {

@@ -2,6 +2,7 @@ package kernels
 
 import (
 	"fmt"
+	"math"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -226,6 +227,29 @@ func tensorCore(r *rows) {
 	for n := range 4 {
 		r.near(ir.OpMMA, "fractions", d[n], 1e-3, 1e-5)
 	}
+}
+
+// tensorBytes multiplies matrices of bytes that differ by lane, word and byte, of both kinds, with
+// sums at the edge of 32 bits, which wrap.
+func tensorBytes(r *rows) {
+	k := r.k
+	word := func(n int) dsl.Val[dsl.U32] { return dsl.ShflXor(r.u, n).MulC(2654435761).XorC(n * 0x1234567) }
+	signed := func(n int) dsl.Val[dsl.I32] { return dsl.Bits[dsl.I32](word(n)) }
+	b := [2]dsl.Val[dsl.I32]{signed(5), signed(6)}
+	for _, c := range []int{-3, math.MaxInt32 - 100} {
+		top := k.I32(c)
+		all := [4]dsl.Val[dsl.I32]{top, top, top, top}
+		d := dsl.MMABytes([4]dsl.Val[dsl.U32]{word(1), word(2), word(3), word(4)}, b, all)
+		e := dsl.MMABytes([4]dsl.Val[dsl.I32]{signed(1), signed(2), signed(3), signed(4)}, b, all)
+		for n := range d {
+			r.putI(ir.OpIMMA, "u8 by s8", d[n])
+			r.putI(ir.OpIMMA, "s8 by s8", e[n])
+		}
+	}
+	r.put(ir.OpReduxMax, "u32", dsl.ReduxMax(word(7)))
+	r.putI(ir.OpReduxMax, "i32", dsl.ReduxMax(signed(8)))
+	r.put(ir.OpReduxAdd, "u32", dsl.ReduxAdd(word(9)))
+	r.putI(ir.OpReduxAdd, "i32", dsl.ReduxAdd(signed(10)))
 }
 
 // halves are the small integers of a bf16 matrix times scale as f16.
