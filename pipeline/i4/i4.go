@@ -1,0 +1,168 @@
+// Package i4 is how weights of 4 bits lie in a chunk, and what their input is as fixed point. It
+// knows sizes and bytes only; package tasks multiplies them.
+//
+// A weight is a code from −8 to 7 times the scale of its row and scale group, or that code less
+// a zero point times the scale. A checkpoint's codes from 0 to 15 and its zero points are taken
+// less 8 each: the difference stays.
+//
+// # Layout
+//
+// A block is 8 rows × 128 columns in 512 bytes. Row r has the four 16-byte units 4r … 4r+3. Unit t
+// of a row has in the low nibble of byte b of word j (words are little endian)
+//
+//	column 16j + 4t + b
+//
+// and in the high nibble the column 64 further on. So lane 4r + t of a warp reads 16 bytes that
+// follow its neighbour's, and the nibbles of words 2m and 2m + 1 are, the low ones and the high
+// ones for themselves, fragments of 32 columns of one row as mma.m16n8k32 wants them, as its A or
+// as its B. A nibble is a two's complement: at the top of a byte it is 16 times the code, and one
+// shift and two masks make eight codes operands.
+//
+// A run is so many blocks of one row tile, along the columns, and then their scales. The scales are
+// entries, in order of row, half of a block where a scale group is smaller than a block, block,
+// and scale group in the half where that is 32. An entry is a scale's 16 bits (binary16 or
+// bfloat16) or, with zero points, a word: the scale in the low half, −16 times the zero point in
+// the high one. So a lane reads the scales of its row for several blocks at once.
+//
+// Where a whole row is one scale group, runs have no scales: they lie elsewhere.
+package i4
+
+import (
+	"encoding/binary"
+	"fmt"
+)
+
+// Sizes of a block.
+const (
+	Rows       = 8
+	Columns    = 128
+	BlockBytes = Rows * Columns / 2
+)
+
+// Whole is the Group of rows that are one scale group each.
+const Whole = 0
+
+// Shape says how the weights of a matrix lie.
+type Shape struct {
+	Group int  // columns of a scale group: 32, 64, 128 or Whole
+	Run   int  // blocks in a run
+	Zeros bool // whether there are zero points
+}
+
+// Problem says what is wrong with a shape, or nothing.
+func (s Shape) Problem() string {
+	switch {
+	case s.Group != 32 && s.Group != 64 && s.Group != 128 && s.Group != Whole:
+		return fmt.Sprintf("scale groups of %d columns, want 32, 64, 128, or 0 for a whole row", s.Group)
+	case s.Run < 1:
+		return fmt.Sprintf("runs of %d blocks, want 1 at least", s.Run)
+	case s.RunBytes()%16 != 0:
+		return fmt.Sprintf("runs of %d bytes, want a multiple of 16: more blocks a run", s.RunBytes())
+	}
+	return ""
+}
+
+// PerBlock is how many scale groups a row of a block has; 0 where a whole row is one.
+func (s Shape) PerBlock() int {
+	if s.Group == Whole {
+		return 0
+	}
+	return Columns / s.Group
+}
+
+// EntryBytes is the size of an entry.
+func (s Shape) EntryBytes() int {
+	if s.Zeros {
+		return 4
+	}
+	return 2
+}
+
+// RowEntries is how many entries a row of a run has.
+func (s Shape) RowEntries() int { return s.Run * s.PerBlock() }
+
+// RunBytes is the size of a run.
+func (s Shape) RunBytes() int {
+	return s.Run*BlockBytes + Rows*s.RowEntries()*s.EntryBytes()
+}
+
+// Code is where the code of a row and column of a run lies: a byte, and whether in its high nibble.
+func (s Shape) Code(row, column int) (at int, high bool) {
+	block, in := column/Columns, column%Columns
+	half, j, t, b := in/64, in%64/16, in%16/4, in%4
+	return block*BlockBytes + (4*row+t)*16 + 4*j + b, half == 1
+}
+
+// Entry is where the entry of a row and scale group of a run lies, in bytes.
+func (s Shape) Entry(row, group int) int {
+	block, in := group/s.PerBlock(), group%s.PerBlock()
+	at := row*s.RowEntries() + block
+	switch s.Group {
+	case 64:
+		at = row*s.RowEntries() + in*s.Run + block
+	case 32:
+		at = row*s.RowEntries() + (in/2*s.Run+block)*2 + in%2
+	}
+	return s.Run*BlockBytes + at*s.EntryBytes()
+}
+
+// Run is what the bytes of a run mean.
+type Run struct {
+	Codes  [Rows][]int8   // of each column, −8 to 7
+	Scales [Rows][]uint16 // of each scale group, the bits of a binary16 or bfloat16
+	Zeros  [Rows][]int8   // of each scale group, −8 to 8; only if the shape has zero points
+}
+
+// Pack writes a run to dst, RunBytes long. Codes and zero points beyond their ranges are refused.
+func (s Shape) Pack(dst []byte, run *Run) error {
+	clear(dst)
+	for row := range Rows {
+		for c, v := range run.Codes[row][:s.Run*Columns] {
+			if v < -8 || v > 7 {
+				return fmt.Errorf("code %d in row %d, column %d, want −8 to 7", v, row, c)
+			}
+			at, high := s.Code(row, c)
+			if high {
+				dst[at] |= byte(v) << 4
+			} else {
+				dst[at] |= byte(v) & 15
+			}
+		}
+		for g := range s.RowEntries() {
+			at := s.Entry(row, g)
+			binary.LittleEndian.PutUint16(dst[at:], run.Scales[row][g])
+			if !s.Zeros {
+				continue
+			}
+			z := run.Zeros[row][g]
+			if z < -8 || z > 8 {
+				return fmt.Errorf("zero point %d in row %d, group %d, want −8 to 8", z, row, g)
+			}
+			binary.LittleEndian.PutUint16(dst[at+2:], uint16(-16*int16(z)))
+		}
+	}
+	return nil
+}
+
+// Unpack is what Pack made src of.
+func (s Shape) Unpack(src []byte) *Run {
+	run := &Run{}
+	for row := range Rows {
+		for c := range s.Run * Columns {
+			at, high := s.Code(row, c)
+			v := int8(src[at] << 4)
+			if high {
+				v = int8(src[at])
+			}
+			run.Codes[row] = append(run.Codes[row], v>>4)
+		}
+		for g := range s.RowEntries() {
+			at := s.Entry(row, g)
+			run.Scales[row] = append(run.Scales[row], binary.LittleEndian.Uint16(src[at:]))
+			if s.Zeros {
+				run.Zeros[row] = append(run.Zeros[row], int8(-int16(binary.LittleEndian.Uint16(src[at+2:]))/16))
+			}
+		}
+	}
+	return run
+}

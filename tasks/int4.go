@@ -1,0 +1,197 @@
+package tasks
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline/i4"
+)
+
+// Int4 multiplies weights of 4 bits (package i4) by an input in fixed point, one row tile at a time.
+//
+// Half a block, 64 columns, is summed in integers: exactly, and for symmetric weights without zero points
+// exactly in f32, too, since 64·8·MaxFixed is under 2²⁴. Halves are added up apart from each other, with one
+// fma each, in order of the columns, and the two sums are added last. So the results are the same
+// bits on every machine, whatever the number of tokens.
+//
+// Up to two tokens weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
+// are rows 0 to 7, and high nibbles, the other half, rows 8 to 15; the high and low bytes of both halves
+// of a token's input are four of B's eight columns. Two products are a whole block. With more
+// tokens weights are B, and the high bytes of eight tokens A's rows 0 to 7, the low ones 8 to 15: a
+// block takes four products for eight tokens. Registers aside it is the same bytes.
+type Int4 struct {
+	Name  string
+	Shape i4.Shape
+	BF16  bool              // whether scales are bfloat16, and not binary16
+	Data  dsl.Buf[dsl.B128] // where runs of weights are
+	X     *FixedInput
+	// Zero is −16 times the zero point of a row of the tile, where a row is one scale group and the shape has
+	// zero points.
+	Zero func(row u32) i32
+}
+
+// Int4Sums are a lane's parts of a tile's sums, of which there are as many as rows in A have it: see
+// eachPlace.
+type Int4Sums struct {
+	y     []*dsl.Var[dsl.F32]
+	zeros []i32 // of the rows, where a row is one scale group
+}
+
+// weightsAreA is whether weights are the operand A.
+func (p *Int4) weightsAreA() bool { return p.X.T <= 2 }
+
+// sets is how many sets of eight tokens are multiplied where weights are B.
+func (p *Int4) sets() int { return ceilDiv(p.X.T, 8) }
+
+func (p *Int4) problem() string {
+	return firstOf(
+		need(p.Shape.Problem() == "", "%s: %s", p.Name, p.Shape.Problem()),
+		sound(p.X.problem(p.Name)),
+		need(!p.Shape.Zeros || p.X.Sums != nil, "%s: zero points want the sums of the input", p.Name),
+		need(!p.rowZeros() || p.Zero != nil, "%s: the zero points of whole rows are not given", p.Name))
+}
+
+// rowZeros is whether zero points are those of rows.
+func (p *Int4) rowZeros() bool { return p.Shape.Zeros && p.Shape.Group == i4.Whole }
+
+// Begin are the sums of a new tile.
+func (p *Int4) Begin(e *Env) *Int4Sums {
+	s := &Int4Sums{}
+	if why := p.problem(); why != "" {
+		e.K.Require(false, "%s", why)
+		return nil
+	}
+	n := 1
+	if !p.weightsAreA() {
+		n = 4 * p.sets()
+	}
+	s.y = dsl.NewArray(e.K.F32(0), n, "y")
+	if p.rowZeros() {
+		for _, row := range p.rows(e) {
+			s.zeros = append(s.zeros, p.Zero(row))
+		}
+	}
+	return s
+}
+
+// rows are the rows whose sums a lane has: A's row is lane/4, and two of B's columns are
+// neighbours.
+func (p *Int4) rows(e *Env) []u32 {
+	if p.weightsAreA() {
+		return []u32{e.Lane.DivC(4)}
+	}
+	row := e.Lane.RemC(4).MulC(2)
+	return []u32{row, row.AddC(1)}
+}
+
+// half is which half's sums a lane has where weights are A: of columns 2t and 2t + 1.
+func (p *Int4) half(e *Env) u32 { return dsl.Optional(e.Lane.AndC(1)) }
+
+// Add multiplies n blocks of a run from block first on, a multiple of n, by the input's groups from group in
+// on: run is where the run begins in Data.
+func (p *Int4) Add(e *Env, s *Int4Sums, run, first u32, x *Int4Input) {
+	if s == nil {
+		return // Begin says why
+	}
+	n := len(x.units[0])
+	scales := p.scales(e, run, first, n)
+	for i := range n {
+		at := run.Add(first.AddC(i).MulC(i4.BlockBytes / 16)).Add(e.Lane)
+		w := dsl.View[dsl.U32](p.Data).LoadN(at.MulC(4), 4)
+		if p.weightsAreA() {
+			p.addAsA(e, s, w, x, i, scales)
+		} else {
+			p.addAsB(e, s, w, x, i, scales)
+		}
+	}
+}
+
+// nibbles are the codes of a word in the low (half 0) or high nibbles, as bytes of 16 times as much.
+func nibbles(w u32, half int) i32 {
+	if half == 0 {
+		w = w.ShlC(4)
+	}
+	return dsl.Bits[dsl.I32](w.AndC(0xf0f0f0f0))
+}
+
+func fourZeros(k *dsl.Kernel) [4]i32 { return [4]i32{k.I32(0), k.I32(0), k.I32(0), k.I32(0)} }
+
+// addAsA is a block with weights as A.
+func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale) {
+	d := fourZeros(e.K)
+	odd := p.half(e).EqC(1)
+	for m := range 2 {
+		a := [4]i32{nibbles(w[2*m], 0), nibbles(w[2*m], 1), nibbles(w[2*m+1], 0), nibbles(w[2*m+1], 1)}
+		b := x.words[0][i][0]
+		d = dsl.MMABytes(a, [2]i32{b[2*m], b[2*m+1]}, d)
+		if p.Shape.Group != 32 && m == 0 {
+			continue
+		}
+		v := dsl.Select(odd, d[2], d[0]).ShlC(8).Add(dsl.Select(odd, d[3], d[1]))
+		p.add(s, s.y[0], v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, 0, m, p.Shape.Group), 0)
+		d = fourZeros(e.K)
+	}
+}
+
+// addAsB is a block with weights as B.
+func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale) {
+	for set := range p.sets() {
+		for half := range 2 {
+			d := fourZeros(e.K)
+			hi, lo := x.words[set][i][2*half], x.words[set][i][2*half+1]
+			for m := range 2 {
+				a := [4]i32{hi[2*m], lo[2*m], hi[2*m+1], lo[2*m+1]}
+				d = dsl.MMABytes(a, [2]i32{nibbles(w[2*m], half), nibbles(w[2*m+1], half)}, d)
+				if p.Shape.Group != 32 && m == 0 {
+					continue
+				}
+				for r := range 2 {
+					v := d[r].ShlC(8).Add(d[2+r])
+					y := s.y[4*set+2*half+r]
+					p.add(s, y, v, x.units[set][i], scales[2*r+half][p.scaleOf(i, m)], x.sum(set, i, half, m, p.Shape.Group), r)
+				}
+				d = fourZeros(e.K)
+			}
+		}
+	}
+}
+
+// add adds an integer sum times its scale to y: r is which of the lane's rows it is of.
+func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by scale, sum i32, r int) {
+	switch {
+	case p.rowZeros():
+		v = v.Add(s.zeros[r].Mul(sum))
+	case p.Shape.Zeros:
+		v = v.Add(by.zero.Mul(sum))
+	}
+	if p.Shape.Group != i4.Whole {
+		unit = unit.Mul(by.scale)
+	}
+	y.Set(dsl.FMA(dsl.Cast[dsl.F32](v), unit, y.Get()))
+}
+
+// Finish hands each row and token of a tile its sum: within a condition that some of the lanes fulfil. Where a
+// row is one scale group, what it has is to be multiplied by the row's scale.
+func (p *Int4) Finish(e *Env, s *Int4Sums, each func(row, token u32, y f32)) {
+	if s == nil {
+		return
+	}
+	if p.weightsAreA() {
+		y := s.y[0].Get()
+		y = y.Add(dsl.ShflXor(y, 1))
+		token := e.Lane.RemC(4).DivC(2)
+		e.K.If(p.half(e).EqC(0).And(token.LtC(p.X.T)), func() { each(e.Lane.DivC(4), dsl.Optional(token), y) })
+		return
+	}
+	for set := range p.sets() {
+		token := e.Lane.DivC(4).AddC(8 * set)
+		body := func() {
+			for r, row := range p.rows(e) {
+				each(row, token, s.y[4*set+r].Get().Add(s.y[4*set+2+r].Get()))
+			}
+		}
+		if 8*set+8 <= p.X.T {
+			body()
+		} else {
+			e.K.If(token.LtC(p.X.T), body)
+		}
+	}
+}
