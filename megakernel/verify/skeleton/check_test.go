@@ -25,7 +25,10 @@ func quick(t *testing.T) models.Config {
 }
 
 func TestThePlanOfEverySMIsCarriedOut(t *testing.T) {
-	contexts := deep.Most([]int{5000, 100}, 1)
+	contexts := []int{5000}
+	if deep.On() {
+		contexts = []int{100, 5000} // ascending
+	}
 	for _, c := range deep.Most([]models.Config{quick(t), lookup(t, "tiny")}, 1) {
 		r, err := Check(t.Context(), Request{Config: c, Seed: 1, Steps: deep.Count(3, 2), Contexts: contexts})
 		require.NoError(t, err)
