@@ -15,7 +15,7 @@
 //	optable.go  one row per ir.Op: the function that executes it
 //	run.go      machine, CTA and warp state; sched.go chooses who runs
 //	control.go  loops, branches and roles over divergence masks
-//	alu.go      arithmetic; float.go, convert.go, warpops.go, ldmatrix.go
+//	alu.go      arithmetic; float.go, convert.go, warpops.go, bytes.go, ldmatrix.go
 //	memory.go   host-side buffers; access.go loads and stores, atomic.go
 //	clock.go    vector clocks; race.go shadow memory; fence.go
 //	strong.go   strong accesses and what weak memory lets them see

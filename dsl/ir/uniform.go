@@ -10,7 +10,7 @@ package ir
 //	warp, vote, ballot                warp, or wider if the operands are
 //	shfl.idx of a warp-uniform lane   warp, or wider if the value is
 //	uniform.S                         S
-//	lane, tid, loads, atomics, mma    thread
+//	lane, tid, loads, atomics, mma, imma    thread
 //	other ops                         the narrowest of the operands
 //	loop index                        the narrowest of lo, hi, step and control
 //	get                               the variable's
