@@ -19,7 +19,7 @@ type i32 = dsl.Val[dsl.I32]
 type FixedInput struct {
 	K, T  int               // elements of a token, a multiple of 128, and tokens
 	Bytes dsl.Buf[dsl.U32]  // the groups, one behind another
-	Units dsl.Buf[dsl.F32]  // [token][group]: 2^e/16, which makes up for weights that are 16 times their codes; NaN where the group has no number
+	Units dsl.Buf[dsl.F32]  // [token][group]: 2^e/16 (weights are 16 times their codes); NaN if an element is none or infinite
 	Sums  *dsl.Buf[dsl.I32] // [token][group][half][32 columns]: sums of the fixed points, for zero points; nil: none
 }
 

@@ -22,58 +22,62 @@ func plainInt4() []int4Case {
 	}
 }
 
-func TestInt4OfOddValues(t *testing.T) {
-	for _, c := range plainInt4() {
-		same := func(code, zero int8, x float32) func(d *int4Data, rng *rand.Rand) {
-			return func(d *int4Data, rng *rand.Rand) {
-				for _, run := range d.runs {
-					for row := range i4.Rows {
-						run.Codes[row] = slices.Repeat([]int8{code}, len(run.Codes[row]))
-						run.Zeros[row] = slices.Repeat([]int8{zero}, len(run.Zeros[row]))
-					}
-				}
-				for i := range d.x {
-					if x != 0 {
-						d.x[i] = x
-					}
-				}
+// oddity makes a case's random data odd.
+type oddity func(d *int4Data, rng *rand.Rand)
+
+// alike makes all codes and all zero points one, and, unless x is 0, all elements of the input.
+func alike(code, zero int8, x float32) oddity {
+	return func(d *int4Data, _ *rand.Rand) {
+		for _, run := range d.runs {
+			for row := range i4.Rows {
+				run.Codes[row] = slices.Repeat([]int8{code}, len(run.Codes[row]))
+				run.Zeros[row] = slices.Repeat([]int8{zero}, len(run.Zeros[row]))
 			}
 		}
-		for _, change := range []func(d *int4Data, rng *rand.Rand){
-			same(-8, 0, 0), same(7, 0, 0), same(0, 8, 0), same(7, 7, 0),
-			// The largest sums there can be, of both signs: every q is ±MaxFixed and lo is 127, or −127.
-			same(-8, 8, i4.MaxFixed), same(-8, 8, -i4.MaxFixed), same(7, -8, i4.MaxFixed*0x1p-40), same(-8, 0, -i4.MaxFixed*0x1p40),
-			// lo is −128, and then q is 128 more, or less, than 256 times something.
-			same(-8, 0, 16512), same(7, 0, -32640), same(-8, 0, -128),
-			func(d *int4Data, rng *rand.Rand) { // groups of zeros, of both signs
-				for i := range d.x {
-					if i/128%2 == 0 {
-						d.x[i] = float32(math.Copysign(0, float64(i%2)-0.5))
-					}
-				}
-			},
-			func(d *int4Data, rng *rand.Rand) { // one huge and many tiny values
-				for i := range d.x {
-					d.x[i] = float32(rng.NormFloat64() * 1e-3)
-					if i%128 == i/128%128 {
-						d.x[i] *= 1e7
-					}
-				}
-			},
-			func(d *int4Data, rng *rand.Rand) { // about where a larger unit begins, and halves between two steps
-				for i := range d.x {
-					d.x[i] = []float32{i4.MaxFixed, i4.MaxFixed + 0.5, i4.MaxFixed + 1, 32767.5, -32768, 0.5, 1.5, -2.5, 16384.5}[rng.IntN(9)]
-				}
-			},
-			func(d *int4Data, rng *rand.Rand) { // the least and the largest floats
-				for i := range d.x {
-					d.x[i] = []float32{math.SmallestNonzeroFloat32, -0x1p-126, 0x1p-108, 0}[rng.IntN(4)]
-					if i/128%2 == 1 {
-						d.x[i] = float32(rng.NormFloat64() * 0x1p100)
-					}
-				}
-			},
-		} {
+		for i := range d.x {
+			if x != 0 {
+				d.x[i] = x
+			}
+		}
+	}
+}
+
+// oneOf draws the elements of all groups, or of every second one, from a list.
+func oneOf(every int, list ...float32) oddity {
+	return func(d *int4Data, rng *rand.Rand) {
+		for i := range d.x {
+			if i/128%every == 0 {
+				d.x[i] = list[rng.IntN(len(list))]
+			}
+		}
+	}
+}
+
+var oddities = []oddity{
+	alike(-8, 0, 0), alike(7, 0, 0), alike(0, 8, 0), alike(7, 7, 0),
+	// The largest sums there can be, of both signs: every q is ±MaxFixed, and lo 127 or −127.
+	alike(-8, 8, i4.MaxFixed), alike(-8, 8, -i4.MaxFixed),
+	alike(7, -8, i4.MaxFixed*0x1p-40), alike(-8, 0, -i4.MaxFixed*0x1p40),
+	// lo is −128: q is 128 more, or less, than 256 times something.
+	alike(-8, 0, 16512), alike(7, 0, -32640), alike(-8, 0, -128),
+	oneOf(2, 0, float32(math.Copysign(0, -1))),
+	// About where a larger unit begins, and halves between two steps.
+	oneOf(1, i4.MaxFixed, i4.MaxFixed+0.5, i4.MaxFixed+1, 32767.5, -32768, 0.5, 1.5, -2.5, 16384.5),
+	// The least floats beside others, and floats near the largest.
+	oneOf(2, math.SmallestNonzeroFloat32, -0x1p-126, 0x1p-108, 0), oneOf(2, 0x1.8p100, -0x1p101, 0x1p80),
+	func(d *int4Data, rng *rand.Rand) { // one huge and many tiny values
+		for i := range d.x {
+			d.x[i] = float32(rng.NormFloat64() * 1e-3)
+			if i%128 == i/128%128 {
+				d.x[i] *= 1e7
+			}
+		}
+	},
+}
+
+func TestInt4OfOddValues(t *testing.T) {
+	for _, c := range plainInt4() {
+		for _, change := range oddities {
 			rng := rand.New(rand.NewPCG(uint64(c.tokens), 9))
 			d := c.random(rng)
 			change(d, rng)
@@ -114,8 +118,8 @@ func TestInt4IsTheSameForAnyNumberOfTokens(t *testing.T) {
 func TestInt4SeesMutatedWeights(t *testing.T) {
 	for name, change := range map[string]func(c int4Case, packed []byte){
 		"the nibbles of a byte":         func(_ int4Case, p []byte) { p[70] = p[70]<<4 | p[70]>>4 },
-		"a neighbouring row's scale":    func(c int4Case, p []byte) { copy(p[c.shape.Entry(2, 0):][:2], p[c.shape.Entry(3, 0):]) },
-		"a neighbouring group's scale":  func(c int4Case, p []byte) { copy(p[c.shape.Entry(2, 0):][:2], p[c.shape.Entry(2, 1):]) },
+		"a neighbouring row's scale":    scaleFrom(3, 0),
+		"a neighbouring group's scale":  scaleFrom(2, 1),
 		"a zero point off by one":       func(c int4Case, p []byte) { p[c.shape.Entry(5, 1)+2] += 16 },
 		"two words of a unit":           func(_ int4Case, p []byte) { swap(p[32:36], p[36:40]) },
 		"two units of a row":            func(_ int4Case, p []byte) { swap(p[64:80], p[80:96]) },
@@ -131,6 +135,11 @@ func TestInt4SeesMutatedWeights(t *testing.T) {
 			require.False(t, c.agrees(t, d, int4Rig(t, c, d).load()), "%s, %s: nobody sees it", c, name)
 		}
 	}
+}
+
+// scaleFrom gives row 2 and group 0 another's scale.
+func scaleFrom(row, group int) func(c int4Case, packed []byte) {
+	return func(c int4Case, p []byte) { copy(p[c.shape.Entry(2, 0):][:2], p[c.shape.Entry(row, group):]) }
 }
 
 func swap(a, b []byte) {
