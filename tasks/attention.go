@@ -171,6 +171,7 @@ func (t *Attention) Produce(e *Env, p *pipeline.Producer, s Step) {
 		at := func(round int) u32 { return e.Lane.AddC(round * dsl.WarpSize).MulC(run) }
 		look := func(c u32, round int) u32 {
 			tok := it.chunk(c).MulC(t.PerStage).Add(at(round)).Min(it.cached.SubC(1))
+			k.Claim("attention: a page behind the cached tokens", func() dsl.Pred { return tok.Lt(it.cached) })
 			return s.Table.Load(it.entry(tok))
 		}
 		pages := dsl.NewArray(k.U32(0), rounds, "page")

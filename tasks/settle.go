@@ -76,6 +76,7 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 	k := e.K
 	begin := g.own.Mul(g.words).Div(g.n).Named("share")
 	end := g.own.AddC(1).Mul(g.words).Div(g.n).Named("share_end")
+	k.Claim("settle: a share beyond the output's words", func() dsl.Pred { return end.Lt(g.words.AddC(1)) })
 	k.ForStep(begin, end, e.Threads(), func(block u32) {
 		words := end.Sub(block).MinC(e.Threads()).Named("words")
 		block = block.Add(g.from)
@@ -86,6 +87,7 @@ func (t *Attention) gather(e *Env, g gather, body func(word u32, lo, hi f32)) {
 			k.Claim("settle: more words than Scratch has room for", func() dsl.Pred { return n.Mul(words).LtC(t.meetingLen() + 1) })
 			e.Wait("partial states", func() {
 				k.ForStep(e.Tid, n.Mul(words), e.Threads(), func(i u32) {
+					k.Claim("settle: a word of no state", func() dsl.Pred { return i.Div(words).Lt(n) })
 					at := g.at(from.Add(i.Div(words)), block.Add(i.Rem(words)))
 					t.meeting().Store(i, t.Words.load(e, t.States, at, "waits for a partial state of attention, word %d"))
 				}, dsl.Unroll(1))

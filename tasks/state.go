@@ -130,7 +130,9 @@ func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b t
 	}
 	st.blocks = st.blocks.Named("blocks")
 	block := func(n, b, base u32) { // block b of chunk n
+		k.Claim("attention: a block of none of the item's chunks", func() dsl.Pred { return n.LtC(mostChunks) })
 		from, tok := it.chunk(it.first.Add(n)).MulC(t.PerStage).Named("from"), b.MulC(size)
+		k.Claim("attention: a chunk behind the cached tokens", func() dsl.Pred { return from.Lt(it.cached) })
 		there := it.cached.Sub(from).MinC(t.PerStage)
 		k.Claim("attention: a block without a token", func() dsl.Pred { return tok.Lt(there) })
 		left := there.Sub(tok)

@@ -166,6 +166,9 @@ func (t *Attention) eachPlanned(e *Env, s Step, body func(it *item)) {
 	}, dsl.Unroll(1))
 }
 
+// mostChunks bounds the chunks of a sequence: those of 2²⁰ positions, one token each.
+const mostChunks = 1 << 20
+
 // span finds the item's chunks: a share of those that the unit has now, or, if
 // it is pinned, those of its numbers that there are.
 func (it *item) span(s Step) {
@@ -177,10 +180,15 @@ func (it *item) span(s Step) {
 	var chunks u32
 	chunks, it.window = t.chunks(it.cached, it.word(kv.ItemPosition), first)
 	a, b, n := it.word(kv.ItemFirst), it.word(kv.ItemEnd), it.word(kv.ItemOf)
+	it.e.K.Claim("attention: more chunks than shares of them are counted by", func() dsl.Pred { return n.EqC(0).Or(chunks.LtC(kv.MaxChunks + 1)) })
 	part := func(x u32) u32 {
-		return dsl.Select(n.EqC(0), x.Min(chunks), x.Mul(chunks).Div(n.MaxC(1)))
+		share := dsl.Select(n.EqC(0), it.e.K.U32(0), x) // of n
+		it.e.K.Claim("attention: a share beyond those that there are", func() dsl.Pred { return share.LtC(kv.MaxChunks + 1) })
+		return dsl.Select(n.EqC(0), x.Min(chunks), share.Mul(chunks).Div(n.MaxC(1)))
 	}
 	it.first, it.end = part(a).Named("first"), part(b).Named("end")
+	it.e.K.Claim("attention: a chunk beyond every position", func() dsl.Pred { return it.first.LtC(mostChunks + 1).And(it.end.LtC(mostChunks + 1)) })
+	it.e.K.Claim("attention: an item that ends before it begins", func() dsl.Pred { return it.first.Lt(it.end.AddC(1)) })
 }
 
 // firstPosition is the smallest position of the item's query rows.
