@@ -117,7 +117,7 @@ func TestConditionsAreMeasured(t *testing.T) {
 	}
 	require.Equal(t, map[string]bool{"layers that stored KV": true, "the ring went round": false, "matrices shared unevenly": true,
 		"KV splits with tokens": false, "KV pages that got new tokens": false, "order of the KV pages": true, "bytes through the ring": true, "grid barrier arrivals": true,
-		"barrier counter passed 2^32": true, "tokens read back in one launch": true, "kinds of instructions executed": true, "launches given up midway": true, "outputs under all schedules": true}, met)
+		"barrier counter passed 2^32": true, "tokens read back in one launch": true, "kinds of instructions executed": true, "launches given up midway": true, "launches ended by a stop token": true, "outputs under all schedules": true}, met)
 }
 
 // More than 16 query heads to a KV head are several items, the last with fewer

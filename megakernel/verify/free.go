@@ -44,7 +44,58 @@ func (x *session) free(r *Run) error {
 	if !t.mk.Options.Repeatable() {
 		return nil // another sum may have chosen another token
 	}
-	return x.replay(r, first, chosen, logits)
+	if err := x.replay(r, first, chosen, logits); err != nil || len(r.Findings) > 0 {
+		return err
+	}
+	return x.stopToken(r, first, chosen)
+}
+
+// stopToken runs the launch again with a stop token among those it chose: the launch must end with
+// it. One behind it, without it, must choose the rest.
+func (x *session) stopToken(r *Run, token int, chosen []int) error {
+	at := 0
+	if len(chosen) > 2 && chosen[1] != chosen[0] {
+		at = 1 // a step has read a token back before the launch ends
+	}
+	if err := x.s.Rewind(x.t.context); err != nil {
+		return err
+	}
+	if err := x.s.SetEnds(endTokens(chosen[at], r.seed)); err != nil {
+		return err
+	}
+	got, err := x.generate(r, token, len(chosen))
+	if err := errors.Join(err, x.s.SetEnds(nil)); err != nil || got == nil {
+		return err
+	}
+	if !slices.Equal(got, chosen[:at+1]) {
+		r.Findings = append(r.Findings, Finding{Kind: "wrong token", Seed: r.seed, Text: fmt.Sprintf(
+			"a launch with the stop token %d chose %v, want %v", chosen[at], got, chosen[:at+1])})
+		return nil
+	}
+	want := chosen[at+1:]
+	if got, err = x.generate(r, chosen[at], len(want)); err != nil || got == nil {
+		return err
+	}
+	if r.ran.stopped = slices.Equal(got, want); !r.ran.stopped {
+		r.Findings = append(r.Findings, Finding{Kind: "wrong token", Seed: r.seed, Step: at + 1,
+			Text: fmt.Sprintf("behind a stop token a launch chose %v, want %v", got, want)})
+	}
+	return nil
+}
+
+// generate feeds a token and returns the n that one launch chooses, or nil where a fault or an
+// error ended it.
+func (x *session) generate(r *Run, token, n int) ([]int, error) {
+	chosen, err := x.s.Generate([]int{token}, n)
+	var fault *interp.Fault
+	if errors.As(err, &fault) {
+		r.Findings = append(r.Findings, finding(fault, r.seed, 0))
+		return nil, nil
+	} else if err != nil {
+		return nil, err
+	}
+	r.ran.count(x.sim.Last)
+	return chosen, nil
 }
 
 // replay runs the steps of one launch, which began with a token, in a launch for each.

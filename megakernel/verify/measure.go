@@ -28,6 +28,7 @@ type measured struct {
 	barrier      uint32
 	free         int      // different tokens that steps of one launch chose, each fed to the next
 	mayGiveUp    bool     // the kernel's waits can be given up
+	stopped      bool     // a stop token ended a launch early, and the one after it was right
 	gaveUp       bool     // a launch was, and the one after it was right
 	uneven       []string // matrices of which some SMs have more tiles, by the plan table in device memory
 }
@@ -192,6 +193,7 @@ func (t *Trial) conditions(runs []*Run, real *megakernel.Kernel) []Condition {
 		t.freeRuns(runs),
 		givenUps(runs),
 		t.covered(runs, real),
+		t.stopTokens(runs),
 		t.repeatable(runs),
 	}
 	return cs
@@ -205,6 +207,21 @@ func (t *Trial) freeRuns(runs []*Run) Condition {
 		n = max(n, r.ran.free)
 	}
 	return because(Condition{"tokens read back in one launch", fmt.Sprintf("%d different of %d", n, freeSteps), fmt.Sprintf("at least %d", t.wish.tokens), n >= t.wish.tokens}, t.wish.tokensWhy)
+}
+
+// stopTokens counts the launches that a stop token ended early. Of a kernel whose sums differ from
+// run to run there are none: another sum may choose another token.
+func (t *Trial) stopTokens(runs []*Run) Condition {
+	if !t.mk.Options.Repeatable() {
+		return Condition{"launches ended by a stop token", "none", "none where runs differ", true}
+	}
+	n := 0
+	for _, r := range runs {
+		if r.ran.stopped {
+			n++
+		}
+	}
+	return Condition{"launches ended by a stop token", fmt.Sprintf("%d ended early, and the next was right", n), fmt.Sprintf("at least %d", len(runs)), n == len(runs)}
 }
 
 // givenUps counts the launches that were given up and left.

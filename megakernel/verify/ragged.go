@@ -162,12 +162,13 @@ func (t *raggedTrial) raggedLogits(r *raggedRun) Comparison {
 	return c
 }
 
-// sameRows names the first difference between two runs' logits, bit by bit; "" for none.
+// sameRows names the first difference between two runs' logits, bit by bit, before those of stops;
+// "" for none.
 func sameRows(a, b *raggedRun) string {
-	if len(a.rows) != len(b.rows) {
+	if a.common != b.common {
 		return "how many rows ran"
 	}
-	for i, row := range a.rows {
+	for i, row := range a.rows[:a.common] {
 		for j, x := range row.got {
 			if math.Float32bits(x) != math.Float32bits(b.rows[i].got[j]) {
 				return fmt.Sprintf("logit %d of %s", j, row.where)

@@ -37,7 +37,7 @@ func TestRaggedStepsAreWhatTheReferenceSays(t *testing.T) {
 			require.NoError(t, r.Err())
 			var text strings.Builder
 			require.NoError(t, r.Write(&text))
-			require.Contains(t, text.String(), "Ran 1 schedule (seed 1: uniform), 12 launches each")
+			require.Contains(t, text.String(), "Ran 1 schedule (seed 1: uniform), 14 launches each")
 		})
 	}
 }

@@ -48,7 +48,11 @@ func (t *raggedTrial) run(ctx context.Context, k *ir.Kernel, scenario, schedule 
 		}
 		x.run.launches++
 	}
-	return x.run, x.finish(before)
+	x.run.common = len(x.run.rows)
+	if err := x.finish(before); err != nil || len(x.run.Findings) > 0 || schedule != scenario {
+		return x.run, err
+	}
+	return x.run, x.stops(ctx)
 }
 
 // shapes are the launches: all sequences in turn, as they are at first; then those of
@@ -142,8 +146,8 @@ func (x *scene) tree() shape {
 	return shape{name: "tree", parts: parts}
 }
 
-// launch runs a launch and the reference beside it.
-func (x *scene) launch(ctx context.Context, s shape) error {
+// request draws the tokens of a launch and what its rows see, and gives its sequences their pages.
+func (x *scene) request(s *shape) (kv.Request, error) {
 	s.steps = max(s.steps, 1)
 	q := kv.Request{Steps: s.steps, PinTokens: s.pin}
 	for i := range s.parts {
@@ -156,7 +160,13 @@ func (x *scene) launch(ctx context.Context, s shape) error {
 		p.lists = x.choose(cached)
 		q.Sequences = append(q.Sequences, kv.Sequence{Pages: p.pages, Cached: cached, New: p.new, Tokens: p.tokens, Parents: p.parents, Select: p.lists, Grow: s.steps > 1})
 	}
-	if err := x.mask(q.Sequences); err != nil {
+	return q, x.mask(q.Sequences)
+}
+
+// launch runs a launch and the reference beside it.
+func (x *scene) launch(ctx context.Context, s shape) error {
+	q, err := x.request(&s)
+	if err != nil {
 		return err
 	}
 	chosen, err := x.r.Launch(ctx, q, nil)
@@ -170,7 +180,7 @@ func (x *scene) launch(ctx context.Context, s shape) error {
 	x.run.ran.launch(x.t.Trial, x.sim.Last)
 	x.run.seen.launch(s, x.r.Plan())
 	if len(chosen) != s.steps {
-		x.run.Findings = append(x.run.Findings, Finding{Kind: "missing step", Seed: x.run.seed, Step: x.run.launches, Text: fmt.Sprintf("%d of %d steps ran", len(chosen), s.steps)})
+		x.finding("missing step", fmt.Sprintf("%d of %d steps ran", len(chosen), s.steps))
 		return nil
 	}
 	return x.follow(s, chosen)
@@ -275,7 +285,7 @@ func (x *scene) finish(before []byte) error {
 		return err
 	}
 	if n := x.stray(before, after); n > 0 {
-		x.run.Findings = append(x.run.Findings, Finding{Kind: "stray write", Seed: x.run.seed, Step: x.run.launches, Text: fmt.Sprintf("%d KV pages changed that no sequence has", n)})
+		x.finding("stray write", fmt.Sprintf("%d KV pages changed that no sequence has", n))
 	}
 	c := &x.run.fresh
 	c.What, c.Tolerance = fmt.Sprintf("keys and values ÷ rms, seed %d", x.run.seed), cacheTolerance(x.t.mk.Config.Layers)

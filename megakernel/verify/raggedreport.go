@@ -108,7 +108,11 @@ func (t *raggedTrial) raggedConditions(runs []*raggedRun, real *megakernel.Kerne
 		cs = append(cs, atLeast("sequences that selected pages", 1, "sequences", func(r *raggedRun) int { return r.seen.selected }, sum))
 	}
 	whole := &Trial{mk: mk}
-	return append(cs, t.arrivals(of), whole.covered([]*Run{{ran: allOps(of)}}, real), again(runs))
+	var all []*Run
+	for _, r := range of {
+		all = append(all, &Run{ran: r.ran})
+	}
+	return append(cs, t.stopTokens(all), givenUps(all), t.arrivals(of), whole.covered([]*Run{{ran: allOps(of)}}, real), again(runs))
 }
 
 func maxKey(m map[int]int) (most int) {

@@ -24,6 +24,7 @@ type scene struct {
 	texts []*sequence
 	bits  []uint32 // what the mask buffer holds, where there is one
 	now   now
+	whole int64 // instructions of the launch that stops runs in several ways
 	run   *raggedRun
 }
 
@@ -49,6 +50,7 @@ type raggedRun struct {
 	schedule uint64
 	launches int
 	rows     []rowResult
+	common   int // of rows: those of launches that come to their last step
 	guesses  []guess
 	fresh    Comparison
 	ran      measured
