@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -235,7 +236,7 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 		output{flag: "plot", path: b.plot, ours: ourPlot}, output{flag: "record", path: b.record, ours: ourRecord(true)}); err != nil {
 		return err
 	}
-	release, err := b.prepare(s, cmd.Flags().Changed("random"))
+	release, err := b.prepare(cmd.ErrOrStderr(), s, cmd.Flags().Changed("random"))
 	if err != nil {
 		return err
 	}
@@ -351,7 +352,7 @@ func (b *benchFlags) measure(ctx context.Context, s *bench.Suite, beside *megake
 
 // prepare finds the weights and the reference, and compares the two. A seed that
 // was not given is the reference's.
-func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error, err error) {
+func (b *benchFlags) prepare(stderr io.Writer, s *bench.Suite, seeded bool) (release func() error, err error) {
 	c, release := s.Kernel.Config, func() error { return nil }
 	if b.device == deviceSim {
 		if err := fitsSim(&c); err != nil {
@@ -368,12 +369,15 @@ func (b *benchFlags) prepare(s *bench.Suite, seeded bool) (release func() error,
 	}
 	var random *uint64
 	if b.checkpoint != "" {
-		w, _, err := openModel(b.checkpoint)
+		w, note, err := openModel(b.checkpoint)
 		if err != nil {
 			return nil, err
 		}
 		if theirs := w.Config(); reference.ShapeOf(theirs).Dims() != reference.ShapeOf(c).Dims() {
 			return nil, errors.Join(fmt.Errorf("--checkpoint: %s holds weights of another shape than %s", b.checkpoint, c.Name), w.Close())
+		}
+		if note != "" {
+			fmt.Fprintln(stderr, note)
 		}
 		s.Weights, s.WeightsName, release = w, "checkpoint "+filepath.Base(filepath.Clean(b.checkpoint)), w.Close
 	} else {

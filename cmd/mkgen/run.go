@@ -29,6 +29,7 @@ type runFlags struct {
 	weights
 	device      deviceName
 	chat        bool
+	serves      bool // any request may be a chat
 	system      string
 	maxTokens   count
 	perLaunch   count
@@ -225,13 +226,8 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if w.text == nil && (r.chat || len(r.stop) > 0) {
 		return nil, errors.New("--chat and --stop need a tokenizer, which these weights do not come with")
 	}
-	if r.chat {
-		if err := canChat(w.text); err != nil {
-			return nil, fmt.Errorf("--chat: %w", err)
-		}
-	}
-	if t := w.config.CheckpointDType; !w.random && t != 0 && t != w.config.DType {
-		fmt.Fprintf(cmd.ErrOrStderr(), "The checkpoint's weights are %s; they are rounded to %s.\n", t, w.config.DType)
+	if err := r.tellChat(cmd.ErrOrStderr(), w); err != nil {
+		return nil, err
 	}
 	if w.note != "" {
 		fmt.Fprintln(cmd.ErrOrStderr(), w.note)
@@ -265,6 +261,25 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		return nil, errors.Join(err, e.Close())
 	}
 	return &speaker{generator: e, flags: r, model: w.config, tokenizer: w.text}, nil
+}
+
+// tellChat refuses --chat where the chat template is missing or broken, before weights are loaded. A
+// server goes on with completions, and says what it will refuse.
+func (r *runFlags) tellChat(stderr io.Writer, w *found) error {
+	if !r.chat && !r.serves {
+		return nil
+	}
+	err := errors.New("the weights come without a tokenizer")
+	if w.text != nil {
+		err = canChat(w.text)
+	}
+	switch {
+	case err != nil && r.chat:
+		return fmt.Errorf("--chat: %w", err)
+	case err != nil:
+		fmt.Fprintf(stderr, "mkgen: /v1/chat/completions will be refused: %s\n", oneLine(err))
+	}
+	return nil
 }
 
 // canChat refuses a tokenizer whose chat template is missing or cannot render a question,

@@ -40,7 +40,7 @@ const defaultServeRows = 8
 
 // newServe is mkgen serve.
 func newServe() *cobra.Command {
-	s := serveFlags{runFlags: runFlags{device: defaultDevice, many: true}, queue: serve.DefaultQueue,
+	s := serveFlags{runFlags: runFlags{device: defaultDevice, many: true, serves: true}, queue: serve.DefaultQueue,
 		maxBody: serve.DefaultMaxBody, drain: patience(serve.DefaultDrain)}
 	cmd := &cobra.Command{
 		Use:   "serve",

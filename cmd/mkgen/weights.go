@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"path/filepath"
 	"reflect"
+	"strings"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
@@ -106,7 +107,10 @@ type model interface {
 func openModel(dir string) (c model, note string, err error) {
 	if !quant.Quantised(dir) {
 		c, err := checkpoint.Open(dir)
-		return c, "", err
+		if err != nil {
+			return nil, "", err
+		}
+		return c, rounding(c), nil
 	}
 	q, err := quant.OpenModel(dir)
 	if err != nil {
@@ -126,6 +130,26 @@ func (w *weights) open(dir string) (*found, error) {
 		return nil, errors.Join(err, c.Close())
 	}
 	return &found{config: c.Config(), tensors: c, text: text, note: note, close: c.Close}, nil
+}
+
+// rounding says in a line that weights of a checkpoint lose digits on the way to the device; "" where
+// they do not. The tensors say so, whatever config.json does.
+func rounding(c *checkpoint.Checkpoint) string {
+	all := c.DTypes()
+	var names []string
+	for _, t := range all {
+		if t == models.F16 || t == models.F32 {
+			names = append(names, t.String())
+		}
+	}
+	some := "The checkpoint's"
+	switch {
+	case len(names) == 0:
+		return ""
+	case len(names) < len(all):
+		some = "Some of the checkpoint's"
+	}
+	return some + " weights are " + strings.Join(names, " and ") + "; they are rounded to bfloat16."
 }
 
 // sameModel names a field in which a checkpoint is another model than the one

@@ -81,9 +81,18 @@ func (s *Summary) handoffGrid() grid {
 		head: []string{"hand-off", ">runs", ">wait", ">last\n− mean", ">last\n− first", ">release", ">spread", "late\nmost often"}}
 	for _, h := range s.Handoffs {
 		n := func(x float64) string { return number(s.Unit, x) }
-		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), n(h.Latency), n(h.Spread), h.lateWords()})
+		g.rows = append(g.rows, []any{h.Name, h.Runs, n(h.Wait), n(h.Skew), n(h.Range), release(s.Unit, h.Latency, number), n(h.Spread), h.lateWords()})
 	}
 	return g
+}
+
+// release is the time from the last arrival to the first release, as show shows times; in words where
+// it is below 0.
+func release(unit string, x float64, show func(unit string, x float64) string) string {
+	if x < 0 {
+		return show(unit, -x) + " early"
+	}
+	return show(unit, x)
 }
 
 // lateWords says who was late and how often.

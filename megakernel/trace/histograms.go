@@ -49,7 +49,7 @@ func (p *plot) histogram(hand *HandoffSummary, x0, y0, w, h, top float64) {
 	defer p.c.printf("</g>\n")
 	p.c.heading(4, 14, hand.Name)
 	p.c.text(4, 29, 11, left, faint, fmt.Sprintf("last − mean %s, release %s, late: %s",
-		amount(p.t.Unit, hand.Skew), amount(p.t.Unit, hand.Latency), hand.lateWords()))
+		amount(p.t.Unit, hand.Skew), release(p.t.Unit, hand.Latency, amount), hand.lateWords()))
 	counts, most := [bins]int{}, 0
 	for _, v := range hand.early {
 		bin := min(bins-1, int(v/top*bins))

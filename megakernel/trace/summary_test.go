@@ -235,3 +235,14 @@ func TestWaitsForWordsAreShown(t *testing.T) {
 	require.Regexp(t, `(?m)^  qkv +queries +0\.50 +0\.00 +0\.00`, table.String())
 	require.Regexp(t, `hand-off +words `, table.String())
 }
+
+// A release before the last arrival is no time below 0 for a reader, and the table says what it means.
+func TestAnEarlyReleaseIsSaidInWords(t *testing.T) {
+	s := &Summary{Unit: Steps, SMs: 2, Seen: 1, Producers: 2,
+		Handoffs: []HandoffSummary{{Name: "hand-off after o", Runs: 4, Latency: -486, LateSM: -1}}}
+	var b strings.Builder
+	require.NoError(t, s.WriteTable(&b))
+	require.Contains(t, b.String(), " 486 early ")
+	require.Contains(t, b.String(), "The hand-off after o releases an SM 486 steps early")
+	require.NotContains(t, b.String(), "-486")
+}

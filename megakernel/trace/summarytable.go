@@ -124,7 +124,12 @@ func (s *Summary) notices() (lines []string) {
 	if s.Apart > 0 {
 		lines = append(lines, fmt.Sprintf("Clocks of SMs stood up to %s apart by when hand-offs released them; that is taken out.", amount(s.Unit, s.Apart)))
 	}
-	if by, name := s.contradiction(); by > certain && s.Unit == Nanoseconds {
+	by, name := s.contradiction()
+	if by > 0 && s.Unit == Steps {
+		lines = append(lines, fmt.Sprintf("The %s releases an SM %s early: before the last arrival is noted. On the executor a warp notes when it is its turn.",
+			name, amount(s.Unit, by)))
+	}
+	if by > certain && s.Unit == Nanoseconds {
 		lines = append(lines, fmt.Sprintf("The %s releases an SM %s before the last one arrives, which cannot be: times between SMs are that uncertain.", name, amount(s.Unit, by)))
 	}
 	if s.Dropped > 0 {
