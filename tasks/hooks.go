@@ -26,15 +26,15 @@ func (st *state) key(b tokens, tok u32) *Key {
 	row := func(i u32, word int) u32 { return w.Rows.Load(i.MulC(kv.RowWords).AddC(word)) }
 	switch {
 	case b.fresh:
-		k.Position = row(it.word(kv.ItemTailRow).Add(tok), kv.RowPosition).Add(s.Index)
+		k.Position = dsl.Optional(row(it.word(kv.ItemTailRow).Add(tok), kv.RowPosition).Add(s.Index))
+		if w.Selection { // the place of the first one is its position, also in a draft tree
+			k.Index = dsl.Optional(row(it.word(kv.ItemTailRow), kv.RowPosition).Add(s.Index).Add(tok))
+		}
 	case w.Selection:
-		k.Position = w.Positions.Load(it.entry(index)).Add(index.RemC(st.t.KV.Page))
+		k.Position = dsl.Optional(w.Positions.Load(it.entry(index)).Add(index.RemC(st.t.KV.Page)))
+		k.Index = k.Position
 	default:
 		k.Position = k.Index
-	}
-	k.Position = dsl.Optional(k.Position)
-	if w.Selection {
-		k.Index = k.Position
 	}
 	if st.t.Variant.Key != nil {
 		k.First = dsl.Optional(row(row(it.row(st.e.K.U32(0)), kv.RowFirst), kv.RowPosition).Add(s.Index))

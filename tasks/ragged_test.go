@@ -185,11 +185,7 @@ func newBatch(c ragged) *batch {
 			t.index, t.position = c.prefix+place, c.prefix+place
 			if i >= s.cached+c.index {
 				j := i - s.cached - c.index
-				t.index = c.prefix + i
-				t.position = b.base(n) + s.depth(j)
-				if c.selection {
-					t.index = t.position
-				}
+				t.index, t.position = b.base(n)+j, b.base(n)+s.depth(j)
 				b.rows = append(b.rows, row{n, j, t.position, s.sees(j), first})
 			}
 			toks = append(toks, t)

@@ -91,7 +91,7 @@ type Key struct {
 	Step Step
 
 	Head     u32 // KV head
-	Index    u32 // place in the sequence, from 0; of selected pages Position
+	Index    u32 // place in the sequence, from 0
 	Position u32 // position in the sequence: Index, but in a draft tree its depth there
 	First    u32 // for the Key hook: position of the first new token of the sequence (of the item's first query row)
 }
