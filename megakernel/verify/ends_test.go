@@ -60,7 +60,10 @@ func TestMistakesOfLaunchesThatEndEarlyAreReported(t *testing.T) {
 		"the verdict of another step's parity":     accesses(ir.OpLd, "verdict", "assemble.go", func(_ *ir.Kernel, in *ir.Instr) { in.Mem[0].Index = ir.ConstInt(ir.U32, 1) }),
 	}
 	for name, edit := range mistakes {
-		for _, tokens := range []int{1, 4} {
+		for _, tokens := range []int{1, 2} {
+			if !deep.On() && (name != "stop tokens are not looked at" || tokens == 1) {
+				continue
+			}
 			t.Run(fmt.Sprintf("%s, %d rows", name, tokens), func(t *testing.T) {
 				r, err := check(t.Context(), Request{Config: tiny, Options: megakernel.Options{Tokens: tokens}, Seeds: 1, Steps: 2}, edit)
 				require.NoError(t, err)
