@@ -46,6 +46,9 @@ func (r rounded) Row(tensor string, row int, dst []uint16) error {
 	return nil
 }
 
+// RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place.
+func (mk *Kernel) RoundInput(v []float64) { tasks.RoundInput(mk.Options.Weights, v) }
+
 // inLayers is whether a tensor is part of a layer's matrices.
 func inLayers(tensor string) bool { return strings.HasSuffix(tensor, "_proj.weight") }
 

@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"math"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -24,6 +26,45 @@ func inputOf(k *dsl.Kernel, f pipeline.Format, lo, hi f32) pair {
 	}
 	scale := k.F32(inputScale)
 	return dsl.Bits[dsl.BF16x2](dsl.Pack[dsl.F16x2](lo.Mul(scale), hi.Mul(scale)))
+}
+
+// RoundInput rounds the input of a product of a format's weights as inputOf does, in place: what the
+// format means in float64.
+func RoundInput(f pipeline.Format, v []float64) {
+	for i, x := range v {
+		if inHalf(f) {
+			v[i] = nearest(x*inputScale, 11, -14) / inputScale
+		} else {
+			v[i] = nearest(x, 8, -126)
+		}
+	}
+}
+
+// InputValue is an element of a product's input by its 16 bits.
+func InputValue(f pipeline.Format, bits uint16) float64 {
+	if !inHalf(f) {
+		return float64(math.Float32frombits(uint32(bits) << 16))
+	}
+	sign, exp, man := 1-2*float64(bits>>15), int(bits>>10&31), float64(bits&0x3ff)
+	switch {
+	case exp == 0:
+		return sign * math.Ldexp(man, -24) / inputScale
+	case exp < 31:
+		return sign * math.Ldexp(1024+man, exp-25) / inputScale
+	case man == 0:
+		return sign * math.Inf(1)
+	}
+	return math.NaN()
+}
+
+// nearest rounds to the nearest number of so many significant bits whose smallest normal is 2^least,
+// ties to even; what is beyond the largest stays.
+func nearest(x float64, bits, least int) float64 {
+	if x == 0 || math.IsInf(x, 0) || math.IsNaN(x) {
+		return x
+	}
+	unit := math.Ldexp(1, max(math.Ilogb(x), least)-bits+1)
+	return math.RoundToEven(x/unit) * unit
 }
 
 // inputFrom is inputOf of a pair of bf16.

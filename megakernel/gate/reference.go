@@ -45,7 +45,7 @@ type Roundings struct {
 }
 
 // RoundingsVersion is the version of the places at which s rounds, which are the kernel's (docs/numerics.md).
-const RoundingsVersion = 1
+const RoundingsVersion = 2
 
 // Sequence is Length tokens, of which positions First to First+Scored-1 have logits.
 type Sequence struct {

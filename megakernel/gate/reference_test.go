@@ -30,7 +30,7 @@ func writeReference(t *testing.T) string {
 	manifest := `{"seed": 18446744073709551615, "weights_hash": "ab", "vocab": 3, "config": {"a": 1}, "sequences": [
 		{"length": 3, "first": 1, "scored": 2, "tokens": "t0", "o": "o0", "h": "h0", "s": "s0"},
 		{"length": 1, "first": 0, "scored": 1, "tokens": "t1", "o": "o1", "h": "h1", "s": "s1"}],
-		"roundings": {"version": 1, "kv": "bf16", "places": "all"}}`
+		"roundings": {"version": 2, "kv": "bf16", "places": "all"}}`
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(manifest), 0o644))
 	return dir
 }
@@ -61,8 +61,8 @@ func TestReferenceRefusesWhatDoesNotFit(t *testing.T) {
 		"cut logits":     {"h1", "12345678", "h1 has 8 bytes, want 12"},
 		"no manifest":    {"manifest.json", "", "manifest.json"},
 		"no sequences":   {"manifest.json", `{"vocab": 3}`, "vocabulary of 3, 0 sequences"},
-		"beyond the end": {"manifest.json", `{"vocab": 3, "roundings": {"version": 1}, "sequences": [{"length": 2, "first": 1, "scored": 2}]}`, "scores 2 positions from 1 on"},
-		"missing file":   {"manifest.json", `{"vocab": 3, "roundings": {"version": 1}, "sequences": [{"length": 1, "scored": 1, "tokens": "no", "o": "o1", "h": "h1"}]}`, "sequence 0: stat"},
+		"beyond the end": {"manifest.json", `{"vocab": 3, "roundings": {"version": 2}, "sequences": [{"length": 2, "first": 1, "scored": 2}]}`, "scores 2 positions from 1 on"},
+		"missing file":   {"manifest.json", `{"vocab": 3, "roundings": {"version": 2}, "sequences": [{"length": 1, "scored": 1, "tokens": "no", "o": "o1", "h": "h1"}]}`, "sequence 0: stat"},
 	} {
 		dir := writeReference(t)
 		require.NoError(t, os.WriteFile(filepath.Join(dir, c.file), []byte(c.content), 0o644))
@@ -83,7 +83,7 @@ func TestAReferenceWithoutTheKernelsRoundingsIsRefused(t *testing.T) {
 	const sequences = `"seed": 7, "vocab": 3, "sequences": [{"length": 3, "first": 1, "scored": 2, "tokens": "t0", "o": "o0", "h": "h0"}]`
 	for manifest, want := range map[string]string{
 		`{` + sequences + `}`: " is of an older reference.py: it does not say what the kernel's own roundings cost (s), by which kernels are judged",
-		`{"roundings": {"version": 9, "kv": "bf16"}, ` + sequences + `}`: " has the kernel's roundings of version 9, want 1",
+		`{"roundings": {"version": 9, "kv": "bf16"}, ` + sequences + `}`: " has the kernel's roundings of version 9, want 2",
 	} {
 		require.NoError(t, os.WriteFile(filepath.Join(dir, "manifest.json"), []byte(manifest), 0o644))
 		_, err := OpenReference(dir)

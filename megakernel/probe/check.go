@@ -7,13 +7,14 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/tasks"
 )
 
 // Sample is what a kernel with Options.Probe left of a step.
 type Sample struct {
 	Position, Token int
 	residual        []byte // [Layers][2][Hidden] f32
-	output          []byte // [Layers][Heads][HeadDim] bf16
+	output          []byte // [Layers][Heads][HeadDim], as o's input has it: tasks.InputValue
 }
 
 // Take reads what the last step left, which fed this token.
@@ -180,7 +181,7 @@ func (s *Sample) outputOf(mk *megakernel.Kernel, l int) []float64 {
 	n := mk.Config.Heads * mk.Config.HeadDim
 	out, raw := make([]float64, n), s.output[2*n*l:]
 	for i := range out {
-		out[i] = reference.FromBF16(binary.LittleEndian.Uint16(raw[2*i:]))
+		out[i] = tasks.InputValue(mk.Options.Weights, binary.LittleEndian.Uint16(raw[2*i:]))
 	}
 	return out
 }

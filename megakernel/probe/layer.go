@@ -30,7 +30,7 @@ func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []
 		}
 		weights[own[i].Name] = data
 	}
-	hooks := reference.AsKernel(s)
+	hooks := reference.AsKernelWith(s, mk.RoundInput)
 	if mk.KV.ScalesLen() > 0 {
 		var own []float32
 		for _, x := range scales {

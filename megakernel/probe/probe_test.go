@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -119,17 +120,19 @@ func TestAKernelWithoutAProbeHasNoTraceOfIt(t *testing.T) {
 }
 
 func TestAProbedKernelIsRightLayerByLayer(t *testing.T) {
-	d := open(t, megakernel.Options{Probe: true}, 1)
-	var samples []*probe.Sample
-	for _, p := range []int{0, 1, 15, 35} {
-		samples = append(samples, d.feed(t, p))
+	for _, format := range pipeline.Formats() {
+		d := open(t, megakernel.Options{Probe: true, Weights: format}, 1)
+		var samples []*probe.Sample
+		for _, p := range []int{0, 1, 15, 35} {
+			samples = append(samples, d.feed(t, p))
+		}
+		f, err := (&probe.Checker{Kernel: d.mk, Weights: d.mk.Rounded(d.weights)}).Check([]int{0, 1}, samples, d.store)
+		require.NoError(t, err)
+		for _, x := range f {
+			t.Logf("%s: %+v", format, x)
+		}
+		require.Empty(t, f.Problems(), format)
 	}
-	f, err := (&probe.Checker{Kernel: d.mk, Weights: d.weights}).Check([]int{0, 1}, samples, d.store)
-	require.NoError(t, err)
-	for _, x := range f {
-		t.Logf("%+v", x)
-	}
-	require.Empty(t, f.Problems())
 }
 
 // A token's row that another one's replaces reads back as that, in either format of the cache, and

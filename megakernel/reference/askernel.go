@@ -9,7 +9,11 @@ import "math"
 // between the kernel and a Model with these hooks is the rounding of attention's
 // weights, float32 accumulation, and roundings that fall the other way for that.
 // The hooks belong to one Model.
-func AsKernel(s Shape) Hooks {
+func AsKernel(s Shape) Hooks { return AsKernelWith(s, roundBF16) }
+
+// AsKernelWith is AsKernel of a kernel whose layers' weights have a format: input rounds the input
+// of their products, in place. The LM head's is bf16.
+func AsKernelWith(s Shape, input func(v []float64)) Hooks {
 	scale := 1.0 // of the norm to come
 	return Hooks{At: func(_ int, p Point, v []float64) {
 		switch p {
@@ -19,20 +23,31 @@ func AsKernel(s Shape) Hooks {
 				sum += x * x
 			}
 			scale = 1 / math.Sqrt(sum/float64(len(v))+s.NormEps)
-		case AttnNorm, MLPNorm, FinalNorm:
-			roundScaled(v, scale)
+		case AttnNorm, MLPNorm:
+			roundScaled(v, scale, input)
+		case FinalNorm:
+			roundScaled(v, scale, roundBF16)
 		case Query:
-			roundScaled(v, math.Sqrt(float64(s.HeadDim))/math.Log2E)
-		case Key, Value, AttnOut, Activated:
+			roundScaled(v, math.Sqrt(float64(s.HeadDim))/math.Log2E, roundBF16)
+		case Key, Value:
 			roundBF16(v)
+		case AttnOut:
+			input(v)
+		case Activated: // handed on as bf16
+			roundBF16(v)
+			input(v)
 		}
 	}}
 }
 
-// roundScaled rounds v/scale to bf16 and multiplies by scale again. By way of
-// float32, where the kernel has the quotient, so that ties are ties here too.
-func roundScaled(v []float64, scale float64) {
+// roundScaled rounds v/scale and multiplies by scale again. By way of float32, where the kernel has
+// the quotient, so that ties are ties here too.
+func roundScaled(v []float64, scale float64, round func(v []float64)) {
 	for i, x := range v {
-		v[i] = RoundBF16(float64(float32(x/scale))) * scale
+		v[i] = float64(float32(x / scale))
+	}
+	round(v)
+	for i := range v {
+		v[i] *= scale
 	}
 }

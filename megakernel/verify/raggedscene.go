@@ -144,7 +144,7 @@ func (x *scene) add(of *sequence, shared, tokens int) error {
 	if of != nil {
 		s.pages, s.ref = append(s.pages, of.pages[:shared]...), of.ref.Clone(shared*page)
 	} else {
-		hooks := reference.AsKernel(shape)
+		hooks := reference.AsKernelWith(shape, t.mk.RoundInput)
 		if t.scales != nil {
 			hooks = reference.WithE4M3Cache(hooks, shape, t.scales)
 		}

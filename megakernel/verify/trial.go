@@ -73,7 +73,7 @@ func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 	t.fill(shape)
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
 	t.epoch = -(arrivals + arrivals/2) // passes 2³² amid the second step
-	hooks := reference.AsKernel(shape)
+	hooks := reference.AsKernelWith(shape, mk.RoundInput)
 	if t.scales != nil {
 		hooks = reference.WithE4M3Cache(hooks, shape, t.scales)
 	}

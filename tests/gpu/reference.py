@@ -272,7 +272,7 @@ def main():
     for out, now in cases.items():
         use(now)
         model.set_attn_implementation("sliced" if now.plain else "variant")
-        rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded)
+        rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded, weights=args.weight_format)
         places[out] = rounded.describe()
         run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
     model = to_bf16(model, args.attention)

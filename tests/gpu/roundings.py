@@ -3,11 +3,13 @@
 `Rounded` runs a LlamaForCausalLM's float32 weights teacher-forced, with nothing but float32 arithmetic and a rounding at each place where
 the kernel rounds (docs/numerics.md, "Where the kernel rounds"):
 
-    input of q, k, v, of gate, up and of the LM head   bf16, of x times the norm's gain; the norm's scale comes after the rounding
+    input of q, k, v, of gate, up and of the LM head   bf16, of x times the norm's gain; the norm's scale comes after the rounding; of
+                    products of e4m3 weights, which the LM head's are not, f16 of a sixteenth of that
     query           bf16, rotated and times log2(e)/sqrt(D): scores are powers of two
     keys, values    bf16; or e4m3 times the scale of the layer and KV head
     token's weight  bf16 relative to the row's maximum (f16 with an e4m3 cache); the sum is of the weights before that
-    attention's output, SwiGLU's output   bf16
+    attention's output   bf16, or f16 of a sixteenth
+    SwiGLU's output      bf16, and then as the input of down
 
 The kernel's weights are relative to the running maximum of a warp, which depends on splits and on the order of the warps. The row's
 maximum stands for it: the rounding is relative, so that a maximum elsewhere moves only which weights are rounded up and which down. This
@@ -21,7 +23,7 @@ import math
 import torch
 import torch.nn.functional as F
 
-VERSION = 1  # of the places above; package megakernel/gate refuses another
+VERSION = 2  # of the places above; package megakernel/gate refuses another
 ROWS = 256
 MLP_ROWS = 8192
 E4M3_MAX = 448.0
@@ -37,6 +39,11 @@ def bf16(x):
 def f16(x):
     """The nearest f16 of each element, as float32."""
     return x.to(torch.float16).to(torch.float32)
+
+
+def sixteenth(x):
+    """The input of a product of e4m3 weights: the nearest f16 of a sixteenth of each element, times 16, as float32."""
+    return f16(x / 16) * 16
 
 
 def e4m3(x, scale):
@@ -71,25 +78,26 @@ def attention(q, k, v, weight, rows=ROWS):
 class Rounded:
     """The model with the kernel's roundings. Its weights are the given model's, in float32, and are not copied.
 
-    kv is the cache's format, bf16 or e4m3; scales are an e4m3 cache's, [layers, KV heads, 2] for keys and values, None for 1.
+    kv is the cache's format, bf16 or e4m3, weights the layers' matrices'; scales are an e4m3 cache's, [layers, KV heads, 2] for keys and values, None for 1.
     attend(layer, q, k, v, weight) replaces attention above, for variants; round replaces the rounding to bf16, for studies of it.
     """
 
-    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16):
+    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16, weights="bf16"):
         if kv not in ("bf16", "e4m3"):
             raise ValueError(f"a KV cache in {kv}, want bf16 or e4m3")
         self.model, self.config, self.kv, self.scales, self.round = model, model.config, kv, scales, round
+        self.weights, self.input = weights, sixteenth if weights == "e4m3" else round
         self.attend = attend or (lambda layer, q, k, v, weight: attention(q, k, v, weight))
         self.head_dim = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
 
     def describe(self):
         """What the manifest says of s."""
-        return {"version": VERSION, "kv": self.kv, "places": PLACES}
+        return {"version": VERSION, "kv": self.kv, "weights": self.weights, "places": PLACES}
 
-    def norm(self, x, weight):
+    def norm(self, x, weight, input):
         """A norm's output as a matrix product's input: rounded after the gain, before the scale."""
         scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.config.rms_norm_eps)
-        return self.round(x * weight) * scale
+        return input(x * weight) * scale
 
     def cached(self, layer, which, x):
         """Keys (which 0) or values (1) as the cache has them; x is [KV heads, n, D]."""
@@ -101,17 +109,17 @@ class Rounded:
     def layer(self, index, x, cos, sin):
         block, dim = self.model.model.layers[index], self.head_dim
         own = block.self_attn
-        n = self.norm(x, block.input_layernorm.weight)
+        n = self.norm(x, block.input_layernorm.weight, self.input)
         q, k, v = (F.linear(n, p.weight).view(len(x), -1, dim).transpose(0, 1) for p in (own.q_proj, own.k_proj, own.v_proj))
         q = self.round(rotate(q, cos, sin) * (math.log2(math.e) / math.sqrt(dim)))
         k, v = self.cached(index, 0, rotate(k, cos, sin)), self.cached(index, 1, v)
         out = self.attend(index, q, k, v, f16 if self.kv == "e4m3" else self.round)
-        x = x + F.linear(self.round(out.transpose(0, 1).reshape(len(x), -1)), own.o_proj.weight)
+        x = x + F.linear(self.input(out.transpose(0, 1).reshape(len(x), -1)), own.o_proj.weight)
         for start in range(0, len(x), MLP_ROWS):
             part = x[start : start + MLP_ROWS]
-            n = self.norm(part, block.post_attention_layernorm.weight)
+            n = self.norm(part, block.post_attention_layernorm.weight, self.input)
             act = F.silu(F.linear(n, block.mlp.gate_proj.weight)).mul_(F.linear(n, block.mlp.up_proj.weight))
-            part += F.linear(self.round(act), block.mlp.down_proj.weight)
+            part += F.linear(self.input(self.round(act)), block.mlp.down_proj.weight)
         return x
 
     def hidden(self, tokens, last):
@@ -121,7 +129,7 @@ class Rounded:
         cos, sin = (t[0] for t in self.model.model.rotary_emb(x, positions))
         for index in range(self.config.num_hidden_layers):
             x = self.layer(index, x, cos, sin)
-        return self.norm(x[-last:], self.model.model.norm.weight)
+        return self.norm(x[-last:], self.model.model.norm.weight, self.round)
 
 
 def rotate(x, cos, sin):
