@@ -178,7 +178,9 @@ func (st *state) addSlice(from int) {
 		tile, in := row.DivC(blockTokens), row.RemC(blockTokens)
 		sum := dsl.NewArray(k.F32(0), 2, "sum")
 		k.For(k.U32(0), st.deal.lanes, func(w u32) {
-			v := t.Scratch.LoadN(st.published(w.Mul(st.deal.tiles).Add(tile), in, dim, t.tileRows(), n), 2)
+			warp := w.Mul(st.deal.tiles).Add(tile)
+			k.Claim("attention: the state of a warp that there is not", func() dsl.Pred { return warp.LtC(e.Consumers) })
+			v := t.Scratch.LoadN(st.published(warp, in, dim, t.tileRows(), n), 2)
 			for j := range v {
 				sum[j].Set(sum[j].Get().Add(v[j]))
 			}

@@ -73,7 +73,11 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 		get()
 		return
 	}
-	k.IfElse(group.MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K), get, func() {
+	there := group.LtC(in.K / pipeline.GroupK)
+	if in.K%pipeline.GroupK > 0 {
+		there = group.MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K)
+	}
+	k.IfElse(there, get, func() {
 		for _, v := range to {
 			v.Set(dsl.Lit[dsl.BF16x2](k, 0))
 		}

@@ -54,6 +54,7 @@ func (d deal) each(k *dsl.Kernel, n u32, body func(g u32)) {
 	}
 	turns := n.Add(d.lanes.SubC(1)).Sub(d.lane).Div(d.lanes)
 	turns = dsl.Select(d.lane.Lt(d.lanes), turns, k.U32(0))
+	k.Claim("attention: a warp has more turns than there are blocks", func() dsl.Pred { return turns.Lt(n.AddC(1)) })
 	k.For(k.U32(0), turns, func(i u32) { body(i.Mul(d.lanes).Add(d.lane)) }, dsl.Unroll(1))
 }
 

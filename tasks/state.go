@@ -129,6 +129,7 @@ func (st *state) eachBlock(c *pipeline.Consumer, r *pipeline.Ring, body func(b t
 		st.blocks = dsl.Select(chunks.EqC(0), chunks, chunks.SubC(1).MulC(per).Add(last))
 	}
 	st.blocks = st.blocks.Named("blocks")
+	k.Claim("attention: more blocks than chunks have", func() dsl.Pred { return st.blocks.LtC(mostChunks*max(per, 1) + 1) })
 	block := func(n, b, base u32) { // block b of chunk n
 		k.Claim("attention: a block of none of the item's chunks", func() dsl.Pred { return n.LtC(mostChunks) })
 		from, tok := it.chunk(it.first.Add(n)).MulC(t.PerStage).Named("from"), b.MulC(size)

@@ -11,14 +11,10 @@ import (
 )
 
 // proveAddresses proves the addresses of a model's kernels at their real sizes and writes
-// one line, and one for each finding. Kernels of several rows are left out. The error says that something was found.
+// one line, and one for each finding. The error says that something was found.
 func proveAddresses(w io.Writer, c models.Config, o megakernel.Options) error {
 	mk, err := megakernel.Build(c, o)
 	if err != nil {
-		return err
-	}
-	if mk.Ragged() {
-		_, err := fmt.Fprint(w, "\nAddresses at real sizes: not analysed for several rows a step\n")
 		return err
 	}
 	r := addresses.Prove(mk, addresses.Positions)

@@ -11,10 +11,10 @@ import (
 // Positions is how long a sequence is that kernels are proved for.
 const Positions = 1 << 20
 
-// What Facts speaks of beside the kernels' scalars.
+// Parameters of Facts beside the kernels' scalars.
 const (
-	paramEntries = "page table entries" // of a sequence, or of all units of a launch of several rows
-	paramMask    = "mask words"
+	ParamEntries = "page table entries" // of a sequence, or of all units of a launch of several rows
+	ParamMask    = "mask words"
 )
 
 // Facts is what holds in every launch of mk's kernels with sequences of up to positions
@@ -54,19 +54,19 @@ func pages() *bounds.Content {
 // sequence is of launches of one sequence: see runtime.Session.
 func sequence(f *bounds.Facts, mk *megakernel.Kernel, positions int) {
 	page := int64(mk.Options.Page)
-	f.Params[paramEntries] = bounds.Range{Lo: 1, Hi: int64(entries(mk, positions))}
+	f.Params[ParamEntries] = bounds.Range{Lo: 1, Hi: int64(entries(mk, positions))}
 	f.Params[megakernel.ScalarPos] = bounds.Range{Lo: 0, Hi: int64(positions) - 1}
 	f.Params[megakernel.ScalarKnown] = bounds.Range{Lo: 1, Hi: int64(positions)}
-	f.AtMost = append(f.AtMost, bounds.Linear{Terms: map[string]int64{megakernel.ScalarPos: 1, megakernel.ScalarSteps: 1, paramEntries: -page}})
-	f.Lens["page_table"] = bounds.Times(1, paramEntries, 0)
+	f.AtMost = append(f.AtMost, bounds.Linear{Terms: map[string]int64{megakernel.ScalarPos: 1, megakernel.ScalarSteps: 1, ParamEntries: -page}})
+	f.Lens["page_table"] = bounds.Times(1, ParamEntries, 0)
 	for _, name := range []string{"tokens", "stream", "times"} {
-		f.Lens[name] = bounds.Times(page, paramEntries, 1)
+		f.Lens[name] = bounds.Times(page, ParamEntries, 1)
 	}
 	f.Content["page_table"] = pages()
 	if mk.Graph != nil {
 		f.Params[megakernel.ScalarLayer] = bounds.Range{Lo: 0, Hi: int64(mk.Config.Layers) - 1}
 		f.Content[megakernel.BufferState] = &bounds.Content{Stride: megakernel.StateWords, Words: map[int]bounds.Word{
-			0: {Hi: bounds.Times(page, paramEntries, -1)}, 1: {Hi: bounds.Times(page, paramEntries, 0)}}}
+			0: {Hi: bounds.Times(page, ParamEntries, -1)}, 1: {Hi: bounds.Times(page, ParamEntries, 0)}}}
 	}
 }
 

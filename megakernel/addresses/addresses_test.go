@@ -32,6 +32,40 @@ func TestModelsOfOneRow(t *testing.T) {
 	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
 }
 
+func TestModelsOfSeveralRows(t *testing.T) {
+	for _, x := range []struct {
+		model     string
+		rows      int
+		attention string
+		selection bool
+	}{
+		{"tiny", 2, "", false}, {"tiny", 16, "", false}, {"tiny", 8, "streaming=1024+sinks=4/mask", true}, {"llama3-8b", 16, "", false},
+	} {
+		t.Run(fmt.Sprintf("%s %d %s", x.model, x.rows, x.attention), func(t *testing.T) {
+			proved(t, x.model, megakernel.Options{Tokens: x.rows, Attention: x.attention, Selection: x.selection})
+		})
+	}
+}
+
+func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
+	if !deep.On() {
+		t.Skip("analyses three dozen kernels")
+	}
+	for _, c := range models.All() {
+		for _, rows := range []int{2, 8, 16} {
+			for _, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3}} {
+				o.Tokens = rows
+				t.Run(fmt.Sprintf("%s %d rows %s %s", c.Name, rows, o.Weights, o.KV), func(t *testing.T) { proved(t, c.Name, o) })
+			}
+		}
+	}
+	for _, o := range []megakernel.Options{{Page: 1}, {Page: 256}, {Attention: "mask"}, {Attention: "mask", Selection: true}, {Attention: "window=4096+sinks=4"},
+		{Attention: "streaming=1024+sinks=4/causal", Selection: true}, {Attention: "alibi+softcap=30"}, {Attention: "head-scale/mask"}} {
+		o.Tokens = 16
+		t.Run(fmt.Sprintf("page %d %s selection %v", o.Page, o.Attention, o.Selection), func(t *testing.T) { proved(t, "llama3-8b", o) })
+	}
+}
+
 func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 	if !deep.On() {
 		t.Skip("analyses two dozen kernels")

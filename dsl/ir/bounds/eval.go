@@ -137,6 +137,9 @@ func (a *analysis) pure(in *ir.Instr) val {
 	if t == ir.Pred {
 		return val{known: true, c: a.condition(in, args)}
 	}
+	if in.Op == ir.OpBits && (t == ir.F32 && in.Args[0].Type == ir.U32 || t == ir.U32 && in.Args[0].Type == ir.F32 && args[0].known) {
+		return args[0] // an integer that is kept as a float's bits, and taken back
+	}
 	if !t.IsInt() && t != ir.U16 {
 		return val{}
 	}
