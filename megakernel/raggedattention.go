@@ -9,7 +9,7 @@ import (
 // states for plans of which a class asks for a phase of its own.
 func (f *ragged) attentionPhases(per func(name string, ops ...string) Phase, qkv *tasks.QKV) []phase {
 	c, o, bufs := &f.mk.Config, &f.mk.Options, f.bufs
-	out := tasks.FragmentOrder(bufs.attn, tasks.ColumnsPadded(o.Tokens))
+	out := tasks.FragmentOrder(f.k, bufs.attn, tasks.ColumnsPadded(o.Tokens), o.Weights)
 	var atts []*tasks.Attention
 	for class, variant := range f.mk.classes {
 		att, work := f.mk.attention(class), f.workOf(class)

@@ -98,5 +98,5 @@ func (mk *Kernel) fragments(k *dsl.Kernel, name string, n int, what string) dsl.
 
 // activations is the form of a matrix's input of n columns.
 func (mk *Kernel) activations(n int) tasks.Activations {
-	return tasks.Activations{K: n, T: mk.Options.Tokens}
+	return tasks.Activations{K: n, T: mk.Options.Tokens, Format: mk.Options.Weights}
 }

@@ -127,7 +127,7 @@ func (f *single) layerPhases() []phase {
 		v = f.withoutFirstPage(v)
 		att := &tasks.Attention{Heads: c.Heads, KV: f.mk.KV, Splits: o.Splits, PerStage: kvTokensPerStage(f.mk.Plan), Variant: v,
 			Q: bufs.q, Passed: qkv.Passed, States: bufs.states, Scratch: f.shared, Tail: f.tail}
-		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v}
+		merge := &tasks.Merge{Heads: c.Heads, D: c.HeadDim, Splits: o.Splits, States: bufs.states, Out: bufs.attn, Handed: to.output(0), Variant: v, Format: o.Weights}
 		f.plant(qkv, merge)
 		if o.Merge == MergeWords {
 			att.Words, att.Merge = f.words(0), merge
@@ -152,7 +152,7 @@ func (f *single) layerPhases() []phase {
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-			return tasks.SwiGLU(e, bufs.act, f.actAt(s), f.norm(to.middle(), s.Layer.MulC(2).AddC(1), o.Weights))
+			return tasks.SwiGLU(e, bufs.act, f.actAt(s), o.Weights, f.norm(to.middle(), s.Layer.MulC(2).AddC(1), o.Weights))
 		}, nil),
 		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
 			f.plain(tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})

@@ -18,10 +18,13 @@ func ColumnsPadded(tokens int) int {
 }
 
 // Activations is a matrix product's input of T tokens (2 to MaxColumns) and K
-// columns in bf16, in fragment order: [K/32][padded T][32], so that the fragments
+// columns, in the type in which Format's weights are multiplied, in fragment order: [K/32][padded T][32], so that the fragments
 // of a k group are one stretch of 512 bytes for 8 tokens. Columns from K to the
 // next multiple of 32 and rows of unused tokens are never read.
-type Activations struct{ K, T int }
+type Activations struct {
+	K, T   int
+	Format pipeline.Format
+}
 
 // Padded is the number of columns there is room for, 8 or 16.
 func (a Activations) Padded() int { return ColumnsPadded(a.T) }
@@ -42,14 +45,14 @@ func (a Activations) At(t, k u32) u32 {
 	return group.MulC(pipeline.GroupK).Add(k.RemC(pipeline.GroupK))
 }
 
-// store writes 2 or 4 neighbouring elements of token t, from element k on, a
+// store writes 2 or 4 neighbouring elements of token t, from element from on, a
 // multiple of their number.
-func (a Activations) store(to dsl.Buf[dsl.BF16], t, k u32, v ...f32) {
+func (a Activations) store(k *dsl.Kernel, to dsl.Buf[dsl.BF16], t, from u32, v ...f32) {
 	var out []pair
 	for i := 0; i < len(v); i += 2 {
-		out = append(out, dsl.Pack[dsl.BF16x2](v[i], v[i+1]))
+		out = append(out, inputOf(k, a.Format, v[i], v[i+1]))
 	}
-	dsl.View[dsl.BF16x2](to).StoreN(a.At(t, k).DivC(2), out)
+	dsl.View[dsl.BF16x2](to).StoreN(a.At(t, from).DivC(2), out)
 }
 
 // problem says why buf cannot hold the activations, or nothing.

@@ -44,9 +44,9 @@ func (t *EmbedColumns) Emit(e *Env, n, norm u32, id func(t u32) u32) {
 			k.ForStep(e.CTA, k.U32(blocks), e.Grid, func(block u32) {
 				at := block.MulC(embedBlock).Add(e.Lane.MulC(4))
 				if t.Out.K%embedBlock == 0 {
-					t.four(token, at, norm, row, squares)
+					t.four(e.K, token, at, norm, row, squares)
 				} else {
-					k.If(at.LtC(t.Out.K), func() { t.four(token, at, norm, row, squares) })
+					k.If(at.LtC(t.Out.K), func() { t.four(e.K, token, at, norm, row, squares) })
 				}
 			}, dsl.Unroll(1))
 		})
@@ -56,7 +56,7 @@ func (t *EmbedColumns) Emit(e *Env, n, norm u32, id func(t u32) u32) {
 }
 
 // four makes four elements of a token's vector.
-func (t *EmbedColumns) four(token, at, norm u32, row Vector, squares *dsl.Var[dsl.F32]) {
+func (t *EmbedColumns) four(k *dsl.Kernel, token, at, norm u32, row Vector, squares *dsl.Var[dsl.F32]) {
 	x := row(at, 4)
 	g := dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.Out.K).Add(at).DivC(2), 2, dsl.CacheHint(dsl.NonCoherent))
 	t.X.StoreN(token.MulC(t.Out.K).Add(at), x)
@@ -68,5 +68,5 @@ func (t *EmbedColumns) four(token, at, norm u32, row Vector, squares *dsl.Var[ds
 		s = dsl.FMA(x[2*i+1], x[2*i+1], dsl.FMA(x[2*i], x[2*i], s))
 	}
 	squares.Set(s)
-	t.Out.store(t.Next, token, at, scaled...)
+	t.Out.store(k, t.Next, token, at, scaled...)
 }

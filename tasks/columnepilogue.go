@@ -50,7 +50,7 @@ func (t *AddResidualColumns) start(e *Env, load func(row, token u32) ([]f32, pai
 		g0, g1 := dsl.Unpack(gain)
 		x0, x1 := x[0].Add(y0), x[1].Add(y1)
 		t.X.StoreN(token.MulC(t.Out.K).Add(row), []f32{x0, x1})
-		t.Out.store(t.Next, token, row, x0.Mul(g0), x1.Mul(g1))
+		t.Out.store(e.K, t.Next, token, row, x0.Mul(g0), x1.Mul(g1))
 		sums.square(token, x0, x1)
 	}
 	return epilogue, func() { sums.publish(t.SQ) }
@@ -97,7 +97,7 @@ func SwiGLUColumns(e *Env, out Activations, act dsl.Buf[dsl.BF16], scale ColumnS
 		s := scale(token)
 		gate, up := y0.Mul(s), y1.Mul(s)
 		silu := gate.Mul(dsl.Rcp(dsl.Exp2(gate.Mul(k.F32(-math.Log2E))).Add(k.F32(1))))
-		act.Store(out.At(token, row.DivC(2)), dsl.Cast[dsl.BF16](silu.Mul(up)))
+		act.Store(out.At(token, row.DivC(2)), inputElement(k, out.Format, silu.Mul(up)))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // AddResidual is the epilogue x[row] = old[row] + y of a projection back into
@@ -27,13 +28,14 @@ type Keep func(row u32, sum []f32)
 // SwiGLU is the epilogue act[from+j] = silu(gate)·up (Shazeer 2020) of a matrix whose
 // packed rows 2j and 2j+1 are rows j of gate and of up. Both are first scaled
 // by RMSNorm's scale. silu(x) = x/(1 + e^−x): far below zero
-// it is −0, at −inf itself NaN, as the formula is; NaN stays.
-func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], from u32, scale f32) Epilogue {
+// it is −0, at −inf itself NaN, as the formula is; NaN stays. act is the input of a product of a
+// format's weights.
+func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.Format, scale f32) Epilogue {
 	k := e.K
 	return func(row u32, y0, y1 f32) {
 		gate, up := y0.Mul(scale), y1.Mul(scale)
 		silu := gate.Mul(dsl.Rcp(dsl.Exp2(gate.Mul(k.F32(-math.Log2E))).Add(k.F32(1))))
-		act.Store(from.Add(row.DivC(2)), dsl.Cast[dsl.BF16](silu.Mul(up)))
+		act.Store(from.Add(row.DivC(2)), inputElement(k, format, silu.Mul(up)))
 	}
 }
 

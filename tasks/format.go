@@ -28,6 +28,15 @@ func inputOf(k *dsl.Kernel, f pipeline.Format, lo, hi f32) pair {
 	return dsl.Bits[dsl.BF16x2](dsl.Pack[dsl.F16x2](lo.Mul(scale), hi.Mul(scale)))
 }
 
+// inputElement is one element of a product's input.
+func inputElement(k *dsl.Kernel, f pipeline.Format, v f32) dsl.Val[dsl.BF16] {
+	if !inHalf(f) {
+		return dsl.Cast[dsl.BF16](v)
+	}
+	lo, _ := dsl.Halves(dsl.Bits[dsl.U32](inputOf(k, f, v, v)))
+	return dsl.Bits[dsl.BF16](lo)
+}
+
 // RoundInput rounds the input of a product of a format's weights as inputOf does, in place: what the
 // format means in float64.
 func RoundInput(f pipeline.Format, v []float64) {
@@ -67,13 +76,19 @@ func nearest(x float64, bits, least int) float64 {
 	return math.RoundToEven(x/unit) * unit
 }
 
-// inputFrom is inputOf of a pair of bf16.
-func inputFrom(k *dsl.Kernel, f pipeline.Format, p pair) pair {
-	if !inHalf(f) {
+// inputAs is a pair of the input of products of one format's weights as that of another's: the LM
+// head's is bf16, and is written with the layers'.
+func inputAs(k *dsl.Kernel, from, to pipeline.Format, p pair) pair {
+	switch {
+	case inHalf(from) == inHalf(to):
 		return p
+	case inHalf(to):
+		lo, hi := dsl.Unpack(p)
+		return inputOf(k, to, lo, hi)
 	}
-	lo, hi := dsl.Unpack(p)
-	return inputOf(k, f, lo, hi)
+	lo, hi := dsl.Unpack(dsl.Bits[dsl.F16x2](p))
+	back := k.F32(1 / inputScale)
+	return inputOf(k, to, lo.Mul(back), hi.Mul(back))
 }
 
 // operands are the four pairs of each k group of what a lane has of a tile group: the four words of

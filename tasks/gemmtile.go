@@ -66,18 +66,20 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	get := func() {
 		at := group.MulC(in.Padded() * pipeline.GroupK / 2).AddC(half * 8 * pipeline.GroupK / 2).Add(e.Lane.MulC(4))
 		for i, v := range dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 4) {
-			to[i].Set(inputFrom(k, x.g.M.Format, v))
+			to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
 		}
 	}
 	if in.K%x.g.M.Format.Columns() == 0 {
 		get()
 		return
 	}
-	there := group.LtC(in.K / pipeline.GroupK)
-	if in.K%pipeline.GroupK > 0 {
-		there = group.MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K)
+	there := func() dsl.Pred {
+		if in.K%pipeline.GroupK == 0 {
+			return group.LtC(in.K / pipeline.GroupK)
+		}
+		return group.MulC(pipeline.GroupK).Add(e.Lane.AndC(3).MulC(8)).LtC(in.K)
 	}
-	k.IfElse(there, get, func() {
+	k.IfElse(there(), get, func() {
 		for _, v := range to {
 			v.Set(dsl.Lit[dsl.BF16x2](k, 0))
 		}

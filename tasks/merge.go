@@ -4,6 +4,7 @@ import (
 	"math"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Merge combines the partial attention states of each query head: with weights
@@ -26,6 +27,8 @@ type Merge struct {
 	// Variant is attention's: its states may be sums, and its Output hook is
 	// applied here; nil for plain attention.
 	Variant *Variant
+
+	Format pipeline.Format // of the weights that are multiplied with the output, without a table
 
 	// LastBias is added to the last split's log-sum-exp; it is 0 but where a
 	// fault is planted.
@@ -139,7 +142,7 @@ func (t *Merge) output(e *Env, s Step, i u32, lo, hi f32) pair {
 		dim := at.RemC(t.D)
 		lo, hi = t.Variant.Output(q, dsl.Optional(dim), lo), t.Variant.Output(q, dsl.Optional(dim.AddC(1)), hi)
 	}
-	return dsl.Pack[dsl.BF16x2](lo, hi)
+	return inputOf(e.K, t.Format, lo, hi)
 }
 
 // store writes that pair of the output.

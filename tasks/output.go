@@ -1,6 +1,9 @@
 package tasks
 
-import "github.com/mkgen/mkgen/dsl"
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+)
 
 // Output takes elements i and i + 1 (i even) of a query row's attention output,
 // of Heads·D elements.
@@ -15,10 +18,10 @@ func RowMajor(b dsl.Buf[dsl.BF16], width int) Output {
 }
 
 // FragmentOrder is the output as the input of a matrix product of several rows:
-// [width/32][rows][32] in bf16.
-func FragmentOrder(b dsl.Buf[dsl.BF16], rows int) Output {
+// [width/32][rows][32], in the type in which a format's weights are multiplied.
+func FragmentOrder(k *dsl.Kernel, b dsl.Buf[dsl.BF16], rows int, format pipeline.Format) Output {
 	to := dsl.View[dsl.BF16x2](b)
 	return func(row, i u32, lo, hi f32) {
-		to.Store(i.DivC(32).MulC(rows).Add(row).MulC(16).Add(i.RemC(32).DivC(2)), dsl.Pack[dsl.BF16x2](lo, hi))
+		to.Store(i.DivC(32).MulC(rows).Add(row).MulC(16).Add(i.RemC(32).DivC(2)), inputOf(k, format, lo, hi))
 	}
 }

@@ -151,7 +151,7 @@ func TestFragmentOrderAndRowMajorPlaceEveryElementOnce(t *testing.T) {
 	const rows, width = 8, 64
 	r := newRig(t, setup{})
 	a, b := out[dsl.BF16](r, "a", rows*width), out[dsl.BF16](r, "b", rows*width)
-	inOrder, plain := tasks.FragmentOrder(a, rows), tasks.RowMajor(b, width)
+	inOrder, plain := tasks.FragmentOrder(r.k, a, rows, pipeline.FormatBF16), tasks.RowMajor(b, width)
 	r.body(func(*pipeline.Consumer) {
 		r.k.ForStep(r.e.Lane, r.k.U32(rows*width/2), dsl.WarpSize, func(i dsl.Val[dsl.U32]) {
 			row, at := i.DivC(width/2), i.RemC(width/2).MulC(2)

@@ -223,7 +223,7 @@ func (b *batch) rig(t testing.TB, v *tasks.Variant, declare func(r *rig) *tasks.
 	if b.selection {
 		work.Selection, work.Positions = true, in[dsl.U32](r, "positions", u32Bytes(b.places...), len(b.places))
 	}
-	final := tasks.FragmentOrder(out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens)
+	final := tasks.FragmentOrder(r.k, out[dsl.BF16](r, "attn", (heads*b.d+31)/32*32*b.tokens), b.tokens, pipeline.FormatBF16)
 	att := &tasks.Attention{Heads: heads, KV: l, PerStage: b.perStage, Tokens: b.tokens, Work: work, Final: final, Variant: v,
 		Q: in[dsl.BF16](r, "q", bf16Bytes(inKeyOrder(l, b.q)), len(b.q)), States: out[dsl.B128](r, "states", partials*tasks.StateWords(b.group, b.d))}
 	att.Scratch = dsl.Shared[dsl.F32](r.k, "attention_scratch", att.ScratchLen(b.consumers), dsl.Align(16))

@@ -190,15 +190,15 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	return dsl.Rsqrt(mean.Add(k.F32(t.Eps))).Named("scale")
 }
 
-// PlainInput stages a bf16 vector from global memory as a GEMV's input.
+// PlainInput stages a vector from global memory as a GEMV's input.
 type PlainInput struct {
 	N    int               // length, a multiple of 8
 	X    dsl.Buf[dsl.BF16] // N elements in global memory; not used with Handed
 	From u32               // where they begin, a multiple of 8; nothing is 0
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 
-	// Format is of the weights that are multiplied with it: it says in which type Dst has the
-	// elements, and up to a multiple of which columns it is cleared.
+	// Format is of the weights that are multiplied with it: it says in which type X and Dst have
+	// the elements, and up to a multiple of which columns it is cleared.
 	Format pipeline.Format
 
 	// Handed, unless nil, is where the vector comes from: N/2 pairs in 4 planes.
@@ -215,11 +215,6 @@ func (t *PlainInput) Emit(e *Env) {
 	}
 	dst := dsl.View[dsl.U32](t.Dst)
 	stage := func(i u32, v []u32) {
-		if inHalf(t.Format) {
-			for j := range v {
-				v[j] = dsl.Bits[dsl.U32](inputFrom(e.K, t.Format, dsl.Bits[dsl.BF16x2](v[j])))
-			}
-		}
 		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
 	}
 	if h == nil {

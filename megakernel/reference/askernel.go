@@ -31,10 +31,7 @@ func AsKernelWith(s Shape, input func(v []float64)) Hooks {
 			roundScaled(v, math.Sqrt(float64(s.HeadDim))/math.Log2E, roundBF16)
 		case Key, Value:
 			roundBF16(v)
-		case AttnOut:
-			input(v)
-		case Activated: // handed on as bf16
-			roundBF16(v)
+		case AttnOut, Activated:
 			input(v)
 		}
 	}}

@@ -8,8 +8,7 @@ the kernel rounds (docs/numerics.md, "Where the kernel rounds"):
     query           bf16, rotated and times log2(e)/sqrt(D): scores are powers of two
     keys, values    bf16; or e4m3 times the scale of the layer and KV head
     token's weight  bf16 relative to the row's maximum (f16 with an e4m3 cache); the sum is of the weights before that
-    attention's output   bf16, or f16 of a sixteenth
-    SwiGLU's output      bf16, and then as the input of down
+    attention's output, SwiGLU's output   bf16, or f16 of a sixteenth
 
 The kernel's weights are relative to the running maximum of a warp, which depends on splits and on the order of the warps. The row's
 maximum stands for it: the rounding is relative, so that a maximum elsewhere moves only which weights are rounded up and which down. This
@@ -119,7 +118,7 @@ class Rounded:
             part = x[start : start + MLP_ROWS]
             n = self.norm(part, block.post_attention_layernorm.weight, self.input)
             act = F.silu(F.linear(n, block.mlp.gate_proj.weight)).mul_(F.linear(n, block.mlp.up_proj.weight))
-            part += F.linear(self.input(self.round(act)), block.mlp.down_proj.weight)
+            part += F.linear(self.input(act), block.mlp.down_proj.weight)
         return x
 
     def hidden(self, tokens, last):
