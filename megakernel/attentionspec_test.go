@@ -5,8 +5,8 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/table"
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline/machine"
 )
 
 // edge is where some of a layer goes from the SMs that compute it to those that need it,

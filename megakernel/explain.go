@@ -9,8 +9,8 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/machine"
 )
 
 // Explain writes the plan in detail, after what Summary writes: matrices and

@@ -3,8 +3,8 @@ package megakernel
 import (
 	"testing"
 
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )

@@ -7,9 +7,9 @@ import (
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/mkgen/mkgen/tasks"
 )
 

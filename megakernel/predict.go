@@ -3,8 +3,8 @@ package megakernel
 import (
 	"slices"
 
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/machine"
 )
 
 // Prediction is the time of one step by the model of Predict, in seconds.

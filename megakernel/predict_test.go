@@ -7,7 +7,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
 

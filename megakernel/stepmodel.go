@@ -3,8 +3,8 @@ package megakernel
 import (
 	"fmt"
 
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/machine"
 )
 
 // stepModel runs steps of a kernel in time; see Predict.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/mkgen/mkgen/tasks"
 )
 

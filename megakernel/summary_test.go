@@ -9,8 +9,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/mkgen/mkgen/internal/deep"
-	"github.com/mkgen/mkgen/megakernel/machine"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
 

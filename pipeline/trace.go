@@ -16,7 +16,7 @@ import (
 type Trace struct {
 	// Spans is [CTAs][TraceTracks][Capacity][SpanWords] and Heads
 	// [CTAs][TraceTracks][HeadWords]; what a launch leaves there is for package
-	// megakernel/trace. The producer's spans are of the consumers, too (ChunkWait).
+	// lab/trace. The producer's spans are of the consumers, too (ChunkWait).
 	Spans, Heads dsl.Buf[dsl.U32]
 	Capacity     int // spans of a track; what comes later is counted and lost
 	// Sites lists what spans of the kernel built so far are of.

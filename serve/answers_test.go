@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 	"github.com/stretchr/testify/require"
 )
 

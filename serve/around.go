@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 )
 
 // call is what is noted of a request.

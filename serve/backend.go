@@ -3,7 +3,7 @@ package serve
 import (
 	"context"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 )
 
 // Backend generates. Its methods are called by many goroutines at once.

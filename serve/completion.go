@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"math"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 )
 
 // defaultMaxTokens is how many tokens a completion has where nothing is said, as OpenAI has it.

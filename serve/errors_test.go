@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 	"github.com/stretchr/testify/require"
 )
 

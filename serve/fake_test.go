@@ -5,7 +5,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/stretchr/testify/require"
 )

@@ -16,7 +16,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 	"github.com/stretchr/testify/require"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"

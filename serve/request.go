@@ -6,8 +6,8 @@ import (
 	"math/rand/v2"
 	"slices"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
-	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/sampling"
 )
 
 // Limits of one request.

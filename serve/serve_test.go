@@ -12,9 +12,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/stretchr/testify/require"
 )

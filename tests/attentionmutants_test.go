@@ -7,7 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/deep"
-	"github.com/mkgen/mkgen/megakernel/attend"
+	"github.com/mkgen/mkgen/lab/attend"
 	"github.com/mkgen/mkgen/tasks"
 )
 

@@ -9,10 +9,10 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/megakernel/attend"
+	"github.com/mkgen/mkgen/lab/attend"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/stretchr/testify/require"
 )
 

@@ -8,9 +8,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/bundled"
 )

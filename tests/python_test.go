@@ -13,9 +13,9 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"

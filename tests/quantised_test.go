@@ -4,10 +4,10 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/pipeline"

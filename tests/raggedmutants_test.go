@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 )
 
 // text is a sequence of a play.

@@ -10,11 +10,11 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/batch"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/internal/deep"
-	"github.com/mkgen/mkgen/megakernel/gate"
+	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"

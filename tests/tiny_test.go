@@ -9,10 +9,10 @@ import (
 	"os"
 	"testing"
 
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tasks"

@@ -16,10 +16,10 @@ import (
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
+	"github.com/mkgen/mkgen/lab/tune"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/gate"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
 )

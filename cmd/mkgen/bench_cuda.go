@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl/ir"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
+	"github.com/mkgen/mkgen/lab/bench"
 )
 
 // openBenchMachine opens GPU 0, or the executor.

@@ -11,9 +11,9 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
-	"github.com/mkgen/mkgen/megakernel/machine"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
 

@@ -3,7 +3,7 @@
 package main
 
 import (
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/lab/bench"
 )
 
 // openBenchMachine opens the executor; this build knows no GPU.

@@ -11,15 +11,15 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/gate"
-	"github.com/mkgen/mkgen/megakernel/machine"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/stretchr/testify/require"
 )
 
-const benchRecord = "../../megakernel/runtime/bench/testdata/record.json"
+const benchRecord = "../../lab/bench/testdata/record.json"
 
 // h200 is a machine that only says what it is.
 type h200 struct{ gpu string }

@@ -10,9 +10,9 @@ import (
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/gate"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 )
 
 // report prints what was found, and writes record and plot.

@@ -9,10 +9,10 @@ import (
 
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/budget"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/budget"
-	"github.com/mkgen/mkgen/megakernel/machine"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/spf13/cobra"
 )
 

@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/internal/revision"
-	"github.com/mkgen/mkgen/megakernel/machine"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench/calibrate"
+	"github.com/mkgen/mkgen/lab/bench/calibrate"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/spf13/cobra"
 )
 

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/compile"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
 )

@@ -8,10 +8,10 @@ import (
 	"sync"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 )
 
 const (

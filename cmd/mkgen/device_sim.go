@@ -5,8 +5,8 @@ package main
 import (
 	"context"
 
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
 const (

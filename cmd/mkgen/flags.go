@@ -10,11 +10,11 @@ import (
 
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/machine"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/spf13/cobra"
 )

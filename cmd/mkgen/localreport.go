@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/table"
-	"github.com/mkgen/mkgen/megakernel/gate"
-	"github.com/mkgen/mkgen/megakernel/probe"
+	"github.com/mkgen/mkgen/lab/gate"
+	"github.com/mkgen/mkgen/lab/probe"
 )
 
 // reportLocal prints what the gate's local checks found; nothing where there were none.

@@ -3,7 +3,7 @@ package main
 import (
 	"fmt"
 
-	"github.com/mkgen/mkgen/megakernel/machine"
+	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/spf13/cobra"
 )
 

@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/mkgen/mkgen/lab/tune"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
 )

@@ -8,10 +8,10 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/spf13/cobra"
 )

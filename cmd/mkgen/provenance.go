@@ -5,9 +5,9 @@ import (
 	"io"
 
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/tune"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 )
 
 // provenance prints, for tables that are kept as files, which program measured which kernel

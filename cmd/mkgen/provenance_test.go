@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"testing"
 
+	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )

@@ -10,12 +10,12 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/mkgen/mkgen/megakernel/machine"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
-	"github.com/mkgen/mkgen/megakernel/runtime/sweep"
-	"github.com/mkgen/mkgen/megakernel/runtime/tune"
-	"github.com/mkgen/mkgen/megakernel/trace"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/sweep"
+	"github.com/mkgen/mkgen/lab/trace"
+	"github.com/mkgen/mkgen/lab/tune"
+	"github.com/mkgen/mkgen/pipeline/machine"
 )
 
 // replaceable refuses to replace what is there, unless it is empty or ours.

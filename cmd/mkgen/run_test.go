@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/stretchr/testify/require"

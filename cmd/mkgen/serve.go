@@ -13,8 +13,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/serve"
 	"github.com/spf13/cobra"
 )

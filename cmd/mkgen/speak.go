@@ -11,9 +11,9 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/plural"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/tokenizer"
 )

@@ -17,10 +17,10 @@ import (
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
+	"github.com/mkgen/mkgen/lab/sweep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/gate"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/sweep"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
 )

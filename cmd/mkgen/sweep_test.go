@@ -7,13 +7,13 @@ import (
 	"path/filepath"
 	"testing"
 
-	"github.com/mkgen/mkgen/megakernel/gate"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/sweep"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
+	"github.com/mkgen/mkgen/lab/sweep"
 	"github.com/stretchr/testify/require"
 )
 
-const sweepRecord = "../../megakernel/runtime/sweep/testdata/gated.json"
+const sweepRecord = "../../lab/sweep/testdata/gated.json"
 
 // swept is what mkgen sweep makes of the golden record, changed, and the files that it
 // leaves beside the one of -o.

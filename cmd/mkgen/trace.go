@@ -11,13 +11,13 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/internal/whole"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/trace"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/trace"
 	"github.com/spf13/cobra"
 )
 

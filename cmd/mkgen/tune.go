@@ -12,13 +12,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/mkgen/mkgen/engine/compile"
 	"github.com/mkgen/mkgen/internal/plural"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/internal/table"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/tune"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
-	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
 )

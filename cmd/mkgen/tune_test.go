@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/lab/tune"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime/tune"
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
-	"github.com/mkgen/mkgen/megakernel/runtime"
+	"github.com/mkgen/mkgen/engine/runtime"
 )
 
 // givenUp has the host give a launch up somewhere in its middle. Every warp must

@@ -9,9 +9,9 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
 // stops runs one launch of maxGrowth steps in five ways: whole, stopped by the host behind its first

@@ -11,8 +11,8 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/plural"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
 // Run is one schedule's outcome. A finding ends it, and what comes after the

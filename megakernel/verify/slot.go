@@ -1,6 +1,6 @@
 package verify
 
-import "github.com/mkgen/mkgen/megakernel/runtime"
+import "github.com/mkgen/mkgen/engine/runtime"
 
 // slot is a token's place in a cache of so many pages a layer.
 type slot struct{ pages, layer, page, slot int }

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/stretchr/testify/require"
 )
 

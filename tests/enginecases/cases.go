@@ -3,10 +3,10 @@ package enginecases
 import (
 	"math/rand/v2"
 
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/stretchr/testify/require"

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/stretchr/testify/require"
 )
 

@@ -5,8 +5,8 @@ import (
 	"errors"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
-	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/stretchr/testify/require"
 )

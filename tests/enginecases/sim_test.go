@@ -3,8 +3,8 @@ package enginecases
 import (
 	"testing"
 
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 	"github.com/stretchr/testify/require"
 )
 

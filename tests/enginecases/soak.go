@@ -6,9 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/engine"
-	"github.com/mkgen/mkgen/megakernel/runtime/sampling"
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/stretchr/testify/require"
 )
 

@@ -1,4 +1,4 @@
-"""How far a sound kernel's KL may lie from s's by chance: what the limits of package megakernel/gate are derived from.
+"""How far a sound kernel's KL may lie from s's by chance: what the limits of package lab/gate are derived from.
 
     python gate_spread.py --config config.json [--layers 8 --hidden 1024 …] [--seeds 1,2,3] [--sequences 512,512,1024]
 

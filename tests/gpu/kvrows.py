@@ -1,4 +1,4 @@
-"""Projections of a model's keys and values, by which package megakernel/probe compares all rows of a kernel's cache.
+"""Projections of a model's keys and values, by which package lab/probe compares all rows of a kernel's cache.
 
 A row (one token's rotated key, or its value, of one KV head in one layer) is written as 8 sums of its elements with random signs
 in half precision: bit j of token d of sequence 1 << 20 of seed 0 below 256 (synth.tokens) is 1 where sum j subtracts element d.

@@ -1,4 +1,4 @@
-"""Logits of Hugging Face transformers that a kernel is judged against (package megakernel/gate reads them).
+"""Logits of Hugging Face transformers that a kernel is judged against (package lab/gate reads them).
 
     python reference.py --config config.json --out DIR [--seed 1] [--sequences 512,512,1024:512,4096:512] [--device cuda]
     python reference.py --config config.json --out DIR --save CHECKPOINT

@@ -105,7 +105,7 @@ class Case:
         return self.classes[layer % len(self.classes)]
 
     def describe(self):
-        """What the manifest says of it: package megakernel/gate wants such a kernel."""
+        """What the manifest says of it: package lab/gate wants such a kernel."""
         return {"attention": self.spec if any(self.classes) else "", "kv": self.kv, "selection": self.selection}
 
     def rounded(self, layer, query, key, value, weigh):

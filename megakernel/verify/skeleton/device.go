@@ -8,8 +8,8 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
 )
 
 // device is the simulator with a session of the real kernel's host side on it.

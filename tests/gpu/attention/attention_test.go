@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/internal/deep"
-	"github.com/mkgen/mkgen/megakernel/attend"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
+	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 	"github.com/mkgen/mkgen/tests/gpu/attention/record"
 	"github.com/stretchr/testify/require"

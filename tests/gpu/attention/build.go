@@ -4,7 +4,7 @@ import (
 	"fmt"
 
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/megakernel/attend"
+	"github.com/mkgen/mkgen/lab/attend"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 )

@@ -5,7 +5,7 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
+	"github.com/mkgen/mkgen/engine/compile"
 )
 
 // cubin is the file name of a kernel: of its text, so that no other's is taken for

@@ -11,12 +11,12 @@ import (
 	"path/filepath"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/tests/gpu/attention/record"
 )
 

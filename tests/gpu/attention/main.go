@@ -26,10 +26,10 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/attend"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/gpu/attention/record"
 )

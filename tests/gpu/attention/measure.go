@@ -8,8 +8,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 	"github.com/mkgen/mkgen/tests/gpu/attention/record"
 )

@@ -11,8 +11,8 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/kv"
-	"github.com/mkgen/mkgen/megakernel/attend"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tests/gpu/attention/cases"
 )

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mkgen/mkgen/megakernel/attend"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/trace"
+	"github.com/mkgen/mkgen/lab/attend"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/trace"
 )
 
 // What a traced launch runs and can note.

@@ -22,9 +22,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/mkgen/mkgen/tests/enginecases"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )

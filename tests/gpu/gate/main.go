@@ -22,14 +22,14 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/internal/revision"
 	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )

@@ -16,10 +16,10 @@ import (
 	"slices"
 	"time"
 
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )

@@ -14,9 +14,9 @@ import (
 	"path/filepath"
 
 	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/engine/randomize"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/randomize"
-	"github.com/mkgen/mkgen/megakernel/runtime/compile"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
 

@@ -13,12 +13,12 @@ import (
 	"sort"
 	"time"
 
+	"github.com/mkgen/mkgen/engine/randomize"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/randomize"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 )

@@ -8,9 +8,9 @@ import (
 	"os"
 	"path/filepath"
 
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/internal/revision"
-	"github.com/mkgen/mkgen/megakernel/runtime"
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
 	"github.com/mkgen/mkgen/tests/kernels"
 )
 

@@ -8,7 +8,7 @@ import (
 	"math"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 )
 
 // block is the threads per block, as in smoke.cu.

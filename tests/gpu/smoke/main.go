@@ -13,7 +13,7 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/cuda"
+	"github.com/mkgen/mkgen/engine/runtime/cuda"
 )
 
 // report is what the program prints.

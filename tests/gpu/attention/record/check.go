@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/bench"
+	"github.com/mkgen/mkgen/lab/bench"
 )
 
 // LeastRounds are demanded of a timed case.

@@ -12,7 +12,7 @@ import (
 	"os"
 	"path/filepath"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
+	"github.com/mkgen/mkgen/lab/bench/ceiling"
 )
 
 // Record is bench/results/<gpu>/<date>-attention.json. GB are 10⁹ bytes.

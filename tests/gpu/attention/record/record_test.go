@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/mkgen/mkgen/megakernel/runtime/bench/ceiling"
+	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/stretchr/testify/require"
 )
 

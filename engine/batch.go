@@ -1,0 +1,204 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/bits"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/runtime"
+)
+
+// Batch answers many requests at a time with one ragged kernel on one device: each
+// step has rows for tokens of all that run. Unlike an Engine it may be asked by any
+// number of goroutines at once.
+//
+// Requests start in the order in which they are submitted, MaxSequences at a time,
+// and each ends by itself. Those that begin with the same tokens share the pages of
+// the KV cache that hold them, also with requests that have ended. What a request is
+// given does not depend on what runs beside it, but for the rounding of sums that are
+// cut otherwise, and with Options.Pin not at all.
+type Batch struct {
+	o     Options
+	sched *batch.Scheduler // the worker's
+
+	end    context.CancelFunc // of the worker
+	left   chan struct{}      // closed when the worker has left
+	err    error              // of releasing, once left is closed
+	wake   chan struct{}      // has something when the worker has something to look at
+	news   atomic.Bool        // there is something that may be worth ending a launch for
+	closer func() error       // gives the device back
+	loaded runtime.LoadStats
+
+	mu     sync.Mutex
+	closed bool
+	inbox  []*Stream // submitted, unknown to the scheduler
+	load   Load
+}
+
+// Load is how busy a Batch is.
+type Load struct {
+	Running, Queued int // requests
+	Pages           int // of the KV cache, the guard aside
+	Free            int // of these, pages that hold nothing
+	Idle            int // and pages that hold only what ended requests have left
+}
+
+// newBatch is a Batch over a stepper that is there already; release is called when
+// it ends.
+func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error) {
+	page := o.Kernel.KV.Page
+	b := &Batch{o: o, left: make(chan struct{}), wake: make(chan struct{}, 1), closer: release}
+	var err error
+	b.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
+		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), StepsPerLaunch: o.TokensPerLaunch, Interrupt: b.interrupt})
+	if err != nil {
+		return nil, fmt.Errorf("engine: %w", err)
+	}
+	ctx, end := context.WithCancel(context.Background())
+	b.end = end
+	b.note()
+	go b.work(ctx)
+	return b, nil
+}
+
+// piece is the tokens of a prompt that a step takes whole, with Pin: the largest power of
+// two that its rows have room for, so that pages and pieces end together; else 0.
+func (o *Options) piece(rows int) int {
+	if o.Pin == 0 {
+		return 0
+	}
+	return 1 << (bits.Len(uint(rows)) - 1)
+}
+
+// KVTokens is how many tokens a sequence can have in the cache when it is alone.
+func (b *Batch) KVTokens() int { return b.sched.Limit() }
+
+// Load is how busy the batch was after its last launch, and after each request that
+// has ended.
+func (b *Batch) Load() Load {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	l := b.load
+	l.Queued += len(b.inbox)
+	return l
+}
+
+// Submit takes a request behind those before it and returns at once. The answer
+// comes through the Stream, also what goes wrong with it; ctx is for all of it. A
+// request that makes no sense is refused here, and every one after Close, with
+// ErrClosed.
+func (b *Batch) Submit(ctx context.Context, r Request) (*Stream, error) {
+	start := time.Now()
+	prompt, err := b.o.encode(&r)
+	if err != nil {
+		return nil, err
+	}
+	s := newStream(ctx, b, prompt, b.o.answer(&r, len(prompt), start))
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.closed {
+		s.cancel()
+		return nil, ErrClosed
+	}
+	b.inbox = append(b.inbox, s)
+	s.unwatch = context.AfterFunc(s.ctx, b.rouse)
+	b.rouse()
+	return s, nil
+}
+
+// Generate is Submit that waits for the answer. each (nil for none) is called for
+// every piece, on the caller's goroutine; when it returns false the request ends soon,
+// Cancelled and without an error: the result may have a few tokens more.
+func (b *Batch) Generate(ctx context.Context, r Request, each func(Piece) bool) (Result, error) {
+	s, err := b.Submit(ctx, r)
+	if err != nil {
+		return Result{}, err
+	}
+	defer s.Cancel() // should each panic
+	for p := range s.Pieces() {
+		if each != nil && !each(p) {
+			s.Cancel()
+			res, err := s.Wait()
+			if res.Finish == Cancelled && ctx.Err() == nil && !errors.Is(err, ErrClosed) {
+				err = nil
+			}
+			return res, err
+		}
+	}
+	return s.Wait()
+}
+
+// Close ends all requests with ErrClosed, waits for the launch that runs, and
+// releases everything, the device too. A page that was not given back is an error. A
+// second Close does nothing.
+func (b *Batch) Close() error {
+	b.mu.Lock()
+	again := b.closed
+	b.closed = true
+	b.mu.Unlock()
+	if again {
+		return nil
+	}
+	b.end()
+	<-b.left
+	return b.err
+}
+
+// rouse lets the worker look at its inbox and at whose context has ended, soon.
+func (b *Batch) rouse() {
+	b.news.Store(true)
+	select {
+	case b.wake <- struct{}{}:
+	default:
+	}
+}
+
+// interrupt says whether a launch should end for what has come.
+func (b *Batch) interrupt() bool { return b.news.Load() }
+
+// work steps as long as there are requests, until ctx ends.
+func (b *Batch) work(ctx context.Context) {
+	defer close(b.left)
+	for ctx.Err() == nil {
+		b.accept()
+		if b.sched.Busy() {
+			_ = b.sched.Step(ctx) // those it concerns were told
+			b.note()
+			continue
+		}
+		select {
+		case <-b.wake:
+		case <-ctx.Done():
+		}
+	}
+	b.accept()
+	b.err = errors.Join(b.sched.Close(ErrClosed), b.closer())
+	b.note()
+}
+
+// accept hands what was submitted to the scheduler.
+func (b *Batch) accept() {
+	b.mu.Lock()
+	b.news.Store(false) // under the lock: what comes later makes news again
+	came := b.inbox
+	b.inbox = nil
+	b.mu.Unlock()
+	for _, s := range came {
+		b.sched.Add(s.prompt, client{s})
+	}
+	b.note()
+}
+
+// note keeps for others how busy the scheduler is.
+func (b *Batch) note() {
+	running, queued := b.sched.Counts()
+	free, idle, all := b.sched.Pages()
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.load = Load{Running: running, Queued: queued, Pages: all, Free: free, Idle: idle}
+}

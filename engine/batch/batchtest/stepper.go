@@ -1,0 +1,206 @@
+package batchtest
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/kv"
+)
+
+// Stepper is the fake. It refuses a launch that breaks the rules: too many rows, a
+// page list that is too short or too long, a page written by one sequence and seen
+// by another, a slot read that was never written.
+type Stepper struct {
+	T     int          // rows of a step
+	Page  int          // tokens a page
+	Pages int          // of the cache
+	Ends  map[int]bool // tokens that end a launch
+	// Ahead is how many steps it runs on when it should stop: like a GPU it hears
+	// late.
+	Ahead int
+	// Pieces makes results depend on which tokens came together.
+	Pieces bool
+	// Fail is the error of the next launch, which is forgotten then. It has run all
+	// the same.
+	Fail error
+	// Most is how many tokens the sequences of a launch have at most when it ends, 0 for
+	// any number; more are a kv.LimitError.
+	Most int
+	// Before (nil for none) is called before each launch.
+	Before func(r batch.StepRequest)
+
+	Launches int
+	Quiet    int      // launches that chose nothing
+	Fed      int      // tokens of all launches
+	Log      []string // a line a launch: steps, then cached+new tokens of each sequence
+
+	cells map[[2]uint32]cell // by page and slot
+	last  []int              // tokens that follow, of the last step
+}
+
+// Rows is T.
+func (f *Stepper) Rows() int { return f.T }
+
+func (f *Stepper) slot(q *batch.Sequence, i int) [2]uint32 {
+	return [2]uint32{q.Pages[i/f.Page], uint32(i % f.Page)}
+}
+
+// feed writes a token's cell at position i of a sequence, one of n that come together
+// from position begin on.
+func (f *Stepper) feed(q *batch.Sequence, i, token, begin, n int) error {
+	h := start
+	if i > 0 {
+		var ok bool
+		if h, ok = f.cells[f.slot(q, i-1)]; !ok {
+			return fmt.Errorf("slot %v was never written", f.slot(q, i-1))
+		}
+	}
+	if f.cells == nil {
+		f.cells = map[[2]uint32]cell{}
+	}
+	if h = h.then(token); f.Pieces {
+		h = h.rounded(begin, n)
+	}
+	f.cells[f.slot(q, i)] = h
+	f.Fed++
+	return nil
+}
+
+// next is what follows the n tokens that a sequence has in the cache.
+func (f *Stepper) next(q *batch.Sequence, n int) (int, error) {
+	all := make([]cell, n)
+	for i := range n {
+		var ok bool
+		if all[i], ok = f.cells[f.slot(q, i)]; !ok {
+			return 0, fmt.Errorf("slot %v was never written", f.slot(q, i))
+		}
+	}
+	return choose(all), nil
+}
+
+// check refuses what no launch may be.
+func (f *Stepper) check(r batch.StepRequest) error {
+	rows := 0
+	writer := map[uint32]int{}
+	for i, q := range r.Sequences {
+		rows += len(q.New)
+		want := (q.Cached + len(q.New) + r.Steps - 1 + f.Page - 1) / f.Page
+		if len(q.New) < 1 || r.Steps > 1 && len(q.New) > 1 || len(q.Pages) != want {
+			return fmt.Errorf("sequence %d: %d new tokens in %d steps and %d pages, want %d", i, len(q.New), r.Steps, len(q.Pages), want)
+		}
+		for _, p := range q.Pages[q.Cached/f.Page:] {
+			if w, twice := writer[p]; twice {
+				return fmt.Errorf("page %d is written by sequences %d and %d", p, w, i)
+			}
+			writer[p] = i
+		}
+	}
+	for i, q := range r.Sequences {
+		for _, p := range q.Pages {
+			if w, written := writer[p]; written && w != i || int(p) >= f.Pages {
+				return fmt.Errorf("page %d of sequence %d is written by sequence %d", p, i, w)
+			}
+		}
+	}
+	if r.Quiet && r.Steps != 1 {
+		return fmt.Errorf("%d steps of which nobody wants the tokens, want 1", r.Steps)
+	}
+	if rows < 1 || rows > f.T || r.Steps < 1 {
+		return fmt.Errorf("%d rows and %d steps, want 1 to %d and at least 1", rows, r.Steps, f.T)
+	}
+	return nil
+}
+
+// Run runs the model.
+func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, err error) {
+	if n := total(r); f.Most > 0 && n > f.Most {
+		return nil, fmt.Errorf("batchtest: %w", kv.LimitError(fmt.Sprintf("%d tokens, want at most %d", n, f.Most)))
+	}
+	f.note(r)
+	if f.Before != nil {
+		f.Before(r)
+	}
+	if err := f.check(r); err != nil {
+		return nil, err
+	}
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	feed, cached := make([][]int, len(r.Sequences)), make([]int, len(r.Sequences))
+	for i, q := range r.Sequences {
+		feed[i], cached[i] = q.New, q.Cached
+	}
+	ahead := -1
+	for step := 0; step < r.Steps && ahead != 0; step++ {
+		chosen, end, err := f.step(r.Sequences, feed, cached)
+		if err != nil {
+			return nil, err
+		}
+		if r.Quiet {
+			all, f.last, f.Quiet = append(all, slices.Repeat([]int{batch.NoToken}, len(chosen))), nil, f.Quiet+1
+			break
+		}
+		all = append(all, chosen)
+		switch {
+		case end:
+			ahead = 0
+		case ahead > 0:
+			ahead--
+		case !r.Each(chosen) || ctx.Err() != nil:
+			ahead = f.Ahead
+		}
+	}
+	if err := f.Fail; err != nil {
+		f.Fail = nil
+		return nil, err
+	}
+	return all, ctx.Err()
+}
+
+// total is how many tokens the sequences of a launch have when it ends.
+func total(r batch.StepRequest) (n int) {
+	for _, q := range r.Sequences {
+		n += q.Cached + len(q.New) + r.Steps - 1
+	}
+	return n
+}
+
+func (f *Stepper) note(r batch.StepRequest) {
+	f.Launches++
+	line := fmt.Sprint(r.Steps)
+	for _, q := range r.Sequences {
+		line += fmt.Sprintf(" %d+%d", q.Cached, len(q.New))
+	}
+	f.Log = append(f.Log, line)
+}
+
+// step feeds tokens and makes those it chooses the next to feed.
+func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen []int, end bool, err error) {
+	for i := range qs {
+		begin := cached[i]
+		for _, token := range feed[i] {
+			if err := f.feed(&qs[i], cached[i], token, begin, len(feed[i])); err != nil {
+				return nil, false, err
+			}
+			cached[i]++
+		}
+		token, err := f.next(&qs[i], cached[i])
+		if err != nil {
+			return nil, false, err
+		}
+		chosen = append(chosen, token)
+		feed[i] = []int{token}
+		end = end || f.Ends[token]
+	}
+	f.last = chosen
+	return chosen, end, nil
+}
+
+// Logits are 1 for the token that follows and 0 for all others.
+func (f *Stepper) Logits(i int, dst []float32) error {
+	clear(dst)
+	dst[f.last[i]] = 1
+	return nil
+}

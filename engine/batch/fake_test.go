@@ -1,0 +1,134 @@
+package batch_test
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/batch/batchtest"
+	"github.com/mkgen/mkgen/engine/pages"
+	"github.com/stretchr/testify/require"
+)
+
+// client wants some tokens.
+type client struct {
+	t      *testing.T
+	prompt []int
+	want   int
+	stop   int // token that is the last, -1 for none
+	draws  bool
+	piece  int // of its bench
+	gone   bool
+	goneAt int // tokens after which it is gone, 0 for never
+	bad    error
+
+	got   []int
+	left  bool
+	err   error
+	stats batch.Stats
+	onEnd func()
+}
+
+func (c *client) Want() int {
+	require.Positive(c.t, c.want-len(c.got))
+	return c.want - len(c.got)
+}
+func (c *client) Draws() bool { return c.draws }
+func (c *client) Pick(logits []float32, position int) (int, error) {
+	require.Equal(c.t, len(c.prompt)+len(c.got), position)
+	return batchtest.Pick(logits), c.bad
+}
+func (c *client) Take(token int) bool {
+	require.False(c.t, c.left || c.gone)
+	c.got = append(c.got, token)
+	c.gone = len(c.got) == c.goneAt
+	return len(c.got) < c.want && token != c.stop
+}
+func (c *client) Gone() bool { return c.gone }
+func (c *client) Leave(s batch.Stats, err error) {
+	require.False(c.t, c.left, "left twice")
+	c.left, c.err, c.stats = true, err, s
+	if c.onEnd != nil {
+		c.onEnd()
+	}
+}
+
+// alone is what the client would get alone with all the room there is.
+func (c *client) alone(n int) []int {
+	if c.piece > 0 {
+		return batchtest.AloneInPieces(c.prompt, n, c.draws, c.piece)
+	}
+	return batchtest.Alone(c.prompt, n, c.draws)
+}
+
+// bench is a scheduler on a fake.
+type bench struct {
+	*batch.Scheduler
+	t    *testing.T
+	f    *batchtest.Stepper
+	pool *pages.Pool
+	z    sizes
+}
+
+// sizes are what a bench is made of.
+type sizes struct {
+	rows, page, pages, sequences, steps int
+	seed                                uint64
+	positions                           int // 0 for 1000
+	piece                               int // with one, results depend on which tokens come together
+	most                                int // tokens of all sequences when a launch ends, 0 for any number
+}
+
+func newBench(t *testing.T, z sizes) *bench {
+	t.Helper()
+	f := &batchtest.Stepper{T: z.rows, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0, Most: z.most}
+	if z.positions == 0 {
+		z.positions = 1000
+	}
+	pool := pages.New(z.pages)
+	if z.seed != 0 {
+		pool = pages.NewShuffled(z.pages, z.seed)
+	}
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, StepsPerLaunch: max(1, z.steps)})
+	require.NoError(t, err)
+	return &bench{s, t, f, pool, z}
+}
+
+// add adds a job that wants so many tokens.
+func (b *bench) add(prompt []int, want int) *client {
+	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece}
+	b.Add(prompt, c)
+	return c
+}
+
+// step is a Step that goes well.
+func (b *bench) step() {
+	b.t.Helper()
+	require.NoError(b.t, b.Step(b.t.Context()))
+	require.NoError(b.t, b.Check())
+}
+
+// all steps until there is nothing to do.
+func (b *bench) all() {
+	b.t.Helper()
+	for n := 0; b.Busy(); n++ {
+		require.Less(b.t, n, 100000, "no end")
+		b.step()
+	}
+}
+
+// close closes and looks for leaks.
+func (b *bench) close() {
+	b.t.Helper()
+	require.NoError(b.t, b.Close(errors.New("closed")))
+	require.Equal(b.t, b.pool.Size(), b.pool.Free())
+}
+
+// count is n tokens from first on.
+func count(first, n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = (first + i) % batchtest.Vocab
+	}
+	return out
+}

@@ -1,0 +1,150 @@
+package batch_test
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/batch/batchtest"
+	"github.com/mkgen/mkgen/engine/pages"
+	"github.com/stretchr/testify/require"
+)
+
+// Without pieces a prompt's results depend on who else runs, where they depend on which
+// tokens come together: what TestInPiecesEveryJobGetsWhatItWouldAlone sees is no chance.
+func TestSharedRowsCutAPromptByWhoElseRuns(t *testing.T) {
+	got := map[int][]int{}
+	for _, others := range []int{0, 3} {
+		b := newBench(t, sizes{rows: 8, page: 4, pages: 90, steps: 4})
+		b.f.Pieces = true
+		c := b.add(count(1, 30), 9)
+		for i := range others {
+			b.add(count(10*i, 20), 9)
+		}
+		b.all()
+		got[others] = c.got
+		b.close()
+	}
+	require.NotEqual(t, got[0], got[3])
+}
+
+// A piece comes whole or not at all; who has waited longest is first, so that neither
+// those that decode nor those with long prompts wait for more launches than others run.
+func TestPiecesComeWholeInTurn(t *testing.T) {
+	b := newBench(t, sizes{rows: 8, page: 4, pages: 50, steps: 4, piece: 8})
+	b.add(count(1, 3), 30)
+	b.step()
+	b.add(count(10, 20), 5)
+	b.add(count(20, 9), 5)
+	b.add(count(30, 2), 5)
+	for range 9 {
+		b.step()
+	}
+	require.Equal(t, []string{
+		"1 0+3",
+		"1 3+1 0+2",
+		"1 0+8",
+		"1 0+8",
+		"1 4+1 8+1 2+1", // the second prompt's last piece
+		"1 8+8",
+		"1 5+1 16+4 9+1 3+1",
+		"2 6+1 20+1 10+1 4+1",
+		"1 8+1 22+1 12+1",
+		"1 9+1 23+1",
+	}, b.f.Log)
+	b.all()
+	b.close()
+}
+
+// However many decode and whatever prompts come, between two launches that somebody has
+// rows in there are never more than others run.
+func TestNobodyWaitsForMoreLaunchesThanOthersRun(t *testing.T) {
+	b := newBench(t, sizes{rows: 16, page: 4, pages: 600, steps: 3, piece: 16})
+	last := map[uint32]int{} // by first page
+	most := 0
+	b.f.Before = func(r batch.StepRequest) {
+		for _, q := range r.Sequences {
+			if at, ok := last[q.Pages[0]]; ok && q.Cached > 0 {
+				most = max(most, b.f.Launches-at)
+			}
+			last[q.Pages[0]] = b.f.Launches
+		}
+	}
+	for i := range 40 { // of which 16 run
+		b.add(count(i, 3+60*(i%3)), 5+i)
+	}
+	b.all()
+	require.Greater(t, most, 1)
+	require.LessOrEqual(t, most, 16)
+	b.close()
+}
+
+// A launch of many steps begins only when all have a part in it.
+func TestNobodyIsLeftOutOfALongLaunch(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 6, piece: 4})
+	b.add(count(1, 2), 9)
+	b.add(count(10, 9), 9)
+	b.all()
+	require.Equal(t, []string{"1 0+2", "1 0+4", "1 2+1", "1 4+4", "6 3+1 8+1", "1 9+1 14+1", "2 15+1"}, b.f.Log)
+	b.close()
+}
+
+// A prefix is taken over as far as it came in the pieces in which it would come: not
+// what another one was answered, and not its prompt's last piece unless it is whole.
+func TestAPrefixIsTakenOverInWholePieces(t *testing.T) {
+	for _, page := range []int{2, 4, 8} {
+		b := newBench(t, sizes{rows: 8, page: page, pages: 200 / page, steps: 5, piece: 4})
+		first := b.add(count(1, 10), 20)
+		b.all()
+		require.Equal(t, first.alone(20), first.got)
+		for _, c := range []struct {
+			prompt []int
+			want   int
+		}{
+			{append(append(count(1, 10), first.got...), 7), 8}, // a conversation goes on
+			{count(1, 10), 8},
+			{count(1, 7), 4 / page * page / 4 * 4},
+			{count(1, 9), 8},
+		} {
+			next := b.add(c.prompt, 9)
+			b.all()
+			require.Equal(t, next.alone(9), next.got)
+			require.Equal(t, c.want, next.stats.Reused, "pages of %d, a prompt of %d", page, len(c.prompt))
+		}
+		b.close()
+	}
+}
+
+// Who is sent back finds what it was answered in the tree, or is fed it one by one.
+func TestWhoIsSentBackIsFedItsAnswerOneByOne(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 2, pages: 10, steps: 3, piece: 4})
+	old, young := b.add(count(1, 2), 17), b.add(count(11, 2), 17)
+	b.all()
+	require.Equal(t, old.alone(17), old.got)
+	require.Equal(t, young.alone(17), young.got)
+	require.Positive(t, young.stats.Preempted)
+	b.close()
+}
+
+// Jobs that begin alike still compute it once.
+func TestASharedPromptIsComputedOnceInPieces(t *testing.T) {
+	for _, page := range []int{2, 4, 16} {
+		b := newBench(t, sizes{rows: 16, page: page, pages: 400 / page, steps: 4, piece: 8})
+		var all []*client
+		for i := range 8 {
+			all = append(all, b.add(append(count(1, 64), i), 10))
+		}
+		b.all()
+		for _, c := range all {
+			require.Equal(t, c.alone(10), c.got)
+		}
+		require.Equal(t, 64+8*10, b.f.Fed, "pages of %d", page)
+		b.close()
+	}
+}
+
+func TestPiecesThatNoStepHoldsAreRefused(t *testing.T) {
+	for piece, want := range map[int]string{-1: "pieces of -1 tokens, want 1 to the 4 rows of a step, or 0 for any", 5: "pieces of 5 tokens, want 1 to the 4 rows of a step, or 0 for any"} {
+		_, err := batch.New(batch.Options{Stepper: &batchtest.Stepper{T: 4}, Pool: pages.New(3), Page: 4, Vocab: 9, Positions: 9, StepsPerLaunch: 1, Piece: piece})
+		require.EqualError(t, err, want)
+	}
+}

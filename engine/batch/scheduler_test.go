@@ -1,0 +1,373 @@
+package batch_test
+
+import (
+	"context"
+	"errors"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/batch/batchtest"
+	"github.com/mkgen/mkgen/engine/pages"
+	"github.com/stretchr/testify/require"
+)
+
+// Whoever decodes has one row, prompts share the others evenly.
+func TestPromptsShareTheRowsThatDecodingLeaves(t *testing.T) {
+	b := newBench(t, sizes{rows: 8, page: 4, pages: 50, steps: 4})
+	b.add(count(1, 3), 30)
+	b.step()
+	b.add(count(10, 20), 5)
+	b.add(count(20, 9), 5)
+	b.add(count(30, 2), 5)
+	for range 4 {
+		b.step()
+	}
+	require.Equal(t, []string{
+		"1 0+3",
+		"1 3+1 0+3 0+2 0+2", // the last one's prompt ends
+		"1 4+1 3+3 2+3 2+1",
+		"1 5+1 6+3 5+3 3+1",
+		"1 6+1 9+5 8+1 4+1",
+	}, b.f.Log)
+	b.all()
+	b.close()
+}
+
+// What cannot be shared out evenly goes to another one at each step.
+func TestNoPromptIsAlwaysFirst(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 4})
+	for i := range 3 {
+		b.add(count(10*i, 9), 1)
+	}
+	for range 4 {
+		b.step()
+	}
+	require.Equal(t, []string{"1 0+2 0+1 0+1", "1 2+1 1+2 1+1", "1 3+1 3+1 2+2", "1 4+2 4+1 4+1"}, b.f.Log)
+	b.all()
+	b.close()
+}
+
+// Pages with the same tokens behind different ones are different pages.
+func TestNobodyWaitsForAPageThatOnlyLooksAlike(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 2, pages: 50, steps: 4})
+	b.add([]int{1, 2, 8, 9, 9}, 1)
+	b.add([]int{3, 4, 8, 9, 9}, 1)
+	b.all()
+	require.Equal(t, []string{"1 0+2 0+2", "1 2+2 2+2", "1 4+1 4+1"}, b.f.Log)
+	b.close()
+}
+
+// A launch ends when somebody has had enough before the kernel could know; who is
+// gone is asked before each token.
+func TestALaunchEndsWhenAClientHasEnough(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 30})
+	b.f.Ahead = 1
+	one, two, three := b.add(count(1, 1), 30), b.add(count(2, 1), 30), b.add(count(3, 1), 30)
+	one.stop, two.goneAt = one.alone(30)[4], 9
+	require.NotContains(t, one.alone(4), one.stop)
+	b.all()
+	require.Equal(t, one.alone(5), one.got)
+	require.Equal(t, two.alone(9), two.got)
+	require.Equal(t, three.alone(30), three.got)
+	require.Equal(t, []string{"30 0+1 0+1 0+1", "24 6+1 6+1", "19 11+1"}, b.f.Log)
+	b.close()
+}
+
+// A prompt alone has all rows; launches of many steps begin when all decode, and
+// end with who wants the fewest tokens.
+func TestLaunchesAreLongWhenAllDecode(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 6})
+	b.add(count(1, 9), 5)
+	b.add(count(20, 1), 20)
+	b.all()
+	require.Equal(t, []string{"1 0+3 0+1", "1 3+3 1+1", "1 6+3 2+1", "4 9+1 3+1", "6 7+1", "6 13+1", "1 19+1"}, b.f.Log)
+	b.close()
+}
+
+func TestEndTokensEndALaunchAndOneJob(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 50})
+	one, two := b.add(count(1, 1), 30), b.add(count(2, 1), 30)
+	one.stop = one.alone(30)[11]
+	b.f.Ends = map[int]bool{one.stop: true}
+	b.all()
+	require.LessOrEqual(t, len(one.got), 12)
+	require.Equal(t, one.stop, one.got[len(one.got)-1])
+	require.Equal(t, one.alone(len(one.got)), one.got)
+	require.Equal(t, two.alone(30), two.got)
+	b.close()
+}
+
+// Of jobs that begin alike one computes what they share, and the others wait for
+// it page by page.
+func TestASharedPromptIsComputedOnce(t *testing.T) {
+	b := newBench(t, sizes{rows: 16, page: 4, pages: 60, steps: 4})
+	var all []*client
+	for i := range 8 {
+		all = append(all, b.add(append(count(1, 64), i), 10))
+	}
+	b.all()
+	fed := 0
+	for i, c := range all {
+		require.Equal(t, c.alone(10), c.got)
+		fed += c.stats.Fed
+		want := 64
+		if i == 0 {
+			want = 0
+		}
+		require.Equal(t, want, c.stats.Reused, "job %d", i)
+	}
+	require.Equal(t, 64+8*10, fed) // the last one chosen is not fed
+	require.Equal(t, fed, b.f.Fed)
+	b.close()
+}
+
+// A job that goes on from another's end pays for what is new.
+func TestAPrefixIsRememberedInWholePages(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 20, steps: 5})
+	first := b.add(count(1, 5), 6)
+	b.all()
+	next := b.add(append(append(count(1, 5), first.got...), 7), 3)
+	b.all()
+	require.Equal(t, 8, next.stats.Reused) // 10 of 11 were cached, 2 pages of 4
+	same := b.add(count(1, 8), 3)
+	b.all()
+	require.Equal(t, 4, same.stats.Reused) // one token must be fed
+	require.Equal(t, same.alone(3), same.got)
+	b.Forget()
+	free, idle, all := b.Pages()
+	require.Equal(t, []int{20, 0, 20}, []int{free, idle, all})
+	gone := b.add(count(1, 8), 1)
+	b.all()
+	require.Zero(t, gone.stats.Reused)
+	b.close()
+}
+
+// When pages run out the least recently used prefix goes first, from its end.
+func TestTheOldestPrefixIsForgottenFirst(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 6, steps: 1})
+	prompts := [][]int{count(1, 9), count(11, 9), count(21, 9)}
+	for _, p := range []int{0, 1, 0, 2} { // the last one needs a third page for a while
+		b.add(prompts[p], 1)
+		b.all()
+	}
+	reused := func(p []int) int {
+		c := b.add(p, 1)
+		b.all()
+		require.Equal(t, c.alone(1), c.got)
+		return c.stats.Reused
+	}
+	require.Equal(t, 8, reused(prompts[0]))
+	require.Equal(t, 4, reused(prompts[1])) // its second page had to go
+	b.close()
+}
+
+// When nothing is left to forget, the newest gives way, goes on later, and has lost
+// nothing.
+func TestTheNewestGivesItsPagesUp(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 2, pages: 10, steps: 3})
+	old, young := b.add(count(1, 2), 17), b.add(count(11, 2), 17)
+	b.all()
+	require.Equal(t, old.alone(17), old.got)
+	require.Equal(t, young.alone(17), young.got)
+	require.Zero(t, old.stats.Preempted)
+	require.Positive(t, young.stats.Preempted)
+	require.Equal(t, 1, young.stats.Preempted, "%v", b.f.Log)
+	require.NoError(t, errors.Join(old.err, young.err))
+	b.close()
+}
+
+// Who would have to give way soon does not start.
+func TestAJobStartsWhenThereIsRoomToGrow(t *testing.T) {
+	b := newBench(t, sizes{rows: 8, page: 2, pages: 10, steps: 1})
+	old := b.add(count(1, 8), 12)
+	b.step()
+	young := b.add(count(11, 10), 2) // 5 pages; 6 are free, and the other one needs one now
+	b.all()
+	require.Equal(t, old.alone(12), old.got)
+	require.Equal(t, young.alone(2), young.got)
+	require.Zero(t, young.stats.Preempted)
+	require.Equal(t, 11, young.stats.Fed)
+	b.close()
+}
+
+// Jobs start in their order, even when a later one would fit.
+func TestNobodyOvertakes(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 10, sequences: 3, steps: 1})
+	var ended []int
+	var all []*client
+	for i, n := range []int{20, 30, 1, 1, 1} {
+		c := b.add(count(5*i, n), 1)
+		c.onEnd = func() { ended = append(ended, i) }
+		all = append(all, c)
+	}
+	b.step()
+	running, queued := b.Counts()
+	require.Equal(t, []int{1, 4}, []int{running, queued}) // 5 and 8 pages are too many for 10
+	b.all()
+	require.Equal(t, 0, ended[0])
+	for i, c := range all {
+		require.Equal(t, c.alone(1), c.got, "job %d", i)
+	}
+	b.close()
+}
+
+// Who fills the cache alone is refused, with all that it has until then; who never
+// fits is refused at once. Others do not notice.
+func TestAJobThatFillsTheCacheIsRefusedAlone(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 5, steps: 8})
+	never := b.add(count(1, 21), 1)
+	require.ErrorIs(t, never.err, batch.ErrFull)
+	greedy, other := b.add(count(1, 3), 1000), b.add(count(11, 4), 5)
+	b.all()
+	require.ErrorIs(t, greedy.err, batch.ErrFull)
+	require.Equal(t, greedy.alone(18), greedy.got) // the last one needs no room
+	require.NoError(t, other.err)
+	require.Equal(t, other.alone(5), other.got)
+	exact := b.add(count(21, 20), 9)
+	b.all()
+	require.ErrorIs(t, exact.err, batch.ErrFull)
+	require.Equal(t, exact.alone(1), exact.got)
+	b.close()
+}
+
+func TestAFailedLaunchEndsWhatRunsAndLeaksNothing(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 20, sequences: 2, steps: 4})
+	one, two, three := b.add(count(1, 5), 20), b.add(count(11, 6), 20), b.add(count(21, 2), 20)
+	for range 3 {
+		b.step()
+	}
+	broken := errors.New("broken")
+	b.f.Fail = broken
+	require.ErrorIs(t, b.Step(t.Context()), broken)
+	require.NoError(t, b.Check())
+	for _, c := range []*client{one, two} {
+		require.EqualError(t, c.err, "batch: a launch of 2 sequences failed: broken")
+		require.Equal(t, c.alone(len(c.got)), c.got)
+	}
+	require.False(t, three.left)
+	b.all()
+	require.NoError(t, three.err)
+	require.Equal(t, three.alone(20), three.got)
+	b.close()
+}
+
+// A launch that is too much for the kernel is made of those that have waited longest, and
+// the others have their rows later: nobody is sent back, and all get what they would alone.
+func TestALaunchOfTooMuchIsMadeOfFewer(t *testing.T) {
+	for _, piece := range []int{0, 4} {
+		b := newBench(t, sizes{rows: 8, page: 4, pages: 90, steps: 6, piece: piece, most: 40})
+		var all []*client
+		for i := range 4 {
+			all = append(all, b.add(count(10*i, 12), 20))
+		}
+		last, most := map[uint32]int{}, 0 // by first page
+		b.f.Before = func(r batch.StepRequest) {
+			for _, q := range r.Sequences {
+				if at, ok := last[q.Pages[0]]; ok {
+					most = max(most, b.f.Launches-at)
+				}
+				last[q.Pages[0]] = b.f.Launches
+			}
+		}
+		b.all()
+		for _, c := range all {
+			require.NoError(t, c.err)
+			require.Equal(t, c.alone(20), c.got)
+			require.Zero(t, c.stats.Preempted)
+		}
+		require.Greater(t, most, 1, "all had a part in all launches")
+		require.LessOrEqual(t, most, 4)
+		b.close()
+	}
+}
+
+// A launch of several steps that is too much is one of one step.
+func TestALaunchOfTooManyStepsIsMadeOfOne(t *testing.T) {
+	b := newBench(t, sizes{rows: 8, page: 2, pages: 90, steps: 6, most: 13})
+	one, two := b.add(count(1, 3), 8), b.add(count(11, 3), 5)
+	b.all()
+	for c, want := range map[*client]int{one: 8, two: 5} {
+		require.NoError(t, c.err)
+		require.Equal(t, c.alone(want), c.got)
+	}
+	require.Equal(t, []string{"1 0+3 0+3", "1 3+1 3+1", "1 4+1 4+1", "1 5+1 5+1", "1 6+1", "1 6+1", "3 7+1"}, b.f.Log)
+	b.close()
+}
+
+// What is too much alone ends alone.
+func TestAJobThatIsTooMuchAloneIsRefusedAlone(t *testing.T) {
+	for _, piece := range []int{0, 4} {
+		b := newBench(t, sizes{rows: 8, page: 4, pages: 90, steps: 6, piece: piece, most: 40})
+		small, large, other := b.add(count(1, 12), 9), b.add(count(11, 36), 20), b.add(count(21, 20), 15)
+		b.all()
+		require.NoError(t, small.err)
+		require.Equal(t, small.alone(9), small.got)
+		require.EqualError(t, large.err, "batch: batchtest: 41 tokens, want at most 40")
+		require.Equal(t, large.alone(5), large.got)
+		require.NoError(t, other.err)
+		require.Equal(t, other.alone(15), other.got)
+		b.close()
+	}
+}
+
+// What a stepper must not return is the error of a launch.
+func TestImpossibleResultsAreErrors(t *testing.T) {
+	for want, wrong := range map[string][][]int{
+		"batch: a launch of 1 sequences failed: a launch of 1 steps ran 0":            {},
+		"batch: a launch of 1 sequences failed: a launch of 1 steps ran 2":            {{1}, {2}},
+		"batch: a launch of 1 sequences failed: step 0 of 1 sequences chose 2 tokens": {{1, 2}},
+	} {
+		b := newBench(t, sizes{rows: 4, page: 4, pages: 5})
+		s, err := batch.New(batch.Options{Stepper: &liar{b.f, wrong}, Pool: pages.New(5), Page: 4, Vocab: batchtest.Vocab, Positions: 99, StepsPerLaunch: 1})
+		require.NoError(t, err)
+		c := &client{t: t, prompt: []int{1}, want: 3}
+		s.Add(c.prompt, c)
+		require.Error(t, s.Step(t.Context()))
+		require.EqualError(t, c.err, want)
+		require.NoError(t, s.Close(nil))
+	}
+}
+
+// liar returns what it is told to.
+type liar struct {
+	*batchtest.Stepper
+	wrong [][]int
+}
+
+func (l *liar) Run(context.Context, batch.StepRequest) ([][]int, error) { return l.wrong, nil }
+
+// A draw that fails ends one job.
+func TestADrawThatFailsEndsOneJob(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, page: 4, pages: 20, steps: 4})
+	bad, good, greedy := b.add(count(1, 5), 9), b.add(count(11, 6), 9), b.add(count(21, 2), 9)
+	bad.draws, good.draws, bad.bad = true, true, errors.New("no such token")
+	b.all()
+	require.EqualError(t, bad.err, "position 5: no such token")
+	for _, c := range []*client{good, greedy} {
+		require.NoError(t, c.err)
+		require.Equal(t, c.alone(9), c.got)
+	}
+	b.close()
+}
+
+func TestOptionsThatCannotBeAreRefused(t *testing.T) {
+	held := pages.New(3)
+	_, err := held.Take(1)
+	require.NoError(t, err)
+	for want, change := range map[string]func(*batch.Options){
+		"a stepper of 0 rows, want at least 1":                                                     func(o *batch.Options) { o.Stepper = &batchtest.Stepper{} },
+		"5 sequences at a time, want 1 to 4: each needs a row of every step, of which there are 4": func(o *batch.Options) { o.MaxSequences = 5 },
+		"0 steps a launch, want at least 1":                                                        func(o *batch.Options) { o.StepsPerLaunch = 0 },
+		"3 pages of 0 tokens and 9 positions, want at least 1 each":                                func(o *batch.Options) { o.Page = 0 },
+		"2 of 3 KV pages are free, want all":                                                       func(o *batch.Options) { o.Pool = held },
+	} {
+		o := batch.Options{Stepper: &batchtest.Stepper{T: 4}, Pool: pages.New(3), Page: 4, Vocab: 9, Positions: 9, StepsPerLaunch: 1}
+		change(&o)
+		_, err := batch.New(o)
+		require.EqualError(t, err, want)
+	}
+	s, err := batch.New(batch.Options{Stepper: &batchtest.Stepper{T: 99}, Pool: pages.New(3), Page: 4, Vocab: 9, Positions: math.MaxInt, StepsPerLaunch: 1})
+	require.NoError(t, err)
+	require.Equal(t, 12, s.Limit())
+}

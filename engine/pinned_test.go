@@ -1,0 +1,160 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// hears is a ragged session that keeps all logits that were read.
+type hears struct {
+	*runtime.Ragged
+	all  [][]float32
+	ends map[int][]float32 // of the last step of each launch of one sequence, by the tokens before
+}
+
+func (h *hears) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+	q.Quiet = false // the logits of prompts are compared, too
+	chosen, err := h.Ragged.Run(ctx, q)
+	if s := q.Sequences[0]; err == nil && len(q.Sequences) == 1 {
+		dst := make([]float32, h.Vocab())
+		h.ends[s.Cached+len(s.New)+len(chosen)-1] = dst
+		err = h.Ragged.Logits(0, dst)
+	}
+	return chosen, err
+}
+
+func (h *hears) Logits(i int, dst []float32) error {
+	err := h.Ragged.Logits(i, dst)
+	h.all = append(h.all, append([]float32(nil), dst...))
+	return err
+}
+
+// pinnedBatch is a batch of a real kernel of tiny on the executor.
+func pinnedBatch(t *testing.T, page int, attention string) (*Batch, *hears) {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: 16, Page: page, Attention: attention})
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
+	o := Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, TokensPerLaunch: 4, Ends: []int{}, Pin: 2 * mk.ChunkTokens()}
+	o, err = o.complete()
+	require.NoError(t, err)
+	n := o.KVTokens / page
+	r, err := runtime.OpenRagged(t.Context(), mk, sim, weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
+	require.NoError(t, err)
+	h := &hears{Ragged: r, ends: map[int][]float32{}}
+	b, err := newBatch(o, h, sim.Close)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	return b, h
+}
+
+// With Pin every logit of a request has the same bits alone, among others that take
+// rows and pages, and with a prefix that another one has left, in pages smaller and
+// larger than a piece.
+func TestPinnedRequestsHaveTheSameBitsWhateverElseRuns(t *testing.T) {
+	if !deep.On() {
+		t.Skip("values of long runs on the executor, with -short")
+	}
+	for page, attention := range map[int]string{4: "", 32: "window=40+sinks=3/causal"} {
+		t.Run(fmt.Sprint("page ", page), func(t *testing.T) {
+			prompt := make([]int, 70)
+			for i := range prompt {
+				prompt[i] = 7 * i % 320
+			}
+			// only its logits are read: the others are greedy
+			request := Request{Tokens: prompt, MaxTokens: 6, Sampling: sampling.Params{Temperature: 1, TopK: 1}}
+			b, h := pinnedBatch(t, page, attention)
+			alone, err := b.Generate(t.Context(), request, nil)
+			require.NoError(t, err)
+			require.Zero(t, alone.Usage.Reused)
+			want := h.all
+			require.Len(t, want, 6)
+
+			h.all = nil
+			again, err := b.Generate(t.Context(), request, nil)
+			require.NoError(t, err)
+			require.Equal(t, 64, again.Usage.Reused)
+			require.True(t, sameBits(want, h.all), "after itself")
+
+			b, h = pinnedBatch(t, page, attention)
+			request.Sampling = sampling.Params{} // now many steps a launch
+			_, err = b.Generate(t.Context(), request, nil)
+			require.NoError(t, err)
+			require.Less(t, len(h.ends), 5+6)
+			for i, logits := range want {
+				if end := h.ends[70+i]; end != nil {
+					require.True(t, sameBits([][]float32{logits}, [][]float32{end}), "token %d, chosen in a launch of many", i)
+					delete(h.ends, 70+i)
+				}
+			}
+			require.Len(t, h.ends, 4, "pieces before the prompt's last")
+
+			b, h = pinnedBatch(t, page, attention)
+			request.Sampling = sampling.Params{Temperature: 1, TopK: 1}
+			other := func(n, from int) []int { return append(append([]int(nil), prompt[:n]...), prompt[from:from+21]...) }
+			var beside []*Stream
+			for _, tokens := range [][]int{other(0, 9), other(37, 5), other(0, 30)} {
+				beside = append(beside, ask(t, b, Request{Tokens: tokens, MaxTokens: 30}))
+			}
+			crowded, err := b.Generate(t.Context(), request, nil)
+			require.NoError(t, err)
+			require.Equal(t, alone.Tokens, crowded.Tokens)
+			require.True(t, sameBits(want, h.all), "among others, %d tokens of its prefix another one's", crowded.Usage.Reused)
+			for _, s := range beside {
+				s.Cancel()
+			}
+		})
+	}
+}
+
+// More pinned parts than the kernel has work items are more than one launch, and no
+// request's error.
+func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
+	deep.Only(t)
+	if !deep.On() {
+		t.Skip("long prompts on the executor, with -short")
+	}
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 1, Tokens: 4, Consumers: 1, StageBytes: 2048})
+	require.NoError(t, err)
+	limits, parts := mk.Limits(0), 0
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
+	b, err := NewBatch(t.Context(), Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, Ends: []int{}, Pin: mk.ChunkTokens()})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, b.Close()) })
+	var all []*Stream
+	for i := range 3 {
+		tokens := make([]int, 150)
+		for j := range tokens {
+			tokens[j] = (7*j + i) % 320
+		}
+		parts += len(tokens) / mk.ChunkTokens() * c.KVHeads
+		all = append(all, ask(t, b, Request{Tokens: tokens, MaxTokens: 3}))
+	}
+	require.Greater(t, parts, limits.CTAs*limits.ItemsPerCTA)
+	for _, s := range all {
+		got, err := s.Wait()
+		require.NoError(t, err)
+		require.Len(t, got.Tokens, 3)
+	}
+}
+
+func sameBits(a, b [][]float32) bool { return fmt.Sprintf("%x", a) == fmt.Sprintf("%x", b) }

@@ -1,0 +1,163 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"time"
+	"unicode/utf8"
+
+	"github.com/mkgen/mkgen/engine/sampling"
+	"github.com/mkgen/mkgen/models/tokenizer"
+)
+
+// Request is one generation. One of Prompt, Messages and Tokens is given; none of
+// them is the empty prompt, which a tokenizer may put begin-of-text before. Prompt,
+// Messages and Stop need a tokenizer.
+type Request struct {
+	Prompt   string              // text; the tokenizer puts begin-of-text before it, if it does so
+	Messages []tokenizer.Message // a conversation, for the tokenizer's chat template; the assistant's turn is generated
+	Tokens   []int               // as they are
+
+	MaxTokens int             // tokens to choose at most; 0 for as many as fit
+	Sampling  sampling.Params // the zero value is greedy
+	// Stop are texts that end the generation: the one that is complete first. It is
+	// not part of the text, nor is what follows it, and it is never handed out in
+	// part. Special tokens are no text, so they match none.
+	Stop []string
+
+	// IgnoreEnds has end tokens end nothing: they count as any other token, and give no
+	// text where they are special ones. The kernel's launches still end at them.
+	IgnoreEnds bool
+	// MinTokens is how many tokens are chosen before an end token may be: until then end
+	// tokens have probability 0, and the host chooses, one token a launch, greedy requests
+	// too. It means nothing with IgnoreEnds. Stop texts end the generation at any time.
+	MinTokens int
+}
+
+// Finish says why a generation ended.
+type Finish string
+
+// The reasons. A generation that failed has none ("").
+const (
+	End       Finish = "end"       // the model chose an end token
+	Stopped   Finish = "stop"      // the text came to one of Request.Stop
+	Length    Finish = "length"    // MaxTokens are chosen
+	Cancelled Finish = "cancelled" // the context ended, or the caller of Generate wanted no more
+	KVFull    Finish = "kv-full"   // the KV cache has no room, or the model no position, for another token
+)
+
+// Result is what a generation made.
+type Result struct {
+	// Text is all text handed out; what Stop cut off is not in it. Bytes that are
+	// not UTF-8 are U+FFFD, special tokens are left out.
+	Text string
+	// Tokens are the tokens chosen: with End the last is the end token, with Stopped
+	// the one that completed the stop text.
+	Tokens []int
+	Finish Finish
+	Usage  Usage
+}
+
+// Usage is what a generation took.
+type Usage struct {
+	Prompt int           // tokens of the prompt
+	Reused int           // of these, tokens that were in the KV cache already
+	First  time.Duration // from the call to the first token; 0 when there is none
+	Total  time.Duration // from the call to the end
+
+	// Preempted is how often the generation had to give its pages up to older ones,
+	// and to feed its tokens again later. Only a Batch does that.
+	Preempted int
+}
+
+// Piece is what a generation hands out at a time.
+type Piece struct {
+	Token int    // the token just chosen; NoToken for text held back until the end
+	Text  string // what may be shown since the last piece, always whole characters; often empty
+	// Finish is why the generation ends with this token; empty with all tokens before it. Text that
+	// was held back may follow in a piece without a token.
+	Finish Finish
+}
+
+// NoToken is the Token of a Piece that only has text.
+const NoToken = -1
+
+// FullError says that the KV cache has no room for a token, or that the model was
+// not made for its position.
+type FullError struct {
+	Prompt    int  // tokens of the prompt
+	Chosen    int  // tokens chosen until then
+	Limit     int  // tokens that fit
+	Positions bool // the limit is the model's, not the cache's
+}
+
+func (e *FullError) Error() string {
+	limit := fmt.Sprintf("the KV cache has room for %d tokens", e.Limit)
+	if e.Positions {
+		limit = fmt.Sprintf("the model was made for %d positions", e.Limit)
+	}
+	if e.Chosen == 0 {
+		return fmt.Sprintf("%s, the prompt has %d", limit, e.Prompt)
+	}
+	return fmt.Sprintf("%s: the prompt has %d, %d more are generated", limit, e.Prompt, e.Chosen)
+}
+
+// encode checks a request and makes its prompt tokens.
+func (o *Options) encode(r *Request) ([]int, error) {
+	given := 0
+	for _, there := range []bool{r.Prompt != "", len(r.Messages) > 0, len(r.Tokens) > 0} {
+		if there {
+			given++
+		}
+	}
+	switch {
+	case given > 1:
+		return nil, errors.New("request: more than one of Prompt, Messages and Tokens is given")
+	case r.MaxTokens < 0:
+		return nil, fmt.Errorf("request: MaxTokens is %d, want at least 0", r.MaxTokens)
+	case r.MinTokens < 0 || r.MaxTokens > 0 && r.MinTokens > r.MaxTokens:
+		return nil, fmt.Errorf("request: MinTokens is %d, want at least 0 and at most MaxTokens", r.MinTokens)
+	case o.Text == nil && (r.Prompt != "" || len(r.Messages)+len(r.Stop) > 0):
+		return nil, errors.New("request: text (Prompt, Messages or Stop) without a tokenizer; want Tokens")
+	}
+	for i, stop := range r.Stop {
+		if stop == "" || !utf8.ValidString(stop) {
+			return nil, fmt.Errorf("request: stop text %d is %q, want UTF-8 that is not empty", i, stop)
+		}
+	}
+	if err := r.Sampling.Check(); err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	tokens, err := o.tokens(r)
+	if err != nil {
+		return nil, fmt.Errorf("request: %w", err)
+	}
+	for _, token := range tokens {
+		if vocab := o.Kernel.Config.Vocab; token < 0 || token >= vocab {
+			return nil, fmt.Errorf("request: token %d, want 0 to %d", token, vocab-1)
+		}
+	}
+	if len(tokens) == 0 {
+		return nil, errors.New("request: the prompt has no tokens")
+	}
+	return tokens, nil
+}
+
+// tokens is the prompt as tokens.
+func (o *Options) tokens(r *Request) ([]int, error) {
+	switch {
+	case len(r.Tokens) > 0 || o.Text == nil:
+		return r.Tokens, nil
+	case len(r.Messages) == 0:
+		return o.Text.Encode(r.Prompt, true)
+	}
+	template, err := o.Text.ChatTemplate("")
+	if err != nil {
+		return nil, err
+	}
+	text, err := template.Render(r.Messages, tokenizer.ChatOptions{AddGenerationPrompt: true})
+	if err != nil {
+		return nil, err
+	}
+	return o.Text.Encode(text, false) // begin-of-text is in it
+}

@@ -1,0 +1,207 @@
+package runtime
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
+)
+
+// Member is a kernel of a Bundle and the device it is loaded on, nothing allocated yet.
+type Member struct {
+	Kernel *megakernel.Kernel
+	Device Device
+}
+
+// Bundle is kernels of one model that differ in the rows of a step, over one copy of the
+// weights and one KV cache. A launch takes the kernel with the fewest rows that has enough:
+// prompts go through the widest, and a sequence that decodes alone through that of one row.
+// It is a batch.Stepper. Not safe for concurrent use.
+type Bundle struct {
+	wide  []*Ragged // by their rows
+	one   *Session  // of one row; nil: none
+	guard uint32    // page that entries of one's table without a use name
+
+	loaded LoadStats
+	last   *Ragged // that ran the last launch; nil: one did, or nobody
+}
+
+// OpenBundle allocates and fills every buffer of the kernels, in whatever order they come: one or
+// several, of different numbers of rows. They must agree in model, KV cache and weights. Parts
+// can be pinned (RaggedOptions.Pin) in a kernel of several rows alone, since what a launch
+// computes would depend on which kernel it takes. o.Steps is of a launch of any. When ctx ends
+// it stops loading and returns ctx's error; only the devices' Close is of use then.
+func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOptions) (*Bundle, error) {
+	members = slices.SortedFunc(slices.Values(members), func(a, b Member) int { return b.Kernel.Options.Tokens - a.Kernel.Options.Tokens })
+	if err := agree(members, o.Pin); err != nil {
+		return nil, err
+	}
+	b := &Bundle{guard: o.Guard}
+	for i, m := range members { // from the widest on, which has all that is shared
+		if i > 0 {
+			o.From = members[0].Device
+		}
+		if !m.Kernel.Ragged() {
+			err := b.openOne(ctx, m, w, o)
+			if err != nil {
+				return nil, err
+			}
+			continue
+		}
+		r, err := OpenRagged(ctx, m.Kernel, m.Device, w, o)
+		if err != nil {
+			return nil, err
+		}
+		if i == 0 {
+			b.loaded = r.Loaded()
+		}
+		b.wide = slices.Insert(b.wide, 0, r)
+	}
+	return b, nil
+}
+
+// agree refuses kernels that cannot share weights and cache.
+func agree(members []Member, pin int) error {
+	if len(members) == 0 {
+		return errors.New("a bundle of no kernel, want at least one")
+	}
+	if pin > 0 && (len(members) > 1 || !members[0].Kernel.Ragged()) {
+		return fmt.Errorf("parts pinned at multiples of %d tokens in a bundle of %d kernels, the widest of %d rows; want one, of several rows", pin, len(members), members[0].Kernel.Options.Tokens)
+	}
+	first := members[0].Kernel
+	for i, m := range members[1:] {
+		k := m.Kernel
+		switch {
+		case k.Options.Tokens == members[i].Kernel.Options.Tokens:
+			return fmt.Errorf("two kernels of %d rows in a bundle, want one", k.Options.Tokens)
+		case k.Config.Name != first.Config.Name || k.KV != first.KV || k.Plan.PackedBytes != first.Plan.PackedBytes:
+			return fmt.Errorf("a bundle of %s (%d bytes packed, cache %+v) and %s (%d bytes packed, cache %+v), want one model and one cache",
+				first.Config.Name, first.Plan.PackedBytes, first.KV, k.Config.Name, k.Plan.PackedBytes, k.KV)
+		case slices.ContainsFunc(k.Plan.Layer, across) != slices.ContainsFunc(first.Plan.Layer, across):
+			return errors.New("kernels that have their weights packed by rows and by columns in a bundle, want one way")
+		case k.Graph != nil:
+			return errors.New("a graph of kernels in a bundle of several, want megakernels")
+		}
+	}
+	return nil
+}
+
+func across(m pipeline.MatrixPlan) bool { return m.Across() }
+
+// openOne opens the kernel of one row.
+func (b *Bundle) openOne(ctx context.Context, m Member, w Weights, o RaggedOptions) (err error) {
+	b.one, err = OpenSession(ctx, m.Kernel, m.Device, w, SessionOptions{Pages: o.Pages, Table: slices.Repeat([]uint32{o.Guard}, max(1, o.Pages-1)),
+		Epoch: o.Epoch, KVScales: o.KVScales, HeadScales: o.HeadScales, From: o.From})
+	if err == nil && o.From == nil {
+		b.loaded = b.one.Loaded()
+	}
+	return err
+}
+
+// Loaded says how the weights came to the device.
+func (b *Bundle) Loaded() LoadStats { return b.loaded }
+
+// Rows is how many tokens a step takes at most: those of the widest kernel.
+func (b *Bundle) Rows() int {
+	if n := len(b.wide); n > 0 {
+		return b.wide[n-1].Rows()
+	}
+	return 1
+}
+
+// SetEnds makes these tokens end a launch of any kernel, see Session.SetEnds.
+func (b *Bundle) SetEnds(tokens []int) error {
+	for _, r := range b.runners() {
+		if err := r.SetEnds(tokens); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// SetHangTimeout is how long a launch may make no step before it is given up with a
+// *HangError; 0 waits for ever.
+func (b *Bundle) SetHangTimeout(d time.Duration) {
+	for _, r := range b.runners() {
+		r.HangTimeout = d
+	}
+}
+
+func (b *Bundle) runners() (all []*runner) {
+	for _, r := range b.wide {
+		all = append(all, &r.runner)
+	}
+	if b.one != nil {
+		all = append(all, &b.one.runner)
+	}
+	return all
+}
+
+// Run runs one launch; see batch.Stepper. After a launch of any kernel has failed none follows.
+func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+	for _, r := range b.runners() {
+		if r.failed != nil {
+			return nil, r.failed
+		}
+	}
+	rows := 0
+	for _, s := range q.Sequences {
+		rows += len(s.New)
+	}
+	if b.one != nil && rows == 1 && len(q.Sequences) == 1 {
+		b.last = nil
+		return b.alone(ctx, q)
+	}
+	for _, r := range b.wide {
+		if rows <= r.Rows() || r == b.wide[len(b.wide)-1] { // which refuses more
+			b.last = r
+			return r.Run(ctx, q)
+		}
+	}
+	return nil, fmt.Errorf("%d sequences with %d tokens to feed, want 1: there is no kernel of several rows", len(q.Sequences), rows)
+}
+
+// alone runs a launch of one sequence that feeds one token.
+func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error) {
+	s := &q.Sequences[0]
+	table := slices.Repeat([]uint32{b.guard}, len(b.one.table))
+	if copy(table, s.Pages) < len(s.Pages) {
+		return nil, fmt.Errorf("sequence 0: %d pages, the cache has %d", len(s.Pages), len(table))
+	}
+	if err := b.one.SetTable(table); err != nil {
+		return nil, err
+	}
+	if err := b.one.Skip(s.Cached); err != nil {
+		return nil, err
+	}
+	chosen, err := b.one.Stream(ctx, s.New, q.Steps, func(token int) bool {
+		return q.Each == nil || q.Quiet || q.Each([]int{token})
+	})
+	var all [][]int
+	for _, token := range chosen {
+		if q.Quiet {
+			token = batch.NoToken
+		}
+		all = append(all, []int{token})
+	}
+	return all, err
+}
+
+// Logits reads those that follow the last new token of sequence i of the last launch, of its
+// last step, into dst, Vocab long.
+func (b *Bundle) Logits(i int, dst []float32) error {
+	switch {
+	case b.last != nil:
+		return b.last.Logits(i, dst)
+	case b.one == nil:
+		return errors.New("logits before the first launch")
+	case i != 0:
+		return fmt.Errorf("logits of sequence %d, the last launch had 1", i)
+	}
+	return b.one.Logits(dst)
+}

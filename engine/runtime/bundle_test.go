@@ -1,0 +1,137 @@
+package runtime_test
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// members are kernels of tiny of so many rows each, on executors.
+func members(t *testing.T, o megakernel.Options, rows ...int) (all []runtime.Member) {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	for _, n := range rows {
+		o.SMs, o.Tokens = 2, n
+		mk, err := megakernel.Build(c, o)
+		require.NoError(t, err)
+		sim, err := runtime.NewSim(mk.IR, 1)
+		require.NoError(t, err)
+		all = append(all, runtime.Member{Kernel: mk, Device: sim})
+	}
+	return all
+}
+
+func openBundle(t *testing.T, all []runtime.Member, o runtime.RaggedOptions) (*runtime.Bundle, error) {
+	t.Helper()
+	o.Pages, o.Guard = 12, 11
+	return runtime.OpenBundle(t.Context(), all, runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(all[0].Kernel.Config).Dims()), runtime.LoadOptions{}), o)
+}
+
+// ran is whether a member's device has run a launch since the last call.
+func ran(m runtime.Member) bool {
+	sim := m.Device.(*runtime.Sim)
+	was := sim.Last != nil
+	sim.Last = nil
+	return was
+}
+
+// A launch takes the kernel with the fewest rows that fits; all read and write one cache, and
+// choose what a kernel of one row chooses alone.
+func TestABundleTakesTheNarrowestKernel(t *testing.T) {
+	ofValues(t)
+	prompt := []int{5, 6, 7, 8, 9, 10, 11, 12, 13}
+	want := chosenAlone(t, 5, prompt)[0]
+	all := members(t, megakernel.Options{Page: 4}, 2, 1, 8)
+	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 4})
+	require.NoError(t, err)
+	require.NoError(t, b.SetEnds(nil))
+	b.SetHangTimeout(time.Minute)
+	require.Equal(t, 8, b.Rows())
+	require.ErrorContains(t, b.Logits(0, nil), "room for 0 logits")
+	logits, pages := make([]float32, 320), []uint32{6, 2, 9, 4}
+	launch := func(steps, cached int, quiet bool, feed ...int) [][]int {
+		got, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: feed, Cached: cached, Pages: pages}}, Steps: steps, Quiet: quiet})
+		require.NoError(t, err)
+		return got
+	}
+	only := func(which int) {
+		t.Helper()
+		for i, m := range all {
+			require.Equal(t, i == which, ran(m), "kernel of %d rows", m.Kernel.Options.Tokens)
+		}
+	}
+	require.Equal(t, [][]int{{batch.NoToken}}, launch(1, 0, true, prompt[:6]...))
+	only(2)
+	require.Equal(t, [][]int{{batch.NoToken}}, launch(1, 6, true, prompt[6]))
+	only(1)
+	require.Equal(t, want[0], launch(1, 7, false, prompt[7:]...)[0][0])
+	only(0)
+	require.NoError(t, b.Logits(0, logits))
+	got := launch(4, 9, false, want[0])
+	only(1)
+	require.Equal(t, [][]int{{want[1]}, {want[2]}, {want[3]}, {want[4]}}, got)
+	require.NoError(t, b.Logits(0, logits))
+	require.ErrorContains(t, b.Logits(1, logits), "logits of sequence 1, the last launch had 1")
+	two := batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{want[0]}, Cached: 9, Pages: pages[:3]}, {New: []int{3}, Pages: []uint32{0}}}}
+	together, err := b.Run(t.Context(), two)
+	require.NoError(t, err)
+	only(0)
+	require.Equal(t, want[1], together[0][0])
+	require.NoError(t, b.Logits(1, logits))
+}
+
+// What one launch is told while it runs holds in a kernel of one row as in the others.
+func TestABundlesLaunchOfOneRowCanBeEnded(t *testing.T) {
+	ofValues(t)
+	all := members(t, megakernel.Options{Page: 4}, 1, 2)
+	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 8})
+	require.NoError(t, err)
+	q := batch.StepRequest{Sequences: []batch.Sequence{{New: []int{5}, Pages: []uint32{1, 2, 3}}}, Steps: 8}
+	seen := 0
+	q.Each = func([]int) bool { seen++; return seen < 2 }
+	got, err := b.Run(t.Context(), q)
+	require.NoError(t, err)
+	require.GreaterOrEqual(t, len(got), 2)
+	require.Less(t, len(got), 8)
+	require.Equal(t, 2, seen)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = b.Run(ctx, q)
+	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestKernelsThatCannotShareAreRefused(t *testing.T) {
+	for _, c := range []struct {
+		all  []runtime.Member
+		o    runtime.RaggedOptions
+		want string
+	}{
+		{nil, runtime.RaggedOptions{}, "a bundle of no kernel, want at least one"},
+		{members(t, megakernel.Options{}, 2, 2), runtime.RaggedOptions{}, "two kernels of 2 rows in a bundle, want one"},
+		{members(t, megakernel.Options{}, 4, 2), runtime.RaggedOptions{Pin: 32}, "parts pinned at multiples of 32 tokens in a bundle of 2 kernels, the widest of 4 rows; want one, of several rows"},
+		{append(members(t, megakernel.Options{Page: 4}, 1), members(t, megakernel.Options{}, 2)...), runtime.RaggedOptions{}, "want one model and one cache"},
+		{append(members(t, megakernel.Options{MLP: megakernel.MLPFused}, 1), members(t, megakernel.Options{}, 2)...), runtime.RaggedOptions{}, "packed"},
+	} {
+		_, err := runtime.OpenBundle(t.Context(), c.all, nil, c.o)
+		require.ErrorContains(t, err, c.want)
+	}
+}
+
+// One kernel of one row is a bundle, which has no room for a second sequence.
+func TestABundleOfOneRow(t *testing.T) {
+	b, err := openBundle(t, members(t, megakernel.Options{Page: 4}, 1), runtime.RaggedOptions{Steps: 2})
+	require.NoError(t, err)
+	require.Equal(t, 1, b.Rows())
+	require.Positive(t, b.Loaded().Bytes)
+	_, err = b.Run(t.Context(), batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: []int{3, 4}, Pages: []uint32{0}}}})
+	require.ErrorContains(t, err, "1 sequences with 2 tokens to feed, want 1: there is no kernel of several rows")
+}

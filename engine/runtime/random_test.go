@@ -1,0 +1,149 @@
+package runtime_test
+
+import (
+	"context"
+	"errors"
+	"os"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/compile"
+	"github.com/mkgen/mkgen/engine/randomize"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/stretchr/testify/require"
+)
+
+// TestRandomWeightsAreSynthsBitForBit runs the kernel on the executor and compares
+// all three buffers with what is packed from package synth.
+func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
+	tiny, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	untied := tiny
+	untied.TieEmbeddings = false
+	odd := untied // padded rows and columns, SMs without tiles
+	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
+	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd} {
+		for j, sms := range []int{1, 4, 23} {
+			if (i+j)%3 != 1 && !deep.On() { // every model with one of the numbers
+				continue
+			}
+			o := megakernel.Options{SMs: sms}
+			if i > 4 {
+				o.Weights = pipeline.FormatE4M3
+			} else if i > 2 {
+				o.MLP = megakernel.MLPFused
+			}
+			mk, err := megakernel.Build(c, o)
+			require.NoError(t, err)
+			seed := uint64(sms)<<40 + 7
+			if o.MLP == "" {
+				requireRandomInBatches(t, mk, seed)
+			}
+			r, err := randomize.New(mk)
+			require.NoError(t, err)
+			sim, err := runtime.NewSim(mk.IR, 1)
+			require.NoError(t, err)
+			s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
+			require.NoError(t, err)
+			require.Equal(t, sim.Size("weights")+sim.Size("gains")+sim.Size("embed"), s.Loaded().Bytes)
+			requireLoaded(t, mk, synth.NewWeights(seed, reference.ShapeOf(c).Dims()), func(name string) []byte {
+				if sim.Size(name) == 0 {
+					return nil
+				}
+				data := make([]byte, sim.Size(name))
+				require.NoError(t, sim.Read(name, 0, data))
+				return data
+			})
+			_, err = s.Step(3) // every byte the step reads is initialised
+			require.NoError(t, err)
+		}
+	}
+}
+
+// requireRandomInBatches makes and compares the weights as a kernel for several
+// tokens wants them, their tiles interleaved.
+func requireRandomInBatches(t *testing.T, mk *megakernel.Kernel, seed uint64) {
+	t.Helper()
+	p, matrices := mk.Plan, func(plans []pipeline.MatrixPlan) (ms []pipeline.Matrix) {
+		for i := range plans {
+			ms = append(ms, plans[i].Matrix)
+		}
+		return ms
+	}
+	q, err := pipeline.New(pipeline.Request{SMs: p.SMs, Layers: p.Layers, Layer: matrices(p.Layer), Final: matrices(p.Final),
+		StageBytes: 2048, SharedLimit: p.SharedLimit, BatchTiles: 5})
+	require.NoError(t, err)
+	again := *mk
+	again.Plan = q
+	r, err := randomize.New(&again)
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	_, err = runtime.OpenSession(t.Context(), &again, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
+	require.NoError(t, err)
+	requireLoaded(t, &again, synth.NewWeights(seed, reference.ShapeOf(mk.Config).Dims()), func(name string) []byte {
+		if sim.Size(name) == 0 {
+			return nil
+		}
+		data := make([]byte, sim.Size(name))
+		require.NoError(t, sim.Read(name, 0, data))
+		return data
+	})
+}
+
+func TestRandomRefusals(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2})
+	require.NoError(t, err)
+	r, err := randomize.New(mk)
+	require.NoError(t, err)
+	_, err = runtime.Random(1, r, nil).Load(t.Context(), mk, newMemory(mk))
+	require.EqualError(t, err, "random weights: a *runtime_test.memory cannot run a second kernel")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	_, err = runtime.Random(1, r, nil).Load(ctx, mk, sim)
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = runtime.Random(1, r, nil).Load(t.Context(), mk, sim)
+	require.ErrorContains(t, err, "random weights: ", "the megakernel's buffers are not allocated")
+}
+
+// The executor ignores the machine code, so that compiling is all that differs.
+func TestRandomCompiledMakesMachineCode(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4})
+	require.NoError(t, err)
+	_, err = runtime.RandomCompiled(t.Context(), mk, 5, "sm_1", compile.Options{})
+	require.ErrorContains(t, err, "sm_1")
+	w, err := runtime.RandomCompiled(t.Context(), mk, 5, "sm_90a", compile.Options{Dir: t.TempDir()})
+	if errors.Is(err, compile.ErrNoCompiler) && os.Getenv("MKGEN_NEED_NVCC") == "" {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	dev := &recorder{Sim: sim}
+	_, err = runtime.OpenSession(t.Context(), mk, dev, w, runtime.SessionOptions{Pages: 1})
+	require.NoError(t, err)
+	require.Equal(t, "\x7fELF", string(dev.cubin[:4]))
+}
+
+// recorder is a Sim that keeps the machine code it is given.
+type recorder struct {
+	*runtime.Sim
+	cubin []byte
+}
+
+func (r *recorder) RunOnce(k *ir.Kernel, cubin []byte, scalars map[string]uint64) error {
+	r.cubin = cubin
+	return r.Sim.RunOnce(k, cubin, scalars)
+}

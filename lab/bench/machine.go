@@ -1,0 +1,131 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// Machine is where kernels are measured: a GPU, or the executor. Not safe for
+// concurrent use.
+type Machine interface {
+	// Facts say what it is.
+	Facts() Facts
+	// Load makes a kernel ready to run, with buffers of its own.
+	Load(ctx context.Context, k *ir.Kernel) (Loaded, error)
+	// Free is how many bytes of memory can still be allocated.
+	Free() (int64, error)
+}
+
+// Facts are what a record says of the machine.
+type Facts struct {
+	GPU, Driver, CUDA string
+	Compiler          string // of the kernel loaded last
+	SMs               int    // all that there are; 0 on the executor
+	L2                int64  // bytes of the last cache before memory
+	Executor          bool   // no GPU: times say nothing
+}
+
+// Loaded is a kernel on a machine.
+type Loaded interface {
+	Device
+	// Plant runs another kernel, with the same scalars and with buffers that are all
+	// allocated, on the same memory until restore is called.
+	Plant(ctx context.Context, k *ir.Kernel) (restore func(), err error)
+}
+
+// Grapher is a Machine that runs graphs of kernels, too.
+type Grapher interface {
+	// LoadGraph is Load for a graph of kernels. What it returns is a GraphPlanter.
+	LoadGraph(ctx context.Context, g *ir.Graph) (Loaded, error)
+}
+
+// GraphPlanter is a loaded graph of kernels.
+type GraphPlanter interface {
+	// PlantGraph is Loaded's Plant for a graph.
+	PlantGraph(ctx context.Context, g *ir.Graph) (restore func(), err error)
+}
+
+// load makes the kernel, or the kernels, of a model's step ready to run.
+func load(ctx context.Context, m Machine, mk *megakernel.Kernel) (Loaded, error) {
+	if mk.Graph == nil {
+		return m.Load(ctx, mk.IR)
+	}
+	g, ok := m.(Grapher)
+	if !ok {
+		return nil, fmt.Errorf("a %T runs no graphs of kernels", m)
+	}
+	return g.LoadGraph(ctx, mk.Graph)
+}
+
+// Executor is the Machine that executes kernels on the CPU with all checks of the
+// executor. Its times are the executor's own and no measure of any GPU.
+type Executor struct {
+	Seed uint64 // of the interleavings
+}
+
+// Facts say that it is no GPU.
+func (e Executor) Facts() Facts { return Facts{GPU: "executor", Executor: true} }
+
+// Load loads the kernel.
+func (e Executor) Load(_ context.Context, k *ir.Kernel) (Loaded, error) {
+	sim, err := runtime.NewSim(k, e.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return &simulated{Sim: sim, kernel: k}, nil
+}
+
+// LoadGraph loads the kernels.
+func (e Executor) LoadGraph(_ context.Context, g *ir.Graph) (Loaded, error) {
+	sim, err := runtime.NewSimGraph(g, e.Seed)
+	if err != nil {
+		return nil, err
+	}
+	return &simulated{Sim: sim, graph: g}, nil
+}
+
+// Free is little, so that what is allocated in proportion to it stays small.
+func (e Executor) Free() (int64, error) { return 1 << 30, nil }
+
+// simulated is a Sim with a clock.
+type simulated struct {
+	*runtime.Sim
+	kernel *ir.Kernel // what nothing is planted in
+	graph  *ir.Graph  // or this
+	begin  time.Time
+	took   time.Duration
+}
+
+func (s *simulated) Start(scalars map[string]uint64) error {
+	s.begin = time.Now()
+	return s.Sim.Start(scalars)
+}
+
+func (s *simulated) Wait() error {
+	err := s.Sim.Wait()
+	s.took = time.Since(s.begin)
+	return err
+}
+
+func (s *simulated) Elapsed() time.Duration { return s.took }
+
+func (s *simulated) Plant(_ context.Context, k *ir.Kernel) (func(), error) {
+	return func() {
+		if err := s.Swap(s.kernel); err != nil {
+			panic("BUG: a kernel that ran does not load: " + err.Error())
+		}
+	}, s.Swap(k)
+}
+
+func (s *simulated) PlantGraph(_ context.Context, g *ir.Graph) (func(), error) {
+	return func() {
+		if err := s.SwapGraph(s.graph); err != nil {
+			panic("BUG: a graph that ran does not load: " + err.Error())
+		}
+	}, s.SwapGraph(g)
+}
