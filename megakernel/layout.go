@@ -93,7 +93,7 @@ func layoutModel(c *models.Config) LayoutModel {
 		HeadDim: c.HeadDim, Vocab: c.Vocab, MaxPositions: c.MaxPositions, NormEps: c.NormEps, Tied: c.TieEmbeddings,
 		RopeTheta: c.Rope.Theta, DType: c.DType.String()}
 	if s := c.Rope.Scaling; s != nil {
-		m.RopeScaling = &LayoutScaling{"llama3", s.Factor, s.LowFreqFactor, s.HighFreqFactor, s.OriginalPositions}
+		m.RopeScaling = &LayoutScaling{string(s.Type), s.Factor, s.LowFreqFactor, s.HighFreqFactor, s.OriginalPositions}
 	}
 	return m
 }

@@ -359,7 +359,7 @@ func check(c *models.Config) error {
 	case c.MaxPositions > maxPositions:
 		return fmt.Errorf("max_position_embeddings %d, want at most %d: beyond, angles of the rotary embedding are not reduced exactly", c.MaxPositions, maxPositions)
 	}
-	return nil
+	return checkArch(c)
 }
 
 // inputFits refuses a model whose widest matrix input, a bf16 vector in shared

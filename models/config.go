@@ -1,16 +1,7 @@
 package models
 
-// Config describes one Llama-family decoder. All matrices are stored
-// [outputs, inputs] as in the checkpoint: y = W·x.
-//
-// A layer computes, for hidden vector x of length Hidden,
-//
-//	q, k, v = Wq·n, Wk·n, Wv·n     n = rmsnorm(x)·gain; q and k rotated (Rope)
-//	x += Wo·attention(q, K, V)     scores scaled by 1/sqrt(HeadDim)
-//	x += Wdown·(silu(Wgate·m) * Wup·m)     m = rmsnorm(x)·gain
-//
-// and the step ends with logits = Whead·(rmsnorm(x)·gain). No projection has a
-// bias. Use Validate before relying on any derived figure.
+// Config describes one dense decoder as its config.json does: sizes, which all layers share, and traits. Arch derives
+// the mathematics, layer by layer, and has its formulas. Use Validate before relying on any derived figure.
 type Config struct {
 	// Name identifies the model in file names and messages: 1 to 64 of
 	// a-z 0-9 . _ - and no leading punctuation. Parse sets it to "custom".
@@ -29,9 +20,14 @@ type Config struct {
 	NormEps float64
 	// TieEmbeddings says that the LM head is the embedding matrix.
 	TieEmbeddings bool
-	// Rope is the rotary embedding of q and k, in the half-split layout: element
-	// i is rotated with element i+HeadDim/2.
+	// Rope is the rotary embedding of q and k, in all layers but those whose kind
+	// has another.
 	Rope Rope
+
+	// Family is the name of the family whose tensor names a checkpoint has ("model_type"); "" for llama.
+	Family string
+	// Traits is what the mathematics has beyond the above or otherwise: zero for Llama.
+	Traits Traits
 
 	// BOS is the token that starts a sequence, or NoToken.
 	BOS int
@@ -49,21 +45,47 @@ type Config struct {
 // NoToken is Config.BOS of a model without such a token.
 const NoToken = -1
 
-// Rope is a rotary position embedding over the whole head: RopeInvFreq turns it
-// into angles per position.
+// Rope is a rotary position embedding: element i of the first Dims of a head is rotated with element i+Dims/2, or with
+// its neighbour where Interleaved says so, by position·InvFreq[i] radians.
 type Rope struct {
 	// Theta is the base of the geometric series of frequencies ("rope_theta").
 	Theta float64
-	// Scaling changes the low frequencies as Llama 3.1 does; nil for none.
-	Scaling *Llama3Scaling
+	// Dims is how many of a head's elements are rotated, an even number; 0 for all ("partial_rotary_factor").
+	Dims int
+	// Interleaved pairs elements 2i and 2i+1 (GLM-4).
+	Interleaved bool
+	// Scaling changes the frequencies for contexts beyond those of the first training; nil for none.
+	Scaling *Scaling
 }
 
-// Llama3Scaling holds the parameters of rope_type "llama3": frequencies whose
-// wavelength exceeds OriginalPositions/LowFreqFactor are divided by Factor, those
-// below OriginalPositions/HighFreqFactor stay, those between are interpolated.
-type Llama3Scaling struct {
+// ScalingType names a rule for rotary frequencies as config.json's rope_type does.
+type ScalingType string
+
+// The rules that scale rotary frequencies.
+const (
+	ScalingLlama3   ScalingType = "llama3"   // low frequencies divided, those between two bands blended (Llama 3.1)
+	ScalingLinear   ScalingType = "linear"   // all divided by Factor (position interpolation; Chen et al., 2023)
+	ScalingDynamic  ScalingType = "dynamic"  // a base that grows with the context (dynamic NTK)
+	ScalingYaRN     ScalingType = "yarn"     // ramp between dims by number of turns (Peng et al., 2023)
+	ScalingLongRoPE ScalingType = "longrope" // a factor for every frequency (Ding et al., 2024; Phi-3)
+)
+
+// Scaling holds the parameters of one rule; those of other rules are zero. Of llama3, frequencies whose wavelength
+// exceeds OriginalPositions/LowFreqFactor are divided by Factor, those below OriginalPositions/HighFreqFactor stay, those
+// between are interpolated.
+type Scaling struct {
+	Type              ScalingType
 	Factor            float64 // 1 to 10000 ("factor")
-	LowFreqFactor     float64 // positive ("low_freq_factor")
-	HighFreqFactor    float64 // at least 1.1 times LowFreqFactor ("high_freq_factor")
 	OriginalPositions int     // context of the first training ("original_max_position_embeddings")
+
+	LowFreqFactor  float64 // of llama3: positive ("low_freq_factor")
+	HighFreqFactor float64 // of llama3: at least 1.1 times LowFreqFactor ("high_freq_factor")
+
+	BetaFast, BetaSlow float64 // of yarn: turns within OriginalPositions where its ramp begins and ends ("beta_fast", "beta_slow")
+	Truncate           bool    // of yarn: the ramp's ends are rounded outwards to whole dimensions ("truncate")
+
+	ShortFactors, LongFactors []float64 // of longrope: divisors of the frequencies up to and beyond OriginalPositions
+
+	// AttentionFactor multiplies sines and cosines of yarn and longrope, so scores by its square; 0 and 1 for no change.
+	AttentionFactor float64
 }

@@ -84,8 +84,9 @@ func (r *reader) ropeType(rope *Rope) {
 	}
 }
 
-func (r *reader) llama3() *Llama3Scaling {
-	return &Llama3Scaling{
+func (r *reader) llama3() *Scaling {
+	return &Scaling{
+		Type:              ScalingLlama3,
 		Factor:            r.required("factor"),
 		LowFreqFactor:     r.required("low_freq_factor"),
 		HighFreqFactor:    r.required("high_freq_factor"),

@@ -48,7 +48,8 @@ func llama31(name string, ropeFactor float64) Config {
 		NormEps:      1e-5,
 		Rope: Rope{
 			Theta: 500000,
-			Scaling: &Llama3Scaling{
+			Scaling: &Scaling{
+				Type:   ScalingLlama3,
 				Factor: ropeFactor, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 8192,
 			},
 		},
@@ -104,7 +105,8 @@ func tiny() Config {
 		NormEps:      1e-5,
 		Rope: Rope{
 			Theta: 10000,
-			Scaling: &Llama3Scaling{
+			Scaling: &Scaling{
+				Type:   ScalingLlama3,
 				Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64,
 			},
 		},

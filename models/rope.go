@@ -30,7 +30,7 @@ func RopeInvFreq(c Config) []float32 {
 
 // scale applies the llama3 rule to one inverse frequency. The explicit float32
 // conversions forbid the compiler to fuse a product with a sum.
-func (s *Llama3Scaling) scale(f float32) float32 {
+func (s *Scaling) scale(f float32) float32 {
 	factor, low := float32(s.Factor), float32(s.LowFreqFactor)
 	original := float64(s.OriginalPositions)
 	longest := float32(original / s.LowFreqFactor)
