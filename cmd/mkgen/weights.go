@@ -116,7 +116,11 @@ func openModel(dir string) (c model, note string, err error) {
 	if err != nil {
 		return nil, "", err
 	}
-	return q, "The checkpoint is " + q.Summary() + "; they are widened to bf16.", nil
+	note = "The checkpoint is " + q.Summary() + "; they are widened to bf16."
+	if left := q.LeftOut(); len(left) > 0 {
+		note += " It asks for " + strings.Join(left, " and ") + " too: left out."
+	}
+	return q, note, nil
 }
 
 // open opens a checkpoint directory; its tokenizer may be missing.

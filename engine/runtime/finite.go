@@ -18,7 +18,11 @@ type checker interface {
 func (l *load) check() error {
 	c, ok := l.t.(checker)
 	if !ok {
-		l.t = finite{l.t}
+		if r, ok := l.t.(megakernel.Reader); ok {
+			l.t = finiteBlocks{finite{l.t}, r}
+		} else {
+			l.t = finite{l.t}
+		}
 		return nil
 	}
 	copied := l.total
@@ -38,11 +42,44 @@ func (f finite) Row(tensor string, row int, dst []uint16) error {
 	if err := f.t.Row(tensor, row, dst); err != nil {
 		return err
 	}
-	const exponent = 0x7f80
 	for i, v := range dst {
-		if v&exponent == exponent {
-			return fmt.Errorf("%s: found %v at [%d, %d], want finite weights", tensor, math.Float32frombits(uint32(v)<<16), row, i)
+		if err := finiteAt(v, tensor, row, i); err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// finiteAt refuses a bf16 that is not finite.
+func finiteAt(v uint16, tensor string, row, i int) error {
+	const exponent = 0x7f80
+	if v&exponent != exponent {
+		return nil
+	}
+	x := math.Float32frombits(uint32(v) << 16)
+	return fmt.Errorf("%s: found %v at [%d, %d], want finite weights", tensor, x, row, i)
+}
+
+// finiteBlocks are finite tensors that are read in blocks of rows.
+type finiteBlocks struct {
+	finite
+	r megakernel.Reader
+}
+
+// Reading is megakernel.Reader's.
+func (f finiteBlocks) Reading(use func(row func(string, int, []uint16) ([]byte, error)) error) error {
+	return f.r.Reading(func(read func(string, int, []uint16) ([]byte, error)) error {
+		return use(func(tensor string, row int, scratch []uint16) ([]byte, error) {
+			data, err := read(tensor, row, scratch)
+			if err != nil {
+				return nil, err
+			}
+			for i := range len(data) / 2 {
+				if err := finiteAt(uint16(data[2*i])|uint16(data[2*i+1])<<8, tensor, row, i); err != nil {
+					return nil, err
+				}
+			}
+			return data, nil
+		})
+	})
 }

@@ -39,11 +39,11 @@ func (c *Checkpoint) bytes(name string, row int, scratch []uint16) ([]byte, erro
 		return t.row(row), nil
 	}
 	convert(scratch, t.row(row), t.from, c.f16)
-	return littleEndian(scratch), nil
+	return LittleEndian(scratch), nil
 }
 
-// littleEndian is v as bytes, in v's own memory.
-func littleEndian(v []uint16) []byte {
+// LittleEndian returns v as little-endian bytes in v's own memory, which on other machines is rewritten.
+func LittleEndian(v []uint16) []byte {
 	b := unsafe.Slice((*byte)(unsafe.Pointer(unsafe.SliceData(v))), 2*len(v))
 	if binary.NativeEndian.Uint16([]byte{1, 0}) != 1 {
 		for i, x := range v {

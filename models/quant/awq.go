@@ -6,6 +6,7 @@ import "strings"
 type awq struct {
 	group int
 	skip  []string
+	notDone
 }
 
 // newAWQ reads the configuration.

@@ -10,6 +10,7 @@ import (
 type compressed struct {
 	groups []*scheme
 	ignore []target
+	notDone
 }
 
 // target names modules: by their full name, by a pattern, or by their class.
@@ -32,13 +33,15 @@ type scheme struct {
 	cols      int
 }
 
-// newCompressed reads the configuration. How inputs are quantised does not matter here: weights are the same.
+// newCompressed reads the configuration. How inputs are quantised does not change the weights.
 func newCompressed(f *fields) importer {
 	c := &compressed{ignore: targets(f, "ignore")}
 	format := f.text("format", "")
 	groups := f.object("config_groups")
 	for _, name := range groups.names {
-		c.groups = append(c.groups, newScheme(groups.object(name), format))
+		group := groups.object(name)
+		c.inputs(group.object("input_activations"))
+		c.groups = append(c.groups, newScheme(group, format))
 	}
 	if len(groups.names) == 0 {
 		f.refuse("config_groups", "at least one group", "")
@@ -47,7 +50,8 @@ func newCompressed(f *fields) importer {
 	sparsity.only("format", "sparse weights are not supported: decompress and save it with compressed-tensors", `"dense"`)
 	f.only("transform_config", "rotated inputs are not supported: choose a recipe without transforms", "{}")
 	f.only("moe_sparsity_config", "experts are not supported", "{}")
-	f.others("quantization_status global_compression_ratio version kv_cache_scheme")
+	c.cache(f.object("kv_cache_scheme"))
+	f.others("quantization_status global_compression_ratio version")
 	return c
 }
 
@@ -82,7 +86,6 @@ var readable = []string{"pack-quantized", "int-quantized", "float-quantized", "n
 // newScheme reads a group; format is that of the whole.
 func newScheme(f *fields, format string) *scheme {
 	s := &scheme{targets: targets(f, "targets"), format: f.text("format", format)}
-	f.raw("input_activations")
 	f.only("output_activations", "quantised outputs are not supported")
 	w := f.object("weights")
 	if s.none = len(w.names) == 0; s.none {

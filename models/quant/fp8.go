@@ -14,6 +14,7 @@ type fp8 struct {
 	blocks  bool
 	block   [2]int
 	skipped []exception
+	notDone
 }
 
 // exception is a name in modules_to_not_convert, or a pattern of it.
@@ -41,7 +42,9 @@ func newFP8(f *fields, dtype models.DType) importer {
 			q.skipped = append(q.skipped, exception{text, p})
 		}
 	}
-	f.others("dequantize kv_cache_scheme is_checkpoint_fp8_serialized")
+	q.add("inputs of products in 8-bit floats")
+	q.cache(f.object("kv_cache_scheme"))
+	f.others("dequantize is_checkpoint_fp8_serialized")
 	return q
 }
 

@@ -11,6 +11,7 @@ type gptq struct {
 	symmetric   bool
 	add         int // 1 where a zero point is stored less one, the first version of the format
 	dynamic     []override
+	notDone
 }
 
 // override is a rule for modules whose names match.

@@ -39,6 +39,14 @@ func (p *ints) at(data []byte, row, col int) int {
 // row fills dst with the elements of a row, as at would; integers of 8 bits that are unsigned keep their bits.
 func (p *ints) row(data []byte, row int, dst []int8) {
 	if p.down == p.transposed {
+		if p.bits == 4 && !p.transposed && p.order == nil {
+			p.pairs(data[row*p.width*p.perWord/2:], dst)
+			return
+		}
+		if p.bits == 8 && !p.transposed && p.order == nil {
+			p.bytes(data[row*p.width*p.perWord:], dst)
+			return
+		}
 		p.alongWords(data, row, dst)
 		return
 	}
@@ -66,6 +74,63 @@ func (p *ints) alongWords(data []byte, row int, dst []int8) {
 		at, shift := p.slot(s)
 		for c, w := s, word; c < len(dst); c, w = c+p.perWord, w+step {
 			dst[c] = int8(int(data[w*size+at]>>shift&mask) + p.offset)
+		}
+	}
+}
+
+// pairs fills dst with the nibbles of bytes, the lower one first, whatever the size of the words.
+func (p *ints) pairs(data []byte, dst []int8) {
+	offset := int8(p.offset)
+	data = data[:(len(dst)+1)/2]
+	for i := range len(dst) / 2 {
+		b := data[i]
+		d := dst[2*i : 2*i+2 : 2*i+2]
+		d[0], d[1] = int8(b&15)+offset, int8(b>>4)+offset
+	}
+	if len(dst)%2 == 1 {
+		dst[len(dst)-1] = int8(data[len(data)-1]&15) + offset
+	}
+}
+
+// bytes fills dst with bytes, whatever the size of the words.
+func (p *ints) bytes(data []byte, dst []int8) {
+	offset := int8(p.offset)
+	data = data[:len(dst)]
+	for i, b := range data {
+		dst[i] = int8(b) + offset
+	}
+}
+
+// block fills dst with n rows of a transposed tensor of 32-bit words, from row first on, a multiple of blockRows: each
+// word is looked at once. Rows are columns apart in dst.
+func (p *ints) block(data []byte, first, n int, dst []int8, columns int) {
+	mask, offset := uint32(1<<p.bits-1), int8(p.offset)
+	if p.down { // a word has perWord columns of one row
+		for w := range (columns + p.perWord - 1) / p.perWord {
+			words := data[4*(w*p.width+first):]
+			for r := range n {
+				word := leUint32(words[4*r:])
+				to := dst[r*columns:][w*p.perWord : min((w+1)*p.perWord, columns)]
+				for i := range to {
+					to[i] = int8(word&mask) + offset
+					word >>= p.bits & 31
+				}
+			}
+		}
+		return
+	}
+	for r := 0; r < n; r += p.perWord { // a word has perWord rows of one column
+		var shifts [blockRows]int
+		rows := min(p.perWord, n-r)
+		for i := range rows {
+			at, shift := p.slot(i)
+			shifts[i] = 8*at + shift
+		}
+		for c := range columns {
+			word := leUint32(data[4*(c*p.width+(first+r)/p.perWord):])
+			for i := range rows {
+				dst[(r+i)*columns+c] = int8(word>>(shifts[i]&31)&mask) + offset
+			}
 		}
 	}
 }

@@ -100,14 +100,21 @@ func (m *Matrix) Row(row int, dst []float32) error {
 	if err := m.fits(row, len(dst), m.Cols, false); err != nil {
 		return err
 	}
+	r := readers.Get().(*reader)
+	defer readers.Put(r)
 	return m.files.Reading(func(data func(string) []byte) error {
-		if m.Format.Quantised() {
-			m.dequantise(data, row, dst)
-		} else {
-			m.plain(data(m.codes.tensor), row, dst)
-		}
+		m.fill(r, data, row, dst)
 		return nil
 	})
+}
+
+// fill is Row without its checks.
+func (m *Matrix) fill(r *reader, data func(string) []byte, row int, dst []float32) {
+	if m.Format.Quantised() {
+		r.row(m, data, row, dst)
+	} else {
+		m.plain(data(m.codes.tensor), row, dst)
+	}
 }
 
 // fits checks the arguments of a method that fills n elements.
@@ -144,50 +151,18 @@ func (m *Matrix) readZeros(data func(string) []byte, row int, dst []int8) {
 func (m *Matrix) plain(data []byte, row int, dst []float32) {
 	size := m.DType.Bytes()
 	data = data[row*m.Cols*size:]
-	for c := range dst {
-		switch m.Format.Code {
-		case BF16:
+	switch m.Format.Code {
+	case BF16:
+		for c := range dst {
 			dst[c] = fromBF16(binary.LittleEndian.Uint16(data[2*c:]))
-		case F16:
+		}
+	case F16:
+		for c := range dst {
 			dst[c] = fromF16(binary.LittleEndian.Uint16(data[2*c:]))
-		default:
+		}
+	default:
+		for c := range dst {
 			dst[c] = ScaleF32.number(data, c)
 		}
-	}
-}
-
-// dequantise computes (code - zero point) * scale with the package's roundings. The difference is exact in each
-// of the types, and so is its product with a scale of 16 bits in float32.
-func (m *Matrix) dequantise(data func(string) []byte, row int, dst []float32) {
-	factors, zeros := make([]float32, m.Blocks()), make([]int8, m.Blocks())
-	m.readScales(data(m.scales.tensor), row, factors)
-	m.readZeros(data, row, zeros)
-	for g := range factors {
-		switch m.Format.Global {
-		case Multiplies:
-			factors[g] *= m.factor
-		case Divides:
-			factors[g] /= m.factor
-		}
-		factors[g] = round(factors[g], m.steps.scale)
-	}
-	codes := make([]int8, m.Cols)
-	m.codes.row(data(m.codes.tensor), row, codes)
-	for c, code := range codes {
-		g := c / m.scales.columns
-		if m.groups != nil {
-			g = int(m.groups[c])
-		}
-		value := float32(int(code) - int(zeros[g]))
-		switch m.Format.Code {
-		case E4M3:
-			value = e4m3[byte(code)]
-		case E2M1:
-			value = e2m1[code&15]
-			if value == 0 && m.Format.Global == Multiplies {
-				value = 0 // ModelOpt's table has no negative zero
-			}
-		}
-		dst[c] = round(round(value*factors[g], m.steps.product), m.steps.result)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"math"
 	"os"
 	"path/filepath"
 	"slices"
@@ -108,16 +107,36 @@ func (m *Model) Summary() string {
 
 // Row fills dst, of the matrix's columns, with bf16 bit patterns of a row, rounded to the nearest even.
 func (m *Model) Row(tensor string, row int, dst []uint16) error {
+	r := readers.Get().(*reader)
+	defer readers.Put(r)
+	return m.files.Reading(func(data func(string) []byte) error { return m.row(r, data, tensor, row, dst) })
+}
+
+// row is Row.
+func (m *Model) row(r *reader, data func(string) []byte, tensor string, row int, dst []uint16) error {
 	w := m.found[tensor]
 	if w == nil {
 		return fmt.Errorf("quant: found no tensor %s", tensor)
 	}
-	wide := make([]float32, len(dst))
-	if err := w.Row(row, wide); err != nil {
+	if err := w.fits(row, len(dst), w.Cols, false); err != nil {
 		return err
 	}
-	for i, x := range wide {
-		dst[i] = uint16(math.Float32bits(roundBF16(x)) >> 16)
-	}
+	r.bf16(w, data, row, dst)
 	return nil
+}
+
+// Reading calls f with a function that fills scratch with a row as Row does, and returns it as little-endian bytes in
+// the same memory. It is Row for whole blocks of rows, as checkpoint.Checkpoint has it: f is called once, and must not
+// call Row, Reading or Close. It returns f's error.
+func (m *Model) Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) error {
+	r := readers.Get().(*reader)
+	defer readers.Put(r)
+	return m.files.Reading(func(data func(string) []byte) error {
+		return f(func(tensor string, row int, scratch []uint16) ([]byte, error) {
+			if err := m.row(r, data, tensor, row, scratch); err != nil {
+				return nil, err
+			}
+			return checkpoint.LittleEndian(scratch), nil
+		})
+	})
 }

@@ -11,6 +11,7 @@ type modelOpt struct {
 	dtype models.DType // of the dequantised weights
 	algo  string
 	skip  []pattern
+	notDone
 }
 
 // newModelOpt reads the configuration, from config.json or from hf_quant_config.json, which name some fields
@@ -32,7 +33,17 @@ func newModelOpt(f *fields, dtype models.DType) importer {
 	}
 	f.only("has_zero_point", "", "false")
 	f.only("pre_quant_scale", "scaled inputs are not supported", "false")
-	f.others("config_groups kv_cache_scheme kv_cache_quant_algo producer")
+	switch q.algo {
+	case "fp8", "fp8_per_channel_per_token":
+		q.add("inputs of products in 8-bit floats")
+	case "nvfp4":
+		q.add("inputs of products in 4-bit floats")
+	}
+	q.cache(f.object("kv_cache_scheme"))
+	if f.text("kv_cache_quant_algo", "") != "" {
+		q.add(cacheLeft)
+	}
+	f.others("config_groups producer")
 	return q
 }
 

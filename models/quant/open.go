@@ -13,6 +13,7 @@ import (
 // Checkpoint is an open checkpoint, quantised or not. All methods may be called from several goroutines at a time.
 type Checkpoint struct {
 	method string
+	left   []string
 	names  []string
 	found  map[string]*Matrix
 	files  *checkpoint.Tensors
@@ -26,6 +27,8 @@ type importer interface {
 	// weight returns the module's weight, or nil after it has added problems to the module. The module has a tensor
 	// that only quantised ones have.
 	weight(m *module) (*Matrix, error)
+	// left returns what the configuration asks for beside quantised weights.
+	left() []string
 }
 
 // Open opens the checkpoint in directory dir: its config.json, and its safetensors files as
@@ -56,6 +59,9 @@ func open(files *checkpoint.Tensors, err error, what string) (*Checkpoint, error
 	method, imp, err := readConfig(files.Text)
 	if err == nil {
 		c.method = method
+		if imp != nil {
+			c.left = imp.left()
+		}
 		err = c.match(imp)
 	}
 	if err != nil {
@@ -67,6 +73,10 @@ func open(files *checkpoint.Tensors, err error, what string) (*Checkpoint, error
 // Method returns how config.json calls the quantisation: "gptq", "awq", "compressed-tensors", "fp8", "modelopt",
 // or "" where nothing is quantised.
 func (c *Checkpoint) Method() string { return c.method }
+
+// LeftOut returns what the configuration asks for beside quantised weights, which whoever reads only those leaves out:
+// "inputs of products in 8-bit floats", "a quantised KV cache".
+func (c *Checkpoint) LeftOut() []string { return c.left }
 
 // Names returns the names of all matrices, vectors and scalars, in the order of the files. It must not be changed.
 func (c *Checkpoint) Names() []string { return c.names }
