@@ -24,8 +24,12 @@ type Config struct {
 	// has another.
 	Rope Rope
 
-	// Family is the name of the family whose tensor names a checkpoint has ("model_type"); "" for llama.
+	// Family is the name of the family ("model_type"); "" for llama.
 	Family string
+	// Names are the tensors of a checkpoint that are not called as in LlamaForCausalLM; nil for none. Not to be changed.
+	Names TensorNames
+	// TextPart says that the file describes a multimodal model, of which this is the text part: other tensors are passed over.
+	TextPart bool
 	// Traits is what the mathematics has beyond the above or otherwise: zero for Llama.
 	Traits Traits
 

@@ -27,6 +27,7 @@ func harmlessFields() []string {
 		bad_words_ids num_return_sequences remove_invalid_values
 		exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
 		forced_bos_token_id forced_eos_token_id tf_legacy_loss is_llama_config
+		pretraining_tp cache_implementation auto_map
 		transformers.js_config unsloth_fixed unsloth_version`)
 }
 
@@ -38,18 +39,18 @@ func refusedFields() []refusal {
 			all = append(all, refusal{name, n, why})
 		}
 	}
-	add(whenFalse, "biases are not supported", `attention_bias mlp_bias qkv_bias
+	add(whenFalse, "this family has no such biases", `attention_bias mlp_bias qkv_bias
 		attention_out_bias attn_bias use_bias use_qkv_bias bias add_bias_linear lm_head_bias`)
-	add(whenOne, "rotary embedding of a part of the head is not supported",
+	add(whenOne, "this family rotates whole heads",
 		`partial_rotary_factor rotary_pct rope_pct`)
-	add(onlyNull, "other rotary embeddings are not supported", `rotary_dim rope_ratio
+	add(onlyNull, "this family has another rotary embedding", `rotary_dim rope_ratio
 		rotary_emb_base rope_local_base_freq local_rope_theta rope_type no_rope_layers
 		no_rope_layer_interval position_embedding_type qk_rope_head_dim`)
-	add(whenFalse, "other rotary embeddings are not supported", `rope_interleaved alibi use_alibi`)
-	add(onlyNull, "sliding-window attention is not supported",
+	add(whenFalse, "this family has another rotary embedding", `rope_interleaved alibi use_alibi`)
+	add(onlyNull, "this family has no sliding windows",
 		`sliding_window sliding_window_pattern max_window_layers attention_chunk_size`)
-	add(whenFalse, "sliding-window attention is not supported", `use_sliding_window`)
-	add(whenAllFull, "layers of other kinds are not supported", `layer_types`)
+	add(whenFalse, "this family has no sliding windows", `use_sliding_window`)
+	add(whenAllFull, "in this family all layers are of one kind", `layer_types`)
 	add(whenEmpty, "quantised weights are not supported",
 		`quantization_config quantization compression_config sparsity_config`)
 	add(whenZero, "mixtures of experts are not supported", `num_local_experts num_experts
@@ -60,26 +61,27 @@ func refusedFields() []refusal {
 		moe_layer_freq decoder_sparse_step interleave_moe_layer_step`)
 	add(whenFalse, "mixtures of experts are not supported", `norm_topk_prob output_router_logits`)
 	add(whenEmpty, "mixtures of experts are not supported", `mlp_only_layers moe_layers`)
-	add(whenFalse, "norms of queries and keys are not supported",
+	add(whenFalse, "this family has no norms of queries and keys",
 		`use_qk_norm qk_norm qk_layernorm use_qk_layernorm`)
 	add(onlyNull, "other norms are not supported", `layer_norm_eps layer_norm_epsilon
 		norm_eps norm_epsilon norm_type`)
-	add(onlyNull, "soft caps are not supported", `attn_logit_softcapping
+	add(onlyNull, "this family has no soft caps", `attn_logit_softcapping
 		final_logit_softcapping attention_logit_soft_cap output_logit_soft_cap logit_soft_cap`)
-	add(onlyNull, "scores are always scaled by 1/sqrt(head_dim)",
+	add(onlyNull, "this family scales scores by 1/sqrt(head_dim)",
 		`attention_multiplier query_pre_attn_scalar attn_scale attention_scale`)
-	add(whenFalse, "scores are always scaled by 1/sqrt(head_dim)", `attn_temperature_tuning`)
-	add(whenOne, "scaled embeddings, residuals or logits are not supported",
+	add(whenFalse, "this family scales scores by 1/sqrt(head_dim)", `attn_temperature_tuning`)
+	add(whenOne, "this family does not scale embeddings, residuals or logits",
 		`residual_multiplier embedding_multiplier logits_scaling logit_scale
 		lm_head_multiplier embedding_scale scale_emb residual_scale`)
-	add(onlyNull, "scaled embeddings, residuals or logits are not supported",
+	add(onlyNull, "this family does not scale embeddings, residuals or logits",
 		`scale_depth dim_model_base mup_base_hidden_size`)
-	add(whenFalse, "scaled embeddings, residuals or logits are not supported", `mup_enabled`)
+	add(whenFalse, "this family does not scale embeddings, residuals or logits", `mup_enabled`)
 	add(onlyNull, "clipping is not supported", `clip_qkv`)
+	add(whenOne, "other attention is not supported", `full_attn_mod interpolate_factor`)
+	add(whenFalse, "rotary embedding in three dimensions is not supported", `use_mrope`)
+	add(onlyNull, "scores scaled by position are not supported", `llama_4_scaling_beta`)
 	add(onlyNull, "other activations are not supported",
 		`hidden_activation activation_function`)
-	add(whenOne, "set it to 1: the split products of tensor-parallel training round differently",
-		`pretraining_tp`)
 	add(whenZero, "set it to 0: dropout has no meaning in a decode step",
 		`attention_dropout hidden_dropout resid_pdrop attn_pdrop embd_pdrop`)
 	add(whenFalse, "parallel blocks are not supported", `parallel_attn use_parallel_residual`)
@@ -89,13 +91,12 @@ func refusedFields() []refusal {
 		`is_encoder_decoder add_cross_attention tie_encoder_decoder`)
 	add(onlyNull, "only decoders are supported", `cross_attention_hidden_size`)
 	add(whenEmpty, "pruned heads are not supported", `pruned_heads`)
-	add(onlyNull, "only plain text decoders are supported",
+	add(onlyNull, "want text_config beside it, which holds the text part of a multimodal model",
 		`text_config vision_config audio_config`)
 	add(onlyNull, "latent attention is not supported", `q_lora_rank kv_lora_rank
 		qk_nope_head_dim v_head_dim`)
 	add(whenZero, "further prediction heads are not supported",
 		`num_nextn_predict_layers num_kv_shared_layers`)
-	add(whenEmpty, "the model brings its own code, which this program cannot read", `auto_map`)
 	return all
 }
 
@@ -103,14 +104,14 @@ func refusedFields() []refusal {
 func refusedRopeFields() []refusal {
 	const other = "it has no meaning in the supported scalings"
 	all := []refusal{{"partial_rotary_factor", whenOne,
-		"rotary embedding of a part of the head is not supported"}}
+		"this family rotates whole heads"}}
 	for _, name := range strings.Fields(`factor low_freq_factor high_freq_factor
 		original_max_position_embeddings attention_factor beta_fast beta_slow mscale
 		mscale_all_dim short_factor long_factor truncate mrope_section alpha finetuned`) {
 		all = append(all, refusal{name, onlyNull, other})
 	}
 	for _, name := range strings.Fields(`full_attention sliding_attention chunked_attention linear_attention`) {
-		all = append(all, refusal{name, onlyNull, "rotary embeddings that differ by layer are not supported"})
+		all = append(all, refusal{name, onlyNull, "in this family all layers share a rotary embedding"})
 	}
 	return all
 }

@@ -80,7 +80,7 @@ func TestHostileTextMakesAShortMessageInShortTime(t *testing.T) {
 		"long string":      changed(t, [][2]string{{"model_type", `"` + long + `"`}}),
 		"long name":        `{"` + long + `": 1}`,
 		"control bytes":    changed(t, [][2]string{{"model_type", `"\u001b[31m\n\r"`}}),
-		"many fields":      "{" + strings.Join(many, ",") + "}",
+		"many fields":      `{"model_type": "llama", ` + strings.Join(many, ",") + "}",
 		"many list values": changed(t, [][2]string{{"eos_token_id", "[" + strings.Repeat("1,", 400_000) + "1]"}}),
 	}
 	for name, text := range cases {
@@ -92,5 +92,5 @@ func TestHostileTextMakesAShortMessageInShortTime(t *testing.T) {
 		require.Less(t, time.Since(start), 10*time.Second, name)
 	}
 	_, err := Parse(strings.NewReader(cases["many fields"]))
-	require.ErrorContains(t, err, "\nand 49976 more problems")
+	require.ErrorContains(t, err, "\nand 49975 more problems")
 }

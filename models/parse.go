@@ -1,22 +1,41 @@
 package models
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"slices"
 	"strconv"
+	"strings"
 )
+
+// Reading is how config.json files are read. The zero value reads the built-in families strictly.
+type Reading struct {
+	Families []Family // that may be named, nil for Families()
+	Ignore   []string // fields that are passed over where they are unknown
+}
 
 // ParseFile reads the Hugging Face config.json at path as Parse does; the error
 // begins with the path.
-func ParseFile(path string) (Config, error) {
+func ParseFile(path string) (Config, error) { return Reading{}.ParseFile(path) }
+
+// Parse is Reading.Parse of the built-in families.
+func Parse(r io.Reader) (Config, error) { return Reading{}.Parse(r) }
+
+// ParseQuantised is Reading.ParseQuantised of the built-in families.
+func ParseQuantised(r io.Reader) (c Config, quantised bool, err error) {
+	return Reading{}.ParseQuantised(r)
+}
+
+// ParseFile is Parse of a file.
+func (how Reading) ParseFile(path string) (Config, error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Config{}, err
 	}
-	c, err := Parse(f)
+	c, err := how.Parse(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return Config{}, fmt.Errorf("%s: %w", path, err)
 	}
@@ -24,44 +43,43 @@ func ParseFile(path string) (Config, error) {
 }
 
 // ParseQuantisedFile is ParseQuantised of a file.
-func ParseQuantisedFile(path string) (c Config, quantised bool, err error) {
+func (how Reading) ParseQuantisedFile(path string) (c Config, quantised bool, err error) {
 	f, err := os.Open(path)
 	if err != nil {
 		return Config{}, false, err
 	}
-	c, quantised, err = ParseQuantised(f)
+	c, quantised, err = how.ParseQuantised(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return Config{}, quantised, fmt.Errorf("%s: %w", path, err)
 	}
 	return c, quantised, nil
 }
 
-// Parse reads one Hugging Face config.json of model_type "llama", in the layout
-// of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). The result
-// is named "custom" and passes Validate. On error the Config is zero.
+// Parse reads one Hugging Face config.json of a family that model_type names, in the layout
+// of transformers 4 (rope_theta, rope_scaling) or 5 (rope_parameters). Of a multimodal model it reads the text part,
+// text_config. The result is named "custom" and passes Validate. On error the Config is zero.
 //
-// Every size, rms_norm_eps and model_type must be there, except that
+// null means absent. Every size, rms_norm_eps and model_type must be there, except that
 // num_key_value_heads defaults to num_attention_heads and head_dim to
-// hidden_size/num_attention_heads. As in transformers, an absent hidden_act is
-// silu, an absent rope_theta 10000, an absent tie_word_embeddings false, and
-// absent bos_token_id and eos_token_id are 1 and 2; null for those means none.
+// hidden_size/num_attention_heads, and what else a family has defaults for. As in transformers, an absent rope_theta is
+// 10000 and an absent tie_word_embeddings false, unless the family says otherwise.
 //
 // Refused by name, each with what was found: fields that change the mathematics
-// beyond Config (unless they hold the value that changes nothing), and fields
+// beyond the family's (unless they hold the value that changes nothing), and fields
 // that are on no list. All such problems come back together; text that is not
 // one JSON object within MaxFileBytes and MaxDepth, with unique names, is
 // refused by itself.
-func Parse(r io.Reader) (Config, error) {
+func (how Reading) Parse(r io.Reader) (Config, error) {
 	o, err := readObject(r)
 	if err != nil {
 		return Config{}, err
 	}
-	return parse(o)
+	return how.parse(o)
 }
 
 // ParseQuantised is Parse of a config.json that may say how weights are quantised, which is left to
 // its reader (package quant). quantised is whether it does.
-func ParseQuantised(r io.Reader) (c Config, quantised bool, err error) {
+func (how Reading) ParseQuantised(r io.Reader) (c Config, quantised bool, err error) {
 	o, err := readObject(r)
 	if err != nil {
 		return Config{}, false, err
@@ -69,22 +87,27 @@ func ParseQuantised(r io.Reader) (c Config, quantised bool, err error) {
 	plain := slices.DeleteFunc(slices.Clone(o), func(m member) bool {
 		return m.value != nil && (m.name == "quantization_config" || m.name == "compression_config")
 	})
-	c, err = parse(plain)
+	c, err = how.parse(plain)
 	return c, len(plain) < len(o), err
 }
 
-func parse(o object) (Config, error) {
+func (how Reading) parse(o object) (Config, error) {
 	var p problems
-	in := newReader(o, "", &p)
-	in.architecture()
-	c := Config{Name: "custom", DType: BF16}
-	in.sizes(&c)
-	c.NormEps = in.required("rms_norm_eps")
-	c.TieEmbeddings = in.boolean("tie_word_embeddings")
-	in.rope(&c.Rope)
-	in.tokens(&c)
-	c.CheckpointDType = in.dtype()
-	in.others()
+	text, isPart := textPart(o)
+	in := newFields(text, "", &p)
+	if isPart {
+		in.prefix = "text_config."
+	}
+	in.ignored = how.Ignore
+	families := how.Families
+	if families == nil {
+		families = Families()
+	}
+	family := in.familyOf(families)
+	if family == nil {
+		return Config{}, p.Err()
+	}
+	c := in.config(family, isPart)
 	if err := p.Err(); err != nil {
 		return Config{}, err
 	}
@@ -94,32 +117,68 @@ func parse(o object) (Config, error) {
 	return c, nil
 }
 
-// architecture checks the fields that say which mathematics the file is about.
-func (r *reader) architecture() {
-	const llama, class = `"llama"`, `["LlamaForCausalLM"]`
-	if value, ok := r.take("model_type"); !ok {
-		r.missing("model_type", llama)
-	} else if value != "llama" {
-		r.refuse("model_type", value, llama, "other architectures are not supported")
+// config reads all fields; problems are in r.p.
+func (r *Fields) config(family *Family, isPart bool) Config {
+	var err error
+	if r.defaults, err = readObject(strings.NewReader(cmp.Or(family.Defaults, "{}"))); err != nil {
+		panic("BUG: models: defaults of " + family.Name + ": " + err.Error())
 	}
-	if value, ok := r.take("architectures"); ok {
-		classes, isList := value.(list)
-		if !isList || len(classes) != 1 || classes[0] != "LlamaForCausalLM" {
-			r.refuse("architectures", value, class, "other architectures are not supported")
+	c := Config{Name: "custom", DType: BF16, Family: family.Name, Names: family.Names, TextPart: isPart}
+	r.partialAllowed = family.PartialRotary
+	r.class(family, isPart)
+	r.sizes(&c)
+	c.NormEps = r.required("rms_norm_eps")
+	c.TieEmbeddings = r.Bool("tie_word_embeddings")
+	r.rope(&c)
+	r.tokens(&c)
+	c.CheckpointDType = r.dtype()
+	family.Read(r, &c)
+	if r.sliding != nil && !r.slidingTaken {
+		r.p.add(r.prefix+"rope_parameters.sliding_attention", "an object", "null", "in this family all layers share a rotary embedding")
+	}
+	c.stretch()
+	r.others()
+	return c
+}
+
+// textPart returns text_config, with what its surroundings say about it, where that is an object; else o.
+func textPart(o object) (object, bool) {
+	value, _ := o.get("text_config")
+	text, ok := value.(object)
+	if !ok {
+		return o, false
+	}
+	text = slices.Clone(text)
+	for _, m := range o {
+		switch m.name {
+		case "torch_dtype", "dtype", "tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config", "compression_config":
+			if _, has := text.get(m.name); !has && m.value != nil {
+				text = append(slices.DeleteFunc(text, func(t member) bool { return t.name == m.name }), m)
+			}
 		}
 	}
-	if value, ok := r.take("hidden_act"); ok && value != "silu" {
-		r.refuse("hidden_act", value, `"silu"`, "other activations are not supported")
+	return text, true
+}
+
+// class checks architectures, which a text part may have or not.
+func (r *Fields) class(family *Family, isPart bool) {
+	value, ok := r.take("architectures")
+	if !ok || isPart {
+		return
+	}
+	classes, isList := value.(list)
+	if !isList || len(classes) != 1 || classes[0] != family.Class {
+		r.refuse("architectures", value, `["`+family.Class+`"]`, "only causal language models are supported")
 	}
 }
 
-func (r *reader) sizes(c *Config) {
+func (r *Fields) sizes(c *Config) {
 	before := r.p.Len()
 	for _, s := range c.sizes() {
 		_, present := r.take(s.field)
 		optional := s.field == "num_key_value_heads" || s.field == "head_dim"
 		if present || !optional {
-			*s.value = r.integer(s.field, 1, s.max)
+			*s.value = r.Integer(s.field, 1, s.max)
 		}
 	}
 	if c.KVHeads == 0 {
@@ -134,26 +193,23 @@ func (r *reader) sizes(c *Config) {
 	}
 }
 
-func (r *reader) tokens(c *Config) {
+func (r *Fields) tokens(c *Config) {
 	c.BOS = NoToken
-	switch ids := r.tokenIDs("bos_token_id", 1); len(ids) {
+	switch ids := r.tokenIDs("bos_token_id"); len(ids) {
 	case 0:
 	case 1:
 		c.BOS = ids[0]
 	default:
 		r.p.add("bos_token_id", fmt.Sprintf("%d ids", len(ids)), "one id", "")
 	}
-	c.EOS = r.tokenIDs("eos_token_id", 2)
+	c.EOS = r.tokenIDs("eos_token_id")
 }
 
 // tokenIDs reads null, one id or a list of ids.
-func (r *reader) tokenIDs(field string, absent int) []int {
+func (r *Fields) tokenIDs(field string) []int {
 	value, ok := r.take(field)
 	if !ok {
-		if slices.ContainsFunc(r.object, func(m member) bool { return m.name == field }) {
-			return nil
-		}
-		return []int{absent}
+		return nil
 	}
 	values, ok := value.(list)
 	if !ok {
@@ -171,7 +227,7 @@ func (r *reader) tokenIDs(field string, absent int) []int {
 }
 
 // dtype reads torch_dtype or its new name dtype.
-func (r *reader) dtype() DType {
+func (r *Fields) dtype() DType {
 	found := DTypeUnstated
 	for _, field := range []string{"torch_dtype", "dtype"} {
 		value, ok := r.take(field)

@@ -119,9 +119,9 @@ func TestMissingFileIsAnErrorWithItsPath(t *testing.T) {
 }
 
 func TestProblemsAreFieldErrors(t *testing.T) {
-	_, err := Parse(strings.NewReader(changed(t, [][2]string{{"mlp_bias", "true"}, {"clip_qkv", "8"}})))
+	_, err := Parse(strings.NewReader(changed(t, [][2]string{{"qkv_bias", "true"}, {"clip_qkv", "8"}})))
 	var first *FieldError
 	require.ErrorAs(t, err, &first)
-	require.Equal(t, &FieldError{"mlp_bias", "true", "false", "biases are not supported"}, first)
+	require.Equal(t, &FieldError{"qkv_bias", "true", "false", "this family has no such biases"}, first)
 	require.Len(t, err.(interface{ Unwrap() []error }).Unwrap(), 2)
 }

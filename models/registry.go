@@ -41,6 +41,7 @@ func Lookup(name string) (Config, error) {
 func llama31(name string, ropeFactor float64) Config {
 	return Config{
 		Name:         name,
+		Family:       "llama",
 		KVHeads:      8,
 		HeadDim:      128,
 		Vocab:        128256,
@@ -94,6 +95,7 @@ func llama32x3B() Config {
 func tiny() Config {
 	return Config{
 		Name:         "tiny",
+		Family:       "llama",
 		Layers:       2,
 		Hidden:       96,
 		Intermediate: 352,

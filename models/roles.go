@@ -2,6 +2,7 @@ package models
 
 import (
 	"fmt"
+	"maps"
 	"strconv"
 	"strings"
 )
@@ -174,7 +175,11 @@ func llamaNames() TensorNames {
 }
 
 // names are those of c's family.
-func (c *Config) names() TensorNames { return llamaNames() }
+func (c *Config) names() TensorNames {
+	names := llamaNames()
+	maps.Copy(names, c.Names)
+	return names
+}
 
 // Tensors lists the weights of c by role: embedding, the layers' one after the other, final norm, LM head; of a layer in
 // the order of roles. c must be valid.

@@ -67,7 +67,8 @@ func (c Config) Validate() error {
 	}
 	c.validateHeads(&p)
 	wantFloat(&p, "rms_norm_eps", c.NormEps, 1e-30, 1)
-	c.Rope.validate(&p)
+	c.Rope.validate(&p, c.HeadDim)
+	c.validateTraits(&p)
 	c.validateTokens(&p)
 	c.validateDTypes(&p)
 	return p.Err()
@@ -84,22 +85,81 @@ func (c Config) validateHeads(p *problems) {
 	}
 }
 
-func (r Rope) validate(p *problems) {
+func (r Rope) validate(p *problems, headDim int) {
 	wantFloat(p, "rope_theta", r.Theta, 1, 1e12)
+	if r.Dims < 0 || r.Dims > headDim || r.Dims%2 != 0 {
+		p.add("partial_rotary_factor", strconv.Itoa(r.Dims)+" elements", "an even number of head_dim's "+strconv.Itoa(headDim), "")
+	}
 	s := r.Scaling
 	if s == nil {
 		return
 	}
 	wantFloat(p, "rope_scaling.factor", s.Factor, 1, 1e4)
+	if s.OriginalPositions < 1 || s.OriginalPositions > MaxMaxPositions {
+		p.add("rope_scaling.original_max_position_embeddings",
+			strconv.Itoa(s.OriginalPositions), wantInt(1, MaxMaxPositions), "")
+	}
+	wantFloat(p, "rope_scaling.attention_factor", orOne(s.AttentionFactor), 1e-3, 1e3)
+	switch s.Type {
+	case ScalingLlama3:
+		s.validateBands(p)
+	case ScalingDynamic:
+		if r.over(headDim).Dims < 4 {
+			p.add("partial_rotary_factor", "2 rotated elements", "4 or more", "dynamic scaling divides by their number less 2")
+		}
+	case ScalingYaRN:
+		wantFloat(p, "rope_scaling.beta_slow", s.BetaSlow, 1e-6, 1e6)
+		wantFloat(p, "rope_scaling.beta_fast", s.BetaFast, s.BetaSlow, 1e6)
+		wantFloat(p, "rope_theta", r.Theta, 1.001, 1e12)
+	case ScalingLongRoPE:
+		for _, list := range []struct {
+			name    string
+			factors []float64
+		}{{"short_factor", s.ShortFactors}, {"long_factor", s.LongFactors}} {
+			if n := r.over(headDim).Dims / 2; len(list.factors) != n {
+				p.add("rope_scaling."+list.name, fmt.Sprintf("%d numbers", len(list.factors)), strconv.Itoa(n), "")
+			}
+			for _, x := range list.factors {
+				wantFloat(p, "rope_scaling."+list.name, x, 1, 1e6)
+			}
+		}
+	}
+}
+
+func (s *Scaling) validateBands(p *problems) {
 	wantFloat(p, "rope_scaling.low_freq_factor", s.LowFreqFactor, 1e-6, 1e6)
 	wantFloat(p, "rope_scaling.high_freq_factor", s.HighFreqFactor, 1e-6, 1e6)
 	if s.HighFreqFactor < minBandRatio*s.LowFreqFactor {
 		p.add("rope_scaling.high_freq_factor", formatFloat(s.HighFreqFactor),
 			formatFloat(minBandRatio)+" times low_freq_factor "+formatFloat(s.LowFreqFactor)+" or more", "")
 	}
-	if s.OriginalPositions < 1 || s.OriginalPositions > MaxMaxPositions {
-		p.add("rope_scaling.original_max_position_embeddings",
-			strconv.Itoa(s.OriginalPositions), wantInt(1, MaxMaxPositions), "")
+}
+
+// validateTraits checks what a family has set; field names are those of the mathematics, since families' differ.
+func (c Config) validateTraits(p *problems) {
+	t := &c.Traits
+	for _, f := range []struct {
+		name string
+		x    float64
+	}{{"the factor of embeddings", t.EmbedScale}, {"the factor of scores", t.AttnScale}, {"the factor of residuals", t.ResidualScale},
+		{"the factor of logits", t.LogitScale}, {"the soft cap of scores", t.AttnSoftCap}, {"the soft cap of logits", t.LogitSoftCap}} {
+		if f.x != 0 {
+			wantFloat(p, f.name, f.x, 1e-30, 1e30)
+		}
+	}
+	for _, k := range t.Kinds {
+		if k.Window < 0 {
+			p.add("sliding_window", strconv.Itoa(k.Window), "0 or more", "")
+		}
+		if k.Rope != nil {
+			k.Rope.validate(p, c.HeadDim)
+		}
+	}
+	for _, kind := range t.Pattern {
+		if kind < 0 || kind >= len(t.kinds()) {
+			p.add("layer_types", fmt.Sprintf("kind %d", kind), fmt.Sprintf("one of %d kinds", len(t.kinds())), "")
+			return
+		}
 	}
 }
 

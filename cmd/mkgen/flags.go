@@ -258,7 +258,7 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 	case given("model") && given("config"):
 		return models.Config{}, usagef("--model and --config exclude each other")
 	case given("config"):
-		config, _, err := models.ParseQuantisedFile(c.config) // quantised weights are widened
+		config, _, err := models.Reading{}.ParseQuantisedFile(c.config) // quantised weights are widened
 		if err == nil && given("name") {
 			config.Name = c.name
 			if err := config.Validate(); err != nil { // only the name is another than it was

@@ -45,7 +45,7 @@ func Quantised(dir string) bool {
 			return true
 		}
 	}
-	_, quantised, _ := models.ParseQuantisedFile(filepath.Join(dir, checkpoint.ConfigFile))
+	_, quantised, _ := models.Reading{}.ParseQuantisedFile(filepath.Join(dir, checkpoint.ConfigFile))
 	return quantised
 }
 

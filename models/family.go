@@ -1,0 +1,160 @@
+package models
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Family is a kind of models whose config.json and tensor names one function reads: Llama's mathematics with other
+// Traits, and other names. docs/adding-a-family.md adds one.
+type Family struct {
+	Name  string // model_type in config.json
+	Title string // in listings, such as "Qwen 3"
+	Class string // the class of the causal language model in "architectures"
+	// Defaults is a JSON object with what transformers takes for absent fields, as far as published files leave them out.
+	Defaults string
+	// Read sets Traits and whatever else differs from Llama. Sizes, norm epsilon, tokens, dtype, rotary embedding are read
+	// before it, and what it asks Fields for is accepted. Of an impossible value it adds a problem and goes on.
+	Read func(f *Fields, c *Config)
+	// PartialRotary says that partial_rotary_factor counts.
+	PartialRotary bool
+	// Names are the tensors that have other names than LlamaForCausalLM's; nil for none.
+	Names TensorNames
+}
+
+// Families lists the built-in families in the order in which they are shown.
+func Families() []Family {
+	return []Family{llama(), mistral(), ministral(), qwen2(), qwen3(), phi3(), gemma(), gemma2(), gemma3(), olmo2(), olmo3(), granite(),
+		glm(), glm4(), smolLM3()}
+}
+
+// missingFeatures names what a file of no known family would need and no family has, by the fields that show it.
+func missingFeatures(o object) (features []string) {
+	signs := []struct{ feature, fields string }{
+		{"mixtures of experts", "num_local_experts num_experts n_routed_experts moe_num_experts num_experts_per_tok moe_intermediate_size ffn_config"},
+		{"latent attention (MLA)", "kv_lora_rank q_lora_rank qk_rope_head_dim"},
+		{"state-space layers", "state_size ssm_cfg mamba_d_state mamba_n_heads ssm_state_size d_state conv_kernel time_step_rank layers_block_type"},
+		{"linear attention", "linear_num_key_heads linear_key_head_dim attn_layer_offset rwkv_version head_size_divisor"},
+		{"an encoder", "is_encoder_decoder num_decoder_layers encoder_layers"},
+		{"LayerNorm", "layer_norm_eps layer_norm_epsilon norm_epsilon"},
+		{"parallel attention and MLP", "parallel_attn use_parallel_residual"},
+		{"ALiBi", "alibi"},
+	}
+	for _, s := range signs {
+		for _, field := range strings.Fields(s.fields) {
+			if value, ok := o.get(field); ok && value != false {
+				features = append(features, fmt.Sprintf("%s (%s %s)", s.feature, field, show(value)))
+				break
+			}
+		}
+	}
+	return features
+}
+
+// familyOf finds the family that model_type names, nil after reporting that there is none.
+func (r *Fields) familyOf(families []Family) *Family {
+	var names []string
+	for _, f := range families {
+		names = append(names, f.Name)
+	}
+	want := "one of " + strings.Join(names, ", ")
+	value, ok := r.take("model_type")
+	if !ok {
+		r.missing("model_type", want)
+		return nil
+	}
+	if i := slices.IndexFunc(families, func(f Family) bool { return value == f.Name }); i >= 0 {
+		return &families[i]
+	}
+	why := "docs/adding-a-family.md says how to add one"
+	if missing := missingFeatures(r.object); len(missing) > 0 {
+		why = "this model needs what no kernel has: " + strings.Join(missing, ", ")
+	}
+	r.refuse("model_type", value, want, why)
+	return nil
+}
+
+// kinds sets what differs from layer to layer.
+func (c *Config) kinds(of func(layer int) Kind) {
+	c.Traits.Kinds, c.Traits.Pattern = nil, nil
+	var pattern []int
+	for l := range c.Layers {
+		k := of(l)
+		i := slices.IndexFunc(c.Traits.Kinds, k.equal)
+		if i < 0 {
+			i, c.Traits.Kinds = len(c.Traits.Kinds), append(c.Traits.Kinds, k)
+		}
+		pattern = append(pattern, i)
+	}
+	if len(c.Traits.Kinds) == 1 {
+		if c.Traits.Kinds[0].equal(Kind{}) {
+			c.Traits.Kinds = nil
+			return
+		}
+		pattern = pattern[:1]
+	}
+	c.Traits.Pattern = pattern[:period(pattern)]
+}
+
+// equal reports whether two kinds are the same.
+func (k Kind) equal(other Kind) bool {
+	same := (k.Rope == nil) == (other.Rope == nil) && (k.Rope == nil || k.Rope.String() == other.Rope.String())
+	return same && k.Window == other.Window && k.NoRope == other.NoRope
+}
+
+// period is the least length whose repetition gives the whole pattern.
+func period(pattern []int) int {
+	for n := 1; n < len(pattern); n++ {
+		if !slices.ContainsFunc(indices(len(pattern)), func(i int) bool { return pattern[i] != pattern[i%n] }) {
+			return n
+		}
+	}
+	return len(pattern)
+}
+
+func indices(n int) []int {
+	out := make([]int, n)
+	for i := range out {
+		out[i] = i
+	}
+	return out
+}
+
+// Window reads a sliding window: the positions that a token sees, itself included. It is 0 where the field is absent, or
+// so large that no position is ever hidden.
+func (f *Fields) Window(field string, c *Config) int {
+	w := f.Optional(field, 1, MaxMaxPositions)
+	if w >= c.MaxPositions {
+		return 0
+	}
+	return w
+}
+
+// Sliding reads layer_types, a list of "sliding_attention" and "full_attention", one for each layer; where it is absent,
+// otherwise says which layers have a window.
+func (f *Fields) Sliding(c *Config, otherwise func(layer int) bool) func(layer int) bool {
+	flags := f.flags("layer_types", c.Layers, `"sliding_attention" or "full_attention" each`, func(entry any) (bool, bool) {
+		return entry == "sliding_attention", entry == "sliding_attention" || entry == "full_attention"
+	})
+	if flags == nil {
+		return otherwise
+	}
+	return func(layer int) bool { return flags[layer] }
+}
+
+// Windows gives the layers that sliding names a window, and the others none.
+func (c *Config) Windows(window int, sliding func(layer int) bool) {
+	c.kinds(func(l int) Kind {
+		if sliding(l) {
+			return Kind{Window: window}
+		}
+		return Kind{}
+	})
+}
+
+// Biases reads a flag that gives biases to all four projections of attention.
+func (f *Fields) Biases(c *Config, field string) {
+	c.Traits.QKVBias = f.Bool(field)
+	c.Traits.OBias = c.Traits.QKVBias
+}

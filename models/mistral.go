@@ -1,0 +1,26 @@
+package models
+
+// mistral is Mistral 7B, Nemo and Small: Llama, in version 0.1 with a window in all layers (transformers:
+// modeling_mistral.py). A file without sliding_window has 4096.
+func mistral() Family {
+	return Family{
+		Name: "mistral", Title: "Mistral", Class: "MistralForCausalLM",
+		Defaults: `{"bos_token_id": 1, "eos_token_id": 2, "sliding_window": 4096}`,
+		Read: func(f *Fields, c *Config) {
+			c.Traits.Act = f.Activation("hidden_act")
+			c.Windows(f.Window("sliding_window", c), func(int) bool { return true })
+		},
+	}
+}
+
+// ministral is Ministral 8B: Mistral with windows by layer_types (transformers: modeling_ministral.py).
+func ministral() Family {
+	return Family{
+		Name: "ministral", Title: "Ministral", Class: "MinistralForCausalLM",
+		Defaults: `{"bos_token_id": 1, "eos_token_id": 2, "sliding_window": 4096}`,
+		Read: func(f *Fields, c *Config) {
+			c.Traits.Act = f.Activation("hidden_act")
+			c.Windows(f.Window("sliding_window", c), f.Sliding(c, func(int) bool { return true }))
+		},
+	}
+}
