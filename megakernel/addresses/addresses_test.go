@@ -59,7 +59,7 @@ func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 			}
 		}
 	}
-	for _, o := range []megakernel.Options{{Page: 1}, {Page: 256}, {Attention: "mask"}, {Attention: "mask", Selection: true}, {Attention: "window=4096+sinks=4"},
+	for _, o := range []megakernel.Options{{Page: 1}, {Page: 256}, {Attention: "mask"}, {Attention: "mask", Selection: true}, {Attention: "mask", Selection: true, Page: 128}, {Attention: "window=4096+sinks=4"},
 		{Attention: "streaming=1024+sinks=4/causal", Selection: true}, {Attention: "alibi+softcap=30"}, {Attention: "head-scale/mask"}} {
 		o.Tokens = 16
 		t.Run(fmt.Sprintf("page %d %s selection %v", o.Page, o.Attention, o.Selection), func(t *testing.T) { proved(t, "llama3-8b", o) })

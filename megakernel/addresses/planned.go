@@ -19,7 +19,8 @@ func planned(f *bounds.Facts, mk *megakernel.Kernel, positions int) {
 	f.Lens["stream"] = bounds.Times(int64(o.Tokens), megakernel.ScalarSteps, 0)
 	f.Lens["times"] = bounds.Times(1, megakernel.ScalarSteps, 0)
 	f.Content[megakernel.BufferEntries] = pages()
-	f.Content[megakernel.BufferPositions] = &bounds.Content{Stride: 1, Words: map[int]bounds.Word{0: below(positions)}}
+	// A selected page begins at a multiple of the page's size: all of its tokens are within the last page.
+	f.Content[megakernel.BufferPositions] = &bounds.Content{Stride: 1, Words: map[int]bounds.Word{0: below((entries(mk, positions)-1)*o.Page + 1)}}
 	f.Params[ParamMask] = bounds.Range{Lo: maskWords(mk, positions), Hi: manySequences * int64(o.Tokens) * maskWords(mk, positions)}
 	f.Lens[megakernel.BufferMask] = bounds.Times(1, ParamMask, 0)
 	f.Content[megakernel.BufferRows] = rows(mk, positions)
