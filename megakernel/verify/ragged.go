@@ -148,9 +148,6 @@ func (t *raggedTrial) raggedLogits(r *raggedRun) Comparison {
 	}
 	scale := max(rms(all...), reference.ShapeOf(t.mk.Config).Dims().LogitSD())
 	c := Comparison{What: fmt.Sprintf("logits, seed %d", r.seed), Tolerance: logitTolerance * scale}
-	if t.scales != nil {
-		c.Tolerance *= 2 // of so many rows some have several keys that are a code off
-	}
 	for _, row := range r.rows {
 		for j, w := range row.want {
 			c.see(float64(row.got[j]), w, func() string { return fmt.Sprintf("token %d of %s", j, row.where) })
