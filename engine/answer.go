@@ -18,19 +18,40 @@ type answer struct {
 	least    int // tokens to choose before an end token may be chosen
 	start    time.Time
 
+	history   *sampling.History  // nil without penalties
+	mask      LogitsMask         // nil for none
+	allowed   []uint32           // of mask
+	top       int                // most probable tokens of each, -1 without log-probabilities
+	scored    []int              // the prompt, where its log-probabilities are wanted
+	scoredTop int                // most probable tokens of each
+	raw       []float32          // the logits as they came
+	next      *sampling.Logprobs // of the token that pick chose
+	failed    error              // why mask took no token
+
 	decoder *tokenizer.Decoder // nil without a tokenizer
 	stop    stopper
 	text    strings.Builder
 	res     Result
 }
 
-// answer begins to answer a request with so many prompt tokens.
-func (o *Options) answer(r *Request, prompt int, start time.Time) answer {
-	a := answer{sampling: r.Sampling, ends: o.Ends, most: r.MaxTokens, start: start, stop: stopper{stops: slices.Clone(r.Stop)}}
+// answer begins to answer a request with this prompt.
+func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
+	a := answer{sampling: r.Sampling, ends: o.Ends, most: r.MaxTokens, start: start, stop: stopper{stops: slices.Clone(r.Stop)},
+		history: r.Penalties.History(prompt), mask: r.Mask, top: -1}
 	if a.least = r.MinTokens; r.IgnoreEnds {
 		a.ends, a.least = nil, 0
 	}
-	a.res.Usage.Prompt = prompt
+	a.ends = slices.Concat(a.ends, r.StopTokens)
+	if a.mask != nil {
+		a.allowed = make([]uint32, (o.Kernel.Config.Vocab+31)/32)
+	}
+	if r.Logprobs {
+		a.top = r.TopLogprobs
+	}
+	if r.PromptLogprobs {
+		a.scored, a.scoredTop = prompt, r.TopLogprobs
+	}
+	a.res.Usage.Prompt = len(prompt)
 	if o.Text != nil {
 		a.decoder = o.Text.NewDecoder(true)
 	}
@@ -44,6 +65,12 @@ func (a *answer) add(token int) Piece {
 		a.res.Usage.First = time.Since(a.start)
 	}
 	a.res.Tokens = append(a.res.Tokens, token)
+	if a.history != nil {
+		a.history.Add(token)
+	}
+	if a.mask != nil {
+		a.failed = a.mask.Accept(token)
+	}
 	text, stopped := "", false
 	end := slices.Contains(a.ends, token)
 	if a.decoder != nil && !end {
@@ -58,22 +85,74 @@ func (a *answer) add(token int) Piece {
 	case len(a.res.Tokens) == a.most:
 		a.res.Finish = Length
 	}
-	return Piece{token, text, a.res.Finish}
+	p := Piece{Token: token, Text: text, Finish: a.res.Finish, Logprobs: a.next}
+	if a.next != nil {
+		a.res.Logprobs = append(a.res.Logprobs, *a.next)
+		a.next = nil
+	}
+	return p
 }
 
 // draws reports whether the host chooses the next token from the logits. Once false it stays so
 // for a greedy request, whose first tokens only are kept from being end tokens.
-func (a *answer) draws() bool { return !a.sampling.Greedy() || len(a.res.Tokens) < a.least }
+func (a *answer) draws() bool {
+	return !a.sampling.Greedy() || len(a.res.Tokens) < a.least || a.history != nil || a.mask != nil || a.top >= 0 || a.toScore() != math.MaxInt
+}
 
 // pick chooses the token at a position of the sequence from its logits, which it changes where
-// an end token may not be chosen yet.
+// tokens may not be chosen or have penalties.
 func (a *answer) pick(logits []float32, position int) (int, error) {
+	if a.failed != nil {
+		return 0, a.failed
+	}
+	if a.top >= 0 {
+		a.raw = append(a.raw[:0], logits...)
+	}
+	a.forbid(logits)
+	if a.history != nil {
+		a.history.Apply(logits)
+	}
+	token, err := sampling.Sample(logits, a.sampling, position)
+	if err != nil || a.top < 0 {
+		return token, err
+	}
+	l, err := sampling.LogprobsOf(a.raw, token, a.top)
+	a.next = &l
+	return token, err
+}
+
+// forbid makes the logits of tokens that may not be chosen -inf.
+func (a *answer) forbid(logits []float32) {
 	if len(a.res.Tokens) < a.least {
 		for _, end := range a.ends {
 			logits[end] = float32(math.Inf(-1))
 		}
 	}
-	return sampling.Sample(logits, a.sampling, position)
+	if a.mask == nil {
+		return
+	}
+	a.mask.Mask(a.allowed)
+	for i := range logits {
+		if a.allowed[i/32]>>(i%32)&1 == 0 {
+			logits[i] = float32(math.Inf(-1))
+		}
+	}
+}
+
+// toScore is from which token of the prompt on the logits are wanted, each of which is that of the next token;
+// math.MaxInt when none are. They are given to score in order.
+func (a *answer) toScore() int {
+	if len(a.scored) < 2 || len(a.res.PromptLogprobs) == len(a.scored)-1 {
+		return math.MaxInt
+	}
+	return len(a.res.PromptLogprobs)
+}
+
+// score takes the logits that follow the first token of the prompt that has none yet.
+func (a *answer) score(logits []float32) error {
+	l, err := sampling.LogprobsOf(logits, a.scored[a.toScore()+1], a.scoredTop)
+	a.res.PromptLogprobs = append(a.res.PromptLogprobs, l)
+	return err
 }
 
 // flush is what was held back, at the end; ok says whether that is anything.

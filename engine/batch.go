@@ -98,7 +98,7 @@ func (b *Batch) Submit(ctx context.Context, r Request) (*Stream, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := newStream(ctx, b, prompt, b.o.answer(&r, len(prompt), start))
+	s := newStream(ctx, b, prompt, b.o.answer(&r, prompt, start))
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	if b.closed {

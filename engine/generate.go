@@ -28,7 +28,7 @@ func (e *Engine) Generate(ctx context.Context, r Request, each func(Piece) bool)
 		return Result{}, err
 	}
 	defer e.leave(e.release)
-	g := &generation{e: e, ctx: ctx, prompt: prompt, each: each, answer: e.o.answer(&r, len(prompt), start)}
+	g := &generation{e: e, ctx: ctx, prompt: prompt, each: each, answer: e.o.answer(&r, prompt, start)}
 	return g.all()
 }
 
@@ -48,7 +48,7 @@ type generation struct {
 
 func (g *generation) all() (Result, error) {
 	q := g.e.seq
-	reused := q.common(g.prompt)
+	reused := min(q.common(g.prompt), g.toScore())
 	g.res.Usage.Reused = reused
 	if len(g.prompt) > q.limit {
 		return g.res, g.full()
@@ -76,6 +76,12 @@ func (g *generation) launches() error {
 		}
 		known := slices.Concat(g.prompt, g.res.Tokens)
 		feed := known[len(q.tokens):]
+		if g.toScore() == len(q.tokens) {
+			if err := g.scoreNext(feed); err != nil {
+				return err
+			}
+			continue
+		}
 		n := q.limit + 1 - len(known) // the last one chosen needs no room
 		if n < 1 {
 			return g.full()
@@ -115,24 +121,41 @@ func (g *generation) launch(feed []int, n int) error {
 		return nil
 	}
 	position := len(q.tokens) + len(feed)
-	if _, err := q.launch(g.ctx, feed, 1, func(int) bool { return true }); err != nil {
+	logits, err := g.fed(feed)
+	if err != nil || logits == nil {
 		return err
 	}
-	if len(q.tokens) < position {
-		return nil // stopped within the prompt
-	}
-	if g.logits == nil {
-		g.logits = make([]float32, g.e.o.Kernel.Config.Vocab)
-	}
-	if err := q.s.Logits(g.logits); err != nil {
-		return err
-	}
-	token, err := g.pick(g.logits, position)
+	token, err := g.pick(logits, position)
 	if err != nil {
 		return fmt.Errorf("position %d: %w", position, err)
 	}
 	g.take(token)
 	return nil
+}
+
+// fed feeds tokens and returns the logits that follow them; nil when the launch was stopped before.
+func (g *generation) fed(feed []int) ([]float32, error) {
+	q := g.e.seq
+	end := len(q.tokens) + len(feed)
+	if _, err := q.launch(g.ctx, feed, 1, func(int) bool { return true }); err != nil {
+		return nil, err
+	}
+	if len(q.tokens) < end {
+		return nil, nil // stopped within the prompt
+	}
+	if g.logits == nil {
+		g.logits = make([]float32, g.e.o.Kernel.Config.Vocab)
+	}
+	return g.logits, q.s.Logits(g.logits)
+}
+
+// scoreNext feeds the next token of the prompt alone: its logits are wanted, and a launch leaves those of its last token.
+func (g *generation) scoreNext(feed []int) error {
+	logits, err := g.fed(feed[:1])
+	if err != nil || logits == nil {
+		return err
+	}
+	return g.score(logits)
 }
 
 // take adds a chosen token to the result and says whether to go on.

@@ -20,6 +20,10 @@ type Request struct {
 
 	MaxTokens int             // tokens to choose at most; 0 for as many as fit
 	Sampling  sampling.Params // the zero value is greedy
+	// Penalties change the logits of tokens that were there before, or of any.
+	Penalties sampling.Penalties
+	// Mask rules tokens out; nil for none. It is the request's from Submit or Generate on.
+	Mask LogitsMask
 	// Stop are texts that end the generation: the one that is complete first. It is
 	// not part of the text, nor is what follows it, and it is never handed out in
 	// part. Special tokens are no text, so they match none.
@@ -32,6 +36,24 @@ type Request struct {
 	// tokens have probability 0, and the host chooses, one token a launch, greedy requests
 	// too. It means nothing with IgnoreEnds. Stop texts end the generation at any time.
 	MinTokens int
+	// StopTokens end the generation beside Options.Ends; the one that does is the last of Result.Tokens and gives no text.
+	StopTokens []int
+
+	// Logprobs asks for the log-probability of every token chosen, and of the TopLogprobs (at most sampling.MaxLogprobs)
+	// most probable ones in its place.
+	Logprobs    bool
+	TopLogprobs int
+	// PromptLogprobs asks for them of the prompt's tokens, too. Then the whole prompt is fed, whatever the cache remembers.
+	PromptLogprobs bool
+}
+
+// LogitsMask rules tokens out, step by step: that is how answers are kept to a grammar. It is called by one goroutine at a
+// time.
+type LogitsMask interface {
+	// Mask writes which tokens may be next: bit t%32 of word t/32 is 1 where token t may. At least one may be.
+	Mask(allowed []uint32)
+	// Accept is told of every token of the answer, the end token too. An error fails the request.
+	Accept(token int) error
 }
 
 // Finish says why a generation ended.
@@ -56,6 +78,11 @@ type Result struct {
 	Tokens []int
 	Finish Finish
 	Usage  Usage
+
+	// Logprobs are those of Tokens, and PromptLogprobs those of the prompt's tokens from the second on, each given
+	// those before; nil where the request does not ask for them.
+	Logprobs       []sampling.Logprobs
+	PromptLogprobs []sampling.Logprobs
 }
 
 // Usage is what a generation took.
@@ -77,6 +104,8 @@ type Piece struct {
 	// Finish is why the generation ends with this token; empty with all tokens before it. Text that
 	// was held back may follow in a piece without a token.
 	Finish Finish
+	// Logprobs are the token's, where the request asks for them.
+	Logprobs *sampling.Logprobs
 }
 
 // NoToken is the Token of a Piece that only has text.
@@ -125,7 +154,7 @@ func (o *Options) encode(r *Request) ([]int, error) {
 			return nil, fmt.Errorf("request: stop text %d is %q, want UTF-8 that is not empty", i, stop)
 		}
 	}
-	if err := r.Sampling.Check(); err != nil {
+	if err := o.checkChoice(r); err != nil {
 		return nil, fmt.Errorf("request: %w", err)
 	}
 	tokens, err := o.tokens(r)
@@ -141,6 +170,29 @@ func (o *Options) encode(r *Request) ([]int, error) {
 		return nil, errors.New("request: the prompt has no tokens")
 	}
 	return tokens, nil
+}
+
+// checkChoice refuses what says how tokens are chosen and makes no sense.
+func (o *Options) checkChoice(r *Request) error {
+	vocab := o.Kernel.Config.Vocab
+	if err := r.Sampling.Check(); err != nil {
+		return err
+	}
+	if err := r.Penalties.Check(vocab); err != nil {
+		return err
+	}
+	for _, token := range r.StopTokens {
+		if token < 0 || token >= vocab {
+			return fmt.Errorf("stop token %d, want 0 to %d", token, vocab-1)
+		}
+	}
+	switch {
+	case r.TopLogprobs < 0 || r.TopLogprobs > sampling.MaxLogprobs:
+		return fmt.Errorf("TopLogprobs is %d, want 0 to %d", r.TopLogprobs, sampling.MaxLogprobs)
+	case r.TopLogprobs > 0 && !r.Logprobs && !r.PromptLogprobs:
+		return fmt.Errorf("TopLogprobs is %d without Logprobs", r.TopLogprobs)
+	}
+	return nil
 }
 
 // tokens is the prompt as tokens.

@@ -100,6 +100,10 @@ func (c client) Pick(logits []float32, position int) (int, error) {
 	return c.a.pick(logits, position)
 }
 
+func (c client) ToScore() int { return c.a.toScore() }
+
+func (c client) Score(logits []float32) error { return c.a.score(logits) }
+
 func (c client) Take(token int) bool {
 	c.hand(c.a.add(token))
 	return c.a.res.Finish == ""

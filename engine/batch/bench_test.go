@@ -2,6 +2,7 @@ package batch_test
 
 import (
 	"context"
+	"math"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/batch"
@@ -12,8 +13,9 @@ import (
 // quick is a stepper that takes no time.
 type quick struct{ rows int }
 
-func (q *quick) Rows() int                   { return q.rows }
-func (q *quick) Logits(int, []float32) error { return nil }
+func (q *quick) Rows() int                             { return q.rows }
+func (q *quick) Logits(int, []float32) error           { return nil }
+func (q *quick) TokenLogits(int, int, []float32) error { return nil }
 func (q *quick) Run(_ context.Context, r batch.StepRequest) ([][]int, error) {
 	return [][]int{make([]int, len(r.Sequences))}, nil
 }
@@ -22,6 +24,8 @@ func (q *quick) Run(_ context.Context, r batch.StepRequest) ([][]int, error) {
 type endless struct{ taken int }
 
 func (e *endless) Want() int                        { return 1 << 40 }
+func (e *endless) ToScore() int                     { return math.MaxInt }
+func (e *endless) Score([]float32) error            { return nil }
 func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }
 func (e *endless) Take(int) bool                    { e.taken++; return true }

@@ -2,6 +2,8 @@ package batch_test
 
 import (
 	"errors"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/batch"
@@ -21,6 +23,8 @@ type client struct {
 	gone   bool
 	goneAt int // tokens after which it is gone, 0 for never
 	bad    error
+	scores bool  // wants the logits of its prompt, too
+	scored []int // the tokens that they make likely
 
 	got   []int
 	left  bool
@@ -33,9 +37,23 @@ func (c *client) Want() int {
 	require.Positive(c.t, c.want-len(c.got))
 	return c.want - len(c.got)
 }
-func (c *client) Draws() bool { return c.draws }
+func (c *client) Draws() bool { return c.draws || c.ToScore() != math.MaxInt }
+func (c *client) ToScore() int {
+	if c.scores && len(c.scored) < len(c.prompt)-1 {
+		return len(c.scored)
+	}
+	return math.MaxInt
+}
+func (c *client) Score(logits []float32) error {
+	require.Empty(c.t, c.got)
+	c.scored = append(c.scored, slices.Index(logits, 1))
+	return nil
+}
 func (c *client) Pick(logits []float32, position int) (int, error) {
 	require.Equal(c.t, len(c.prompt)+len(c.got), position)
+	if !c.draws {
+		return slices.Index(logits, 1), c.bad
+	}
 	return batchtest.Pick(logits), c.bad
 }
 func (c *client) Take(token int) bool {

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"math"
 	"slices"
 
 	"github.com/mkgen/mkgen/engine/prefix"
@@ -35,6 +36,9 @@ func (s *Scheduler) job(prompt []int, c Client) *job {
 // pending is how many tokens are to be fed, at least 1.
 func (j *job) pending() int { return len(j.tokens) - j.cached }
 
+// scores reports whether logits that follow tokens before the prompt's last are wanted, of the job's next ones.
+func (j *job) scores() bool { return j.cached < j.prompt-1 && j.client.ToScore() != math.MaxInt }
+
 // take hands the client a token.
 func (j *job) take(token int) {
 	j.tokens = append(j.tokens, token)
@@ -55,7 +59,7 @@ func (s *Scheduler) follow(j *job) {
 	if j.cached != len(j.pages)*s.o.Page {
 		return
 	}
-	keys := j.keys[j.cached : len(j.keys)-1]
+	keys := j.keys[j.cached:max(j.cached, min(len(j.keys)-1, j.client.ToScore()))]
 	if j.piece > 0 {
 		keys = keys[:j.whole(s.tree.Match(&j.cursor, keys), s.o.Page)]
 	}

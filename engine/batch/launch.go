@@ -93,7 +93,7 @@ type launch struct {
 func (l *launch) request(steps int) StepRequest {
 	r := StepRequest{Steps: steps, Each: l.each, Quiet: true}
 	for _, p := range l.parts {
-		r.Quiet = r.Quiet && !p.chooses()
+		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
 		r.Sequences = append(r.Sequences, Sequence{New: p.j.tokens[p.j.cached : p.j.cached+p.rows : p.j.cached+p.rows], Cached: p.j.cached, Pages: p.j.pages})
 	}
 	return r
@@ -130,10 +130,13 @@ func (l *launch) finish(steps int) {
 		}
 		cached := p.j.cached + p.rows + steps - 1
 		p.j.stats.Fed += p.rows + steps - 1
-		if p.chooses() && p.j.client.Draws() {
-			if err := l.draw(i, p.j); err != nil {
-				failed[p.j] = err
-			}
+		draws := p.chooses() && p.j.client.Draws() // as each was told: with the last score it may change
+		err := l.score(i, p)
+		if err == nil && draws {
+			err = l.draw(i, p.j)
+		}
+		if err != nil {
+			failed[p.j] = err
 		}
 		l.s.advance(p.j, cached)
 	}
@@ -144,16 +147,35 @@ func (l *launch) finish(steps int) {
 	}
 }
 
+// score gives a client the logits that follow its prompt's tokens, where it wants them.
+func (l *launch) score(i int, p part) error {
+	s := l.s
+	for next := p.j.client.ToScore(); next < min(p.j.cached+p.rows, p.j.prompt-1); next = p.j.client.ToScore() {
+		if err := s.o.Stepper.TokenLogits(i, next-p.j.cached, s.memory()); err != nil {
+			return err
+		}
+		if err := p.j.client.Score(s.logits); err != nil {
+			return fmt.Errorf("position %d: %w", next+1, err)
+		}
+	}
+	return nil
+}
+
+// memory is room for the logits of a row.
+func (s *Scheduler) memory() []float32 {
+	if s.logits == nil {
+		s.logits = make([]float32, s.o.Vocab)
+	}
+	return s.logits
+}
+
 // draw lets a client draw its next token.
 func (l *launch) draw(i int, j *job) error {
 	s := l.s
 	if j.done = j.client.Gone(); j.done {
 		return nil
 	}
-	if s.logits == nil {
-		s.logits = make([]float32, s.o.Vocab)
-	}
-	if err := s.o.Stepper.Logits(i, s.logits); err != nil {
+	if err := s.o.Stepper.Logits(i, s.memory()); err != nil {
 		return err
 	}
 	token, err := j.client.Pick(s.logits, len(j.tokens))

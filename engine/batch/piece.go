@@ -70,7 +70,7 @@ func (s *Scheduler) sharePieces() []part {
 // compute next. The oldest waits for nobody, so somebody always goes on.
 func (s *Scheduler) waitsForPieces(j *job) bool {
 	end := j.cached + max(s.o.Page, s.o.Piece)
-	if j.cached != len(j.pages)*s.o.Page || end >= len(j.keys) {
+	if j.cached != len(j.pages)*s.o.Page || end >= len(j.keys) || end > j.client.ToScore() {
 		return false
 	}
 	return slices.ContainsFunc(s.running, func(o *job) bool {

@@ -28,7 +28,7 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		runRandom(t, z, r, 60, seen)
 	}
-	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500, "stopped": 100, "drawn": 300, "failed": 20} {
+	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500, "stopped": 100, "drawn": 300, "scored": 300, "failed": 20} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
@@ -52,7 +52,7 @@ func TestInPiecesEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		}
 		runRandom(t, z, r, 60, seen)
 	}
-	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 300, "stopped": 100, "drawn": 300, "failed": 20, "too much": 100} {
+	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 300, "stopped": 100, "drawn": 300, "scored": 300, "failed": 20, "too much": 100} {
 		require.Greater(t, seen[what], least, what)
 	}
 	t.Log(seen)
@@ -102,7 +102,7 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 	for range 1 + r.IntN(1+b.Limit()/3) {
 		prompt = append(prompt, r.IntN(3))
 	}
-	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0, piece: b.z.piece}
+	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0, scores: r.IntN(5) == 0, piece: b.z.piece}
 	switch r.IntN(5) {
 	case 0:
 		c.goneAt = 1 + r.IntN(5)
@@ -134,6 +134,14 @@ func (b *bench) judge(c *client, broken error, seen map[string]int) {
 	default:
 		seen["whole"]++
 		require.Len(t, c.got, c.want)
+	}
+	if c.scores {
+		seen["scored"]++
+		want := batchtest.Within(c.prompt, b.z.piece)
+		if len(c.got) == 0 {
+			want = append([]int(nil), want[:len(c.scored)]...)
+		}
+		require.Equal(t, want, append([]int(nil), c.scored...))
 	}
 	require.NotContains(t, c.got[:max(0, len(c.got)-1)], c.stop)
 	if c.stats.Preempted > 0 {

@@ -48,6 +48,8 @@ type Stepper interface {
 	// Logits reads those of the last step of the last launch that follow the last
 	// new token of sequence i; dst is a vocabulary long.
 	Logits(i int, dst []float32) error
+	// TokenLogits reads those that follow new token k of sequence i, of a launch of one step that was not quiet.
+	TokenLogits(i, k int, dst []float32) error
 }
 
 // Client is who a job is for. It is called by Add, Step and Close, on their
@@ -57,10 +59,16 @@ type Client interface {
 	// last Take was true, and is at least 1.
 	Want() int
 	// Draws reports whether the tokens come from Pick and not from argmax. It may
-	// change from true to false with a Take, and never back.
+	// change from true to false with a Take or a Score, and never back. It is true as long
+	// as the client wants logits of its prompt.
 	Draws() bool
 	// Pick chooses the token at a position of the sequence. An error ends the job.
 	Pick(logits []float32, position int) (int, error)
+	// ToScore is from which token of the prompt on the client wants the logits that follow it; math.MaxInt
+	// when it wants none. Score is given them, token by token up to the last but one, and moves ToScore on by one. An
+	// error ends the job. Tokens from ToScore on are fed, also where the cache remembers them.
+	ToScore() int
+	Score(logits []float32) error
 	// Take is given the next token. When it returns false the job ends.
 	Take(token int) bool
 	// Gone reports that the client wants no more, whatever the job does: it then

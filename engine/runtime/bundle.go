@@ -192,6 +192,17 @@ func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error
 	return all, err
 }
 
+// TokenLogits reads those that follow new token k of sequence i of the last launch; see batch.Stepper.
+func (b *Bundle) TokenLogits(i, k int, dst []float32) error {
+	if b.last != nil {
+		return b.last.TokenLogits(i, k, dst)
+	}
+	if k != 0 {
+		return fmt.Errorf("logits of new token %d of sequence %d, which had 1", k, i)
+	}
+	return b.Logits(i, dst)
+}
+
 // Logits reads those that follow the last new token of sequence i of the last launch, of its
 // last step, into dst, Vocab long.
 func (b *Bundle) Logits(i int, dst []float32) error {

@@ -165,6 +165,21 @@ func (r *Ragged) Logits(i int, dst []float32) error {
 	return r.logits(r.last[i], dst)
 }
 
+// TokenLogits is Logits of new token k of a sequence.
+func (r *Ragged) TokenLogits(i, k int, dst []float32) error {
+	if i < 0 || i >= len(r.last) || r.last[i] < 0 {
+		return r.Logits(i, dst) // which refuses it
+	}
+	first := 0
+	for _, last := range r.last[:i] {
+		first = max(first, last+1)
+	}
+	if k < 0 || first+k > r.last[i] {
+		return fmt.Errorf("logits of new token %d of sequence %d, which had %d", k, i, r.last[i]+1-first)
+	}
+	return r.RowLogits(first+k, dst)
+}
+
 // RowLogits is Logits of a row: the new tokens of the sequences one after another.
 func (r *Ragged) RowLogits(row int, dst []float32) error {
 	if row < 0 || row >= r.count {

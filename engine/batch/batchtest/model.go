@@ -63,6 +63,23 @@ func next(follows int, picked bool) int {
 // sums that are cut otherwise are rounded otherwise.
 func (h cell) rounded(begin, n int) cell { return h.then(begin).then(n) }
 
+// Within is what the model says follows each token of a prompt but the last, where it comes in pieces of so many tokens; 0
+// for a Stepper whose results do not depend on Pieces.
+func Within(prompt []int, piece int) []int {
+	h := start
+	var cells []cell
+	var all []int
+	for i, t := range prompt[:len(prompt)-1] {
+		if h = h.then(t); piece > 0 {
+			begin := i / piece * piece
+			h = h.rounded(begin, min(piece, len(prompt)-begin))
+		}
+		cells = append(cells, h)
+		all = append(all, choose(cells))
+	}
+	return all
+}
+
 // AloneInPieces is Alone of a Stepper whose results depend on Pieces, when the prompt
 // comes in pieces of so many tokens and what remains, and what was chosen one by one.
 func AloneInPieces(prompt []int, n int, picked bool, piece int) []int {

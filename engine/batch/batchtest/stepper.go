@@ -2,6 +2,7 @@ package batchtest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,6 +39,7 @@ type Stepper struct {
 
 	cells map[[2]uint32]cell // by page and slot
 	last  []int              // tokens that follow, of the last step
+	rows  [][]int            // and of its rows, by sequence
 }
 
 // Rows is T.
@@ -178,18 +180,22 @@ func (f *Stepper) note(r batch.StepRequest) {
 
 // step feeds tokens and makes those it chooses the next to feed.
 func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen []int, end bool, err error) {
+	f.rows = nil
 	for i := range qs {
 		begin := cached[i]
-		for _, token := range feed[i] {
-			if err := f.feed(&qs[i], cached[i], token, begin, len(feed[i])); err != nil {
+		var token int
+		var rows []int
+		for _, fed := range feed[i] {
+			if err := f.feed(&qs[i], cached[i], fed, begin, len(feed[i])); err != nil {
 				return nil, false, err
 			}
 			cached[i]++
+			if token, err = f.next(&qs[i], cached[i]); err != nil {
+				return nil, false, err
+			}
+			rows = append(rows, token)
 		}
-		token, err := f.next(&qs[i], cached[i])
-		if err != nil {
-			return nil, false, err
-		}
+		f.rows = append(f.rows, rows)
 		chosen = append(chosen, token)
 		feed[i] = []int{token}
 		end = end || f.Ends[token]
@@ -202,5 +208,15 @@ func (f *Stepper) step(qs []batch.Sequence, feed [][]int, cached []int) (chosen 
 func (f *Stepper) Logits(i int, dst []float32) error {
 	clear(dst)
 	dst[f.last[i]] = 1
+	return nil
+}
+
+// TokenLogits is Logits of a row.
+func (f *Stepper) TokenLogits(i, k int, dst []float32) error {
+	if f.last == nil {
+		return errors.New("logits of a quiet launch")
+	}
+	clear(dst)
+	dst[f.rows[i][k]] = 1
 	return nil
 }

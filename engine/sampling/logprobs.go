@@ -1,0 +1,65 @@
+package sampling
+
+import (
+	"cmp"
+	"math"
+	"slices"
+)
+
+// MaxLogprobs is how many of the most probable tokens Logprobs lists at most, as in OpenAI's interface.
+const MaxLogprobs = 20
+
+// Logprob is a token and the natural logarithm of its probability.
+type Logprob struct {
+	Token   int
+	Logprob float64
+}
+
+// Logprobs are of one position: of the model's own distribution, before temperature, penalties and masks.
+type Logprobs struct {
+	Logprob           // the token that is there
+	Top     []Logprob // the most probable tokens, the most probable first, of equals the lower id
+}
+
+// LogprobsOf computes those of a token and of the n most probable ones, in float64. A NaN or a +inf among the logits, or
+// nothing but -inf, is a *LogitError.
+func LogprobsOf(logits []float32, token, n int) (Logprobs, error) {
+	best, err := check(logits)
+	if err != nil {
+		return Logprobs{}, err
+	}
+	top, sum := float64(logits[best]), 0.0
+	for _, x := range logits {
+		sum += math.Exp(float64(x) - top)
+	}
+	lse := top + math.Log(sum)
+	all := Logprobs{Logprob: Logprob{token, float64(logits[token]) - lse}}
+	for _, i := range most(logits, n) {
+		all.Top = append(all.Top, Logprob{i, float64(logits[i]) - lse})
+	}
+	return all, nil
+}
+
+// most are the n highest logits' tokens, highest first, of equals the lower id.
+func most(logits []float32, n int) []int {
+	if n = min(n, len(logits)); n == 0 {
+		return nil
+	}
+	before := func(a, b int) int {
+		return cmp.Or(cmp.Compare(logits[b], logits[a]), cmp.Compare(a, b))
+	}
+	after := func(a, b int) bool { return before(a, b) > 0 }
+	kept := make([]int, n) // a heap with the last of them at its root
+	for i := range kept {
+		kept[i] = i
+	}
+	heapify(kept, after)
+	for i := n; i < len(logits); i++ {
+		if before(i, kept[0]) < 0 {
+			kept[0] = i
+			sift(kept, 0, after)
+		}
+	}
+	slices.SortFunc(kept, before)
+	return kept
+}
