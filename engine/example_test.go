@@ -39,8 +39,7 @@ func generate() error {
 	if err != nil {
 		return err
 	}
-	weights := synth.NewWeights(1, synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
-		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings})
+	weights := synth.NewWeights(1, c)
 	e, err := engine.New(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 64})
 	if err != nil {
 		return err
@@ -95,8 +94,7 @@ func together() error {
 	if err != nil {
 		return err
 	}
-	weights := synth.NewWeights(1, synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
-		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings})
+	weights := synth.NewWeights(1, c)
 	b, err := engine.NewBatch(context.Background(), engine.Options{Kernel: mk, Device: device, Weights: runtime.FromTensors(weights, runtime.LoadOptions{}), KVTokens: 128, TokensPerLaunch: 4})
 	if err != nil {
 		return err

@@ -10,7 +10,6 @@ import (
 	"github.com/mkgen/mkgen/engine/sampling"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -49,7 +48,7 @@ func pinnedBatch(t *testing.T, page int, attention string) (*Batch, *hears) {
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
+	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
 	o := Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, TokensPerLaunch: 4, Ends: []int{}, Pin: 2 * mk.ChunkTokens()}
 	o, err = o.complete()
 	require.NoError(t, err)
@@ -136,7 +135,7 @@ func TestPinnedRequestsOfMorePartsThanItemsAreAllAnswered(t *testing.T) {
 	limits, parts := mk.Limits(0), 0
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
+	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
 	b, err := NewBatch(t.Context(), Options{Kernel: mk, Device: sim, Weights: weights, KVTokens: 512, Ends: []int{}, Pin: mk.ChunkTokens()})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, b.Close()) })

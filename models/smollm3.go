@@ -7,7 +7,8 @@ import "encoding/json"
 func smolLM3() Family {
 	return Family{
 		Name: "smollm3", Title: "SmolLM 3", Class: "SmolLM3ForCausalLM",
-		Defaults: `{"bos_token_id": 128000, "eos_token_id": 128001, "tie_word_embeddings": true, "no_rope_layer_interval": 4}`,
+		Defaults: `{"bos_token_id": 128000, "eos_token_id": 128001, "tie_word_embeddings": true, "no_rope_layer_interval": 4,
+			"rope_theta": 2000000}`,
 		Read: func(f *Fields, c *Config) {
 			c.Traits.Act = f.Activation("hidden_act")
 			f.Biases(c, "attention_bias")

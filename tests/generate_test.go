@@ -7,7 +7,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -28,7 +27,7 @@ func tinySessionOf(t *testing.T, seed uint64, o megakernel.Options) (*runtime.Se
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, seed)
 	require.NoError(t, err)
-	s, err := runtime.NewSession(mk, sim, synth.NewWeights(2, reference.ShapeOf(c).Dims()), 4, []uint32{2, 0, 3, 1}, 0xffffff00)
+	s, err := runtime.NewSession(mk, sim, synth.NewWeights(2, c), 4, []uint32{2, 0, 3, 1}, 0xffffff00)
 	require.NoError(t, err)
 	return s, sim, c
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -31,7 +30,7 @@ func stepsOf(t *testing.T, mk *megakernel.Kernel, seed, weightSeed uint64, token
 	}
 	require.NoError(t, err)
 	pages := (len(tokens)+more+mk.KV.Page-1)/mk.KV.Page + 1
-	s, err := runtime.NewSession(mk, sim, synth.NewWeights(weightSeed, reference.ShapeOf(mk.Config).Dims()), pages, nil, 0)
+	s, err := runtime.NewSession(mk, sim, synth.NewWeights(weightSeed, mk.Config), pages, nil, 0)
 	require.NoError(t, err)
 	for _, id := range tokens {
 		next, err := s.Step(id)
@@ -118,7 +117,7 @@ func TestALaunchOfAGraphEndsEarly(t *testing.T) {
 	open := func() (*runtime.Session, *runtime.Sim) {
 		sim, err := runtime.NewSimGraph(mk.Graph, 1)
 		require.NoError(t, err)
-		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, reference.ShapeOf(tiny).Dims()), 4, nil, 0)
+		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, tiny), 4, nil, 0)
 		require.NoError(t, err)
 		return s, sim
 	}
@@ -153,7 +152,7 @@ func TestASessionWantsADeviceOfItsKind(t *testing.T) {
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	_, err = runtime.NewSession(mk, sim, synth.NewWeights(3, reference.ShapeOf(tiny).Dims()), 4, nil, 0)
+	_, err = runtime.NewSession(mk, sim, synth.NewWeights(3, tiny), 4, nil, 0)
 	require.ErrorContains(t, err, "a step that is a graph of kernels and a device that is loaded with one kernel")
 }
 
@@ -169,7 +168,7 @@ func TestMutantsOfAGraphAreReported(t *testing.T) {
 	run := func(g *ir.Graph, seed uint64) error {
 		sim, err := runtime.NewSimGraph(g, seed)
 		require.NoError(t, err)
-		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, reference.ShapeOf(c).Dims()), 2, nil, 0)
+		s, err := runtime.NewSession(mk, sim, synth.NewWeights(3, c), 2, nil, 0)
 		require.NoError(t, err)
 		chosen, err := s.Generate([]int{1, 2}, 2)
 		if err == nil && len(chosen) != 2 {

@@ -14,7 +14,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -38,7 +37,7 @@ func newHanging(t *testing.T, watchdog megakernel.Watchdog, sms, consumers, voca
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, Splits: 2, Consumers: consumers, Stages: 3, InFlight: 2, Fault: megakernel.FaultLostArrival, Watchdog: watchdog})
 	require.NoError(t, err)
 	h := &hanging{ir: mk.IR, seeds: 2 * mutantSeeds, launch: func(_ context.Context, sim *runtime.Sim) error {
-		s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims()), 2, nil, 0)
+		s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)
 		if err != nil {
 			return err
 		}

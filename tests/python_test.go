@@ -15,7 +15,6 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -83,7 +82,7 @@ func TestThePythonExampleFillsBuffersAsASessionDoes(t *testing.T) {
 
 			sim, err := runtime.NewSim(mk.IR, 1)
 			require.NoError(t, err)
-			_, err = runtime.NewSession(mk, sim, synth.NewWeights(seed, reference.ShapeOf(mk.Config).Dims()), pages, nil, 0)
+			_, err = runtime.NewSession(mk, sim, synth.NewWeights(seed, mk.Config), pages, nil, 0)
 			require.NoError(t, err)
 			for _, f := range l.Params {
 				if !f.Pointer {

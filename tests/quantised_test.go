@@ -46,7 +46,7 @@ func TestQuantisedCheckpointsRun(t *testing.T) {
 
 func runsRight(t *testing.T, mk *megakernel.Kernel, m *quant.Model, dir string) {
 	c := m.Config()
-	rounded, shape := mk.Rounded(m), reference.ShapeOf(c)
+	rounded, shape := mk.Rounded(m), c
 	weights := reference.Weights{}
 	for name, dims := range checkpoint.ShapesOf(c) {
 		columns, rows := dims[len(dims)-1], 1

@@ -72,7 +72,7 @@ func newRaggedWorld(t *testing.T, c raggedCase) *raggedWorld {
 	t.Helper()
 	w := &raggedWorld{c: c, mk: raggedShape(t, c.group*c.kvHeads, c.kvHeads, 48, 64, megakernel.Options{SMs: c.sms, Tokens: c.rows, Page: c.page, Consumers: c.consumers, StageBytes: c.stage})}
 	rng := rand.New(rand.NewPCG(uint64(c.rows*c.page), uint64(len(c.seqs))))
-	shape := reference.ShapeOf(w.mk.Config)
+	shape := w.mk.Config
 	w.total = 2
 	for _, s := range c.seqs {
 		w.total += (s.cached+s.new+c.steps)/c.page + 1

@@ -14,7 +14,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -206,5 +205,5 @@ func (p *play) subject(t *testing.T) *subject {
 }
 
 func syntheticWeights(mk *megakernel.Kernel) runtime.Weights {
-	return runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims()), runtime.LoadOptions{Workers: 1})
+	return runtime.FromTensors(synth.NewWeights(1, mk.Config), runtime.LoadOptions{Workers: 1})
 }

@@ -52,7 +52,7 @@ func compareRoundings(t *testing.T, config string, change map[string]any, sequen
 	require.Equal(t, "bf16", ref.Roundings.KV)
 	model, err := models.ParseFile(path)
 	require.NoError(t, err)
-	shape := reference.ShapeOf(model)
+	shape := model
 	weights := reference.Synthetic(shape, ref.Seed)
 	var torch, ours []float64
 	for q := range ref.Sequences {
@@ -77,7 +77,7 @@ func compareRoundings(t *testing.T, config string, change map[string]any, sequen
 }
 
 // asKernel are the logits at every position with the kernel's roundings, in float64.
-func asKernel(t *testing.T, shape reference.Shape, w reference.Weights, tokens []int) (rows [][]float32) {
+func asKernel(t *testing.T, shape models.Config, w reference.Weights, tokens []int) (rows [][]float32) {
 	t.Helper()
 	m, err := reference.NewModel(shape, w, reference.AsKernel(shape))
 	require.NoError(t, err)

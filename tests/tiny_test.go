@@ -89,7 +89,7 @@ func decode(t *testing.T, mk *megakernel.Kernel, weightSeed uint64, tokens []int
 	}
 	arrivals := uint32(mk.Barriers() * mk.Options.SMs)
 	epoch := -(arrivals*uint32(len(tokens)/2) + arrivals/2)
-	weights := synth.NewWeights(weightSeed, reference.ShapeOf(mk.Config).Dims())
+	weights := synth.NewWeights(weightSeed, mk.Config)
 	s, err := runtime.NewSession(mk, sim, weights, pages, table, epoch)
 	require.NoError(t, err)
 	var tr trace
@@ -194,7 +194,7 @@ func TestTinyDecodesOnTheExecutor(t *testing.T) {
 // Hugging Face where there is a golden.
 func requireRight(t *testing.T, c models.Config, g golden, tr trace) {
 	t.Helper()
-	shape := reference.ShapeOf(c)
+	shape := c
 	ref, err := reference.NewModel(shape, reference.Synthetic(shape, g.Seed), reference.AsKernel(shape))
 	require.NoError(t, err)
 	for i, id := range g.Tokens {

@@ -7,7 +7,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -78,7 +77,7 @@ func TestStepsOfAPromptWaitForSMsWithoutQueries(t *testing.T) {
 				for seed := range uint64(deep.Count(5, 2)) {
 					sim, err := runtime.NewSim(mk.IR, seed)
 					require.NoError(t, err)
-					s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims()), 2, nil, 0)
+					s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, mk.Config), 2, nil, 0)
 					require.NoError(t, err)
 					_, err = s.Generate([]int{1, 5, 300, 2}, 2)
 					require.NoError(t, err, "seed %d", seed)

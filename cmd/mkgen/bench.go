@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strconv"
 	"strings"
@@ -20,7 +21,6 @@ import (
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/spf13/cobra"
@@ -373,7 +373,7 @@ func (b *benchFlags) prepare(stderr io.Writer, s *bench.Suite, seeded bool) (rel
 		if err != nil {
 			return nil, err
 		}
-		if theirs := w.Config(); reference.ShapeOf(theirs).Dims() != reference.ShapeOf(c).Dims() {
+		if theirs := w.Config(); !reflect.DeepEqual(theirs.Tensors(), c.Tensors()) {
 			return nil, errors.Join(fmt.Errorf("--checkpoint: %s holds weights of another shape than %s", b.checkpoint, c.Name), w.Close())
 		}
 		if note != "" {
@@ -382,7 +382,7 @@ func (b *benchFlags) prepare(stderr io.Writer, s *bench.Suite, seeded bool) (rel
 		s.Weights, s.WeightsName, release = w, "checkpoint "+filepath.Base(filepath.Clean(b.checkpoint)), w.Close
 	} else {
 		n := uint64(b.seed)
-		random, s.Weights, s.WeightsName = &n, synth.NewWeights(n, reference.ShapeOf(c).Dims()), fmt.Sprintf("random, seed %d", n)
+		random, s.Weights, s.WeightsName = &n, synth.NewWeights(n, c), fmt.Sprintf("random, seed %d", n)
 	}
 	exact := s.Weights
 	s.Weights = s.Kernel.Rounded(exact)

@@ -78,7 +78,7 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	case err != nil:
 		return nil, err
 	case given("random"):
-		return &found{config: config, tensors: synth.NewWeights(uint64(w.random), dims(config)), random: true}, nil
+		return &found{config: config, tensors: synth.NewWeights(uint64(w.random), config), random: true}, nil
 	case given("checkpoint"):
 		f, err := w.open(w.checkpoint)
 		if err != nil {
@@ -167,12 +167,6 @@ func sameModel(want, have models.Config) error {
 		}
 	}
 	return nil
-}
-
-// dims are the sizes that random weights depend on.
-func dims(c models.Config) synth.Dims {
-	return synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads, KVHeads: c.KVHeads,
-		HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings}
 }
 
 // bundledModel is a model whose weights are part of the program; false when they

@@ -51,8 +51,7 @@ func TestTensorsAreThoseOfTheGenerator(t *testing.T) {
 		mk, err := megakernel.Build(c, megakernel.Options{SMs: 132})
 		require.NoError(t, err)
 		var want []string
-		for _, tensor := range synth.Llama(synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
-			KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings}) {
+		for _, tensor := range synth.Tensors(c) {
 			want = append(want, tensor.Name)
 		}
 		got := newShape(mk).names()

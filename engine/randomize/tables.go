@@ -100,8 +100,7 @@ func (s *shape) names() []string {
 func (s *shape) tensors(seed uint64) ([]uint32, error) {
 	c := s.config
 	recipes := map[string]synth.Recipe{}
-	for _, t := range synth.Llama(synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
-		KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings}) {
+	for _, t := range synth.Tensors(*c) {
 		recipes[t.Name] = t.Recipe
 	}
 	var words []uint32

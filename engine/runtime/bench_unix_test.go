@@ -11,7 +11,6 @@ import (
 
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
@@ -75,7 +74,7 @@ func sparse(b *testing.B, dtype models.DType) (dir string, mk *megakernel.Kernel
 	mk, err = megakernel.Build(c, megakernel.Options{SMs: 132})
 	require.NoError(b, err)
 	var list []checkpoint.Tensor
-	for _, t := range synth.Llama(reference.ShapeOf(c).Dims()) {
+	for _, t := range synth.Tensors(c) {
 		list = append(list, checkpoint.Tensor{Name: t.Name, DType: dtype, Shape: t.Shape, Data: make([]byte, t.Elems()*int64(dtype.Bytes()))})
 	}
 	f, err := os.Create(filepath.Join(dir, checkpoint.SingleFile))

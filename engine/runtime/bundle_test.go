@@ -8,7 +8,6 @@ import (
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -33,7 +32,7 @@ func members(t *testing.T, o megakernel.Options, rows ...int) (all []runtime.Mem
 func openBundle(t *testing.T, all []runtime.Member, o runtime.RaggedOptions) (*runtime.Bundle, error) {
 	t.Helper()
 	o.Pages, o.Guard = 12, 11
-	return runtime.OpenBundle(t.Context(), all, runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(all[0].Kernel.Config).Dims()), runtime.LoadOptions{}), o)
+	return runtime.OpenBundle(t.Context(), all, runtime.FromTensors(synth.NewWeights(1, all[0].Kernel.Config), runtime.LoadOptions{}), o)
 }
 
 // ran is whether a member's device has run a launch since the last call.

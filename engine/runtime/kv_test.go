@@ -28,7 +28,7 @@ func kvSession(t *testing.T, kv tasks.KVType, scales []float32) (*runtime.Sessio
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
+	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
 	s, err := runtime.OpenSession(context.Background(), mk, sim, weights, runtime.SessionOptions{Pages: 4, KVScales: scales})
 	return s, mk, err
 }
@@ -73,7 +73,7 @@ func TestDecodingWithAnE4M3Cache(t *testing.T) {
 	plain, mk, err := kvSession(t, tasks.KVBF16, nil)
 	require.NoError(t, err)
 	bf16 := logitsOf(t, plain, mk, tokens)
-	shape := reference.ShapeOf(mk.Config)
+	shape := mk.Config
 	for name, scale := range map[string]float32{"1": 1, "a thirtieth": 1. / 30} {
 		scales := slices.Repeat([]float32{scale}, 2*shape.Layers*shape.KVHeads)
 		s, mk, err := kvSession(t, tasks.KVE4M3, scales)
@@ -122,7 +122,7 @@ func TestScalesComeWithTheWeights(t *testing.T) {
 	require.NoError(t, err)
 	scales := []float32{1, 2, 3, 4, 5, 6, 7, 8}
 	open := func(w withScales, given []float32) ([]byte, error) {
-		w.Tensors = synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims())
+		w.Tensors = synth.NewWeights(1, mk.Config)
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
 		if _, err := runtime.OpenSession(context.Background(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.SessionOptions{Pages: 1, KVScales: given}); err != nil {
@@ -160,7 +160,7 @@ func TestRowsOfSeveralTokensWithAnE4M3Cache(t *testing.T) {
 	ofValues(t)
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	shape := reference.ShapeOf(c)
+	shape := c
 	var scales []float32
 	for i := range 2 * shape.Layers * shape.KVHeads {
 		scales = append(scales, 0.02*float32(2+i))
@@ -170,7 +170,7 @@ func TestRowsOfSeveralTokensWithAnE4M3Cache(t *testing.T) {
 		require.NoError(t, err)
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
-		r, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, shape.Dims()), runtime.LoadOptions{}),
+		r, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, shape), runtime.LoadOptions{}),
 			runtime.RaggedOptions{Pages: 20, Guard: 19, KVScales: scales})
 		require.NoError(t, err)
 		model, err := reference.NewModel(shape, reference.Synthetic(shape, 1), reference.WithE4M3Cache(reference.AsKernel(shape), shape, scales))

@@ -15,7 +15,6 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -46,10 +45,10 @@ func launcher(t *testing.T, mk *megakernel.Kernel) (dir string, l emit.Layout) {
 }
 
 // tensorFiles writes every tensor of a model into a directory.
-func tensorFiles(t *testing.T, w *synth.Weights, d synth.Dims) string {
+func tensorFiles(t *testing.T, w *synth.Weights, c models.Config) string {
 	t.Helper()
 	dir := t.TempDir()
-	for _, tensor := range synth.Llama(d) {
+	for _, tensor := range synth.Tensors(c) {
 		columns := tensor.Shape[len(tensor.Shape)-1]
 		row := make([]uint16, columns)
 		var data []byte
@@ -98,7 +97,7 @@ func TestAGeneratedPackageIsEnoughToLaunch(t *testing.T) {
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4})
 	require.NoError(t, err)
-	dims := reference.ShapeOf(c).Dims()
+	dims := c
 	weights, prompt := synth.NewWeights(1, dims), synth.Tokens(1, 0, mk.Options.Page, c.Vocab)
 
 	dir, l := launcher(t, mk)

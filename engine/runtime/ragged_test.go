@@ -9,7 +9,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -25,7 +24,7 @@ func raggedOnSim(t *testing.T, tokens int, o runtime.RaggedOptions) (*runtime.Ra
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	o.Pages, o.Guard = 12, 11
-	s, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{}), o)
+	s, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), o)
 	require.NoError(t, err)
 	return s, sim
 }
@@ -211,7 +210,7 @@ func TestRaggedLaunchesThatCannotBeAreRefused(t *testing.T) {
 func TestSessionsRefuseKernelsOfTheOtherKind(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{})
+	weights := runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{})
 	for tokens, want := range map[int]string{1: "a kernel of one query row a step, want one of several; it is for OpenSession",
 		2: "a kernel of 2 query rows a step, want one of 1; others are for OpenRagged"} {
 		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: tokens})

@@ -9,7 +9,6 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -31,7 +30,7 @@ func raggedSession(t *testing.T, mk *megakernel.Kernel, seed uint64) (*runtime.R
 	t.Helper()
 	sim, err := runtime.NewSim(mk.IR, seed)
 	require.NoError(t, err)
-	weights := runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims()), runtime.LoadOptions{})
+	weights := runtime.FromTensors(synth.NewWeights(1, mk.Config), runtime.LoadOptions{})
 	s, err := runtime.OpenRagged(t.Context(), mk, sim, weights, runtime.RaggedOptions{Pages: 40, Guard: 39, Steps: 3, Costs: kv.Costs{Item: 1, Row: 1, Token: 1}})
 	require.NoError(t, err)
 	return s, sim

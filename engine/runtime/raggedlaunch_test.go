@@ -8,7 +8,6 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -26,7 +25,7 @@ func raggedWith(t *testing.T, o megakernel.Options, r runtime.RaggedOptions) *ru
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
 	r.Guard = uint32(r.Pages - 1)
-	s, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, reference.ShapeOf(c).Dims()), runtime.LoadOptions{}), r)
+	s, err := runtime.OpenRagged(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), r)
 	require.NoError(t, err)
 	return s
 }

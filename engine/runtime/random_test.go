@@ -12,7 +12,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
@@ -52,7 +51,7 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
 			require.NoError(t, err)
 			require.Equal(t, sim.Size("weights")+sim.Size("gains")+sim.Size("embed"), s.Loaded().Bytes)
-			requireLoaded(t, mk, synth.NewWeights(seed, reference.ShapeOf(c).Dims()), func(name string) []byte {
+			requireLoaded(t, mk, synth.NewWeights(seed, c), func(name string) []byte {
 				if sim.Size(name) == 0 {
 					return nil
 				}
@@ -87,7 +86,7 @@ func requireRandomInBatches(t *testing.T, mk *megakernel.Kernel, seed uint64) {
 	require.NoError(t, err)
 	_, err = runtime.OpenSession(t.Context(), &again, sim, runtime.Random(seed, r, nil), runtime.SessionOptions{Pages: 1})
 	require.NoError(t, err)
-	requireLoaded(t, &again, synth.NewWeights(seed, reference.ShapeOf(mk.Config).Dims()), func(name string) []byte {
+	requireLoaded(t, &again, synth.NewWeights(seed, mk.Config), func(name string) []byte {
 		if sim.Size(name) == 0 {
 			return nil
 		}

@@ -6,7 +6,6 @@ import (
 
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -21,7 +20,7 @@ func tinySession(t *testing.T, table []uint32) (*runtime.Session, error) {
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	return runtime.NewSession(mk, sim, synth.NewWeights(1, reference.ShapeOf(c).Dims()), 4, table, 0)
+	return runtime.NewSession(mk, sim, synth.NewWeights(1, c), 4, table, 0)
 }
 
 func TestPagesBeyondTheCacheAreRefused(t *testing.T) {

@@ -10,7 +10,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -25,7 +24,7 @@ func onSim(t *testing.T, o megakernel.Options) (*runtime.Session, *runtime.Sim) 
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, reference.ShapeOf(c).Dims()), 4, nil, 0)
+	s, err := runtime.NewSession(mk, sim, synth.NewWeights(1, c), 4, nil, 0)
 	require.NoError(t, err)
 	return s, sim
 }

@@ -14,7 +14,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
@@ -169,7 +168,7 @@ func TestLoadOntoTheExecutor(t *testing.T) {
 		require.NoError(t, err)
 		sim, err := runtime.NewSim(mk.IR, 1)
 		require.NoError(t, err)
-		w := synth.NewWeights(3, reference.ShapeOf(c).Dims())
+		w := synth.NewWeights(3, c)
 		s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.FromTensors(w, runtime.LoadOptions{}), runtime.SessionOptions{Pages: 2})
 		require.NoError(t, err)
 		require.Equal(t, sim.Size("weights")+sim.Size("gains")+sim.Size("embed"), s.Loaded().Bytes)
@@ -296,7 +295,7 @@ func TestCheckNamesTheTensorOfACheckpoint(t *testing.T) {
 	require.NoError(t, err)
 	const bad = "model.layers.1.mlp.down_proj.weight"
 	var list []checkpoint.Tensor
-	for _, tensor := range synth.Llama(reference.ShapeOf(c).Dims()) {
+	for _, tensor := range synth.Tensors(c) {
 		bits := make([]uint16, tensor.Elems())
 		require.NoError(t, synth.Fill(bits, 1, tensor, 0))
 		if tensor.Name == bad {

@@ -28,7 +28,7 @@ func writeRows(t *testing.T, dir string, c models.Config, seed uint64, scored in
 	for q, entry := range list {
 		s := entry.(map[string]any)
 		length := int(s["length"].(float64))
-		m, err := reference.NewModel(reference.ShapeOf(c), reference.Synthetic(reference.ShapeOf(c), seed), reference.Hooks{})
+		m, err := reference.NewModel(c, reference.Synthetic(c, seed), reference.Hooks{})
 		require.NoError(t, err)
 		for _, id := range synth.Tokens(seed, q, length, c.Vocab) {
 			m.Step(id)

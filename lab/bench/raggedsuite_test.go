@@ -9,7 +9,6 @@ import (
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -26,7 +25,7 @@ func raggedSuite(t *testing.T) *bench.RaggedSuite {
 	o.Tokens = 4
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
-	return &bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, OneRow: one, Weights: synth.NewWeights(2, reference.ShapeOf(c).Dims()), WeightsName: "random, seed 2"}
+	return &bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, OneRow: one, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2"}
 }
 
 func TestARaggedSuiteMeasuresOnTheExecutor(t *testing.T) {

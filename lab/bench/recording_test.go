@@ -8,7 +8,6 @@ import (
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/trace"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
@@ -22,7 +21,7 @@ func recording(t *testing.T, o megakernel.Options) (*megakernel.Kernel, *bench.R
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, o)
 	require.NoError(t, err)
-	w := synth.NewWeights(1, reference.ShapeOf(c).Dims())
+	w := synth.NewWeights(1, c)
 	var r *bench.Recording
 	if mk.Ragged() {
 		s := &bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: w}

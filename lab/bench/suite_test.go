@@ -27,7 +27,7 @@ const refLength = 26 // the second split has tokens from position 16 on
 // lengths, by default one of refLength.
 func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) string {
 	t.Helper()
-	dir, shape := t.TempDir(), reference.ShapeOf(c)
+	dir, shape := t.TempDir(), c
 	w := reference.Synthetic(shape, seed)
 	var list []map[string]any
 	if lengths == nil {
@@ -71,7 +71,7 @@ func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) 
 		write("s", own)
 		list = append(list, entry)
 	}
-	hash, err := synth.SampleHash(seed, synth.Llama(shape.Dims()), nil)
+	hash, err := synth.SampleHash(seed, synth.Tensors(shape), nil)
 	require.NoError(t, err)
 	config, err := os.ReadFile("../../../models/testdata/configs/tiny.json")
 	require.NoError(t, err)
@@ -97,7 +97,7 @@ func tinySuiteOf(t *testing.T, launch megakernel.Launching) *bench.Suite {
 	require.NoError(t, err)
 	mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2048, Launch: launch})
 	require.NoError(t, err)
-	return &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: synth.NewWeights(2, reference.ShapeOf(c).Dims()), WeightsName: "random, seed 2",
+	return &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2",
 		Method: bench.Method{Contexts: []int{3, 20}, Rounds: 2, Tokens: 3}}
 }
 

@@ -5,7 +5,6 @@ import (
 
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -17,7 +16,7 @@ func TestLaunchesAreTimedAtEachContext(t *testing.T) {
 	for _, rows := range []int{1, 2} {
 		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: rows, Consumers: 1})
 		require.NoError(t, err)
-		w := synth.NewWeights(1, reference.ShapeOf(c).Dims())
+		w := synth.NewWeights(1, c)
 		var all []bench.Timing
 		if mk.Ragged() {
 			all, err = (&bench.RaggedSuite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: w}).Time(t.Context(), []int{3, 17}, 1, 2)

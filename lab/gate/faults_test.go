@@ -17,6 +17,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -30,9 +31,9 @@ const (
 	page              = 16
 )
 
-var shape = reference.Shape{
-	Layers: 2, Hidden: 96, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, NormEps: 1e-5, TieEmbeddings: true,
-	InvFreq: reference.InvFreq(10000, 32, &reference.Scaling{Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64}),
+var shape = models.Config{
+	Layers: 2, Hidden: 96, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, NormEps: 1e-5, TieEmbeddings: true, MaxPositions: 512,
+	Rope: models.Rope{Theta: 10000, Scaling: &models.Scaling{Type: models.ScalingLlama3, Factor: 8, LowFreqFactor: 1, HighFreqFactor: 4, OriginalPositions: 64}},
 }
 
 // variant is a way to compute the logits.
@@ -120,7 +121,7 @@ func faulty(w reference.Weights) map[string]variant {
 		})},
 		gate.RopeOffByOne: {w, reference.Hooks{At: func(l int, p reference.Point, v []float64) {
 			if p == reference.Query && l == 1 {
-				copy(v, reference.Rope(v, 1, shape.InvFreq))
+				copy(v, reference.Rope(v, 1, models.RopeInvFreq(shape)))
 			}
 			kernel.At(l, p, v)
 		}}},
@@ -207,7 +208,7 @@ func TestKernelRoundingAgainstReference(t *testing.T) {
 	}
 	r, err := gate.OpenReference(*referenceDir)
 	require.NoError(t, err)
-	hash, err := synth.SampleHash(r.Seed, synth.Llama(shape.Dims()), nil)
+	hash, err := synth.SampleHash(r.Seed, synth.Tensors(shape), nil)
 	require.NoError(t, err)
 	require.Equal(t, hash, r.WeightsHash, "the reference is of tiny")
 	exact, kernel, bf16 := gate.New(gate.DefaultRules()), gate.New(gate.DefaultRules()), gate.New(gate.DefaultRules())

@@ -109,8 +109,7 @@ func sameModel(theirs, ours models.Config) error {
 // weightsHash is synth.SampleHash of what runs here, as the reference's program
 // computes it of its model.
 func weightsHash(seed uint64, c models.Config, w megakernel.Tensors, random bool) (string, error) {
-	tensors := synth.Llama(synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads, KVHeads: c.KVHeads,
-		HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings})
+	tensors := synth.Tensors(c)
 	if random {
 		return synth.SampleHash(seed, tensors, nil)
 	}

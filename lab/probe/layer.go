@@ -14,33 +14,38 @@ const chunk = 64
 // loadLayer reads a layer's weights and makes its float64 model, which rounds where the kernel
 // does.
 func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []float64) (*reference.Layer, error) {
-	s := reference.ShapeOf(mk.Config)
 	weights := reference.Weights{}
-	own := s.LayerTensors(0)
-	for i, t := range s.LayerTensors(layer) {
-		data := make([]uint16, t.Rows*t.Columns)
-		failures := make([]error, (t.Rows+chunk-1)/chunk)
+	for _, t := range mk.Config.Tensors() {
+		if t.Layer != layer || weights[t.Name] != nil {
+			continue
+		}
+		rows, columns := t.Stored, t.Cols
+		if t.Vector {
+			rows, columns = 1, t.Stored
+		}
+		data := make([]uint16, rows*columns)
+		failures := make([]error, (rows+chunk-1)/chunk)
 		each(len(failures), func(c int) {
-			for r := c * chunk; r < min(t.Rows, (c+1)*chunk) && failures[c] == nil; r++ {
-				failures[c] = w.Row(t.Name, r, data[r*t.Columns:(r+1)*t.Columns])
+			for r := c * chunk; r < min(rows, (c+1)*chunk) && failures[c] == nil; r++ {
+				failures[c] = w.Row(t.Name, r, data[r*columns:(r+1)*columns])
 			}
 		})
 		if err := errors.Join(failures...); err != nil {
 			return nil, fmt.Errorf("probe: %w", err)
 		}
-		weights[own[i].Name] = data
+		weights[t.Name] = data
 	}
-	hooks := reference.AsKernelWith(s, mk.RoundInput)
+	hooks := reference.AsKernelWith(mk.Config, mk.RoundInput)
 	if mk.KV.ScalesLen() > 0 {
-		var own []float32
+		own := make([]float32, layer*2*mk.Config.KVHeads) // of the layers before it, which nothing reads
 		for _, x := range scales {
 			own = append(own, float32(x))
 		}
-		hooks = reference.WithE4M3Cache(hooks, s, own)
+		hooks = reference.WithE4M3Cache(hooks, mk.Config, own)
 	}
 	hooks.Product = product
-	hooks.Unrotated = func(int) bool { return mk.Unrotated(layer) }
-	return reference.NewLayer(s, weights, hooks)
+	hooks.Unrotated = mk.Unrotated
+	return reference.NewLayer(mk.Config, layer, weights, hooks)
 }
 
 // product is reference.MatVec on all cores.

@@ -8,7 +8,6 @@ import (
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/lab/probe"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
@@ -36,7 +35,7 @@ func open(t *testing.T, o megakernel.Options, simSeed uint64) *decoder {
 	require.NoError(t, err)
 	sim, err := runtime.NewSim(mk.IR, simSeed)
 	require.NoError(t, err)
-	d := &decoder{mk: mk, sim: sim, weights: synth.NewWeights(seed, reference.ShapeOf(c).Dims()), tokens: synth.Tokens(seed, 0, page*pages, c.Vocab)}
+	d := &decoder{mk: mk, sim: sim, weights: synth.NewWeights(seed, c), tokens: synth.Tokens(seed, 0, page*pages, c.Vocab)}
 	table := gate.ShuffledTable(pages)
 	d.session, err = runtime.NewSession(mk, sim, d.weights, pages, table, 0)
 	require.NoError(t, err)

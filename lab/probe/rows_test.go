@@ -21,7 +21,7 @@ func floatRows(t *testing.T, first int) (layers []*probe.Rows) {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	m, err := reference.NewModel(reference.ShapeOf(c), reference.Synthetic(reference.ShapeOf(c), 2), reference.Hooks{})
+	m, err := reference.NewModel(c, reference.Synthetic(c, 2), reference.Hooks{})
 	require.NoError(t, err)
 	for _, id := range synth.Tokens(2, 0, torchTokens, c.Vocab) {
 		m.Step(id)

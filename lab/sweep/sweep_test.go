@@ -15,7 +15,6 @@ import (
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/lab/sweep"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/stretchr/testify/require"
@@ -340,7 +339,7 @@ func TestASuiteSweepsOnTheExecutor(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	m := bench.Method{Rounds: 1, Tokens: 2}
-	suite := &sweep.Suite{Machine: bench.Executor{Seed: 1}, Weights: synth.NewWeights(2, reference.ShapeOf(c).Dims()), WeightsName: "random, seed 2", Method: m, SMs: 2}
+	suite := &sweep.Suite{Machine: bench.Executor{Seed: 1}, Weights: synth.NewWeights(2, c), WeightsName: "random, seed 2", Method: m, SMs: 2}
 	s, _ := sweepOf(t, 4, 1, 2, 4)
 	s.Measurer, s.Method = suite, m
 	s.Setup.GPU, s.Setup.Weights, s.Setup.Contexts = "executor", suite.WeightsName, []int{5, 20}

@@ -1,20 +1,25 @@
 package reference
 
-import "math"
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/models"
+)
 
 // AsKernel rounds to bf16 where the generated kernel does, which differs from
 // KernelRounding in two places: a norm's output is rounded before the norm's
 // scale, which the kernel applies after the matrix product, and a query after
-// the factor log2(e)/√HeadDim that makes scores powers of two. What is left
+// the factor log2(e)·Attn.Scale that makes scores powers of two. What is left
 // between the kernel and a Model with these hooks is the rounding of attention's
 // weights, float32 accumulation, and roundings that fall the other way for that.
 // The hooks belong to one Model.
-func AsKernel(s Shape) Hooks { return AsKernelWith(s, roundBF16) }
+func AsKernel(c models.Config) Hooks { return AsKernelWith(c, roundBF16) }
 
 // AsKernelWith is AsKernel of a kernel whose layers' weights have a format: input rounds the input
 // of their products, in place. The LM head's is bf16.
-func AsKernelWith(s Shape, input func(v []float64)) Hooks {
+func AsKernelWith(c models.Config, input func(v []float64)) Hooks {
 	scale := 1.0 // of the norm to come
+	query := c.Arch().Kinds[0].Attn.Scale * math.Log2E
 	return Hooks{At: func(_ int, p Point, v []float64) {
 		switch p {
 		case Embedded, AttnResidual, MLPResidual:
@@ -22,13 +27,13 @@ func AsKernelWith(s Shape, input func(v []float64)) Hooks {
 			for _, x := range v {
 				sum += x * x
 			}
-			scale = 1 / math.Sqrt(sum/float64(len(v))+s.NormEps)
+			scale = 1 / math.Sqrt(sum/float64(len(v))+c.NormEps)
 		case AttnNorm, MLPNorm:
 			roundScaled(v, scale, input)
 		case FinalNorm:
 			roundScaled(v, scale, roundBF16)
 		case Query:
-			roundScaled(v, math.Sqrt(float64(s.HeadDim))/math.Log2E, roundBF16)
+			roundScaled(v, 1/query, roundBF16)
 		case Key, Value:
 			roundBF16(v)
 		case AttnOut, Activated:

@@ -10,7 +10,7 @@ import (
 )
 
 func TestAsKernelRoundsANormBeforeItsScale(t *testing.T) {
-	s := Shape{HeadDim: 4}
+	s := models.Config{HeadDim: 4}
 	at := AsKernel(s).At
 	x := []float64{3, -1.00390625, 0, 5} // the second lies halfway between two bf16
 	at(0, AttnResidual, x)
@@ -25,12 +25,12 @@ func TestAsKernelRoundsANormBeforeItsScale(t *testing.T) {
 func TestAsKernelRoundsQueriesInBase2(t *testing.T) {
 	factor := math.Log2E / 8 // of a head of 64
 	q := []float64{1 / factor, (1 + 1.0/512) / factor}
-	AsKernel(Shape{HeadDim: 64}).At(0, Query, q)
+	AsKernel(models.Config{HeadDim: 64}).At(0, Query, q)
 	require.InDeltaSlice(t, []float64{1 / factor, 1 / factor}, q, 1e-12)
 }
 
 func TestAsKernelLeavesTheResidualAlone(t *testing.T) {
-	at := AsKernel(Shape{HeadDim: 2}).At
+	at := AsKernel(models.Config{HeadDim: 2}).At
 	for _, p := range []Point{Embedded, AttnResidual, MLPResidual, Gate, Up, Logits} {
 		v := []float64{1.0001, 2.0002}
 		at(0, p, v)
@@ -44,7 +44,7 @@ func TestAsKernelLeavesTheResidualAlone(t *testing.T) {
 func TestAProductOfOnesOwnIsUsedForEveryMatrix(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	s := ShapeOf(c)
+	s := c
 	w := Synthetic(s, 1)
 	plain, err := NewModel(s, w, Hooks{})
 	require.NoError(t, err)
@@ -62,7 +62,7 @@ func TestAProductOfOnesOwnIsUsedForEveryMatrix(t *testing.T) {
 func TestAppendedTokensAreAttendedTo(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	s := ShapeOf(c)
+	s := c
 	w := Synthetic(s, 1)
 	stepped, err := NewModel(s, w, Hooks{})
 	require.NoError(t, err)

@@ -1,6 +1,10 @@
 package reference
 
-import "math"
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/models"
+)
 
 // State is attention over some of the keys, for one head: Out the softmax-weighted mean of the values, LSE the natural logarithm
 // of the sum of exponentials of the scaled scores. No keys: Out is zero and LSE is -inf.
@@ -14,28 +18,40 @@ type State struct {
 // 1/sqrt(headDim). Any ratio of heads is allowed as long as it is whole: else it panics. Scores of -inf carry no weight, and all
 // of them -inf is as no keys; a NaN makes its head NaN.
 func Attention(q []float64, keys, values [][]float64, heads, kvHeads int) []State {
-	mustEqual("Attention's heads modulo KV heads", heads%kvHeads, 0)
 	mustEqual("Attention's query modulo heads", len(q)%heads, 0)
-	mustEqual("Attention's values", len(values), len(keys))
 	dim := len(q) / heads
-	states := make([]State, heads)
+	return AttentionOf(&models.Attn{Heads: heads, KVHeads: kvHeads, HeadDim: dim, Scale: models.PlainScale(dim)}, q, keys, values)
+}
+
+// AttentionOf is Attention with a model's own scale, soft cap and window: keys and values are of all tokens up to the query's.
+func AttentionOf(a *models.Attn, q []float64, keys, values [][]float64) []State {
+	mustEqual("Attention's heads modulo KV heads", a.Heads%a.KVHeads, 0)
+	mustEqual("Attention's query", len(q), a.Heads*a.HeadDim)
+	mustEqual("Attention's values", len(values), len(keys))
+	if hidden := len(keys) - a.Window; a.Window > 0 && hidden > 0 {
+		keys, values = keys[hidden:], values[hidden:]
+	}
+	states := make([]State, a.Heads)
 	for h := range states {
-		at := h / (heads / kvHeads) * dim
-		states[h] = attendHead(q[h*dim:(h+1)*dim], keys, values, at)
+		at := h / (a.Heads / a.KVHeads) * a.HeadDim
+		states[h] = attendHead(a, q[h*a.HeadDim:(h+1)*a.HeadDim], keys, values, at)
 	}
 	return states
 }
 
 // attendHead attends with one query head to the KV head that starts at element at of every token.
-func attendHead(q []float64, keys, values [][]float64, at int) State {
+func attendHead(a *models.Attn, q []float64, keys, values [][]float64, at int) State {
 	scores := make([]float64, len(keys))
-	top := math.Inf(-1)
 	for t, k := range keys {
 		for i, x := range q {
 			scores[t] += x * k[at+i]
 		}
-		scores[t] /= math.Sqrt(float64(len(q)))
-		top = math.Max(top, scores[t])
+		scores[t] *= a.Scale
+	}
+	scores = SoftCap(scores, a.SoftCap)
+	top := math.Inf(-1)
+	for _, score := range scores {
+		top = math.Max(top, score)
 	}
 	s := State{make([]float64, len(q)), math.Inf(-1)}
 	if math.IsInf(top, -1) {

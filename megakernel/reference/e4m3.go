@@ -1,6 +1,10 @@
 package reference
 
-import "math"
+import (
+	"math"
+
+	"github.com/mkgen/mkgen/models"
+)
 
 // E4M3Max is the greatest float8 e4m3.
 const E4M3Max = 448
@@ -59,7 +63,7 @@ func FromE4M3(code byte) float64 {
 // WithE4M3Cache is h with keys and values as an e4m3 cache has them, in place of
 // h's rounding of them: scales are its scales, [layer][KV head][K, V], and h's At
 // must do nothing else at these points.
-func WithE4M3Cache(h Hooks, s Shape, scales []float32) Hooks {
+func WithE4M3Cache(h Hooks, c models.Config, scales []float32) Hooks {
 	at := h.At
 	h.At = func(layer int, p Point, v []float64) {
 		if p != Key && p != Value {
@@ -73,7 +77,7 @@ func WithE4M3Cache(h Hooks, s Shape, scales []float32) Hooks {
 			which = 1
 		}
 		for i := range v {
-			scale := float64(scales[(layer*s.KVHeads+i/s.HeadDim)*2+which])
+			scale := float64(scales[(layer*c.KVHeads+i/c.HeadDim)*2+which])
 			v[i] = RoundE4M3(v[i]/scale) * scale
 		}
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -40,19 +41,20 @@ type hfGolden struct {
 	Logits        [][]float64 `json:"logits"`
 }
 
-func readHF(t *testing.T, file string) (hfGolden, Shape) {
+func readHF(t *testing.T, file string) (hfGolden, models.Config) {
 	t.Helper()
 	data, err := os.ReadFile("testdata/" + file)
 	require.NoError(t, err)
 	var g hfGolden
 	require.NoError(t, json.Unmarshal(data, &g))
 	c := g.Config
-	s := Shape{
+	s := models.Config{
 		Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads, KVHeads: c.KVHeads,
 		HeadDim: c.HeadDim, Vocab: c.Vocab, NormEps: c.NormEps, TieEmbeddings: c.Tied,
 	}
-	for _, b := range g.InvFreqBits {
-		s.InvFreq = append(s.InvFreq, math.Float32frombits(b))
+	s.MaxPositions, s.Rope.Theta = 1<<20, c.Theta
+	if r := c.Scaling; r != nil {
+		s.Rope.Scaling = &models.Scaling{Type: models.ScalingLlama3, Factor: r.Factor, LowFreqFactor: r.Low, HighFreqFactor: r.High, OriginalPositions: r.Positions}
 	}
 	return g, s
 }
@@ -69,7 +71,7 @@ func TestModelMatchesHuggingFace(t *testing.T) {
 	for _, file := range []string{"tiny_hf.json", "tiny_mha_hf.json"} {
 		t.Run(file, func(t *testing.T) {
 			g, s := readHF(t, file)
-			hash, err := synth.SampleHash(g.Seed, synth.Llama(s.Dims()), nil)
+			hash, err := synth.SampleHash(g.Seed, synth.Tensors(s), nil)
 			require.NoError(t, err)
 			require.Equal(t, g.WeightsHash, hash)
 			require.Equal(t, g.Tokens, synth.Tokens(g.Seed, 0, len(g.Tokens), s.Vocab))
@@ -98,9 +100,11 @@ func TestInvFreqMatchesHuggingFace(t *testing.T) {
 	for _, file := range []string{"tiny_hf.json", "tiny_mha_hf.json"} {
 		g, s := readHF(t, file)
 		got := InvFreq(g.Config.Theta, s.HeadDim, g.scaling())
-		require.Len(t, got, len(s.InvFreq))
-		for i, want := range s.InvFreq {
-			require.InEpsilon(t, want, got[i], 4e-7, "%s frequency %d", file, i) // 3 or 4 float32 roundings
+		require.Len(t, got, len(g.InvFreqBits))
+		used := models.RopeInvFreq(s)
+		for i, b := range g.InvFreqBits {
+			require.Equal(t, b, math.Float32bits(used[i]), "%s frequency %d", file, i)
+			require.InEpsilon(t, used[i], got[i], 4e-7, "%s frequency %d", file, i) // 3 or 4 float32 roundings
 		}
 	}
 }
@@ -110,7 +114,7 @@ func TestGoldenSeesWrongMathematics(t *testing.T) {
 	g, s := readHF(t, "tiny_hf.json")
 	weights := Synthetic(s, g.Seed)
 	unscaled, eps, interleaved := s, s, Hooks{}
-	unscaled.InvFreq = InvFreq(g.Config.Theta, s.HeadDim, nil)
+	unscaled.Rope.Scaling = nil
 	eps.NormEps = 1e-6
 	interleaved.Attend = func(_ int, q []float64, keys, values [][]float64) []float64 {
 		states := Attention(q, keys, values, s.Heads, s.KVHeads)
@@ -118,7 +122,7 @@ func TestGoldenSeesWrongMathematics(t *testing.T) {
 		return Concat(states)
 	}
 	for name, c := range map[string]struct {
-		shape Shape
+		shape models.Config
 		hooks Hooks
 	}{"no rope scaling": {unscaled, Hooks{}}, "eps 1e-6": {eps, Hooks{}}, "wrong KV head": {s, interleaved}} {
 		m, err := NewModel(c.shape, weights, c.hooks)

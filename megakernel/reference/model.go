@@ -3,85 +3,81 @@ package reference
 import (
 	"fmt"
 	"slices"
-)
 
-// Shape is a Llama-family configuration as far as the mathematics needs it.
-type Shape struct {
-	Layers, Hidden, Intermediate, Heads, KVHeads, HeadDim, Vocab int
-	NormEps                                                      float64
-	TieEmbeddings                                                bool
-	// InvFreq are the HeadDim/2 inverse frequencies of the rotary embedding, scaling included; see InvFreq.
-	InvFreq []float32
-}
+	"github.com/mkgen/mkgen/models"
+)
 
 // Weights maps Hugging Face names (model.embed_tokens.weight, model.layers.0.self_attn.q_proj.weight, …) to bf16 bit patterns,
 // row-major, [outputs, inputs].
 type Weights map[string][]uint16
 
+// place is a tensor of the mathematics: its role, and its layer or -1.
+type place struct {
+	role  models.Role
+	layer int
+}
+
 // Model is one sequence being decoded: weights and a KV cache that grows by one token per Step. Not safe for concurrent use.
 type Model struct {
-	shape        Shape
-	weights      Weights
+	config       models.Config
+	arch         models.Arch
+	weights      map[place][]uint16
+	freqs        [][]float32 // inverse frequencies of each kind of layer
 	hooks        Hooks
 	keys, values [][][]float64 // [layer][token][kvHeads*headDim]
 }
 
-// NewModel checks that every tensor of the shape is there with its number of elements, and returns a Model with an empty cache.
-// The error names the tensor, what it has and what is wanted.
-func NewModel(s Shape, w Weights, h Hooks) (*Model, error) {
-	if min(s.Layers, s.Hidden, s.Intermediate, s.Heads, s.KVHeads, s.HeadDim, s.Vocab) <= 0 || s.Heads%s.KVHeads != 0 {
-		return nil, fmt.Errorf("reference: shape %+v, want positive sizes and heads a multiple of KV heads", s)
+// NewModel checks that every tensor of the model is there with its number of elements, and returns a Model with an empty cache.
+// Rotary frequencies are those of a context of c.MaxPositions. The error names the tensor, what it has and what is wanted.
+func NewModel(c models.Config, w Weights, h Hooks) (*Model, error) {
+	m, err := newModel(c, h)
+	if err != nil {
+		return nil, err
 	}
-	if 2*len(s.InvFreq) != s.HeadDim {
-		return nil, fmt.Errorf("reference: %d inverse frequencies, want half the head dimension %d", len(s.InvFreq), s.HeadDim)
-	}
-	check := func(name string, want int) error {
-		if got := len(w[name]); got != want {
-			return fmt.Errorf("reference: %s has %d elements, want %d", name, got, want)
-		}
-		return nil
-	}
-	for l := range s.Layers {
-		for _, t := range s.LayerTensors(l) {
-			if err := check(t.Name, t.Rows*t.Columns); err != nil {
-				return nil, err
-			}
-		}
-	}
-	for _, name := range []string{"model.embed_tokens.weight", s.headTensor()} {
-		if err := check(name, s.Vocab*s.Hidden); err != nil {
+	for _, t := range c.Tensors() {
+		if err := m.take(&t, w); err != nil {
 			return nil, err
 		}
 	}
-	m := &Model{shape: s, weights: w, hooks: h}
 	m.Reset()
-	return m, check("model.norm.weight", s.Hidden)
+	return m, nil
 }
 
-func layerTensor(layer int, name string) string {
-	return fmt.Sprintf("model.layers.%d.%s.weight", layer, name)
-}
-
-func (s Shape) headTensor() string {
-	if s.TieEmbeddings {
-		return "model.embed_tokens.weight"
+func newModel(c models.Config, h Hooks) (*Model, error) {
+	if min(c.Layers, c.Hidden, c.Intermediate, c.Heads, c.KVHeads, c.HeadDim, c.Vocab) <= 0 || c.Heads%c.KVHeads != 0 {
+		return nil, fmt.Errorf("reference: model %+v, want positive sizes and heads a multiple of KV heads", c)
 	}
-	return "lm_head.weight"
+	m := &Model{config: c, arch: c.Arch(), weights: map[place][]uint16{}, hooks: h}
+	for i := range m.arch.Kinds {
+		m.freqs = append(m.freqs, m.arch.Kinds[i].Attn.Rope.InvFreq(c.MaxPositions))
+	}
+	return m, nil
+}
+
+// take takes over the rows of w that are tensor t.
+func (m *Model) take(t *models.Tensor, w Weights) error {
+	stored := w[t.Name]
+	if got, want := len(stored), t.Stored*t.Cols; got != want {
+		return fmt.Errorf("reference: %s has %d elements, want %d", t.Name, got, want)
+	}
+	m.weights[place{t.Role, t.Layer}] = stored[t.First*t.Cols : (t.First+t.Rows)*t.Cols]
+	return nil
 }
 
 // Reset empties the KV cache: the next Step is at position 0.
 func (m *Model) Reset() {
-	m.keys, m.values = make([][][]float64, m.shape.Layers), make([][][]float64, m.shape.Layers)
+	m.keys, m.values = make([][][]float64, m.arch.Layers()), make([][][]float64, m.arch.Layers())
 }
 
 // Clone returns a Model of the first n tokens of the cache, at most Len, which goes its own way from there. The two share the
 // hooks: those that keep something between points want their Steps one after another.
 func (m *Model) Clone(n int) *Model {
-	c := &Model{shape: m.shape, weights: m.weights, hooks: m.hooks}
+	c := *m
+	c.keys, c.values = nil, nil
 	for l := range m.keys {
 		c.keys, c.values = append(c.keys, slices.Clone(m.keys[l][:n])), append(c.values, slices.Clone(m.values[l][:n]))
 	}
-	return c
+	return &c
 }
 
 // Len returns the number of tokens in the cache, which is the position of the next Step.
@@ -90,8 +86,8 @@ func (m *Model) Len() int { return len(m.keys[0]) }
 // Append puts a token's rotated key and its value into the cache of one layer without a step; every layer must get as many. The
 // slices become the model's own.
 func (m *Model) Append(layer int, key, value []float64) {
-	mustEqual("Append's key", len(key), m.shape.KVHeads*m.shape.HeadDim)
-	mustEqual("Append's value", len(value), m.shape.KVHeads*m.shape.HeadDim)
+	mustEqual("Append's key", len(key), m.config.KVRows())
+	mustEqual("Append's value", len(value), m.config.KVRows())
 	m.keys[layer], m.values[layer] = append(m.keys[layer], key), append(m.values[layer], value)
 }
 

@@ -4,13 +4,14 @@ import (
 	"slices"
 	"testing"
 
+	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )
 
 // little is a model small enough to try many; newLittle makes it with the given hooks.
-var little = Shape{
+var little = models.Config{
 	Layers: 2, Hidden: 8, Intermediate: 12, Heads: 4, KVHeads: 2, HeadDim: 4, Vocab: 16, NormEps: 1e-5,
-	InvFreq: InvFreq(100, 4, nil),
+	Rope: models.Rope{Theta: 100}, MaxPositions: 64,
 }
 
 func newLittle(t *testing.T, h Hooks) *Model {
@@ -34,10 +35,6 @@ func TestNewModelNamesWhatIsMissing(t *testing.T) {
 	s.KVHeads = 3
 	_, err := NewModel(s, nil, Hooks{})
 	require.ErrorContains(t, err, "heads a multiple of KV heads")
-	s = little
-	s.InvFreq = s.InvFreq[1:]
-	_, err = NewModel(s, nil, Hooks{})
-	require.ErrorContains(t, err, "1 inverse frequencies, want half the head dimension 4")
 }
 
 func TestResetStartsAnew(t *testing.T) {

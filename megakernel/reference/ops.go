@@ -3,6 +3,8 @@ package reference
 import (
 	"fmt"
 	"math"
+
+	"github.com/mkgen/mkgen/models"
 )
 
 // Embedding returns row token of a [vocab, hidden] table. A token outside the table panics.
@@ -60,6 +62,26 @@ func SiLU(v []float64) []float64 {
 	out := make([]float64, len(v))
 	for i, x := range v {
 		out[i] = x / (1 + math.Exp(-x))
+	}
+	return out
+}
+
+// Activate returns the activation of v, element by element.
+func Activate(a models.Act, v []float64) []float64 {
+	switch a {
+	case models.SiLU:
+		return SiLU(v)
+	case models.GELUTanh:
+		return GELUTanh(v)
+	}
+	panic("BUG: reference: " + a.String())
+}
+
+// GELUTanh returns x/2·(1 + tanh(sqrt(2/π)·(x + 0.044715·x³))), element by element. (Hendrycks and Gimpel, 2016.)
+func GELUTanh(v []float64) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = x / 2 * (1 + math.Tanh(math.Sqrt(2/math.Pi)*(x+0.044715*x*x*x)))
 	}
 	return out
 }

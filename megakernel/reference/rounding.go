@@ -3,6 +3,8 @@ package reference
 import (
 	"math"
 	"slices"
+
+	"github.com/mkgen/mkgen/models"
 )
 
 // KernelRounding returns Hooks that round to bf16 what a kernel with float32 arithmetic stores so: the inputs of matrix
@@ -18,49 +20,60 @@ func KernelRounding() Hooks {
 
 // FrameworkRounding returns Hooks that round to bf16 as Hugging Face transformers does when the model runs in bf16: every
 // point, the residual stream included, sines and cosines and the products with them, and the softmax's weights.
-func FrameworkRounding(s Shape) Hooks {
+func FrameworkRounding(c models.Config) Hooks {
+	arch := c.Arch()
 	return Hooks{
-		At:     func(_ int, _ Point, v []float64) { roundBF16(v) },
-		Rotate: func(x []float64, pos int) []float64 { return rotateRounded(x, pos, s.InvFreq) },
-		Attend: func(_ int, q []float64, keys, values [][]float64) []float64 {
-			return attendRounded(q, keys, values, s.Heads, s.KVHeads)
+		At: func(_ int, _ Point, v []float64) { roundBF16(v) },
+		Rotate: func(l int, x []float64, pos int) []float64 {
+			a := &arch.Layer(l).Attn
+			return rotateRounded(x, pos, a.HeadDim, a.Rope, a.Rope.InvFreq(c.MaxPositions))
+		},
+		Attend: func(l int, q []float64, keys, values [][]float64) []float64 {
+			return attendRounded(&arch.Layer(l).Attn, q, keys, values)
 		},
 	}
 }
 
-// rotateRounded is Rope as apply_rotary_pos_emb computes it in bf16.
-func rotateRounded(x []float64, pos int, invFreq []float32) []float64 {
+// rotateRounded is RotateHeads as apply_rotary_pos_emb computes it in bf16.
+func rotateRounded(x []float64, pos, dim int, r models.Rope, invFreq []float32) []float64 {
 	x = slices.Clone(x)
 	roundBF16(x)
 	half := len(invFreq)
-	out := make([]float64, len(x))
+	out := slices.Clone(x)
 	for i, f := range invFreq {
 		sin, cos := math.Sincos(float64(float32(pos) * f))
-		sin, cos = RoundBF16(sin), RoundBF16(cos)
-		for h := 0; h < len(x); h += 2 * half {
-			a, b := x[h+i], x[h+i+half]
-			out[h+i] = RoundBF16(a*cos) - RoundBF16(b*sin)
-			out[h+i+half] = RoundBF16(b*cos) + RoundBF16(a*sin)
+		sin, cos = RoundBF16(r.Factor()*sin), RoundBF16(r.Factor()*cos)
+		first, second := i, i+half
+		if r.Interleaved {
+			first, second = 2*i, 2*i+1
+		}
+		for h := 0; h < len(x); h += dim {
+			a, b := x[h+first], x[h+second]
+			out[h+first] = RoundBF16(a*cos) - RoundBF16(b*sin)
+			out[h+second] = RoundBF16(b*cos) + RoundBF16(a*sin)
 		}
 	}
 	return out
 }
 
-// attendRounded is Attention with the softmax's weights, relative to the greatest, rounded before they meet the values.
-func attendRounded(q []float64, keys, values [][]float64, heads, kvHeads int) []float64 {
-	exact := Attention(q, keys, values, heads, kvHeads)
-	dim := len(q) / heads
+// attendRounded is AttentionOf with the softmax's weights, relative to the greatest, rounded before they meet the values.
+func attendRounded(a *models.Attn, q []float64, keys, values [][]float64) []float64 {
+	exact := AttentionOf(a, q, keys, values)
+	first := 0
+	if a.Window > 0 {
+		first = max(0, len(keys)-a.Window)
+	}
 	out := make([]float64, len(q))
 	for h, s := range exact {
-		at := h / (heads / kvHeads) * dim
-		for t, k := range keys {
+		at := h / (a.Heads / a.KVHeads) * a.HeadDim
+		for t := first; t < len(keys); t++ {
 			score := 0.0
-			for i := range dim {
-				score += q[h*dim+i] * k[at+i]
+			for i := range a.HeadDim {
+				score += q[h*a.HeadDim+i] * keys[t][at+i]
 			}
-			w := RoundBF16(math.Exp(score/math.Sqrt(float64(dim)) - s.LSE))
-			for i := range dim {
-				out[h*dim+i] += w * values[t][at+i]
+			w := RoundBF16(math.Exp(SoftCap([]float64{score * a.Scale}, a.SoftCap)[0] - s.LSE))
+			for i := range a.HeadDim {
+				out[h*a.HeadDim+i] += w * values[t][at+i]
 			}
 		}
 	}

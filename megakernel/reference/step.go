@@ -1,27 +1,40 @@
 package reference
 
+import (
+	"math"
+	"slices"
+
+	"github.com/mkgen/mkgen/models"
+)
+
 // Step feeds one token at position Len and returns the vocab logits of the token after it; the cache grows by one. A token
-// outside the vocabulary panics.
+// outside the vocabulary panics. Formulas: models.Arch.
 func (m *Model) Step(token int) []float64 {
-	s := m.shape
-	x := m.at(0, Embedded, Embedding(m.weights["model.embed_tokens.weight"], s.Hidden, token))
-	for l := range s.Layers {
+	last := m.arch.Layers()
+	x := scale(Embedding(m.weights[place{models.RoleEmbed, -1}], m.arch.Hidden, token), m.arch.Embed.Scale)
+	x = m.at(0, Embedded, x)
+	for l := range last {
 		x = m.attention(l, x)
 		x = m.mlp(l, x)
 	}
-	n := m.at(s.Layers, FinalNorm, m.norm(s.Layers, "model.norm.weight", x))
-	return m.at(s.Layers, Logits, m.product(m.weights[s.headTensor()], n))
+	head := models.RoleHead
+	if m.arch.Head.Tied {
+		head = models.RoleEmbed
+	}
+	n := m.at(last, FinalNorm, m.norm(last, place{models.RoleFinal, -1}, m.arch.Final, x))
+	logits := scale(m.product(m.weights[place{head, -1}], n), m.arch.Head.Scale)
+	return m.at(last, Logits, SoftCap(logits, m.arch.Head.SoftCap))
 }
 
-// attention returns x + Wo·attention(…) and appends to the cache.
+// attention returns the residual vector behind attention, and appends to the cache.
 func (m *Model) attention(l int, x []float64) []float64 {
 	q, k, v := m.project(l, x, len(m.keys[l]))
 	m.keys[l], m.values[l] = append(m.keys[l], k), append(m.values[l], v)
 
 	attend := m.hooks.Attend
 	if attend == nil {
-		attend = func(_ int, q []float64, keys, values [][]float64) []float64 {
-			return Concat(Attention(q, keys, values, m.shape.Heads, m.shape.KVHeads))
+		attend = func(l int, q []float64, keys, values [][]float64) []float64 {
+			return Concat(AttentionOf(&m.arch.Layer(l).Attn, q, keys, values))
 		}
 	}
 	return m.afterAttention(l, x, m.at(l, AttnOut, attend(l, q, m.keys[l], m.values[l])))
@@ -29,24 +42,53 @@ func (m *Model) attention(l int, x []float64) []float64 {
 
 // project returns the query, the key and the value of a token at pos.
 func (m *Model) project(l int, x []float64, pos int) (q, k, v []float64) {
-	n := m.at(l, AttnNorm, m.norm(l, layerTensor(l, "input_layernorm"), x))
-	q = m.at(l, Query, m.rotate(l, m.matVec(l, "self_attn.q_proj", n), pos))
-	k = m.at(l, Key, m.rotate(l, m.matVec(l, "self_attn.k_proj", n), pos))
-	return q, k, m.at(l, Value, m.matVec(l, "self_attn.v_proj", n))
+	n := m.at(l, AttnNorm, m.norm(l, place{models.RolePreAttn, l}, m.arch.Layer(l).PreAttn, x))
+	q = m.biased(l, models.RoleQ, models.RoleQBias, n)
+	k = m.biased(l, models.RoleK, models.RoleKBias, n)
+	if m.arch.Layer(l).Attn.QKNorm.Kind != models.NoNorm {
+		q = m.at(l, QueryNorm, m.heads(l, models.RoleQNorm, m.at(l, QueryProj, q)))
+		k = m.at(l, KeyNorm, m.heads(l, models.RoleKNorm, m.at(l, KeyProj, k)))
+	}
+	q = m.at(l, Query, m.rotate(l, q, pos))
+	k = m.at(l, Key, m.rotate(l, k, pos))
+	return q, k, m.at(l, Value, m.biased(l, models.RoleV, models.RoleVBias, n))
 }
 
-// afterAttention returns x + Wo·out.
+// heads normalises each head of x, or all at once.
+func (m *Model) heads(l int, r models.Role, x []float64) []float64 {
+	a := &m.arch.Layer(l).Attn
+	if a.QKNormWide {
+		return m.norm(l, place{r, l}, a.QKNorm, x)
+	}
+	var out []float64
+	for head := range slices.Chunk(x, a.HeadDim) {
+		out = append(out, m.norm(l, place{r, l}, a.QKNorm, head)...)
+	}
+	return out
+}
+
+// afterAttention returns x plus what attention adds for its output out.
 func (m *Model) afterAttention(l int, x, out []float64) []float64 {
-	return m.at(l, AttnResidual, add(x, m.at(l, AttnProj, m.matVec(l, "self_attn.o_proj", out))))
+	y := m.at(l, AttnProj, m.biased(l, models.RoleO, models.RoleOBias, out))
+	return m.at(l, AttnResidual, m.branch(l, x, y, models.RolePostAttn, m.arch.Layer(l).PostAttn, AttnBranch))
 }
 
-// mlp returns x + Wdown·SwiGLU(Wgate·n, Wup·n).
+// mlp returns x plus what the MLP adds.
 func (m *Model) mlp(l int, x []float64) []float64 {
-	n := m.at(l, MLPNorm, m.norm(l, layerTensor(l, "post_attention_layernorm"), x))
-	gate := m.at(l, Gate, m.matVec(l, "mlp.gate_proj", n))
-	up := m.at(l, Up, m.matVec(l, "mlp.up_proj", n))
-	act := m.at(l, Activated, Multiply(m.at(l, SiLUOut, SiLU(gate)), up))
-	return m.at(l, MLPResidual, add(x, m.at(l, MLPProj, m.matVec(l, "mlp.down_proj", act))))
+	n := m.at(l, MLPNorm, m.norm(l, place{models.RolePreMLP, l}, m.arch.Layer(l).PreMLP, x))
+	gate := m.at(l, Gate, m.biased(l, models.RoleGate, models.RoleGateBias, n))
+	up := m.at(l, Up, m.biased(l, models.RoleUp, models.RoleUpBias, n))
+	act := m.at(l, Activated, Multiply(m.at(l, SiLUOut, Activate(m.arch.Layer(l).MLP.Act, gate)), up))
+	y := m.at(l, MLPProj, m.biased(l, models.RoleDown, models.RoleDownBias, act))
+	return m.at(l, MLPResidual, m.branch(l, x, y, models.RolePostMLP, m.arch.Layer(l).PostMLP, MLPBranch))
+}
+
+// branch returns x + Residual · norm(y).
+func (m *Model) branch(l int, x, y []float64, r models.Role, n models.Norm, p Point) []float64 {
+	if n.Kind != models.NoNorm {
+		y = m.at(l, p, m.norm(l, place{r, l}, n, y))
+	}
+	return add(x, scale(y, m.arch.Layer(l).Residual))
 }
 
 func (m *Model) rotate(l int, x []float64, pos int) []float64 {
@@ -54,17 +96,32 @@ func (m *Model) rotate(l int, x []float64, pos int) []float64 {
 		return x
 	}
 	if m.hooks.Rotate != nil {
-		return m.hooks.Rotate(x, pos)
+		return m.hooks.Rotate(l, x, pos)
 	}
-	return Rope(x, pos, m.shape.InvFreq)
+	return RotateHeads(x, pos, m.arch.Layer(l).Attn.HeadDim, m.arch.Layer(l).Attn.Rope, m.freqs[m.arch.Pattern[l]])
 }
 
-func (m *Model) norm(l int, name string, x []float64) []float64 {
-	return Multiply(m.at(l, Normalised, Normalise(x, m.shape.NormEps)), FromBF16s(m.weights[name]))
+// norm normalises x with the gain at a place; no norm returns x as it is.
+func (m *Model) norm(l int, at place, n models.Norm, x []float64) []float64 {
+	if n.Kind == models.NoNorm {
+		return x
+	}
+	gain := FromBF16s(m.weights[at])
+	if n.PlusOne {
+		for i := range gain {
+			gain[i]++
+		}
+	}
+	return Multiply(m.at(l, Normalised, Normalise(x, n.Eps)), gain)
 }
 
-func (m *Model) matVec(l int, name string, x []float64) []float64 {
-	return m.product(m.weights[layerTensor(l, name)], x)
+// biased returns W·x + b, or W·x where the model has no bias of the role.
+func (m *Model) biased(l int, w, b models.Role, x []float64) []float64 {
+	y := m.product(m.weights[place{w, l}], x)
+	if bias, ok := m.weights[place{b, l}]; ok {
+		y = add(y, FromBF16s(bias))
+	}
+	return y
 }
 
 func (m *Model) product(w []uint16, x []float64) []float64 {
@@ -85,6 +142,30 @@ func add(a, b []float64) []float64 {
 	out := make([]float64, len(a))
 	for i := range a {
 		out[i] = a[i] + b[i]
+	}
+	return out
+}
+
+// scale returns v times a factor, v itself for 1.
+func scale(v []float64, factor float64) []float64 {
+	if factor == 1 {
+		return v
+	}
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = factor * x
+	}
+	return out
+}
+
+// SoftCap returns bound·tanh(v/bound), element by element, and v itself for a bound of 0.
+func SoftCap(v []float64, bound float64) []float64 {
+	if bound == 0 {
+		return v
+	}
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = bound * math.Tanh(x/bound)
 	}
 	return out
 }

@@ -34,8 +34,8 @@ func longest(mk *megakernel.Kernel) int {
 }
 
 func newRaggedTrial(mk *megakernel.Kernel, random, pin int) *raggedTrial {
-	shape := reference.ShapeOf(mk.Config)
-	t := &raggedTrial{Trial: &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), heads: headScales(mk), wish: within(mk)},
+	shape := mk.Config
+	t := &raggedTrial{Trial: &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape), heads: headScales(mk), wish: within(mk)},
 		weightsOf: syntheticOf(mk, shape), random: random, pin: pin}
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
@@ -146,7 +146,7 @@ func (t *raggedTrial) raggedLogits(r *raggedRun) Comparison {
 	for i := range r.rows {
 		all[i] = r.rows[i].want
 	}
-	scale := max(rms(all...), reference.ShapeOf(t.mk.Config).Dims().LogitSD())
+	scale := max(rms(all...), synth.LogitSD(t.mk.Config.Vocab))
 	c := Comparison{What: fmt.Sprintf("logits, seed %d", r.seed), Tolerance: logitTolerance * scale}
 	for _, row := range r.rows {
 		for j, w := range row.want {

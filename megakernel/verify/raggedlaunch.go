@@ -11,6 +11,7 @@ import (
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models/synth"
 )
 
 // part is a sequence's part of a launch.
@@ -291,7 +292,7 @@ func (x *scene) keep(row int, ref *reference.Model, token int, where string) err
 		return err
 	}
 	off := func(want []float64) Comparison {
-		c := Comparison{Tolerance: logitTolerance * reference.ShapeOf(t.mk.Config).Dims().LogitSD()}
+		c := Comparison{Tolerance: logitTolerance * synth.LogitSD(t.mk.Config.Vocab)}
 		for j, w := range want {
 			c.see(float64(got[j]), w, func() string { return "" })
 		}

@@ -142,7 +142,7 @@ func (x *scene) populate() error {
 // another's.
 func (x *scene) add(of *sequence, shared, tokens int) error {
 	t, page := x.t, x.t.mk.KV.Page
-	shape := reference.ShapeOf(t.mk.Config)
+	shape := t.mk.Config
 	s := &sequence{initial: tokens}
 	if of != nil {
 		s.pages, s.ref = append(s.pages, of.pages[:shared]...), of.ref.Clone(shared*page)

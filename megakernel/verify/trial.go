@@ -7,6 +7,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -63,8 +64,8 @@ func NewTrial(mk *megakernel.Kernel, steps int) (*Trial, error) {
 
 // newTrial is NewTrial with so many tokens in the cache at first.
 func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
-	shape := reference.ShapeOf(mk.Config)
-	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape.Dims()), steps: steps, wish: wishes{turns: wantTurns, uneven: 1, tokens: 2},
+	shape := mk.Config
+	t := &Trial{mk: mk, weights: synth.NewWeights(weightSeed, shape), steps: steps, wish: wishes{turns: wantTurns, uneven: 1, tokens: 2},
 		context: context, tokens: synth.Tokens(weightSeed, 0, steps, mk.Config.Vocab)}
 	for i := range mk.KV.ScalesLen() {
 		t.scales = append(t.scales, kvScales[i%len(kvScales)])
@@ -91,7 +92,7 @@ func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 		t.want = append(t.want, ref.Step(id))
 	}
 	// The root mean square of a few logits may be small by chance, the error is not.
-	t.scale = max(rms(t.want...), shape.Dims().LogitSD())
+	t.scale = max(rms(t.want...), synth.LogitSD(shape.Vocab))
 	t.fresh = make([][]kvToken, shape.Layers)
 	for l := range t.fresh {
 		keys, values := ref.Cache(l)
@@ -103,10 +104,10 @@ func newTrial(mk *megakernel.Kernel, steps, context int) (*Trial, error) {
 }
 
 // syntheticOf are the weights as the kernel's format has them.
-func syntheticOf(mk *megakernel.Kernel, shape reference.Shape) reference.Weights {
+func syntheticOf(mk *megakernel.Kernel, shape models.Config) reference.Weights {
 	w := reference.Synthetic(shape, weightSeed)
-	rounded := mk.Rounded(synth.NewWeights(weightSeed, shape.Dims()))
-	for _, t := range synth.Llama(shape.Dims()) {
+	rounded := mk.Rounded(synth.NewWeights(weightSeed, shape))
+	for _, t := range synth.Tensors(shape) {
 		columns := t.Shape[len(t.Shape)-1]
 		for row := range len(w[t.Name]) / columns {
 			if err := rounded.Row(t.Name, row, w[t.Name][row*columns:][:columns]); err != nil {
@@ -140,7 +141,7 @@ func cachedTokens(mk *megakernel.Kernel) int {
 
 // fill makes the tokens of the cache at random, as large as the weights make
 // keys and values, in numbers that the cache has.
-func (t *Trial) fill(s reference.Shape) {
+func (t *Trial) fill(s models.Config) {
 	rng := rand.New(rand.NewPCG(weightSeed, 0x6b76))
 	t.cache = make([][]kvToken, s.Layers)
 	for l := range t.cache {

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 )
@@ -23,10 +24,10 @@ So he took his axe and went away. He had not gone far when he saw an old man sit
 "I have none for myself," said the woodcutter, "but come home with me, and you shall sit by our fire as long as you please."`
 
 // model is the bundled checkpoint in the float64 reference, with the given roundings.
-func model(t testing.TB, c *checkpoint.Checkpoint, hooks func(reference.Shape) reference.Hooks) *reference.Model {
-	shape := reference.ShapeOf(c.Config())
+func model(t testing.TB, c *checkpoint.Checkpoint, hooks func(models.Config) reference.Hooks) *reference.Model {
+	shape := c.Config()
 	weights := reference.Weights{}
-	for _, tensor := range synth.Llama(shape.Dims()) {
+	for _, tensor := range synth.Tensors(shape) {
 		cols := tensor.Shape[len(tensor.Shape)-1]
 		bits := make([]uint16, tensor.Elems())
 		for row := range len(bits) / cols {
@@ -39,7 +40,7 @@ func model(t testing.TB, c *checkpoint.Checkpoint, hooks func(reference.Shape) r
 	return m
 }
 
-func exact(reference.Shape) reference.Hooks { return reference.Hooks{} }
+func exact(models.Config) reference.Hooks { return reference.Hooks{} }
 
 // bitsOf is the cross entropy of ids after the first, in bits.
 func bitsOf(m *reference.Model, ids []int) float64 {
@@ -66,7 +67,7 @@ func TestTheModelHasLearnedFromText(t *testing.T) {
 	t.Logf("%.3f bits per byte, %.3f with the kernel's roundings", trained, bitsOf(model(t, c, reference.AsKernel), ids)/float64(len(passage)))
 	require.Less(t, trained, 1.7)
 
-	shape := reference.ShapeOf(c.Config())
+	shape := c.Config()
 	random, err := reference.NewModel(shape, reference.Synthetic(shape, 1), reference.Hooks{})
 	require.NoError(t, err)
 	require.Greater(t, bitsOf(random, ids)/float64(len(passage)), 4.5)

@@ -71,10 +71,9 @@ func TestTiedHeadIsTheEmbedding(t *testing.T) {
 func TestNeededTensorsAreThoseOfTheGenerator(t *testing.T) {
 	for _, fixture := range []string{"single_bf16", "tied_bf16"} {
 		c := configOf(t, fixture)
-		dims := synth.Dims{Layers: c.Layers, Hidden: c.Hidden, Intermediate: c.Intermediate, Heads: c.Heads,
-			KVHeads: c.KVHeads, HeadDim: c.HeadDim, Vocab: c.Vocab, TieEmbeddings: c.TieEmbeddings}
+		dims := c
 		want := map[string][]int{}
-		for _, tensor := range synth.Llama(dims) {
+		for _, tensor := range synth.Tensors(dims) {
 			want[tensor.Name] = tensor.Shape
 		}
 		have := map[string][]int{}

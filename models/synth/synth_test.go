@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"testing"
 
+	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,10 +28,10 @@ type torchGolden struct {
 }
 
 var (
-	tied   = Dims{Layers: 2, Hidden: 128, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, TieEmbeddings: true}
-	untied = Dims{Layers: 3, Hidden: 96, Intermediate: 200, Heads: 3, KVHeads: 3, HeadDim: 32, Vocab: 1000}
+	tied   = models.Config{Layers: 2, Hidden: 128, Intermediate: 352, Heads: 6, KVHeads: 2, HeadDim: 32, Vocab: 320, TieEmbeddings: true}
+	untied = models.Config{Layers: 3, Hidden: 96, Intermediate: 200, Heads: 3, KVHeads: 3, HeadDim: 32, Vocab: 1000}
 	// single has a tensor that the hash samples with a step, and the branch sizes of one tied layer.
-	single = Dims{Layers: 1, Hidden: 64, Intermediate: 70000, Heads: 1, KVHeads: 1, HeadDim: 64, Vocab: 1000, TieEmbeddings: true}
+	single = models.Config{Layers: 1, Hidden: 64, Intermediate: 70000, Heads: 1, KVHeads: 1, HeadDim: 64, Vocab: 1000, TieEmbeddings: true}
 )
 
 func readTorch(t *testing.T) torchGolden {
@@ -65,10 +66,10 @@ func TestBitsEqualTorch(t *testing.T) {
 func TestModelHashAndTokensEqualTorch(t *testing.T) {
 	g := readTorch(t)
 	for _, c := range []struct {
-		dims Dims
+		dims models.Config
 		want string
 	}{{tied, g.TiedHash}, {untied, g.UntiedHash}, {single, g.SingleHash}} {
-		got, err := SampleHash(5, Llama(c.dims), nil)
+		got, err := SampleHash(5, Tensors(c.dims), nil)
 		require.NoError(t, err)
 		require.Equal(t, c.want, got)
 	}
@@ -77,14 +78,14 @@ func TestModelHashAndTokensEqualTorch(t *testing.T) {
 
 // The hash that tests/gpu/reference.py wrote for llama3.2-1b with seed 1: the whole of the model's shapes and recipes.
 func TestHashOfLlama1BEqualsTorch(t *testing.T) {
-	d := Dims{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, TieEmbeddings: true}
-	got, err := SampleHash(1, Llama(d), nil)
+	d := models.Config{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, TieEmbeddings: true}
+	got, err := SampleHash(1, Tensors(d), nil)
 	require.NoError(t, err)
 	require.Equal(t, "75a6cf5bedd01d200a035b96769302c469e6221678ea0c88d3ddb26e05d5a4a0", got)
 }
 
 func TestHashSeesOneChangedWeight(t *testing.T) {
-	ts := Llama(tied)
+	ts := Tensors(tied)
 	want, err := SampleHash(5, ts, nil)
 	require.NoError(t, err)
 	got, err := SampleHash(5, ts, func(tensor Tensor, i int64) uint16 {
@@ -177,10 +178,10 @@ func TestTokensCoverTheVocabulary(t *testing.T) {
 	require.NotEqual(t, Tokens(1, 0, 8, 320), Tokens(1, 1, 8, 320))
 }
 
-func TestLlamaListsEveryTensorOnce(t *testing.T) {
-	params := func(d Dims) (n int64) {
+func TestTensorsOfLlamaAreListedOnce(t *testing.T) {
+	params := func(d models.Config) (n int64) {
 		seen := map[string]bool{}
-		for _, tensor := range Llama(d) {
+		for _, tensor := range Tensors(d) {
 			require.False(t, seen[tensor.Name], tensor.Name)
 			seen[tensor.Name] = true
 			n += tensor.Elems()
@@ -189,9 +190,9 @@ func TestLlamaListsEveryTensorOnce(t *testing.T) {
 		return n
 	}
 	// The published parameter counts.
-	require.EqualValues(t, 8030261248, params(Dims{32, 4096, 14336, 32, 8, 128, 128256, false}))
-	require.EqualValues(t, 1235814400, params(Dims{16, 2048, 8192, 32, 8, 64, 128256, true}))
-	require.EqualValues(t, 70553706496, params(Dims{80, 8192, 28672, 64, 8, 128, 128256, false}))
+	require.EqualValues(t, 8030261248, params(models.Config{Layers: 32, Hidden: 4096, Intermediate: 14336, Heads: 32, KVHeads: 8, HeadDim: 128, Vocab: 128256, TieEmbeddings: false}))
+	require.EqualValues(t, 1235814400, params(models.Config{Layers: 16, Hidden: 2048, Intermediate: 8192, Heads: 32, KVHeads: 8, HeadDim: 64, Vocab: 128256, TieEmbeddings: true}))
+	require.EqualValues(t, 70553706496, params(models.Config{Layers: 80, Hidden: 8192, Intermediate: 28672, Heads: 64, KVHeads: 8, HeadDim: 128, Vocab: 128256, TieEmbeddings: false}))
 }
 
 func BenchmarkFill(b *testing.B) {

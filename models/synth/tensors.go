@@ -1,6 +1,10 @@
 package synth
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/models"
+)
 
 // Weights delivers the tensors of one seed row by row, by name, so that a model
 // never has to be in memory as a whole. Safe for concurrent use.
@@ -9,10 +13,10 @@ type Weights struct {
 	tensors map[string]Tensor
 }
 
-// NewWeights is the random weights of a model of these sizes.
-func NewWeights(seed uint64, d Dims) *Weights {
+// NewWeights is the random weights of a model.
+func NewWeights(seed uint64, c models.Config) *Weights {
 	w := &Weights{seed: seed, tensors: map[string]Tensor{}}
-	for _, t := range Llama(d) {
+	for _, t := range Tensors(c) {
 		w.tensors[t.Name] = t
 	}
 	return w

@@ -6,7 +6,6 @@ import (
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/stretchr/testify/require"
@@ -55,7 +54,7 @@ func Cases() []Case {
 
 // weights are the same for all engines.
 func (b *Bench) weights() megakernel.Tensors {
-	return synth.NewWeights(5, reference.ShapeOf(b.Kernel.Config).Dims())
+	return synth.NewWeights(5, b.Kernel.Config)
 }
 
 // kvTokens is the size of the cases' caches, in tokens.

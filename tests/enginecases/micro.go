@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
@@ -47,7 +46,7 @@ func WriteCheckpoint(dir string, seed uint64) error {
 		return err
 	}
 	var tensors []checkpoint.Tensor
-	for _, t := range synth.Llama(reference.ShapeOf(mk.Config).Dims()) {
+	for _, t := range synth.Tensors(mk.Config) {
 		bits := make([]uint16, t.Elems())
 		if err := synth.Fill(bits, seed, t, 0); err != nil {
 			return err

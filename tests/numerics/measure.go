@@ -7,6 +7,7 @@ import (
 	"sync"
 
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
 )
 
@@ -33,7 +34,7 @@ type cache struct{ keys, values [][][]float64 }
 // keySD makes the scores' standard deviation keySD², as synth's weights do.
 const keySD = 1.85
 
-func newCache(s reference.Shape, tokens int, seed uint64) cache {
+func newCache(s models.Config, tokens int, seed uint64) cache {
 	r := rand.New(rand.NewPCG(seed, uint64(tokens)))
 	normal := func(sd float64) []float64 {
 		v := make([]float64, s.KVHeads*s.HeadDim)
@@ -66,7 +67,7 @@ func rounded(rows [][][]float64, f format) [][][]float64 {
 
 // run is one context of one model.
 type run struct {
-	shape   reference.Shape
+	shape   models.Config
 	weights reference.Weights
 	tokens  []int
 	caches  map[format]cache
@@ -74,7 +75,7 @@ type run struct {
 
 // newRun is positions steps from a context on, which is their mean nearly: the
 // cache holds context tokens before the first.
-func newRun(s reference.Shape, w reference.Weights, context, positions int, seed uint64) *run {
+func newRun(s models.Config, w reference.Weights, context, positions int, seed uint64) *run {
 	c := newCache(s, context, seed)
 	caches := map[format]cache{}
 	for _, f := range formats {

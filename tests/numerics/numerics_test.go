@@ -104,7 +104,7 @@ func TestRoundingTowardsZero(t *testing.T) {
 func TestVariantsRoundWhatTheyName(t *testing.T) {
 	list, err := subjects()
 	require.NoError(t, err)
-	s := reference.ShapeOf(list[1].config)
+	s := list[1].config
 	r := newRun(s, reference.Synthetic(s, seed), 40, 3, seed)
 	exactly := r.logits(reference.Hooks{}, inFloat64, inFloat64)
 	none := compare(exactly, r.logits(variant{splits: 1}.hooks(s), inFloat64, inFloat64))

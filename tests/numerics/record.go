@@ -57,7 +57,7 @@ func subjects() ([]subject, error) {
 
 // measure is the subject's record at some of its contexts.
 func (s subject) measure(contexts []int, workers int, progress func(string)) modelRecord {
-	shape := reference.ShapeOf(s.config)
+	shape := s.config
 	weights := reference.Synthetic(shape, seed)
 	m := modelRecord{Name: s.name, Positions: s.positions, Shape: map[string]int{"layers": shape.Layers, "hidden": shape.Hidden,
 		"intermediate": shape.Intermediate, "heads": shape.Heads, "kv_heads": shape.KVHeads, "head_dim": shape.HeadDim, "vocab": shape.Vocab}}

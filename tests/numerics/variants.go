@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 )
 
 // rounding is one place where the kernel is less exact than float64.
@@ -45,7 +46,7 @@ type variant struct {
 	// keysIn and valuesIn, where set, are the formats of the cache.
 	keysIn, valuesIn format
 	// framework, where set, makes the hooks in place of the above.
-	framework func(reference.Shape) reference.Hooks
+	framework func(models.Config) reference.Hooks
 }
 
 // Groups of variants.
@@ -94,8 +95,8 @@ func variants() []variant {
 // frameworkVariants are what a framework that stores every operation's result in
 // bf16 rounds and the kernel does not, one at a time, then all that it rounds.
 func frameworkVariants() []variant {
-	at := func(points ...reference.Point) func(reference.Shape) reference.Hooks {
-		return func(reference.Shape) reference.Hooks {
+	at := func(points ...reference.Point) func(models.Config) reference.Hooks {
+		return func(models.Config) reference.Hooks {
 			return reference.Hooks{At: func(_ int, p reference.Point, v []float64) {
 				if slices.Contains(points, p) {
 					roundAll(v, reference.RoundBF16)
@@ -105,16 +106,16 @@ func frameworkVariants() []variant {
 	}
 	list := []struct {
 		name  string
-		hooks func(reference.Shape) reference.Hooks
+		hooks func(models.Config) reference.Hooks
 	}{
 		{"the residual stream", at(reference.AttnResidual, reference.MLPResidual)},
 		{"results of o and of down", at(reference.AttnProj, reference.MLPProj)},
 		{"gate, up and SiLU(gate)", at(reference.Gate, reference.Up, reference.SiLUOut)},
 		{"a norm's result before its gain", at(reference.Normalised)},
-		{"sines, cosines and RoPE's products", func(s reference.Shape) reference.Hooks {
+		{"sines, cosines and RoPE's products", func(s models.Config) reference.Hooks {
 			return reference.Hooks{Rotate: reference.FrameworkRounding(s).Rotate}
 		}},
-		{"attention weights, normalised", func(s reference.Shape) reference.Hooks {
+		{"attention weights, normalised", func(s models.Config) reference.Hooks {
 			return reference.Hooks{Attend: reference.FrameworkRounding(s).Attend}
 		}},
 		{"logits", at(reference.Logits)},
@@ -128,7 +129,7 @@ func frameworkVariants() []variant {
 }
 
 // hooks make a model of shape s compute as the variant does.
-func (v variant) hooks(s reference.Shape) reference.Hooks {
+func (v variant) hooks(s models.Config) reference.Hooks {
 	if v.framework != nil {
 		h := v.framework(s)
 		h.Product = product
@@ -161,7 +162,7 @@ func (v variant) hooks(s reference.Shape) reference.Hooks {
 
 // at rounds vectors. The rounding of norms and queries is reference.AsKernel's,
 // which rounds norms before their scale and queries in base 2.
-func (v variant) at(s reference.Shape) func(int, reference.Point, []float64) {
+func (v variant) at(s models.Config) func(int, reference.Point, []float64) {
 	asKernel := reference.AsKernel(s).At
 	return func(layer int, p reference.Point, x []float64) {
 		r, stored := points[p]

@@ -29,7 +29,6 @@ import (
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
@@ -102,7 +101,7 @@ func load(ch *choice.Choice, kernels string, dev *cuda.Device, ref *gate.Referen
 		return nil, err
 	}
 	b := &loaded{choice: ch, kernel: mk, kernels: kernels, pin: pin}
-	weights := synth.NewWeights(ref.Seed, reference.ShapeOf(mk.Config).Dims())
+	weights := synth.NewWeights(ref.Seed, mk.Config)
 	if err := ref.Matches(mk.Config, weights, &ref.Seed); err != nil {
 		return nil, err
 	}

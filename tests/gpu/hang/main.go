@@ -19,7 +19,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
 )
@@ -62,7 +61,7 @@ func run(ch *choice.Choice, dir string, fault megakernel.Fault, timeout time.Dur
 		return err
 	}
 	defer gpu.Close()
-	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, reference.ShapeOf(mk.Config).Dims()), 8, nil, 0xffffff00)
+	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, mk.Config), 8, nil, 0xffffff00)
 	if err != nil {
 		return err
 	}

@@ -18,7 +18,6 @@ import (
 	"github.com/mkgen/mkgen/engine/runtime/cuda"
 	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 )
@@ -89,7 +88,7 @@ func fromSeed(f *flags, dev *cuda.Device) (string, error) {
 		return "", err
 	}
 	fmt.Printf("random weights: both kernels built in %v\n", time.Since(begin).Round(time.Millisecond))
-	w := synth.NewWeights(f.seed, reference.ShapeOf(mk.Config).Dims())
+	w := synth.NewWeights(f.seed, mk.Config)
 	return session(f, dev, mk, runtime.Random(f.seed, r, cubin), w, begin, progress.Start(os.Stderr, "random weights"))
 }
 

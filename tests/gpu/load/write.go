@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
@@ -41,7 +40,7 @@ func write(f *flags) error {
 	if err := os.WriteFile(filepath.Join(f.write, checkpoint.ConfigFile), config, 0o644); err != nil {
 		return err
 	}
-	shards := cut(synth.Llama(reference.ShapeOf(mk.Config).Dims()))
+	shards := cut(synth.Tensors(mk.Config))
 	where := map[string]string{}
 	errs := make([]error, len(shards))
 	slots := make(chan struct{}, runtime.GOMAXPROCS(0))

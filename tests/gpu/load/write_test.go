@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/megakernel"
-	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/tests/gpu/choice"
@@ -27,7 +26,7 @@ func TestWrittenCheckpointHoldsTheRandomWeights(t *testing.T) {
 		require.NoError(t, err)
 		blocks := mk.Plan.Blocks(100000)
 		require.Greater(t, len(blocks), 3)
-		from, of := mk.NewPacker(c), mk.NewPacker(synth.NewWeights(9, reference.ShapeOf(mk.Config).Dims()))
+		from, of := mk.NewPacker(c), mk.NewPacker(synth.NewWeights(9, mk.Config))
 		for i := range blocks {
 			got, want := make([]byte, blocks[i].Bytes), make([]byte, blocks[i].Bytes)
 			require.NoError(t, from.Pack(got, &blocks[i]))

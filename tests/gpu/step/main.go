@@ -58,7 +58,7 @@ func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) e
 	}
 	defer gpu.Close()
 	t0 := time.Now()
-	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, reference.ShapeOf(c).Dims()), (start+tokens)/mk.KV.Page+1, nil, 0xffffff00)
+	s, err := runtime.NewSession(mk, gpu, synth.NewWeights(1, c), (start+tokens)/mk.KV.Page+1, nil, 0xffffff00)
 	if err != nil {
 		return err
 	}
@@ -68,7 +68,7 @@ func run(ch *choice.Choice, dir string, tokens, start, launch int, check bool) e
 	}
 	var ref *reference.Model
 	if check {
-		shape := reference.ShapeOf(c)
+		shape := c
 		if ref, err = reference.NewModel(shape, reference.Synthetic(shape, 1), reference.Hooks{}); err != nil {
 			return err
 		}

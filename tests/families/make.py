@@ -1,0 +1,140 @@
+"""Writes testdata/ beside this script: tiny random models of every family as Hugging Face transformers computes them.
+
+    pip install torch==2.15.0 transformers==5.23.0
+    python tests/families/make.py [CASE ...]
+
+A case is a config.json as models of the family are published, cut down. Weights come from the generator of package models/synth
+(tests/gpu/synth.py), so a golden holds names, shapes and recipes instead of them. Each golden, testdata/<case>.json, has
+
+    published   the config.json given to transformers
+    saved       what transformers saves of it
+    tensors     [name, shape, "gain"] or [name, shape, mantissa, exponent] of every parameter
+    tokens      the ids of one sequence
+    logits      {position: logits after the token there}, from one causal forward over all tokens in float64
+"""
+
+import json
+import pathlib
+import sys
+
+import torch
+import transformers
+from transformers import AutoConfig, AutoModelForCausalLM
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent / "gpu"))
+import synth  # noqa: E402
+
+SEED = 7
+SIZES = {
+    "hidden_size": 64, "intermediate_size": 96, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2,
+    "vocab_size": 96, "max_position_embeddings": 64, "bos_token_id": 1, "eos_token_id": 2, "initializer_range": 0.02,
+    "use_cache": True, "torch_dtype": "bfloat16", "transformers_version": "4.51.0", "attention_dropout": 0.0,
+}
+
+
+def of(model_type, architecture, **fields):
+    return {"model_type": model_type, "architectures": [architecture], **SIZES, "rms_norm_eps": 1e-5, "hidden_act": "silu", **fields}
+
+
+def llama(**fields):
+    return of("llama", "LlamaForCausalLM", **fields)
+
+
+def gemma3(**fields):
+    return of("gemma3_text", "Gemma3ForCausalLM", hidden_act=None, hidden_activation="gelu_pytorch_tanh", head_dim=16, num_hidden_layers=7,
+              query_pre_attn_scalar=24, attn_logit_softcapping=None, final_logit_softcapping=None, cache_implementation="hybrid", **fields)
+
+
+SHORT = [1 + 0.05 * i for i in range(6)]
+LONG = [1.5 + 1.1 * i for i in range(6)]
+CASES = {
+    "llama2": llama(num_key_value_heads=4, rope_scaling=None, rope_theta=10000.0, pretraining_tp=1, tie_word_embeddings=False),
+    "llama3.2": llama(head_dim=32, tie_word_embeddings=True, rope_theta=500000.0, mlp_bias=False, attention_bias=False, rope_scaling={
+        "factor": 8.0, "high_freq_factor": 4.0, "low_freq_factor": 1.0, "original_max_position_embeddings": 16, "rope_type": "llama3"}),
+    "llama-bias": llama(attention_bias=True, mlp_bias=True, num_key_value_heads=1),
+    "llama-linear": llama(rope_scaling={"type": "linear", "factor": 4.0}),
+    "llama-dynamic": llama(max_position_embeddings=16, rope_scaling={"type": "dynamic", "factor": 4.0}),
+    "llama-yarn": llama(rope_scaling={"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "beta_fast": 8,
+                                      "beta_slow": 1}),
+    "mistral": of("mistral", "MistralForCausalLM", sliding_window=8, rope_theta=10000.0, tie_word_embeddings=False),
+    "mistral-nemo": of("mistral", "MistralForCausalLM", sliding_window=None, head_dim=32, rope_theta=1000000.0),
+    "ministral": of("ministral", "MinistralForCausalLM", num_hidden_layers=4, head_dim=16, sliding_window=8, layer_types=[
+        "full_attention", "sliding_attention", "sliding_attention", "sliding_attention"]),
+    "qwen2": of("qwen2", "Qwen2ForCausalLM", rope_theta=1000000.0, sliding_window=131072, use_sliding_window=False, max_window_layers=28,
+                tie_word_embeddings=False),
+    "qwen2-window": of("qwen2", "Qwen2ForCausalLM", num_hidden_layers=3, sliding_window=8, use_sliding_window=True, max_window_layers=1),
+    "qwen2-yarn": of("qwen2", "Qwen2ForCausalLM", max_position_embeddings=16, rope_theta=1000000.0, use_sliding_window=False, rope_scaling={
+        "factor": 4.0, "original_max_position_embeddings": 16, "type": "yarn"}),
+    "qwen3": of("qwen3", "Qwen3ForCausalLM", head_dim=32, attention_bias=False, max_window_layers=36, sliding_window=None, rope_scaling=None,
+                rope_theta=1000000, tie_word_embeddings=True, use_sliding_window=False),
+    "phi3": of("phi3", "Phi3ForCausalLM", sliding_window=9, original_max_position_embeddings=64, rope_scaling=None, resid_pdrop=0.0,
+               embd_pdrop=0.0, pad_token_id=0, auto_map={"AutoConfig": "configuration_phi3.Phi3Config"}),
+    "phi3-longrope": of("phi3", "Phi3ForCausalLM", num_attention_heads=4, sliding_window=262144, original_max_position_embeddings=16, pad_token_id=0,
+                        rope_scaling={"long_factor": LONG + [9.0, 11.0], "short_factor": SHORT + [1.3, 1.4], "type": "longrope"}),
+    "phi4-mini": of("phi3", "Phi3ForCausalLM", partial_rotary_factor=0.75, original_max_position_embeddings=16, tie_word_embeddings=True,
+                    full_attn_mod=1, interpolate_factor=1, lm_head_bias=False, mlp_bias=False, attention_bias=False, pad_token_id=0,
+                    rope_scaling={"long_factor": LONG, "short_factor": SHORT, "type": "longrope"}),
+    "gemma": of("gemma", "GemmaForCausalLM", hidden_act="gelu_pytorch_tanh", head_dim=32, num_key_value_heads=1, pad_token_id=0),
+    "gemma2": of("gemma2", "Gemma2ForCausalLM", hidden_act="gelu_pytorch_tanh", hidden_activation="gelu_pytorch_tanh", head_dim=32, pad_token_id=0,
+                 num_hidden_layers=3, sliding_window=8, query_pre_attn_scalar=24, attn_logit_softcapping=3.0, final_logit_softcapping=6.0,
+                 cache_implementation="hybrid", attention_bias=False),
+    "gemma3": gemma3(sliding_window=8, sliding_window_pattern=6, rope_theta=1000000.0, rope_local_base_freq=10000.0, pad_token_id=0,
+                     rope_scaling={"factor": 8.0, "rope_type": "linear"}),
+    "olmo2": of("olmo2", "Olmo2ForCausalLM", rope_theta=500000, tie_word_embeddings=False, attention_bias=False, num_key_value_heads=4, pad_token_id=0),
+    "olmo3": of("olmo3", "Olmo3ForCausalLM", num_hidden_layers=4, sliding_window=8, rope_theta=500000, pad_token_id=0, rope_scaling={
+        "rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 16, "attention_factor": 1.2, "beta_fast": 32.0, "beta_slow": 1.0}),
+    "granite": of("granite", "GraniteForCausalLM", attention_multiplier=0.4, embedding_multiplier=1.7, logits_scaling=3.0,
+                  residual_multiplier=0.22, rope_theta=10000000.0, tie_word_embeddings=True, mlp_bias=False, attention_bias=False),
+    "glm": of("glm", "GlmForCausalLM", head_dim=16, partial_rotary_factor=0.5, attention_bias=True, eos_token_id=[2, 3], pad_token_id=0),
+    "glm4": of("glm4", "Glm4ForCausalLM", head_dim=16, partial_rotary_factor=0.5, attention_bias=False, eos_token_id=[2, 3], pad_token_id=0),
+    "smollm3": of("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=4, no_rope_layers=[1, 1, 1, 0], no_rope_layer_interval=4, rope_theta=5000000.0,
+                  max_window_layers=28, use_sliding_window=False, sliding_window=None, pretraining_tp=2, tie_word_embeddings=True, pad_token_id=0,
+                  mlp_bias=False, attention_bias=False),
+    "smollm3-window": of("smollm3", "SmolLM3ForCausalLM", num_hidden_layers=4, use_sliding_window=True, sliding_window=8, pad_token_id=0),
+}
+LENGTHS = {"phi4-mini": (14, 40), "phi3-longrope": (40,)}  # longrope: within the first training's context, and beyond
+
+
+def recipe(name, shape, config):
+    """What a parameter is filled with: sharp enough that a wrong position or a missing norm shows in the logits."""
+    if "norm" in name:
+        return synth.normal(0.3) if config.model_type.startswith("gemma") else ("gain", 0, 0)
+    if name.endswith("bias"):
+        return synth.normal(0.5)
+    if "embed_tokens" in name:
+        return synth.normal(1 / 4)
+    return synth.normal((3 if "q_proj" in name or "k_proj" in name or "qkv" in name else 1.5) / shape[-1] ** 0.5)
+
+
+def golden(published, length):
+    fields = {k: v for k, v in published.items() if k not in ("model_type", "torch_dtype", "auto_map", "transformers_version")}
+    config = AutoConfig.for_model(published["model_type"], **json.loads(json.dumps(fields)))
+    saved = json.loads(config.to_json_string(use_diff=False))  # before a model writes into it
+    model = AutoModelForCausalLM.from_config(config, attn_implementation="eager").eval().requires_grad_(False)
+    tensors = []
+    for name, parameter in model.named_parameters():
+        kind, mantissa, exponent = r = recipe(name, parameter.shape, config)
+        synth.fill(parameter, SEED, name, r)
+        tensors.append([name, list(parameter.shape)] + (["gain"] if kind == "gain" else [mantissa, exponent]))
+    scales = {n: b.clone() for n, b in model.named_buffers()}
+    model.double()
+    for name, buffer in model.named_buffers():  # frequencies stay as float32 made them
+        buffer.data = scales[name].to(buffer.dtype) if "freq" not in name else scales[name]
+    tokens = synth.tokens(SEED, 0, length, config.vocab_size)
+    logits = model(input_ids=torch.tensor([list(tokens)]), use_cache=False).logits[0]
+    positions = sorted({4, 9, length // 2, length - 1})
+    return {"transformers": transformers.__version__, "published": published, "saved": saved, "tensors": tensors, "tokens": [int(t) for t in tokens],
+            "logits": {str(p): [float(f"{x:.9g}") for x in logits[p].tolist()] for p in positions}}
+
+
+def main():
+    for name in sys.argv[1:] or CASES:
+        for length in LENGTHS.get(name, (40,)):
+            path = HERE / "testdata" / f"{name}{'-short' if length < 20 else ''}.json"
+            path.write_text(json.dumps(golden(CASES[name], length), separators=(",", ":")) + "\n")
+            print(path.name, path.stat().st_size)
+
+
+if __name__ == "__main__":
+    main()
