@@ -23,6 +23,7 @@ const WarpSize = 32
 type Options struct {
 	Warps       int      // warps a CTA, 1 to 32
 	Grid        int      // CTAs; 0 when the kernel takes any number
+	Cluster     int      // CTAs a cluster; 0 or 1: none
 	PerSM       int      // CTAs that registers are left for on an SM, of this kernel or of others; 0: 1
 	SharedLimit int      // bytes of shared memory a CTA may use
 	Doc         []string // lines for the head of the emitted file
@@ -48,7 +49,7 @@ type Kernel struct {
 // New starts an empty kernel. Name must be a C identifier.
 func New(name string, o Options) *Kernel {
 	k := &Kernel{ir: &ir.Kernel{
-		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, PerSM: o.PerSM, SharedLimit: o.SharedLimit, Body: &ir.Block{},
+		Name: name, Doc: o.Doc, Warps: o.Warps, Grid: o.Grid, ClusterSize: o.Cluster, PerSM: o.PerSM, SharedLimit: o.SharedLimit, Body: &ir.Block{},
 	}, left: map[*ir.Value]bool{}, frames: map[uintptr]frame{}, helpers: map[string]bool{}, names: map[string]ir.Pos{}}
 	k.cur = k.ir.Body
 	if !isIdent(name) {

@@ -88,6 +88,11 @@ func (pl *plan) note(in *ir.Instr, pos int) {
 	switch {
 	case in.Op == ir.OpSet:
 		pl.sets[in.Attr.Var] = append(pl.sets[in.Attr.Var], pos)
+	case in.Op == ir.OpWGMMA:
+		for _, x := range in.Attr.Vars {
+			pl.sets[x] = append(pl.sets[x], pos)
+		}
+		pl.stores = append(pl.stores, pos)
 	case in.Op == ir.OpUniform:
 		pl.alias[in.Res[0]] = in.Args[0]
 		if h := in.Res[0].Hint; h != "" {
@@ -197,6 +202,9 @@ func (pl *plan) buryVars(k *ir.Kernel) bool {
 	for _, in := range pl.order {
 		if in.Op == ir.OpGet && pl.live[in] {
 			read[in.Attr.Var] = true
+		}
+		for _, x := range in.Attr.Vars {
+			read[x] = true
 		}
 	}
 	found := false

@@ -19,13 +19,14 @@ func groups() []group {
 		{"arith_int", arithInt}, {"arith_float", arithFloat}, {"compare", compare}, {"convert", convert},
 		{"registers", registers}, {"variables", variables}, {"memory_weak", memoryWeak}, {"memory_ordered", memoryOrdered},
 		{"atomics", atomics}, {"bulk", bulk}, {"barriers", barriers}, {"waits", waits}, {"collectives", collectives}, {"tensor", tensor}, {"tensor_bytes", tensorBytes},
+		{"warpgroup", warpgroup}, {"cluster", cluster},
 	}
 }
 
 // kernel builds and verifies one kernel of 2 CTAs of 4 warps.
 func kernel(t testing.TB, name string, build func(k *dsl.Kernel)) *ir.Kernel {
 	t.Helper()
-	k := dsl.New(name, dsl.Options{Warps: 4, Grid: 2, SharedLimit: 227 << 10})
+	k := dsl.New(name, dsl.Options{Warps: 4, Grid: 2, Cluster: map[string]int{"cluster": 2}[name], SharedLimit: 227 << 10})
 	build(k)
 	out, err := k.Finish()
 	require.NoError(t, err)

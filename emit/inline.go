@@ -33,6 +33,9 @@ func (pl *plan) instrBackward(in *ir.Instr, at site) {
 	} else {
 		pl.operands(in, here)
 	}
+	for _, x := range in.Attr.Vars {
+		pl.varUses[x] = append(pl.varUses[x], at.pos)
+	}
 	if x := in.Attr.Var; x != nil {
 		for _, u := range where {
 			pl.varUses[x] = append(pl.varUses[x], u.pos)

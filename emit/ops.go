@@ -20,6 +20,7 @@ func ops() (t [256]row) {
 	memoryOps(&t)
 	synchroOps(&t)
 	warpOps(&t)
+	groupOps(&t)
 
 	// These print nothing: a uniform value is its operand, an assertion is the executor's.
 	t[ir.OpUniform] = row{stmt: func(*printer, *ir.Instr) {}}

@@ -44,7 +44,9 @@ func (p *printer) need(name string, rank int, text func() string) string {
 }
 
 // fixedHelpers are all of them.
-func fixedHelpers() []fixedHelper { return slices.Concat(ownHelpers[:], sharedHelpers[:]) }
+func fixedHelpers() []fixedHelper {
+	return slices.Concat(ownHelpers[:], sharedHelpers[:], groupHelpers[:])
+}
 
 // fixed makes sure that one of the helpers whose text never varies is printed.
 func (p *printer) fixed(name string) string {

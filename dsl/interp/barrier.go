@@ -26,10 +26,17 @@ func stepBarArrive(m *machine, w *warp, in *inst) {
 // with every bar.sync of the same generation; a waiting warp's lanes are ordered
 // among themselves as well.
 func (m *machine) arriveBarrier(w *warp, in *inst, id, threads int, wait bool) {
+	m.meet(w, in, &w.cta.bars[id], id, threads, wait)
+}
+
+// clusterBarrier is the id of the one barrier that a cluster has.
+const clusterBarrier = -1
+
+// meet counts a warp's 32 threads in at a barrier.
+func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool) {
 	if !m.converged(w, in) {
 		return
 	}
-	b := &w.cta.bars[id]
 	if b.arrived == 0 {
 		b.threads, b.first, b.opener = threads, in, w
 	}

@@ -110,6 +110,7 @@ func stepExit(m *machine, w *warp, in *inst) {
 	w.cta.live--
 	m.live--
 	m.sched.stop(w)
+	m.leaveGroup(w, in)
 	if w.cta.live == 0 {
 		m.checkExit(w, in)
 	}

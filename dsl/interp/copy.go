@@ -1,5 +1,7 @@
 package interp
 
+import "github.com/mkgen/mkgen/dsl/ir"
+
 // flight is a bulk copy between issue and completion.
 type flight struct {
 	cta      *cta
@@ -13,6 +15,7 @@ type flight struct {
 	dstOff   int64
 	srcOff   int64
 	n        int64
+	parts    []piece // of a tensor copy; a bulk copy is one piece
 	rec      record
 }
 
@@ -100,17 +103,10 @@ func (m *machine) complete(i int) {
 	last := len(m.flight) - 1
 	m.flight[i] = m.flight[last]
 	m.flight = m.flight[:last]
-	copy(f.dst.data[f.dstOff:f.dstOff+f.n], f.src.data[f.srcOff:])
-	if f.src.valid == nil {
-		f.dst.setValid(f.dstOff, f.n)
+	if f.in.op == ir.OpTensorG2S {
+		f.moveBox()
 	} else {
-		for k := range f.n {
-			if f.src.isValid(f.srcOff+k, 1) {
-				f.dst.setValid(f.dstOff+k, 1)
-			} else {
-				f.dst.clearValid(f.dstOff + k)
-			}
-		}
+		f.moveBytes(f.dstOff, f.srcOff, f.n)
 	}
 	b := f.bar
 	f.cta.copies++
@@ -122,6 +118,22 @@ func (m *machine) complete(i int) {
 		return
 	}
 	m.advance(f.cta, b, f.comp)
+}
+
+// moveBytes moves n bytes and tells which are initialised.
+func (f *flight) moveBytes(dst, src, n int64) {
+	copy(f.dst.data[dst:dst+n], f.src.data[src:])
+	if f.src.valid == nil {
+		f.dst.setValid(dst, n)
+		return
+	}
+	for k := range n {
+		if f.src.isValid(src+k, 1) {
+			f.dst.setValid(dst+k, 1)
+		} else {
+			f.dst.clearValid(dst + k)
+		}
+	}
 }
 
 func (rg *region) clearValid(off int64) { rg.valid[off>>6] &^= 1 << (off & 63) }

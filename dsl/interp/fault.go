@@ -35,6 +35,8 @@ const (
 	ExitPending           // left with copies or mbarrier phases unfinished
 	DivisionByZero        // integer division
 	NotUniform            // uniform found different values
+	WarpgroupApart        // a collective of a warpgroup to which not all its warps come alike
+	AsyncRegister         // a variable of a wgmma touched without its fence or wait
 	AssertFailed          // assert found false
 	NeverWaited           // a dependent launch without griddep.wait
 	Unexpected            // what Options.Watch says is wrong
@@ -45,7 +47,7 @@ const (
 var kindNames = [numKinds]string{"no fault", "data race", "missing proxy fence", "insufficient scope", "deadlock", "livelock",
 	"out of bounds", "misaligned", "uninitialised read", "inactive lanes", "barrier under divergence", "barrier count mismatch",
 	"bulk copy rules", "loop counter overflow", "argument out of range", "mbarrier phase skipped", "mbarrier arrival overflow", "transaction count overflow", "transaction count mismatch",
-	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "assertion failed", "dependent launch without a wait", "unexpected access", "executor limit"}
+	"mbarrier misuse", "exit with work pending", "division by zero", "not uniform", "warpgroup apart", "register of a wgmma", "assertion failed", "dependent launch without a wait", "unexpected access", "executor limit"}
 
 // String is the kind in words.
 func (k Kind) String() string { return kindNames[k] }
@@ -132,6 +134,9 @@ func (f *Fault) record(m *machine, what string, r record) *Fault {
 	in := &m.p.code[r.pc()]
 	if int(wi) < m.p.kernel.Warps {
 		return f.side(what, m.ctas[cta].warps[wi], int(r.lane()), in)
+	}
+	if n := int(wi) - m.p.kernel.Warps - m.p.mbars; n >= 0 {
+		return f.side(what, m.ctas[cta].warps[n], anyLane, in)
 	}
 	b := &m.ctas[cta].mbars[int(wi)-m.p.kernel.Warps]
 	f.Sides = append(f.Sides, Side{What: what, Region: in.region, Pos: in.pos, Op: in.name(),

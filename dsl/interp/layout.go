@@ -40,6 +40,11 @@ func (l *loader) layout(k *ir.Kernel) error {
 }
 
 func (l *loader) scanAccess(s *ir.Instr) {
+	for _, x := range s.Attr.Vars {
+		if _, ok := l.p.groupVars[x]; !ok {
+			l.p.groupVars[x] = int32(len(l.p.groupVars))
+		}
+	}
 	l.p.overlaps = l.p.overlaps || s.Op == ir.OpGridWait || s.Op == ir.OpGridLaunch
 	for i, a := range s.Mem {
 		r, ok := l.p.rootOf[a.Buf.Base()]
@@ -55,6 +60,11 @@ func (l *loader) scanAccess(s *ir.Instr) {
 			info.written = info.written || s.Op == ir.OpSt
 		case isAtomic(s.Op):
 			info.strong, info.written = true, true
+		case s.Op == ir.OpTensorG2S && i == 1:
+			continue // its pieces begin at multiples of 16 bytes
+		case s.Op == ir.OpTensorG2S || s.Op == ir.OpWGMMA:
+			size = 16
+			info.written = info.written || s.Op == ir.OpTensorG2S
 		case s.Op == ir.OpBulkG2S || s.Op == ir.OpLdMatrix:
 			size = 16
 			info.written = info.written || s.Op == ir.OpBulkG2S && i == 0

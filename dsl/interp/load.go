@@ -28,7 +28,7 @@ type constKey struct {
 // returns an error for a kernel that no backend could accept; it does not
 // replace the verifier.
 func Load(k *ir.Kernel) (*Program, error) {
-	l := &loader{p: &Program{kernel: k, rootOf: map[*ir.Buf]int32{}}, consts: map[constKey]operand{}}
+	l := &loader{p: &Program{kernel: k, rootOf: map[*ir.Buf]int32{}, groupVars: map[*ir.Var]int32{}}, consts: map[constKey]operand{}}
 	l.alloc.init()
 	if k.Warps < 1 || k.Warps > 32 {
 		return nil, fmt.Errorf("kernel %s has %d warps a CTA, want 1 to 32", k.Name, k.Warps)
@@ -211,6 +211,16 @@ func (l *loader) instr(s *ir.Instr) {
 		if in.slot < 0 {
 			l.fail(s.Pos, "variable %s is used before its declaration", s.Attr.Var)
 		}
+		if n, ok := l.p.groupVars[s.Attr.Var]; ok {
+			in.fn, in.groupVars = guarded(fn), []int32{n}
+		}
+	}
+	for _, x := range s.Attr.Vars {
+		slot := l.alloc.variable(x, false, l.pc())
+		if slot < 0 {
+			l.fail(s.Pos, "variable %s is used before its declaration", x)
+		}
+		in.vars, in.groupVars = append(in.vars, slot), append(in.groupVars, l.p.groupVars[x])
 	}
 	for _, v := range s.Res {
 		in.r = append(in.r, l.alloc.define(v, l.pc()))

@@ -38,13 +38,18 @@ func (b *mbar) name(buf *ir.Buf, index int) { b.buf, b.index = buf, index }
 
 // mbarAt is lane l's mbarrier, after the checks of bounds and of initialisation.
 func (m *machine) mbarAt(w *warp, in *inst, r *memRef, l int) (*mbar, int32) {
+	return m.mbarIn(w.cta, w, in, r, l)
+}
+
+// mbarIn is mbarAt of the same place in another CTA of the cluster.
+func (m *machine) mbarIn(c *cta, w *warp, in *inst, r *memRef, l int) (*mbar, int32) {
 	i := m.index(w, r, l)
 	if i < 0 || i >= r.length {
 		m.fail(w, in, l, OutOfBounds, "mbarrier %s of %s, which has %d", m.shownIndex(w, r, l), r.buf, r.length).at(r.buf, i)
 		return nil, 0
 	}
 	n := m.p.roots[r.root].mbar0 + int32(i)
-	return &w.cta.mbars[n], int32(len(w.cta.warps)) + n
+	return &c.mbars[n], int32(len(c.warps)) + n
 }
 
 // ready checks that b is initialised and that the initialisation happens before
@@ -99,17 +104,23 @@ func stepMBarInit(m *machine, w *warp, in *inst) {
 	}
 }
 
-func stepMBarArrive(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, nil, nil) }
+func stepMBarArrive(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, arrival{}) }
 
-func stepMBarArriveN(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, m.in(w, in.a[0]), nil) }
+func stepMBarArriveN(m *machine, w *warp, in *inst) {
+	m.arriveLanes(w, in, arrival{times: m.in(w, in.a[0])})
+}
 
-func stepMBarExpect(m *machine, w *warp, in *inst) { m.arriveLanes(w, in, nil, m.in(w, in.a[0])) }
+func stepMBarExpect(m *machine, w *warp, in *inst) {
+	m.arriveLanes(w, in, arrival{bytes: m.in(w, in.a[0])})
+}
 
-// arriveLanes arrives for every active lane, once or, if n is given, n times, after
-// raising the expected transaction bytes by tx. All 32 lanes arriving on one mbarrier
-// release as one.
-func (m *machine) arriveLanes(w *warp, in *inst, n, tx *row) {
-	together := w.mask == fullMask && m.sameMBar(w, in)
+// arrival says how lanes arrive: how often, if not once, after raising the expected transaction bytes by
+// how many, and in which CTA of the cluster, if not in their own.
+type arrival struct{ times, bytes, rank *row }
+
+// arriveLanes arrives for every active lane. All 32 lanes arriving on one mbarrier release as one.
+func (m *machine) arriveLanes(w *warp, in *inst, how arrival) {
+	together := w.mask == fullMask && how.rank == nil && m.sameMBar(w, in)
 	var st stamp
 	if together && m.o.races() {
 		st = m.released(w, anyLane)
@@ -118,13 +129,19 @@ func (m *machine) arriveLanes(w *warp, in *inst, n, tx *row) {
 		if w.mask>>l&1 == 0 {
 			continue
 		}
-		b, comp := m.mbarAt(w, in, &in.mem[0], l)
+		c := w.cta
+		if how.rank != nil {
+			if c = m.peer(w, in, l, int64(how.rank[l])); c == nil {
+				return
+			}
+		}
+		b, comp := m.mbarIn(c, w, in, &in.mem[0], l)
 		if b == nil || !m.ready(w, in, b, l, false) {
 			return
 		}
 		times := int64(1)
-		if n != nil {
-			times = int64(n[l])
+		if how.times != nil {
+			times = int64(how.times[l])
 		}
 		if !m.mayArrive(w, in, b, l, times) {
 			if m.fault != nil {
@@ -132,8 +149,8 @@ func (m *machine) arriveLanes(w *warp, in *inst, n, tx *row) {
 			}
 			times = min(max(times, 0), b.pending) // the launch is void
 		}
-		if tx != nil {
-			if b.tx += int64(tx[l]); b.tx > maxCount {
+		if how.bytes != nil {
+			if b.tx += int64(how.bytes[l]); b.tx > maxCount {
 				m.fail(w, in, l, TxOverflow, "mbarrier %d of %s expects %d bytes in one phase, at most %d are possible", b.index, b.buf, b.tx, maxCount).at(b.buf, int64(b.index))
 				return
 			}
@@ -146,7 +163,7 @@ func (m *machine) arriveLanes(w *warp, in *inst, n, tx *row) {
 		}
 		b.pending -= times
 		b.lastIn, b.lastW = in, w
-		m.advance(w.cta, b, comp)
+		m.advance(c, b, comp)
 	}
 	if m.o.races() {
 		m.tick(w)
@@ -187,6 +204,9 @@ func (m *machine) mayArrive(w *warp, in *inst, b *mbar, l int, times int64) bool
 		m.fail(w, in, l, PhaseSkipped, "arrives in phase %d of mbarrier %d of %s, but nobody has waited for phase %d", b.phase, b.index, b.buf, b.phase-1).
 			at(b.buf, int64(b.index)).side("latest arrival before", b.lastW, 0, b.lastIn)
 		return false
+	}
+	if in.op == ir.OpMBarArriveAt {
+		return true // what orders the two is a copy that the waiter has issued: no release, but it cannot come before
 	}
 	for _, s := range b.seen {
 		if m.markBefore(s, w, uint8(l)) {

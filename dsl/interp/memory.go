@@ -153,6 +153,9 @@ func (m *machine) bindGlobals(mem *Memory) error {
 			continue
 		}
 		b, ok := mem.bufs[info.buf.Name]
+		if !ok && info.buf.Map != nil {
+			b, ok = &binding{data: make([]byte, info.size)}, true // a run needs the description only
+		}
 		if !ok {
 			return fmt.Errorf("kernel %s: global buffer %s is not bound; bound are %v", m.p.kernel.Name, info.buf, mem.Names())
 		}

@@ -18,27 +18,29 @@ const fullMask = ^uint32(0)
 
 // inst is one flattened instruction or control transfer.
 type inst struct {
-	fn     stepFn
-	op     ir.Op // OpInvalid for control
-	t      ir.Type
-	a      []operand // arguments
-	r      []operand // results
-	mem    []memRef
-	attr   *ir.Attr
-	pos    ir.Pos
-	pc     int32
-	target int32  // control: where to go
-	step   int64  // forNext: the increment
-	slot   int32  // var, get, set: the Var's row
-	imm    uint64 // constants of the op: a parameter's bits come from the run
-	vec    int    // ld, st: elements
-	strong bool   // a strong memory operation
-	unread bool   // nobody uses the results
-	scope  ir.Scope
-	size   int // bytes of one scalar access
-	text   string
-	region string // the innermost region around it
-	flag   *inst  // waits: the load of the abort flag
+	fn        stepFn
+	op        ir.Op // OpInvalid for control
+	t         ir.Type
+	a         []operand // arguments
+	r         []operand // results
+	mem       []memRef
+	attr      *ir.Attr
+	pos       ir.Pos
+	pc        int32
+	target    int32  // control: where to go
+	step      int64  // forNext: the increment
+	slot      int32  // var, get, set: the Var's row
+	imm       uint64 // constants of the op: a parameter's bits come from the run
+	vec       int    // ld, st: elements
+	strong    bool   // a strong memory operation
+	unread    bool   // nobody uses the results
+	scope     ir.Scope
+	size      int // bytes of one scalar access
+	text      string
+	region    string    // the innermost region around it
+	vars      []operand // wgmma: the rows of its Vars
+	groupVars []int32   // their numbers; of var, get and set of such a variable: that one
+	flag      *inst     // waits: the load of the abort flag
 }
 
 // memRef is a memory operand.
@@ -67,13 +69,14 @@ type rootInfo struct {
 // Program is a kernel ready to run. It is immutable, so several goroutines may
 // Run it at once, each with its own Memory.
 type Program struct {
-	kernel *ir.Kernel
-	code   []inst
-	consts []row
-	rows   int // register rows a warp needs
-	roots  []rootInfo
-	rootOf map[*ir.Buf]int32
-	mbars  int // mbarriers a CTA
+	kernel    *ir.Kernel
+	code      []inst
+	consts    []row
+	rows      int // register rows a warp needs
+	roots     []rootInfo
+	rootOf    map[*ir.Buf]int32
+	mbars     int               // mbarriers a CTA
+	groupVars map[*ir.Var]int32 // numbers of the Vars that wgmmas name
 
 	overlaps bool // its launches may overlap with others: it has a griddep op
 }

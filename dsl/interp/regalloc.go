@@ -135,6 +135,9 @@ func (al *allocator) rewrite(in *inst) {
 	for i := range in.r {
 		fix(&in.r[i])
 	}
+	for i := range in.vars {
+		fix(&in.vars[i])
+	}
 	for i := range in.mem {
 		if !in.mem[i].none {
 			fix(&in.mem[i].index)

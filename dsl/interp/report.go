@@ -11,7 +11,8 @@ import (
 func (m *machine) race(kind Kind, rg *region, off int64, old record, wrote bool, a *accessor) {
 	buf := rg.info.buf
 	index := off / int64(buf.Elem.Size())
-	text := fmt.Sprintf("element %d of %s: this %s and an earlier %s ", index, buf, verb(a.write, a.async), verb(wrote, m.isAsync(old)))
+	now, before := verb(a.write, a.async, a.in), verb(wrote, m.isAsync(old), &m.p.code[old.pc()])
+	text := fmt.Sprintf("element %d of %s: this %s and an earlier %s ", index, buf, now, before)
 	switch kind {
 	case ProxyRace:
 		text += "are ordered, but no fence.proxy.async lies between the generic and the async proxy"
@@ -26,14 +27,17 @@ func (m *machine) race(kind Kind, rg *region, off int64, old record, wrote bool,
 	case m.isAsync(old) && wrote && m.stillFlying(rg, off, old):
 		text += "; the copy is still in flight"
 	}
-	m.fail(a.w, a.in, int(a.lane), kind, "%s", text).at(buf, index).record(m, "earlier "+verb(wrote, m.isAsync(old)), old)
-	m.fault.Sides[0].What = verb(a.write, a.async)
+	m.fail(a.w, a.in, int(a.lane), kind, "%s", text).at(buf, index).record(m, "earlier "+before, old)
+	m.fault.Sides[0].What = now
 }
 
-func verb(write, async bool) string {
+func verb(write, async bool, in *inst) string {
 	v := "read"
 	if write {
 		v = "write"
+	}
+	if async && in.op == ir.OpWGMMA {
+		return "wgmma " + v
 	}
 	if async {
 		return "bulk-copy " + v
@@ -89,7 +93,15 @@ func (m *machine) listWaiters(f *Fault) {
 func (m *machine) describe(w *warp) string {
 	in, wt := w.wait.in, &w.wait
 	switch wt.kind {
+	case waitGroup:
+		return fmt.Sprintf("waits for the other warps of its warpgroup: they have come to %v collectives", w.cta.logs[w.wi/4].at)
+	case waitRegisters:
+		return fmt.Sprintf("waits for %d registers a thread and has %d: %d are free", in.attr.N, w.nreg, w.cta.nreg)
 	case waitBarrier:
+		if wt.id == clusterBarrier {
+			b := &m.clusters[w.cta.id/m.clusterSize()]
+			return fmt.Sprintf("waits at the cluster's barrier: %d of %d threads have arrived", b.arrived, b.threads)
+		}
 		b := &w.cta.bars[wt.id]
 		return fmt.Sprintf("waits at barrier %d: %d of %d threads have arrived", wt.id, b.arrived, b.threads)
 	case waitMBar:

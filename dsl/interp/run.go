@@ -58,6 +58,7 @@ type machine struct {
 	rng      *rand.Rand
 	global   []*region // by root; nil for shared roots
 	ctas     []*cta
+	clusters []barrier // of the clusters
 	warps    []*warp
 	comps    int32 // clock components a CTA: warps, then mbarriers
 	places   []compPlace
@@ -85,17 +86,20 @@ type machine struct {
 
 // cta is the state of one CTA.
 type cta struct {
-	id     int32
-	warps  []*warp
-	shared []*region // by root; nil for global roots
-	mbars  []mbar
-	bars   [16]barrier
-	sc     stamp // fence.sc executed in this CTA
-	live   int
-	steps  int64
-	copies int64
-	bytes  int64
-	unif   uniformLog
+	id      int32
+	warps   []*warp
+	shared  []*region // by root; nil for global roots
+	mbars   []mbar
+	bars    [16]barrier
+	logs    []groupLog // of the warpgroups
+	nreg    int        // registers a thread that warps have given up
+	wanting []*warp    // warps that want such
+	sc      stamp      // fence.sc executed in this CTA
+	live    int
+	steps   int64
+	copies  int64
+	bytes   int64
+	unif    uniformLog
 }
 
 // warp is the state of one warp.
@@ -112,6 +116,8 @@ type warp struct {
 	runPos int32
 	wait   waiting
 	clk    warpClock
+	group  *groupState // nil: it has no wgmmas
+	nreg   int         // registers a thread; 0: what it began with
 }
 
 type warpState uint8
@@ -162,6 +168,10 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 		m.limit = 4e9
 	}
 	m.comps, m.parts, m.prior = int32(k.Warps+p.mbars), o.Grid, -1
+	if len(p.groupVars) > 0 {
+		m.comps += int32(k.Warps)
+	}
+	m.clusters = make([]barrier, o.Grid/max(k.ClusterSize, 1)+1)
 	if o.Dependent && mem.prior != nil && o.races() {
 		m.parts, m.prior = o.Grid+1, int32(o.Grid)
 	}
@@ -195,7 +205,7 @@ func (p *Program) newMachine(mem *Memory, o Options) (*machine, error) {
 
 func (m *machine) addCTA(id int32) {
 	k := m.p.kernel
-	c := &cta{id: id, live: k.Warps, shared: make([]*region, len(m.p.roots)), mbars: make([]mbar, m.p.mbars)}
+	c := &cta{id: id, live: k.Warps, shared: make([]*region, len(m.p.roots)), mbars: make([]mbar, m.p.mbars), logs: make([]groupLog, k.Warps/4)}
 	for i := range m.p.roots {
 		info := &m.p.roots[i]
 		if info.buf.Space != ir.Shared || info.mbar0 >= 0 {

@@ -15,6 +15,8 @@ const (
 	waitMBar
 	waitMem
 	waitTag
+	waitGroup     // the other warps of the warpgroup
+	waitRegisters // other warps to give up registers
 )
 
 // waiting is what a warp waits for. A wait of several lanes goes on when every

@@ -39,11 +39,21 @@ type Attr struct {
 	Scope Scope  // scope of the order; for uniform: the scope asserted
 	Hint  Hint   // cache hint
 	Cond  Cond   // wait.mem
-	Imm   int64  // bar: id; prmt: selector; ldmatrix: 1 for .trans; waits: nanoseconds slept between polls; fence.proxy: FenceSpace
-	N     int    // bar: number of threads
+	Imm   int64  // bar: id; prmt: selector; ldmatrix: 1 for .trans; tensor.g2s: mask of CTAs; setmaxreg: 1 for more, 0 for fewer; waits: nanoseconds slept between polls; fence.proxy: FenceSpace
+	N     int    // bar: number of threads; wgmma.wait: groups that may be under way; setmaxreg: registers
 	Text  string // assert: the message
 	Var   *Var   // var, get, set
+	Vars  []*Var // wgmma: the sums; behind the four registers of A where A is not in memory
+	Tiles []Tile // wgmma: how the operand at each memory address lies
 	Param *Param // param
+}
+
+// Tile says how an operand of wgmma lies in shared memory: groups of 8 rows, of which each has Swizzle bytes a row,
+// row behind row, and begins Stride bytes behind the group before. 16-byte unit u of a row r of a group lies at
+// u xor r/2%4 of its row where Swizzle is 64, and at u xor r where it is 128.
+type Tile struct {
+	Swizzle int // 64 or 128
+	Stride  int // bytes, a multiple of 16
 }
 
 // The state spaces a proxy fence covers (Attr.Imm of FenceProxyAsync).

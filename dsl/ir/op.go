@@ -62,6 +62,7 @@ const (
 	OpTid         // v0:u32 = tid             32·warp + lane
 	OpCTA         // v0:u32 = cta             index in the grid
 	OpGrid        // v0:u32 = grid            CTAs in the grid
+	OpClusterRank // v0:u32 = cluster.rank    index of the CTA in its cluster
 	OpSMID        // v0:u32 = smid            the SM it runs on; only for reports
 	OpClock       // v0:u64 = clock           this SM's cycles
 	OpGlobalTimer // v0:u64 = globaltimer     nanoseconds, coarse
@@ -82,26 +83,31 @@ const (
 	OpRedAdd   // red.add.u32 @x[v0], v1      as atom.add without a result; f32, too
 	OpLdMatrix // v1:bf16x2, … = ldmatrix @x[v0]   four 8×8 b16 matrices; lane i gives row i%8 of matrix i/8
 	OpBulkG2S  // bulk.g2s @dst[v0], @src[v1], @bar[v2], v3   v3 bytes; completes on the mbarrier
+	// tensor.g2s @dst[v0], @map[0], @bar[v1], v2, v3, v4: the box of a tensor map at three coordinates; with
+	// mask=3 into CTAs 0 and 1 of the cluster, at the same places, each completing on its own mbarrier
+	OpTensorG2S
 
 	// Synchronisation.
-	OpBarCTA      // bar.cta                   all threads of the CTA
-	OpBarSync     // bar.sync id=1 n=256       n threads, this one waits
-	OpBarArrive   // bar.arrive id=1 n=256     n threads, this one does not wait
-	OpSyncWarp    // syncwarp                  all 32 lanes
-	OpFence       // fence.acq_rel.gpu         orders strong operations around it
-	OpFenceProxy  // fence.proxy.async         generic proxy ↔ async proxy; Imm says which space
-	OpFenceMBar   // fence.mbarrier_init       makes mbarrier.init visible to the async proxy and the cluster
-	OpMBarInit    // mbar.init @bar[v0], v1    v1 arrivals a phase
-	OpMBarArrive  // mbar.arrive @bar[v0]      release, cta
-	OpMBarArriveN // mbar.arrive.n @bar[v0], v1   v1 arrivals at once
-	OpMBarExpect  // mbar.expect @bar[v0], v1  arrive and expect v1 more bytes
-	OpMBarTest    // v2:pred = mbar.test @bar[v0], v1   whether the phase of parity v1 has completed; orders nothing
-	OpWaitMBar    // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
-	OpWaitMem     // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
-	OpWaitTag     // v2:b128 = wait.tag.relaxed.gpu @x[v3], v0, v1   v1, or if its last word is not v0, the 128 bits there once theirs is
-	OpNanosleep   // nanosleep v0              at most about v0 ns
-	OpGridWait    // griddep.wait              until the grids launched before this one have ended; what they did is visible then
-	OpGridLaunch  // griddep.launch            the grid launched behind may start once every CTA has come here or ended
+	OpBarCTA       // bar.cta                   all threads of the CTA
+	OpBarCluster   // bar.cluster               all threads of the cluster; release and acquire at its scope
+	OpBarSync      // bar.sync id=1 n=256       n threads, this one waits
+	OpBarArrive    // bar.arrive id=1 n=256     n threads, this one does not wait
+	OpSyncWarp     // syncwarp                  all 32 lanes
+	OpFence        // fence.acq_rel.gpu         orders strong operations around it
+	OpFenceProxy   // fence.proxy.async         generic proxy ↔ async proxy; Imm says which space
+	OpFenceMBar    // fence.mbarrier_init       makes mbarrier.init visible to the async proxy and the cluster
+	OpMBarInit     // mbar.init @bar[v0], v1    v1 arrivals a phase
+	OpMBarArrive   // mbar.arrive @bar[v0]      release, cta
+	OpMBarArriveN  // mbar.arrive.n @bar[v0], v1   v1 arrivals at once
+	OpMBarArriveAt // mbar.arrive.at @bar[v0], v1   at the mbarrier of CTA v1 of the cluster
+	OpMBarExpect   // mbar.expect @bar[v0], v1  arrive and expect v1 more bytes
+	OpMBarTest     // v2:pred = mbar.test @bar[v0], v1   whether the phase of parity v1 has completed; orders nothing
+	OpWaitMBar     // wait.mbar @bar[v0], v1    until the phase of parity v1 has completed; acquire, cta
+	OpWaitMem      // wait.ge.acquire.gpu @x[v0], v1   until the word meets the condition with v1
+	OpWaitTag      // v2:b128 = wait.tag.relaxed.gpu @x[v3], v0, v1   v1, or if its last word is not v0, the 128 bits there once theirs is
+	OpNanosleep    // nanosleep v0              at most about v0 ns
+	OpGridWait     // griddep.wait              until the grids launched before this one have ended; what they did is visible then
+	OpGridLaunch   // griddep.launch            the grid launched behind may start once every CTA has come here or ended
 
 	// Warp collectives: all 32 lanes must be active.
 	OpShflIdx  // v2:f32 = shfl.idx v0, v1     value of lane v1 % 32
@@ -115,6 +121,17 @@ const (
 	OpReduxAdd // v1:i32 = redux.add v0        their sum, wrapping; i32 u32
 	OpMMA      // v10:f32, … = mma v0 … v9     m16n8k16: A 4×bf16x2, B 2×bf16x2, C 4×f32 → D 4×f32; or A and B f16x2
 	OpIMMA     // v10:i32, … = imma v0 … v9    m16n8k32 of bytes: A 4×u32 (u8) or 4×i32 (s8), B 2×i32 (s8), C 4×i32 → D 4×i32; wraps
+
+	OpElect // v0:pred = elect              true in one lane, always the same one
+
+	// Warpgroups: four warps from a multiple of 4 on, all of which must come, with all their lanes. The products
+	// are asynchronous: from wgmma to the wgmma.wait that covers it the sums may not be touched, nor the memory
+	// written that it reads.
+	OpWGMMA       // wgmma.bf16x2 %acc0 … %acc7, @a[v0], @b[v1]   m64nNk16: adds A·B to N/2 f32 Vars a thread; A from memory, or the first 4 Vars
+	OpWGMMAFence  // wgmma.fence               orders the warp's accesses to registers before its wgmmas behind it
+	OpWGMMACommit // wgmma.commit              the wgmmas since the last one are a group
+	OpWGMMAWait   // wgmma.wait 1              until at most 1 group of the warp's is under way
+	OpSetMaxReg   // setmaxreg.inc 224         registers a thread of the warpgroup has from here on; inc waits until there are so many
 
 	// What the executor checks.
 	OpUniform // v1:u32 = uniform.warp v0     asserts that v0 is the same over the scope

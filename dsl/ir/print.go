@@ -91,6 +91,9 @@ func (b *Buf) Decl() string {
 	if b.Host != HostNone {
 		s += " host-" + b.Host.String()
 	}
+	if m := b.Map; m != nil {
+		s += fmt.Sprintf(" map of %s at %d dims=%v strides=%v box=%v", m.Of, m.From, m.Dims, m.Strides, m.Box)
+	}
 	return s + doc(b.Doc)
 }
 

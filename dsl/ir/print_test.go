@@ -52,13 +52,13 @@ func TestVariableNamesDoNotMeet(t *testing.T) {
 
 // everyOp is a correct kernel in which every op and every node occurs.
 func everyOp(t *testing.T) *ir.Kernel {
-	k := dsl.New("everyop", dsl.Options{Warps: 3, Grid: 4, SharedLimit: 8192, Doc: []string{"Every op once."}})
+	k := dsl.New("everyop", dsl.Options{Warps: 8, Grid: 4, Cluster: 2, SharedLimit: 8192, Doc: []string{"Every op once."}})
 	e := &everything{
 		k:     k,
 		out:   dsl.Global[dsl.F32](k, "out", 0, dsl.Doc("results")),
 		in:    dsl.Global[dsl.U32](k, "in", 64, dsl.ReadOnly()),
 		words: dsl.Global[dsl.U32](k, "words", 16, dsl.Align(16)),
-		tile:  dsl.Shared[dsl.BF16](k, "tile", 256, dsl.Align(128)),
+		tile:  dsl.Shared[dsl.BF16](k, "tile", 2048, dsl.Align(1024)),
 		full:  dsl.NewMBars(k, "full", 2),
 	}
 	epoch := dsl.Scalar[dsl.U32](k, "epoch", "counts launches")
@@ -190,7 +190,32 @@ func (e *everything) sync() {
 		k.LaunchDependents()
 		k.WaitForPrior()
 	}
-	k.Roles(dsl.Role{Name: "producer", First: 2, End: 3, Body: producer}, dsl.Role{Name: "consumer", First: 0, End: 2, Body: consumer})
+	k.Roles(dsl.Role{Name: "producer", First: 2, End: 3, Body: producer}, dsl.Role{Name: "consumer", First: 0, End: 2, Body: consumer},
+		dsl.Role{Name: "group", First: 4, End: 8, Body: e.group})
+	k.ClusterBarrier()
+}
+
+func (e *everything) group() {
+	k := e.k
+	sums := dsl.NewArray(k.F32(0), 8, "sum")
+	a := [4]*dsl.Var[dsl.BF16x2](dsl.NewArray(dsl.Lit[dsl.BF16x2](k, 0), 4, "a"))
+	narrow, wide := dsl.Tile{Swizzle: 64, Stride: 512}, dsl.Tile{Swizzle: 128, Stride: 1024}
+	half := dsl.View[dsl.BF16x2](e.in)
+	box := dsl.NewTensorMap(k, "map", half, 0, [3]int64{16, 2, 2}, [2]int64{32, 64}, [3]int{16, 2, 2}, dsl.Doc("of in"))
+	k.FewerRegisters(56)
+	k.MoreRegisters(64)
+	k.WGMMAFence()
+	dsl.WGMMA[dsl.F16x2](sums, e.tile, dsl.At(0), narrow, e.tile, dsl.At(16), narrow)
+	dsl.WGMMARegisters(sums, a, e.tile, dsl.At(0), wide)
+	k.WGMMACommit()
+	k.WGMMAWait(0)
+	k.If(k.Elect(), func() {
+		e.out.Store(dsl.At(0), sums[7].Get())
+		zero := k.I32(0)
+		dsl.TensorCopy(e.tile, dsl.At(0), box, [3]dsl.Val[dsl.I32]{zero, zero, k.I32(1)}, e.full, dsl.At(0), 0)
+		dsl.TensorCopy(e.tile, dsl.At(0), box, [3]dsl.Val[dsl.I32]{zero, zero, k.I32(1)}, e.full, dsl.At(0), 3)
+		e.full.ArriveAt(dsl.At(1), k.ClusterRank())
+	})
 }
 
 func k32(k *dsl.Kernel, x int) u32 { return k.U32(x) }

@@ -23,6 +23,9 @@ func (s *Instr) String() string {
 		}
 		mem = mem[:1]
 	}
+	if n := len(s.Attr.Vars); n > 0 {
+		ops = append(ops, fmt.Sprintf("%s … %s", s.Attr.Vars[0], s.Attr.Vars[n-1]))
+	}
 	for _, m := range mem {
 		ops = append(ops, m.String())
 	}
@@ -54,6 +57,8 @@ func (s *Instr) name() string {
 		n += "." + a.Cond.String()
 	case OpUniform:
 		return n + "." + a.Scope.String()
+	case OpSetMaxReg:
+		return n + [...]string{".dec", ".inc"}[a.Imm&1]
 	case OpFenceProxy:
 		return n + [...]string{"", ".global", ".shared"}[min(max(a.Imm, 0), 2)]
 	}
@@ -65,7 +70,7 @@ func (s *Instr) name() string {
 		n += "." + a.Order.String() + "." + a.Scope.String()
 	}
 	switch s.Op {
-	case OpLd, OpSt, OpAtomAdd, OpAtomMax, OpAtomMin, OpAtomOr, OpAtomExch, OpAtomCAS, OpRedAdd:
+	case OpLd, OpSt, OpAtomAdd, OpAtomMax, OpAtomMin, OpAtomOr, OpAtomExch, OpAtomCAS, OpRedAdd, OpWGMMA:
 		n += "." + s.T.String()
 	}
 	return n
@@ -95,6 +100,14 @@ func (s *Instr) suffix() string {
 		if a.Imm != 0 {
 			fmt.Fprintf(&b, " sleep=%d", a.Imm)
 		}
+	case OpTensorG2S:
+		if a.Imm != 0 {
+			fmt.Fprintf(&b, " mask=%d", a.Imm)
+		}
+	case OpWGMMA:
+		fmt.Fprintf(&b, " n=%d tiles=%v", s.Columns(), a.Tiles)
+	case OpWGMMAWait, OpSetMaxReg:
+		fmt.Fprintf(&b, " %d", a.N)
 	case OpAssert:
 		fmt.Fprintf(&b, " %q", a.Text)
 	}

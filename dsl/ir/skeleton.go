@@ -98,6 +98,11 @@ func (s *skeleton) markInstr(in *Instr) bool {
 	if x := in.Attr.Var; in.Op == OpGet && !s.vars[x.ID] {
 		s.vars[x.ID], s.changed = true, true
 	}
+	for _, x := range in.Attr.Vars {
+		if !s.vars[x.ID] {
+			s.vars[x.ID], s.changed = true, true
+		}
+	}
 	return true
 }
 

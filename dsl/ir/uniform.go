@@ -6,7 +6,7 @@ package ir
 //
 //	source                            scope
 //	constants, params, grid           gpu
-//	cta                               cta
+//	cta, cluster.rank                 cta
 //	warp, vote, ballot                warp, or wider if the operands are
 //	shfl.idx of a warp-uniform lane   warp, or wider if the value is
 //	uniform.S                         S
@@ -135,6 +135,8 @@ func (u *Uniformity) result(in *Instr) Scope {
 		return u.shuffled(in)
 	case OpMMA, OpIMMA:
 		return Thread
+	case OpClusterRank:
+		return CTA
 	}
 	if len(in.Args) == 0 || in.Op >= numOps || in.Op.Info().Effect != Pure {
 		return Thread
@@ -222,6 +224,11 @@ func (p *uniformPass) instr(in *Instr) {
 			s = min(s, c)
 		}
 		p.set(x, s)
+	}
+	for _, x := range in.Attr.Vars {
+		if x != nil && x.ID >= 0 && x.ID < len(p.depth) {
+			p.set(x, Thread)
+		}
 	}
 	s := p.u.result(in)
 	if in.Op == OpGet {

@@ -131,12 +131,13 @@ type Buf struct {
 	Name     string
 	Space    Space
 	Elem     Type
-	Len      int64   // elements; for a global buffer 0 means: as long as the host binds
-	Align    int     // bytes; at least the element size
-	Offset   int     // shared, root: byte offset in the CTA's shared memory; view: byte offset in Root
-	Root     *Buf    // nil for a root; views of views point at the root
-	ReadOnly bool    // global: no thread writes it during a launch
-	Host     HostUse // global: what the host does with it during a launch
+	Len      int64      // elements; for a global buffer 0 means: as long as the host binds
+	Align    int        // bytes; at least the element size
+	Offset   int        // shared, root: byte offset in the CTA's shared memory; view: byte offset in Root
+	Root     *Buf       // nil for a root; views of views point at the root
+	ReadOnly bool       // global: no thread writes it during a launch
+	Host     HostUse    // global: what the host does with it during a launch
+	Map      *TensorMap // global: what the tensor map that the host puts here describes; nil: it holds data
 	Doc      string
 	Pos      Pos
 }

@@ -33,6 +33,14 @@ func (v *verifier) literal(in *Instr) {
 		if len(in.Args) > 0 && in.Args[0].Const && in.Args[0].Bits > 1 {
 			bad("waits for parity %d, want 0 or 1", int64(in.Args[0].Bits))
 		}
+	case OpMBarArriveAt:
+		if n, ok := last(); ok && n >= int64(max(v.k.ClusterSize, 1)) {
+			bad("arrives at CTA %d of a cluster of %d", n, max(v.k.ClusterSize, 1))
+		}
+	case OpTensorG2S:
+		if m := in.Attr.Imm; m>>max(v.k.ClusterSize, 1) != 0 {
+			bad("copies into the CTAs of mask %#x of a cluster of %d", m, max(v.k.ClusterSize, 1))
+		}
 	case OpDiv, OpRem:
 		if n, ok := last(); ok && n == 0 && in.Args[0].Type.IsInt() {
 			bad("divides by the constant 0")

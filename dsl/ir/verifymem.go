@@ -27,6 +27,8 @@ func (v *verifier) memoryMap() {
 			v.errorf(KindPlace, b.Pos, what, "is one that the host keeps, want global memory that is not read-only")
 		case b.Host != HostNone && b.Host != HostKeeps && (b.Space == Shared || b.Elem != U32 || b.ReadOnly):
 			v.errorf(KindPlace, b.Pos, what, "is one that the host %s while the kernel runs, want global memory of u32 that is not read-only", b.Host)
+		case b.Map != nil:
+			v.tensorMap(b, what)
 		case b.Space == Shared && b.Len == 0:
 			v.errorf(KindPlace, b.Pos, what, "has no elements; only a global buffer's length is left to the host")
 		case b.Space == Shared && b.Offset < 0:
@@ -96,15 +98,15 @@ func (v *verifier) addresses() {
 			v.errorf(KindMemory, in.Pos, in.Op.String(), "%v", err)
 		}
 		for i, m := range in.Mem {
-			n, align := in.touches(i)
+			n, align := in.Touches(i)
 			v.address(in, m, n, align)
 		}
 	})
 }
 
-// touches is how many bytes memory operand i covers, as far as is known, and
+// Touches is how many bytes memory operand i covers, as far as is known, and
 // the alignment it needs.
-func (s *Instr) touches(i int) (bytes int64, align int) {
+func (s *Instr) Touches(i int) (bytes int64, align int) {
 	e := s.Mem[i].Buf.Elem.Size()
 	switch s.Op {
 	case OpLd, OpSt:
@@ -115,6 +117,20 @@ func (s *Instr) touches(i int) (bytes int64, align int) {
 		}
 	case OpLdMatrix:
 		return 16, 16
+	case OpTensorG2S:
+		if i == 0 {
+			return s.BoxBytes(), MapAlign
+		}
+	case OpWGMMA:
+		if i >= len(s.Attr.Tiles) {
+			return 16, 16 // refused already
+		}
+		t := s.Attr.Tiles[i]
+		rows := s.Columns()
+		if i == 0 && len(s.Mem) == 2 {
+			rows = 64
+		}
+		return int64((rows/8-1)*t.Stride + 7*t.Swizzle + 32), 16
 	case OpBulkG2S:
 		if i == 2 {
 			return int64(e), e

@@ -70,13 +70,29 @@ func (c *controlCheck) instr(in *Instr, at ctl) {
 	switch need := in.Op.Info().Scope; {
 	case in.Op == OpBarSync || in.Op == OpBarArrive:
 		c.named(in, at)
-	case in.Op == OpBarCTA && at.role != nil:
+	case in.Op == OpWGMMA || in.Op == OpSetMaxReg:
+		c.warpgroup(in, at)
+	case (in.Op == OpBarCTA || in.Op == OpBarCluster) && at.role != nil:
 		c.v.errorf(KindControl, in.Pos, op, "stands in role %s, whose warps %d..%d are not the whole CTA; use a named barrier or move it out of the roles", at.role.Name, at.role.First, at.role.End)
 	case at.scope >= need:
 	case need == Warp:
 		c.v.errorf(KindControl, in.Pos, op, "needs all 32 lanes, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "WarpScope"))
 	default:
 		c.v.errorf(KindControl, in.Pos, op, "needs all threads of the CTA, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "CTAScope"))
+	}
+}
+
+// warpgroup checks an op of whole warpgroups. That the four warps of one come together is for the executor to see.
+func (c *controlCheck) warpgroup(in *Instr, at ctl) {
+	first, end, who := 0, c.v.k.Warps, "the CTA"
+	if at.role != nil {
+		first, end, who = at.role.First, at.role.End, "role "+at.role.Name
+	}
+	switch {
+	case at.scope < Warp:
+		c.v.errorf(KindControl, in.Pos, in.Op.String(), "needs all lanes of four warps, but stands %s; move it out, or assert the %s", at.apart(), uniformHint(at, "CTAScope"))
+	case first%4 != 0 || end%4 != 0:
+		c.v.errorf(KindSync, in.Pos, in.Op.String(), "stands in %s of warps %d..%d, want whole warpgroups: both multiples of 4", who, first, end)
 	}
 }
 

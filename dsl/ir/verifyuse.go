@@ -157,7 +157,11 @@ func (u *useCheck) instr(in *Instr) {
 	}
 	switch in.Op {
 	case OpVar, OpGet, OpSet:
-		u.variable(in)
+		u.variable(in, in.Attr.Var)
+	case OpWGMMA:
+		for _, x := range in.Attr.Vars {
+			u.variable(in, x)
+		}
 	case OpParam:
 		if p, k := in.Attr.Param, u.v.k; p != nil && (p.ID < 0 || p.ID >= len(k.Params) || k.Params[p.ID] != p) {
 			u.v.errorf(KindValue, in.Pos, what, "names %s, which is no parameter of kernel %s", p.Name, k.Name)
@@ -203,8 +207,8 @@ func article(kind string) string {
 	return "a " + kind
 }
 
-func (u *useCheck) variable(in *Instr) {
-	x, v := in.Attr.Var, u.v
+func (u *useCheck) variable(in *Instr, x *Var) {
+	v := u.v
 	if !v.ownVar(x) {
 		if x != nil {
 			v.errorf(KindValue, in.Pos, in.Op.String(), "names %s, which is no variable of kernel %s", x, v.k.Name)

@@ -114,7 +114,7 @@ func (a *analysis) instr(in *ir.Instr) {
 				a.vals[r.ID] = a.load(in, i)
 			}
 		}
-	case ir.OpSt, ir.OpAtomAdd, ir.OpAtomMax, ir.OpAtomMin, ir.OpAtomOr, ir.OpAtomExch, ir.OpAtomCAS, ir.OpRedAdd, ir.OpBulkG2S:
+	case ir.OpSt, ir.OpAtomAdd, ir.OpAtomMax, ir.OpAtomMin, ir.OpAtomOr, ir.OpAtomExch, ir.OpAtomCAS, ir.OpRedAdd, ir.OpBulkG2S, ir.OpTensorG2S:
 		a.store(in)
 		a.opaque(in)
 	default:

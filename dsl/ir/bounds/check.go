@@ -78,6 +78,11 @@ func (a *analysis) check(in *ir.Instr) {
 		switch {
 		case in.Op == ir.OpBulkG2S && i < 2:
 			bytes = a.get(in.Args[0]).f
+		case in.Op == ir.OpTensorG2S && i == 0:
+			elems = in.BoxBytes() / size
+		case in.Op == ir.OpWGMMA:
+			n, _ := in.Touches(i)
+			elems = n / size
 		case in.Op == ir.OpLdMatrix:
 			elems = max(1, 16/size)
 		case i == 0 && (in.Op == ir.OpLd || in.Op == ir.OpSt):

@@ -95,7 +95,7 @@ func (a *analysis) store(in *ir.Instr) {
 	for i, v := range in.Args {
 		a.storeOne(in, c, f.plus(int64(i)), int64(m.Buf.Elem.Size()), a.get(v))
 	}
-	if in.Op == ir.OpBulkG2S || in.Op != ir.OpSt {
+	if in.Op != ir.OpSt {
 		a.storeAll(c)
 	}
 }

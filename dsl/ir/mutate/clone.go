@@ -2,6 +2,7 @@ package mutate
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
 )
@@ -46,6 +47,11 @@ func (c *cloner) buf(b *ir.Buf) *ir.Buf {
 	d := *b
 	c.bufs[b] = &d
 	d.Root = c.buf(b.Root)
+	if b.Map != nil {
+		m := *b.Map
+		m.Of = c.buf(b.Map.Of)
+		d.Map = &m
+	}
 	return &d
 }
 
@@ -135,6 +141,10 @@ func (c *cloner) instr(s *ir.Instr) *ir.Instr {
 		d.Mem[i] = ir.Addr{Buf: c.buf(s.Mem[i].Buf), Index: c.value(s.Mem[i].Index)}
 	}
 	d.Attr.Var = c.variable(s.Attr.Var)
+	d.Attr.Vars, d.Attr.Tiles = nil, slices.Clone(s.Attr.Tiles)
+	for _, x := range s.Attr.Vars {
+		d.Attr.Vars = append(d.Attr.Vars, c.variable(x))
+	}
 	if s.Attr.Param != nil {
 		d.Attr.Param = c.params[s.Attr.Param]
 	}

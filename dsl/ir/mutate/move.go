@@ -133,6 +133,9 @@ func defines(s ir.Stmt) map[any]bool {
 			if in.Attr.Var != nil && in.Op != ir.OpGet {
 				out[in.Attr.Var] = true
 			}
+			for _, x := range in.Attr.Vars {
+				out[x] = true
+			}
 		}
 		return true
 	})
@@ -156,6 +159,9 @@ func uses(s ir.Stmt, defs map[any]bool) bool {
 			}
 			if s.Attr.Var != nil {
 				found = found || defs[s.Attr.Var]
+			}
+			for _, x := range s.Attr.Vars {
+				found = found || defs[x]
 			}
 		case *ir.For:
 			see(s.Lo, s.Hi)

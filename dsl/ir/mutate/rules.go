@@ -21,7 +21,8 @@ func named(c Class, in *ir.Instr, what string, f func(e *edit) error) Mutation {
 func removable(in *ir.Instr) bool {
 	switch in.Op {
 	case ir.OpBarCTA, ir.OpBarSync, ir.OpBarArrive, ir.OpSyncWarp, ir.OpFence, ir.OpFenceProxy, ir.OpFenceMBar,
-		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem, ir.OpWaitTag, ir.OpGridWait:
+		ir.OpMBarInit, ir.OpMBarArrive, ir.OpMBarArriveN, ir.OpMBarArriveAt, ir.OpMBarExpect, ir.OpWaitMBar, ir.OpWaitMem, ir.OpWaitTag, ir.OpGridWait,
+		ir.OpBarCluster, ir.OpWGMMAFence, ir.OpWGMMACommit, ir.OpWGMMAWait:
 		return true
 	}
 	return handOff(in)
@@ -122,6 +123,13 @@ func miscounts(in *ir.Instr) []Mutation {
 				return nil
 			}))
 		}
+	case ir.OpWGMMAWait:
+		out = append(out, named(Count, in, "one group more", func(e *edit) error { e.in.Attr.N++; return nil }))
+	case ir.OpMBarArriveAt:
+		out = append(out, named(Count, in, "at another CTA", func(e *edit) error {
+			e.in.Args[0] = e.insert(ir.OpXor, e.in.Args[0], ir.ConstInt(ir.U32, 1))
+			return nil
+		}))
 	case ir.OpWaitTag:
 		arg(Count, -1, "the tag before")
 	}
