@@ -5,6 +5,7 @@ type barrier struct {
 	threads int // of the generation in progress; 0: none
 	arrived int
 	st      stamp
+	gl      []*clock // a cluster's: what each of its CTAs has fenced of global memory, which counts nowhere else
 	waiting []*warp
 	first   *inst // who opened the generation
 	opener  *warp
@@ -46,7 +47,15 @@ func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool
 		return
 	}
 	if m.o.races() {
-		b.st = b.st.join(m.released(w, anyLane))
+		st := m.released(w, anyLane)
+		if id == clusterBarrier {
+			if b.gl == nil {
+				b.gl = make([]*clock, m.clusterSize())
+			}
+			own := &b.gl[w.cta.id%m.clusterSize()]
+			*own, st.gl = joinClock(*own, st.gl), nil
+		}
+		b.st = b.st.join(st)
 		m.tick(w)
 	}
 	b.arrived += 32
@@ -62,17 +71,21 @@ func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool
 	}
 	for _, other := range b.waiting {
 		other.wait = waiting{}
-		m.leaveBarrier(other, b.st)
+		m.leaveBarrier(other, b)
 		m.sched.wake(other)
 	}
 	if wait {
-		m.leaveBarrier(w, b.st)
+		m.leaveBarrier(w, b)
 	}
 	*b = barrier{waiting: b.waiting[:0]}
 }
 
-func (m *machine) leaveBarrier(w *warp, s stamp) {
+func (m *machine) leaveBarrier(w *warp, b *barrier) {
 	if m.o.races() {
+		s := b.st
+		if b.gl != nil {
+			s.gl = b.gl[w.cta.id%m.clusterSize()]
+		}
 		w.clk.converge()
 		w.clk.learn(fullMask, s)
 	}

@@ -159,6 +159,9 @@ func (m *machine) arriveLanes(w *warp, in *inst, how arrival) {
 			if !together {
 				st = m.released(w, uint8(l))
 			}
+			if c != w.cta {
+				st.gl = nil // see message.seenFrom
+			}
 			b.acc = b.acc.join(st)
 		}
 		b.pending -= times
