@@ -281,6 +281,9 @@ func (g *GPU) fill(scalars map[string]uint64) error {
 	for _, f := range fields {
 		at := g.block[f.Offset:]
 		if f.Buf != nil {
+			if err := g.encode(f.Buf); err != nil {
+				return err
+			}
 			addr, err := g.addr(f.Name)
 			if err != nil {
 				return err

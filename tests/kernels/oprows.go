@@ -69,6 +69,7 @@ func NewOpRows() (*OpRows, error) {
 		{"conversions", conversions}, {"registers and variables", registersAndVars}, {"weak memory", weakMemory},
 		{"ordered memory", orderedMemory}, {"atomics", atomics}, {"shared atomics", sharedAtomics}, {"bulk copy", bulkCopy},
 		{"named barriers", namedBarriers}, {"waits", waits}, {"warp", warpOps}, {"tensor core", tensorCore}, {"tensor core, bytes", tensorBytes},
+		{"clusters", clusterOps}, {"tensor maps", tensorMaps}, {"warpgroups", warpgroups},
 	} {
 		k.Region(part.name, func() { part.fill(r) })
 	}

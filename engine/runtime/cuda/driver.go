@@ -32,6 +32,13 @@ static CUresult mkgen_host_alloc(void **host, CUdeviceptr *device, size_t bytes)
   return err;
 }
 
+static CUresult mkgen_tensor_map(void *map, unsigned long long at, const uint64_t *dims, const uint64_t *strides, const uint32_t *box) {
+  static const uint32_t one[3] = {1, 1, 1};
+  return cuTensorMapEncodeTiled((CUtensorMap *)map, CU_TENSOR_MAP_DATA_TYPE_UINT16, 3, (void *)at, dims, strides, box, one,
+                                CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_256B,
+                                CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+}
+
 static CUresult mkgen_attribute(int *value, int attribute, int device) {
   return cuDeviceGetAttribute(value, (CUdevice_attribute)attribute, (CUdevice)device);
 }
@@ -154,4 +161,22 @@ func hostAlloc(bytes int) (host unsafe.Pointer, device uint64, err error) {
 	var d C.CUdeviceptr
 	err = driverError(C.mkgen_host_alloc(&host, &d, C.size_t(bytes)))
 	return host, uint64(d), err
+}
+
+// tensorMap has the driver make a tensor map of an address.
+func tensorMap(at uint64, dims [3]int64, strides [2]int64, box [3]int) ([]byte, error) {
+	var d [3]C.uint64_t
+	var s [2]C.uint64_t
+	var b [3]C.uint32_t
+	for i := range dims {
+		d[i], b[i] = C.uint64_t(dims[i]), C.uint32_t(box[i])
+	}
+	for i := range strides {
+		s[i] = C.uint64_t(strides[i])
+	}
+	var place [192]byte // the driver wants 64-byte alignment
+	skip := -int(uintptr(unsafe.Pointer(&place[0]))) & 63
+	out := place[skip : skip+128]
+	err := driverError(C.mkgen_tensor_map(unsafe.Pointer(&out[0]), C.ulonglong(at), &d[0], &s[0], &b[0]))
+	return append([]byte(nil), out...), err
 }
