@@ -86,6 +86,9 @@ func (a *answer) add(token int) Piece {
 		a.res.Finish = Length
 	}
 	p := Piece{Token: token, Text: text, Finish: a.res.Finish, Logprobs: a.next}
+	if len(a.res.Tokens) == 1 {
+		p.PromptLogprobs = a.res.PromptLogprobs
+	}
 	if a.next != nil {
 		a.res.Logprobs = append(a.res.Logprobs, *a.next)
 		a.next = nil

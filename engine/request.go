@@ -104,8 +104,9 @@ type Piece struct {
 	// Finish is why the generation ends with this token; empty with all tokens before it. Text that
 	// was held back may follow in a piece without a token.
 	Finish Finish
-	// Logprobs are the token's, where the request asks for them.
-	Logprobs *sampling.Logprobs
+	// Logprobs are the token's, where the request asks for them, and PromptLogprobs the prompt's, with the first token.
+	Logprobs       *sampling.Logprobs
+	PromptLogprobs []sampling.Logprobs
 }
 
 // NoToken is the Token of a Piece that only has text.

@@ -19,6 +19,7 @@ func (s *Server) chatTask(body []byte) (*task, *Error) {
 	}
 	t := &task{chat: true}
 	most := t.common(f)
+	t.logprobsOf(f)
 	tokens := s.conversation(f, true)
 	if f.err != nil {
 		return nil, f.err

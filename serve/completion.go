@@ -25,6 +25,7 @@ func (s *Server) completion(body []byte) (*task, *Error) {
 	t := &task{}
 	most := t.common(f)
 	t.echo = f.flag("echo", false)
+	t.logprobsOf(f)
 	t.prompts = s.promptsOf(f, t.echo)
 	if f.err != nil {
 		return nil, f.err
@@ -139,7 +140,15 @@ func (s *Server) complete(t *task, most int) *Error {
 	if t.request.MinTokens > most {
 		return invalid("min_tokens", "min_tokens: found %d, want at most max_tokens, which is %d", t.request.MinTokens, most)
 	}
-	t.request.MaxTokens = most
+	t.request.MaxTokens = max(most, 1) // of none the log-probabilities of the prompt may be wanted
+	if err := t.request.Penalties.Check(s.o.Vocab); err != nil {
+		return invalid("logit_bias", "logit_bias: %v", err) // all else is read from a range
+	}
+	for _, id := range t.request.StopTokens {
+		if id < 0 || id >= s.o.Vocab {
+			return invalid("stop_token_ids", "stop_token_ids: found token %d, want 0 to %d", id, s.o.Vocab-1)
+		}
+	}
 	return nil
 }
 

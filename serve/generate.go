@@ -13,8 +13,9 @@ import (
 // event is one token of a choice, or with end the last and how it ended.
 type event struct {
 	choice int
-	token  bool   // there is a token in it
-	text   string // that may be shown
+	token  bool    // there is a token in it
+	text   string  // that may be shown
+	scores []score // of the token, and with the first event of the prompt's, where they are wanted
 	end    bool
 	result engine.Result
 	err    error
@@ -35,19 +36,24 @@ func (s *Server) start(ctx context.Context, t *task) (<-chan event, *Error) {
 	}
 	events := make(chan event)
 	for i, a := range answers {
-		go s.follow(ctx, i, a, events)
+		go s.follow(ctx, t, i, a, events)
 	}
 	return events, nil
 }
 
 // follow sends what one answer gives, until its end or ctx's. Text that comes behind the last
 // token joins it.
-func (s *Server) follow(ctx context.Context, choice int, a Answer, to chan<- event) {
-	last := event{choice: choice, end: true}
+func (s *Server) follow(ctx context.Context, t *task, choice int, a Answer, to chan<- event) {
+	last, first := event{choice: choice, end: true}, true
 	for p, ok := a.Next(); ok; p, ok = a.Next() {
 		e := event{choice: choice, token: p.Token != engine.NoToken, text: s.shown(p)}
+		if t.none { // the token was needed for nothing but to have one
+			e.token, e.text, p.Logprobs = false, "", nil
+		}
+		e.scores = t.scores(choice, p, first)
+		first = false
 		if p.Finish != "" || last.token || !e.token {
-			last.token, last.text = last.token || e.token, last.text+e.text
+			last.token, last.text, last.scores = last.token || e.token, last.text+e.text, append(last.scores, e.scores...)
 			continue
 		}
 		select {
@@ -55,7 +61,9 @@ func (s *Server) follow(ctx context.Context, choice int, a Answer, to chan<- eve
 		case <-ctx.Done():
 		}
 	}
-	last.result, last.err = a.Wait()
+	if last.result, last.err = a.Wait(); t.none {
+		last.result.Finish = engine.Length
+	}
 	s.m.ended(last.result)
 	select {
 	case to <- last:
@@ -136,7 +144,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, t *task) *Erro
 		c.usage.Prompt += len(p.tokens)
 	}
 	reply := newReply(s, c, t)
-	if t.none {
+	if t.none && !t.request.Logprobs {
 		return s.nothing(w, reply)
 	}
 	events, err := s.start(ctx, t)
@@ -152,6 +160,7 @@ func (s *Server) generate(w http.ResponseWriter, r *http.Request, t *task) *Erro
 // together answers in one piece.
 func (s *Server) together(ctx context.Context, w http.ResponseWriter, reply *reply, events <-chan event) *Error {
 	texts := make([]strings.Builder, reply.choices)
+	scores := make([][]score, reply.choices)
 	finishes := make([]string, reply.choices)
 	for left := reply.choices; left > 0; {
 		e, err := waitFor(ctx, events)
@@ -159,13 +168,14 @@ func (s *Server) together(ctx context.Context, w http.ResponseWriter, reply *rep
 			return err
 		}
 		texts[e.choice].WriteString(e.text)
+		scores[e.choice] = append(scores[e.choice], e.scores...)
 		if reply.count(e); e.end {
 			finishes[e.choice] = finish(e.result.Finish)
 			left--
 		}
 	}
 	for i := range texts {
-		reply.add(i, reply.prefix(i)+texts[i].String(), &finishes[i])
+		reply.add(i, reply.prefix(i)+texts[i].String(), scores[i], &finishes[i])
 	}
 	return writeJSON(w, http.StatusOK, reply.body(reply.usage()))
 }
@@ -174,7 +184,7 @@ func (s *Server) together(ctx context.Context, w http.ResponseWriter, reply *rep
 func (s *Server) nothing(w http.ResponseWriter, reply *reply) *Error {
 	length := "length"
 	for i := range reply.choices {
-		reply.add(i, reply.prefix(i), &length)
+		reply.add(i, reply.prefix(i), nil, &length)
 	}
 	if !reply.t.stream {
 		return writeJSON(w, http.StatusOK, reply.body(reply.usage()))

@@ -20,12 +20,12 @@ type promptDetails struct {
 
 // choice is one entry of choices. Completions have Text, chats Message or, streamed, Delta.
 type choice struct {
-	Index    int       `json:"index"`
-	Text     *string   `json:"text,omitempty"`
-	Message  *message  `json:"message,omitempty"`
-	Delta    *message  `json:"delta,omitempty"`
-	Logprobs *struct{} `json:"logprobs"`
-	Finish   *string   `json:"finish_reason"`
+	Index    int      `json:"index"`
+	Text     *string  `json:"text,omitempty"`
+	Message  *message `json:"message,omitempty"`
+	Delta    *message `json:"delta,omitempty"`
+	Logprobs any      `json:"logprobs"`
+	Finish   *string  `json:"finish_reason"`
 }
 
 type message struct {
@@ -51,6 +51,8 @@ type reply struct {
 	head    body
 	next    []choice // of the next body
 	begun   []bool   // choices that have had their first text
+	offsets []int    // characters of each choice's tokens so far, where log-probabilities are wanted
+	s       *Server
 }
 
 func newReply(s *Server, c *call, t *task) *reply {
@@ -62,7 +64,7 @@ func newReply(s *Server, c *call, t *task) *reply {
 		}
 	}
 	n := len(t.prompts) * t.n
-	return &reply{t: t, c: c, choices: n, begun: make([]bool, n),
+	return &reply{t: t, c: c, choices: n, begun: make([]bool, n), offsets: make([]int, n), s: s,
 		head: body{ID: kind + c.id, Object: object, Created: c.start.Unix(), Model: s.o.Model}}
 }
 
@@ -88,8 +90,15 @@ func (r *reply) prefix(i int) string {
 }
 
 // add puts a choice's next text into the next body; why is nil while the choice goes on.
-func (r *reply) add(i int, text string, why *string) {
+func (r *reply) add(i int, text string, scores []score, why *string) {
 	c := choice{Index: i, Finish: why}
+	switch {
+	case !r.t.request.Logprobs:
+	case r.t.chat:
+		c.Logprobs = r.s.chatLogprobs(scores)
+	default:
+		c.Logprobs = r.s.completionLogprobs(scores, &r.offsets[i])
+	}
 	switch m := (&message{Content: &text}); {
 	case !r.t.chat:
 		c.Text = &text

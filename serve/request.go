@@ -5,6 +5,7 @@ import (
 	"math"
 	"math/rand/v2"
 	"slices"
+	"strconv"
 
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/sampling"
@@ -14,6 +15,7 @@ import (
 const (
 	mostChoices = 128 // n
 	mostStops   = 16
+	mostBias    = 100
 )
 
 // prompt is one prompt as tokens, with its text where that is to be echoed.
@@ -42,14 +44,8 @@ var refusedFields = []struct {
 	name, why string
 	neutral   []float64 // numbers that change nothing
 }{
-	{"logprobs", "the engine gives no log-probabilities", nil},
-	{"top_logprobs", "the engine gives no log-probabilities", []float64{0}},
-	{"prompt_logprobs", "the engine gives no log-probabilities", nil},
+	{"prompt_logprobs", "want echo with logprobs, of /v1/completions", nil},
 	{"suffix", "the model continues text, it does not fill gaps", nil},
-	{"logit_bias", "the engine cannot change logits", nil},
-	{"presence_penalty", "the engine has no penalties", []float64{0}},
-	{"frequency_penalty", "the engine has no penalties", []float64{0}},
-	{"repetition_penalty", "the engine has no penalties", []float64{1}},
 	{"length_penalty", "the engine has no beam search", []float64{1}},
 	{"use_beam_search", "the engine has no beam search", nil},
 	{"best_of", "all choices are returned; want n", []float64{0, 1}},
@@ -60,9 +56,8 @@ var refusedFields = []struct {
 	{"guided_choice", "the engine has no token masks", nil},
 	{"guided_grammar", "the engine has no token masks", nil},
 	{"structured_outputs", "the engine has no token masks", nil},
-	{"bad_words", "the engine has no token masks", nil},
-	{"allowed_token_ids", "the engine has no token masks", nil},
-	{"stop_token_ids", "only the model's own end tokens end a text", nil},
+	{"bad_words", "want logit_bias", nil},
+	{"allowed_token_ids", "want response_format", nil},
 }
 
 // refuseUnsupported refuses the first field that the server cannot honour.
@@ -96,6 +91,8 @@ func (t *task) common(f *fields) (most int) {
 		f.refuse("stream_options", "%s", options.err.Message)
 	}
 	t.request.Sampling = samplingOf(f)
+	t.request.Penalties = penaltiesOf(f)
+	f.read("stop_token_ids", &t.request.StopTokens, "a list of token ids")
 	t.request.Stop = stops(f)
 	t.request.IgnoreEnds = f.flag("ignore_eos", false)
 	t.request.MinTokens = int(f.whole("min_tokens", 0, 0, math.MaxInt32))
@@ -123,6 +120,45 @@ func samplingOf(f *fields) sampling.Params {
 		return sampling.Params{}
 	}
 	return p
+}
+
+// penaltiesOf reads what changes logits.
+func penaltiesOf(f *fields) sampling.Penalties {
+	p := sampling.Penalties{
+		Presence:   f.number("presence_penalty", 0, -2, 2),
+		Frequency:  f.number("frequency_penalty", 0, -2, 2),
+		Repetition: f.number("repetition_penalty", 1, math.SmallestNonzeroFloat64, 100),
+	}
+	var bias map[string]float64
+	f.read("logit_bias", &bias, "an object of token ids and numbers")
+	for name, x := range bias {
+		id, err := strconv.Atoi(name)
+		if err != nil || x < -mostBias || x > mostBias {
+			f.refuse("logit_bias", "found %v for token %s, want a token id and -100 to 100", x, quoted(name))
+			return p
+		}
+		if p.Bias == nil {
+			p.Bias = map[int]float64{}
+		}
+		p.Bias[id] = x
+	}
+	return p
+}
+
+// logprobsOf reads which log-probabilities are wanted: of completions logprobs is how many tokens beside the chosen one,
+// of chats it is true or false, and top_logprobs says how many.
+func (t *task) logprobsOf(f *fields) {
+	r := &t.request
+	if !t.chat {
+		r.Logprobs = f.has("logprobs")
+		r.TopLogprobs = int(f.whole("logprobs", 0, 0, sampling.MaxLogprobs))
+		r.PromptLogprobs = r.Logprobs && t.echo
+		return
+	}
+	r.Logprobs = f.flag("logprobs", false)
+	if r.TopLogprobs = int(f.whole("top_logprobs", 0, 0, sampling.MaxLogprobs)); r.TopLogprobs > 0 && !r.Logprobs {
+		f.refuse("top_logprobs", "goes with logprobs: true")
+	}
 }
 
 // stops reads a text or a list of texts.

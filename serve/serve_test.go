@@ -104,11 +104,12 @@ type reading struct {
 	Object  string
 	Model   string
 	Choices []struct {
-		Index   int
-		Text    *string
-		Message *message
-		Delta   *message
-		Finish  *string `json:"finish_reason"`
+		Index    int
+		Text     *string
+		Message  *message
+		Delta    *message
+		Finish   *string `json:"finish_reason"`
+		Logprobs json.RawMessage
 	}
 	Usage *usage
 	Error *struct {

@@ -72,7 +72,7 @@ func (s *Server) streamed(ctx context.Context, w http.ResponseWriter, reply *rep
 			why = &f
 			left--
 		}
-		reply.add(e.choice, reply.prefix(e.choice)+e.text, why)
+		reply.add(e.choice, reply.prefix(e.choice)+e.text, e.scores, why)
 		var u *usage
 		if reply.t.continuousUsage {
 			u = reply.usage()

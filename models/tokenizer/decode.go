@@ -78,3 +78,30 @@ func (d *Decoder) Flush() string {
 	d.begin()
 	return text
 }
+
+// Bytes are what token id adds to a text that has begun, of special tokens their name; false when id belongs to no token.
+// Bytes of tokens one after the other may be a character that none of them is.
+func (t *Tokenizer) Bytes(id int) ([]byte, bool) {
+	if !t.known(id) {
+		return nil, false
+	}
+	name := t.tokens[id].name
+	for _, each := range t.decoders {
+		switch each.(type) {
+		case byteLevelDecoder:
+			if text, ok := unmap(name); ok {
+				return []byte(text), true
+			}
+			return []byte(name), true
+		case byteFallback:
+			if b, ok := byteToken(name); ok {
+				return []byte{b}, true
+			}
+		}
+	}
+	d := t.NewDecoder(false)
+	d.first("a") // the first token may lose a space
+	d.take()
+	d.first(name)
+	return []byte(d.Flush()), true
+}

@@ -55,6 +55,21 @@ def chats():
         assert deltas and stream.current_completion_snapshot.choices[0].finish_reason == "length"
 
 
+def logprobs():
+    request = dict(model="tiny", max_tokens=5, temperature=0)
+    whole = client.completions.create(**request, prompt="The dog", logprobs=5, echo=True).choices[0]
+    seen = whole.logprobs
+    assert seen.token_logprobs[0] is None and len(seen.tokens) == len(seen.token_logprobs) == len(seen.text_offset)
+    assert all(top[token] == logprob for token, logprob, top in zip(seen.tokens[1:], seen.token_logprobs[1:], seen.top_logprobs[1:]))
+    chat = client.chat.completions.create(**request, messages=[{"role": "user", "content": "hi"}], logprobs=True, top_logprobs=3).choices[0]
+    assert len(chat.logprobs.content) == 5 and all(len(one.top_logprobs) == 3 for one in chat.logprobs.content)
+    assert all(one.token == one.top_logprobs[0].token for one in chat.logprobs.content)
+    biased = client.completions.create(**request, prompt="The", logit_bias={"65": 100}, logprobs=0).choices[0]
+    assert len(set(biased.logprobs.tokens)) == 1
+    penalised = client.completions.create(model="tiny", prompt="The", max_tokens=30, temperature=0, frequency_penalty=2, presence_penalty=2)
+    assert penalised.usage.completion_tokens == 30
+
+
 def stops():
     plain = client.completions.create(model="tiny", prompt="Once upon a time", max_tokens=12, temperature=0).choices[0].text
     got = client.completions.create(model="tiny", prompt="Once upon a time", max_tokens=12, temperature=0, stop=plain[6:8]).choices[0]
@@ -65,7 +80,8 @@ def errors():
     assert refused(openai.BadRequestError, temperature=3).param == "temperature"
     assert refused(openai.NotFoundError, model="other").code == "model_not_found"
     assert refused(openai.BadRequestError, prompt="a " * 2000).code == "context_length_exceeded"
-    assert refused(openai.BadRequestError, logprobs=1).code == "unsupported_parameter"
+    assert refused(openai.BadRequestError, logprobs=21).param == "logprobs"
+    assert refused(openai.BadRequestError, suffix="x").code == "unsupported_parameter"
     stranger = openai.OpenAI(base_url=url, api_key="another", max_retries=0)
     try:
         stranger.models.list()
@@ -90,6 +106,6 @@ def leaving():
     completions()
 
 
-for check in (models, completions, chats, stops, errors, together, leaving):
+for check in (models, completions, chats, logprobs, stops, errors, together, leaving):
     check()
     print("ok", check.__name__, flush=True)
