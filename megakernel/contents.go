@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/models"
 )
 
 // tables are the buffers whose content depends on the kernel alone.
@@ -33,20 +34,11 @@ func (mk *Kernel) tables() []emit.Table {
 // noToken is above every vocabulary.
 const noToken = 1<<32 - 1
 
-// gainTensors are the tensors of the buffer gains in their order.
-func (mk *Kernel) gainTensors() []string {
-	var names []string
-	for l := range mk.Config.Layers {
-		names = append(names, fmt.Sprintf(tensorAttnNorm, l), fmt.Sprintf(tensorMLPNorm, l))
-	}
-	return append(names, tensorNorm)
-}
-
 // needs are how big the buffers are that the host sizes, and what it writes
 // into which.
 func (mk *Kernel) needs() []emit.Need {
 	c := &mk.Config
-	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", tensorAttnNorm, tensorMLPNorm, tensorNorm)
+	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", c.TensorName(models.RolePreAttn), c.TensorName(models.RolePreMLP), c.TensorName(models.RoleFinal))
 	var embed []emit.Need
 	if mk.OwnEmbedding() {
 		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16", Tensors: []string{EmbedTensor}}}
@@ -57,7 +49,7 @@ func (mk *Kernel) needs() []emit.Need {
 	}
 	return slices.Concat(embed, mk.needsOfVariants(), []emit.Need{
 		{Buffer: "weights", Fill: "the matrices as the packing table says, and zero where it names no element"},
-		{Buffer: "gains", Fill: norms, Tensors: mk.gainTensors()},
+		{Buffer: "gains", Fill: norms, Tensors: mk.GainTensors()},
 		{Buffer: "inv_freq", Fill: fillTable},
 		{Buffer: "plan", Fill: fillTable},
 		{Buffer: "kv", PageBytes: int64(c.Layers) * int64(mk.KV.PageBytes()), Size: fmt.Sprintf("%d bytes a page: %d layers × %d", c.Layers*mk.KV.PageBytes(), c.Layers, mk.KV.PageBytes())},

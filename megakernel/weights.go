@@ -3,7 +3,6 @@ package megakernel
 import (
 	"encoding/binary"
 	"fmt"
-	"strings"
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
@@ -30,16 +29,21 @@ func (mk *Kernel) Rounded(t Tensors) Tensors {
 	if mk.Options.Weights == pipeline.FormatBF16 {
 		return t
 	}
-	return rounded{t, mk.Options.Weights}
+	r := rounded{t, mk.Options.Weights, map[string]bool{}}
+	for _, stored := range mk.Config.Stored() {
+		r.inLayers[stored.Name] = stored.First.Layer >= 0 && !stored.First.Vector
+	}
+	return r
 }
 
 type rounded struct {
 	Tensors
-	format pipeline.Format
+	format   pipeline.Format
+	inLayers map[string]bool // tensors that are part of a layer's matrices
 }
 
 func (r rounded) Row(tensor string, row int, dst []uint16) error {
-	if err := r.Tensors.Row(tensor, row, dst); err != nil || !inLayers(tensor) {
+	if err := r.Tensors.Row(tensor, row, dst); err != nil || !r.inLayers[tensor] {
 		return err
 	}
 	r.format.RoundRow(dst)
@@ -48,9 +52,6 @@ func (r rounded) Row(tensor string, row int, dst []uint16) error {
 
 // RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place.
 func (mk *Kernel) RoundInput(v []float64) { tasks.RoundInput(mk.Options.Weights, v) }
-
-// inLayers is whether a tensor is part of a layer's matrices.
-func inLayers(tensor string) bool { return strings.HasSuffix(tensor, "_proj.weight") }
 
 // WeightBytes is what a step of one row must read of weights: all matrices and gains once, and one
 // row of embeddings.
@@ -66,21 +67,6 @@ func (mk *Kernel) WeightBytes() int64 {
 // EmbedTensor is the matrix of token embeddings.
 const EmbedTensor = "model.embed_tokens.weight"
 
-// Names of the other tensors, with %d for the layer's number.
-const (
-	tensorHead     = "lm_head.weight"
-	tensorNorm     = "model.norm.weight"
-	tensorAttnNorm = "model.layers.%d.input_layernorm.weight"
-	tensorMLPNorm  = "model.layers.%d.post_attention_layernorm.weight"
-	tensorQ        = "model.layers.%d.self_attn.q_proj.weight"
-	tensorK        = "model.layers.%d.self_attn.k_proj.weight"
-	tensorV        = "model.layers.%d.self_attn.v_proj.weight"
-	tensorO        = "model.layers.%d.self_attn.o_proj.weight"
-	tensorGate     = "model.layers.%d.mlp.gate_proj.weight"
-	tensorUp       = "model.layers.%d.mlp.up_proj.weight"
-	tensorDown     = "model.layers.%d.mlp.down_proj.weight"
-)
-
 // origin says where the rows of a packed matrix come from: parts, one below the
 // other, of which packed row r is row(r).
 type origin struct {
@@ -88,44 +74,52 @@ type origin struct {
 	row   func(r int) int
 }
 
-// part is a tensor of so many rows.
+// part is so many rows of a tensor, from row first on.
 type part struct {
-	tensor string // with %d for the layer's number
-	rows   int
+	tensor      string // with %d for the layer's number
+	first, rows int
+}
+
+// part is the part of a role, whose rows are the same in all layers.
+func (mk *Kernel) part(r models.Role) part {
+	t, ok := mk.Config.TensorOf(r, 0)
+	if !ok {
+		panic("BUG: no tensor of " + r.String())
+	}
+	return part{mk.Config.TensorName(r), t.First, t.Rows}
 }
 
 // origin of matrix i of the plan table (MatrixQKV …, then the LM head).
 func (mk *Kernel) origin(i int) origin {
 	c := &mk.Config
-	whole := func(tensor string, rows int) origin {
-		return origin{[]part{{tensor, rows}}, func(r int) int { return r }}
+	whole := func(r models.Role) origin {
+		return origin{[]part{mk.part(r)}, func(r int) int { return r }}
 	}
 	switch i {
 	case MatrixQKV:
 		t := tasks.QKV{Heads: c.Heads, KV: mk.KV}
-		kv := c.KVHeads * c.HeadDim
-		return origin{[]part{{tensorQ, c.Heads * c.HeadDim}, {tensorK, kv}, {tensorV, kv}}, t.SourceRow}
+		return origin{[]part{mk.part(models.RoleQ), mk.part(models.RoleK), mk.part(models.RoleV)}, t.SourceRow}
 	case MatrixO:
-		return whole(tensorO, c.Hidden)
+		return whole(models.RoleO)
 	case MatrixGateUp:
-		return origin{[]part{{tensorGate, c.Intermediate}, {tensorUp, c.Intermediate}}, tasks.GateUpSource(c.Intermediate)}
+		return origin{[]part{mk.part(models.RoleGate), mk.part(models.RoleUp)}, tasks.GateUpSource(c.Intermediate)}
 	case MatrixDown:
-		return whole(tensorDown, c.Hidden)
+		return whole(models.RoleDown)
 	case layerMatrices:
 		if c.TieEmbeddings {
-			return whole(EmbedTensor, c.Vocab)
+			return whole(models.RoleEmbed)
 		}
-		return whole(tensorHead, c.Vocab)
+		return whole(models.RoleHead)
 	}
 	panic(fmt.Sprintf("BUG: matrix %d", i))
 }
 
-// find is the part that holds packed row r, and the row in it.
+// find is the part that holds packed row r, and the row of its tensor.
 func (o *origin) find(r int) (which, row int) {
 	row = o.row(r)
 	for i, p := range o.parts {
 		if row < p.rows {
-			return i, row
+			return i, p.first + row
 		}
 		row -= p.rows
 	}
@@ -145,9 +139,9 @@ func (mk *Kernel) Source(i, row int) Source {
 func (mk *Kernel) GainTensors() []string {
 	var names []string
 	for l := range mk.Config.Layers {
-		names = append(names, TensorName(tensorAttnNorm, l), TensorName(tensorMLPNorm, l))
+		names = append(names, TensorName(mk.Config.TensorName(models.RolePreAttn), l), TensorName(mk.Config.TensorName(models.RolePreMLP), l))
 	}
-	return append(names, tensorNorm)
+	return append(names, mk.Config.TensorName(models.RoleFinal))
 }
 
 // Gains is the content of the buffer "gains".

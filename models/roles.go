@@ -192,6 +192,49 @@ func (c Config) Tensors() []Tensor {
 	return a.add(list, names, RoleFinal, RoleHead, -1)
 }
 
+// TensorOf returns the tensor of a role in a layer, -1 for roles of none, and whether the model has one.
+func (c *Config) TensorOf(r Role, layer int) (Tensor, bool) {
+	a, first, last := c.Arch(), RolePreAttn, RolePostMLP
+	switch {
+	case r == RoleEmbed:
+		first, last, layer = RoleEmbed, RoleEmbed, -1
+	case !r.OfLayer():
+		first, last, layer = RoleFinal, RoleHead, -1
+	}
+	for _, t := range a.add(nil, c.names(), first, last, layer) {
+		if t.Role == r {
+			return t, true
+		}
+	}
+	return Tensor{}, false
+}
+
+// TensorName returns what the tensor of a role is called, with %d for the layer's number; "" where the family has no such
+// role.
+func (c *Config) TensorName(r Role) string { return c.names()[r] }
+
+// Stored is a tensor as a checkpoint has it.
+type Stored struct {
+	Name  string
+	Shape []int  // rows and columns of a matrix, or the length of a vector
+	First Tensor // the first of the roles that it holds
+}
+
+// Stored lists the tensors of a checkpoint of c: Tensors, with packed ones once.
+func (c Config) Stored() []Stored {
+	var list []Stored
+	for _, t := range c.Tensors() {
+		shape := []int{t.Stored, t.Cols}
+		if t.Vector {
+			shape = shape[:1]
+		}
+		if t.First == 0 {
+			list = append(list, Stored{t.Name, shape, t})
+		}
+	}
+	return list
+}
+
 // add appends the tensors of roles first to last of a layer.
 func (a *Arch) add(list []Tensor, names TensorNames, first, last Role, layer int) []Tensor {
 	var l *Layer

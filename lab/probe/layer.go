@@ -15,13 +15,13 @@ const chunk = 64
 // does.
 func loadLayer(mk *megakernel.Kernel, w megakernel.Tensors, layer int, scales []float64) (*reference.Layer, error) {
 	weights := reference.Weights{}
-	for _, t := range mk.Config.Tensors() {
-		if t.Layer != layer || weights[t.Name] != nil {
+	for _, t := range mk.Config.Stored() {
+		if t.First.Layer != layer {
 			continue
 		}
-		rows, columns := t.Stored, t.Cols
-		if t.Vector {
-			rows, columns = 1, t.Stored
+		rows, columns := 1, t.Shape[len(t.Shape)-1]
+		if len(t.Shape) > 1 {
+			rows = t.Shape[0]
 		}
 		data := make([]uint16, rows*columns)
 		failures := make([]error, (rows+chunk-1)/chunk)

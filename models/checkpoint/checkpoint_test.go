@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 
@@ -165,4 +166,35 @@ func TestConcurrentReadersSeeTheSameRows(t *testing.T) {
 		})
 	}
 	group.Wait()
+}
+
+// A multimodal checkpoint's text part reads as the model of text alone, whichever way its tensors are named.
+func TestTextPartOfAMultimodalCheckpoint(t *testing.T) {
+	config, err := os.ReadFile(filepath.Join("testdata", "single_bf16", ConfigFile))
+	require.NoError(t, err)
+	list := full(t, "single_bf16", models.BF16)
+	want := open(t, single(t, "single_bf16", list))
+	for _, rename := range []func(name string) string{
+		func(name string) string { return "language_model." + name },
+		func(name string) string {
+			if after, ok := strings.CutPrefix(name, "model."); ok {
+				return "model.language_model." + after
+			}
+			return name
+		},
+	} {
+		renamed := []Tensor{filled("model.vision_tower.embeddings.weight", models.F32, []int{3, 5}, func() float32 { return 1 })}
+		for _, tensor := range list {
+			tensor.Name = rename(tensor.Name)
+			renamed = append(renamed, tensor)
+		}
+		dir := single(t, "single_bf16", renamed)
+		whole := `{"model_type": "llava", "architectures": ["LlavaForConditionalGeneration"], "vision_config": {"hidden_size": 8}, "text_config": ` + string(config) + "}"
+		require.NoError(t, os.WriteFile(filepath.Join(dir, ConfigFile), []byte(whole), 0o600))
+		got := open(t, dir)
+		require.True(t, got.Config().TextPart)
+		require.Equal(t, digest(t, want, embedName), digest(t, got, embedName))
+		require.Equal(t, digest(t, want, upName), digest(t, got, upName))
+		require.Equal(t, digest(t, want, headName), digest(t, got, headName))
+	}
 }

@@ -112,7 +112,7 @@ func TestOffsetsAreBelowTwoToThe63(t *testing.T) {
 func TestTruncationNamesTheFirstTensorThatIsCutAndCountsTheRest(t *testing.T) {
 	content := encode(t, full(t, "single_bf16", models.BF16))
 	_, _, err := parseHeader("f", content[:len(content)-2000])
-	require.EqualError(t, err, "f: model.layers.1.mlp.down_proj.weight: found 8400 bytes of data, want 10400 bytes; the file is truncated, 4 later tensors are cut off with this one")
+	require.EqualError(t, err, "f: model.layers.1.mlp.down_proj.weight: found 8400 bytes of data, want 10400 bytes; the file is truncated, 2 later tensors are cut off with this one")
 }
 
 // frame puts the length before a header's text.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 )
 
 // match compares the tensors of the files with the index and with those that the
@@ -18,6 +19,9 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 			where[name] = t.file.name
 		}
 		checkIndex(lines, where, inOrder, ignored, &p)
+	}
+	if c.config.TextPart {
+		found, inOrder = textPart(found, inOrder)
 	}
 	need := tensorsOf(c.config)
 	for _, w := range need {
@@ -39,6 +43,28 @@ func (c *Checkpoint) match(lines []indexed, found map[string]*tensor, inOrder []
 		}
 	}
 	return p.Err()
+}
+
+// textPart takes the language model's tensors out of a multimodal checkpoint, under the names that they have in one of text
+// alone. Older files put language_model. before a name, newer ones behind model.
+func textPart(found map[string]*tensor, inOrder []string) (text map[string]*tensor, names []string) {
+	text = map[string]*tensor{}
+	for _, name := range inOrder {
+		as, isText := strings.CutPrefix(name, "language_model.")
+		if !isText {
+			if as, isText = strings.CutPrefix(name, "model.language_model."); isText {
+				as = "model." + as
+			}
+		}
+		if name == headName {
+			as, isText = name, true
+		}
+		if isText {
+			text[as] = found[name]
+			names = append(names, as)
+		}
+	}
+	return text, names
 }
 
 // fit checks t's type and shape, and sets its rows and columns.

@@ -39,7 +39,7 @@ func TestTensorsThatDoNotFitAreRefusedByName(t *testing.T) {
 			func(t *testing.T, list []Tensor) []Tensor {
 				return append(list, filled("model.layers.2.mlp.up_proj.weight", models.BF16, []int{24, 16}, number))
 			}},
-		{"single_bf16", "model.safetensors: model.layers.0.self_attn.q_proj.bias: found F32 of shape [16], want no such tensor; biases are not supported",
+		{"single_bf16", "model.safetensors: model.layers.0.self_attn.q_proj.bias: found F32 of shape [16], want no such tensor; config.json says nothing of this bias",
 			func(t *testing.T, list []Tensor) []Tensor {
 				return append(list, filled("model.layers.0.self_attn.q_proj.bias", models.F32, []int{16}, number))
 			}},

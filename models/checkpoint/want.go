@@ -33,26 +33,11 @@ func ShapesOf(c models.Config) map[string][]int {
 	return shapes
 }
 
-// tensorsOf lists what a checkpoint of c holds, in the order of LlamaForCausalLM's
-// state. The LM head is last and only there where it is not tied.
+// tensorsOf lists what a checkpoint of c holds. The LM head is last and only there where it is not tied.
 func tensorsOf(c models.Config) []wanted {
-	list := []wanted{{embedName, []int{c.Vocab, c.Hidden}}}
-	for layer := range c.Layers {
-		prefix := fmt.Sprintf("model.layers.%d.", layer)
-		list = append(list,
-			wanted{prefix + "self_attn.q_proj.weight", []int{c.QRows(), c.Hidden}},
-			wanted{prefix + "self_attn.k_proj.weight", []int{c.KVRows(), c.Hidden}},
-			wanted{prefix + "self_attn.v_proj.weight", []int{c.KVRows(), c.Hidden}},
-			wanted{prefix + "self_attn.o_proj.weight", []int{c.Hidden, c.QRows()}},
-			wanted{prefix + "mlp.gate_proj.weight", []int{c.Intermediate, c.Hidden}},
-			wanted{prefix + "mlp.up_proj.weight", []int{c.Intermediate, c.Hidden}},
-			wanted{prefix + "mlp.down_proj.weight", []int{c.Hidden, c.Intermediate}},
-			wanted{prefix + "input_layernorm.weight", []int{c.Hidden}},
-			wanted{prefix + "post_attention_layernorm.weight", []int{c.Hidden}})
-	}
-	list = append(list, wanted{"model.norm.weight", []int{c.Hidden}})
-	if !c.TieEmbeddings {
-		list = append(list, wanted{headName, []int{c.Vocab, c.Hidden}})
+	var list []wanted
+	for _, t := range c.Stored() {
+		list = append(list, wanted{t.Name, t.Shape})
 	}
 	return list
 }
@@ -98,7 +83,7 @@ func extra(t *tensor) Problem {
 	p := Problem{File: t.file.name, Tensor: t.name, Want: "no such tensor",
 		Found: fmt.Sprintf("%s of shape %s", t.dtype, showShape(t.shape))}
 	if strings.HasSuffix(t.name, ".bias") {
-		p.Why = "biases are not supported"
+		p.Why = ConfigFile + " says nothing of this bias"
 	}
 	return p
 }

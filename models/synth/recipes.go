@@ -34,15 +34,8 @@ func Tensors(c models.Config) []Tensor {
 	}
 	a := c.Arch()
 	var ts []Tensor
-	for _, t := range c.Tensors() {
-		if t.First > 0 {
-			continue // a part of the tensor before it, which has its recipe
-		}
-		shape := []int{t.Stored, t.Cols}
-		if t.Vector {
-			shape = shape[:1]
-		}
-		ts = append(ts, Tensor{t.Name, shape, recipe(&a, &t)})
+	for _, t := range c.Stored() {
+		ts = append(ts, Tensor{t.Name, t.Shape, recipe(&a, &t.First)})
 	}
 	return ts
 }

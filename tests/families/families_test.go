@@ -76,11 +76,8 @@ func TestTensorsAreThoseOfTransformers(t *testing.T) {
 			want[tensor.Name] = tensor.Shape
 		}
 		got := map[string][]int{}
-		for _, tensor := range config.Tensors() {
-			got[tensor.Name] = []int{tensor.Stored, tensor.Cols}
-			if tensor.Vector {
-				got[tensor.Name] = []int{tensor.Stored}
-			}
+		for _, tensor := range config.Stored() {
+			got[tensor.Name] = tensor.Shape
 		}
 		require.Equal(t, want, got, c.Name)
 	}
