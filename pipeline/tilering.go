@@ -1,0 +1,135 @@
+package pipeline
+
+import "github.com/mkgen/mkgen/dsl"
+
+// TileRing is the ring of a kernel that multiplies many tokens: stages that a producer warp fills through tensor maps and consumer
+// warpgroups multiply from by wgmma. In a cluster some of a stage's copies go to all its CTAs. So a stage is free when the consumers of
+// every CTA of the cluster have released it.
+//
+// Consumers read stages in the async proxy only, so nothing is fenced on the way back to the copies.
+type TileRing struct {
+	Data dsl.Buf[dsl.B128] // stages, StageBytes/16 elements each
+
+	k           *dsl.Kernel
+	shape       TileStages
+	full, empty dsl.MBars
+	watch       *Watch
+}
+
+// TileStages is a TileRing's shape.
+type TileStages struct {
+	Stages  int
+	Bytes   int // of a stage, a multiple of 1024
+	Warps   int // consumer warps of a CTA
+	Cluster int // CTAs of a cluster, 1 or 2
+}
+
+// NewTileRing declares the ring's shared memory. watch may be nil.
+func NewTileRing(k *dsl.Kernel, s TileStages, watch *Watch) *TileRing {
+	k.Require(s.Stages >= 2 && s.Bytes > 0 && s.Bytes%1024 == 0, "tile ring: %d stages of %d bytes, want 2 or more of a multiple of 1024", s.Stages, s.Bytes)
+	k.Require(s.Cluster == 1 || s.Cluster == 2, "tile ring: clusters of %d CTAs, want 1 or 2", s.Cluster)
+	return &TileRing{
+		k: k, shape: s, watch: watch,
+		Data:  dsl.Shared[dsl.B128](k, "tiles", s.Stages*s.Bytes/16, dsl.Align(1024), dsl.Doc("stages of tiles of weights and activations")),
+		full:  dsl.NewMBars(k, "tiles_full", s.Stages, dsl.Doc("a stage's copies have landed")),
+		empty: dsl.NewMBars(k, "tiles_empty", s.Stages, dsl.Doc("a stage has been multiplied, in every CTA of the cluster")),
+	}
+}
+
+// Init initialises the mbarriers in one thread. A barrier of the cluster must follow.
+func (r *TileRing) Init() {
+	k := r.k
+	k.For(k.U32(0), k.U32(r.shape.Stages), func(i dsl.Val[dsl.U32]) {
+		r.full.Init(i, k.U32(1))
+		r.empty.Init(i, k.U32(r.shape.Warps*r.shape.Cluster))
+	}, dsl.Unroll(1))
+	k.FenceMBarInit()
+}
+
+// TileProducer is the producer warp's position.
+type TileProducer struct {
+	r    *TileRing
+	next cursor
+}
+
+// Producer starts the producer warp at the first stage, at the top of its role.
+func (r *TileRing) Producer() *TileProducer {
+	return &TileProducer{r: r, next: newCursor(r.k, r.shape.Stages, 0, 1, "fill")}
+}
+
+// TileStage is a stage being filled.
+type TileStage struct {
+	r     *TileRing
+	index dsl.Val[dsl.U32]
+}
+
+// Copy starts the copy of a box to byte at (a multiple of 128) of the stage; with a mask to every CTA of the cluster
+// that is in it.
+func (s TileStage) Copy(at dsl.Val[dsl.U32], m dsl.TensorMap, coordinates [3]dsl.Val[dsl.I32], mask uint16) {
+	r := s.r
+	dsl.TensorCopy(r.Data, s.index.MulC(r.shape.Bytes/16).Add(at.DivC(16)), m, coordinates, r.full, s.index, mask)
+}
+
+// Fill waits for the next stage to be free, announces bytes, and calls copy in one lane, which starts copies of so many bytes into this CTA's
+// stage, those of other CTAs with a mask included.
+func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
+	r, k := p.r, p.r.k
+	stage := p.next.stage.Get().Named("stage")
+	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the tiles to be free")
+	k.If(k.Elect(), func() {
+		r.full.ArriveExpect(stage, k.U32(bytes))
+		copy(TileStage{r, stage})
+	})
+	k.SyncWarp()
+	p.next.advance()
+}
+
+// At is the stage that the next Fill fills.
+func (p *TileProducer) At() dsl.Val[dsl.U32] { return p.next.stage.Get() }
+
+// Add calls copy in one lane for the stage that was filled n behind first (At before), to start what Fill has announced and not started.
+func (p *TileProducer) Add(first, n dsl.Val[dsl.U32], copy func(s TileStage)) {
+	k := p.r.k
+	k.If(k.Elect(), func() { copy(TileStage{p.r, first.Add(n).RemC(p.r.shape.Stages).Named("stage")}) })
+	k.SyncWarp()
+}
+
+// TileConsumer is a consumer warp's position.
+type TileConsumer struct {
+	r    *TileRing
+	next cursor
+}
+
+// Consumer starts a consumer warp at the first stage, at the top of its role.
+func (r *TileRing) Consumer() *TileConsumer {
+	return &TileConsumer{r: r, next: newCursor(r.k, r.shape.Stages, 0, 0, "drain")}
+}
+
+// Steps calls use for n stages (at least 1), as they arrive, with the stage's first byte as an element of Data. use starts wgmmas on
+// the stage, commits them as one group, and leaves that alone under way; so a stage is released behind the next one's, and the last one
+// when its group has ended.
+func (c *TileConsumer) Steps(n int, use func(base dsl.Val[dsl.U32])) {
+	r, k := c.r, c.r.k
+	k.For(k.U32(0), k.U32(n), func(i dsl.Val[dsl.U32]) {
+		stage := c.next.stage.Get().Named("stage")
+		r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "waits for tiles in stage %d")
+		use(stage.MulC(r.shape.Bytes / 16))
+		k.WGMMACommit()
+		k.WGMMAWait(1)
+		k.If(i.NeC(0), func() { c.release(stage) })
+		c.next.advance()
+	}, dsl.Unroll(1))
+	k.WGMMAWait(0)
+	c.release(c.next.stage.Get())
+}
+
+// release releases the stage before one for this warp, in every CTA of the cluster.
+func (c *TileConsumer) release(next dsl.Val[dsl.U32]) {
+	r, k := c.r, c.r.k
+	stage := next.AddC(r.shape.Stages - 1).RemC(r.shape.Stages)
+	if r.shape.Cluster == 1 {
+		k.If(k.Lane().EqC(0), func() { r.empty.Arrive(stage) })
+		return
+	}
+	k.If(k.Lane().LtC(r.shape.Cluster), func() { r.empty.ArriveAt(stage, k.Lane()) })
+}

@@ -1,0 +1,248 @@
+package tasks_test
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+	"github.com/stretchr/testify/require"
+)
+
+// prompt is Y = X·Wᵀ of a prefill step in a kernel of its own. Half of X is written by the kernel.
+type prompt struct {
+	rows, k, columns     int
+	tokens, n            int // there is room for, of the step
+	groups, cluster, sms int
+	stages, layers       int
+}
+
+func (p prompt) String() string {
+	return fmt.Sprintf("%d of %d tokens, %d×%d by %d, %d groups, clusters of %d of %d", p.n, p.tokens, p.rows, p.k, p.columns, p.groups, p.cluster, p.sms)
+}
+
+// build is the kernel: the layers' products one after another, each of the same input.
+func (p prompt) build(t testing.TB) (*ir.Kernel, *pipeline.Plan) {
+	t.Helper()
+	plan, err := pipeline.New(pipeline.Request{SMs: p.sms, Layers: p.layers, Layer: []pipeline.Matrix{{Name: "other", Rows: 24, K: 64}, {Name: "w", Rows: p.rows, K: p.k}},
+		SharedLimit: 131072})
+	require.NoError(t, err)
+	consumers := 4 * p.groups
+	k := dsl.New("prompt", dsl.Options{Warps: consumers + 4, Grid: p.sms, Cluster: p.cluster, SharedLimit: 232448})
+	e := tasks.NewEnv(k, p.sms, consumers, dsl.Shared[dsl.F32](k, "scratch", consumers))
+	w := dsl.Global[dsl.B128](k, "w", plan.PackedBytes/16, dsl.ReadOnly())
+	a := tasks.PrefillActivations{K: p.k, T: p.tokens}
+	source := dsl.Global[dsl.BF16](k, "source", int64(a.Len()), dsl.ReadOnly())
+	x := dsl.Global[dsl.BF16](k, "x", int64(a.Len()))
+	y := dsl.Global[dsl.F32](k, "y", int64(p.layers*p.tokens*p.rows))
+	seen := dsl.Global[dsl.BF16](k, "seen", int64(p.sms*consumers*dsl.WarpSize))
+	counter := dsl.Global[dsl.U32](k, "counter", 1)
+	n := dsl.Scalar[dsl.U32](k, "n", "")
+	tokens := tasks.PrefillTokens(p.groups)
+	g := &tasks.PrefillGEMM{Name: "w", M: &plan.Layer[1], Plan: plan, Columns: p.columns, Groups: p.groups, Cluster: p.cluster,
+		W: tasks.PrefillWeights(k, "map_w", w, plan, &plan.Layer[1], p.columns/p.cluster), X: a.Map(k, "map_x", x, tokens)}
+	stage := (g.StageBytes() + 1023) / 1024 * 1024
+	ring := pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.stages, Bytes: stage, Warps: consumers, Cluster: p.cluster}, nil)
+	k.If(e.Tid.EqC(0), ring.Init)
+	k.ClusterBarrier()
+	k.Roles(dsl.Role{Name: "consumers", First: 0, End: consumers, Body: func() {
+		if p.groups == 2 {
+			k.MoreRegisters(224)
+		}
+		c := ring.Consumer()
+		barrier := tasks.NewGridBarrier(e, counter, k.U32(0))
+		k.ForStep(e.CTA.MulC(e.Threads()).Add(e.Tid), k.U32(a.Len()), e.Threads()*p.sms, func(i dsl.Val[dsl.U32]) { x.Store(i, source.Load(i)) })
+		k.FenceProxyAsyncGlobal()
+		barrier.Sync()
+		next := e.CTA.AddC(1).RemC(p.sms).MulC(e.Threads()).Add(e.Tid) // what another CTA has written
+		seen.Store(next, x.Load(next))
+		k.For(k.U32(0), k.U32(p.layers), func(layer dsl.Val[dsl.U32]) {
+			g.Consume(e, c, ring, n, stage, func(token [2]dsl.Val[dsl.U32], tile dsl.Val[dsl.U32]) (func(int, dsl.Val[dsl.U32], dsl.Val[dsl.F32], dsl.Val[dsl.F32]), func()) {
+				return func(half int, row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+					k.If(token[half].Lt(n), func() {
+						y.StoreN(layer.MulC(p.tokens).Add(token[half]).MulC(p.rows).Add(row), []dsl.Val[dsl.F32]{y0, y1})
+					})
+				}, nil
+			})
+		}, dsl.Unroll(1))
+	}}, dsl.Role{Name: "producer", First: consumers, End: consumers + 4, Body: func() {
+		if p.groups == 2 {
+			k.FewerRegisters(56)
+		}
+		k.If(k.Warp().EqC(consumers), func() {
+			c := ring.Producer()
+			k.For(k.U32(0), k.U32(p.layers), func(layer dsl.Val[dsl.U32]) {
+				g.Produce(e, c, layer, n, p.stages, func() {
+					dsl.WaitUntil(counter, dsl.At(0), dsl.GE, k.U32(p.sms), dsl.Acquire(dsl.GPUScope))
+					k.FenceProxyAsyncGlobal()
+				})
+			}, dsl.Unroll(1))
+		})
+	}})
+	k.ClusterBarrier()
+	out, err := k.Finish()
+	require.NoError(t, err)
+	return out, plan
+}
+
+// memory is the kernel's buffers with random contents; y is uninitialised.
+func (p prompt) memory(t testing.TB, plan *pipeline.Plan) (mem *interp.Memory, w [][]uint16, x []uint16) {
+	t.Helper()
+	rng := newRand(uint64(p.rows + p.k))
+	packed := make([]byte, plan.PackedBytes)
+	for layer := range p.layers {
+		w = append(w, normals(rng, p.rows*p.k, 1))
+		image := packed[int64(layer)*plan.LayerBytes:][:plan.LayerBytes]
+		require.NoError(t, plan.Pack(image, layer, 0, pipeline.Permuted(normals(rng, 24*64, 1), 64, nil)))
+		require.NoError(t, plan.Pack(image, layer, 1, pipeline.Permuted(w[layer], p.k, nil)))
+	}
+	a := tasks.PrefillActivations{K: p.k, T: p.tokens}
+	x = normals(rng, p.tokens*p.k, 1)
+	laid := make([]uint16, a.Len())
+	for i, v := range x {
+		laid[a.Index(i/p.k, i%p.k)] = v
+	}
+	mem = interp.NewMemory()
+	mem.Bind("w", packed)
+	mem.Bind("source", bf16Bytes(laid))
+	mem.Bind("x", make([]byte, 2*a.Len()))
+	mem.Bind("y", make([]byte, 4*p.layers*p.tokens*p.rows))
+	mem.MarkUninit("x")
+	mem.MarkUninit("y")
+	mem.Bind("seen", make([]byte, 2*p.sms*4*p.groups*dsl.WarpSize))
+	mem.Bind("counter", make([]byte, 4))
+	return mem, w, x
+}
+
+func prompts() []prompt {
+	all := []prompt{
+		{rows: 48, k: 192, columns: 16, tokens: 64, n: 64, groups: 1, cluster: 1, sms: 2, stages: 2, layers: 2},
+		{rows: 72, k: 128, columns: 32, tokens: 256, n: 200, groups: 2, cluster: 2, sms: 4, stages: 3, layers: 2},
+		{rows: 32, k: 64, columns: 32, tokens: 128, n: 3, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 1},
+	}
+	if deep.On() {
+		all = append(all, prompt{rows: 512, k: 512, columns: 256, tokens: 512, n: 300, groups: 2, cluster: 2, sms: 4, stages: 4, layers: 1},
+			prompt{rows: 448, k: 256, columns: 224, tokens: 256, n: 256, groups: 2, cluster: 1, sms: 3, stages: 4, layers: 2})
+	}
+	return all
+}
+
+func TestPrefillGEMMMultipliesTheTokensOfAStep(t *testing.T) {
+	for _, p := range prompts() {
+		t.Run(p.String(), func(t *testing.T) {
+			kernel, plan := p.build(t)
+			program, err := interp.Load(kernel)
+			require.NoError(t, err)
+			var first []byte
+			for seed := range uint64(6) { // every policy once
+				mem, w, x := p.memory(t, plan)
+				_, err := program.Run(mem, interp.Options{Seed: seed, Params: map[string]uint64{"n": uint64(p.n)}})
+				require.NoError(t, err)
+				if first != nil {
+					require.Equal(t, first, mem.Bytes("y"), "seed %d gives other bits", seed)
+					continue
+				}
+				first = mem.Bytes("y")
+				got := f32s(first)
+				for i := range p.layers * p.n * p.rows {
+					layer, token, row := i/(p.n*p.rows), i/p.rows%p.n, i%p.rows
+					var want, size float64
+					for k := range p.k {
+						v := fromBF16(x[token*p.k+k]) * fromBF16(w[layer][row*p.k+k])
+						want, size = want+v, size+math.Abs(v)
+					}
+					have := got[(layer*p.tokens+token)*p.rows+row]
+					require.InDelta(t, want, have, size*0x1p-22*8, "layer %d token %d row %d", layer, token, row)
+				}
+			}
+		})
+	}
+}
+
+// promptEquivalent says how many mutants of a name break nothing, and why.
+var promptEquivalent = map[string]struct {
+	n   int
+	why string
+}{
+	"consumers: later fence.proxy.async":                           {1, "the thread that arrives for its CTA fences behind the barrier, for all"},
+	"consumers: earlier bar.sync":                                  {1, "the same"},
+	"consumers: later wait.mbar @tiles_full":                       {1, "it goes behind wgmma.fence, which orders registers only"},
+	"consumers: earlier wgmma.fence":                               {1, "it goes in front of a wait for memory"},
+	"consumers: count mbar.arrive.at @tiles_empty: at another CTA": {2, "each of two lanes arrives at the other's CTA instead of its own"},
+	"consumers: later mbar.arrive.at @tiles_empty":                 {1, "the last stage of a tile is released behind a store of results"},
+	"producer: later mbar.expect @tiles_full":                      {3, "a copy may complete before its bytes are expected while the phase lacks its arrival"},
+	"producer: earlier wait @counter":                              {1, "weights wait for the input's barrier, too"},
+	"producer: remove syncwarp":                                    {4, "a warp of the executor goes in step; of a GPU's a lane could stay behind and miss a phase"},
+	"producer: earlier syncwarp":                                   {4, "the same"},
+}
+
+func TestMutantsOfPrefillGEMMAreReported(t *testing.T) {
+	p := prompt{rows: 32, k: 256, columns: 16, tokens: 128, n: 128, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 2}
+	kernel, plan := p.build(t)
+	left := map[string]int{}
+	for _, mu := range mutate.List(kernel) {
+		b, err := mutate.Apply(kernel, mu)
+		require.NoError(t, err)
+		program, err := interp.Load(b)
+		require.NoError(t, err)
+		found := false
+		for seed := uint64(1); seed < 13 && !found; seed++ {
+			mem, _, _ := p.memory(t, plan)
+			_, err := program.Run(mem, interp.Options{Seed: seed, MaxSteps: 1e6, Params: map[string]uint64{"n": uint64(p.n)}})
+			var f *interp.Fault
+			if found = errors.As(err, &f); !found {
+				require.NoError(t, err)
+			}
+		}
+		if !found {
+			left[mu.Role+": "+mu.Name]++
+		}
+	}
+	for name, n := range left {
+		require.Equal(t, promptEquivalent[name].n, n, "%d mutants %q are not reported", n, name)
+	}
+	for name, want := range promptEquivalent {
+		require.Equal(t, want.n, left[name], "mutants %q are reported, but were thought to be equivalent: %s", name, want.why)
+	}
+}
+
+// The tiles that 8B's products take, with what an H100 has room for.
+func TestPrefillGEMMCompilesWithoutSpillsOrSerialisedProducts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("compiling with nvcc takes a while")
+	}
+	c, err := nvcc.Find("")
+	if errors.Is(err, nvcc.ErrNotFound) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	for _, p := range []prompt{
+		{rows: 6144, k: 4096, columns: 192, stages: 5}, {rows: 28672, k: 4096, columns: 224, stages: 5}, {rows: 4096, k: 14336, columns: 256, stages: 4},
+	} {
+		p.tokens, p.groups, p.cluster, p.sms, p.layers = 512, 2, 2, 132, 32
+		kernel, _ := p.build(t)
+		tg, err := emit.TargetFor("sm_90a")
+		require.NoError(t, err)
+		src, err := emit.Print(kernel, tg, emit.Options{})
+		require.NoError(t, err)
+		path := filepath.Join(t.TempDir(), "prompt.cu")
+		require.NoError(t, os.WriteFile(path, src.Text, 0o644))
+		report, err := c.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: tg.Arch, Flags: []string{"-Werror", "all-warnings"}})
+		require.NoError(t, err)
+		require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
+		f := report.Functions[0]
+		require.Zero(t, f.SpillStores+f.SpillLoads+f.Stack, "%v: %+v", p, f)
+		t.Logf("%v: %+v", p, f)
+	}
+}
