@@ -24,13 +24,14 @@ const module = "github.com/mkgen/mkgen"
 // room is a decision, made here.
 var mayImport = map[string][]string{
 	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/reference", "engine", "engine/runtime", "engine/runtime/cuda", "engine/randomize", "engine/compile",
-		"engine/sampling", "lab/bench", "lab/tune", "lab/sweep", "lab/gate", "lab/probe", "lab/trace", "lab/budget", "tasks", "pipeline", "pipeline/machine", "models", "models/quant", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
+		"engine/sampling", "lab/bench", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget", "tasks", "pipeline", "pipeline/machine", "models", "models/quant", "models/quantise", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
 	"serve":                {"engine", "engine/sampling", "models"},
 	"lab/bench":            {"kv", "megakernel", "lab/gate", "engine/runtime", "engine/batch", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "internal"},
 	"lab/tune":             {"megakernel", "lab/gate", "lab/bench", "engine/runtime", "pipeline", "models", "internal"},
 	"lab/sweep":            {"megakernel", "lab/gate", "lab/bench", "lab/tune", "engine/runtime", "models", "internal"},
 	"lab/gate":             {"kv", "megakernel", "lab/probe", "megakernel/reference", "models"},
 	"lab/probe":            {"megakernel", "megakernel/reference", "models", "tasks"},
+	"lab/perplexity":       {"megakernel/reference", "models"},
 	"lab/trace":            {"pipeline", "internal"},
 	"lab/budget":           {"megakernel", "pipeline", "pipeline/machine", "lab/trace", "internal"},
 	"lab/attend":           {"kv", "tasks", "pipeline", "dsl", "dsl/ir"},
@@ -52,6 +53,7 @@ var mayImport = map[string][]string{
 	"pipeline/machine":     {"internal"},
 	"models":               {},
 	"models/quant":         {"models"},
+	"models/quantise":      {"models", "models/quant", "internal"},
 	"dsl":                  {"dsl/ir"},
 	"dsl/ir":               {},
 	"dsl/interp":           {"dsl/ir"},

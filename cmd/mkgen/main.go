@@ -9,6 +9,7 @@
 //	mkgen verify --model llama3-8b     the program on the CPU, checked
 //	mkgen run --model tiny "prompt"    text, on the CPU or a GPU
 //	mkgen serve --model tiny           OpenAI's HTTP interface
+//	mkgen quantize --checkpoint DIR    a checkpoint in 4 or 8 bits
 //	mkgen bench --model llama3-8b      how fast it decodes on a GPU
 //	mkgen sweep --model llama3-8b      the same over contexts and batches, as a heat map
 //	mkgen calibrate                    what a GPU's times follow from, as a machine file

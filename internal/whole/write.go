@@ -46,6 +46,58 @@ func Check(path string) error {
 	return nil
 }
 
+// Dir makes a directory that fill fills: under a passing name beside it, so that after an error, or a crash, there is
+// none of this name. It must not be there yet, or be empty. The files' content should have been synchronised by fill.
+// The directories above it are made, and stay. Errors of its own name path.
+func Dir(path string, fill func(dir string) error) error {
+	if err := CheckDir(path); err != nil {
+		return err
+	}
+	path = filepath.Clean(path)
+	above := filepath.Dir(path)
+	if err := os.MkdirAll(above, 0o777); err != nil {
+		return named(path, err)
+	}
+	passing, err := os.MkdirTemp(above, ".mkgen-*")
+	if err != nil {
+		return named(path, err)
+	}
+	defer os.RemoveAll(passing) // nothing is there once it is renamed
+	if err := fill(passing); err != nil {
+		return err
+	}
+	err = os.Chmod(passing, 0o755)
+	if err == nil {
+		if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
+			err = nil
+		}
+	}
+	if err == nil {
+		err = os.Rename(passing, path)
+	}
+	if err != nil {
+		return named(path, err)
+	}
+	return nil
+}
+
+// CheckDir refuses what Dir does before it calls fill: a directory that has something in it, and a file.
+func CheckDir(path string) error {
+	if path == "" {
+		return errors.New("the name of a directory to write is empty")
+	}
+	entries, err := os.ReadDir(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return named(path, err)
+	case len(entries) > 0:
+		return fmt.Errorf("write %s: it is there and has %s in it, want an empty directory or none", path, entries[0].Name())
+	}
+	return nil
+}
+
 // passing is a new file that is to become another.
 type passing struct {
 	target string

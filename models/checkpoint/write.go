@@ -32,27 +32,80 @@ func BF16Bytes(bits []uint16) []byte {
 // tensors give the same bytes. Names must be different, not empty, and other than
 // "__metadata__"; data must have the length that shape and type say.
 func WriteSafetensors(w io.Writer, tensors []Tensor) error {
-	header, err := headerOf(tensors)
+	var list []TensorInfo
+	for _, t := range tensors {
+		if err := t.check(); err != nil {
+			return err
+		}
+		list = append(list, TensorInfo{Name: t.Name, DType: t.dtype(), Shape: wideShape(t.Shape)})
+	}
+	return WriteTensors(w, list, func(i int, w io.Writer) error {
+		_, err := w.Write(tensors[i].Data)
+		return err
+	})
+}
+
+// WriteTensors writes one safetensors file as WriteSafetensors does, of tensors of any type that the format has:
+// data writes the i-th one's bytes, and is called for each in turn.
+func WriteTensors(w io.Writer, list []TensorInfo, data func(i int, w io.Writer) error) error {
+	header, err := headerOf(list)
 	if err != nil {
 		return err
 	}
 	if _, err := w.Write(header); err != nil {
 		return err
 	}
-	for _, t := range tensors {
-		if _, err := w.Write(t.Data); err != nil {
+	for i, t := range list {
+		need, _ := t.Bytes()
+		limited := &exactly{w: w, left: need}
+		if err := data(i, limited); err != nil {
 			return err
+		}
+		if limited.left != 0 {
+			return fmt.Errorf("checkpoint: writing %s: found %d bytes of data, want %d", shorten(t.Name), need-limited.left, need)
 		}
 	}
 	return nil
 }
 
+// exactly counts down what is written.
+type exactly struct {
+	w    io.Writer
+	left int64
+}
+
+func (e *exactly) Write(data []byte) (int, error) {
+	e.left -= int64(len(data))
+	return e.w.Write(data)
+}
+
+// Bytes returns the size of the tensor's data; ok is false where its type is none of the format's, or its shape says
+// no size.
+func (t TensorInfo) Bytes() (n int64, ok bool) {
+	perElement := elementBits(t.DType)
+	for _, d := range t.Shape {
+		if d < 0 {
+			return 0, false
+		}
+	}
+	n, ok = entry{shape: t.Shape}.bytes(perElement)
+	return n, ok && perElement > 0
+}
+
+func wideShape(shape []int) []int64 {
+	out := []int64{}
+	for _, d := range shape {
+		out = append(out, int64(d))
+	}
+	return out
+}
+
 // headerOf returns the length and the JSON of the header, padded with spaces so
 // that the data starts at a multiple of 8.
-func headerOf(tensors []Tensor) ([]byte, error) {
+func headerOf(tensors []TensorInfo) ([]byte, error) {
 	type fields struct {
 		DType   string   `json:"dtype"`
-		Shape   []int    `json:"shape"`
+		Shape   []int64  `json:"shape"`
 		Offsets [2]int64 `json:"data_offsets"`
 	}
 	text := []byte(`{"__metadata__":{"format":"pt"}`)
@@ -63,15 +116,17 @@ func headerOf(tensors []Tensor) ([]byte, error) {
 			return nil, fmt.Errorf("checkpoint: writing: found tensor name %q, want UTF-8 that is new, not empty and not __metadata__", shorten(t.Name))
 		}
 		seen[t.Name] = true
-		if err := t.check(); err != nil {
-			return nil, err
+		need, ok := t.Bytes()
+		if !ok {
+			return nil, fmt.Errorf("checkpoint: writing %s: found %s of shape %s, want a type of the format and a shape of a size below 2^63",
+				shorten(t.Name), t.DType, showShape(t.Shape))
 		}
-		end := at + int64(len(t.Data))
+		end := at + need
 		name, err := json.Marshal(t.Name)
 		if err != nil {
 			return nil, err
 		}
-		value, err := json.Marshal(fields{t.dtype(), append([]int{}, t.Shape...), [2]int64{at, end}})
+		value, err := json.Marshal(fields{t.DType, append([]int64{}, t.Shape...), [2]int64{at, end}})
 		if err != nil {
 			return nil, err
 		}

@@ -54,7 +54,7 @@ func (r *reader) row(m *Matrix, data func(string) []byte, row int, dst []float32
 		case Divides:
 			r.factors[g] /= m.factor
 		}
-		r.factors[g] = round(r.factors[g], m.steps.scale)
+		r.factors[g] = Round(r.factors[g], m.steps.scale)
 	}
 	codes := r.codesOf(m, data(m.codes.tensor), row)
 	if m.groups != nil {
@@ -122,7 +122,7 @@ func (m *Matrix) number(code, zero int8) float32 {
 
 // weight is one weight, rounded as the package does.
 func (m *Matrix) weight(code, zero int8, factor float32) float32 {
-	return round(round(m.number(code, zero)*factor, m.steps.product), m.steps.result)
+	return Round(Round(m.number(code, zero)*factor, m.steps.product), m.steps.result)
 }
 
 // roundAll is round of each number, in place.

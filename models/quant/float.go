@@ -18,6 +18,9 @@ var e4m3 = func() (table [256]float32) {
 	return table
 }()
 
+// FromE4M3 returns the number that a byte of float8_e4m3fn stands for.
+func FromE4M3(code byte) float32 { return e4m3[code] }
+
 // fromE4M3 decodes a sign, 4 bits of exponent with bias 7 and 3 of fraction. There are no infinities; 0x7f and
 // 0xff are NaN.
 func fromE4M3(b byte) float32 {
@@ -42,8 +45,8 @@ func fromE8M0(b byte) float32 {
 	return float32(math.Ldexp(1, int(b)-127))
 }
 
-// fromF16 decodes an IEEE binary16.
-func fromF16(bits uint16) float32 {
+// FromF16 decodes an IEEE binary16.
+func FromF16(bits uint16) float32 {
 	sign := float64(1 - 2*int(bits>>15))
 	exponent, fraction := int(bits>>10&31), float64(bits&0x3ff)
 	switch {
@@ -66,7 +69,7 @@ func (s Scale) number(data []byte, i int) float32 {
 	case ScaleBF16:
 		return fromBF16(binary.LittleEndian.Uint16(data[2*i:]))
 	case ScaleF16:
-		return fromF16(binary.LittleEndian.Uint16(data[2*i:]))
+		return FromF16(binary.LittleEndian.Uint16(data[2*i:]))
 	case ScaleF32:
 		return math.Float32frombits(binary.LittleEndian.Uint32(data[4*i:]))
 	case ScaleE4M3:
@@ -77,8 +80,8 @@ func (s Scale) number(data []byte, i int) float32 {
 	panic("BUG: quant: number of type " + s.String())
 }
 
-// round returns x rounded to nearest, ties to even, in type t; x itself where t is unstated.
-func round(x float32, t models.DType) float32 {
+// Round returns x rounded to nearest, ties to even, in type t; x itself where t is unstated.
+func Round(x float32, t models.DType) float32 {
 	switch t {
 	case models.BF16:
 		return roundBF16(x)
@@ -107,4 +110,18 @@ func roundF16(x float32) float32 {
 	default: // a NaN too
 		return float32(math.Copysign(math.RoundToEven(magnitude*0x1p24)*0x1p-24, float64(x)))
 	}
+}
+
+// F16Bits returns the bits of an IEEE binary16 that x is exactly.
+func F16Bits(x float32) uint16 {
+	sign := uint16(math.Float32bits(x) >> 16 & 0x8000)
+	magnitude := math.Abs(float64(x))
+	switch {
+	case magnitude < 0x1p-14:
+		return sign | uint16(magnitude*0x1p24)
+	case math.IsInf(magnitude, 0):
+		return sign | 0x7c00
+	}
+	fraction, exponent := math.Frexp(magnitude)
+	return sign | uint16(exponent+13)<<10 + uint16(fraction*2048) // fraction's first bit is the exponent's last
 }

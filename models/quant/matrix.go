@@ -158,7 +158,7 @@ func (m *Matrix) plain(data []byte, row int, dst []float32) {
 		}
 	case F16:
 		for c := range dst {
-			dst[c] = fromF16(binary.LittleEndian.Uint16(data[2*c:]))
+			dst[c] = FromF16(binary.LittleEndian.Uint16(data[2*c:]))
 		}
 	default:
 		for c := range dst {

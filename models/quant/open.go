@@ -84,6 +84,9 @@ func (c *Checkpoint) Names() []string { return c.names }
 // Matrix returns the matrix, vector or scalar of this name, nil for an unknown one.
 func (c *Checkpoint) Matrix(name string) *Matrix { return c.found[name] }
 
+// Files returns the tensors of the files as they are. Closing the checkpoint closes them.
+func (c *Checkpoint) Files() *checkpoint.Tensors { return c.files }
+
 // Close unmaps the files, once the calls under way have returned. Reading a matrix then returns checkpoint.ErrClosed.
 func (c *Checkpoint) Close() error { return c.files.Close() }
 

@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+const bundledTiny = "../../models/bundled/tiny"
+
+// TestQuantize writes a checkpoint, tells its errors worst first and the perplexity before and after, and runs it.
+func TestQuantize(t *testing.T) {
+	dir := t.TempDir()
+	text, out, report := filepath.Join(dir, "text"), filepath.Join(dir, "out"), filepath.Join(dir, "r.json")
+	require.NoError(t, os.WriteFile(text, []byte("Once upon a time there was a king who had three sons."), 0o644))
+	code, stdout, stderr := mkgen("quantize", "--checkpoint", bundledTiny, "--format", "i4g32", "--out", out, "--report", report, "--text", text)
+	require.Equal(t, 0, code, stderr)
+	require.Regexp(t, `(?s)^TENSOR .*\nand 2 with less\n.*232.0 kB of i4g32, 14 matrices; as it was: embeddings, lm_head\n`+
+		`perplexity of \d+ tokens: [\d.]+ before, [\d.]+ after \([\d.]+ and [\d.]+ bits a byte\), by the float64 reference on the CPU`, stdout)
+	var told struct {
+		Tensors []struct {
+			Error  float64 `json:"relative_squared_error"`
+			Digest string  `json:"weights_sha256"`
+		}
+		Perplexity struct {
+			Bytes         int
+			Before, After struct{ Nats float64 }
+		}
+	}
+	data, err := os.ReadFile(report)
+	require.NoError(t, err)
+	require.NoError(t, json.Unmarshal(data, &told))
+	require.Len(t, told.Tensors, 14)
+	for i, tensor := range told.Tensors {
+		require.Len(t, tensor.Digest, 64)
+		require.True(t, i == 0 || tensor.Error <= told.Tensors[i-1].Error)
+	}
+	require.Equal(t, 53, told.Perplexity.Bytes)
+	require.NotEqual(t, told.Perplexity.Before, told.Perplexity.After)
+	require.InEpsilon(t, told.Perplexity.Before.Nats, told.Perplexity.After.Nats, 0.5)
+
+	code, stdout, stderr = mkgen("run", "--checkpoint", out, "--max-tokens", "3", "Once upon")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stderr, "compressed-tensors: 14 matrices of i4g32 with bf16 scales; they are widened to bf16.")
+	require.NotEmpty(t, strings.TrimSpace(stdout))
+}
+
+func TestQuantizeCalledWrongly(t *testing.T) {
+	dir := t.TempDir()
+	for _, c := range []struct {
+		args string
+		code int
+		want string
+	}{
+		{"--format i8 --out o", 2, "--checkpoint is missing"},
+		{"--checkpoint c --out o", 2, "--format is missing"},
+		{"--checkpoint c --format i8", 2, "--out is missing"},
+		{"--checkpoint c --format i3 --out o", 2, `--format: found "i3", want one of i4g128, i4g64, i4g32, i8, e4m3`},
+		{"--checkpoint " + bundledTiny + " --format i8 --out " + bundledTiny, 1, "it is there and has README.md in it, want an empty directory or none"},
+		{"--checkpoint " + bundledTiny + " --format i8 --out " + dir + "/x --text " + dir + "/nobody", 1, "--text: open " + dir + "/nobody"},
+		{"--checkpoint " + bundledTiny + " --format i4g64 --out " + dir + "/x", 1, "found 96 columns, want a multiple of 64; the format is i4g64"},
+	} {
+		code, _, stderr := mkgen(append([]string{"quantize"}, strings.Fields(c.args)...)...)
+		require.Equal(t, c.code, code, c.args)
+		require.Contains(t, stderr, c.want, c.args)
+	}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}

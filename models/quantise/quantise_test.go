@@ -1,0 +1,210 @@
+package quantise
+
+import (
+	"context"
+	"encoding/json"
+	"math"
+	"os"
+	"path/filepath"
+	"runtime"
+	"testing"
+
+	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/quant"
+	"github.com/stretchr/testify/require"
+)
+
+const tiny = "../bundled/tiny"
+
+// quantised quantises a checkpoint and opens what was written.
+func quantised(t *testing.T, dir string, o Options) (string, *Report, *quant.Checkpoint) {
+	out := filepath.Join(t.TempDir(), "made", "out")
+	r, err := Checkpoint(t.Context(), dir, out, o)
+	require.NoError(t, err)
+	return out, r, open(t, out)
+}
+
+func open(t *testing.T, dir string) *quant.Checkpoint {
+	c, err := quant.Open(dir)
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, c.Close()) })
+	return c
+}
+
+func format(t *testing.T, name string) Format {
+	f, err := Parse(name)
+	require.NoError(t, err)
+	return f
+}
+
+// fits are the formats that a model of 96, 192 and 352 columns has.
+func fits() []string { return []string{"i4g32", "i8", "e4m3"} }
+
+// weights reads all of a matrix.
+func weights(t *testing.T, m *quant.Matrix) []float32 {
+	all := make([]float32, m.Rows*m.Cols)
+	for r := range m.Rows {
+		require.NoError(t, m.Row(r, all[r*m.Cols:][:m.Cols]))
+	}
+	return all
+}
+
+// TestWhatIsWrittenIsReadBack by the reader that is tested on the formats' own packages: its weights have the errors that
+// the report tells, and everything else is as it was.
+func TestWhatIsWrittenIsReadBack(t *testing.T) {
+	source := open(t, tiny)
+	for name, want := range map[string]string{"i4g32": "i4g32 with bf16 scales", "i8": "i8 a row with bf16 scales", "e4m3": "e4m3 a row with bf16 scales"} {
+		out, r, c := quantised(t, tiny, Options{Format: format(t, name)})
+		require.Len(t, r.Tensors, 14)
+		require.Equal(t, source.Names(), c.Names())
+		for _, cost := range r.Tensors {
+			m := c.Matrix(cost.Tensor)
+			require.Equal(t, want, m.Format.String())
+			squared, norm, largest := 0.0, 0.0, 0.0
+			is := weights(t, m)
+			for i, x := range weights(t, source.Matrix(cost.Tensor)) {
+				d := float64(x) - float64(is[i])
+				squared, norm, largest = squared+d*d, norm+float64(x)*float64(x), max(largest, math.Abs(d))
+			}
+			require.InEpsilon(t, squared/norm, cost.Relative, 1e-9, cost.Tensor)
+			require.Equal(t, largest, cost.Largest)
+			require.InDelta(t, math.Sqrt(norm/float64(len(is))), cost.RootSquare, 1e-9)
+		}
+		for _, name := range c.Names() {
+			if m := c.Matrix(name); !m.Format.Quantised() {
+				require.Equal(t, weights(t, source.Matrix(name)), weights(t, m), name)
+			}
+		}
+		requireCopied(t, tiny, out)
+		m, err := quant.OpenModel(out)
+		require.NoError(t, err)
+		require.NoError(t, m.Close())
+	}
+}
+
+// requireCopied wants every file but weights and configuration to be as it was.
+func requireCopied(t *testing.T, from, to string) {
+	entries, err := os.ReadDir(from)
+	require.NoError(t, err)
+	require.Greater(t, len(entries), 4)
+	for _, e := range entries {
+		want, err := os.ReadFile(filepath.Join(from, e.Name()))
+		require.NoError(t, err)
+		got, err := os.ReadFile(filepath.Join(to, e.Name()))
+		require.NoError(t, err)
+		if e.Name() != checkpoint.SingleFile && e.Name() != checkpoint.ConfigFile {
+			require.Equal(t, want, got, e.Name())
+		}
+	}
+}
+
+// TestShardsDoNotMatter compares weights of several files with those of one, digests and types of scales too.
+func TestShardsDoNotMatter(t *testing.T) {
+	for _, dir := range []string{tiny, "../checkpoint/testdata/sharded_f16", "../checkpoint/testdata/single_f32"} {
+		o := Options{Format: format(t, "i8"), Digests: true}
+		_, one, single := quantised(t, dir, o)
+		o.ShardBytes = 2000
+		out, several, sharded := quantised(t, dir, o)
+		files, err := filepath.Glob(filepath.Join(out, "model-*-of-*.safetensors"))
+		require.NoError(t, err)
+		require.Greater(t, len(files), 1, dir)
+		require.Equal(t, one, several)
+		require.NotEmpty(t, one.Tensors[0].Digest)
+		for _, name := range single.Names() {
+			a, b := single.Matrix(name), sharded.Matrix(name)
+			require.Equal(t, a.Format, b.Format)
+			require.Equal(t, weights(t, a), weights(t, b), name)
+		}
+	}
+}
+
+func TestProcessorsDoNotMatter(t *testing.T) {
+	var bytes [][]byte
+	for _, n := range []int{1, 3} {
+		before := runtime.GOMAXPROCS(n)
+		out, _, _ := quantised(t, tiny, Options{Format: format(t, "i4g32")})
+		runtime.GOMAXPROCS(before)
+		text, err := os.ReadFile(filepath.Join(out, checkpoint.SingleFile))
+		require.NoError(t, err)
+		bytes = append(bytes, text)
+	}
+	require.Equal(t, bytes[0], bytes[1])
+}
+
+// TestTheConfigurationIsThatOfThePackage compares it with what compressed-tensors 0.20.0 wrote of the same formats.
+func TestTheConfigurationIsThatOfThePackage(t *testing.T) {
+	for name, fixture := range map[string]string{"i4g128": "ct_i4g128", "i8": "ct_i8_row", "e4m3": "ct_e4m3_row"} {
+		text, err := os.ReadFile(filepath.Join("../quant/testdata", fixture, "config.json"))
+		require.NoError(t, err)
+		var theirs map[string]any
+		require.NoError(t, json.Unmarshal(text, &theirs))
+		want := theirs["quantization_config"].(map[string]any)
+		want["config_groups"].(map[string]any)["group_0"].(map[string]any)["input_activations"] = nil // ours are of weights only
+		delete(theirs, "quantization_config")
+		plain, err := json.Marshal(theirs)
+		require.NoError(t, err)
+		var ignored []string
+		for _, module := range want["ignore"].([]any) {
+			ignored = append(ignored, module.(string))
+		}
+		ours, err := configWith(plain, format(t, name), ignored)
+		require.NoError(t, err)
+		theirs["quantization_config"] = want
+		expected, err := json.Marshal(theirs)
+		require.NoError(t, err)
+		require.JSONEq(t, string(expected), string(ours), name)
+	}
+}
+
+func TestTheHead(t *testing.T) {
+	const untied = "../checkpoint/testdata/single_bf16"
+	_, r, c := quantised(t, untied, Options{Format: format(t, "i8")})
+	require.Equal(t, []string{"lm_head"}, r.Ignored)
+	require.Equal(t, "bf16", c.Matrix("lm_head.weight").Format.String())
+	_, r, c = quantised(t, untied, Options{Format: format(t, "i8"), Head: true})
+	require.Empty(t, r.Ignored)
+	require.True(t, c.Matrix("lm_head.weight").Format.Quantised())
+	require.Equal(t, "bf16", c.Matrix("model.embed_tokens.weight").Format.String())
+	_, err := Checkpoint(t.Context(), tiny, filepath.Join(t.TempDir(), "x"), Options{Format: format(t, "i8"), Head: true})
+	require.EqualError(t, err, "checkpoint ../bundled/tiny: lm_head.weight: found nothing, want it, to be quantised; the head is the embedding here")
+}
+
+func TestRefused(t *testing.T) {
+	above := t.TempDir()
+	out := filepath.Join(above, "out")
+	_, err := Checkpoint(t.Context(), tiny, out, Options{Format: format(t, "i4g128")})
+	require.ErrorContains(t, err, "model.layers.0.mlp.down_proj.weight: found 352 columns, want a multiple of 128; the format is i4g128")
+	require.ErrorContains(t, err, "model.layers.1.self_attn.q_proj.weight: found 96 columns")
+	_, err = Checkpoint(t.Context(), "../quant/testdata/gptq_i4g32", out, Options{Format: format(t, "i8")})
+	require.EqualError(t, err, "checkpoint ../quant/testdata/gptq_i4g32: found weights that are quantised already (gptq), want those that they were made from")
+	ended, end := context.WithCancel(t.Context())
+	end()
+	_, err = Checkpoint(ended, tiny, out, Options{Format: format(t, "i8")})
+	require.ErrorIs(t, err, context.Canceled)
+	_, err = Checkpoint(t.Context(), above+"/nobody", out, Options{Format: format(t, "i8")})
+	require.ErrorContains(t, err, "nobody: found neither model.safetensors nor model.safetensors.index.json")
+	_, err = Checkpoint(t.Context(), tiny, tiny, Options{Format: format(t, "i8")})
+	require.ErrorContains(t, err, "want an empty directory or none")
+
+	entries, err := os.ReadDir(above)
+	require.NoError(t, err)
+	require.Empty(t, entries, "something is left of what failed")
+	_, err = Parse("i5")
+	require.EqualError(t, err, `found "i5", want one of i4g128, i4g64, i4g32, i8, e4m3`)
+}
+
+// TestWeightsThatAreNotFiniteAreRefused changes one weight of a copy.
+func TestWeightsThatAreNotFiniteAreRefused(t *testing.T) {
+	dir, above := t.TempDir(), t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS(tiny)))
+	path := filepath.Join(dir, checkpoint.SingleFile)
+	text, err := os.ReadFile(path)
+	require.NoError(t, err)
+	copy(text[len(text)-20_000:], "\xc0\x7f\xc0\x7f") // the last matrix is model.layers.1.self_attn.v_proj, before norms
+	require.NoError(t, os.WriteFile(path, text, 0o644))
+	_, err = Checkpoint(t.Context(), dir, filepath.Join(above, "out"), Options{Format: format(t, "i4g32")})
+	require.ErrorContains(t, err, "found NaN at [")
+	entries, err := os.ReadDir(above)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
