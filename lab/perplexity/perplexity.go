@@ -77,8 +77,7 @@ func Measure(ctx context.Context, c models.Config, t Tensors, windows [][]int, p
 		wg         sync.WaitGroup
 		mu         sync.Mutex
 	)
-	shape := reference.ShapeOf(c)
-	m, err := reference.NewModel(shape, weights, reference.Hooks{})
+	m, err := reference.NewModel(c, weights, reference.Hooks{})
 	if err != nil {
 		return Result{}, err
 	}

@@ -1,10 +1,11 @@
-"""Makes tales.txt, the text that the bundled model learns, of plain-text books of Project Gutenberg.
+"""Makes tales.txt, the text that the bundled models learn, of plain-text books of Project Gutenberg.
 
-    python corpus.py FOLDER      # the books as FOLDER/NUMBER.txt, see BOOKS; writes FOLDER/tales.txt
+    python corpus.py FOLDER      # the books as FOLDER/NUMBER.txt, see BOOKS; writes FOLDER/tales.txt and FOLDER/held-out.txt
 
 The books are collections of fairy tales that were published before 1930; Project Gutenberg gives each as in the public domain in the
 United States. Its header, licence and trademark are cut off with everything else that is not a tale.
-tales.txt has a paragraph a line and an empty line after each tale, in printable ASCII. Neither it nor the books are committed.
+tales.txt has a paragraph a line and an empty line after each tale, in printable ASCII; held-out.txt has those of its tales that no
+model learns. Neither they nor the books are committed. A book that is missing is left out.
 """
 
 import hashlib
@@ -49,6 +50,8 @@ BOOKS = [
 ]
 
 SHA256 = "3f5776eeb4a11b00a8c8bb52690e936a9537543ed4dd26f0c97aefe1fad97a01"  # of tales.txt
+
+HELD_OUT = 40  # every 40th tale is held out
 
 QUOTES = str.maketrans({"\u2018": "'", "\u2019": "'", "\u201c": '"', "\u201d": '"', "\u2013": "-", "\u2014": "--", "\u2026": "...",
                         "\u00a0": " ", "\u00e6": "ae", "\u00c6": "Ae", "\u0153": "oe", "_": "", "`": "'"})
@@ -95,7 +98,11 @@ def main():
     folder = pathlib.Path(sys.argv[1])
     out, seen = [], set()
     for number, title, digest, first, last in BOOKS:
-        data = (folder / f"{number}.txt").read_bytes()
+        path = folder / f"{number}.txt"
+        if not path.exists():
+            print(f"{number}.txt is missing: tales.txt will differ")
+            continue
+        data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != digest:
             print(f"{number}.txt is another copy than was used: tales.txt will differ")
         count = 0
@@ -108,6 +115,7 @@ def main():
         print(f"{number:6} {count:8} bytes  {title}")
     text = "".join(out).encode("ascii")
     (folder / "tales.txt").write_bytes(text)
+    (folder / "held-out.txt").write_text("".join(out[::HELD_OUT]), "ascii")
     digest = hashlib.sha256(text).hexdigest()
     print(f"tales.txt: {len(out)} tales, {len(text)} bytes, SHA-256 {digest}" + ("" if digest == SHA256 else f", want {SHA256}"))
 
