@@ -87,6 +87,7 @@ func (s *Server) routes() http.Handler {
 	on("GET", "/v1/models/{model...}", s.model)
 	on("POST", "/tokenize", s.tokenize)
 	on("POST", "/detokenize", s.detokenize)
+	on("GET", "/tokenizer_info", s.tokenizerInfo)
 	on("GET", "/health", s.health)
 	on("GET", "/metrics", s.m.write)
 	on("", "/", func(_ http.ResponseWriter, r *http.Request) *Error {

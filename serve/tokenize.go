@@ -73,3 +73,18 @@ func (s *Server) detokenize(w http.ResponseWriter, r *http.Request) *Error {
 	}
 	return writeJSON(w, http.StatusOK, map[string]string{"prompt": s.o.Text.Decode(ids, false)})
 }
+
+// tokenizerInfo gives what clients without a tokenizer of their own ask for, as vLLM does: the names of special tokens.
+func (s *Server) tokenizerInfo(w http.ResponseWriter, _ *http.Request) *Error {
+	if s.o.Text == nil {
+		return invalid("", "the model comes without a tokenizer")
+	}
+	info := map[string]any{"model_max_length": s.o.Backend.KVTokens()}
+	for _, role := range []string{"bos_token", "eos_token", "pad_token"} {
+		info[role] = nil
+		if name, _, ok := s.o.Text.Named(role); ok {
+			info[role] = name
+		}
+	}
+	return writeJSON(w, http.StatusOK, info)
+}
