@@ -17,36 +17,37 @@ import (
 type KVType = tasks.KVType
 
 // Options are the choices a kernel is generated for beside the model. The zero
-// value of a field means: choose.
+// value of a field means: choose. What flags, records, profiles and the search say of a field is
+// its row in OptionTable; its tag is its name in files, "-" in none.
 type Options struct {
-	SMs        int // CTAs of the grid, one an SM; default 132
-	Tokens     int // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
-	Page       int // tokens a KV page, a power of two; default 16
-	Splits     int // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
-	Stages     int // ring depth; default: as many as fit
-	StageBytes int // bytes a stage; default chosen by the planner
-	InFlight   int // bulk copies outstanding; default 3, or 4 of one row where every product is long
+	SMs        int `json:"sms,omitempty"`         // CTAs of the grid, one an SM; default 132
+	Tokens     int `json:"tokens,omitempty"`      // query rows of a step at most, 1 to 16; default 1, which is one sequence, a token at a time
+	Page       int `json:"page,omitempty"`        // tokens a KV page, a power of two; default 16
+	Splits     int `json:"splits,omitempty"`      // parts the KV cache is split into; default: as many as fill the SMs, 128 at most
+	Stages     int `json:"stages,omitempty"`      // ring depth; default: as many as fit
+	StageBytes int `json:"stage_bytes,omitempty"` // bytes a stage; default chosen by the planner
+	InFlight   int `json:"in_flight,omitempty"`   // bulk copies outstanding; default 3, or 4 of one row where every product is long
 
 	// Leads is how many copies are outstanding at most while the consumers are so many
 	// chunks behind their producer, as pipeline.ParseLeads reads it: "4:2" is 2 from 4
 	// chunks on. "none" is no bound but InFlight.
-	Leads string
+	Leads string `json:"leads,omitempty"`
 
 	// Held is how many chunks of a product, up to 8, consumers take out of the ring into
 	// registers while they wait for the product's input; with one row only. Default 4, or
 	// 5 with 4 copies and leads; with large stages or few warps fewer, and none where a
 	// thread has few registers. HeldNone is none.
-	Held int
+	Held int `json:"held,omitempty"`
 
-	Consumers int // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
+	Consumers int `json:"consumers,omitempty"` // consumer warps, 1 to 31; default 8, or 7 for head dimensions above 176
 
 	// KV is the format of the KV cache's elements; default bf16. e4m3 takes half the
 	// room and the time to read, and adds an error, see docs/numerics.md.
-	KV tasks.KVType
+	KV tasks.KVType `json:"kv,omitempty"`
 
 	// Weights is the format of the layers' matrices; default bf16. Weights that come in more bits
 	// are rounded to it, see docs/weight-formats.md. LM head and embedding stay bf16.
-	Weights pipeline.Format
+	Weights pipeline.Format `json:"weight_format,omitempty"`
 
 	// Attention is the layers' attention; empty is plain causal attention. Terms with +
 	// between them make one: window=N (the last N tokens), with sinks=N (and the first
@@ -55,54 +56,54 @@ type Options struct {
 	// head-scale (a factor for each query head, BufferHeadScales), mask (the host's bits,
 	// BufferMask; with several rows only), causal (none of these). Several with / between
 	// them are taken by the layers in turn: "window=1024/causal".
-	Attention string
+	Attention string `json:"attention,omitempty"`
 	// Selection is whether sequences may select, for each KV head, the pages that they
 	// attend to, in the layers without a window; with several rows only.
-	Selection bool
+	Selection bool `json:"selection,omitempty"`
 
 	// SharedLimit is the shared memory a CTA may use; default 232448 bytes, what
 	// sm_90 offers a block that opts in.
-	SharedLimit int
+	SharedLimit int `json:"-"`
 
 	// Watchdog is which waits the host can make the kernel give up.
-	Watchdog Watchdog
+	Watchdog Watchdog `json:"watchdog,omitempty"`
 
 	// Queries is how queries reach attention, and the token's own key and value; with one
 	// row only: behind a barrier with several. What Queries, Vectors and Merge leave open is
 	// chosen by what it costs on an H200; ForMachine chooses for another GPU.
-	Queries Handoff
+	Queries Handoff `json:"queries,omitempty"`
 	// Vectors is how the output vectors of attention, o and down reach the next phase: a
 	// Handoff, and behind a colon, with commas between them, the phases of VectorPhases that
 	// it is for, where it is not for all; of the others a barrier is. With one row only; with
 	// MLPFused not for down.
-	Vectors string
+	Vectors string `json:"vectors,omitempty"`
 	// Merge is where the partial states of a step's attention are merged; with one row
 	// only: where there are several, the plan of a launch says.
-	Merge Merging
+	Merge Merging `json:"merge,omitempty"`
 
 	// MLP is how the MLP's down projection gets its input; default rows.
-	MLP MLP
+	MLP MLP `json:"mlp,omitempty"`
 
 	// Launch is how a step is launched; default single. Resident is how many kernels of a
 	// graph fit side by side on an SM, 1 to 4, by shared memory and registers: default 2.
 	// Dependents is when one lets the next one start; default at once. GraphSteps is how
 	// many steps a launch of the graph makes where so many are wanted, 1 to 64; default 1.
-	Launch     Launching
-	GraphSteps int
-	Resident   int
-	Dependents Dependents
+	Launch     Launching  `json:"launch,omitempty" absent:"single"`
+	GraphSteps int        `json:"graph_steps,omitempty"`
+	Resident   int        `json:"resident,omitempty"`
+	Dependents Dependents `json:"dependents,omitempty"`
 
 	// Trace is how many spans a role of a CTA can note of what it does, and when, in a
 	// launch; 0, the default, generates a kernel that notes nothing.
-	Trace int
+	Trace int `json:"-"`
 
 	// Probe generates a kernel that also stores, for every layer of its last step, the residual
 	// vector behind attention and behind the MLP and attention's output (BufferProbeResidual,
 	// BufferProbeAttention), so that a host can check each layer on its own. With one row only.
-	Probe bool
+	Probe bool `json:"-"`
 
 	// Fault plants a mistake, so that a check can show that it would catch one.
-	Fault Fault
+	Fault Fault `json:"-"`
 }
 
 // otherWeights is the format of weights where it is not bf16.

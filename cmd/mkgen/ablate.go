@@ -55,11 +55,11 @@ func (b *benchFlags) checkAblate(cmd *cobra.Command) error {
 			return usagef("--%s and --ablate exclude each other: an ablation is of one table and one file, -o", name)
 		}
 	}
-	if b.mlp != string(megakernel.MLPRows) {
-		return usagef("--mlp %s and --ablate exclude each other: what variants are measured beside must be repeatable; want %s, of which --mlp %[1]s is a variant", b.mlp, megakernel.MLPRows)
+	if b.opts.MLP != megakernel.MLPRows {
+		return usagef("--mlp %s and --ablate exclude each other: what variants are measured beside must be repeatable; want %s, of which --mlp %[1]s is a variant", b.opts.MLP, megakernel.MLPRows)
 	}
-	if megakernel.Launching(b.launch) != megakernel.LaunchSingle {
-		return usagef("--launch %s and --ablate exclude each other: an ablation is of one kernel; mkgen tune --launch %[1]s has the options of others", b.launch)
+	if b.opts.Launch != megakernel.LaunchSingle {
+		return usagef("--launch %s and --ablate exclude each other: an ablation is of one kernel; mkgen tune --launch %[1]s has the options of others", b.opts.Launch)
 	}
 	if b.device == deviceSim {
 		return nil // whose defaults are set
@@ -200,17 +200,17 @@ func (b *benchFlags) ablated(of *tune.Ablation, on *tune.Pairs, weights string) 
 func (b *benchFlags) reportAblation(cmd *cobra.Command, r *tune.Ablated) error {
 	var head bytes.Buffer
 	unit := "µs a token"
-	if r.Setup.Rows > 1 {
-		unit = fmt.Sprintf("µs a step of %d sequences", r.Setup.Rows)
+	if n := r.Setup.Rows(); n > 1 {
+		unit = fmt.Sprintf("µs a step of %d sequences", n)
 	}
 	if r.Executor() {
-		fmt.Fprintf(&head, "%s on the executor with %d SMs: no speed of any GPU\nOf a group up to two variants\n", r.Model, r.SMs)
+		fmt.Fprintf(&head, "%s on the executor with %d SMs: no speed of any GPU\nOf a group up to two variants\n", r.Model, r.Setup.Options.SMs)
 	} else {
 		fmt.Fprintf(&head, "%s on %s (driver %s, CUDA %s), %s, %s\n", r.Model, r.GPU, r.Driver, r.CUDA, r.Compiler, r.Weights)
 		fmt.Fprintf(&head, "%s, medians of %s of %s, in turns with as many of the kernel: ratio, and noise, what a difference must be more than\n", unit, plural.Of(r.Launches, "launch"), plural.Of(r.Setup.Tokens, "token"))
 		fmt.Fprintf(&head, "Share: of %.0f GB/s, what bulk copies alone streamed (%s) right before\n", r.Ceiling.GBps, r.Ceiling.Variant)
 	}
-	fmt.Fprintf(&head, "The kernel: %s --watchdog %s\n", r.Kernel, r.Watchdog)
+	fmt.Fprintf(&head, "The kernel: %s --watchdog %s\n", r.Kernel, r.Setup.Options.Watchdog)
 	if g := r.Judged; g != nil {
 		fmt.Fprintf(&head, "Gate, of the kernel and of no variant: mean KL %.3g, the reference's own bf16 %.3g, %d flips of %d sure tokens, faults caught: %s\n",
 			float64(g.KLOurs), float64(g.KLReference), g.Flips, g.Sure, strings.Join(g.FaultsCaught, ", "))

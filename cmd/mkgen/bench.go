@@ -138,12 +138,12 @@ works, and no speed.`,
 // executorDefaults are what the executor gets when the flags do not say.
 func (b *benchFlags) executorDefaults(given func(string) bool) {
 	if !given("sms") {
-		b.sms = 2
+		b.opts.SMs = 2
 	}
 	if !given("contexts") {
 		b.contexts = contexts{16}
 	}
-	if b.rows > 1 && !given("tokens") {
+	if b.opts.Tokens > 1 && !given("tokens") {
 		b.tokens = 1
 	}
 	if !given("rounds") {
@@ -181,7 +181,7 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference") && !b.withBudget:
 		return usagef("--record goes with --reference: speeds without a gate are no record")
-	case b.rows > 1 && (given("plot") || given("tokens-per-launch") || given("splits")):
+	case b.opts.Tokens > 1 && (given("plot") || given("tokens-per-launch") || given("splits")):
 		return usagef("--plot, --tokens-per-launch and --splits go with one row")
 	case b.device == deviceSim && (given("record") || given("plot")):
 		return usagef("--record and --plot go with a GPU: times of the executor are none of a GPU")
@@ -339,7 +339,7 @@ func (b *benchFlags) kernels(config models.Config) (mk, beside *megakernel.Kerne
 // measure runs the benchmark of s's kernel, with that of one row beside it where it is one of
 // several.
 func (b *benchFlags) measure(ctx context.Context, s *bench.Suite, beside *megakernel.Kernel) (*bench.Outcome, error) {
-	if b.rows < 2 {
+	if b.opts.Tokens < 2 {
 		return s.Run(ctx)
 	}
 	r := &bench.RaggedSuite{Machine: s.Machine, Kernel: s.Kernel, OneRow: beside, Weights: s.Weights, WeightsName: s.WeightsName,

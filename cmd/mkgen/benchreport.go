@@ -98,8 +98,8 @@ func (b *benchFlags) what(mk *megakernel.Kernel) string {
 	if mk.Graph != nil {
 		return "decode-graph-"
 	}
-	if b.rows > 1 {
-		return fmt.Sprintf("steps-of-%d-", b.rows)
+	if b.opts.Tokens > 1 {
+		return fmt.Sprintf("steps-of-%d-", b.opts.Tokens)
 	}
 	return "decode-"
 }

@@ -116,7 +116,7 @@ func (t *traceFlags) compared(ctx context.Context, s *bench.Suite, plain, traced
 	if err != nil {
 		return nil, err
 	}
-	return budget.Of(traced, m, int(t.context), max(1, int(t.rows)), tr.Summarize(), budget.Times{Traced: r.Micros, Untraced: without.Micros}), nil
+	return budget.Of(traced, m, int(t.context), max(1, t.opts.Tokens), tr.Summarize(), budget.Times{Traced: r.Micros, Untraced: without.Micros}), nil
 }
 
 func (b *benchFlags) reportBudget(cmd *cobra.Command, mk *megakernel.Kernel, facts bench.Facts, of *machine.Machine, all []*budget.Budget) error {

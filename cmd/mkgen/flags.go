@@ -9,13 +9,10 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/emit"
-	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/lab/bench"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
-	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/pipeline/machine"
-	"github.com/mkgen/mkgen/tasks"
 	"github.com/spf13/cobra"
 )
 
@@ -37,46 +34,54 @@ func (c *count) Set(s string) error {
 	return err
 }
 
-// bounded is a count up to most.
-type bounded struct {
-	*count
-	most int
+// option is a flag that sets one of a kernel's options.
+type option struct {
+	megakernel.Option
+	of *megakernel.Options
 }
 
-func upTo(c *count, most int) *bounded { return &bounded{c, most} }
-
-func (b *bounded) want() string { return fmt.Sprintf("a whole number from 1 to %d", b.most) }
-
-func (b *bounded) Set(s string) error {
-	if err := b.count.Set(s); err != nil {
-		return err
+func (o *option) String() string {
+	if !o.Given(*o.of) {
+		return ""
 	}
-	if int(*b.count) > b.most {
-		return errors.New("out of range")
+	return o.Get(*o.of)
+}
+
+func (o *option) Set(s string) error { return o.Option.Set(o.of, s) }
+
+func (o *option) want() string { return o.Want() }
+
+// IsBoolFlag makes pflag take the flag without a value.
+func (o *option) IsBoolFlag() bool { return o.Bool() }
+
+func (o *option) Type() string {
+	switch {
+	case o.Bool():
+		return "bool"
+	case o.Number():
+		return "n"
 	}
-	return nil
+	return "string"
 }
 
-// heldChunks is a flag that is Options.Held: 0, unlike no flag, is none.
-type heldChunks int
-
-func (c *heldChunks) String() string { return strconv.Itoa(max(0, int(*c))) }
-
-func (c *heldChunks) Type() string { return "n" }
-
-func (c *heldChunks) want() string {
-	return fmt.Sprintf("a whole number from 0 to %d", megakernel.MaxHeld)
-}
-
-func (c *heldChunks) Set(s string) error {
-	n, err := strconv.ParseUint(s, 10, 31)
-	c.take(int(n))
-	return err
-}
-
-func (c *heldChunks) take(n int) {
-	if *c = heldChunks(n); n == 0 {
-		*c = megakernel.HeldNone
+// optionFlags adds the flags of some options to a command. What help says of a default is in the usage of a number.
+func (c *choice) optionFlags(cmd *cobra.Command, of func(megakernel.Option) bool) {
+	for _, row := range megakernel.OptionTable() {
+		if !of(row) {
+			continue
+		}
+		if row.Default != "" {
+			if err := row.Set(&c.opts, row.Default); err != nil {
+				panic("BUG: default of --" + row.Flag + ": " + err.Error())
+			}
+		}
+		f := cmd.Flags().VarPF(&option{row, &c.opts}, row.Flag, "", row.Usage)
+		if row.Bool() {
+			f.NoOptDefVal = "true"
+		}
+		if row.Number() {
+			f.DefValue = ""
+		}
 	}
 }
 
@@ -154,28 +159,12 @@ func (v *patience) Set(s string) error {
 // choice is what every command that builds a kernel asks for: a model and the
 // options.
 type choice struct {
-	model, config, name     string
-	arch                    string
-	sms, page, splits       count
-	stages, stageBytes      count
-	inFlight, consumers     count
-	leads                   string
-	watchdog, kv            string
-	format                  string // of weights
-	rows                    count
-	attention               string
-	selection               bool
-	merge, queries, vectors string
-	mlp                     string
-	of                      *machine.Machine // of --machine; nil where that is not given
-	machineFile             string           // its file, in commands with machineFlag
-	profile                 string
-
-	launch, dependents string // of commands with graphFlags only
-	resident           count
-	graphSteps         count
-
-	held heldChunks
+	model, config, name string
+	arch                string
+	opts                megakernel.Options // by optionFlags
+	of                  *machine.Machine   // of --machine; nil where that is not given
+	machineFile         string             // its file, in commands with machineFlag
+	profile             string
 
 	given     func(flag string) bool // of the command; nil before begin
 	besideOne bool                   // there is a kernel of one row, whatever --rows
@@ -190,29 +179,8 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a Llama-family model instead")
 	f.StringVar(&c.name, "name", "", "what the model of --config is called (default custom)")
 	f.StringVar(&c.arch, "arch", "sm_90a", "GPU `architecture`")
-	f.Var(&c.sms, "sms", fmt.Sprintf("SMs to use, a CTA on each, up to 1024 (default %d)", megakernel.DefaultSMs))
-	f.Var(&c.page, "page", fmt.Sprintf("tokens of a KV page, a power of two up to 1024 (default %d)", megakernel.DefaultPage))
-	f.Var(&c.splits, "splits", "parts of the KV cache, up to 128 (default: as many as fill the SMs)")
-	f.Var(&c.stages, "stages", "depth of the ring, up to 32 (default: what fits)")
-	f.Var(&c.stageBytes, "stage-bytes", "bytes of a stage, a multiple of 128 (default: by the model)")
-	f.Var(&c.inFlight, "in-flight", "bulk copies in flight, up to the stages (default 3, or 4 where every product of the model is long)")
-	f.StringVar(&c.leads, "leads", "", "`chunks:copies`: fewer bulk copies in flight while the consumers are so many chunks behind, with commas between several, or none (default 4:2 where 3 are in flight, 5:2 where 4 are; none in rings of under 8 stages)")
-	f.Var(&c.held, "held", "chunks of a product, up to 8, that consumers take into registers while they wait for its input (default 4, or 5 with 4 copies in flight and leads where the hidden size is 4096 at most; fewer of large stages or few warps; 0 with 12 warps or --rows)")
-	f.Var(&c.consumers, "consumers", fmt.Sprintf("consumer warps, 1 to 31; from 12 on nvcc may spill registers (default %d, one less for heads wider than 176)", megakernel.DefaultConsumers))
-	f.StringVar(&c.kv, "kv", string(tasks.KVBF16), "`format` of the KV cache: bf16, or e4m3, half the bytes")
-	f.StringVar(&c.format, "weight-format", string(pipeline.FormatBF16), "`format` of the layers' matrices: bf16, or e4m3 with a scale a row, half the bytes, to which the weights are rounded")
-	f.StringVar(&c.attention, "attention", "", "`kind` of attention (default causal): window=N, streaming=N, either with +sinks=N, softcap=X, alibi, sigmoid=X, head-scale, mask, with + between them; several with / are taken by layers in turn, as in window=128/causal")
-	f.Var(upTo(&c.rows, kv.MaxRows), "rows", "query rows of a step, up to 16: tokens of as many sequences, or several of one (default 1)")
-	f.BoolVar(&c.selection, "selection", false, "sequences may select the pages that a KV head attends to; with --rows")
-	f.StringVar(&c.watchdog, "watchdog", string(megakernel.WatchGrid), "waits at which a launch that hangs can be given up: grid, those for other SMs; all, somewhat slower; none")
-	f.StringVar(&c.queries, "queries", "", "`how` queries reach attention: barrier, or words, which an SM waits for where it needs them (default what costs least: words on an H200; with --rows barrier)")
-	f.StringVar(&c.merge, "merge", "", "`where` attention's partial states are merged: phase, by all SMs behind a barrier; words, by the SMs that have them, a share each (default what costs least: words on an H200; with --rows the plan of a launch says)")
-	f.StringVar(&c.vectors, "vectors", "", "`how` the vectors of attention, o and down reach the next phase: barrier; counted, words with tags that SMs look for when all have arrived (default what costs least: counted on an H200; with --rows barrier)")
-	f.StringVar(&c.mlp, "mlp", string(megakernel.MLPRows), "`how` the MLP's down projection gets its input: rows, behind a hand-off; fused, for comparison only: each SM multiplies what it has computed itself and adds to the others' sums, so that the last bits of results differ from run to run")
+	c.optionFlags(cmd, func(row megakernel.Option) bool { return row.Group != megakernel.OptionGraph })
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")
-	for _, name := range []string{"sms", "page", "splits", "stages", "stage-bytes", "in-flight", "consumers", "rows", "held"} {
-		f.Lookup(name).DefValue = "" // said in words above
-	}
 }
 
 // machineFlag adds --machine to a command that predicts nothing.
@@ -292,8 +260,8 @@ func (c *choice) begin(cmd *cobra.Command) error {
 		}
 		c.of = of
 	}
-	if c.rows > 1 && c.given("splits") && !c.besideOne {
-		return usagef("--splits: %d with %d query rows a step, where a launch's plan says how the KV cache is split; want one row", c.splits, c.rows)
+	if c.opts.Tokens > 1 && c.given("splits") && !c.besideOne {
+		return usagef("--splits: %d with %d query rows a step, where a launch's plan says how the KV cache is split; want one row", c.opts.Splits, c.opts.Tokens)
 	}
 	return nil
 }
@@ -346,14 +314,16 @@ func (c *choice) inFlags(err error) error {
 func flagOf(err error) (flag, problem string) {
 	var refused *megakernel.OptionError
 	if errors.As(err, &refused) {
-		return map[string]string{"SMs": "sms", "Page": "page", "Splits": "splits", "Consumers": "consumers", "Watchdog": "watchdog", "KV": "kv", "Weights": "weight-format",
-			"Tokens": "rows", "Attention": "attention", "Selection": "selection", "Trace": "spans", "Merge": "merge", "Queries": "queries", "Vectors": "vectors", "MLP": "mlp", "Leads": "leads", "Held": "held", "Launch": "launch", "Resident": "resident", "Dependents": "dependents", "GraphSteps": "graph-steps"}[refused.Option], refused.Problem
+		if refused.Option == "Trace" {
+			return "spans", refused.Problem
+		}
+		return megakernel.FlagOf(refused.Option), refused.Problem
 	}
 	text, _ := plannersText(err)
-	for field, flag := range map[string]string{"StageBytes": "stage-bytes", "Stages": "stages", "InFlight": "in-flight", "Leads": "leads"} {
+	for _, field := range []string{"StageBytes", "Stages", "InFlight", "Leads"} {
 		if problem, ok := strings.CutPrefix(text, field+" is "); ok {
 			// The planner's 0 stands for a flag that is not given.
-			return flag, "found " + strings.Replace(problem, "want 0 to ", "want 1 to ", 1)
+			return megakernel.FlagOf(field), "found " + strings.Replace(problem, "want 0 to ", "want 1 to ", 1)
 		}
 	}
 	return "", ""
@@ -388,9 +358,4 @@ func (c *choice) ofRing() string {
 	return strings.Join(all, ", ")
 }
 
-func (c *choice) options() megakernel.Options {
-	return megakernel.Options{SMs: int(c.sms), Page: int(c.page), Splits: int(c.splits), Stages: int(c.stages), Held: int(c.held),
-		StageBytes: int(c.stageBytes), InFlight: int(c.inFlight), Leads: c.leads, Consumers: int(c.consumers), Watchdog: megakernel.Watchdog(c.watchdog), KV: tasks.KVType(c.kv), Weights: pipeline.Format(c.format),
-		Tokens: int(c.rows), Attention: c.attention, Selection: c.selection, Merge: megakernel.Merging(c.merge), Queries: megakernel.Handoff(c.queries), Vectors: c.vectors, MLP: megakernel.MLP(c.mlp),
-		Launch: megakernel.Launching(c.launch), Resident: int(c.resident), Dependents: megakernel.Dependents(c.dependents), GraphSteps: int(c.graphSteps)}
-}
+func (c *choice) options() megakernel.Options { return c.opts }

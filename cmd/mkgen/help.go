@@ -5,15 +5,16 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/revision"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 )
 
-// tuning are the flags of how a kernel works. mkgen chooses them where they are not given; help
-// lists them under a heading of their own.
-var tuning = []string{
-	"splits", "stages", "stage-bytes", "in-flight", "leads", "held", "consumers", "watchdog", "queries", "merge", "vectors", "mlp",
-	"profile", "machine", "bandwidth", "resident", "dependents", "graph-steps",
+// forTuning is whether a flag is of how a kernel works. mkgen chooses these where they are not given; help lists them
+// under a heading of their own.
+func forTuning(flag string) bool {
+	row, ok := megakernel.OptionOf(flag)
+	return ok && row.Group != megakernel.OptionCommon && flag != "launch" || slices.Contains([]string{"profile", "machine", "bandwidth"}, flag)
 }
 
 const tuningTopic = "tuning"
@@ -22,11 +23,11 @@ const tuningTopic = "tuning"
 const helpWidth = 80
 
 // flagsOf prints the flags of a command that are for tuning, or the others.
-func flagsOf(all *pflag.FlagSet, forTuning bool) string {
+func flagsOf(all *pflag.FlagSet, tuning bool) string {
 	some := pflag.NewFlagSet("", pflag.ContinueOnError)
 	some.SortFlags = false
 	all.VisitAll(func(f *pflag.Flag) {
-		if slices.Contains(tuning, f.Name) == forTuning {
+		if forTuning(f.Name) == tuning {
 			some.AddFlag(f)
 		}
 	})

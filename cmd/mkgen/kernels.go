@@ -31,7 +31,7 @@ func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*meg
 	if err != nil {
 		return nil, r.inFlags(err)
 	}
-	if r.rows == 1 || r.pin > 0 || o.Selection || o.MLP == megakernel.MLPFused {
+	if r.opts.Tokens == 1 || r.pin > 0 || o.Selection || o.MLP == megakernel.MLPFused {
 		return []*megakernel.Kernel{named}, nil
 	}
 	beside := megakernel.Options{SMs: o.SMs, Page: o.Page, Watchdog: o.Watchdog, KV: o.KV, Weights: o.Weights, Attention: o.Attention}
@@ -39,7 +39,7 @@ func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*meg
 		beside.Consumers = o.Consumers
 	}
 	for _, rows := range r.widths() {
-		if rows == max(1, int(r.rows)) {
+		if rows == max(1, r.opts.Tokens) {
 			all = append(all, named)
 			continue
 		}
@@ -56,8 +56,8 @@ func (r *runFlags) kernels(cmd *cobra.Command, config models.Config) (all []*meg
 
 // widths are the rows of the kernels, the most first.
 func (r *runFlags) widths() []int {
-	rows := cmp.Or(int(r.rows), kv.MaxRows)
-	if rows > manyRows && r.rows > 0 && r.device == deviceCUDA {
+	rows := cmp.Or(r.opts.Tokens, kv.MaxRows)
+	if rows > manyRows && r.opts.Tokens > 0 && r.device == deviceCUDA {
 		return []int{rows, manyRows, 1}
 	}
 	return []int{rows, 1}

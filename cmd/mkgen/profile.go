@@ -22,35 +22,16 @@ func (c *choice) profiled(cmd *cobra.Command, config models.Config) error {
 	if err != nil {
 		return fmt.Errorf("--profile: %w", err)
 	}
-	if err := p.Fits(config, int(c.rows), megakernel.Launching(c.launch)); err != nil {
+	if err := p.Fits(config, c.opts.Tokens, c.opts.Launch); err != nil {
 		return usagef("--profile %s: %w", c.profile, err)
 	}
 	c.chose = &chosenBy{file: c.profile, profile: p, config: config, flags: map[string]bool{}}
-	for _, f := range []struct {
-		flag  string
-		to    *count
-		value int
-	}{
-		{tune.StageBytes, &c.stageBytes, p.Chosen.StageBytes}, {tune.Stages, &c.stages, p.Chosen.Stages}, {tune.InFlight, &c.inFlight, p.Chosen.InFlight},
-		{tune.Consumers, &c.consumers, p.Chosen.Consumers}, {tune.Splits, &c.splits, p.Chosen.Splits}, {tune.Resident, &c.resident, p.Chosen.Resident}, {tune.GraphSteps, &c.graphSteps, p.Chosen.GraphSteps},
-	} {
-		if !given(f.flag) {
-			*f.to, c.chose.flags[f.flag] = count(f.value), true
+	chosen := p.Chosen.Apply(megakernel.Options{})
+	for _, row := range megakernel.OptionTable() {
+		if row.Searched != 0 && !given(row.Flag) {
+			row.Copy(&c.opts, chosen)
+			c.chose.flags[row.Flag] = true
 		}
-	}
-	for _, f := range []struct {
-		flag  string
-		to    *string
-		value string
-	}{{tune.Leads, &c.leads, p.Chosen.Leads}, {tune.Queries, &c.queries, string(p.Chosen.Queries)}, {tune.Merge, &c.merge, string(p.Chosen.Merge)}, {tune.Vectors, &c.vectors, p.Chosen.Vectors},
-		{tune.DependentsOf, &c.dependents, string(p.Chosen.Dependents)}} {
-		if !given(f.flag) {
-			*f.to, c.chose.flags[f.flag] = f.value, true
-		}
-	}
-	if !given(tune.Held) {
-		c.held.take(p.Chosen.Held)
-		c.chose.flags[tune.Held] = true
 	}
 	return nil
 }
@@ -66,7 +47,7 @@ type chosenBy struct {
 // alone is why the profile's choice makes no kernel where nothing else says other; nil: it
 // makes one.
 func (p *chosenBy) alone() error {
-	_, err := megakernel.Build(p.config, p.profile.Chosen.Apply(p.profile.Options()))
+	_, err := megakernel.Build(p.config, p.profile.Chosen.Apply(p.profile.Setup.Options))
 	return err
 }
 

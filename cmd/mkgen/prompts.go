@@ -35,7 +35,7 @@ func newGenerator(ctx context.Context, o engine.Options) (generator, error) {
 func (r *runFlags) room(mk *megakernel.Kernel) int {
 	positions := mk.Config.MaxPositions
 	switch {
-	case !mk.Ragged() || r.rows == 0 && r.prompts == "" && !r.many:
+	case !mk.Ragged() || r.opts.Tokens == 0 && r.prompts == "" && !r.many:
 		return min(int(r.kvTokens), positions)
 	case r.kvTokens == 0 && r.prompts == "" && !r.many:
 		return 0
@@ -52,8 +52,8 @@ func (r *runFlags) refusePrompts(cmd *cobra.Command, args []string) error {
 		return usagef("--prompts and a prompt exclude each other, found %q", args[0])
 	case r.system != "" && !r.chat:
 		return usagef("--system goes with --chat")
-	case cmd.Flags().Changed("rows") && r.rows < 2:
-		return usagef("--prompts goes with --rows of 2 to %d, found %d", kv.MaxRows, r.rows)
+	case cmd.Flags().Changed("rows") && r.opts.Tokens < 2:
+		return usagef("--prompts goes with --rows of 2 to %d, found %d", kv.MaxRows, r.opts.Tokens)
 	}
 	return nil
 }
@@ -91,8 +91,8 @@ func (r *runFlags) lines(cmd *cobra.Command) (lines []string, err error) {
 	if len(lines) == 0 {
 		return nil, fmt.Errorf("--prompts %s: no prompt", r.prompts)
 	}
-	if r.rows == 0 {
-		r.rows = count(min(max(2, len(lines)), kv.MaxRows))
+	if r.opts.Tokens == 0 {
+		r.opts.Tokens = min(max(2, len(lines)), kv.MaxRows)
 	}
 	return lines, nil
 }

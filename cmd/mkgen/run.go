@@ -161,7 +161,7 @@ func (r *runFlags) settle(cmd *cobra.Command) error {
 	if !cmd.Flags().Changed("hang-timeout") && r.device == deviceCUDA {
 		r.hang = patience(cudaPatience)
 	}
-	if cmd.Flags().Changed("hang-timeout") && r.hang > 0 && r.watchdog == string(megakernel.WatchNone) {
+	if cmd.Flags().Changed("hang-timeout") && r.hang > 0 && r.opts.Watchdog == megakernel.WatchNone {
 		return usagef("--hang-timeout takes a kernel that can be told to leave: --watchdog grid or all")
 	}
 	return nil
@@ -176,7 +176,7 @@ func (r *runFlags) prompt(cmd *cobra.Command, args []string) (prompt string, ask
 	switch {
 	case r.prompts != "":
 		return "", false, r.refusePrompts(cmd, args)
-	case r.pin > 0 && r.rows < 2:
+	case r.pin > 0 && r.opts.Tokens < 2:
 		return "", false, usagef("--pin-split goes with --rows: a kernel of one row cuts every sequence alike")
 	case len(args) > 1:
 		return "", false, usagef("%s takes one prompt, found %d arguments; put it in quotes", cmd.CommandPath(), len(args))

@@ -84,10 +84,10 @@ func (s *serveFlags) serve(cmd *cobra.Command) error {
 		return err
 	}
 	switch {
-	case s.rows == 0:
-		s.rows = defaultServeRows
-	case s.rows < 2:
-		return usagef("serve goes with --rows of 2 to %d, found %d", kv.MaxRows, s.rows)
+	case s.opts.Tokens == 0:
+		s.opts.Tokens = defaultServeRows
+	case s.opts.Tokens < 2:
+		return usagef("serve goes with --rows of 2 to %d, found %d", kv.MaxRows, s.opts.Tokens)
 	}
 	if err := s.settle(cmd); err != nil {
 		return err
@@ -106,7 +106,7 @@ func (s *serveFlags) serve(cmd *cobra.Command) error {
 	log := slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: s.level()}))
 	server, err := serve.New(serve.Options{Backend: serve.FromBatch(b), Text: opened.tokenizer, Model: cmp.Or(s.name,
 		opened.model.Name),
-		Vocab: opened.model.Vocab, Sequences: int(s.rows), Queue: int(s.queue), MaxBody: int64(s.maxBody), Key: key,
+		Vocab: opened.model.Vocab, Sequences: s.opts.Tokens, Queue: int(s.queue), MaxBody: int64(s.maxBody), Key: key,
 		Requests: time.Duration(s.requests), Drain: cmp.Or(time.Duration(s.drain), math.MaxInt64), Log: log})
 	if err != nil {
 		return errors.Join(err, l.Close(), b.Close())

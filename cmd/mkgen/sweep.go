@@ -116,13 +116,13 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 	switch {
 	case given("profile"):
 		return usagef("--profile does not go with sweep: a profile is of one number of rows, a sweep has several")
-	case s.mlp != string(megakernel.MLPRows):
-		return usagef("--mlp %s does not go with sweep, whose rounds must choose the same tokens; want %s", s.mlp, megakernel.MLPRows)
+	case s.opts.MLP != megakernel.MLPRows:
+		return usagef("--mlp %s does not go with sweep, whose rounds must choose the same tokens; want %s", s.opts.MLP, megakernel.MLPRows)
 	case given("checkpoint") && given("random"):
 		return usagef("--checkpoint and --random exclude each other")
 	case given("record") && !given("reference"):
 		return usagef("--record goes with --reference: speeds without a gate are no record")
-	case s.attention != "" && given("reference"):
+	case s.opts.Attention != "" && given("reference"):
 		return usagef("--attention and --reference exclude each other: the reference is of plain attention")
 	case s.device == deviceSim && (given("record") || given("plot")):
 		return usagef("--record and --plot go with a GPU: times of the executor are none of a GPU")
@@ -139,8 +139,8 @@ func (s *sweepFlags) check(cmd *cobra.Command) error {
 			return usagef("--%s goes with the kernel of one row, which batch 1 has; --batches is %s", name, &s.batches.contexts)
 		}
 	}
-	if given("rows") && int(s.rows) < most {
-		return usagef("--rows: %d, but --batches has %d: a batch has at most as many sequences as its kernel has rows", s.rows, most)
+	if given("rows") && s.opts.Tokens < most {
+		return usagef("--rows: %d, but --batches has %d: a batch has at most as many sequences as its kernel has rows", s.opts.Tokens, most)
 	}
 	return configOfCheckpoint(cmd, s.checkpoint)
 }
@@ -154,7 +154,7 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 		return err
 	}
 	on := &sweep.Suite{}
-	of := &sweep.Sweep{Config: config, Rows: int(s.rows), Measurer: on}
+	of := &sweep.Sweep{Config: config, Rows: s.opts.Tokens, Measurer: on}
 	if err := s.kernels(of); err != nil {
 		return err
 	}
@@ -201,7 +201,7 @@ func (s *sweepFlags) run(cmd *cobra.Command) (err error) {
 func (s *sweepFlags) kernels(of *sweep.Sweep) error {
 	var problems []error
 	for _, batch := range s.batches.contexts {
-		rows := sweep.RowsFor(batch, int(s.rows))
+		rows := sweep.RowsFor(batch, s.opts.Tokens)
 		if slices.ContainsFunc(of.Kernels, func(k sweep.Candidate) bool { return k.Rows == rows }) {
 			continue
 		}
@@ -228,7 +228,7 @@ func (s *sweepFlags) kernel(config models.Config, rows int) (*megakernel.Kernel,
 		return mk, nil
 	}
 	if flag, _ := flagOf(err); rows == 1 && !slices.Contains(ofOneRow, flag) {
-		if _, several := megakernel.Build(config, s.optionsOf(config, max(2, int(s.rows)))); several == nil {
+		if _, several := megakernel.Build(config, s.optionsOf(config, max(2, s.opts.Tokens))); several == nil {
 			return nil, s.inFlagsOfOne(err, "batch 1 is measured in steps of one row")
 		}
 	}

@@ -83,7 +83,7 @@ func (t *traceFlags) check(cmd *cobra.Command) error {
 	}
 	if t.device == deviceSim {
 		if !given("sms") {
-			t.sms = 2
+			t.opts.SMs = 2
 		}
 		if !given("context") {
 			t.context = 16

@@ -249,7 +249,7 @@ func compiledFor(ctx context.Context, mk *megakernel.Kernel, arch string) (strin
 func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Step, over bool) error {
 	w := cmd.OutOrStdout()
 	if t.device == deviceSim {
-		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.SMs)
+		fmt.Fprintf(w, "%s on the executor with %d SMs: no speed of any GPU\n\n", p.Model, p.Setup.Options.SMs)
 	} else {
 		table.Text(w, "", "%s on %s, %s, %s: %s, times to choose by; a profile is no record.", p.Model, p.GPU, p.Compiler, p.Weights, bench.Ungated)
 		n := p.Judged()
@@ -277,18 +277,18 @@ func (t *tuneFlags) report(cmd *cobra.Command, p *tune.Profile, steps []tune.Ste
 // uses prints the command that uses the profile: with the flags that decide the kernel.
 func (t *tuneFlags) uses(cmd *cobra.Command, w io.Writer, p *tune.Profile) error {
 	words := []string{"mkgen"}
-	if p.Launch != "" {
-		words = append(words, "bench", "--launch", p.Launch)
+	if launch := p.Setup.Options.Launch; launch != "" {
+		words = append(words, "bench", "--launch", string(launch))
 	}
-	for _, name := range []string{"model", "config", "name", "arch", "page", "kv", "attention", "rows", "watchdog"} {
+	for _, name := range []string{"model", "config", "name", "arch", "page", "kv", "weight-format", "attention", "rows", "watchdog"} {
 		if f := cmd.Flags().Lookup(name); f.Changed {
 			words = append(words, "--"+name, f.Value.String())
 		}
 	}
-	if p.SMs != megakernel.DefaultSMs {
-		words = append(words, "--sms", fmt.Sprint(p.SMs))
+	if n := p.Setup.Options.SMs; n != megakernel.DefaultSMs {
+		words = append(words, "--sms", fmt.Sprint(n))
 	}
-	if p.Selection {
+	if p.Setup.Options.Selection {
 		words = append(words, "--selection")
 	}
 	_, err := fmt.Fprintf(w, "Profile written to %s; to use it:\n  %s --profile %s\n", t.output, strings.Join(words, " "), quoted(t.output))

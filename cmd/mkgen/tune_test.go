@@ -93,7 +93,7 @@ func TestTheReportOfASearchOnAGPUSaysUngatedAndHowToUseIt(t *testing.T) {
 	chosen := start
 	start.Merge, chosen.Merge = megakernel.MergeWords, megakernel.MergePhase
 	trial := tune.Trial{Dimension: tune.Merge, Options: chosen, Against: start, Micros: []float64{3600}, AgainstMicros: []float64{3636.4}, Ratio: 0.99, Noise: 0.003, Better: true}
-	p := &tune.Profile{Setup: tune.Setup{Model: "llama3-8b", GPU: "NVIDIA H200", Compiler: "nvcc 13.0.88", SMs: 114, Weights: "random, seed 1", Contexts: []int{1024}, Launches: 9, Tokens: 32, Rows: 1},
+	p := &tune.Profile{Setup: tune.Setup{Model: "llama3-8b", GPU: "NVIDIA H200", Compiler: "nvcc 13.0.88", Options: megakernel.Options{SMs: 114, Page: 16}, Weights: "random, seed 1", Contexts: []int{1024}, Launches: 9, Tokens: 32},
 		Start: start, Chosen: chosen, Trials: []tune.Trial{trial}}
 	f := tuneFlags{benchFlags: benchFlags{device: deviceCUDA}, output: "p.json"}
 	cmd := &cobra.Command{}
@@ -110,8 +110,8 @@ better is by more than the noise.
 round  dimension  value  against  µs at 1024   ratio   noise
     1  merge      phase    words      3600.0  0.9900  0.0030  chosen
 
-Chosen: --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge phase --vectors counted --held 4
-Together 1.00 % less time than with --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --consumers 8 --splits 16 --queries words --merge words --vectors counted --held 4
+Chosen: --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --held 4 --consumers 8 --splits 16 --queries words --merge phase --vectors counted
+Together 1.00 % less time than with --stage-bytes 16384 --stages 11 --in-flight 3 --leads 4:2 --held 4 --consumers 8 --splits 16 --queries words --merge words --vectors counted
 The time was over before the search: the same command goes on.
 Profile written to p.json; to use it:
   mkgen --model llama3-8b --kv e4m3 --sms 114 --profile p.json

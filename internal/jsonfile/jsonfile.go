@@ -24,12 +24,15 @@ func Write(path string, v any) error {
 }
 
 // Differs names the first field, as JSON calls it, in which a struct is not the one of
-// the same type that is wanted; nil when there is none. What an empty field means, its tag
-// absent says.
+// the same type that is wanted, or of a struct within it; nil when there is none. What an empty
+// field means, its tag absent says.
 func Differs(found, want any) error {
 	f, w := reflect.ValueOf(found), reflect.ValueOf(want)
 	for i := range f.NumField() {
 		if a, b := f.Field(i).Interface(), w.Field(i).Interface(); !reflect.DeepEqual(a, b) {
+			if f.Field(i).Kind() == reflect.Struct {
+				return Differs(a, b)
+			}
 			name, _, _ := strings.Cut(f.Type().Field(i).Tag.Get("json"), ",")
 			absent := f.Type().Field(i).Tag.Get("absent")
 			return fmt.Errorf("%s is %s, want %s", name, shown(a, absent), shown(b, absent))

@@ -164,7 +164,7 @@ func judged() gate.Record {
 // sample is a record with which nothing is wrong.
 func sample() *Record {
 	r := &Record{GPU: "NVIDIA H200", Driver: "580.159.04", CUDA: "13.0", Commit: "abc",
-		Options: Options{Compiler: "nvcc 13.0.88", Consumers: 8, InFlight: 3, Page: 16, Pages: "shuffled", SMs: 132, Splits: 16, StageBytes: 16384, Stages: 12, Watchdog: "grid"}}
+		Options: Options{Compiler: "nvcc 13.0.88", Pages: "shuffled", Options: megakernel.Options{Consumers: 8, InFlight: 3, Page: 16, SMs: 132, Splits: 16, StageBytes: 16384, Stages: 12, Watchdog: "grid"}}}
 	c, err := models.Lookup("llama3-8b")
 	if err != nil {
 		panic("BUG: " + err.Error())

@@ -26,53 +26,16 @@ type Record struct {
 	Cases   []Case  `json:"cases"`
 }
 
-// Options are how the kernel was made.
+// Options are how the kernel was made: what is absent is megakernel's default, see megakernel.Options.Recorded.
 type Options struct {
-	Attention  string `json:"attention,omitempty"` // where it is not plain, as megakernel.Options has it
-	Compiler   string `json:"compiler"`            // "nvcc 13.0.88"
-	Consumers  int    `json:"consumers"`
-	Dependents string `json:"dependents,omitempty"`  // of a graph of kernels: when one lets the next one start
-	GraphSteps int    `json:"graph_steps,omitempty"` // that a launch of it makes
-	InFlight   int    `json:"in_flight"`
-	Leads      string `json:"leads,omitempty"`                  // fewer in flight with so many chunks ahead; absent: none
-	KV         string `json:"kv,omitempty"`                     // format of the KV cache where it is not that of the weights
-	Queries    string `json:"queries,omitempty"`                // how queries reach attention; absent: behind a barrier
-	Merge      string `json:"merge,omitempty"`                  // where partial states are merged; absent: of one row in a phase of their own
-	Vectors    string `json:"vectors,omitempty"`                // how vectors reach the next phase; absent: behind barriers
-	MLP        string `json:"mlp,omitempty"`                    // how the MLP's down projection gets its input; absent: rows, behind a hand-off
-	Held       int    `json:"held,omitempty"`                   // chunks of a product in registers; absent: none
-	Launch     string `json:"launch,omitempty" absent:"single"` // how a step is launched, if not as one kernel
-	Resident   int    `json:"resident,omitempty"`               // of a graph of kernels: how many fit side by side on an SM
-	Page       int    `json:"page"`
-	Pages      string `json:"pages"` // order of the pages in the cache: "shuffled"
-	SMs        int    `json:"sms"`
-	Splits     int    `json:"splits"`
-	Selection  bool   `json:"selection,omitempty"` // pages may be selected
-	StageBytes int    `json:"stage_bytes"`
-	Stages     int    `json:"stages"`
-	Tokens     int    `json:"tokens,omitempty"` // query rows of a step at most; absent: 1
-	Watchdog   string `json:"watchdog"`         // which waits look for a sign to leave
+	Compiler string `json:"compiler"` // "nvcc 13.0.88"
+	Pages    string `json:"pages"`    // order of the pages in the cache: "shuffled"
+	megakernel.Options
 }
 
 // OptionsOf are those of a kernel whose session has a shuffled page table.
 func OptionsOf(o megakernel.Options, compiler string) Options {
-	kv, tokens := "", o.Tokens
-	if o.KV != "bf16" {
-		kv = string(o.KV)
-	}
-	if tokens == 1 {
-		tokens = 0
-	}
-	queries, merge, vectors := "", "", ""
-	if o.Tokens == 1 {
-		queries, merge, vectors = string(o.Queries), string(o.Merge), o.Vectors
-	}
-	launch := ""
-	if o.Launch != megakernel.LaunchSingle {
-		launch = string(o.Launch)
-	}
-	return Options{MLP: string(o.OtherMLP()), Held: max(0, o.Held), Launch: launch, Resident: o.Resident, GraphSteps: o.GraphSteps, Dependents: string(o.Dependents), Attention: o.Attention, Selection: o.Selection, Tokens: tokens, Compiler: compiler, KV: kv, Queries: queries, Merge: merge, Vectors: vectors, Consumers: o.Consumers, InFlight: o.InFlight, Leads: o.Leads, Page: o.Page, Pages: "shuffled", SMs: o.SMs, Splits: o.Splits,
-		StageBytes: o.StageBytes, Stages: o.Stages, Watchdog: string(o.Watchdog)}
+	return Options{Compiler: compiler, Pages: "shuffled", Options: o.Recorded()}
 }
 
 // Case is one model at one context. Times are medians over the rounds, in µs,

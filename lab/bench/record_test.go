@@ -162,7 +162,7 @@ func TestALowCeilingIsMeasuredAnew(t *testing.T) {
 
 // Every committed record of decoding reads strictly, and so does every one of a gate alone.
 func TestCommittedRecordsAreValid(t *testing.T) {
-	files, err := filepath.Glob("../../../bench/results/*/*.json")
+	files, err := filepath.Glob("../../bench/results/*/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, files)
 	gates := 0

@@ -73,7 +73,7 @@ func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) 
 	}
 	hash, err := synth.SampleHash(seed, synth.Tensors(shape), nil)
 	require.NoError(t, err)
-	config, err := os.ReadFile("../../../models/testdata/configs/tiny.json")
+	config, err := os.ReadFile("../../models/testdata/configs/tiny.json")
 	require.NoError(t, err)
 	manifest, err := json.Marshal(map[string]any{"config": json.RawMessage(config), "seed": seed, "weights_hash": hash, "vocab": c.Vocab, "sequences": list,
 		"roundings": gate.Roundings{Version: gate.RoundingsVersion, KV: "bf16"}})

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/lab/bench/ceiling"
 	"github.com/mkgen/mkgen/lab/gate"
 	"github.com/mkgen/mkgen/lab/sweep"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/stretchr/testify/require"
 )
 
@@ -59,7 +60,7 @@ func sample() *sweep.Record {
 	r := &sweep.Record{What: sweep.What, Format: sweep.Format, Date: "2026-11-25", Setup: s}
 	share := [][]float64{{.791, .793, .799, .807, .849}, {.772, .778, .801, .823, .872}, {.734, .746, .793, .831, .886}, {.651, .702, .766, .802, .893}, {.482, .611, .724, .783, .912}}
 	for i, batch := range s.Batches {
-		o := bench.Options{Compiler: s.Compiler, Consumers: 8, InFlight: 3, Page: 16, Pages: "shuffled", SMs: 132, Splits: 16, StageBytes: 16384, Stages: 9, Watchdog: "grid"}
+		o := bench.Options{Compiler: s.Compiler, Pages: "shuffled", Options: megakernel.Options{Consumers: 8, InFlight: 3, Page: 16, SMs: 132, Splits: 16, StageBytes: 16384, Stages: 9, Watchdog: "grid"}}
 		if batch > 1 {
 			o.Tokens = batch
 		}
@@ -186,7 +187,7 @@ func TestABrokenRecordIsRefused(t *testing.T) {
 
 // Every sweep among the project's records is one that may stand there.
 func TestCommittedSweepsAreGated(t *testing.T) {
-	files, err := filepath.Glob("../../../bench/results/*/*-sweep-*.json")
+	files, err := filepath.Glob("../../bench/results/*/*-sweep-*.json")
 	require.NoError(t, err)
 	for _, path := range files {
 		r, err := sweep.ReadFile(path)

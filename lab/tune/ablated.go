@@ -17,7 +17,7 @@ import (
 // AblationWhat and AblationFormat say which files are an ablation's.
 const (
 	AblationWhat   = "ablation"
-	AblationFormat = 1
+	AblationFormat = 2
 )
 
 // Gated is an ablation's Gate where the kernel that the variants differ from passed the

@@ -310,7 +310,7 @@ func TestAnAblationsFileIsReadAsItWasWritten(t *testing.T) {
 		{`"bits": "same bits"`, `"bits": "some"`, `row 0: bits is "some"`},
 		{`"ratio": 1,`, `"ratio": -1,`, "row 0: a figure is -1"},
 		{`"group": "control"`, `"group": ""`, `row 0: group is ""`},
-		{`"format": 1`, `"format": 1, "speed": 2`, `unknown field "speed"`},
+		{`"format": 2`, `"format": 2, "speed": 2`, `unknown field "speed"`},
 	} {
 		require.Contains(t, string(data), c.old)
 		_, err := tune.ParseAblated([]byte(strings.Replace(string(data), c.old, c.new, 1)))

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/plural"
@@ -13,97 +12,72 @@ import (
 	"github.com/mkgen/mkgen/pipeline"
 )
 
-// Choice is what is searched, each as in megakernel.Options and none left open.
-type Choice struct {
-	StageBytes int                `json:"stage_bytes"`
-	Stages     int                `json:"stages"`
-	InFlight   int                `json:"in_flight"`
-	Leads      string             `json:"leads"`
-	Held       int                `json:"held,omitempty"` // 0 is none
-	Consumers  int                `json:"consumers"`
-	Splits     int                `json:"splits"`
-	Queries    megakernel.Handoff `json:"queries"`
-	Merge      megakernel.Merging `json:"merge"`
-	Vectors    string             `json:"vectors"`
-	MLP        megakernel.MLP     `json:"mlp,omitempty"` // of an ablation only, and not searched; absent: rows
+// Choice is the options that are searched, none left open, as files have them (megakernel.Options.Recorded); the others
+// are their zero values, but for the MLP of an ablation.
+type Choice megakernel.Options
 
-	Resident   int                   `json:"resident,omitempty"` // of a graph of kernels only, as Dependents
-	Dependents megakernel.Dependents `json:"dependents,omitempty"`
-	GraphSteps int                   `json:"graph_steps,omitempty"`
+// everywhere are the options that are searched for some kind of steps.
+func everywhere() []megakernel.Option {
+	return megakernel.SearchedOptions(megakernel.StepsOfOneRow | megakernel.StepsOfSeveralRows | megakernel.StepsOfGraph)
 }
 
 // ChoiceOf is what a built kernel has.
 func ChoiceOf(mk *megakernel.Kernel) Choice {
-	o := mk.Options
-	return Choice{MLP: o.OtherMLP(), StageBytes: o.StageBytes, Stages: o.Stages, InFlight: o.InFlight, Leads: o.Leads, Held: max(0, o.Held), Consumers: o.Consumers, Splits: o.Splits, Queries: o.Queries, Merge: o.Merge, Vectors: o.Vectors,
-		Resident: o.Resident, Dependents: o.Dependents, GraphSteps: o.GraphSteps}
+	var of megakernel.Options
+	for _, row := range everywhere() {
+		row.Copy(&of, mk.Options)
+	}
+	of.Held, of.MLP = max(0, of.Held), mk.Options.OtherMLP()
+	return Choice(of)
 }
 
 // Apply is o with the choice in place of what it had.
 func (c Choice) Apply(o megakernel.Options) megakernel.Options {
-	o.StageBytes, o.Stages, o.InFlight, o.Leads = c.StageBytes, c.Stages, c.InFlight, c.Leads
-	o.Held = c.Held
-	if c.Held == 0 {
+	for _, row := range everywhere() {
+		row.Copy(&o, megakernel.Options(c))
+	}
+	if o.Held == 0 {
 		o.Held = megakernel.HeldNone
 	}
-	o.Consumers, o.Splits, o.Queries, o.Merge, o.Vectors = c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors
-	o.Resident, o.Dependents, o.GraphSteps = c.Resident, c.Dependents, c.GraphSteps
 	return o
 }
 
 // Value is one of the choice's values as text, by the dimension's name.
 func (c Choice) Value(dimension string) string {
-	switch dimension {
-	case StageBytes:
-		return strconv.Itoa(c.StageBytes)
-	case Stages:
-		return strconv.Itoa(c.Stages)
-	case InFlight:
-		return strconv.Itoa(c.InFlight)
-	case Leads:
-		return c.Leads
-	case Held:
-		return strconv.Itoa(c.Held)
-	case Consumers:
-		return strconv.Itoa(c.Consumers)
-	case Splits:
-		return strconv.Itoa(c.Splits)
-	case Queries:
-		return string(c.Queries)
-	case Merge:
-		return string(c.Merge)
-	case Vectors:
-		return c.Vectors
-	case Resident:
-		return strconv.Itoa(c.Resident)
-	case DependentsOf:
-		return string(c.Dependents)
-	case GraphSteps:
-		return strconv.Itoa(c.GraphSteps)
+	return mustOption(dimension).Get(megakernel.Options(c))
+}
+
+// mustOption is the option of a dimension.
+func mustOption(dimension string) megakernel.Option {
+	row, ok := megakernel.OptionOf(dimension)
+	if !ok {
+		panic("BUG: tune: dimension " + dimension)
 	}
-	panic("BUG: tune: dimension " + dimension)
+	return row
+}
+
+// leftOpen is whether a value is one that the kernel does not have: nothing, or no number of what is of a graph only.
+func leftOpen(row megakernel.Option, value string) bool {
+	return value == "" || value == "0" && !row.Zero
 }
 
 // String is the choice as mkgen's flags.
 func (c Choice) String() string {
-	flags := fmt.Sprintf("--stage-bytes %d --stages %d --in-flight %d --leads %s --consumers %d --splits %d --queries %s --merge %s --vectors %s",
-		c.StageBytes, c.Stages, c.InFlight, c.Leads, c.Consumers, c.Splits, c.Queries, c.Merge, c.Vectors)
-	flags += fmt.Sprintf(" --held %d", c.Held)
-	if c.MLP != "" {
-		flags += " --" + MLPName + " " + string(c.MLP)
+	var flags []string
+	for _, row := range append(everywhere(), mustOption(MLPName)) {
+		if value := row.Get(megakernel.Options(c)); !leftOpen(row, value) {
+			flags = append(flags, "--"+row.Flag+" "+value)
+		}
 	}
-	if c.Dependents != "" {
-		flags += fmt.Sprintf(" --resident %d --dependents %s --graph-steps %d", c.Resident, c.Dependents, c.GraphSteps)
-	}
-	return flags
+	return strings.Join(flags, " ")
 }
 
 // differs are, as mkgen's flags, what a choice has other than the wanted one, and what that
 // has; both empty: nothing.
 func (c Choice) differs(want Choice) (has, wants string) {
-	for _, name := range slices.Concat(Dimensions(1, megakernel.LaunchSingle), []string{DependentsOf, Resident, GraphSteps}) {
-		if found, wanted := c.Value(name), want.Value(name); found != wanted {
-			has, wants = has+" --"+name+" "+found, wants+" --"+name+" "+wanted
+	for _, row := range everywhere() {
+		if found, wanted := c.Value(row.Flag), want.Value(row.Flag); found != wanted {
+			has, wants = has+" --"+row.Flag+" "+found, wants+" --"+row.Flag+" "+wanted
 		}
 	}
 	if c.MLP != want.MLP {
@@ -143,6 +117,9 @@ func (c Choice) check() error {
 	}
 	if c.MLP != "" && !slices.Contains(megakernel.MLPs(), c.MLP) {
 		return fmt.Errorf("mlp is %q, want %s", string(c.MLP), plural.Or(megakernel.MLPs()))
+	}
+	if fixed := (setupOptions(megakernel.Options(c))); fixed != (megakernel.Options{}) {
+		return errors.New("it has options that are not searched")
 	}
 	graph := c.Dependents != ""
 	if (c.Resident > 0) != graph || (c.GraphSteps > 0) != graph || c.Resident < 0 || c.GraphSteps < 0 {

@@ -14,10 +14,9 @@ import (
 )
 
 // Format is the version of the files that this package writes and reads; 1 had no leads and
-// queries. Fields were added to format 2 later: vectors, without which a file is refused, and
-// held, mlp, kept and a trial's launches, which may be absent. A program from before a field
-// refuses the files that have it.
-const Format = 2
+// queries, 2 its setup's options beside the other fields and not among options. A program from before
+// an option refuses the files that have it.
+const Format = 3
 
 // Profile is what a search found, and all that it measured. It is no record: no gate
 // judged the kernels.
@@ -44,7 +43,7 @@ func (p *Profile) Check() error {
 	if err := p.Start.check(); err != nil {
 		return fmt.Errorf("start: %w", err)
 	}
-	all := Dimensions(p.Rows, megakernel.Launching(p.Launch))
+	all := Dimensions(p.Rows(), p.Setup.Options.Launch)
 	for _, name := range p.Kept {
 		if !slices.Contains(all, name) {
 			return fmt.Errorf("kept has %q, want some of %s", name, plural.Or(all))
@@ -97,26 +96,18 @@ func (p *Profile) WriteFile(path string) error {
 	return jsonfile.Write(path, p)
 }
 
-// Options are those of the profile's kernels that were not searched.
-func (p *Profile) Options() megakernel.Options {
-	return megakernel.Options{SMs: p.SMs, Page: p.Page, Tokens: p.Rows, KV: megakernel.KVType(p.KV), Attention: p.Attention, Selection: p.Selection,
-		Watchdog: megakernel.Watchdog(p.Watchdog), Launch: megakernel.Launching(p.Launch)}
-}
-
 // Fits refuses a profile of a model of another shape, of other query rows (0 means 1), or
 // of steps that are launched in another way ("" means one kernel).
 func (p *Profile) Fits(c models.Config, rows int, launch megakernel.Launching) error {
 	if want := ShapeOf(c); p.Shape != want {
 		return fmt.Errorf("it is of %s (shape %s), want one of %s (shape %s)", p.Model, p.Shape, c.Name, want)
 	}
-	if rows = max(1, rows); p.Rows != rows {
-		return fmt.Errorf("it is of steps of %s, want one of %d", plural.Of(p.Rows, "query row"), rows)
+	if rows = max(1, rows); p.Rows() != rows {
+		return fmt.Errorf("it is of steps of %s, want one of %d", plural.Of(p.Rows(), "query row"), rows)
 	}
-	if launch == megakernel.LaunchSingle {
-		launch = ""
-	}
-	if p.Launch != string(launch) {
-		return fmt.Errorf("it is of steps launched as %q, want %q", cmp.Or(p.Launch, string(megakernel.LaunchSingle)), cmp.Or(launch, megakernel.LaunchSingle))
+	one := megakernel.LaunchSingle
+	if found, want := cmp.Or(p.Setup.Options.Launch, one), cmp.Or(launch, one); found != want {
+		return fmt.Errorf("it is of steps launched as %q, want %q", found, want)
 	}
 	return nil
 }

@@ -53,8 +53,8 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 	_, err = tune.Parse(text)
 	require.NoError(t, err)
 	for _, c := range []struct{ old, new, want string }{
-		{`{"format":2`, `{"speed":1,"format":2`, `unknown field "speed"`},
-		{`{"format":2`, `{"format":1`, "format is 1, want 2"},
+		{`{"format":3`, `{"speed":1,"format":3`, `unknown field "speed"`},
+		{`{"format":3`, `{"format":2`, "format is 2, want 3"},
 		{`"model":"tiny"`, `"model":""`, "model is missing"},
 		{`"gpu":"fake GPU"`, `"gpu":""`, "gpu is missing"},
 		{`"contexts":[16,128]`, `"contexts":[]`, "there are no contexts"},
@@ -62,7 +62,8 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"launches":9,"kept"`, `"launches":0,"kept"`, "launches is 0, want at least 1"},
 		{`"launches":3,"ratio"`, `"launches":-1,"ratio"`, "launches is -1, want at least 1, or 0 of an older file"},
 		{`"error":"i/o timeout"`, `"launches":3,"error":"i/o timeout"`, "it failed and has figures"},
-		{`"rows":1`, `"rows":0`, "rows is 0, want at least 1"},
+		{`"page":16`, `"page":0`, "options: sms is 4 and page 0, want at least 1"},
+		{`"start":{`, `"start":{"sms":4,`, "start: it has options that are not searched"},
 		{`"dimension":"in-flight"`, `"dimension":"speed"`, `trial 0: dimension is "speed"`},
 		{`"better":true`, `"better":false`, "better is false with a ratio of"},
 		{`"error":"i/o timeout"`, `"error":""`, "it has figures of 0 and 0 contexts, want 2"},
@@ -72,7 +73,7 @@ func TestABrokenProfileIsRefused(t *testing.T) {
 		{`"leads":"4:2"`, `"leads":"4"`, `start: leads: lead "4" in "4", want none or chunks:copies`},
 		{`"in_flight":3`, `"in_flight":0`, "start: in_flight is 0, want at least 1"},
 		{`"start":{`, `"kept":["speed"],"start":{`, `kept has "speed", want some of stage-bytes, stages, `},
-		{`"chosen":{"stage_bytes":`, `"chosen":{"stage_bytes":9`, "chosen is neither start nor"},
+		{`"chosen":{"splits":`, `"chosen":{"splits":9`, "chosen is neither start nor"},
 	} {
 		broken := strings.Replace(string(text), c.old, c.new, 1)
 		require.NotEqual(t, string(text), broken, c.old)

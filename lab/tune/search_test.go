@@ -280,7 +280,7 @@ func TestAProfileOfAnotherSearchIsNotGoneOnWith(t *testing.T) {
 		`compiler is "nvcc", want "fake 1.0"`: func(p *tune.Profile) { p.Compiler = "nvcc" },
 		`contexts is 1, want 16,128`:          func(p *tune.Profile) { p.Contexts = []int{1} },
 		`commit is "x", want "abc"`:           func(p *tune.Profile) { p.Commit = "x" },
-		`sms is 3, want 4`:                    func(p *tune.Profile) { p.SMs = 3 },
+		`sms is 3, want 4`:                    func(p *tune.Profile) { p.Setup.Options.SMs = 3 },
 		`it began with --stages`:              func(p *tune.Profile) { p.Start.Stages-- },
 	} {
 		other := *p

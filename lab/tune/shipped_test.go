@@ -2,21 +2,19 @@ package tune_test
 
 import (
 	"bytes"
-	"cmp"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/lab/tune"
-	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/stretchr/testify/require"
 )
 
 // What the repository ships can be read.
 func TestShippedProfilesAndAblationsAreValid(t *testing.T) {
-	profiles, err := filepath.Glob("../../../bench/profiles/*/*.json")
+	profiles, err := filepath.Glob("../../bench/profiles/*/*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, profiles)
 	for _, path := range profiles {
@@ -24,9 +22,9 @@ func TestShippedProfilesAndAblationsAreValid(t *testing.T) {
 		require.NoError(t, err)
 		c, err := models.Lookup(p.Model)
 		require.NoError(t, err)
-		require.NoError(t, p.Fits(c, p.Rows, megakernel.Launching(cmp.Or(p.Launch, string(megakernel.LaunchSingle)))), path)
+		require.NoError(t, p.Fits(c, p.Rows(), p.Setup.Options.Launch), path)
 	}
-	ablations, err := filepath.Glob("../../../bench/results/*/*-ablate-*.json")
+	ablations, err := filepath.Glob("../../bench/results/*/*-ablate-*.json")
 	require.NoError(t, err)
 	require.NotEmpty(t, ablations)
 	for _, path := range ablations {

@@ -40,13 +40,14 @@ type Dimension struct {
 // so, in the order in which they are searched. Of several rows the plan of a launch says
 // what one row's --splits and --merge say.
 func Dimensions(rows int, launch megakernel.Launching) []string {
-	if rows > 1 {
-		return []string{StageBytes, Stages, InFlight, Leads, Consumers}
+	return flagsOf(megakernel.SearchedOptions(megakernel.StepsOf(rows, launch)))
+}
+
+func flagsOf(rows []megakernel.Option) (names []string) {
+	for _, row := range rows {
+		names = append(names, row.Flag)
 	}
-	if launch == megakernel.LaunchGraph {
-		return []string{DependentsOf, Resident, StageBytes, Stages, InFlight, Leads, Consumers, Splits, Merge, GraphSteps}
-	}
-	return []string{StageBytes, Stages, InFlight, Leads, Held, Consumers, Splits, Queries, Merge, Vectors}
+	return names
 }
 
 // Space is every dimension's candidates around a kernel.
@@ -101,84 +102,61 @@ func scaled(o megakernel.Options, bytes int) megakernel.Options {
 	return o
 }
 
-// values are the options of a dimension's candidates.
-func values(mk *megakernel.Kernel, dimension string, searched func(string) bool) []megakernel.Options {
-	switch dimension {
-	case StageBytes: // the depth is the planner's again, and as many bytes are in flight and held
-		return each(mk, []int{8 << 10, 16 << 10, 32 << 10}, func(o *megakernel.Options, n int) {
-			to := scaled(*o, n)
-			o.StageBytes = n
-			if searched(Stages) {
-				o.Stages = 0
-			}
-			if searched(InFlight) {
-				o.InFlight = to.InFlight
-			}
-			if searched(Held) {
-				o.Held = to.Held
-			}
-			switch {
-			case searched(Leads) && searched(InFlight):
-				o.Leads = to.Leads
-			case searched(Leads):
-				o.Leads = ""
-			}
-		})
-	case Stages:
-		fit := planned(mk, func(o *megakernel.Options) { o.Stages, o.InFlight, o.Leads = 0, 0, "" }).Stages
-		return each(mk, []int{fit, fit * 3 / 4, fit / 2}, func(o *megakernel.Options, n int) {
-			if o.Stages = n; searched(InFlight) {
-				o.InFlight = min(o.InFlight, n)
-			}
-			if searched(Leads) {
-				o.Leads = ""
-			}
-		})
-	case InFlight:
-		return each(mk, []int{1, 2, 3, 4, 5, 6}, func(o *megakernel.Options, n int) {
-			if o.InFlight = n; searched(Leads) {
-				o.Leads = ""
-			}
-		})
-	case Leads:
-		return each(mk, leads(mk.Options.InFlight), func(o *megakernel.Options, text string) { o.Leads = text })
-	case Held:
-		return each(mk, []int{megakernel.HeldNone, 1, 2, 3, 4, 5, 6}, func(o *megakernel.Options, n int) { o.Held = n })
-	case Consumers:
-		return each(mk, []int{6, 7, 8, 10, 11}, func(o *megakernel.Options, n int) { o.Consumers = n })
-	case Splits:
-		fill := planned(mk, func(o *megakernel.Options) { o.Splits = 0 }).Splits
-		return each(mk, []int{fill / 2, fill, 2 * fill, 8, 16, 32}, func(o *megakernel.Options, n int) { o.Splits = n })
-	case Queries:
-		return each(mk, megakernel.Handoffs(), func(o *megakernel.Options, h megakernel.Handoff) { o.Queries = h })
-	case Merge:
-		return each(mk, megakernel.Mergings(), func(o *megakernel.Options, m megakernel.Merging) { o.Merge = m })
-	case Vectors:
-		return each(mk, megakernel.VectorWays(), func(o *megakernel.Options, v megakernel.Handoff) { o.Vectors = string(v) })
-	case Resident: // depth is the planner's again
-		return each(mk, []int{1, 2, 3}, func(o *megakernel.Options, n int) {
-			if o.Resident = n; searched(Stages) {
-				o.Stages = 0
-			}
-		})
-	case GraphSteps:
-		return each(mk, []int{1, 4, 16}, func(o *megakernel.Options, n int) { o.GraphSteps = n })
-	case DependentsOf:
-		return each(mk, megakernel.AllDependents(), func(o *megakernel.Options, d megakernel.Dependents) { o.Dependents = d })
+// values are the options of a dimension's candidates: its own values, and what follows from a ring of another shape.
+func values(mk *megakernel.Kernel, dimension string, searched func(string) bool) (all []megakernel.Options) {
+	row := mustOption(dimension)
+	for _, value := range row.Values(mk) {
+		if leftOpen(row, value) {
+			continue
+		}
+		o := mk.Options
+		if err := row.Set(&o, value); err != nil {
+			panic("BUG: tune: " + dimension + " " + value + ": " + err.Error())
+		}
+		follow(&o, mk.Options, dimension, searched)
+		all = append(all, o)
 	}
-	panic("BUG: tune: dimension " + dimension)
+	return all
 }
 
-// leads are candidates beside a number of copies in flight: none, and fewer copies from
-// one or a few chunks more on.
-func leads(inFlight int) []string {
-	list := []string{pipeline.LeadsText(nil)}
-	for _, ahead := range []int{1, 2, 4} {
-		for _, fewer := range []int{1, 2} {
-			list = append(list, pipeline.LeadsText([]pipeline.Lead{{Chunks: inFlight + ahead, InFlight: inFlight - fewer}}))
+// follow adapts options of which one dimension has another value. With another size of stages as many bytes are in
+// flight and held, and their number is the planner's again, as it is with other kernels beside a graph's; leads are
+// the planner's wherever they depend on what changed.
+func follow(o *megakernel.Options, was megakernel.Options, dimension string, searched func(string) bool) {
+	switch dimension {
+	case StageBytes:
+		to := scaled(was, o.StageBytes)
+		if searched(Stages) {
+			o.Stages = 0
+		}
+		if searched(InFlight) {
+			o.InFlight = to.InFlight
+		}
+		if searched(Held) {
+			o.Held = to.Held
+		}
+		switch {
+		case searched(Leads) && searched(InFlight):
+			o.Leads = to.Leads
+		case searched(Leads):
+			o.Leads = ""
+		}
+	case Stages:
+		if searched(InFlight) {
+			o.InFlight = min(o.InFlight, o.Stages)
+		}
+		if searched(Leads) {
+			o.Leads = ""
+		}
+	case InFlight:
+		if searched(Leads) {
+			o.Leads = ""
+		}
+	case Resident:
+		if searched(Stages) {
+			o.Stages = 0
 		}
 	}
-	return list
 }
 
 // each is the kernel's options with each of the values, which are left out where they
@@ -195,15 +173,4 @@ func each[T comparable](mk *megakernel.Kernel, values []T, set func(*megakernel.
 		all = append(all, o)
 	}
 	return all
-}
-
-// planned is what the planner makes of the kernel's options with something left open;
-// the kernel's own where it refuses that.
-func planned(mk *megakernel.Kernel, open func(*megakernel.Options)) megakernel.Options {
-	o := mk.Options
-	open(&o)
-	if built, err := megakernel.Build(mk.Config, o); err == nil {
-		return built.Options
-	}
-	return mk.Options
 }

@@ -1,7 +1,6 @@
 package tune
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -189,13 +188,10 @@ func depths(bytes, fit int) (all []int) {
 // always said; what they leave open is not.
 func difference(of, o megakernel.Options, always []string) string {
 	var flags []string
-	for _, f := range []struct {
-		name     string
-		was, now any
-	}{{StageBytes, of.StageBytes, o.StageBytes}, {Stages, of.Stages, o.Stages}, {InFlight, of.InFlight, o.InFlight}, {Leads, of.Leads, o.Leads}, {Held, max(0, of.Held), max(0, o.Held)}, {Consumers, of.Consumers, o.Consumers},
-		{Splits, of.Splits, o.Splits}, {Queries, of.Queries, o.Queries}, {Merge, of.Merge, o.Merge}, {Vectors, of.Vectors, o.Vectors}, {MLPName, of.MLP, o.MLP}, {"watchdog", of.Watchdog, o.Watchdog}} {
-		if now := fmt.Sprint(f.now); (f.was != f.now || slices.Contains(always, f.name)) && now != "" && (now != "0" || f.name == Held) {
-			flags = append(flags, "--"+f.name+" "+now)
+	for _, row := range append(everywhere(), mustOption(MLPName), mustOption("watchdog")) {
+		was, now := row.Get(of), row.Get(o)
+		if (was != now || slices.Contains(always, row.Flag)) && !leftOpen(row, now) {
+			flags = append(flags, "--"+row.Flag+" "+now)
 		}
 	}
 	return strings.Join(flags, " ")
