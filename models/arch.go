@@ -1,7 +1,5 @@
 package models
 
-import "slices"
-
 // Arch is the mathematics of a dense decoder as data, layer by layer. Config.Arch derives it; reference, kernel and
 // planner read it. For one token at position p,
 //
@@ -164,9 +162,4 @@ func orOne(x float64) float64 {
 		return 1
 	}
 	return x
-}
-
-// Equal reports whether two descriptions are the same mathematics, the order of kinds aside.
-func (a *Arch) Equal(b *Arch) bool {
-	return a.String() == b.String() && slices.Equal(a.Pattern, b.Pattern)
 }

@@ -1,6 +1,7 @@
 package models
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -30,6 +31,9 @@ func Lookup(name string) (Config, error) {
 		if c.Name == name {
 			return c, nil
 		}
+	}
+	if hint := Elsewhere(name); hint != "" {
+		return Config{}, errors.New("model: " + hint)
 	}
 	names := Names()
 	return Config{}, fmt.Errorf("model: found %q, want one of %s; closest is %s",

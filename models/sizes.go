@@ -11,34 +11,28 @@ func (c Config) QRows() int { return c.Heads * c.HeadDim }
 // projection: KVHeads*HeadDim.
 func (c Config) KVRows() int { return c.KVHeads * c.HeadDim }
 
-// LayerParams returns the number of weights in one decoder layer: the seven
-// matrices and the two norm gains.
-func (c Config) LayerParams() int64 {
-	hidden := int64(c.Hidden)
-	attention := 2*hidden*int64(c.QRows()) + 2*hidden*int64(c.KVRows())
-	mlp := 3 * hidden * int64(c.Intermediate)
-	return attention + mlp + 2*hidden
-}
-
 // ParamCount returns the number of distinct weights: a tied LM head counts once.
 func (c Config) ParamCount() int64 {
-	table := int64(c.Vocab) * int64(c.Hidden)
-	tables := table
-	if !c.TieEmbeddings {
-		tables += table
-	}
-	return tables + int64(c.Layers)*c.LayerParams() + int64(c.Hidden)
+	return c.elements(func(*Tensor) bool { return true })
 }
 
 // WeightBytes returns the bytes of weights that a step over one query token must
-// read: every matrix and every norm gain once, the LM head whether tied or not,
+// read: every matrix, bias and norm gain once, the LM head whether tied or not,
 // and one row of the embedding. A step over T tokens reads up to T-1 further
 // embedding rows of Hidden elements.
 func (c Config) WeightBytes() int64 {
-	hidden := int64(c.Hidden)
-	head := int64(c.Vocab) * hidden
-	elements := int64(c.Layers)*c.LayerParams() + head + hidden + hidden
-	return elements * int64(c.DType.Bytes())
+	elements := c.elements(func(t *Tensor) bool { return t.Role != RoleEmbed || c.TieEmbeddings })
+	return (elements + int64(c.Hidden)) * int64(c.DType.Bytes())
+}
+
+// elements adds up the tensors that count.
+func (c *Config) elements(counts func(t *Tensor) bool) (n int64) {
+	for _, t := range c.Tensors() {
+		if counts(&t) {
+			n += t.Elements()
+		}
+	}
+	return n
 }
 
 // KVBytesPerToken returns the bytes of keys and values that one position of one

@@ -369,7 +369,7 @@ func (b *benchFlags) prepare(stderr io.Writer, s *bench.Suite, seeded bool) (rel
 	}
 	var random *uint64
 	if b.checkpoint != "" {
-		w, note, err := openModel(b.checkpoint)
+		w, note, err := openModel(b.checkpoint, b.reading())
 		if err != nil {
 			return nil, err
 		}

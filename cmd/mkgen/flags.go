@@ -160,6 +160,7 @@ func (v *patience) Set(s string) error {
 // options.
 type choice struct {
 	model, config, name string
+	ignore              []string // fields of config.json
 	arch                string
 	opts                megakernel.Options // by optionFlags
 	of                  *machine.Machine   // of --machine; nil where that is not given
@@ -176,7 +177,8 @@ func (c *choice) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&c.model, "model", "m", "", "registered `name` of the model (mkgen models lists them)")
-	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a Llama-family model instead")
+	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a model instead (docs/families.md)")
+	f.StringSliceVar(&c.ignore, "ignore-field", nil, "`name`s of unknown fields of config.json to pass over: they must not change the mathematics")
 	f.StringVar(&c.name, "name", "", "what the model of --config is called (default custom)")
 	f.StringVar(&c.arch, "arch", "sm_90a", "GPU `architecture`")
 	c.optionFlags(cmd, func(row megakernel.Option) bool { return row.Group != megakernel.OptionGraph })
@@ -226,7 +228,10 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 	case given("model") && given("config"):
 		return models.Config{}, usagef("--model and --config exclude each other")
 	case given("config"):
-		config, _, err := models.Reading{}.ParseQuantisedFile(c.config) // quantised weights are widened
+		if hint := models.Elsewhere(c.config); hint != "" {
+			return models.Config{}, usagef("--config %s", hint)
+		}
+		config, _, err := c.reading().ParseQuantisedFile(c.config) // quantised weights are widened
 		if err == nil && given("name") {
 			config.Name = c.name
 			if err := config.Validate(); err != nil { // only the name is another than it was
@@ -245,6 +250,9 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 	}
 	return config, nil
 }
+
+// reading is how config.json files are read.
+func (c *choice) reading() models.Reading { return models.Reading{Ignore: c.ignore} }
 
 // begin refuses an architecture that there is no emitter for, and a flag that several rows
 // would ignore, and reads the file of machineFlag.

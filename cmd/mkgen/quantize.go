@@ -13,6 +13,7 @@ import (
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/lab/perplexity"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/quantise"
 	"github.com/mkgen/mkgen/models/tokenizer"
 	"github.com/spf13/cobra"
@@ -153,7 +154,7 @@ func (q *quantizeFlags) measure(ctx context.Context, cmd *cobra.Command, what, d
 	if err != nil {
 		return nil, fmt.Errorf("--text: %w", err)
 	}
-	c, _, err := openModel(dir)
+	c, _, err := openModel(dir, models.Reading{})
 	if err != nil {
 		return nil, err
 	}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io/fs"
 	"path/filepath"
-	"reflect"
 	"strings"
 
 	"github.com/mkgen/mkgen/megakernel"
@@ -64,7 +63,7 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 		if err := c.begin(cmd); err != nil {
 			return nil, err
 		}
-		f, err := w.open(w.checkpoint)
+		f, err := w.open(w.checkpoint, c.reading())
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +79,7 @@ func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	case given("random"):
 		return &found{config: config, tensors: synth.NewWeights(uint64(w.random), config), random: true}, nil
 	case given("checkpoint"):
-		f, err := w.open(w.checkpoint)
+		f, err := w.open(w.checkpoint, c.reading())
 		if err != nil {
 			return nil, err
 		}
@@ -104,15 +103,18 @@ type model interface {
 }
 
 // openModel opens a checkpoint directory; note is what a user is told of it.
-func openModel(dir string) (c model, note string, err error) {
+func openModel(dir string, how models.Reading) (c model, note string, err error) {
+	if hint := models.Elsewhere(dir); hint != "" {
+		return nil, "", usagef("--checkpoint %s", hint)
+	}
 	if !quant.Quantised(dir) {
-		c, err := checkpoint.Open(dir)
+		c, err := checkpoint.OpenWith(dir, how)
 		if err != nil {
 			return nil, "", err
 		}
 		return c, rounding(c), nil
 	}
-	q, err := quant.OpenModel(dir)
+	q, err := quant.OpenModelWith(dir, how)
 	if err != nil {
 		return nil, "", err
 	}
@@ -124,8 +126,8 @@ func openModel(dir string) (c model, note string, err error) {
 }
 
 // open opens a checkpoint directory; its tokenizer may be missing.
-func (w *weights) open(dir string) (*found, error) {
-	c, note, err := openModel(dir)
+func (w *weights) open(dir string, how models.Reading) (*found, error) {
+	c, note, err := openModel(dir, how)
 	if err != nil {
 		return nil, err
 	}
@@ -159,12 +161,8 @@ func rounding(c *checkpoint.Checkpoint) string {
 // sameModel names a field in which a checkpoint is another model than the one
 // asked for, if there is one. Names and special tokens may differ.
 func sameModel(want, have models.Config) error {
-	have.Name, have.BOS, have.EOS, have.CheckpointDType = want.Name, want.BOS, want.EOS, want.CheckpointDType
-	w, h := reflect.ValueOf(want), reflect.ValueOf(have)
-	for i := range w.NumField() {
-		if a, b := w.Field(i).Interface(), h.Field(i).Interface(); !reflect.DeepEqual(a, b) {
-			return fmt.Errorf("%s is %v, want %v", w.Type().Field(i).Name, b, a)
-		}
+	if field, own, others := have.Differs(want); field != "" {
+		return fmt.Errorf("%s is %s, want %s", field, own, others)
 	}
 	return nil
 }
@@ -190,6 +188,9 @@ func bundledModel(name string) (*found, bool, error) {
 func configOfCheckpoint(cmd *cobra.Command, checkpoint string) error {
 	if given := cmd.Flags().Changed; !given("checkpoint") || given("model") || given("config") {
 		return nil
+	}
+	if hint := models.Elsewhere(checkpoint); hint != "" {
+		return usagef("--checkpoint %s", hint)
 	}
 	return cmd.Flags().Set("config", filepath.Join(checkpoint, "config.json"))
 }

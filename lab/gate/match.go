@@ -103,6 +103,9 @@ func sameModel(theirs, ours models.Config) error {
 			return &MismatchError{f.what, fmt.Sprint(f.theirs), fmt.Sprint(f.ours)}
 		}
 	}
+	if what, theirs, ours := theirs.Differs(ours); what != "" {
+		return &MismatchError{what, theirs, ours}
+	}
 	return nil
 }
 

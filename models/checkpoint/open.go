@@ -22,7 +22,12 @@ import (
 // type than BF16, F16 and F32, or not called for. Only rotary_emb.inv_freq may be
 // there unread. With tied embeddings lm_head.weight may be absent, or equal to the
 // embedding, which is the one reading of data that Open does.
-func Open(dir string) (*Checkpoint, error) { return openAt(place{dir: dir}, "checkpoint "+dir) }
+func Open(dir string) (*Checkpoint, error) { return OpenWith(dir, models.Reading{}) }
+
+// OpenWith is Open with another reading of config.json.
+func OpenWith(dir string, how models.Reading) (*Checkpoint, error) {
+	return openAt(place{dir: dir, how: how}, "checkpoint "+dir)
+}
 
 // OpenFS opens the checkpoint at the root of fsys as Open does, with the same
 // checks, but reads the weights into memory: it is for small ones, such as those

@@ -17,6 +17,7 @@ import (
 type place struct {
 	dir  string
 	fsys fs.FS // nil for a directory
+	how  models.Reading
 }
 
 func (p place) open(name string) (fs.File, error) {
@@ -36,13 +37,13 @@ func (p place) stat(name string) (fs.FileInfo, error) {
 // config reads config.json.
 func (p place) config() (models.Config, error) {
 	if p.fsys == nil {
-		return models.ParseFile(filepath.Join(p.dir, ConfigFile))
+		return p.how.ParseFile(filepath.Join(p.dir, ConfigFile))
 	}
 	f, err := p.fsys.Open(ConfigFile)
 	if err != nil {
 		return models.Config{}, err
 	}
-	c, err := models.Parse(f)
+	c, err := p.how.Parse(f)
 	if err = errors.Join(err, f.Close()); err != nil {
 		return models.Config{}, fmt.Errorf("%s: %w", ConfigFile, err)
 	}

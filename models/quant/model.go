@@ -24,13 +24,16 @@ type Model struct {
 
 // OpenModel opens the checkpoint in directory dir as Open does, and refuses, too, what a model of its
 // config.json has no use for or lacks. The caller must Close it.
-func OpenModel(dir string) (*Model, error) {
+func OpenModel(dir string) (*Model, error) { return OpenModelWith(dir, models.Reading{}) }
+
+// OpenModelWith is OpenModel with another reading of config.json.
+func OpenModelWith(dir string, how models.Reading) (*Model, error) {
 	c, err := Open(dir)
 	if err != nil {
 		return nil, err
 	}
 	m := &Model{Checkpoint: c}
-	if err := m.match(); err != nil {
+	if err := m.match(how); err != nil {
 		return nil, fmt.Errorf("checkpoint %s: %w", dir, errors.Join(err, c.Close()))
 	}
 	return m, nil
@@ -50,12 +53,12 @@ func Quantised(dir string) bool {
 }
 
 // match compares what there is with what a model of the configuration needs.
-func (m *Model) match() error {
+func (m *Model) match(how models.Reading) error {
 	text, err := m.files.Text(checkpoint.ConfigFile)
 	if err != nil {
 		return err
 	}
-	if m.config, _, err = models.ParseQuantised(bytes.NewReader(text)); err != nil {
+	if m.config, _, err = how.ParseQuantised(bytes.NewReader(text)); err != nil {
 		return fmt.Errorf("%s: %w", checkpoint.ConfigFile, err)
 	}
 	var p problem.List

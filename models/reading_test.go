@@ -1,0 +1,61 @@
+package models
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestUnknownFieldsMayBePassedOverByName(t *testing.T) {
+	text := changed(t, [][2]string{{"frobnicate", "3"}, {"clip_qkv", "8"}})
+	_, err := Reading{Ignore: []string{"frobnicate", "clip_qkv"}}.Parse(strings.NewReader(text))
+	require.EqualError(t, err, "clip_qkv: found 8, want null; clipping is not supported", "a field that is known to matter is not passed over")
+	text = changed(t, [][2]string{{"frobnicate", "3"}})
+	_, err = Parse(strings.NewReader(text))
+	require.ErrorContains(t, err, "go on with --ignore-field frobnicate")
+	got, err := Reading{Ignore: []string{"frobnicate"}}.Parse(strings.NewReader(text))
+	require.NoError(t, err)
+	require.Equal(t, parsed(t), got)
+}
+
+func TestTextPartTakesWhatSurroundsIt(t *testing.T) {
+	tiny := changed(t, [][2]string{{"eos_token_id", ""}, {"torch_dtype", ""}})
+	c, err := Parse(strings.NewReader(`{"model_type": "llava", "vision_config": {}, "eos_token_id": [5, 6], "torch_dtype": "float16", "text_config": ` + tiny + "}"))
+	require.NoError(t, err)
+	require.True(t, c.TextPart)
+	require.Equal(t, []int{5, 6}, c.EOS)
+	require.Equal(t, F16, c.CheckpointDType)
+	want := parsed(t)
+	want.TextPart, want.EOS, want.CheckpointDType = true, c.EOS, F16
+	require.Equal(t, want, c)
+}
+
+// The published file of gemma-3-4b-it relies on the defaults of Gemma3TextConfig for most of its fields.
+func TestTextPartOfGemma3HasItsFamilysDefaults(t *testing.T) {
+	c, err := Parse(strings.NewReader(`{"architectures": ["Gemma3ForConditionalGeneration"], "boi_token_index": 255999, "eos_token_id": [1, 106],
+		"model_type": "gemma3", "torch_dtype": "bfloat16", "mm_tokens_per_image": 256, "vision_config": {"hidden_size": 1152},
+		"text_config": {"hidden_size": 2560, "intermediate_size": 10240, "model_type": "gemma3_text", "num_hidden_layers": 34,
+			"rope_scaling": {"factor": 8.0, "rope_type": "linear"}, "sliding_window": 1024}}`))
+	require.NoError(t, err)
+	require.EqualValues(t, 3_880_263_168, c.ParamCount())
+	a := c.Arch()
+	require.Equal(t, 1024, a.Layer(0).Attn.Window)
+	require.Equal(t, 10000.0, a.Layer(0).Attn.Rope.Theta)
+	require.Nil(t, a.Layer(0).Attn.Rope.Scaling)
+	require.Zero(t, a.Layer(5).Attn.Window)
+	require.Equal(t, 1e6, a.Layer(5).Attn.Rope.Theta)
+	require.Equal(t, 8.0, a.Layer(5).Attn.Rope.Scaling.Factor)
+}
+
+func TestLayersOfOneKindHaveNoKinds(t *testing.T) {
+	c := tiny()
+	c.Windows(0, func(int) bool { return true })
+	require.Equal(t, tiny(), c)
+	c.Layers = 6
+	c.Windows(8, func(l int) bool { return l%3 != 2 })
+	require.Equal(t, []Kind{{Window: 8}, {}}, c.Traits.Kinds)
+	require.Equal(t, []int{0, 0, 1}, c.Traits.Pattern)
+	c.Windows(8, func(int) bool { return true })
+	require.Equal(t, []int{0}, c.Traits.Pattern)
+}
