@@ -62,8 +62,19 @@ type texter struct {
 
 func (r texter) text() string {
 	var out strings.Builder
-	if r.IntN(200) == 0 {
-		return strings.Repeat(r.piece()+r.piece(), 100+r.IntN(300)) // a very long word
+	switch r.IntN(400) {
+	case 0, 1: // a very long word
+		return strings.Repeat(r.piece()+r.piece(), 100+r.IntN(300))
+	case 2: // one that does not repeat
+		for range 300 + r.IntN(2000) {
+			out.WriteByte('a' + byte(min(r.IntN(26), r.IntN(26))))
+		}
+		return out.String()
+	case 3: // characters of all planes
+		for range 1 + r.IntN(300) {
+			out.WriteString(r.anyRune())
+		}
+		return out.String()
 	}
 	for range r.IntN(30) {
 		out.WriteString(strings.Repeat(r.piece(), 1+max(0, r.IntN(12)-8)))
@@ -94,11 +105,7 @@ func (r texter) piece() string {
 	case 7:
 		return pick("the", " and", "ing", "Word", "def ", "return", "Ünreachable", " unreachable")
 	case 8:
-		for {
-			if c := rune(r.IntN(utf8.MaxRune + 1)); utf8.ValidRune(c) {
-				return string(c)
-			}
-		}
+		return r.anyRune()
 	case 9:
 		return string(rune(r.IntN(0x250)))
 	default:
@@ -109,6 +116,35 @@ func (r texter) piece() string {
 		from := r.IntN(len(runes))
 		return string(runes[from:min(len(runes), from+1+r.IntN(20))])
 	}
+}
+
+// anyRune gives one of all code points that UTF-8 can spell.
+func (r texter) anyRune() string {
+	for {
+		if c := rune(r.IntN(utf8.MaxRune + 1)); utf8.ValidRune(c) {
+			return string(c)
+		}
+	}
+}
+
+// broken changes, takes out or puts in a few bytes of a text.
+func (r texter) broken() []byte {
+	b := []byte(r.text())
+	for range 1 + r.IntN(3) {
+		if len(b) == 0 {
+			break
+		}
+		at := r.IntN(len(b))
+		switch r.IntN(3) {
+		case 0:
+			b[at] = byte(r.IntN(256))
+		case 1:
+			b = slices.Delete(b, at, at+1)
+		default:
+			b = slices.Insert(b, at, byte(0x80+r.IntN(128)))
+		}
+	}
+	return b
 }
 
 func newTexter(t *testing.T, tok *Tokenizer) texter {
@@ -129,6 +165,7 @@ func newTexter(t *testing.T, tok *Tokenizer) texter {
 type oracleAnswer struct {
 	IDs, Special, Plain [][]int
 	Decoded, Skipped    []string
+	Invalid             []int // where each of the byte strings stops being UTF-8, or -1
 }
 
 // TestRandomAgainstHuggingFace compares all that a tokenizer does on random texts and lists of ids, in batches.
@@ -143,12 +180,14 @@ func TestRandomAgainstHuggingFace(t *testing.T) {
 		var asked struct {
 			Texts []string `json:"texts"`
 			Lists [][]int  `json:"lists"`
+			Bytes [][]byte `json:"bytes"`
 		}
 		for range batch {
 			text := r.text()
 			size += len(text)
 			asked.Texts = append(asked.Texts, text)
 			asked.Lists = append(asked.Lists, r.idList(tok))
+			asked.Bytes = append(asked.Bytes, r.broken())
 		}
 		var want oracleAnswer
 		ask(asked, &want)
@@ -157,6 +196,13 @@ func TestRandomAgainstHuggingFace(t *testing.T) {
 				if differences++; differences <= 5 {
 					t.Errorf("%q\n%s", text, why)
 				}
+			}
+		}
+		for i, b := range asked.Bytes {
+			_, err := tok.Encode(string(b), false)
+			if refused := err != nil && strings.Contains(err.Error(), fmt.Sprintf("at offset %d is not UTF-8", want.Invalid[i])); refused != (want.Invalid[i] >= 0) {
+				differences++
+				t.Errorf("%q: %v; not UTF-8 from %d on", b, err, want.Invalid[i])
 			}
 		}
 		for i, ids := range asked.Lists {

@@ -13,6 +13,9 @@ const (
 	templateFile  = "chat_template.jinja"
 )
 
+// otherFiles are formats that are not read: SentencePiece or tiktoken, Mistral's, GPT-2's.
+var otherFiles = [...]string{"tokenizer.model", "tekken.json", "vocab.json", "spiece.model", "qwen.tiktoken"}
+
 // fault is a user's mistake: where, what is there, and what is wanted there.
 func fault(place, has, wants string) error {
 	return fmt.Errorf("%s: %s; want %s", place, has, wants)

@@ -48,3 +48,16 @@ func TestAFileSystemsFilesAreChecked(t *testing.T) {
 	_, err = Open(dir)
 	require.EqualError(t, err, dir+`: tokenizer.json: model: none; want "BPE" or "Unigram"`)
 }
+
+func TestOtherFormatsAreToldHowToBeConverted(t *testing.T) {
+	for _, name := range otherFiles {
+		fsys := fstest.MapFS{name: {Data: []byte("x")}, configFile: {Data: []byte("{}")}}
+		_, err := OpenFS(fsys)
+		require.ErrorContains(t, err, "tokenizer.json: not there, but "+name+" is; want tokenizer.json, which")
+		require.NotErrorIs(t, err, fs.ErrNotExist, "a command does not go on as if there were no tokenizer")
+		source, _ := files(t)
+		fsys[tokenizerFile] = &fstest.MapFile{Data: []byte(source)}
+		_, err = OpenFS(fsys)
+		require.NoError(t, err)
+	}
+}

@@ -151,22 +151,3 @@ func TestOpenOfFolders(t *testing.T) {
 	_, err = Open(dir)
 	require.Error(t, err)
 }
-
-// FuzzParse: no file makes Parse panic, and no text makes a tokenizer that it accepted panic.
-func FuzzParse(f *testing.F) {
-	source, config := files(f)
-	small := source[:strings.Index(source, `"vocab":`)] + `"vocab":{"a":0,"b":1,"ab":2,"Ġ":3},"merges":[["a","b"]]}}`
-	f.Add([]byte(small), []byte(config), "ab a<|eot_id|>b")
-	f.Add([]byte(strings.ReplaceAll(small, "204", "1")), []byte("{}"), "ab")
-	f.Fuzz(func(t *testing.T, tokenizerJSON, configJSON []byte, text string) {
-		tok, err := Parse(tokenizerJSON, configJSON)
-		if err != nil {
-			return
-		}
-		ids, err := tok.Encode(text, false)
-		if err == nil && len(ids) > len(text) {
-			t.Fatalf("%d ids of %d bytes", len(ids), len(text))
-		}
-		tok.Decode(ids, false)
-	})
-}

@@ -2,6 +2,7 @@ package tokenizer
 
 import (
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"testing"
@@ -19,11 +20,15 @@ type styleGolden struct {
 	}
 }
 
-func TestStylesEqualHuggingFace(t *testing.T) {
+func styleDirs(t testing.TB) []string {
 	dirs, err := filepath.Glob("testdata/styles/*")
 	require.NoError(t, err)
-	require.GreaterOrEqual(t, len(dirs), 17)
-	for _, dir := range dirs {
+	require.GreaterOrEqual(t, len(dirs), 20)
+	return dirs
+}
+
+func TestStylesEqualHuggingFace(t *testing.T) {
+	for _, dir := range styleDirs(t) {
 		t.Run(filepath.Base(dir), func(t *testing.T) {
 			tok, err := Open(dir)
 			require.NoError(t, err)
@@ -50,7 +55,23 @@ func TestStylesEqualHuggingFace(t *testing.T) {
 				require.Equal(t, c.Special, orEmpty(special), "%s: %q", c.Name, c.Text)
 				require.Equal(t, *c.Decoded, tok.Decode(ids, false), "%s: %q", c.Name, c.Text)
 				require.Equal(t, *c.Skipped, tok.Decode(ids, true), "%s: %q", c.Name, c.Text)
+				require.Equal(t, *c.Decoded, decodeAll(t, tok, ids, false), "%s, one id at a time", c.Name)
+				require.Equal(t, *c.Skipped, decodeAll(t, tok, ids, true), "%s, one id at a time", c.Name)
 			}
 		})
+	}
+}
+
+// TestStreamsOfEveryStyleAreWholeCharacters: of ids at random, half of them bytes of characters that others complete or not.
+func TestStreamsOfEveryStyleAreWholeCharacters(t *testing.T) {
+	for _, dir := range styleDirs(t) {
+		tok, err := Open(dir)
+		require.NoError(t, err)
+		r := texter{Rand: rand.New(rand.NewPCG(3, 4)), bytes: byteIDs(tok)}
+		for range 100 {
+			ids := r.idList(tok)
+			decodeAll(t, tok, ids, false)
+			decodeAll(t, tok, ids, true)
+		}
 	}
 }

@@ -38,6 +38,7 @@ type Tokenizer struct {
 
 // Open reads the tokenizer of the checkpoint in the folder dir: tokenizer.json, and where they are there tokenizer_config.json and
 // chat_template.jinja, which goes before a template in the former. Errors name the file, the field, what is there and what is wanted.
+// A folder without a tokenizer is an fs.ErrNotExist, one with a tokenizer in another format an error that says how to convert it.
 func Open(dir string) (*Tokenizer, error) {
 	t, err := opener(func(name string) (fs.File, error) { return os.Open(filepath.Join(dir, name)) }).tokenizer()
 	if err != nil && !errors.As(err, new(*fs.PathError)) { // which names the file in full
@@ -55,7 +56,7 @@ type opener func(name string) (fs.File, error)
 func (o opener) tokenizer() (*Tokenizer, error) {
 	tokenizerJSON, err := o.read(tokenizerFile)
 	if err != nil {
-		return nil, err
+		return nil, o.otherFormat(err)
 	}
 	configJSON, err := o.readOptional(configFile)
 	if err != nil {
@@ -70,6 +71,24 @@ func (o opener) tokenizer() (*Tokenizer, error) {
 		t.config.templates = map[string]string{defaultTemplate: string(template)}
 	}
 	return t, err
+}
+
+// otherFormat says what to do where tokenizer.json is missing and the tokenizer is there in another format. Any
+// other error it returns as it is.
+func (o opener) otherFormat(err error) error {
+	if !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	for _, name := range otherFiles {
+		f, err := o(name)
+		if err != nil {
+			continue
+		}
+		f.Close()
+		return fault(tokenizerFile, "not there, but "+name+" is", tokenizerFile+", which Hugging Face's transformers writes: "+
+			`python -c "from transformers import AutoTokenizer as T; T.from_pretrained('.').save_pretrained('.')" in the checkpoint's folder`)
+	}
+	return err
 }
 
 // readOptional is nil for a file that is not there.

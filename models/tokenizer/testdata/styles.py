@@ -2,10 +2,13 @@
 """Trains a small tokenizer in the style of each family and writes what Hugging Face's library makes of the hard cases.
 
     pip install tokenizers==0.23.3
-    python3 styles.py            # styles/NAME/tokenizer.json, styles/NAME/golden.json
+    python3 styles.py [NAME ...]    # styles/NAME/tokenizer.json, styles/NAME/golden.json; all of them when none is named
+
+A tokenizer.json that is there already is kept, because the library's trainers break ties at random: to train one anew, delete it.
 """
 import json
 import pathlib
+import sys
 
 from tokenizers import Tokenizer, __version__
 
@@ -21,6 +24,7 @@ CL100K = r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}+|\p{N}{1,3}| ?[^\s\p{L
 UPPER, LOWER, TAIL = r"[\p{Lu}\p{Lt}\p{Lm}\p{Lo}\p{M}]", r"[\p{Ll}\p{Lm}\p{Lo}\p{M}]", r"(?i:'s|'t|'re|'ve|'m|'ll|'d)?"
 O200K = "|".join([rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+{TAIL}", rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*{TAIL}", r"\p{N}{1,3}",
                   r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
+TEKKEN = "|".join([rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}*{LOWER}+", rf"[^\r\n\p{{L}}\p{{N}}]?{UPPER}+{LOWER}*", r"\p{N}", r" ?[^\s\p{L}\p{N}]+[\r\n/]*", r"\s*[\r\n]+", r"\s+(?!\S)", r"\s+"])
 DEEPSEEK = [r"\p{N}{1,3}", r"[一-龥぀-ゟ゠-ヿ]+",
             r"""[!"#$%&'()*+,\-./:;<=>?@\[\\\]^_`{|}~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+| ?[\p{P}\p{S}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""]
 
@@ -80,12 +84,18 @@ STYLES = {
     "qwen2": {"normalizer": plain("NFC")[0], "pre_tokenizer": pre(split(QWEN2), level()), "decoder": LEVEL, "added": CHAT, "post_processor": LEVEL},
     "cl100k": {"pre_tokenizer": pre(split(CL100K, "Removed", invert=True), level()), "decoder": LEVEL, "added": CHAT},
     "o200k": {"pre_tokenizer": pre(split(O200K), level()), "decoder": LEVEL, "added": CHAT, "model": {"ignore_merges": True}},
+    "tekken": {"pre_tokenizer": pre(split(TEKKEN), level()), "decoder": LEVEL, "added": ENDS + [token("[INST]"), token("[/INST]")], "bos": True},
+    "glm4": {"pre_tokenizer": pre(split(QWEN2.replace(r"\p{N}|", r"\p{N}{1,3}|", 1)), level()), "decoder": LEVEL,
+             "added": CHAT + [token("[gMASK]"), token("<sop>"), token("<|user|>"), token("<|observation|>")], "before": ["[gMASK]", "<sop>"]},
     "smollm": {"pre_tokenizer": pre({"type": "Digits", "individual_digits": True}, level(regex=True)), "decoder": LEVEL, "added": CHAT},
     "falcon": {"pre_tokenizer": pre({"type": "Punctuation", "behavior": "Contiguous"}, level(regex=True), {"type": "Digits", "individual_digits": False},
                                     split("[0-9][0-9][0-9]")), "decoder": LEVEL, "added": CHAT + [token(">>TITLE<<", special=False)]},
     "deepseek": {"normalizer": norm(), "pre_tokenizer": pre(*map(split, DEEPSEEK), level()), "decoder": LEVEL, "added": CHAT},
     "llama2": {"normalizer": norm({"type": "Prepend", "prepend": "▁"}, swap(" ", "▁")), "model": SPM, "bytes": True, "added": ENDS + ODD, "bos": True,
                "decoder": steps("decoders", swap("▁", " "), *FALLBACK, STRIP)},
+    "phi3": {"normalizer": norm({"type": "Prepend", "prepend": "▁"}, swap(" ", "▁")), "model": SPM, "bytes": True,
+             "added": ENDS + [token("<|endoftext|>")] + [token(f"<|{s}|>", rstrip=True) for s in ("system", "user", "assistant", "end")],
+             "decoder": steps("decoders", swap("▁", " "), *FALLBACK, STRIP)},
     "gemma": {"normalizer": swap(" ", "▁"), "pre_tokenizer": split(" ", "MergedWithPrevious", "String"), "model": SPM, "bytes": True, "bos": True,
               "added": ENDS + [token(s, special=False) for s in ("<start_of_turn>", "\n", "\n\n", "▁▁", "▁▁▁", "\t", "<table>")], "decoder": steps("decoders", swap("▁", " "), *FALLBACK)},
     "mistral": {"pre_tokenizer": signs("first", False), "model": {**SPM, "ignore_merges": True}, "bytes": True, "added": ENDS + [token("[INST]"), token("[/INST]")], "bos": True,
@@ -131,9 +141,10 @@ def train(style, tokens=None):
     made["added_tokens"].sort(key=lambda t: t["id"])
     if "post_processor" in style:
         made["post_processor"] = json.loads(json.dumps(style["post_processor"]).replace('"</s>"]', f'{ids.get("</s>")}]').replace('"<s>"]', f'{ids.get("<s>")}]'))
-    if style.get("bos"):
-        made["post_processor"] = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": "<s>", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}}], "pair": [],
-                                  "special_tokens": {"<s>": {"id": "<s>", "ids": [ids["<s>"]], "tokens": ["<s>"]}}}
+    before = style.get("before", ["<s>"] if style.get("bos") else [])
+    if before:
+        made["post_processor"] = {"type": "TemplateProcessing", "single": [{"SpecialToken": {"id": s, "type_id": 0}} for s in before] + [{"Sequence": {"id": "A", "type_id": 0}}],
+                                  "pair": [], "special_tokens": {s: {"id": s, "ids": [ids[s]], "tokens": [s]} for s in before}}
     made["decoder"] = style.get("decoder")
     return made
 
@@ -164,9 +175,9 @@ def golden(source, name):
 
 
 if __name__ == "__main__":
-    for name, style in STYLES.items():
-        (OUT / name).mkdir(parents=True, exist_ok=True)
-        made = train(style)
-        source = json.dumps(made, ensure_ascii=False, separators=(",", ":")) + "\n"
-        (OUT / name / "tokenizer.json").write_text(source, encoding="utf-8")
-        golden(source, name)
+    for name in sys.argv[1:] or STYLES:
+        path = OUT / name / "tokenizer.json"
+        if not path.exists():
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(train(STYLES[name]), ensure_ascii=False, separators=(",", ":")) + "\n", encoding="utf-8")
+        golden(path.read_text(encoding="utf-8"), name)
