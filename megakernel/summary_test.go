@@ -25,7 +25,7 @@ func build(t *testing.T, name string, o Options) *Kernel {
 
 func TestReportsFitATerminalAndRepeat(t *testing.T) {
 	deep.Only(t)
-	for _, c := range models.All() {
+	for _, c := range models.Checked() {
 		for _, o := range []Options{{}, {SMs: 1}, {SMs: 7, Page: 64, Splits: 128}, {Held: 1}, {Held: 8}} {
 			mk, err := Build(c, o)
 			require.NoError(t, err)

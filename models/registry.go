@@ -10,9 +10,15 @@ import (
 // All returns every registered configuration, sorted by name, as fresh values:
 // the caller may change them.
 func All() []Config {
-	all := []Config{llama3x8B(), llama3x70B(), llama32x1B(), llama32x3B(), tiny()}
+	all := append(Checked(), popular()...)
 	slices.SortFunc(all, func(a, b Config) int { return strings.Compare(a.Name, b.Name) })
 	return all
+}
+
+// Checked returns those whose kernels every change is checked with: built, verified, compiled, as far as their size allows.
+// They are sorted by name and fresh values.
+func Checked() []Config {
+	return []Config{llama3x70B(), llama3x8B(), llama32x1B(), llama32x3B(), tiny()}
 }
 
 // Names returns the names of the registered configurations, sorted.
@@ -25,19 +31,19 @@ func Names() []string {
 }
 
 // Lookup returns a fresh copy of the configuration registered under name, which
-// must match exactly. The error lists all names and the closest one.
+// must match exactly. The error names the closest one.
 func Lookup(name string) (Config, error) {
-	for _, c := range All() {
-		if c.Name == name {
-			return c, nil
+	for _, some := range []func() []Config{Checked, All} {
+		for _, c := range some() {
+			if c.Name == name {
+				return c, nil
+			}
 		}
 	}
 	if hint := Elsewhere(name); hint != "" {
 		return Config{}, errors.New("model: " + hint)
 	}
-	names := Names()
-	return Config{}, fmt.Errorf("model: found %q, want one of %s; closest is %s",
-		shorten(name), strings.Join(names, ", "), closest(name, names))
+	return Config{}, fmt.Errorf("model: found %q, want one that mkgen models lists; closest is %s", shorten(name), closest(name, Names()))
 }
 
 // llama31 holds what the Llama 3.1 and 3.2 models share; published as

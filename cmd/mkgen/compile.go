@@ -122,7 +122,7 @@ func (c *choice) configs(cmd *cobra.Command, all bool) ([]models.Config, error) 
 		config, err := c.load(cmd)
 		return []models.Config{config}, err
 	}
-	return models.All(), c.begin(cmd)
+	return models.Checked(), c.begin(cmd)
 }
 
 func compileKernel(ctx context.Context, name string, k *ir.Kernel, arch string, opt compile.Options) (*compile.Result, error) {

@@ -123,16 +123,14 @@ func TestErrorsOfRunnerAndCeilingEndTheRun(t *testing.T) {
 // Bytes by the configuration are the plan's unpadded matrices, the gains, one
 // embedding row, and the KV that the plan counts.
 func TestBytesPerTokenAreWhatThePlanReads(t *testing.T) {
-	for _, name := range models.Names() {
-		c, err := models.Lookup(name)
-		require.NoError(t, err)
+	for _, c := range models.Checked() {
 		mk, err := megakernel.Build(c, megakernel.Options{})
 		if err != nil {
 			continue // no kernel for one GPU
 		}
 		gains := int64(2*c.Layers+2) * int64(c.Hidden) * 2 // with the embedding row
 		for _, context := range []int{0, 1, 3072} {
-			require.Equal(t, float64(mk.Plan.WeightBytes()+gains+mk.KVBytes(context)), BytesPerToken(c, 0, 0, context, 1), "%s at %d", name, context)
+			require.Equal(t, float64(mk.Plan.WeightBytes()+gains+mk.KVBytes(context)), BytesPerToken(c, 0, 0, context, 1), "%s at %d", c.Name, context)
 		}
 		mean := (BytesPerToken(c, 0, 0, 10, 1) + BytesPerToken(c, 0, 0, 11, 1) + BytesPerToken(c, 0, 0, 12, 1) + BytesPerToken(c, 0, 0, 13, 1)) / 4
 		require.InDelta(t, mean, BytesPerToken(c, 0, 0, 10, 4), 1e-3)

@@ -51,7 +51,7 @@ func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 	if !deep.On() {
 		t.Skip("analyses three dozen kernels")
 	}
-	for _, c := range models.All() {
+	for _, c := range models.Checked() {
 		for _, rows := range []int{2, 8, 16} {
 			for _, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3}} {
 				o.Tokens = rows
@@ -70,7 +70,7 @@ func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 	if !deep.On() {
 		t.Skip("analyses two dozen kernels")
 	}
-	for _, c := range models.All() {
+	for _, c := range models.Checked() {
 		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {Weights: pipeline.FormatE4M3}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
 			t.Run(fmt.Sprintf("%s %s %s %s page %d", c.Name, o.Launch, o.Weights, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 func TestEveryModelPasses(t *testing.T) {
-	for _, c := range models.All() {
+	for _, c := range models.Checked() {
 		if c.Name != "tiny" && c.Name != "llama3.2-1b" && !deep.On() {
 			continue
 		}
