@@ -128,7 +128,7 @@ func (p prompt) memory(t testing.TB, plan *pipeline.Plan) (mem *interp.Memory, w
 func prompts() []prompt {
 	all := []prompt{
 		{rows: 48, k: 192, columns: 16, tokens: 64, n: 64, groups: 1, cluster: 1, sms: 2, stages: 2, layers: 2},
-		{rows: 72, k: 128, columns: 32, tokens: 256, n: 200, groups: 2, cluster: 2, sms: 4, stages: 3, layers: 2},
+		{rows: 72, k: 96, columns: 32, tokens: 256, n: 200, groups: 2, cluster: 2, sms: 4, stages: 3, layers: 2},
 		{rows: 32, k: 64, columns: 32, tokens: 128, n: 3, groups: 1, cluster: 2, sms: 2, stages: 2, layers: 1},
 	}
 	if deep.On() {
