@@ -1,0 +1,82 @@
+package runtime
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// Prefill is a prefill kernel on one device, beside the decode kernel whose weights and KV cache it uses. Not safe for concurrent use.
+type Prefill struct {
+	p     *megakernel.Prefill
+	dev   Device
+	pages int
+	table []uint32 // as the device has it
+}
+
+// OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache, of so many pages, are from's, on
+// which the decode kernel is open. guard is a page that entries of the page table without a use name.
+func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint32) (*Prefill, error) {
+	r := &Prefill{p: p, dev: dev, pages: pages, table: slices.Repeat([]uint32{guard}, pages)}
+	b := &runner{mk: p.Of, dev: dev, pages: pages, from: from}
+	for _, buf := range p.IR.Globals() {
+		if buf.Map != nil {
+			continue // the device makes it of its description
+		}
+		if done, err := b.borrow(buf.Name); err != nil {
+			return nil, fmt.Errorf("buffer %s: %w", buf.Name, err)
+		} else if done {
+			continue
+		}
+		bytes := buf.Bytes()
+		if buf.Name == megakernel.BufferPrefillTable {
+			bytes = 4 * int64(pages)
+		}
+		if err := dev.Alloc(buf.Name, bytes); err != nil {
+			return nil, fmt.Errorf("buffer %s of %d bytes: %w", buf.Name, bytes, err)
+		}
+	}
+	if err := b.floats("inv_freq", p.Of.InvFreq()); err != nil {
+		return nil, err
+	}
+	for name, content := range map[string][]uint32{"barrier": {0}, "epoch": {0}, megakernel.BufferPrefillTable: r.table} {
+		if err := dev.Write(name, 0, words(content)); err != nil {
+			return nil, err
+		}
+	}
+	return r, dev.Zero(megakernel.BufferPrompt)
+}
+
+// Tokens is how many a step takes at most.
+func (r *Prefill) Tokens() int { return r.p.Options.Tokens }
+
+// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order.
+func (r *Prefill) Run(tokens []int, cached int, pages []uint32) error {
+	page, all := r.p.Of.KV.Page, cached+len(tokens)
+	switch {
+	case len(tokens) < 1 || len(tokens) > r.Tokens():
+		return fmt.Errorf("a prefill step of %d tokens, want 1 to %d", len(tokens), r.Tokens())
+	case cached < 0 || all > r.p.Of.Config.MaxPositions || (all+page-1)/page > len(pages):
+		return fmt.Errorf("a prefill step of %d tokens behind %d cached ones on %d pages of %d, want pages for all, and at most %d tokens", len(tokens), cached, len(pages), page, r.p.Of.Config.MaxPositions)
+	case len(pages) > len(r.table) || slices.ContainsFunc(pages, func(p uint32) bool { return int(p) >= r.pages }):
+		return fmt.Errorf("pages %v, the cache has %d", pages, r.pages)
+	}
+	feed := make([]uint32, len(tokens))
+	for i, t := range tokens {
+		if t < 0 || t >= r.p.Of.Config.Vocab {
+			return fmt.Errorf("token %d, want 0 to %d", t, r.p.Of.Config.Vocab-1)
+		}
+		feed[i] = uint32(t)
+	}
+	if err := r.dev.Write(megakernel.BufferPrompt, 0, words(feed)); err != nil {
+		return err
+	}
+	if !slices.Equal(r.table[:len(pages)], pages) {
+		copy(r.table, pages)
+		if err := r.dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)); err != nil {
+			return err
+		}
+	}
+	return Launch(r.dev, map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages)})
+}

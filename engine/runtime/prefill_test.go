@@ -1,0 +1,148 @@
+package runtime_test
+
+import (
+	"encoding/binary"
+	"math"
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// prefillOfTiny is tiny's decode kernel of one row and its prefill kernel, over one image and one cache.
+func prefillOfTiny(t *testing.T, o megakernel.PrefillOptions, page, pages int) (*runtime.Prefill, *runtime.Session, *runtime.Sim, *runtime.Sim, *megakernel.Kernel) {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: 4, Page: page})
+	require.NoError(t, err)
+	p, err := megakernel.BuildPrefill(mk, o)
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	wide, err := runtime.NewSim(p.IR, 1)
+	require.NoError(t, err)
+	table := make([]uint32, pages-1)
+	for i := range table {
+		table[i] = uint32((5*i + 3) % pages) // not in order
+	}
+	s, err := runtime.OpenSession(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.SessionOptions{Pages: pages, Table: table})
+	require.NoError(t, err)
+	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
+	require.NoError(t, err)
+	return r, s, wide, sim, mk
+}
+
+// cacheOf is a token's keys and values in a layer as the device has them.
+func cacheOf(t *testing.T, sim *runtime.Sim, mk *megakernel.Kernel, pages int, table []uint32, layer, token, v int) []float64 {
+	t.Helper()
+	var out []float64
+	var two [2]byte
+	for head := range mk.KV.Heads {
+		for d := range mk.KV.D {
+			at := mk.KV.Index(pages, layer, int(table[token/mk.KV.Page]), head, token%mk.KV.Page, v, d)
+			require.NoError(t, sim.Read("kv", int64(2*at), two[:]))
+			out = append(out, float64(math.Float32frombits(uint32(binary.LittleEndian.Uint16(two[:]))<<16)))
+		}
+	}
+	return out
+}
+
+// A prompt goes through the prefill kernel in steps of different lengths, its last token through the decode kernel: keys, values and
+// logits are the float64 reference's, and as near to it as those of a prompt that the decode kernel read alone.
+func TestAPromptThroughThePrefillKernel(t *testing.T) {
+	ofValues(t)
+	const pages = 12
+	tokens := synth.Tokens(3, 0, 150, 320)
+	r, s, wide, sim, mk := prefillOfTiny(t, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
+	table := make([]uint32, pages-1)
+	for i := range table {
+		table[i] = uint32((5*i + 3) % pages)
+	}
+	cached := 0
+	for _, n := range []int{64, 17, 68} {
+		require.NoError(t, r.Run(tokens[cached:cached+n], cached, table))
+		t.Logf("%d tokens: %d instructions of warps", n, wide.Last.Steps)
+		cached += n
+	}
+	ref, err := reference.NewModel(mk.Config, reference.Synthetic(mk.Config, 1), reference.Hooks{})
+	require.NoError(t, err)
+	var want []float64
+	for _, token := range tokens {
+		want = ref.Step(token)
+	}
+	var worst, size float64
+	for layer := range mk.Config.Layers {
+		keys, values := ref.Cache(layer)
+		for token := range cached {
+			for v, row := range [2][]float64{keys[token], values[token]} {
+				for i, x := range cacheOf(t, sim, mk, pages, table, layer, token, v) {
+					worst, size = worst+(x-row[i])*(x-row[i]), size+row[i]*row[i]
+				}
+			}
+		}
+	}
+	t.Logf("relative error of keys and values: %.2g", math.Sqrt(worst/size))
+	require.Less(t, math.Sqrt(worst/size), 0.01)
+	require.NoError(t, s.Skip(cached))
+	_, err = s.Step(tokens[cached])
+	require.NoError(t, err)
+	got := make([]float32, mk.Config.Vocab)
+	require.NoError(t, s.Logits(got))
+	error := relative([][]float64{want}, [][]float64{widened(got)})
+	t.Logf("relative error of logits: %.2g", error)
+	require.Less(t, error, 0.03)
+	if deep.On() {
+		_, alone, _, _, _ := prefillOfTiny(t, megakernel.PrefillOptions{Tokens: 128}, 16, pages)
+		all := logitsOf(t, alone, mk, tokens)
+		own := relative([][]float64{want}, all[len(all)-1:])
+		t.Logf("that of the decode kernel alone: %.2g", own)
+		require.Less(t, error, 1.5*own)
+	}
+}
+
+// Whatever the schedule, steps of 64 and of 128 tokens, with one warpgroup or two and with clusters or without, write the same keys and
+// values, without a race. The cache's pages are smaller than a block of attention in one case.
+func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
+	ofValues(t)
+	const pages = 40
+	tokens := synth.Tokens(4, 0, 72, 320)
+	table := make([]uint32, pages-1)
+	for i := range table {
+		table[i] = uint32(i)
+	}
+	var first []byte
+	for i, o := range []megakernel.PrefillOptions{{Tokens: 64, Groups: 1}, {Tokens: 128, Groups: 1, Cluster: 2}, {Tokens: 128}} {
+		r, _, wide, sim, mk := prefillOfTiny(t, o, 4, pages)
+		for seed := range uint64(len(interp.Policies())) {
+			wide.Reseed(seed)
+			cached := 0
+			for _, n := range []int{64, 8} {
+				require.NoError(t, r.Run(tokens[cached:cached+n], cached, table), "%+v, seed %d", o, seed)
+				cached += n
+			}
+			got := make([]byte, mk.Config.Layers*pages*mk.KV.PageBytes())
+			require.NoError(t, sim.Read("kv", 0, got))
+			if first == nil {
+				first = got
+			}
+			require.Equal(t, first, got, "%+v, seed %d: other keys or values", o, seed)
+			if !deep.On() && int(seed) == i+1 {
+				break
+			}
+		}
+	}
+}
+
+func widened(v []float32) (out []float64) {
+	for _, x := range v {
+		out = append(out, float64(x))
+	}
+	return out
+}

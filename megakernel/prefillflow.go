@@ -1,0 +1,198 @@
+package megakernel
+
+import (
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// prefillFlow assembles the kernel of a prefill step.
+type prefillFlow struct {
+	p    *Prefill
+	k    *dsl.Kernel
+	env  *tasks.Env
+	ring *pipeline.TileRing
+	bufs *buffers
+
+	prompt    dsl.Buf[dsl.U32]
+	normed    dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
+	norms     [2]*tasks.PrefillNorm
+	count     dsl.Val[dsl.U32]
+	gemms     [layerMatrices]*tasks.PrefillGEMM
+	residuals map[int]*tasks.PrefillResidual // behind o and behind down
+	bar       *tasks.GridBarrier
+	cons      *pipeline.TileConsumer
+	prod      *pipeline.TileProducer
+}
+
+// prefillProducers is the number of warps of the producer's warpgroup; one of them works.
+const prefillProducers = 4
+
+// The registers of a thread, by role, with two consumer warpgroups.
+const (
+	prefillConsumerRegisters = 224
+	prefillProducerRegisters = 56
+)
+
+func newPrefillFlow(p *Prefill) *prefillFlow {
+	c, o := &p.Of.Config, &p.Of.Options
+	consumers := 4 * p.Options.Groups
+	doc := []string{
+		fmt.Sprintf("A prefill step of %s: up to %d tokens of one sequence; %d layers, hidden %d, %d query and %d KV heads of %d, intermediate %d.",
+			c.Name, p.Options.Tokens, c.Layers, c.Hidden, c.Heads, c.KVHeads, c.HeadDim, c.Intermediate),
+		fmt.Sprintf("%d CTAs in clusters of %d; %d stages of %d bytes; tiles of %d tokens by %v rows; KV pages of %d tokens.",
+			o.SMs, p.Options.Cluster, p.Stages, p.stageBytes, tasks.PrefillTokens(p.Options.Groups), p.Columns, o.Page)}
+	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster, SharedLimit: o.SharedLimit, Doc: doc})
+	f := &prefillFlow{p: p, k: k}
+	f.declare()
+	f.env = tasks.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
+	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers, Cluster: p.Options.Cluster}, nil)
+	return f
+}
+
+// activations is the form of a matrix's input of n columns.
+func (f *prefillFlow) activations(n int) tasks.PrefillActivations {
+	return tasks.PrefillActivations{K: n, T: f.p.Room()}
+}
+
+// declare declares the buffers, the scalars, and what is made of them.
+func (f *prefillFlow) declare() {
+	mk, k := f.p.Of, f.k
+	c, o, ro, room := &mk.Config, &mk.Options, dsl.ReadOnly(), f.p.Room()
+	qRows := c.Heads * c.HeadDim
+	input := func(name string, n int, what string) dsl.Buf[dsl.BF16] {
+		return dsl.Global[dsl.BF16](k, name, int64(f.activations(n).Len()), dsl.Align(16), bufDoc("[%d][%d] %s, as tiles of 8 tokens", room, n, what))
+	}
+	f.bufs = &buffers{
+		weights: dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, ro, bufDoc("packed matrices, see the layout")),
+		gains: dsl.Global[dsl.BF16](k, "gains", product(2*c.Layers+1, c.Hidden), ro, dsl.Align(16),
+			bufDoc("[%d][%d] norm gains: attention and MLP of each layer, then the final one", 2*c.Layers+1, c.Hidden)),
+		invFreq: dsl.Global[dsl.F32](k, "inv_freq", product(c.HeadDim/2), ro, bufDoc("[%d] RoPE, radians a position", c.HeadDim/2)),
+		table:   dsl.Global[dsl.U32](k, BufferPrefillTable, 0, ro, bufDoc("page of tokens %d·i …, in order", o.Page)),
+		kv: dsl.Global[dsl.B128](k, "kv", 0, dsl.Align(128),
+			bufDoc("[%d layers][pages][%d KV heads][%d slots][K, V][%d] %s", c.Layers, c.KVHeads, o.Page, c.HeadDim, o.KV)),
+		x:     dsl.Global[dsl.F32](k, "x", product(room, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] residual vectors", room, c.Hidden)),
+		q:     dsl.Global[dsl.BF16](k, "q", product(room, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] rotated, scaled queries", room, c.Heads, c.HeadDim)),
+		attn:  input("attn", qRows, "attention outputs"),
+		act:   input("act", c.Intermediate, "silu(gate)·up"),
+		epoch: dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),
+		barrier: dsl.Global[dsl.U32](k, "barrier", 1,
+			bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
+	}
+	if !c.TieEmbeddings {
+		f.bufs.embed = mk.declareEmbed(k)
+	}
+	f.prompt = dsl.Global[dsl.U32](k, BufferPrompt, product(f.p.Options.Tokens), ro, bufDoc("[%d] the step's tokens", f.p.Options.Tokens))
+	f.normed = input("normed", c.Hidden, "residual vectors times the next norm's gains")
+	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.normed, MatrixO: f.bufs.attn, MatrixGateUp: f.normed, MatrixDown: f.bufs.act}
+	for i := range f.gemms {
+		g := f.p.gemm(i)
+		g.W = tasks.PrefillWeights(k, "map_"+g.Name, f.bufs.weights, mk.Plan, g.M, g.Columns/g.Cluster)
+		g.X = f.activations(g.M.K).Map(k, "map_"+g.Name+"_in", x[i], tasks.PrefillTokens(g.Groups))
+		f.gemms[i] = g
+	}
+	f.residuals = map[int]*tasks.PrefillResidual{}
+	for n, i := range [...]int{MatrixDown, MatrixO} { // what QKV's norm has is behind down, or the embedding
+		parts := f.gemms[i].Tiles()
+		sq := dsl.Global[dsl.F32](k, [...]string{"squares", "squares_mlp"}[n], product(room, parts), dsl.Align(16), bufDoc("[%d][%d] sums of squares of the residual vectors, in parts", room, parts))
+		f.norms[n] = &tasks.PrefillNorm{N: c.Hidden, Eps: c.NormEps, SQ: sq, Parts: parts}
+		f.residuals[i] = &tasks.PrefillResidual{Out: f.activations(c.Hidden), X: f.bufs.x, Next: f.normed, Gain: f.bufs.gains, Norm: *f.norms[n]}
+	}
+	f.bufs.pos = dsl.Scalar[dsl.U32](k, ScalarPos, "position of the step's first token; the cache holds tokens 0 … pos-1")
+	f.count = dsl.Scalar[dsl.U32](k, ScalarRows, fmt.Sprintf("tokens of the step, 1 to %d", f.p.Options.Tokens))
+	f.bufs.pages = dsl.Scalar[dsl.U32](k, ScalarPages, "pages a layer in kv")
+}
+
+// assemble builds the whole body.
+func (f *prefillFlow) assemble() {
+	k, e := f.k, f.env
+	k.Assert(f.count.GeC(1).And(f.count.LtC(f.p.Options.Tokens+1)), "the number of tokens is one the kernel was made for")
+	k.Region("prologue", func() {
+		k.If(e.Tid.EqC(0), f.ring.Init)
+		k.ClusterBarrier()
+	})
+	k.Roles(
+		dsl.Role{Name: "consumers", First: 0, End: e.Consumers, Body: f.consumers},
+		dsl.Role{Name: "producer", First: e.Consumers, End: e.Consumers + prefillProducers, Body: f.producer})
+	k.ClusterBarrier()
+}
+
+// step is what a layer's templates know.
+func (f *prefillFlow) step(layer dsl.Val[dsl.U32]) tasks.Step {
+	return tasks.Step{Pos: f.bufs.pos, Pages: f.bufs.pages, Layer: layer, Table: f.bufs.table, Cache: f.bufs.kv}
+}
+
+// epochNow is the grid barrier's count when the launch begins.
+func (f *prefillFlow) epochNow() dsl.Val[dsl.U32] {
+	return dsl.Uniform(f.bufs.epoch.Load(dsl.At(0)), dsl.GPUScope)
+}
+
+// consumers is the arithmetic: each phase ends at a barrier of the grid, and what tensor maps read of it is fenced before.
+func (f *prefillFlow) consumers() {
+	mk, k, e := f.p.Of, f.k, f.env
+	c := &mk.Config
+	if f.p.Options.Groups == 2 {
+		k.MoreRegisters(prefillConsumerRegisters)
+	}
+	f.cons = f.ring.Consumer()
+	f.bar = tasks.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
+	f.phase("embed", func() {
+		b := &builder{mk: mk, bufs: f.bufs}
+		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, b.embedding().Row)
+	})
+	qkv := &tasks.PrefillQKV{QKV: tasks.QKV{Heads: c.Heads, KV: mk.KV, InvFreq: f.bufs.invFreq, Q: f.bufs.q}, Norm: f.norms[0]}
+	att := &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(c.Heads * c.HeadDim), To: f.bufs.attn}
+	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
+		s := f.step(l.Named("layer"))
+		f.product(MatrixQKV, qkv.Epilogue(e, s, f.count))
+		f.phase("attention", func() { att.Emit(e, s, f.count, f.p.Options.Padded()) })
+		f.product(MatrixO, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)))
+		f.product(MatrixGateUp, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]))
+		f.product(MatrixDown, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)))
+	}, dsl.Unroll(1))
+	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.epoch.Store(dsl.At(0), f.bar.Epoch()) })
+}
+
+// phase runs a phase and its hand-off.
+func (f *prefillFlow) phase(name string, body func()) {
+	f.k.Region(name, body)
+	f.k.Region("hand-off after "+name, func() {
+		f.k.FenceProxyAsyncGlobal()
+		f.bar.Sync()
+	})
+}
+
+func (f *prefillFlow) product(i int, epilogue tasks.PrefillEpilogue) {
+	g := f.gemms[i]
+	f.phase(g.Name, func() { g.Consume(f.env, f.cons, f.ring, f.count, f.p.stageBytes, epilogue) })
+}
+
+// The barriers of a layer, and which of them a product's input waits for, counted from the layer's first.
+const prefillBarriers = 5
+
+var prefillInputs = [layerMatrices]int{MatrixQKV: 0, MatrixO: 2, MatrixGateUp: 3, MatrixDown: 4}
+
+// producer streams tiles. Weights run ahead as far as the ring goes; inputs wait for the barrier in front of their product.
+func (f *prefillFlow) producer() {
+	k, e := f.k, f.env
+	if f.p.Options.Groups == 2 {
+		k.FewerRegisters(prefillProducerRegisters)
+	}
+	k.If(e.Warp.EqC(e.Consumers), func() {
+		f.prod = f.ring.Producer()
+		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
+		k.For(k.U32(0), k.U32(f.p.Of.Config.Layers), func(l dsl.Val[dsl.U32]) {
+			for i, g := range f.gemms {
+				k.Region(g.Name, func() {
+					g.Produce(e, f.prod, l, f.count, f.p.Stages, func() {
+						want := first.Add(l.MulC(prefillBarriers).AddC(prefillInputs[i]).MulC(e.Grid))
+						dsl.WaitUntil(f.bufs.barrier, dsl.At(0), dsl.GE, want, dsl.Acquire(dsl.GPUScope))
+						k.FenceProxyAsyncGlobal()
+					})
+				})
+			}
+		}, dsl.Unroll(1))
+	})
+}
