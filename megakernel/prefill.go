@@ -94,7 +94,7 @@ func (p *Prefill) Room() int {
 	return ceilDiv(p.Options.Tokens, p.Options.Padded()) * p.Options.Padded()
 }
 
-// choose plans the tiles: for each matrix the rows of a tile with which the grid is done first, and of that as few columns as there can be; and
+// choose plans the tiles: for each matrix the rows of a tile with which the grid is done first, as many as can be; and
 // as many stages as fit, 6 at most.
 func (p *Prefill) choose() {
 	clusters := p.Of.Options.SMs / p.Options.Cluster
@@ -108,7 +108,7 @@ func (p *Prefill) choose() {
 			// A wave takes as long as the products of a tile, which cost what reading its operands costs at least, and its rest.
 			waves := ceilDiv(ceilDiv(rows, n)*together, clusters)
 			cost := waves * (max(n, 96) + 16)
-			if best == 0 || cost < best {
+			if best == 0 || cost <= best { // larger tiles read less
 				best, p.Columns[i] = cost, n
 			}
 		}

@@ -32,8 +32,8 @@ const prefillProducers = 4
 
 // The registers of a thread, by role, with two consumer warpgroups.
 const (
-	prefillConsumerRegisters = 224
-	prefillProducerRegisters = 56
+	prefillConsumerRegisters = 240
+	prefillProducerRegisters = 24
 )
 
 func newPrefillFlow(p *Prefill) *prefillFlow {

@@ -1,0 +1,84 @@
+package megakernel_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/internal/nvcc"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+// What the planner chooses for 8B on 132 SMs, and what ptxas makes of it.
+func TestThePrefillKernelOf8BCompilesWithoutSpills(t *testing.T) {
+	c, err := models.Lookup("llama3-8b")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{})
+	require.NoError(t, err)
+	for _, tokens := range deep.Most([]int{512, 1024}, 1) {
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: tokens})
+		require.NoError(t, err)
+		require.Equal(t, 2, p.Options.Cluster)
+		if !testing.Short() {
+			compiles(t, p)
+		}
+	}
+}
+
+func compiles(t *testing.T, p *megakernel.Prefill) {
+	compiler, err := nvcc.Find("")
+	if errors.Is(err, nvcc.ErrNotFound) {
+		t.Skip(err)
+	}
+	require.NoError(t, err)
+	target, err := emit.TargetFor("sm_90a")
+	require.NoError(t, err)
+	src, err := emit.Print(p.IR, target, emit.Options{})
+	require.NoError(t, err)
+	path := filepath.Join(t.TempDir(), "prefill.cu")
+	require.NoError(t, os.WriteFile(path, src.Text, 0o644))
+	report, err := compiler.Compile(t.Context(), path, path+"bin", nvcc.Options{Arch: target.Arch, Flags: []string{"-Werror", "all-warnings"}})
+	require.NoError(t, err)
+	require.NotContains(t, report.Text, "(C75", "ptxas serialises products")
+	f := report.Functions[0]
+	t.Logf("tiles %v, %d stages, %d lines, %+v", p.Columns, p.Stages, len(src.Lines), f)
+	require.Zero(t, f.SpillStores+f.SpillLoads+f.Stack)
+}
+
+func TestPrefillKernelsThatCannotBeAreRefused(t *testing.T) {
+	build := func(name string, o megakernel.Options, change func(c *models.Config), p megakernel.PrefillOptions) error {
+		c, err := models.Lookup(name)
+		require.NoError(t, err)
+		if change != nil {
+			change(&c)
+		}
+		mk, err := megakernel.Build(c, o)
+		require.NoError(t, err)
+		_, err = megakernel.BuildPrefill(mk, p)
+		return err
+	}
+	for _, c := range []struct {
+		o      megakernel.Options
+		change func(c *models.Config)
+		p      megakernel.PrefillOptions
+		want   string
+	}{
+		{p: megakernel.PrefillOptions{Tokens: 5000}, want: "prefill kernel of tiny: steps of 5000 tokens, want 1 to 4096"},
+		{o: megakernel.Options{SMs: 3}, p: megakernel.PrefillOptions{Cluster: 2}, want: "clusters of 2 in a grid of 3 CTAs"},
+		{p: megakernel.PrefillOptions{Groups: 3}, want: "3 consumer warpgroups"},
+		{o: megakernel.Options{KV: "e4m3"}, want: `a cache of "e4m3"`},
+		{o: megakernel.Options{Weights: "e4m3"}, want: `weights of format "e4m3", want bf16`},
+		{o: megakernel.Options{Attention: "window=64"}, want: `attention "window=64", want bf16 and plain`},
+		{change: func(c *models.Config) { c.Intermediate = 360 }, want: "inputs of 96, 192 and 360 columns, want multiples of 32"},
+	} {
+		if c.o.SMs == 0 {
+			c.o.SMs = 4
+		}
+		require.ErrorContains(t, build("tiny", c.o, c.change, c.p), c.want)
+	}
+}
