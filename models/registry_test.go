@@ -115,7 +115,7 @@ func TestLookupOfUnknownNameNamesTheClosest(t *testing.T) {
 	_, err := Lookup("llama-3.2-3b")
 	require.EqualError(t, err, `model: found "llama-3.2-3b", want one that mkgen models lists; closest is llama3.2-3b`)
 	for asked, want := range map[string]string{
-		"": "tiny", "Tiny": "tiny", "llama3-7b": "llama3-70b", "lama3-8b": "llama3-8b", "llama3.1-8b": "llama3-8b",
+		"": "tiny", "Tiny": "tiny", "llama3-7b": "llama2-7b", "lama3-8b": "llama3-8b", "llama3.1-8b": "llama3-8b",
 	} {
 		_, err := Lookup(asked)
 		require.ErrorContains(t, err, "closest is "+want, asked)
@@ -155,7 +155,7 @@ func TestRopeScalingMeetsItsDefinition(t *testing.T) {
 func TestRopeInvFreqDecreases(t *testing.T) {
 	for _, c := range All() {
 		freqs := RopeInvFreq(c)
-		require.Len(t, freqs, c.HeadDim/2)
+		require.Len(t, freqs, c.Rope.over(c.HeadDim).Dims/2)
 		if c.Rope.Scaling == nil || c.Rope.Scaling.Type == ScalingLlama3 {
 			require.Equal(t, float32(1), freqs[0])
 		}
