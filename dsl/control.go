@@ -1,6 +1,7 @@
 package dsl
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -97,6 +98,12 @@ func (k *Kernel) Region(name string, body func()) {
 	k.regions = append(k.regions, name)
 	s.Body = k.in(body)
 	k.regions = k.regions[:len(k.regions)-1]
+}
+
+// Note says in words what the template does next. The emitted kernel and the program's text have it as a comment, with
+// the template's file and function.
+func (k *Kernel) Note(format string, args ...any) {
+	k.cur.Stmts = append(k.cur.Stmts, &ir.Note{Pos: k.here(), Text: fmt.Sprintf(format, args...), From: k.template()})
 }
 
 // Place is where in the program a template stands, in words.

@@ -27,8 +27,8 @@ func foldOf(op ir.Op, a, b *ir.Value) *ir.Value {
 	return foldNeutral(op, a, b)
 }
 
-// foldNeutral drops x+0, 0+x, x−0, x·1, 1·x, x·0, 0·x, x/1, x mod 1, x<<0,
-// x>>0, and p∧q, p∨q where one is constant.
+// foldNeutral drops x+0, 0+x, x−0, x−x, x·1, 1·x, x·0, 0·x, x/1, x mod 1, x<<0,
+// x>>0, the least and the largest of x and 0 where there is no sign, and p∧q, p∨q where one is constant.
 func foldNeutral(op ir.Op, a, b *ir.Value) *ir.Value {
 	is := func(v *ir.Value, n uint64) bool { return v.Const && v.Bits == n }
 	switch op {
@@ -43,6 +43,21 @@ func foldNeutral(op ir.Op, a, b *ir.Value) *ir.Value {
 		if is(b, 0) {
 			return a
 		}
+		if op == ir.OpSub && a == b {
+			return ir.ConstInt(a.Type, 0)
+		}
+	case ir.OpMin, ir.OpMax:
+		zero, other := a, b
+		if is(b, 0) {
+			zero, other = b, a
+		}
+		if !is(zero, 0) || a.Type == ir.I32 {
+			return nil
+		}
+		if op == ir.OpMin {
+			return zero
+		}
+		return other
 	case ir.OpMul:
 		if is(a, 1) || is(b, 0) {
 			return b

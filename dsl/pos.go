@@ -43,6 +43,32 @@ func (k *Kernel) here() ir.Pos {
 	return pos
 }
 
+// template is the function that called into this package, as "tasks/held.go, GEMV.Hold": unlike a line it stays where
+// it is when other code is edited.
+func (k *Kernel) template() string {
+	var pcs [96]uintptr
+	for _, pc := range pcs[:runtime.Callers(2, pcs[:])] {
+		if f := resolve(pc); f.file != "" && !k.helpers[f.fn] {
+			file, _, _ := strings.Cut(f.short, ":")
+			return file + ", " + function(f.fn)
+		}
+	}
+	return ""
+}
+
+// function is a function's name without its package, "GEMV.Hold" of "example.com/tasks.(*GEMV).Hold.func1.2".
+func function(name string) string {
+	_, name, _ = strings.Cut(name[strings.LastIndex(name, "/")+1:], ".")
+	var kept []string
+	for part := range strings.SplitSeq(name, ".") {
+		part = strings.Trim(part, "(*)")
+		if numbered := strings.TrimLeft(strings.TrimPrefix(part, "func"), "0123456789"); numbered != "" {
+			kept = append(kept, part)
+		}
+	}
+	return strings.Join(kept, ".")
+}
+
 // Helper says that the calling function only helps templates: what it emits is
 // said to come from its caller's line, as with testing.T.Helper.
 func (k *Kernel) Helper() {

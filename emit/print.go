@@ -111,6 +111,8 @@ func (p *printer) block(b *ir.Block) {
 			p.roles(s)
 		case *ir.Region:
 			p.region(s)
+		case *ir.Note:
+			p.line(s.Pos, "// %s  [%s]", oneLine(s.Text), oneLine(s.From))
 		default:
 			panic(fmt.Sprintf("BUG: emit: unknown statement %T", s))
 		}

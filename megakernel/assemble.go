@@ -78,6 +78,13 @@ func newBuilder(mk *Kernel) *builder {
 	if o.Held > 0 {
 		doc = append(doc, fmt.Sprintf("Consumers hold the first %s of a product in registers while they wait for its input.", firstChunks(o.Held)))
 	}
+	doc = append(doc, "Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for a",
+		"stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.")
+	if o.statesInWords() || o.counts() || o.Queries == HandoffWords {
+		doc = append(doc, "Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from",
+			"epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.")
+	}
+	doc = append(doc, "Comments in the code end with the template that they are from, its file and function.")
 	if o.Attention != "" {
 		doc = append(doc, "Attention, the layers in turn: "+o.Attention+".")
 	}

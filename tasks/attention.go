@@ -214,6 +214,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 				e.Wait("queries", func() { t.fetchPassed(e, s, it) })
 			}
 			st := t.stream(e, c, r, s, it, ceilDiv(t.part(), fewRows), 1)
+			k.Note("attention: the warps' states become one")
 			e.Part("states meet", st.combineSplit)
 			return
 		}
@@ -239,6 +240,7 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 		}
 	})
 	if t.Words != nil && t.Merge != nil {
+		k.Note("attention: merge the states of all splits as their packets arrive")
 		e.Part("merge", func() { t.settle(e, s) })
 	}
 }
@@ -246,8 +248,11 @@ func (t *Attention) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s St
 // stream adds an item's tokens to the states of the warps, of which each lane holds
 // rows (1 or 2) rows, in blocks of wide slices of tokens.
 func (t *Attention) stream(e *Env, c *pipeline.Consumer, r *pipeline.Ring, s Step, it *item, rows, wide int) *state {
+	e.K.Note("attention: queries to registers")
 	st := newState(t, e, s, it, rows, wide)
+	e.K.Note("attention: the running state of the new token")
 	st.ownToken()
+	e.K.Note("attention: cached tokens, a block of %d a warp at a time: scores, softmax against the running maximum, weighted values", wide*blockTokens)
 	st.eachBlock(c, r, st.cachedBlock)
 	st.newTokens()
 	if t.KV.e4m3() && !t.hooksValues() {

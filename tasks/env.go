@@ -183,6 +183,7 @@ func (g *GridBarrier) CountWhile(meanwhile func()) {
 
 func (g *GridBarrier) meet(arrives, waits dsl.MemOpt, meanwhile func()) {
 	e := g.e
+	e.K.Note("grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it")
 	e.Trace.Handoff(e.K, func() {
 		first := e.Tid.EqC(0)
 		if meanwhile == nil && e.Trace == nil {

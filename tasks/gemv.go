@@ -128,9 +128,11 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		scales := g.scalesAhead(e, share, batch, tiles)
 		base := half.Get().MulC(e.Consumers * batchTiles * pipeline.TileRows)
 		mine := base.Add(e.Warp.MulC(batchTiles * pipeline.TileRows))
+		k.Note("%s: a tile is %d rows; each warp multiplies its share of the columns as chunks arrive", g.Name, pipeline.TileRows)
 		k.For(g.behindHeld(k, batch), tiles, func(t u32) {
 			g.keep(e, mine, t, g.tile(e, c, r, noTile))
 		}, dsl.Unroll(1))
+		k.Note("%s: sums of all warps, two rows a thread", g.Name)
 		e.Sync()
 		e.EachConsumer(batchTiles*pipeline.TileRows/2, func(i u32) {
 			k.If(i.Lt(tiles.MulC(pipeline.TileRows/2)), func() {

@@ -97,6 +97,7 @@ func (h *Handed) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 // together; a thread that must wait for one looks for the others again when it has come.
 func (w *Words) All(e *Env, b dsl.Buf[dsl.B128], at []u32, what string) (words []dsl.Val[dsl.B128]) {
 	k, tag := e.K, w.Tag()
+	k.Note("packets of 16 bytes: each is there when its last word is the flag")
 	var got []*dsl.Var[dsl.B128]
 	for _, i := range at {
 		got = append(got, dsl.NewVar(b.Load(i, dsl.Relaxed(dsl.GPUScope)), "word"))

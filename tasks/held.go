@@ -114,6 +114,7 @@ func (g *GEMV) Hold(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share)
 		return
 	}
 	e.K.Assert(share.Count.GeC(slices.Min(g.M.Count)), g.Name+": a share of fewer tiles than the plan has")
+	e.K.Note("%s: its first chunks, from the ring to registers while the input is on its way", g.Name)
 	e.Part("holds chunks", func() {
 		for t := range g.heldTiles() {
 			g.forget(e, t)
@@ -155,6 +156,7 @@ func (g *GEMV) heldFirst(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share S
 	if g.held() == 0 {
 		return
 	}
+	e.K.Note("%s: tiles whose first chunks are in registers", g.Name)
 	mine := e.Warp.MulC(batchTiles * pipeline.TileRows) // of half 0
 	for t := range g.heldTiles() {
 		g.owned(e.K, share, t, func() { g.keep(e, mine, e.K.U32(t), g.tile(e, c, r, t)) })

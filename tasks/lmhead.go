@@ -83,6 +83,7 @@ func (t *Argmax) Start(e *Env, scale f32) (epilogue Epilogue, publish func()) {
 
 func (t *Argmax) publish(e *Env, b best) {
 	k := e.K
+	k.Note("the CTA's largest logit, the lowest index of several")
 	b.warp()
 	e.Sync() // a CTA without rows comes straight from the norm, which has just read Scratch
 	k.If(e.Lane.EqC(0), func() {
@@ -104,6 +105,7 @@ func (t *Argmax) publish(e *Env, b best) {
 // all consumer threads.
 func (t *Argmax) Choose(e *Env) u32 {
 	k := e.K
+	k.Note("the largest of all CTAs: the next token, in every CTA alike")
 	k.If(e.Warp.EqC(0), func() {
 		b := newBest(e)
 		for from := 0; from < e.Grid; from += dsl.WarpSize {

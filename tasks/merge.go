@@ -45,6 +45,7 @@ func (t *Merge) EmitIn(e *Env, s Step) {
 		return
 	}
 	k := e.K
+	k.Note("merge: partial states weighed by their log-sum-exps")
 	n := t.Heads * t.D / 2
 	if n < 1 || t.D%2 != 0 || t.Splits < 1 {
 		k.Require(false, "merge: %d splits of %d heads of %d, want at least 1 of each, and an even head", t.Splits, t.Heads, t.D)

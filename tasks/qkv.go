@@ -94,6 +94,7 @@ func (t *QKV) position(s Step, query func() dsl.Pred, pos u32) u32 {
 // of one of the token's heads.
 func (t *QKV) finish(e *Env, s Step, row u32, y0, y1 f32, pos u32, st stores, query func(head u32) u32) {
 	k, d := e.K, t.KV.D
+	k.Note("rotate a pair of q or k and hand it on; append k and v to the cache")
 	head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
 	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
 		turn := t.Early.Or(func() []f32 {

@@ -162,6 +162,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	if gains == nil {
 		gains = &Gains{N: t.N, Gain: t.Gain}
 	}
+	k.Note("input of a product: x times the norm's gain, to shared memory, and the squares of x")
 	squares := dsl.NewVar(k.F32(0), "squares")
 	first := inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
 	nth := 0
@@ -185,6 +186,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 		panic("BUG: a source of a norm's input came to other elements than its gains")
 	}
 	zeroPadding(e, t.Dst, t.N, t.Format.Columns())
+	k.Note("the norm's scale: one over the root of the mean square")
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
 	mean := sum.Mul(k.F32(1 / float64(t.N)))
 	return dsl.Rsqrt(mean.Add(k.F32(t.Eps))).Named("scale")
@@ -213,6 +215,7 @@ func (t *PlainInput) Emit(e *Env) {
 		e.K.Require(false, "%s", p)
 		return
 	}
+	e.K.Note("input of a product, to shared memory")
 	dst := dsl.View[dsl.U32](t.Dst)
 	stage := func(i u32, v []u32) {
 		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse

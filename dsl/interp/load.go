@@ -86,6 +86,7 @@ func (l *loader) block(b *ir.Block) {
 			l.branch(s)
 		case *ir.Roles:
 			l.roles(s)
+		case *ir.Note:
 		case *ir.Region:
 			outer := l.region
 			l.region = s.Name

@@ -1,6 +1,6 @@
 package ir
 
-// Stmt is a node of a block: *Instr, *For, *If, *Roles or *Region.
+// Stmt is a node of a block: *Instr, *For, *If, *Roles, *Region or *Note.
 type Stmt interface {
 	Position() Pos
 	stmt()
@@ -111,11 +111,21 @@ type Region struct {
 	Body *Block
 }
 
+// Note says in words what follows, for who reads the program; it does nothing.
+//
+// Example printed form: note "the norm's scale: one over the root of the mean square"
+type Note struct {
+	Pos  Pos
+	Text string
+	From string // the template: "tasks/held.go, GEMV.Hold"
+}
+
 func (*Instr) stmt()  {}
 func (*For) stmt()    {}
 func (*If) stmt()     {}
 func (*Roles) stmt()  {}
 func (*Region) stmt() {}
+func (*Note) stmt()   {}
 
 // Position is where the node was made.
 func (s *Instr) Position() Pos { return s.Pos }
@@ -131,6 +141,9 @@ func (s *Roles) Position() Pos { return s.Pos }
 
 // Position is where the node was made.
 func (s *Region) Position() Pos { return s.Pos }
+
+// Position is where the node was made.
+func (s *Note) Position() Pos { return s.Pos }
 
 // Kernel is one __global__ function: its parameters, its memory, its body.
 type Kernel struct {

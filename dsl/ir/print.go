@@ -113,6 +113,9 @@ func (p *printer) stmt(s Stmt) {
 	case *Instr:
 		p.line("%s", s)
 		return
+	case *Note:
+		p.line("note %q", s.Text)
+		return
 	case *For:
 		p.line("%s {", s)
 		p.block(s.Body)

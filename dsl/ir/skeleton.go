@@ -187,6 +187,8 @@ func (s *skeleton) copyStmt(st Stmt) Stmt {
 			s.at = outer
 		}
 		return c
+	case *Note:
+		return nil
 	case *Region:
 		c := *st
 		if c.Body = s.copyBlock(st.Body); len(c.Body.Stmts) == 0 {

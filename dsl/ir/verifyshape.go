@@ -104,6 +104,7 @@ func (v *verifier) stmtShape(s Stmt) {
 		}
 	case *Region:
 		v.bodies(s.Pos, "region "+s.Name, s.Body)
+	case *Note:
 	default:
 		v.bad(Pos{}, "block", "holds a %T, want an instruction, for, if, roles or region", s)
 	}

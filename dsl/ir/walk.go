@@ -2,10 +2,10 @@ package ir
 
 import "fmt"
 
-// Blocks lists a statement's own blocks, in order; none for an Instr.
+// Blocks lists a statement's own blocks, in order; none for an Instr and a Note.
 func Blocks(s Stmt) []*Block {
 	switch s := s.(type) {
-	case *Instr:
+	case *Instr, *Note:
 		return nil
 	case *For:
 		return []*Block{s.Body}

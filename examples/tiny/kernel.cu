@@ -3,6 +3,11 @@
 // One decode step of tiny: 2 layers, hidden 96, 6 query and 2 KV heads of 32, intermediate 352, vocabulary 320.
 // 4 CTAs; ring of 23 stages of 4096 bytes, 3 copies in flight, 2 with a lead of 4 chunks; KV pages of 16 tokens, 2 KV splits.
 // Consumers hold the first 4 chunks of a product in registers while they wait for its input.
+// Warps: the consumers compute; the producer, the last one, streams weights and KV through the ring for all phases, one after another, and waits for a
+// stage to be empty only. A stage's full barrier completes with the bytes of its copy; its empty barrier with an arrival of each consumer warp.
+// Packets (LL, as in NCCL): 16 bytes, data and a flag in one access. A reader polls the packet until its last word is the flag of this use. Flags come from
+// epoch_target, which every grid barrier advances by the number of CTAs and which goes on from launch to launch, so that an older packet never has it.
+// Comments in the code end with the template that they are from, its file and function.
 //
 // Target: sm_90a. Launch: 4 CTAs of 288 threads, 106704 bytes of dynamic shared memory, all CTAs resident at once
 // (cooperative). The one argument is a Params.
@@ -629,6 +634,7 @@ mkgen_step(const __grid_constant__ Params p) {
         }
         // ---- chunks held for qkv ----
         {
+          // qkv: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
           held = 0x00000000u;
           held_2 = 0x00000000u;
           held_3 = 0x00000000u;
@@ -722,6 +728,7 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 slot = pos_now % 16;
             const u32 v175 = token % 8;
             const u32 swizzle = v175 >> 1;
+            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [tasks/vector.go, NormInput.Emit]
             float squares = 0.0f;
             const u32 v185 = tid * 2;
             const u32 first = (v185 & 0xfffffffcu) | ((v185 & 1u) << 1) | ((v185 >> 1) & 1u);
@@ -737,65 +744,66 @@ mkgen_step(const __grid_constant__ Params p) {
                 const float v212 = ptx::bf16_hi(v207.y);
                 const float v223 = fmaf(v212, v212, fmaf(v211, v211, fmaf(v210, v210, fmaf(v209, v209, squares))));
                 squares = v223;
-                const u32 v226 = first + (tid - tid) * 2;
-                const bf16x2 v229 = ptx::pack_bf16(v209 * ptx::bf16_lo(gain), v210 * ptx::bf16_hi(gain));
-                input_bf16x2[v226] = v229;
-                const bf16x2 v233 = ptx::pack_bf16(v211 * ptx::bf16_lo(gain_2), v212 * ptx::bf16_hi(gain_2));
-                input_bf16x2[v226 + 2] = v233;
+                const bf16x2 v226 = ptx::pack_bf16(v209 * ptx::bf16_lo(gain), v210 * ptx::bf16_hi(gain));
+                input_bf16x2[first] = v226;
+                const bf16x2 v230 = ptx::pack_bf16(v211 * ptx::bf16_lo(gain_2), v212 * ptx::bf16_hi(gain_2));
+                input_bf16x2[first + 2] = v230;
               }
             } else {
               if (tid < 24) {
-                const u32 v237 = tid + 24;
-                const u32 v241 = (epoch_target - 4) * 2 + 1;
-                const uint4 v242 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-                uint4 word = v242;
-                const uint4 v243 = ptx::ld_relaxed_gpu_b128(&down_words[v237]);
-                uint4 word_2 = v243;
-                if (word.w != v241) {
-                  const uint4 v251 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v241, word, abort, notes, 1,
+                const u32 v234 = tid + 24;
+                const u32 v238 = (epoch_target - 4) * 2 + 1;
+                // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+                const uint4 v239 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+                uint4 word = v239;
+                const uint4 v240 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
+                uint4 word_2 = v240;
+                if (word.w != v238) {
+                  const uint4 v248 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v238, word, abort, notes, 1,
                       layer, tid);
-                  word = v251;
-                  if (word_2.w != v241) {
-                    const uint4 v258 = ptx::ld_relaxed_gpu_b128(&down_words[v237]);
-                    word_2 = v258;
+                  word = v248;
+                  if (word_2.w != v238) {
+                    const uint4 v255 = ptx::ld_relaxed_gpu_b128(&down_words[v234]);
+                    word_2 = v255;
                   }
                 }
-                if (word_2.w != v241) {
-                  const uint4 v266 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v237], v241, word_2, abort, notes, 1,
-                      layer, v237);
-                  word_2 = v266;
+                if (word_2.w != v238) {
+                  const uint4 v263 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v234], v238, word_2, abort, notes, 1,
+                      layer, v234);
+                  word_2 = v263;
                 }
-                const float v274 = __uint_as_float(word.x | word.z);
-                const float v275 = __uint_as_float(word.y);
-                const float v281 = __uint_as_float(word_2.x | word_2.z);
-                const float v282 = __uint_as_float(word_2.y);
-                const float v291 = fmaf(v282, v282, fmaf(v281, v281, fmaf(v275, v275, fmaf(v274, v274, squares))));
-                squares = v291;
-                const u32 v294 = first + (tid - tid) * 2;
-                const bf16x2 v297 = ptx::pack_bf16(v274 * ptx::bf16_lo(gain), v275 * ptx::bf16_hi(gain));
-                input_bf16x2[v294] = v297;
-                const bf16x2 v301 = ptx::pack_bf16(v281 * ptx::bf16_lo(gain_2), v282 * ptx::bf16_hi(gain_2));
-                input_bf16x2[v294 + 2] = v301;
+                const float v271 = __uint_as_float(word.x | word.z);
+                const float v272 = __uint_as_float(word.y);
+                const float v278 = __uint_as_float(word_2.x | word_2.z);
+                const float v279 = __uint_as_float(word_2.y);
+                const float v288 = fmaf(v279, v279, fmaf(v278, v278, fmaf(v272, v272, fmaf(v271, v271, squares))));
+                squares = v288;
+                const bf16x2 v291 = ptx::pack_bf16(v271 * ptx::bf16_lo(gain), v272 * ptx::bf16_hi(gain));
+                input_bf16x2[first] = v291;
+                const bf16x2 v295 = ptx::pack_bf16(v278 * ptx::bf16_lo(gain_2), v279 * ptx::bf16_hi(gain_2));
+                input_bf16x2[first + 2] = v295;
               }
             }
-            const float v303 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v304 = squares + v303;
-            const float v305 = __shfl_xor_sync(0xffffffffu, v304, 8u);
-            const float v306 = v304 + v305;
-            const float v307 = __shfl_xor_sync(0xffffffffu, v306, 4u);
-            const float v308 = v306 + v307;
-            const float v309 = __shfl_xor_sync(0xffffffffu, v308, 2u);
-            const float v310 = v308 + v309;
-            const float v311 = __shfl_xor_sync(0xffffffffu, v310, 1u);
+            // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
+            const float v297 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v298 = squares + v297;
+            const float v299 = __shfl_xor_sync(0xffffffffu, v298, 8u);
+            const float v300 = v298 + v299;
+            const float v301 = __shfl_xor_sync(0xffffffffu, v300, 4u);
+            const float v302 = v300 + v301;
+            const float v303 = __shfl_xor_sync(0xffffffffu, v302, 2u);
+            const float v304 = v302 + v303;
+            const float v305 = __shfl_xor_sync(0xffffffffu, v304, 1u);
             if (lane == 0) {
-              scratch[warp] = v310 + v311;
+              scratch[warp] = v304 + v305;
             }
             ptx::bar_sync<1, 256>();
-            const float v326 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float scale = ptx::rsqrt(__fmul_rn(v326 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
+            const float v320 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float scale = ptx::rsqrt(__fmul_rn(v320 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f);
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u32 v338 = warp * 128;
+            // qkv: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            const u32 v332 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -805,22 +813,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v348 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v356 = ptx::mma_m16n8k16(v348.x, v348.y, v348.z, v348.w, held, held_2, acc, acc_2, acc_3,
+              const uint4 v342 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v350 = ptx::mma_m16n8k16(v342.x, v342.y, v342.z, v342.w, held, held_2, acc, acc_2, acc_3,
                   acc_4);
-              acc = v356.x;
-              acc_2 = v356.y;
-              acc_3 = v356.z;
-              acc_4 = v356.w;
-              const float4 v364 = ptx::mma_m16n8k16(v348.x, v348.y, v348.z, v348.w, held_3, held_4, acc_5, acc_6, acc_7,
+              acc = v350.x;
+              acc_2 = v350.y;
+              acc_3 = v350.z;
+              acc_4 = v350.w;
+              const float4 v358 = ptx::mma_m16n8k16(v342.x, v342.y, v342.z, v342.w, held_3, held_4, acc_5, acc_6, acc_7,
                   acc_8);
-              acc_5 = v364.x;
-              acc_6 = v364.y;
-              acc_7 = v364.z;
-              acc_8 = v364.w;
+              acc_5 = v358.x;
+              acc_6 = v358.y;
+              acc_7 = v358.z;
+              acc_8 = v358.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v338 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v332 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -831,22 +839,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v388 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v396 = ptx::mma_m16n8k16(v388.x, v388.y, v388.z, v388.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v382 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v390 = ptx::mma_m16n8k16(v382.x, v382.y, v382.z, v382.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v396.x;
-              acc_10 = v396.y;
-              acc_11 = v396.z;
-              acc_12 = v396.w;
-              const float4 v404 = ptx::mma_m16n8k16(v388.x, v388.y, v388.z, v388.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v390.x;
+              acc_10 = v390.y;
+              acc_11 = v390.z;
+              acc_12 = v390.w;
+              const float4 v398 = ptx::mma_m16n8k16(v382.x, v382.y, v382.z, v382.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v404.x;
-              acc_14 = v404.y;
-              acc_15 = v404.z;
-              acc_16 = v404.w;
+              acc_13 = v398.x;
+              acc_14 = v398.y;
+              acc_15 = v398.z;
+              acc_16 = v398.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v338 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v332 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -857,22 +865,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v429 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v437 = ptx::mma_m16n8k16(v429.x, v429.y, v429.z, v429.w, held_9, held_10, acc_17, acc_18,
+              const uint4 v423 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v431 = ptx::mma_m16n8k16(v423.x, v423.y, v423.z, v423.w, held_9, held_10, acc_17, acc_18,
                   acc_19, acc_20);
-              acc_17 = v437.x;
-              acc_18 = v437.y;
-              acc_19 = v437.z;
-              acc_20 = v437.w;
-              const float4 v445 = ptx::mma_m16n8k16(v429.x, v429.y, v429.z, v429.w, held_11, held_12, acc_21, acc_22,
+              acc_17 = v431.x;
+              acc_18 = v431.y;
+              acc_19 = v431.z;
+              acc_20 = v431.w;
+              const float4 v439 = ptx::mma_m16n8k16(v423.x, v423.y, v423.z, v423.w, held_11, held_12, acc_21, acc_22,
                   acc_23, acc_24);
-              acc_21 = v445.x;
-              acc_22 = v445.y;
-              acc_23 = v445.z;
-              acc_24 = v445.w;
+              acc_21 = v439.x;
+              acc_22 = v439.y;
+              acc_23 = v439.z;
+              acc_24 = v439.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v338 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v332 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -883,29 +891,30 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v470 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v478 = ptx::mma_m16n8k16(v470.x, v470.y, v470.z, v470.w, held_13, held_14, acc_25, acc_26,
+              const uint4 v464 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v472 = ptx::mma_m16n8k16(v464.x, v464.y, v464.z, v464.w, held_13, held_14, acc_25, acc_26,
                   acc_27, acc_28);
-              acc_25 = v478.x;
-              acc_26 = v478.y;
-              acc_27 = v478.z;
-              acc_28 = v478.w;
-              const float4 v486 = ptx::mma_m16n8k16(v470.x, v470.y, v470.z, v470.w, held_15, held_16, acc_29, acc_30,
+              acc_25 = v472.x;
+              acc_26 = v472.y;
+              acc_27 = v472.z;
+              acc_28 = v472.w;
+              const float4 v480 = ptx::mma_m16n8k16(v464.x, v464.y, v464.z, v464.w, held_15, held_16, acc_29, acc_30,
                   acc_31, acc_32);
-              acc_29 = v486.x;
-              acc_30 = v486.y;
-              acc_31 = v486.z;
-              acc_32 = v486.w;
+              acc_29 = v480.x;
+              acc_30 = v480.y;
+              acc_31 = v480.z;
+              acc_32 = v480.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v338 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v332 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v506 = half_2 * 1024;
-              const u32 v508 = v506 + warp * 128;
+              const u32 v500 = half_2 * 1024;
+              const u32 v502 = v500 + warp * 128;
+              // qkv: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -919,78 +928,80 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v525 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v519 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v531 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v539 = ptx::mma_m16n8k16(v531.x, v531.y, v531.z, v531.w, v525.x, v525.y, acc_33, acc_34,
+                  const uint4 v525 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v533 = ptx::mma_m16n8k16(v525.x, v525.y, v525.z, v525.w, v519.x, v519.y, acc_33, acc_34,
                       acc_35, acc_36);
-                  acc_33 = v539.x;
-                  acc_34 = v539.y;
-                  acc_35 = v539.z;
-                  acc_36 = v539.w;
-                  const float4 v547 = ptx::mma_m16n8k16(v531.x, v531.y, v531.z, v531.w, v525.z, v525.w, acc_37, acc_38,
+                  acc_33 = v533.x;
+                  acc_34 = v533.y;
+                  acc_35 = v533.z;
+                  acc_36 = v533.w;
+                  const float4 v541 = ptx::mma_m16n8k16(v525.x, v525.y, v525.z, v525.w, v519.z, v519.w, acc_37, acc_38,
                       acc_39, acc_40);
-                  acc_37 = v547.x;
-                  acc_38 = v547.y;
-                  acc_39 = v547.z;
-                  acc_40 = v547.w;
+                  acc_37 = v541.x;
+                  acc_38 = v541.y;
+                  acc_39 = v541.z;
+                  acc_40 = v541.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v554 = drain + 1;
-                const bool v555 = v554 == 23;
-                drain = v555 ? 0u : v554;
-                drain_parity = v555 ? drain_parity ^ 1u : drain_parity;
+                const u32 v548 = drain + 1;
+                const bool v549 = v548 == 23;
+                drain = v549 ? 0u : v548;
+                drain_parity = v549 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v508 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v502 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
+              // qkv: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v575 = tid * 2;
-                  const u32 v576 = v506 + v575;
-                  const float2 v577 = *(const float2*)&partials[v576];
-                  const float2 v580 = *(const float2*)&partials[v576 + 128];
-                  const float2 v585 = *(const float2*)&partials[v576 + 256];
-                  const float2 v590 = *(const float2*)&partials[v576 + 384];
-                  const float2 v595 = *(const float2*)&partials[v576 + 512];
-                  const float2 v600 = *(const float2*)&partials[v576 + 640];
-                  const float2 v605 = *(const float2*)&partials[v576 + 768];
-                  const float2 v610 = *(const float2*)&partials[v576 + 896];
-                  const float v612 = v577.x + v580.x + v585.x + v590.x + v595.x + v600.x + v605.x + v610.x;
-                  const float v613 = v577.y + v580.y + v585.y + v590.y + v595.y + v600.y + v605.y + v610.y;
-                  const u32 row = (first_tile + i_2) * 8 + v575;
-                  const float v617 = v612 * scale;
-                  const float v618 = __fmul_rn(v613, scale);
+                  const u32 v569 = tid * 2;
+                  const u32 v570 = v500 + v569;
+                  const float2 v571 = *(const float2*)&partials[v570];
+                  const float2 v574 = *(const float2*)&partials[v570 + 128];
+                  const float2 v579 = *(const float2*)&partials[v570 + 256];
+                  const float2 v584 = *(const float2*)&partials[v570 + 384];
+                  const float2 v589 = *(const float2*)&partials[v570 + 512];
+                  const float2 v594 = *(const float2*)&partials[v570 + 640];
+                  const float2 v599 = *(const float2*)&partials[v570 + 768];
+                  const float2 v604 = *(const float2*)&partials[v570 + 896];
+                  const float v606 = v571.x + v574.x + v579.x + v584.x + v589.x + v594.x + v599.x + v604.x;
+                  const float v607 = v571.y + v574.y + v579.y + v584.y + v589.y + v594.y + v599.y + v604.y;
+                  const u32 row = (first_tile + i_2) * 8 + v569;
+                  const float v611 = v606 * scale;
+                  const float v612 = __fmul_rn(v607, scale);
+                  // rotate a pair of q or k and hand it on; append k and v to the cache  [tasks/qkv.go, QKV.finish]
                   const u32 head = row / 32;
                   const u32 i_3 = row % 32 / 2;
                   if (head < 8) {
-                    const float v627 = fmaf(-v618, early_2, v617 * early);
-                    const float v629 = fmaf(v617, early_2, v618 * early);
+                    const float v621 = fmaf(-v612, early_2, v611 * early);
+                    const float v623 = fmaf(v611, early_2, v612 * early);
                     if (head < 6) {
-                      const uint4 v640 = make_uint4(ptx::pack_bf16(v627 * 0.25503486f, v629 * 0.25503486f), 0u, 0u,
+                      const uint4 v634 = make_uint4(ptx::pack_bf16(v621 * 0.25503486f, v623 * 0.25503486f), 0u, 0u,
                           epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v640);
+                      ptx::st_relaxed_gpu_b128(&query_words[head * 16 + i_3], v634);
                     } else {
-                      const u32 v641 = head - 6;
-                      const uint4 v650 = make_uint4(ptx::pack_bf16(v627, v629), 0u, 0u, epoch_target * 2 + 1);
-                      ptx::st_relaxed_gpu_b128(&kv_words[v641 * 2 * 16 + i_3], v650);
-                      const u64 v661 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v641) * 16 + (u64)slot;
-                      const u64 v663 = v661 * 8 * 8;
-                      kv_bf16[v663 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v627);
-                      const u32 v673 = i_3 + 16;
-                      kv_bf16[v663 + (u64)(((v673 / 8) ^ (slot & 7u)) * 8 + v673 % 8)] = ptx::bf16_of(v629);
+                      const u32 v635 = head - 6;
+                      const uint4 v644 = make_uint4(ptx::pack_bf16(v621, v623), 0u, 0u, epoch_target * 2 + 1);
+                      ptx::st_relaxed_gpu_b128(&kv_words[v635 * 2 * 16 + i_3], v644);
+                      const u64 v655 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v635) * 16 + (u64)slot;
+                      const u64 v657 = v655 * 8 * 8;
+                      kv_bf16[v657 + (u64)(((i_3 / 8) ^ (slot & 7u)) * 8 + i_3 % 8)] = ptx::bf16_of(v621);
+                      const u32 v667 = i_3 + 16;
+                      kv_bf16[v657 + (u64)(((v667 / 8) ^ (slot & 7u)) * 8 + v667 % 8)] = ptx::bf16_of(v623);
                     }
                   } else {
-                    const u32 v683 = head - 8;
-                    const uint4 v693 = make_uint4(ptx::pack_bf16(v617, v618), 0u, 0u, epoch_target * 2 + 1);
-                    ptx::st_relaxed_gpu_b128(&kv_words[(v683 * 2 + 1) * 16 + i_3], v693);
-                    const u64 v704 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v683) * 16 + (u64)slot;
-                    const u64 v715 = v704 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
-                    kv_bf16x2[v715] = ptx::pack_bf16(v617, v618);
+                    const u32 v677 = head - 8;
+                    const uint4 v687 = make_uint4(ptx::pack_bf16(v611, v612), 0u, 0u, epoch_target * 2 + 1);
+                    ptx::st_relaxed_gpu_b128(&kv_words[(v677 * 2 + 1) * 16 + i_3], v687);
+                    const u64 v698 = (((u64)layer * (u64)pages + (u64)page) * 2 + (u64)v677) * 16 + (u64)slot;
+                    const u64 v709 = v698 * 8 * 4 + (u64)(((i_3 / 4 + 4) ^ (slot & 7u)) * 4 + i_3 % 4);
+                    kv_bf16x2[v709] = ptx::pack_bf16(v611, v612);
                   }
                 }
               }
@@ -1001,49 +1012,50 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::bar_sync<1, 256>();
           // ---- attention ----
           {
-            const u32 v720 = (pos_now + 31) / 32;
+            const u32 v714 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v720 / 2;
-              const u32 end = (split + 1) * v720 / 2;
+              const u32 first = split * v714 / 2;
+              const u32 end = (split + 1) * v714 / 2;
               if (tid < 48) {
-                const u32 v732 = kv_head * 3 * 16 + tid;
-                const uint4 v733 = ptx::ld_relaxed_gpu_b128(&query_words[v732]);
-                const uint4 v737 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v732], epoch_target * 2 + 1, v733,
-                    abort, notes, 2, layer, v732);
-                const u32 v743 = v737.x | v737.y | v737.z;
-                const u32 v745 = tid % 16;
-                const u32 v747 = tid / 16 * 20 + 816;
-                input_u16[v747 * 2 + v745] = ptx::u16_lo(v743);
-                input_u16[v747 * 2 + v745 + 16] = ptx::u16_hi(v743);
+                const u32 v726 = kv_head * 3 * 16 + tid;
+                const uint4 v727 = ptx::ld_relaxed_gpu_b128(&query_words[v726]);
+                const uint4 v731 = ptx::wait_tag_relaxed_gpu_noted(&query_words[v726], epoch_target * 2 + 1, v727,
+                    abort, notes, 2, layer, v726);
+                const u32 v737 = v731.x | v731.y | v731.z;
+                const u32 v739 = tid % 16;
+                const u32 v741 = tid / 16 * 20 + 816;
+                input_u16[v741 * 2 + v739] = ptx::u16_lo(v737);
+                input_u16[v741 * 2 + v739 + 16] = ptx::u16_hi(v737);
               }
               if (split == 1) {
-                const u32 v756 = pos_now % 16;
+                const u32 v750 = pos_now % 16;
                 if (tid < 16) {
-                  const u32 v760 = kv_head * 2 * 16 + tid;
-                  const uint4 v761 = ptx::ld_relaxed_gpu_b128(&kv_words[v760]);
-                  const uint4 v765 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v760], epoch_target * 2 + 1, v761, abort,
-                      notes, 3, layer, v760);
-                  const u32 v771 = v765.x | v765.y | v765.z;
-                  tail_u16[((tid / 8) ^ (v756 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v771);
-                  const u32 v780 = tid + 16;
-                  tail_u16[((v780 / 8) ^ (v756 & 7u)) * 8 + v780 % 8] = ptx::u16_hi(v771);
+                  const u32 v754 = kv_head * 2 * 16 + tid;
+                  const uint4 v755 = ptx::ld_relaxed_gpu_b128(&kv_words[v754]);
+                  const uint4 v759 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v754], epoch_target * 2 + 1, v755, abort,
+                      notes, 3, layer, v754);
+                  const u32 v765 = v759.x | v759.y | v759.z;
+                  tail_u16[((tid / 8) ^ (v750 & 7u)) * 8 + tid % 8] = ptx::u16_lo(v765);
+                  const u32 v774 = tid + 16;
+                  tail_u16[((v774 / 8) ^ (v750 & 7u)) * 8 + v774 % 8] = ptx::u16_hi(v765);
                 }
                 if (tid < 16) {
-                  const u32 v791 = (kv_head * 2 + 1) * 16 + tid;
-                  const uint4 v792 = ptx::ld_relaxed_gpu_b128(&kv_words[v791]);
-                  const uint4 v796 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v791], epoch_target * 2 + 1, v792, abort,
-                      notes, 3, layer, v791);
-                  tail_u32[((tid / 4 + 4) ^ (v756 & 7u)) * 4 + tid % 4] = v796.x | v796.y | v796.z;
+                  const u32 v785 = (kv_head * 2 + 1) * 16 + tid;
+                  const uint4 v786 = ptx::ld_relaxed_gpu_b128(&kv_words[v785]);
+                  const uint4 v790 = ptx::wait_tag_relaxed_gpu_noted(&kv_words[v785], epoch_target * 2 + 1, v786, abort,
+                      notes, 3, layer, v785);
+                  tail_u32[((tid / 4 + 4) ^ (v750 & 7u)) * 4 + tid % 4] = v790.x | v790.y | v790.z;
                 }
               }
               ptx::bar_sync<1, 256>();
-              const u32 v812 = min(lane / 4, 2u);
-              const bf16x2 v818 = input_bf16x2[v812 * 20 + 816 + lane % 4];
-              const bf16x2 v824 = input_bf16x2[v812 * 20 + 816 + lane % 4 + 4];
-              const bf16x2 v830 = input_bf16x2[v812 * 20 + 816 + lane % 4 + 8];
-              const bf16x2 v836 = input_bf16x2[v812 * 20 + 816 + lane % 4 + 12];
+              // attention: queries to registers  [tasks/attention.go, Attention.stream]
+              const u32 v806 = min(lane / 4, 2u);
+              const bf16x2 v812 = input_bf16x2[v806 * 20 + 816 + lane % 4];
+              const bf16x2 v818 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 4];
+              const bf16x2 v824 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 8];
+              const bf16x2 v830 = input_bf16x2[v806 * 20 + 816 + lane % 4 + 12];
               float o = 0.0f;
               float o_2 = 0.0f;
               float o_3 = 0.0f;
@@ -1054,37 +1066,35 @@ mkgen_step(const __grid_constant__ Params p) {
               float o_8 = 0.0f;
               float m = __uint_as_float(0xff800000u) /* -inf */;
               float l = 0.0f;
+              // attention: the running state of the new token  [tasks/attention.go, Attention.stream]
               if (warp == 7 && split == 1) {
-                const u32 v840 = pos_now % 16;
-                const u32 v841 = lane / 8;
-                const u32 v846 = min(lane % 8 + v841 / 2 * 8, 0u);
-                const u32 v847 = v846 * 8;
-                const u32 v848 = v840 + v846;
-                const uint4 v853 = ptx::ldmatrix(&tail[v847 + ((v841 & 1u) ^ (v848 & 7u))]);
-                const float4 v857 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v853.x, v853.y, 0.0f, 0.0f,
+                const u32 v834 = pos_now % 16;
+                const u32 v835 = lane / 8;
+                const uint4 v843 = ptx::ldmatrix(&tail[(v835 & 1u) ^ (v834 & 7u)]);
+                const float4 v847 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v843.x, v843.y, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const float4 v861 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v853.z, v853.w, 0.0f, 0.0f,
+                const float4 v851 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v843.z, v843.w, 0.0f, 0.0f,
                     0.0f, 0.0f);
-                const uint4 v870 = ptx::ldmatrix(&tail[v847 + (((v841 & 1u) + 2) ^ (v848 & 7u))]);
-                const float4 v874 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v870.x, v870.y, v857.x,
-                    v857.y, v857.z, v857.w);
-                const float4 v878 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v870.z, v870.w, v861.x,
-                    v861.y, v861.z, v861.w);
-                const u32 v883 = lane % 4 * 2;
-                const float v885 = v883 < 1 ? v874.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v888 = v883 + 1 < 1 ? v874.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v891 = v883 + 8 < 1 ? v878.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v894 = v883 + 9 < 1 ? v878.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v899 = fmaxf(fmaxf(fmaxf(fmaxf(m, v885), v888), v891), v894);
-                const float v900 = __shfl_xor_sync(0xffffffffu, v899, 2u);
-                const float v901 = fmaxf(v899, v900);
-                const float v902 = __shfl_xor_sync(0xffffffffu, v901, 1u);
-                const float v903 = fmaxf(v901, v902);
-                const float decay = ptx::exp2(m - v903);
-                const float v910 = ptx::exp2(v885 - v903);
-                const float v913 = ptx::exp2(v888 - v903);
-                const float v916 = ptx::exp2(v891 - v903);
-                const float v919 = ptx::exp2(v894 - v903);
+                const uint4 v859 = ptx::ldmatrix(&tail[((v835 & 1u) + 2) ^ (v834 & 7u)]);
+                const float4 v863 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v859.x, v859.y, v847.x,
+                    v847.y, v847.z, v847.w);
+                const float4 v867 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v859.z, v859.w, v851.x,
+                    v851.y, v851.z, v851.w);
+                const u32 v872 = lane % 4 * 2;
+                const float v874 = v872 < 1 ? v863.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v877 = v872 + 1 < 1 ? v863.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v880 = v872 + 8 < 1 ? v867.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v883 = v872 + 9 < 1 ? v867.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v888 = fmaxf(fmaxf(fmaxf(fmaxf(m, v874), v877), v880), v883);
+                const float v889 = __shfl_xor_sync(0xffffffffu, v888, 2u);
+                const float v890 = fmaxf(v888, v889);
+                const float v891 = __shfl_xor_sync(0xffffffffu, v890, 1u);
+                const float v892 = fmaxf(v890, v891);
+                const float decay = ptx::exp2(m - v892);
+                const float v899 = ptx::exp2(v874 - v892);
+                const float v902 = ptx::exp2(v877 - v892);
+                const float v905 = ptx::exp2(v880 - v892);
+                const float v908 = ptx::exp2(v883 - v892);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1093,78 +1103,76 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v903;
-                l = __fmul_rn(l, decay) + v910 + v913 + v916 + v919;
-                const bf16x2 v937 = ptx::pack_bf16(v910, v913);
-                const bf16x2 v938 = ptx::pack_bf16(v916, v919);
-                const u32 v939 = lane / 8;
-                const u32 v944 = min(lane % 8 + (v939 & 1u) * 8, 0u);
-                const u32 v945 = v944 * 8;
-                const u32 v946 = v840 + v944;
-                const uint4 v952 = ptx::ldmatrix_trans(&tail[v945 + ((v939 / 2 + 4) ^ (v946 & 7u))]);
-                const float4 v958 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v952.x, v952.y, o, o_2,
+                m = v892;
+                l = __fmul_rn(l, decay) + v899 + v902 + v905 + v908;
+                const bf16x2 v926 = ptx::pack_bf16(v899, v902);
+                const bf16x2 v927 = ptx::pack_bf16(v905, v908);
+                const u32 v928 = lane / 8;
+                const uint4 v937 = ptx::ldmatrix_trans(&tail[(v928 / 2 + 4) ^ (v834 & 7u)]);
+                const float4 v943 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v937.x, v937.y, o, o_2,
                     0.0f, 0.0f);
-                o = v958.x;
-                o_2 = v958.y;
-                const float4 v964 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v952.z, v952.w, o_3, o_4,
+                o = v943.x;
+                o_2 = v943.y;
+                const float4 v949 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v937.z, v937.w, o_3, o_4,
                     0.0f, 0.0f);
-                o_3 = v964.x;
-                o_4 = v964.y;
-                const uint4 v974 = ptx::ldmatrix_trans(&tail[v945 + ((v939 / 2 + 2 + 4) ^ (v946 & 7u))]);
-                const float4 v980 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v974.x, v974.y, o_5, o_6,
+                o_3 = v949.x;
+                o_4 = v949.y;
+                const uint4 v958 = ptx::ldmatrix_trans(&tail[(v928 / 2 + 2 + 4) ^ (v834 & 7u)]);
+                const float4 v964 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v958.x, v958.y, o_5, o_6,
                     0.0f, 0.0f);
-                o_5 = v980.x;
-                o_6 = v980.y;
-                const float4 v986 = ptx::mma_m16n8k16(v937, 0x00000000u, v938, 0x00000000u, v974.z, v974.w, o_7, o_8,
+                o_5 = v964.x;
+                o_6 = v964.y;
+                const float4 v970 = ptx::mma_m16n8k16(v926, 0x00000000u, v927, 0x00000000u, v958.z, v958.w, o_7, o_8,
                     0.0f, 0.0f);
-                o_7 = v986.x;
-                o_8 = v986.y;
+                o_7 = v970.x;
+                o_8 = v970.y;
               }
+              // attention: cached tokens, a block of 16 a warp at a time: scores, softmax against the running maximum, weighted values  [tasks/attention.go, Attention.stream]
               const u32 chunks = end - first;
-              const u32 v1000 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
-              const u32 blocks = chunks == 0 ? chunks : v1000;
+              const u32 v984 = (chunks - 1) * 2 + (min(pos_now - (end - 1) * 32, 32u) + 15) / 16;
+              const u32 blocks = chunks == 0 ? chunks : v984;
               #pragma unroll 1
               for (u32 i_3 = warp; i_3 < blocks; i_3 += 8) {
-                const u32 v1003 = i_3 / 2;
-                const u32 v1004 = i_3 % 2;
-                const u32 v1007 = min(blocks - v1003 * 2, 2u);
-                const u32 v1017 = drain + v1003;
-                const u32 stage = v1017 % 23;
-                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1017 / 23) & 1u));
-                const u32 from = (first + v1003) * 32;
-                const u32 v1026 = v1004 * 16;
-                const u32 v1031 = stage * 256 + v1026 * 8;
-                const u32 v1032 = from + v1026;
-                const u32 v1033 = min(min(pos_now - from, 32u) - v1026, 16u);
-                const u32 v1034 = lane / 8;
-                const u32 v1040 = min(lane % 8 + v1034 / 2 * 8, v1033 - 1);
-                const u32 v1042 = v1031 + v1040 * 8;
-                const u32 v1043 = v1032 + v1040;
-                const uint4 v1048 = ptx::ldmatrix(&ring[v1042 + ((v1034 & 1u) ^ (v1043 & 7u))]);
-                const float4 v1052 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v1048.x, v1048.y, 0.0f,
+                const u32 v987 = i_3 / 2;
+                const u32 v988 = i_3 % 2;
+                const u32 v991 = min(blocks - v987 * 2, 2u);
+                const u32 v1001 = drain + v987;
+                const u32 stage = v1001 % 23;
+                ptx::mbar_wait(&full[stage], drain_parity ^ ((v1001 / 23) & 1u));
+                const u32 from = (first + v987) * 32;
+                const u32 v1010 = v988 * 16;
+                const u32 v1015 = stage * 256 + v1010 * 8;
+                const u32 v1016 = from + v1010;
+                const u32 v1017 = min(min(pos_now - from, 32u) - v1010, 16u);
+                const u32 v1018 = lane / 8;
+                const u32 v1024 = min(lane % 8 + v1018 / 2 * 8, v1017 - 1);
+                const u32 v1026 = v1015 + v1024 * 8;
+                const u32 v1027 = v1016 + v1024;
+                const uint4 v1032 = ptx::ldmatrix(&ring[v1026 + ((v1018 & 1u) ^ (v1027 & 7u))]);
+                const float4 v1036 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v1032.x, v1032.y, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const float4 v1056 = ptx::mma_m16n8k16(v818, 0x00000000u, v824, 0x00000000u, v1048.z, v1048.w, 0.0f,
+                const float4 v1040 = ptx::mma_m16n8k16(v812, 0x00000000u, v818, 0x00000000u, v1032.z, v1032.w, 0.0f,
                     0.0f, 0.0f, 0.0f);
-                const uint4 v1065 = ptx::ldmatrix(&ring[v1042 + (((v1034 & 1u) + 2) ^ (v1043 & 7u))]);
-                const float4 v1069 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v1065.x, v1065.y, v1052.x,
-                    v1052.y, v1052.z, v1052.w);
-                const float4 v1073 = ptx::mma_m16n8k16(v830, 0x00000000u, v836, 0x00000000u, v1065.z, v1065.w, v1056.x,
-                    v1056.y, v1056.z, v1056.w);
-                const u32 v1078 = lane % 4 * 2;
-                const float v1080 = v1078 < v1033 ? v1069.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1083 = v1078 + 1 < v1033 ? v1069.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1086 = v1078 + 8 < v1033 ? v1073.x : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1089 = v1078 + 9 < v1033 ? v1073.y : __uint_as_float(0xff800000u) /* -inf */;
-                const float v1094 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1080), v1083), v1086), v1089);
-                const float v1095 = __shfl_xor_sync(0xffffffffu, v1094, 2u);
-                const float v1096 = fmaxf(v1094, v1095);
-                const float v1097 = __shfl_xor_sync(0xffffffffu, v1096, 1u);
-                const float v1098 = fmaxf(v1096, v1097);
-                const float decay = ptx::exp2(m - v1098);
-                const float v1105 = ptx::exp2(v1080 - v1098);
-                const float v1108 = ptx::exp2(v1083 - v1098);
-                const float v1111 = ptx::exp2(v1086 - v1098);
-                const float v1114 = ptx::exp2(v1089 - v1098);
+                const uint4 v1049 = ptx::ldmatrix(&ring[v1026 + (((v1018 & 1u) + 2) ^ (v1027 & 7u))]);
+                const float4 v1053 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v1049.x, v1049.y, v1036.x,
+                    v1036.y, v1036.z, v1036.w);
+                const float4 v1057 = ptx::mma_m16n8k16(v824, 0x00000000u, v830, 0x00000000u, v1049.z, v1049.w, v1040.x,
+                    v1040.y, v1040.z, v1040.w);
+                const u32 v1062 = lane % 4 * 2;
+                const float v1064 = v1062 < v1017 ? v1053.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1067 = v1062 + 1 < v1017 ? v1053.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1070 = v1062 + 8 < v1017 ? v1057.x : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1073 = v1062 + 9 < v1017 ? v1057.y : __uint_as_float(0xff800000u) /* -inf */;
+                const float v1078 = fmaxf(fmaxf(fmaxf(fmaxf(m, v1064), v1067), v1070), v1073);
+                const float v1079 = __shfl_xor_sync(0xffffffffu, v1078, 2u);
+                const float v1080 = fmaxf(v1078, v1079);
+                const float v1081 = __shfl_xor_sync(0xffffffffu, v1080, 1u);
+                const float v1082 = fmaxf(v1080, v1081);
+                const float decay = ptx::exp2(m - v1082);
+                const float v1089 = ptx::exp2(v1064 - v1082);
+                const float v1092 = ptx::exp2(v1067 - v1082);
+                const float v1095 = ptx::exp2(v1070 - v1082);
+                const float v1098 = ptx::exp2(v1073 - v1082);
                 o = __fmul_rn(o, decay);
                 o_2 = __fmul_rn(o_2, decay);
                 o_3 = __fmul_rn(o_3, decay);
@@ -1173,117 +1181,119 @@ mkgen_step(const __grid_constant__ Params p) {
                 o_6 = __fmul_rn(o_6, decay);
                 o_7 = __fmul_rn(o_7, decay);
                 o_8 = __fmul_rn(o_8, decay);
-                m = v1098;
-                l = __fmul_rn(l, decay) + v1105 + v1108 + v1111 + v1114;
-                const bf16x2 v1132 = ptx::pack_bf16(v1105, v1108);
-                const bf16x2 v1133 = ptx::pack_bf16(v1111, v1114);
-                const u32 v1134 = lane / 8;
-                const u32 v1140 = min(lane % 8 + (v1134 & 1u) * 8, v1033 - 1);
-                const u32 v1142 = v1031 + v1140 * 8;
-                const u32 v1143 = v1032 + v1140;
-                const uint4 v1149 = ptx::ldmatrix_trans(&ring[v1142 + ((v1134 / 2 + 4) ^ (v1143 & 7u))]);
-                const float4 v1155 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1149.x, v1149.y, o, o_2,
+                m = v1082;
+                l = __fmul_rn(l, decay) + v1089 + v1092 + v1095 + v1098;
+                const bf16x2 v1116 = ptx::pack_bf16(v1089, v1092);
+                const bf16x2 v1117 = ptx::pack_bf16(v1095, v1098);
+                const u32 v1118 = lane / 8;
+                const u32 v1124 = min(lane % 8 + (v1118 & 1u) * 8, v1017 - 1);
+                const u32 v1126 = v1015 + v1124 * 8;
+                const u32 v1127 = v1016 + v1124;
+                const uint4 v1133 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 4) ^ (v1127 & 7u))]);
+                const float4 v1139 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.x, v1133.y, o, o_2,
                     0.0f, 0.0f);
-                o = v1155.x;
-                o_2 = v1155.y;
-                const float4 v1161 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1149.z, v1149.w, o_3,
+                o = v1139.x;
+                o_2 = v1139.y;
+                const float4 v1145 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1133.z, v1133.w, o_3,
                     o_4, 0.0f, 0.0f);
-                o_3 = v1161.x;
-                o_4 = v1161.y;
-                const uint4 v1171 = ptx::ldmatrix_trans(&ring[v1142 + ((v1134 / 2 + 2 + 4) ^ (v1143 & 7u))]);
-                const float4 v1177 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1171.x, v1171.y, o_5,
+                o_3 = v1145.x;
+                o_4 = v1145.y;
+                const uint4 v1155 = ptx::ldmatrix_trans(&ring[v1126 + ((v1118 / 2 + 2 + 4) ^ (v1127 & 7u))]);
+                const float4 v1161 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.x, v1155.y, o_5,
                     o_6, 0.0f, 0.0f);
-                o_5 = v1177.x;
-                o_6 = v1177.y;
-                const float4 v1183 = ptx::mma_m16n8k16(v1132, 0x00000000u, v1133, 0x00000000u, v1171.z, v1171.w, o_7,
+                o_5 = v1161.x;
+                o_6 = v1161.y;
+                const float4 v1167 = ptx::mma_m16n8k16(v1116, 0x00000000u, v1117, 0x00000000u, v1155.z, v1155.w, o_7,
                     o_8, 0.0f, 0.0f);
-                o_7 = v1183.x;
-                o_8 = v1183.y;
-                if (v1004 + 8 >= v1007) {
+                o_7 = v1167.x;
+                o_8 = v1167.y;
+                if (v988 + 8 >= v991) {
                   __syncwarp();
                   if (lane == 0) {
-                    ptx::mbar_arrive_n(&empty[stage], (v1004 + 1 == v1007 ? 8 - min(8u, v1007) : 0u) + 1);
+                    ptx::mbar_arrive_n(&empty[stage], (v988 + 1 == v991 ? 8 - min(8u, v991) : 0u) + 1);
                   }
                 }
               }
-              const u32 v1190 = drain + chunks;
-              drain = v1190 % 23;
-              drain_parity = drain_parity ^ ((v1190 / 23) & 1u);
-              const u32 v1196 = lane / 4;
-              const u32 v1198 = lane % 4 * 2;
-              const float v1200 = __shfl_xor_sync(0xffffffffu, l, 2u);
-              const float v1201 = l + v1200;
-              const float v1202 = __shfl_xor_sync(0xffffffffu, v1201, 1u);
-              if (v1196 < 3) {
-                const u32 v1206 = warp * 3 + v1196;
-                *(float2*)&input[v1206 * 32 + v1198] = make_float2(o, o_2);
-                *(float2*)&input[v1206 * 32 + v1198 + 8] = make_float2(o_3, o_4);
-                *(float2*)&input[v1206 * 32 + v1198 + 16] = make_float2(o_5, o_6);
-                *(float2*)&input[v1206 * 32 + v1198 + 24] = make_float2(o_7, o_8);
-                if (v1198 == 0) {
-                  input[v1206 + 768] = m;
-                  input[v1206 + 792] = v1201 + v1202;
+              const u32 v1174 = drain + chunks;
+              drain = v1174 % 23;
+              drain_parity = drain_parity ^ ((v1174 / 23) & 1u);
+              // attention: the warps' states become one  [tasks/attention.go, Attention.Consume]
+              const u32 v1180 = lane / 4;
+              const u32 v1182 = lane % 4 * 2;
+              const float v1184 = __shfl_xor_sync(0xffffffffu, l, 2u);
+              const float v1185 = l + v1184;
+              const float v1186 = __shfl_xor_sync(0xffffffffu, v1185, 1u);
+              if (v1180 < 3) {
+                const u32 v1190 = warp * 3 + v1180;
+                *(float2*)&input[v1190 * 32 + v1182] = make_float2(o, o_2);
+                *(float2*)&input[v1190 * 32 + v1182 + 8] = make_float2(o_3, o_4);
+                *(float2*)&input[v1190 * 32 + v1182 + 16] = make_float2(o_5, o_6);
+                *(float2*)&input[v1190 * 32 + v1182 + 24] = make_float2(o_7, o_8);
+                if (v1182 == 0) {
+                  input[v1190 + 768] = m;
+                  input[v1190 + 792] = v1185 + v1186;
                 }
               }
               ptx::bar_sync<1, 256>();
               if (tid < 48) {
-                const u32 v1231 = tid / 16;
-                const float v1233 = input[v1231 + 768];
-                const float v1236 = input[v1231 + 771];
-                const float v1237 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1233), v1236);
-                const float v1239 = input[v1231 + 774];
-                const float v1242 = input[v1231 + 777];
-                const float v1245 = input[v1231 + 780];
-                const float v1248 = input[v1231 + 783];
-                const float v1251 = input[v1231 + 786];
-                const float v1252 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1237, v1239), v1242), v1245), v1248), v1251);
-                const float v1254 = input[v1231 + 789];
-                const float v1255 = fmaxf(v1252, v1254);
-                const bool v1256 = v1255 == __uint_as_float(0xff800000u) /* -inf */;
-                const float v1259 = v1256 ? 0.0f : ptx::exp2(v1233 - v1255);
-                const float2 v1261 = *(const float2*)&input[tid * 2];
-                const float v1270 = v1256 ? 0.0f : ptx::exp2(v1236 - v1255);
-                const float2 v1273 = *(const float2*)&input[tid * 2 + 96];
-                const float v1279 = fmaf(v1270, input[v1231 + 795], fmaf(v1259, input[v1231 + 792], 0.0f));
-                const float v1282 = v1256 ? 0.0f : ptx::exp2(v1239 - v1255);
-                const float2 v1285 = *(const float2*)&input[tid * 2 + 192];
-                const float v1287 = fmaf(v1282, v1285.x, fmaf(v1270, v1273.x, fmaf(v1259, v1261.x, 0.0f)));
-                const float v1288 = fmaf(v1282, v1285.y, fmaf(v1270, v1273.y, fmaf(v1259, v1261.y, 0.0f)));
-                const float v1294 = v1256 ? 0.0f : ptx::exp2(v1242 - v1255);
-                const float2 v1297 = *(const float2*)&input[tid * 2 + 288];
-                const float v1303 = fmaf(v1294, input[v1231 + 801], fmaf(v1282, input[v1231 + 798], v1279));
-                const float v1306 = v1256 ? 0.0f : ptx::exp2(v1245 - v1255);
-                const float2 v1309 = *(const float2*)&input[tid * 2 + 384];
-                const float v1318 = v1256 ? 0.0f : ptx::exp2(v1248 - v1255);
-                const float2 v1321 = *(const float2*)&input[tid * 2 + 480];
-                const float v1323 = fmaf(v1318, v1321.x, fmaf(v1306, v1309.x, fmaf(v1294, v1297.x, v1287)));
-                const float v1324 = fmaf(v1318, v1321.y, fmaf(v1306, v1309.y, fmaf(v1294, v1297.y, v1288)));
-                const float v1327 = fmaf(v1318, input[v1231 + 807], fmaf(v1306, input[v1231 + 804], v1303));
-                const float v1330 = v1256 ? 0.0f : ptx::exp2(v1251 - v1255);
-                const float2 v1333 = *(const float2*)&input[tid * 2 + 576];
-                const float v1342 = v1256 ? 0.0f : ptx::exp2(v1254 - v1255);
-                const float2 v1345 = *(const float2*)&input[tid * 2 + 672];
-                const float v1351 = fmaf(v1342, input[v1231 + 813], fmaf(v1330, input[v1231 + 810], v1327));
-                const float v1353 = v1256 ? 0.0f : ptx::rcp(v1351);
-                const float v1354 = __fmul_rn(fmaf(v1342, v1345.x, fmaf(v1330, v1333.x, v1323)), v1353);
-                const float v1355 = __fmul_rn(fmaf(v1342, v1345.y, fmaf(v1330, v1333.y, v1324)), v1353);
-                const uint4 v1368 = make_uint4(__float_as_uint(v1354), __float_as_uint(v1355),
-                    __float_as_uint(v1255 + ptx::log2(v1351)), epoch_target * 2 + 1);
-                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1368);
+                const u32 v1215 = tid / 16;
+                const float v1217 = input[v1215 + 768];
+                const float v1220 = input[v1215 + 771];
+                const float v1221 = fmaxf(fmaxf(__uint_as_float(0xff800000u) /* -inf */, v1217), v1220);
+                const float v1223 = input[v1215 + 774];
+                const float v1226 = input[v1215 + 777];
+                const float v1229 = input[v1215 + 780];
+                const float v1232 = input[v1215 + 783];
+                const float v1235 = input[v1215 + 786];
+                const float v1236 = fmaxf(fmaxf(fmaxf(fmaxf(fmaxf(v1221, v1223), v1226), v1229), v1232), v1235);
+                const float v1238 = input[v1215 + 789];
+                const float v1239 = fmaxf(v1236, v1238);
+                const bool v1240 = v1239 == __uint_as_float(0xff800000u) /* -inf */;
+                const float v1243 = v1240 ? 0.0f : ptx::exp2(v1217 - v1239);
+                const float2 v1245 = *(const float2*)&input[tid * 2];
+                const float v1254 = v1240 ? 0.0f : ptx::exp2(v1220 - v1239);
+                const float2 v1257 = *(const float2*)&input[tid * 2 + 96];
+                const float v1263 = fmaf(v1254, input[v1215 + 795], fmaf(v1243, input[v1215 + 792], 0.0f));
+                const float v1266 = v1240 ? 0.0f : ptx::exp2(v1223 - v1239);
+                const float2 v1269 = *(const float2*)&input[tid * 2 + 192];
+                const float v1271 = fmaf(v1266, v1269.x, fmaf(v1254, v1257.x, fmaf(v1243, v1245.x, 0.0f)));
+                const float v1272 = fmaf(v1266, v1269.y, fmaf(v1254, v1257.y, fmaf(v1243, v1245.y, 0.0f)));
+                const float v1278 = v1240 ? 0.0f : ptx::exp2(v1226 - v1239);
+                const float2 v1281 = *(const float2*)&input[tid * 2 + 288];
+                const float v1287 = fmaf(v1278, input[v1215 + 801], fmaf(v1266, input[v1215 + 798], v1263));
+                const float v1290 = v1240 ? 0.0f : ptx::exp2(v1229 - v1239);
+                const float2 v1293 = *(const float2*)&input[tid * 2 + 384];
+                const float v1302 = v1240 ? 0.0f : ptx::exp2(v1232 - v1239);
+                const float2 v1305 = *(const float2*)&input[tid * 2 + 480];
+                const float v1307 = fmaf(v1302, v1305.x, fmaf(v1290, v1293.x, fmaf(v1278, v1281.x, v1271)));
+                const float v1308 = fmaf(v1302, v1305.y, fmaf(v1290, v1293.y, fmaf(v1278, v1281.y, v1272)));
+                const float v1311 = fmaf(v1302, input[v1215 + 807], fmaf(v1290, input[v1215 + 804], v1287));
+                const float v1314 = v1240 ? 0.0f : ptx::exp2(v1235 - v1239);
+                const float2 v1317 = *(const float2*)&input[tid * 2 + 576];
+                const float v1326 = v1240 ? 0.0f : ptx::exp2(v1238 - v1239);
+                const float2 v1329 = *(const float2*)&input[tid * 2 + 672];
+                const float v1335 = fmaf(v1326, input[v1215 + 813], fmaf(v1314, input[v1215 + 810], v1311));
+                const float v1337 = v1240 ? 0.0f : ptx::rcp(v1335);
+                const float v1338 = __fmul_rn(fmaf(v1326, v1329.x, fmaf(v1314, v1317.x, v1307)), v1337);
+                const float v1339 = __fmul_rn(fmaf(v1326, v1329.y, fmaf(v1314, v1317.y, v1308)), v1337);
+                const uint4 v1352 = make_uint4(__float_as_uint(v1338), __float_as_uint(v1339),
+                    __float_as_uint(v1239 + ptx::log2(v1335)), epoch_target * 2 + 1);
+                ptx::st_relaxed_gpu_b128(&states[(split * 6 + kv_head * 3) * 16 + tid], v1352);
               }
               ptx::bar_sync<1, 256>();
             }
+            // attention: merge the states of all splits as their packets arrive  [tasks/attention.go, Attention.Consume]
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 v1373 = kv_head * 3 * 16;
+              const u32 v1357 = kv_head * 3 * 16;
               const u32 share = split * 48 / 2;
               const u32 share_end = (split + 1) * 48 / 2;
               #pragma unroll 1
               for (u32 i_3 = share; i_3 < share_end; i_3 += 256) {
                 const u32 words = min(share_end - i_3, 256u);
-                const u32 v1382 = i_3 + v1373;
-                const bool v1383 = tid < words;
+                const u32 v1366 = i_3 + v1357;
+                const bool v1367 = tid < words;
                 float out = 0.0f;
                 float out_2 = 0.0f;
                 float top = __uint_as_float(0xff800000u) /* -inf */;
@@ -1293,40 +1303,40 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 states_now = min(2 - i_4, 24u);
                   #pragma unroll 1
                   for (u32 i_5 = tid; i_5 < states_now * words; i_5 += 256) {
-                    const u32 v1394 = (i_4 + i_5 / words) * 96 + v1382 + i_5 % words;
-                    const uint4 v1395 = ptx::ld_relaxed_gpu_b128(&states[v1394]);
-                    const uint4 v1399 = ptx::wait_tag_relaxed_gpu_noted(&states[v1394], epoch_target * 2 + 1, v1395,
-                        abort, notes, 4, layer, v1394);
-                    input_b128[i_5] = v1399;
+                    const u32 v1378 = (i_4 + i_5 / words) * 96 + v1366 + i_5 % words;
+                    const uint4 v1379 = ptx::ld_relaxed_gpu_b128(&states[v1378]);
+                    const uint4 v1383 = ptx::wait_tag_relaxed_gpu_noted(&states[v1378], epoch_target * 2 + 1, v1379,
+                        abort, notes, 4, layer, v1378);
+                    input_b128[i_5] = v1383;
                   }
                   ptx::bar_sync<1, 256>();
-                  if (v1383) {
-                    const float v1400 = top;
+                  if (v1367) {
+                    const float v1384 = top;
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
                       top = fmaxf(top, __uint_as_float(input_b128[i_5 * words + tid].z));
                     }
                     const float base = top == __uint_as_float(0xff800000u) /* -inf */ ? 0.0f : top;
-                    const float v1417 = ptx::exp2(v1400 - base);
-                    out = __fmul_rn(out, v1417);
-                    out_2 = __fmul_rn(out_2, v1417);
-                    sum = __fmul_rn(sum, v1417);
+                    const float v1401 = ptx::exp2(v1384 - base);
+                    out = __fmul_rn(out, v1401);
+                    out_2 = __fmul_rn(out_2, v1401);
+                    sum = __fmul_rn(sum, v1401);
                     #pragma unroll 8
                     for (u32 i_5 = 0; i_5 < states_now; ++i_5) {
-                      const uint4 v1427 = input_b128[i_5 * words + tid];
-                      const float v1437 = ptx::exp2(__uint_as_float(v1427.z) - base);
-                      sum = sum + v1437;
-                      out = fmaf(v1437, __uint_as_float(v1427.x), out);
-                      out_2 = fmaf(v1437, __uint_as_float(v1427.y), out_2);
+                      const uint4 v1411 = input_b128[i_5 * words + tid];
+                      const float v1421 = ptx::exp2(__uint_as_float(v1411.z) - base);
+                      sum = sum + v1421;
+                      out = fmaf(v1421, __uint_as_float(v1411.x), out);
+                      out_2 = fmaf(v1421, __uint_as_float(v1411.y), out_2);
                     }
                   }
                   ptx::bar_sync<1, 256>();
                 }
-                if (v1383) {
-                  const u32 v1452 = v1382 + tid;
-                  const uint4 v1462 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
+                if (v1367) {
+                  const u32 v1436 = v1366 + tid;
+                  const uint4 v1446 = make_uint4(ptx::pack_bf16(out * ptx::rcp(sum), out_2 * ptx::rcp(sum)), 0u, 0u,
                       epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&attn_words[v1452 % 4 * 24 + v1452 / 4], v1462);
+                  ptx::st_relaxed_gpu_b128(&attn_words[v1436 % 4 * 24 + v1436 / 4], v1446);
                 }
               }
             }
@@ -1334,8 +1344,9 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after attention ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1465 = tid == 0;
-            if (v1465) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            const bool v1449 = tid == 0;
+            if (v1449) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of o ----
@@ -1344,24 +1355,24 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[3];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v1480 = token % 8;
-                const u32 swizzle = v1480 >> 1;
+                const u32 v1464 = token % 8;
+                const u32 swizzle = v1464 >> 1;
                 float v = 0.0f;
                 float v_2 = 0.0f;
                 if (layer == 0) {
-                  const u32 v1498 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
-                  const bf16x2 v1501 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1480 * 16)
-                      + 150528 + (u64)v1498]);
-                  v = ptx::bf16_lo(v1501);
-                  v_2 = ptx::bf16_hi(v1501);
+                  const u32 v1482 = row / 32 * 128 + (((row >> 3) & 3u) ^ swizzle) * 4 + ((row >> 1) & 3u);
+                  const bf16x2 v1485 = ptx::ld_nc_bf16x2(&weights_bf16x2[(u64)(token / 8) * 384 + (u64)(v1464 * 16)
+                      + 150528 + (u64)v1482]);
+                  v = ptx::bf16_lo(v1485);
+                  v_2 = ptx::bf16_hi(v1485);
                 } else {
-                  const u32 v1504 = row / 2;
-                  const u32 v1508 = v1504 % 2 * 24 + v1504 / 2;
-                  const uint4 v1509 = ptx::ld_relaxed_gpu_b128(&down_words[v1508]);
-                  const uint4 v1514 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1508], (epoch_target - 8) * 2 + 1,
-                      v1509, abort, notes, 5, layer, v1508);
-                  v = __uint_as_float(v1514.x | v1514.z);
-                  v_2 = __uint_as_float(v1514.y);
+                  const u32 v1488 = row / 2;
+                  const u32 v1492 = v1488 % 2 * 24 + v1488 / 2;
+                  const uint4 v1493 = ptx::ld_relaxed_gpu_b128(&down_words[v1492]);
+                  const uint4 v1498 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v1492], (epoch_target - 8) * 2 + 1,
+                      v1493, abort, notes, 5, layer, v1492);
+                  v = __uint_as_float(v1498.x | v1498.z);
+                  v_2 = __uint_as_float(v1498.y);
                 }
                 early = v;
                 early_2 = v_2;
@@ -1372,6 +1383,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             // ---- chunks held for o ----
             {
+              // o: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
               held = 0x00000000u;
               held_2 = 0x00000000u;
               held_3 = 0x00000000u;
@@ -1379,21 +1391,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 6) {
-                const uint4 v1540 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v1524 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held = v1540.x;
-                held_2 = v1540.y;
-                held_3 = v1540.z;
-                held_4 = v1540.w;
+                held = v1524.x;
+                held_2 = v1524.y;
+                held_3 = v1524.z;
+                held_4 = v1524.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v1547 = drain + 1;
-              const bool v1548 = v1547 == 23;
-              drain = v1548 ? 0u : v1547;
-              drain_parity = v1548 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1531 = drain + 1;
+              const bool v1532 = v1531 == 23;
+              drain = v1532 ? 0u : v1531;
+              drain_parity = v1532 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1401,21 +1413,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 6) {
-                const uint4 v1565 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v1549 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_5 = v1565.x;
-                held_6 = v1565.y;
-                held_7 = v1565.z;
-                held_8 = v1565.w;
+                held_5 = v1549.x;
+                held_6 = v1549.y;
+                held_7 = v1549.z;
+                held_8 = v1549.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v1572 = drain + 1;
-              const bool v1573 = v1572 == 23;
-              drain = v1573 ? 0u : v1572;
-              drain_parity = v1573 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1556 = drain + 1;
+              const bool v1557 = v1556 == 23;
+              drain = v1557 ? 0u : v1556;
+              drain_parity = v1557 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1423,85 +1435,87 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 6) {
-                const uint4 v1590 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v1574 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_9 = v1590.x;
-                held_10 = v1590.y;
-                held_11 = v1590.z;
-                held_12 = v1590.w;
+                held_9 = v1574.x;
+                held_10 = v1574.y;
+                held_11 = v1574.z;
+                held_12 = v1574.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v1597 = drain + 1;
-              const bool v1598 = v1597 == 23;
-              drain = v1598 ? 0u : v1597;
-              drain_parity = v1598 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1581 = drain + 1;
+              const bool v1582 = v1581 == 23;
+              drain = v1582 ? 0u : v1581;
+              drain_parity = v1582 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1465) {
+            if (v1449) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 6, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- o ----
           {
+            // input of a product, to shared memory  [tasks/vector.go, PlainInput.Emit]
             if (tid < 24) {
-              const u32 v1606 = tid + 24;
-              const u32 v1607 = tid + 48;
-              const u32 v1608 = tid + 72;
-              const u32 v1612 = (epoch_target - 4) * 2 + 1;
-              const uint4 v1613 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
-              uint4 word = v1613;
-              const uint4 v1614 = ptx::ld_relaxed_gpu_b128(&attn_words[v1606]);
-              uint4 word_2 = v1614;
-              const uint4 v1615 = ptx::ld_relaxed_gpu_b128(&attn_words[v1607]);
-              uint4 word_3 = v1615;
-              const uint4 v1616 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
-              uint4 word_4 = v1616;
-              if (word.w != v1612) {
-                const uint4 v1624 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1612, word, abort, notes, 7,
+              const u32 v1590 = tid + 24;
+              const u32 v1591 = tid + 48;
+              const u32 v1592 = tid + 72;
+              const u32 v1596 = (epoch_target - 4) * 2 + 1;
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+              const uint4 v1597 = ptx::ld_relaxed_gpu_b128(&attn_words[tid]);
+              uint4 word = v1597;
+              const uint4 v1598 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
+              uint4 word_2 = v1598;
+              const uint4 v1599 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
+              uint4 word_3 = v1599;
+              const uint4 v1600 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+              uint4 word_4 = v1600;
+              if (word.w != v1596) {
+                const uint4 v1608 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[tid], v1596, word, abort, notes, 7,
                     layer, tid);
-                word = v1624;
-                if (word_2.w != v1612) {
-                  const uint4 v1631 = ptx::ld_relaxed_gpu_b128(&attn_words[v1606]);
-                  word_2 = v1631;
+                word = v1608;
+                if (word_2.w != v1596) {
+                  const uint4 v1615 = ptx::ld_relaxed_gpu_b128(&attn_words[v1590]);
+                  word_2 = v1615;
                 }
-                if (word_3.w != v1612) {
-                  const uint4 v1638 = ptx::ld_relaxed_gpu_b128(&attn_words[v1607]);
-                  word_3 = v1638;
+                if (word_3.w != v1596) {
+                  const uint4 v1622 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
+                  word_3 = v1622;
                 }
-                if (word_4.w != v1612) {
-                  const uint4 v1645 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
-                  word_4 = v1645;
-                }
-              }
-              if (word_2.w != v1612) {
-                const uint4 v1653 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1606], v1612, word_2, abort, notes, 7,
-                    layer, v1606);
-                word_2 = v1653;
-                if (word_3.w != v1612) {
-                  const uint4 v1660 = ptx::ld_relaxed_gpu_b128(&attn_words[v1607]);
-                  word_3 = v1660;
-                }
-                if (word_4.w != v1612) {
-                  const uint4 v1667 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
-                  word_4 = v1667;
+                if (word_4.w != v1596) {
+                  const uint4 v1629 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+                  word_4 = v1629;
                 }
               }
-              if (word_3.w != v1612) {
-                const uint4 v1675 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1607], v1612, word_3, abort, notes, 7,
-                    layer, v1607);
-                word_3 = v1675;
-                if (word_4.w != v1612) {
-                  const uint4 v1682 = ptx::ld_relaxed_gpu_b128(&attn_words[v1608]);
-                  word_4 = v1682;
+              if (word_2.w != v1596) {
+                const uint4 v1637 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1590], v1596, word_2, abort, notes, 7,
+                    layer, v1590);
+                word_2 = v1637;
+                if (word_3.w != v1596) {
+                  const uint4 v1644 = ptx::ld_relaxed_gpu_b128(&attn_words[v1591]);
+                  word_3 = v1644;
+                }
+                if (word_4.w != v1596) {
+                  const uint4 v1651 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+                  word_4 = v1651;
                 }
               }
-              if (word_4.w != v1612) {
-                const uint4 v1690 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1608], v1612, word_4, abort, notes, 7,
-                    layer, v1608);
-                word_4 = v1690;
+              if (word_3.w != v1596) {
+                const uint4 v1659 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1591], v1596, word_3, abort, notes, 7,
+                    layer, v1591);
+                word_3 = v1659;
+                if (word_4.w != v1596) {
+                  const uint4 v1666 = ptx::ld_relaxed_gpu_b128(&attn_words[v1592]);
+                  word_4 = v1666;
+                }
+              }
+              if (word_4.w != v1596) {
+                const uint4 v1674 = ptx::wait_tag_relaxed_gpu_noted(&attn_words[v1592], v1596, word_4, abort, notes, 7,
+                    layer, v1592);
+                word_4 = v1674;
               }
               *(uint4*)&input_u32[tid * 4] = make_uint4(word.x | word.y | word.z, word_3.x | word_3.y | word_3.z,
                   word_2.x | word_2.y | word_2.z, word_4.x | word_4.y | word_4.z);
@@ -1509,7 +1523,8 @@ mkgen_step(const __grid_constant__ Params p) {
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u32 v1724 = warp * 128;
+            // o: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            const u32 v1708 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1519,22 +1534,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 6) {
-              const uint4 v1734 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1742 = ptx::mma_m16n8k16(v1734.x, v1734.y, v1734.z, v1734.w, held, held_2, acc, acc_2,
+              const uint4 v1718 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1726 = ptx::mma_m16n8k16(v1718.x, v1718.y, v1718.z, v1718.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v1742.x;
-              acc_2 = v1742.y;
-              acc_3 = v1742.z;
-              acc_4 = v1742.w;
-              const float4 v1750 = ptx::mma_m16n8k16(v1734.x, v1734.y, v1734.z, v1734.w, held_3, held_4, acc_5, acc_6,
+              acc = v1726.x;
+              acc_2 = v1726.y;
+              acc_3 = v1726.z;
+              acc_4 = v1726.w;
+              const float4 v1734 = ptx::mma_m16n8k16(v1718.x, v1718.y, v1718.z, v1718.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v1750.x;
-              acc_6 = v1750.y;
-              acc_7 = v1750.z;
-              acc_8 = v1750.w;
+              acc_5 = v1734.x;
+              acc_6 = v1734.y;
+              acc_7 = v1734.z;
+              acc_8 = v1734.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1724 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v1708 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1545,22 +1560,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 6) {
-              const uint4 v1774 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1782 = ptx::mma_m16n8k16(v1774.x, v1774.y, v1774.z, v1774.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v1758 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1766 = ptx::mma_m16n8k16(v1758.x, v1758.y, v1758.z, v1758.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v1782.x;
-              acc_10 = v1782.y;
-              acc_11 = v1782.z;
-              acc_12 = v1782.w;
-              const float4 v1790 = ptx::mma_m16n8k16(v1774.x, v1774.y, v1774.z, v1774.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v1766.x;
+              acc_10 = v1766.y;
+              acc_11 = v1766.z;
+              acc_12 = v1766.w;
+              const float4 v1774 = ptx::mma_m16n8k16(v1758.x, v1758.y, v1758.z, v1758.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v1790.x;
-              acc_14 = v1790.y;
-              acc_15 = v1790.z;
-              acc_16 = v1790.w;
+              acc_13 = v1774.x;
+              acc_14 = v1774.y;
+              acc_15 = v1774.z;
+              acc_16 = v1774.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1724 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v1708 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1571,29 +1586,30 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 6) {
-              const uint4 v1815 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v1823 = ptx::mma_m16n8k16(v1815.x, v1815.y, v1815.z, v1815.w, held_9, held_10, acc_17,
+              const uint4 v1799 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v1807 = ptx::mma_m16n8k16(v1799.x, v1799.y, v1799.z, v1799.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v1823.x;
-              acc_18 = v1823.y;
-              acc_19 = v1823.z;
-              acc_20 = v1823.w;
-              const float4 v1831 = ptx::mma_m16n8k16(v1815.x, v1815.y, v1815.z, v1815.w, held_11, held_12, acc_21,
+              acc_17 = v1807.x;
+              acc_18 = v1807.y;
+              acc_19 = v1807.z;
+              acc_20 = v1807.w;
+              const float4 v1815 = ptx::mma_m16n8k16(v1799.x, v1799.y, v1799.z, v1799.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v1831.x;
-              acc_22 = v1831.y;
-              acc_23 = v1831.z;
-              acc_24 = v1831.w;
+              acc_21 = v1815.x;
+              acc_22 = v1815.y;
+              acc_23 = v1815.z;
+              acc_24 = v1815.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v1724 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v1708 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v1851 = half_2 * 1024;
-              const u32 v1853 = v1851 + warp * 128;
+              const u32 v1835 = half_2 * 1024;
+              const u32 v1837 = v1835 + warp * 128;
+              // o: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 3u : 0u; i_3 < tiles; ++i_3) {
                 float acc_25 = 0.0f;
@@ -1607,54 +1623,55 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 6) {
-                  const uint4 v1870 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v1854 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v1876 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v1884 = ptx::mma_m16n8k16(v1876.x, v1876.y, v1876.z, v1876.w, v1870.x, v1870.y, acc_25,
+                  const uint4 v1860 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v1868 = ptx::mma_m16n8k16(v1860.x, v1860.y, v1860.z, v1860.w, v1854.x, v1854.y, acc_25,
                       acc_26, acc_27, acc_28);
-                  acc_25 = v1884.x;
-                  acc_26 = v1884.y;
-                  acc_27 = v1884.z;
-                  acc_28 = v1884.w;
-                  const float4 v1892 = ptx::mma_m16n8k16(v1876.x, v1876.y, v1876.z, v1876.w, v1870.z, v1870.w, acc_29,
+                  acc_25 = v1868.x;
+                  acc_26 = v1868.y;
+                  acc_27 = v1868.z;
+                  acc_28 = v1868.w;
+                  const float4 v1876 = ptx::mma_m16n8k16(v1860.x, v1860.y, v1860.z, v1860.w, v1854.z, v1854.w, acc_29,
                       acc_30, acc_31, acc_32);
-                  acc_29 = v1892.x;
-                  acc_30 = v1892.y;
-                  acc_31 = v1892.z;
-                  acc_32 = v1892.w;
+                  acc_29 = v1876.x;
+                  acc_30 = v1876.y;
+                  acc_31 = v1876.z;
+                  acc_32 = v1876.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v1899 = drain + 1;
-                const bool v1900 = v1899 == 23;
-                drain = v1900 ? 0u : v1899;
-                drain_parity = v1900 ? drain_parity ^ 1u : drain_parity;
+                const u32 v1883 = drain + 1;
+                const bool v1884 = v1883 == 23;
+                drain = v1884 ? 0u : v1883;
+                drain_parity = v1884 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v1853 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+                  *(float2*)&partials[v1837 + i_3 * 8 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
                 }
               }
+              // o: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v1920 = tid * 2;
-                  const u32 v1921 = v1851 + v1920;
-                  const float2 v1922 = *(const float2*)&partials[v1921];
-                  const float2 v1925 = *(const float2*)&partials[v1921 + 128];
-                  const float2 v1930 = *(const float2*)&partials[v1921 + 256];
-                  const float2 v1935 = *(const float2*)&partials[v1921 + 384];
-                  const float2 v1940 = *(const float2*)&partials[v1921 + 512];
-                  const float2 v1945 = *(const float2*)&partials[v1921 + 640];
-                  const float2 v1950 = *(const float2*)&partials[v1921 + 768];
-                  const float v1952 = v1922.x + v1925.x + v1930.x + v1935.x + v1940.x + v1945.x + v1950.x;
-                  const float v1953 = v1922.y + v1925.y + v1930.y + v1935.y + v1940.y + v1945.y + v1950.y;
-                  const float2 v1955 = *(const float2*)&partials[v1921 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v1920;
-                  const u32 v1964 = row / 2;
-                  const uint4 v1976 = make_uint4(__float_as_uint(early + (v1952 + v1955.x)),
-                      __float_as_uint(early_2 + (v1953 + v1955.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&o_words[v1964 % 2 * 24 + v1964 / 2], v1976);
+                  const u32 v1904 = tid * 2;
+                  const u32 v1905 = v1835 + v1904;
+                  const float2 v1906 = *(const float2*)&partials[v1905];
+                  const float2 v1909 = *(const float2*)&partials[v1905 + 128];
+                  const float2 v1914 = *(const float2*)&partials[v1905 + 256];
+                  const float2 v1919 = *(const float2*)&partials[v1905 + 384];
+                  const float2 v1924 = *(const float2*)&partials[v1905 + 512];
+                  const float2 v1929 = *(const float2*)&partials[v1905 + 640];
+                  const float2 v1934 = *(const float2*)&partials[v1905 + 768];
+                  const float v1936 = v1906.x + v1909.x + v1914.x + v1919.x + v1924.x + v1929.x + v1934.x;
+                  const float v1937 = v1906.y + v1909.y + v1914.y + v1919.y + v1924.y + v1929.y + v1934.y;
+                  const float2 v1939 = *(const float2*)&partials[v1905 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v1904;
+                  const u32 v1948 = row / 2;
+                  const uint4 v1960 = make_uint4(__float_as_uint(early + (v1936 + v1939.x)),
+                      __float_as_uint(early_2 + (v1937 + v1939.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&o_words[v1948 % 2 * 24 + v1948 / 2], v1960);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -1663,16 +1680,17 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after o ----
           {
             epoch_target = epoch_target + 4;
-            const bool v1981 = tid == 0;
-            if (v1981) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            const bool v1965 = tid == 0;
+            if (v1965) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of gate_up ----
             {
               if (tid < 24) {
-                const uint2 v1988 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
-                gain = v1988.x;
-                gain_2 = v1988.y;
+                const uint2 v1972 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[(layer * 2 + 1) * 48 + tid * 2]);
+                gain = v1972.x;
+                gain_2 = v1972.y;
               } else {
                 gain = 0x00000000u;
                 gain_2 = 0x00000000u;
@@ -1680,6 +1698,7 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             // ---- chunks held for gate_up ----
             {
+              // gate_up: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
               held = 0x00000000u;
               held_2 = 0x00000000u;
               held_3 = 0x00000000u;
@@ -1687,21 +1706,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
               if (warp < 3) {
-                const uint4 v2006 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v1990 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held = v2006.x;
-                held_2 = v2006.y;
-                held_3 = v2006.z;
-                held_4 = v2006.w;
+                held = v1990.x;
+                held_2 = v1990.y;
+                held_3 = v1990.z;
+                held_4 = v1990.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v2013 = drain + 1;
-              const bool v2014 = v2013 == 23;
-              drain = v2014 ? 0u : v2013;
-              drain_parity = v2014 ? drain_parity ^ 1u : drain_parity;
+              const u32 v1997 = drain + 1;
+              const bool v1998 = v1997 == 23;
+              drain = v1998 ? 0u : v1997;
+              drain_parity = v1998 ? drain_parity ^ 1u : drain_parity;
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
@@ -1709,21 +1728,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2031 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v2015 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_5 = v2031.x;
-                held_6 = v2031.y;
-                held_7 = v2031.z;
-                held_8 = v2031.w;
+                held_5 = v2015.x;
+                held_6 = v2015.y;
+                held_7 = v2015.z;
+                held_8 = v2015.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2038 = drain + 1;
-              const bool v2039 = v2038 == 23;
-              drain = v2039 ? 0u : v2038;
-              drain_parity = v2039 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2022 = drain + 1;
+              const bool v2023 = v2022 == 23;
+              drain = v2023 ? 0u : v2022;
+              drain_parity = v2023 ? drain_parity ^ 1u : drain_parity;
               held_9 = 0x00000000u;
               held_10 = 0x00000000u;
               held_11 = 0x00000000u;
@@ -1731,21 +1750,21 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
               if (warp < 3) {
-                const uint4 v2056 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v2040 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_9 = v2056.x;
-                held_10 = v2056.y;
-                held_11 = v2056.z;
-                held_12 = v2056.w;
+                held_9 = v2040.x;
+                held_10 = v2040.y;
+                held_11 = v2040.z;
+                held_12 = v2040.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2063 = drain + 1;
-              const bool v2064 = v2063 == 23;
-              drain = v2064 ? 0u : v2063;
-              drain_parity = v2064 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2047 = drain + 1;
+              const bool v2048 = v2047 == 23;
+              drain = v2048 ? 0u : v2047;
+              drain_parity = v2048 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
@@ -1753,85 +1772,88 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2081 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v2065 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_13 = v2081.x;
-                held_14 = v2081.y;
-                held_15 = v2081.z;
-                held_16 = v2081.w;
+                held_13 = v2065.x;
+                held_14 = v2065.y;
+                held_15 = v2065.z;
+                held_16 = v2065.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2088 = drain + 1;
-              const bool v2089 = v2088 == 23;
-              drain = v2089 ? 0u : v2088;
-              drain_parity = v2089 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2072 = drain + 1;
+              const bool v2073 = v2072 == 23;
+              drain = v2073 ? 0u : v2072;
+              drain_parity = v2073 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v1981) {
+            if (v1965) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 8, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- gate_up ----
           {
-            const u32 v2099 = ((i * 2 + layer) & 1u) * 352;
+            const u32 v2083 = ((i * 2 + layer) & 1u) * 352;
+            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [tasks/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v2102 = tid * 2;
-            const u32 first = (v2102 & 0xfffffffcu) | ((v2102 & 1u) << 1) | ((v2102 >> 1) & 1u);
+            const u32 v2086 = tid * 2;
+            const u32 first = (v2086 & 0xfffffffcu) | ((v2086 & 1u) << 1) | ((v2086 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v2113 = tid + 24;
-              const u32 v2117 = (epoch_target - 4) * 2 + 1;
-              const uint4 v2118 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
-              uint4 word = v2118;
-              const uint4 v2119 = ptx::ld_relaxed_gpu_b128(&o_words[v2113]);
-              uint4 word_2 = v2119;
-              if (word.w != v2117) {
-                const uint4 v2127 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2117, word, abort, notes, 9, layer,
+              const u32 v2097 = tid + 24;
+              const u32 v2101 = (epoch_target - 4) * 2 + 1;
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+              const uint4 v2102 = ptx::ld_relaxed_gpu_b128(&o_words[tid]);
+              uint4 word = v2102;
+              const uint4 v2103 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
+              uint4 word_2 = v2103;
+              if (word.w != v2101) {
+                const uint4 v2111 = ptx::wait_tag_relaxed_gpu_noted(&o_words[tid], v2101, word, abort, notes, 9, layer,
                     tid);
-                word = v2127;
-                if (word_2.w != v2117) {
-                  const uint4 v2134 = ptx::ld_relaxed_gpu_b128(&o_words[v2113]);
-                  word_2 = v2134;
+                word = v2111;
+                if (word_2.w != v2101) {
+                  const uint4 v2118 = ptx::ld_relaxed_gpu_b128(&o_words[v2097]);
+                  word_2 = v2118;
                 }
               }
-              if (word_2.w != v2117) {
-                const uint4 v2142 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2113], v2117, word_2, abort, notes, 9,
-                    layer, v2113);
-                word_2 = v2142;
+              if (word_2.w != v2101) {
+                const uint4 v2126 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2097], v2101, word_2, abort, notes, 9,
+                    layer, v2097);
+                word_2 = v2126;
               }
-              const float v2150 = __uint_as_float(word.x | word.z);
-              const float v2151 = __uint_as_float(word.y);
-              const float v2157 = __uint_as_float(word_2.x | word_2.z);
-              const float v2158 = __uint_as_float(word_2.y);
-              const float v2166 = fmaf(v2157, v2157, fmaf(v2151, v2151, fmaf(v2150, v2150, squares)));
-              squares = fmaf(v2158, v2158, v2166);
-              const u32 v2170 = first + (tid - tid) * 2;
-              const bf16x2 v2173 = ptx::pack_bf16(v2150 * ptx::bf16_lo(gain), v2151 * ptx::bf16_hi(gain));
-              input_bf16x2[v2170] = v2173;
-              const bf16x2 v2177 = ptx::pack_bf16(v2157 * ptx::bf16_lo(gain_2), v2158 * ptx::bf16_hi(gain_2));
-              input_bf16x2[v2170 + 2] = v2177;
+              const float v2134 = __uint_as_float(word.x | word.z);
+              const float v2135 = __uint_as_float(word.y);
+              const float v2141 = __uint_as_float(word_2.x | word_2.z);
+              const float v2142 = __uint_as_float(word_2.y);
+              const float v2150 = fmaf(v2141, v2141, fmaf(v2135, v2135, fmaf(v2134, v2134, squares)));
+              squares = fmaf(v2142, v2142, v2150);
+              const bf16x2 v2154 = ptx::pack_bf16(v2134 * ptx::bf16_lo(gain), v2135 * ptx::bf16_hi(gain));
+              input_bf16x2[first] = v2154;
+              const bf16x2 v2158 = ptx::pack_bf16(v2141 * ptx::bf16_lo(gain_2), v2142 * ptx::bf16_hi(gain_2));
+              input_bf16x2[first + 2] = v2158;
             }
-            const float v2179 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v2180 = squares + v2179;
-            const float v2181 = __shfl_xor_sync(0xffffffffu, v2180, 8u);
-            const float v2182 = v2180 + v2181;
-            const float v2183 = __shfl_xor_sync(0xffffffffu, v2182, 4u);
-            const float v2184 = v2182 + v2183;
-            const float v2185 = __shfl_xor_sync(0xffffffffu, v2184, 2u);
-            const float v2186 = v2184 + v2185;
-            const float v2187 = __shfl_xor_sync(0xffffffffu, v2186, 1u);
+            // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
+            const float v2160 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v2161 = squares + v2160;
+            const float v2162 = __shfl_xor_sync(0xffffffffu, v2161, 8u);
+            const float v2163 = v2161 + v2162;
+            const float v2164 = __shfl_xor_sync(0xffffffffu, v2163, 4u);
+            const float v2165 = v2163 + v2164;
+            const float v2166 = __shfl_xor_sync(0xffffffffu, v2165, 2u);
+            const float v2167 = v2165 + v2166;
+            const float v2168 = __shfl_xor_sync(0xffffffffu, v2167, 1u);
             if (lane == 0) {
-              scratch[warp] = v2186 + v2187;
+              scratch[warp] = v2167 + v2168;
             }
             ptx::bar_sync<1, 256>();
-            const float v2202 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v2208 = __fmul_rn(v2202 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v2208);
+            const float v2183 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v2189 = __fmul_rn(v2183 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v2189);
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u32 v2214 = warp * 128;
+            // gate_up: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            const u32 v2195 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -1841,22 +1863,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v2224 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2232 = ptx::mma_m16n8k16(v2224.x, v2224.y, v2224.z, v2224.w, held, held_2, acc, acc_2,
+              const uint4 v2205 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2213 = ptx::mma_m16n8k16(v2205.x, v2205.y, v2205.z, v2205.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2232.x;
-              acc_2 = v2232.y;
-              acc_3 = v2232.z;
-              acc_4 = v2232.w;
-              const float4 v2240 = ptx::mma_m16n8k16(v2224.x, v2224.y, v2224.z, v2224.w, held_3, held_4, acc_5, acc_6,
+              acc = v2213.x;
+              acc_2 = v2213.y;
+              acc_3 = v2213.z;
+              acc_4 = v2213.w;
+              const float4 v2221 = ptx::mma_m16n8k16(v2205.x, v2205.y, v2205.z, v2205.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2240.x;
-              acc_6 = v2240.y;
-              acc_7 = v2240.z;
-              acc_8 = v2240.w;
+              acc_5 = v2221.x;
+              acc_6 = v2221.y;
+              acc_7 = v2221.z;
+              acc_8 = v2221.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2214 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2195 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -1867,22 +1889,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v2264 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2272 = ptx::mma_m16n8k16(v2264.x, v2264.y, v2264.z, v2264.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v2245 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2253 = ptx::mma_m16n8k16(v2245.x, v2245.y, v2245.z, v2245.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v2272.x;
-              acc_10 = v2272.y;
-              acc_11 = v2272.z;
-              acc_12 = v2272.w;
-              const float4 v2280 = ptx::mma_m16n8k16(v2264.x, v2264.y, v2264.z, v2264.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v2253.x;
+              acc_10 = v2253.y;
+              acc_11 = v2253.z;
+              acc_12 = v2253.w;
+              const float4 v2261 = ptx::mma_m16n8k16(v2245.x, v2245.y, v2245.z, v2245.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v2280.x;
-              acc_14 = v2280.y;
-              acc_15 = v2280.z;
-              acc_16 = v2280.w;
+              acc_13 = v2261.x;
+              acc_14 = v2261.y;
+              acc_15 = v2261.z;
+              acc_16 = v2261.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2214 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2195 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -1893,22 +1915,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v2305 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2313 = ptx::mma_m16n8k16(v2305.x, v2305.y, v2305.z, v2305.w, held_9, held_10, acc_17,
+              const uint4 v2286 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2294 = ptx::mma_m16n8k16(v2286.x, v2286.y, v2286.z, v2286.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v2313.x;
-              acc_18 = v2313.y;
-              acc_19 = v2313.z;
-              acc_20 = v2313.w;
-              const float4 v2321 = ptx::mma_m16n8k16(v2305.x, v2305.y, v2305.z, v2305.w, held_11, held_12, acc_21,
+              acc_17 = v2294.x;
+              acc_18 = v2294.y;
+              acc_19 = v2294.z;
+              acc_20 = v2294.w;
+              const float4 v2302 = ptx::mma_m16n8k16(v2286.x, v2286.y, v2286.z, v2286.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v2321.x;
-              acc_22 = v2321.y;
-              acc_23 = v2321.z;
-              acc_24 = v2321.w;
+              acc_21 = v2302.x;
+              acc_22 = v2302.y;
+              acc_23 = v2302.z;
+              acc_24 = v2302.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2214 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v2195 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -1919,29 +1941,30 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v2346 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v2354 = ptx::mma_m16n8k16(v2346.x, v2346.y, v2346.z, v2346.w, held_13, held_14, acc_25,
+              const uint4 v2327 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v2335 = ptx::mma_m16n8k16(v2327.x, v2327.y, v2327.z, v2327.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v2354.x;
-              acc_26 = v2354.y;
-              acc_27 = v2354.z;
-              acc_28 = v2354.w;
-              const float4 v2362 = ptx::mma_m16n8k16(v2346.x, v2346.y, v2346.z, v2346.w, held_15, held_16, acc_29,
+              acc_25 = v2335.x;
+              acc_26 = v2335.y;
+              acc_27 = v2335.z;
+              acc_28 = v2335.w;
+              const float4 v2343 = ptx::mma_m16n8k16(v2327.x, v2327.y, v2327.z, v2327.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v2362.x;
-              acc_30 = v2362.y;
-              acc_31 = v2362.z;
-              acc_32 = v2362.w;
+              acc_29 = v2343.x;
+              acc_30 = v2343.y;
+              acc_31 = v2343.z;
+              acc_32 = v2343.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2214 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v2195 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2382 = half_2 * 1024;
-              const u32 v2384 = v2382 + warp * 128;
+              const u32 v2363 = half_2 * 1024;
+              const u32 v2365 = v2363 + warp * 128;
+              // gate_up: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -1955,54 +1978,55 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2401 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2382 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2407 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v2415 = ptx::mma_m16n8k16(v2407.x, v2407.y, v2407.z, v2407.w, v2401.x, v2401.y, acc_33,
+                  const uint4 v2388 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v2396 = ptx::mma_m16n8k16(v2388.x, v2388.y, v2388.z, v2388.w, v2382.x, v2382.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v2415.x;
-                  acc_34 = v2415.y;
-                  acc_35 = v2415.z;
-                  acc_36 = v2415.w;
-                  const float4 v2423 = ptx::mma_m16n8k16(v2407.x, v2407.y, v2407.z, v2407.w, v2401.z, v2401.w, acc_37,
+                  acc_33 = v2396.x;
+                  acc_34 = v2396.y;
+                  acc_35 = v2396.z;
+                  acc_36 = v2396.w;
+                  const float4 v2404 = ptx::mma_m16n8k16(v2388.x, v2388.y, v2388.z, v2388.w, v2382.z, v2382.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v2423.x;
-                  acc_38 = v2423.y;
-                  acc_39 = v2423.z;
-                  acc_40 = v2423.w;
+                  acc_37 = v2404.x;
+                  acc_38 = v2404.y;
+                  acc_39 = v2404.z;
+                  acc_40 = v2404.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2430 = drain + 1;
-                const bool v2431 = v2430 == 23;
-                drain = v2431 ? 0u : v2430;
-                drain_parity = v2431 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2411 = drain + 1;
+                const bool v2412 = v2411 == 23;
+                drain = v2412 ? 0u : v2411;
+                drain_parity = v2412 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2384 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v2365 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
+              // gate_up: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2451 = tid * 2;
-                  const u32 v2452 = v2382 + v2451;
-                  const float2 v2453 = *(const float2*)&partials[v2452];
-                  const float2 v2456 = *(const float2*)&partials[v2452 + 128];
-                  const float2 v2461 = *(const float2*)&partials[v2452 + 256];
-                  const float2 v2466 = *(const float2*)&partials[v2452 + 384];
-                  const float2 v2471 = *(const float2*)&partials[v2452 + 512];
-                  const float2 v2476 = *(const float2*)&partials[v2452 + 640];
-                  const float2 v2481 = *(const float2*)&partials[v2452 + 768];
-                  const float v2483 = v2453.x + v2456.x + v2461.x + v2466.x + v2471.x + v2476.x + v2481.x;
-                  const float v2484 = v2453.y + v2456.y + v2461.y + v2466.y + v2471.y + v2476.y + v2481.y;
-                  const float2 v2486 = *(const float2*)&partials[v2452 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2451;
-                  const float v2493 = (v2483 + v2486.x) * scale;
-                  const float v2502 = v2493 * ptx::rcp(ptx::exp2(v2493 * -1.442695f) + 1.0f)
-                      * ((v2484 + v2486.y) * scale);
-                  act[v2099 + row / 2] = ptx::bf16_of(v2502);
+                  const u32 v2432 = tid * 2;
+                  const u32 v2433 = v2363 + v2432;
+                  const float2 v2434 = *(const float2*)&partials[v2433];
+                  const float2 v2437 = *(const float2*)&partials[v2433 + 128];
+                  const float2 v2442 = *(const float2*)&partials[v2433 + 256];
+                  const float2 v2447 = *(const float2*)&partials[v2433 + 384];
+                  const float2 v2452 = *(const float2*)&partials[v2433 + 512];
+                  const float2 v2457 = *(const float2*)&partials[v2433 + 640];
+                  const float2 v2462 = *(const float2*)&partials[v2433 + 768];
+                  const float v2464 = v2434.x + v2437.x + v2442.x + v2447.x + v2452.x + v2457.x + v2462.x;
+                  const float v2465 = v2434.y + v2437.y + v2442.y + v2447.y + v2452.y + v2457.y + v2462.y;
+                  const float2 v2467 = *(const float2*)&partials[v2433 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2432;
+                  const float v2474 = (v2464 + v2467.x) * scale;
+                  const float v2483 = v2474 * ptx::rcp(ptx::exp2(v2474 * -1.442695f) + 1.0f)
+                      * ((v2465 + v2467.y) * scale);
+                  act[v2083 + row / 2] = ptx::bf16_of(v2483);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -2012,8 +2036,9 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
-            const bool v2508 = tid == 0;
-            if (v2508) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            const bool v2489 = tid == 0;
+            if (v2489) {
               ptx::red_release_gpu_add_u32(barrier, 1);
             }
             // ---- read ahead of down ----
@@ -2022,13 +2047,13 @@ mkgen_step(const __grid_constant__ Params p) {
               const u32 tile_count = own[7];
               const u32 row = first_tile * 8 + tid * 2;
               if (tid < tile_count * 4 && row < 96) {
-                const u32 v2520 = row / 2;
-                const u32 v2524 = v2520 % 2 * 24 + v2520 / 2;
-                const uint4 v2525 = ptx::ld_relaxed_gpu_b128(&o_words[v2524]);
-                const uint4 v2530 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2524], (epoch_target - 8) * 2 + 1, v2525,
-                    abort, notes, 10, layer, v2524);
-                early = __uint_as_float(v2530.x | v2530.z);
-                early_2 = __uint_as_float(v2530.y);
+                const u32 v2501 = row / 2;
+                const u32 v2505 = v2501 % 2 * 24 + v2501 / 2;
+                const uint4 v2506 = ptx::ld_relaxed_gpu_b128(&o_words[v2505]);
+                const uint4 v2511 = ptx::wait_tag_relaxed_gpu_noted(&o_words[v2505], (epoch_target - 8) * 2 + 1, v2506,
+                    abort, notes, 10, layer, v2505);
+                early = __uint_as_float(v2511.x | v2511.z);
+                early_2 = __uint_as_float(v2511.y);
               } else {
                 early = 0.0f;
                 early_2 = 0.0f;
@@ -2036,97 +2061,100 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             // ---- chunks held for down ----
             {
+              // down: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
               held_5 = 0x00000000u;
               held_6 = 0x00000000u;
               held_7 = 0x00000000u;
               held_8 = 0x00000000u;
               const u32 stage = drain;
               ptx::mbar_wait(&full[stage], drain_parity);
-              const uint4 v2553 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
-              held = v2553.x;
-              held_2 = v2553.y;
-              held_3 = v2553.z;
-              held_4 = v2553.w;
+              const uint4 v2534 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3)) * 4];
+              held = v2534.x;
+              held_2 = v2534.y;
+              held_3 = v2534.z;
+              held_4 = v2534.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage]);
               }
-              const u32 v2560 = drain + 1;
-              const bool v2561 = v2560 == 23;
-              drain = v2561 ? 0u : v2560;
-              drain_parity = v2561 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2541 = drain + 1;
+              const bool v2542 = v2541 == 23;
+              drain = v2542 ? 0u : v2541;
+              drain_parity = v2542 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_2 = drain;
               ptx::mbar_wait(&full[stage_2], drain_parity);
               if (warp < 3) {
-                const uint4 v2578 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v2559 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_5 = v2578.x;
-                held_6 = v2578.y;
-                held_7 = v2578.z;
-                held_8 = v2578.w;
+                held_5 = v2559.x;
+                held_6 = v2559.y;
+                held_7 = v2559.z;
+                held_8 = v2559.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_2]);
               }
-              const u32 v2585 = drain + 1;
-              const bool v2586 = v2585 == 23;
-              drain = v2586 ? 0u : v2585;
-              drain_parity = v2586 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2566 = drain + 1;
+              const bool v2567 = v2566 == 23;
+              drain = v2567 ? 0u : v2566;
+              drain_parity = v2567 ? drain_parity ^ 1u : drain_parity;
               held_13 = 0x00000000u;
               held_14 = 0x00000000u;
               held_15 = 0x00000000u;
               held_16 = 0x00000000u;
               const u32 stage_3 = drain;
               ptx::mbar_wait(&full[stage_3], drain_parity);
-              const uint4 v2602 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+              const uint4 v2583 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                   * 4];
-              held_9 = v2602.x;
-              held_10 = v2602.y;
-              held_11 = v2602.z;
-              held_12 = v2602.w;
+              held_9 = v2583.x;
+              held_10 = v2583.y;
+              held_11 = v2583.z;
+              held_12 = v2583.w;
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_3]);
               }
-              const u32 v2609 = drain + 1;
-              const bool v2610 = v2609 == 23;
-              drain = v2610 ? 0u : v2609;
-              drain_parity = v2610 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2590 = drain + 1;
+              const bool v2591 = v2590 == 23;
+              drain = v2591 ? 0u : v2590;
+              drain_parity = v2591 ? drain_parity ^ 1u : drain_parity;
               const u32 stage_4 = drain;
               ptx::mbar_wait(&full[stage_4], drain_parity);
               if (warp < 3) {
-                const uint4 v2627 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v2608 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                held_13 = v2627.x;
-                held_14 = v2627.y;
-                held_15 = v2627.z;
-                held_16 = v2627.w;
+                held_13 = v2608.x;
+                held_14 = v2608.y;
+                held_15 = v2608.z;
+                held_16 = v2608.w;
               }
               __syncwarp();
               if (lane == 0) {
                 ptx::mbar_arrive(&empty[stage_4]);
               }
-              const u32 v2634 = drain + 1;
-              const bool v2635 = v2634 == 23;
-              drain = v2635 ? 0u : v2634;
-              drain_parity = v2635 ? drain_parity ^ 1u : drain_parity;
+              const u32 v2615 = drain + 1;
+              const bool v2616 = v2615 == 23;
+              drain = v2616 ? 0u : v2615;
+              drain_parity = v2616 ? drain_parity ^ 1u : drain_parity;
             }
-            if (v2508) {
+            if (v2489) {
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 11, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
           }
           // ---- down ----
           {
+            // input of a product, to shared memory  [tasks/vector.go, PlainInput.Emit]
             if (tid < 44) {
-              const uint4 v2650 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
-              *(uint4*)&input_u32[tid * 4] = make_uint4(v2650.x, v2650.z, v2650.y, v2650.w);
+              const uint4 v2631 = *(const uint4*)&act_u32[tid * 4 + ((i * 2 + layer) & 1u) * 352 / 2];
+              *(uint4*)&input_u32[tid * 4] = make_uint4(v2631.x, v2631.z, v2631.y, v2631.w);
             }
             ptx::bar_sync<1, 256>();
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u32 v2659 = warp * 128;
+            // down: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            const u32 v2640 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2135,37 +2163,37 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_6 = 0.0f;
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
-            const u32 v2661 = (lane & 3u) * 4;
-            const uint4 v2668 = *(const uint4*)&input_bf16x2[warp * 16 + v2661];
-            const float4 v2676 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held, held_2, acc, acc_2, acc_3,
+            const u32 v2642 = (lane & 3u) * 4;
+            const uint4 v2649 = *(const uint4*)&input_bf16x2[warp * 16 + v2642];
+            const float4 v2657 = ptx::mma_m16n8k16(v2649.x, v2649.y, v2649.z, v2649.w, held, held_2, acc, acc_2, acc_3,
                 acc_4);
-            acc = v2676.x;
-            acc_2 = v2676.y;
-            acc_3 = v2676.z;
-            acc_4 = v2676.w;
-            const float4 v2684 = ptx::mma_m16n8k16(v2668.x, v2668.y, v2668.z, v2668.w, held_3, held_4, acc_5, acc_6,
+            acc = v2657.x;
+            acc_2 = v2657.y;
+            acc_3 = v2657.z;
+            acc_4 = v2657.w;
+            const float4 v2665 = ptx::mma_m16n8k16(v2649.x, v2649.y, v2649.z, v2649.w, held_3, held_4, acc_5, acc_6,
                 acc_7, acc_8);
-            acc_5 = v2684.x;
-            acc_6 = v2684.y;
-            acc_7 = v2684.z;
-            acc_8 = v2684.w;
+            acc_5 = v2665.x;
+            acc_6 = v2665.y;
+            acc_7 = v2665.z;
+            acc_8 = v2665.w;
             if (warp < 3) {
-              const uint4 v2696 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2661];
-              const float4 v2704 = ptx::mma_m16n8k16(v2696.x, v2696.y, v2696.z, v2696.w, held_5, held_6, acc, acc_2,
+              const uint4 v2677 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2642];
+              const float4 v2685 = ptx::mma_m16n8k16(v2677.x, v2677.y, v2677.z, v2677.w, held_5, held_6, acc, acc_2,
                   acc_3, acc_4);
-              acc = v2704.x;
-              acc_2 = v2704.y;
-              acc_3 = v2704.z;
-              acc_4 = v2704.w;
-              const float4 v2712 = ptx::mma_m16n8k16(v2696.x, v2696.y, v2696.z, v2696.w, held_7, held_8, acc_5, acc_6,
+              acc = v2685.x;
+              acc_2 = v2685.y;
+              acc_3 = v2685.z;
+              acc_4 = v2685.w;
+              const float4 v2693 = ptx::mma_m16n8k16(v2677.x, v2677.y, v2677.z, v2677.w, held_7, held_8, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v2712.x;
-              acc_6 = v2712.y;
-              acc_7 = v2712.z;
-              acc_8 = v2712.w;
+              acc_5 = v2693.x;
+              acc_6 = v2693.y;
+              acc_7 = v2693.z;
+              acc_8 = v2693.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2659 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v2640 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2175,44 +2203,45 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_14 = 0.0f;
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
-            const u32 v2728 = (lane & 3u) * 4;
-            const uint4 v2735 = *(const uint4*)&input_bf16x2[warp * 16 + v2728];
-            const float4 v2743 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_9, held_10, acc_9, acc_10,
+            const u32 v2709 = (lane & 3u) * 4;
+            const uint4 v2716 = *(const uint4*)&input_bf16x2[warp * 16 + v2709];
+            const float4 v2724 = ptx::mma_m16n8k16(v2716.x, v2716.y, v2716.z, v2716.w, held_9, held_10, acc_9, acc_10,
                 acc_11, acc_12);
-            acc_9 = v2743.x;
-            acc_10 = v2743.y;
-            acc_11 = v2743.z;
-            acc_12 = v2743.w;
-            const float4 v2751 = ptx::mma_m16n8k16(v2735.x, v2735.y, v2735.z, v2735.w, held_11, held_12, acc_13, acc_14,
+            acc_9 = v2724.x;
+            acc_10 = v2724.y;
+            acc_11 = v2724.z;
+            acc_12 = v2724.w;
+            const float4 v2732 = ptx::mma_m16n8k16(v2716.x, v2716.y, v2716.z, v2716.w, held_11, held_12, acc_13, acc_14,
                 acc_15, acc_16);
-            acc_13 = v2751.x;
-            acc_14 = v2751.y;
-            acc_15 = v2751.z;
-            acc_16 = v2751.w;
+            acc_13 = v2732.x;
+            acc_14 = v2732.y;
+            acc_15 = v2732.z;
+            acc_16 = v2732.w;
             if (warp < 3) {
-              const uint4 v2763 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2728];
-              const float4 v2771 = ptx::mma_m16n8k16(v2763.x, v2763.y, v2763.z, v2763.w, held_13, held_14, acc_9,
+              const uint4 v2744 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2709];
+              const float4 v2752 = ptx::mma_m16n8k16(v2744.x, v2744.y, v2744.z, v2744.w, held_13, held_14, acc_9,
                   acc_10, acc_11, acc_12);
-              acc_9 = v2771.x;
-              acc_10 = v2771.y;
-              acc_11 = v2771.z;
-              acc_12 = v2771.w;
-              const float4 v2779 = ptx::mma_m16n8k16(v2763.x, v2763.y, v2763.z, v2763.w, held_15, held_16, acc_13,
+              acc_9 = v2752.x;
+              acc_10 = v2752.y;
+              acc_11 = v2752.z;
+              acc_12 = v2752.w;
+              const float4 v2760 = ptx::mma_m16n8k16(v2744.x, v2744.y, v2744.z, v2744.w, held_15, held_16, acc_13,
                   acc_14, acc_15, acc_16);
-              acc_13 = v2779.x;
-              acc_14 = v2779.y;
-              acc_15 = v2779.z;
-              acc_16 = v2779.w;
+              acc_13 = v2760.x;
+              acc_14 = v2760.y;
+              acc_15 = v2760.z;
+              acc_16 = v2760.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v2659 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v2640 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v2799 = half_2 * 1024;
-              const u32 v2801 = v2799 + warp * 128;
+              const u32 v2780 = half_2 * 1024;
+              const u32 v2782 = v2780 + warp * 128;
+              // down: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 2u : 0u; i_3 < tiles; ++i_3) {
                 float acc_17 = 0.0f;
@@ -2223,83 +2252,84 @@ mkgen_step(const __grid_constant__ Params p) {
                 float acc_22 = 0.0f;
                 float acc_23 = 0.0f;
                 float acc_24 = 0.0f;
-                const u32 v2806 = (lane & 3u) * 4;
-                const uint4 v2809 = *(const uint4*)&input_bf16x2[warp * 16 + v2806];
+                const u32 v2787 = (lane & 3u) * 4;
+                const uint4 v2790 = *(const uint4*)&input_bf16x2[warp * 16 + v2787];
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
-                const uint4 v2823 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                const uint4 v2804 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                     * 4];
-                const float4 v2831 = ptx::mma_m16n8k16(v2809.x, v2809.y, v2809.z, v2809.w, v2823.x, v2823.y, acc_17,
+                const float4 v2812 = ptx::mma_m16n8k16(v2790.x, v2790.y, v2790.z, v2790.w, v2804.x, v2804.y, acc_17,
                     acc_18, acc_19, acc_20);
-                acc_17 = v2831.x;
-                acc_18 = v2831.y;
-                acc_19 = v2831.z;
-                acc_20 = v2831.w;
-                const float4 v2839 = ptx::mma_m16n8k16(v2809.x, v2809.y, v2809.z, v2809.w, v2823.z, v2823.w, acc_21,
+                acc_17 = v2812.x;
+                acc_18 = v2812.y;
+                acc_19 = v2812.z;
+                acc_20 = v2812.w;
+                const float4 v2820 = ptx::mma_m16n8k16(v2790.x, v2790.y, v2790.z, v2790.w, v2804.z, v2804.w, acc_21,
                     acc_22, acc_23, acc_24);
-                acc_21 = v2839.x;
-                acc_22 = v2839.y;
-                acc_23 = v2839.z;
-                acc_24 = v2839.w;
+                acc_21 = v2820.x;
+                acc_22 = v2820.y;
+                acc_23 = v2820.z;
+                acc_24 = v2820.w;
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v2846 = drain + 1;
-                const bool v2847 = v2846 == 23;
-                drain = v2847 ? 0u : v2846;
-                drain_parity = v2847 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2827 = drain + 1;
+                const bool v2828 = v2827 == 23;
+                drain = v2828 ? 0u : v2827;
+                drain_parity = v2828 ? drain_parity ^ 1u : drain_parity;
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v2864 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v2845 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v2871 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2806];
-                  const float4 v2879 = ptx::mma_m16n8k16(v2871.x, v2871.y, v2871.z, v2871.w, v2864.x, v2864.y, acc_17,
+                  const uint4 v2852 = *(const uint4*)&input_bf16x2[128 + warp * 16 + v2787];
+                  const float4 v2860 = ptx::mma_m16n8k16(v2852.x, v2852.y, v2852.z, v2852.w, v2845.x, v2845.y, acc_17,
                       acc_18, acc_19, acc_20);
-                  acc_17 = v2879.x;
-                  acc_18 = v2879.y;
-                  acc_19 = v2879.z;
-                  acc_20 = v2879.w;
-                  const float4 v2887 = ptx::mma_m16n8k16(v2871.x, v2871.y, v2871.z, v2871.w, v2864.z, v2864.w, acc_21,
+                  acc_17 = v2860.x;
+                  acc_18 = v2860.y;
+                  acc_19 = v2860.z;
+                  acc_20 = v2860.w;
+                  const float4 v2868 = ptx::mma_m16n8k16(v2852.x, v2852.y, v2852.z, v2852.w, v2845.z, v2845.w, acc_21,
                       acc_22, acc_23, acc_24);
-                  acc_21 = v2887.x;
-                  acc_22 = v2887.y;
-                  acc_23 = v2887.z;
-                  acc_24 = v2887.w;
+                  acc_21 = v2868.x;
+                  acc_22 = v2868.y;
+                  acc_23 = v2868.z;
+                  acc_24 = v2868.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v2894 = drain + 1;
-                const bool v2895 = v2894 == 23;
-                drain = v2895 ? 0u : v2894;
-                drain_parity = v2895 ? drain_parity ^ 1u : drain_parity;
+                const u32 v2875 = drain + 1;
+                const bool v2876 = v2875 == 23;
+                drain = v2876 ? 0u : v2875;
+                drain_parity = v2876 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v2801 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+                  *(float2*)&partials[v2782 + i_3 * 8 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
                 }
               }
+              // down: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v2915 = tid * 2;
-                  const u32 v2916 = v2799 + v2915;
-                  const float2 v2917 = *(const float2*)&partials[v2916];
-                  const float2 v2920 = *(const float2*)&partials[v2916 + 128];
-                  const float2 v2925 = *(const float2*)&partials[v2916 + 256];
-                  const float2 v2930 = *(const float2*)&partials[v2916 + 384];
-                  const float2 v2935 = *(const float2*)&partials[v2916 + 512];
-                  const float2 v2940 = *(const float2*)&partials[v2916 + 640];
-                  const float2 v2945 = *(const float2*)&partials[v2916 + 768];
-                  const float v2947 = v2917.x + v2920.x + v2925.x + v2930.x + v2935.x + v2940.x + v2945.x;
-                  const float v2948 = v2917.y + v2920.y + v2925.y + v2930.y + v2935.y + v2940.y + v2945.y;
-                  const float2 v2950 = *(const float2*)&partials[v2916 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v2915;
-                  const u32 v2959 = row / 2;
-                  const uint4 v2971 = make_uint4(__float_as_uint(early + (v2947 + v2950.x)),
-                      __float_as_uint(early_2 + (v2948 + v2950.y)), 0u, epoch_target * 2 + 1);
-                  ptx::st_relaxed_gpu_b128(&down_words[v2959 % 2 * 24 + v2959 / 2], v2971);
+                  const u32 v2896 = tid * 2;
+                  const u32 v2897 = v2780 + v2896;
+                  const float2 v2898 = *(const float2*)&partials[v2897];
+                  const float2 v2901 = *(const float2*)&partials[v2897 + 128];
+                  const float2 v2906 = *(const float2*)&partials[v2897 + 256];
+                  const float2 v2911 = *(const float2*)&partials[v2897 + 384];
+                  const float2 v2916 = *(const float2*)&partials[v2897 + 512];
+                  const float2 v2921 = *(const float2*)&partials[v2897 + 640];
+                  const float2 v2926 = *(const float2*)&partials[v2897 + 768];
+                  const float v2928 = v2898.x + v2901.x + v2906.x + v2911.x + v2916.x + v2921.x + v2926.x;
+                  const float v2929 = v2898.y + v2901.y + v2906.y + v2911.y + v2916.y + v2921.y + v2926.y;
+                  const float2 v2931 = *(const float2*)&partials[v2897 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v2896;
+                  const u32 v2940 = row / 2;
+                  const uint4 v2952 = make_uint4(__float_as_uint(early + (v2928 + v2931.x)),
+                      __float_as_uint(early_2 + (v2929 + v2931.y)), 0u, epoch_target * 2 + 1);
+                  ptx::st_relaxed_gpu_b128(&down_words[v2940 % 2 * 24 + v2940 / 2], v2952);
                 }
               }
               half_2 = half_2 ^ 1u;
@@ -2308,8 +2338,9 @@ mkgen_step(const __grid_constant__ Params p) {
           // ---- hand-off after down ----
           {
             epoch_target = epoch_target + 4;
-            const bool v2976 = tid == 0;
-            if (v2976) {
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
+            const bool v2957 = tid == 0;
+            if (v2957) {
               ptx::red_relaxed_gpu_add_u32(barrier, 1);
             }
             const u32 layer_2 = layer + 1;
@@ -2317,9 +2348,9 @@ mkgen_step(const __grid_constant__ Params p) {
               // ---- read ahead of qkv ----
               {
                 if (tid < 24) {
-                  const uint2 v2984 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 2 * 48 + tid * 2]);
-                  gain = v2984.x;
-                  gain_2 = v2984.y;
+                  const uint2 v2965 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[layer_2 * 2 * 48 + tid * 2]);
+                  gain = v2965.x;
+                  gain_2 = v2965.y;
                 } else {
                   gain = 0x00000000u;
                   gain_2 = 0x00000000u;
@@ -2329,11 +2360,11 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 row = first_tile * 8 + tid * 2;
                 if (tid < tile_count * 4 && row < 320) {
                   const u32 i_2 = row % 32 / 2;
-                  const float v3001 = (float)pos_now * inv_freq[i_2];
-                  const float v3004 = -rintf(v3001 * 0.15915494f);
-                  const float v3006 = fmaf(v3004, -1.7484555e-07f, fmaf(v3004, 6.2831855f, v3001));
-                  const float cos_2 = ptx::cos(v3006);
-                  const float sin_2 = ptx::sin(v3006);
+                  const float v2982 = (float)pos_now * inv_freq[i_2];
+                  const float v2985 = -rintf(v2982 * 0.15915494f);
+                  const float v2987 = fmaf(v2985, -1.7484555e-07f, fmaf(v2985, 6.2831855f, v2982));
+                  const float cos_2 = ptx::cos(v2987);
+                  const float sin_2 = ptx::sin(v2987);
                   early = cos_2;
                   early_2 = sin_2;
                 } else {
@@ -2343,6 +2374,7 @@ mkgen_step(const __grid_constant__ Params p) {
               }
               // ---- chunks held for qkv ----
               {
+                // qkv: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
                 held = 0x00000000u;
                 held_2 = 0x00000000u;
                 held_3 = 0x00000000u;
@@ -2350,21 +2382,21 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3025 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3006 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held = v3025.x;
-                  held_2 = v3025.y;
-                  held_3 = v3025.z;
-                  held_4 = v3025.w;
+                  held = v3006.x;
+                  held_2 = v3006.y;
+                  held_3 = v3006.z;
+                  held_4 = v3006.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v3032 = drain + 1;
-                const bool v3033 = v3032 == 23;
-                drain = v3033 ? 0u : v3032;
-                drain_parity = v3033 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3013 = drain + 1;
+                const bool v3014 = v3013 == 23;
+                drain = v3014 ? 0u : v3013;
+                drain_parity = v3014 ? drain_parity ^ 1u : drain_parity;
                 held_5 = 0x00000000u;
                 held_6 = 0x00000000u;
                 held_7 = 0x00000000u;
@@ -2372,21 +2404,21 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_2 = drain;
                 ptx::mbar_wait(&full[stage_2], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3050 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3031 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_5 = v3050.x;
-                  held_6 = v3050.y;
-                  held_7 = v3050.z;
-                  held_8 = v3050.w;
+                  held_5 = v3031.x;
+                  held_6 = v3031.y;
+                  held_7 = v3031.z;
+                  held_8 = v3031.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_2]);
                 }
-                const u32 v3057 = drain + 1;
-                const bool v3058 = v3057 == 23;
-                drain = v3058 ? 0u : v3057;
-                drain_parity = v3058 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3038 = drain + 1;
+                const bool v3039 = v3038 == 23;
+                drain = v3039 ? 0u : v3038;
+                drain_parity = v3039 ? drain_parity ^ 1u : drain_parity;
                 held_9 = 0x00000000u;
                 held_10 = 0x00000000u;
                 held_11 = 0x00000000u;
@@ -2394,21 +2426,21 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_3 = drain;
                 ptx::mbar_wait(&full[stage_3], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3075 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3056 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_9 = v3075.x;
-                  held_10 = v3075.y;
-                  held_11 = v3075.z;
-                  held_12 = v3075.w;
+                  held_9 = v3056.x;
+                  held_10 = v3056.y;
+                  held_11 = v3056.z;
+                  held_12 = v3056.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_3]);
                 }
-                const u32 v3082 = drain + 1;
-                const bool v3083 = v3082 == 23;
-                drain = v3083 ? 0u : v3082;
-                drain_parity = v3083 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3063 = drain + 1;
+                const bool v3064 = v3063 == 23;
+                drain = v3064 ? 0u : v3063;
+                drain_parity = v3064 ? drain_parity ^ 1u : drain_parity;
                 held_13 = 0x00000000u;
                 held_14 = 0x00000000u;
                 held_15 = 0x00000000u;
@@ -2416,30 +2448,30 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage_4 = drain;
                 ptx::mbar_wait(&full[stage_4], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3100 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3081 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  held_13 = v3100.x;
-                  held_14 = v3100.y;
-                  held_15 = v3100.z;
-                  held_16 = v3100.w;
+                  held_13 = v3081.x;
+                  held_14 = v3081.y;
+                  held_15 = v3081.z;
+                  held_16 = v3081.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage_4]);
                 }
-                const u32 v3107 = drain + 1;
-                const bool v3108 = v3107 == 23;
-                drain = v3108 ? 0u : v3107;
-                drain_parity = v3108 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3088 = drain + 1;
+                const bool v3089 = v3088 == 23;
+                drain = v3089 ? 0u : v3088;
+                drain_parity = v3089 ? drain_parity ^ 1u : drain_parity;
               }
             } else {
               if (pos_now + 1 >= known) {
                 // ---- read ahead of lm_head ----
                 {
                   if (tid < 24) {
-                    const uint2 v3119 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
-                    gain = v3119.x;
-                    gain_2 = v3119.y;
+                    const uint2 v3100 = ptx::ld_nc_v2_bf16x2(&gains_bf16x2[192 + tid * 2]);
+                    gain = v3100.x;
+                    gain_2 = v3100.y;
                   } else {
                     gain = 0x00000000u;
                     gain_2 = 0x00000000u;
@@ -2447,6 +2479,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 }
                 // ---- chunks held for lm_head ----
                 {
+                  // lm_head: its first chunks, from the ring to registers while the input is on its way  [tasks/held.go, GEMV.Hold]
                   held = 0x00000000u;
                   held_2 = 0x00000000u;
                   held_3 = 0x00000000u;
@@ -2454,21 +2487,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage = drain;
                   ptx::mbar_wait(&full[stage], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3137 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                    const uint4 v3118 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                         * 4];
-                    held = v3137.x;
-                    held_2 = v3137.y;
-                    held_3 = v3137.z;
-                    held_4 = v3137.w;
+                    held = v3118.x;
+                    held_2 = v3118.y;
+                    held_3 = v3118.z;
+                    held_4 = v3118.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage]);
                   }
-                  const u32 v3144 = drain + 1;
-                  const bool v3145 = v3144 == 23;
-                  drain = v3145 ? 0u : v3144;
-                  drain_parity = v3145 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3125 = drain + 1;
+                  const bool v3126 = v3125 == 23;
+                  drain = v3126 ? 0u : v3125;
+                  drain_parity = v3126 ? drain_parity ^ 1u : drain_parity;
                   held_5 = 0x00000000u;
                   held_6 = 0x00000000u;
                   held_7 = 0x00000000u;
@@ -2476,21 +2509,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_2 = drain;
                   ptx::mbar_wait(&full[stage_2], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3162 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128
+                    const uint4 v3143 = *(const uint4*)&ring_bf16x2[stage_2 * 256 * 4 + warp * 128
                         + (lane ^ (lane >> 3)) * 4];
-                    held_5 = v3162.x;
-                    held_6 = v3162.y;
-                    held_7 = v3162.z;
-                    held_8 = v3162.w;
+                    held_5 = v3143.x;
+                    held_6 = v3143.y;
+                    held_7 = v3143.z;
+                    held_8 = v3143.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_2]);
                   }
-                  const u32 v3169 = drain + 1;
-                  const bool v3170 = v3169 == 23;
-                  drain = v3170 ? 0u : v3169;
-                  drain_parity = v3170 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3150 = drain + 1;
+                  const bool v3151 = v3150 == 23;
+                  drain = v3151 ? 0u : v3150;
+                  drain_parity = v3151 ? drain_parity ^ 1u : drain_parity;
                   held_9 = 0x00000000u;
                   held_10 = 0x00000000u;
                   held_11 = 0x00000000u;
@@ -2498,21 +2531,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_3 = drain;
                   ptx::mbar_wait(&full[stage_3], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3187 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128
+                    const uint4 v3168 = *(const uint4*)&ring_bf16x2[stage_3 * 256 * 4 + warp * 128
                         + (lane ^ (lane >> 3)) * 4];
-                    held_9 = v3187.x;
-                    held_10 = v3187.y;
-                    held_11 = v3187.z;
-                    held_12 = v3187.w;
+                    held_9 = v3168.x;
+                    held_10 = v3168.y;
+                    held_11 = v3168.z;
+                    held_12 = v3168.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_3]);
                   }
-                  const u32 v3194 = drain + 1;
-                  const bool v3195 = v3194 == 23;
-                  drain = v3195 ? 0u : v3194;
-                  drain_parity = v3195 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3175 = drain + 1;
+                  const bool v3176 = v3175 == 23;
+                  drain = v3176 ? 0u : v3175;
+                  drain_parity = v3176 ? drain_parity ^ 1u : drain_parity;
                   held_13 = 0x00000000u;
                   held_14 = 0x00000000u;
                   held_15 = 0x00000000u;
@@ -2520,21 +2553,21 @@ mkgen_step(const __grid_constant__ Params p) {
                   const u32 stage_4 = drain;
                   ptx::mbar_wait(&full[stage_4], drain_parity);
                   if (warp < 3) {
-                    const uint4 v3212 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128
+                    const uint4 v3193 = *(const uint4*)&ring_bf16x2[stage_4 * 256 * 4 + warp * 128
                         + (lane ^ (lane >> 3)) * 4];
-                    held_13 = v3212.x;
-                    held_14 = v3212.y;
-                    held_15 = v3212.z;
-                    held_16 = v3212.w;
+                    held_13 = v3193.x;
+                    held_14 = v3193.y;
+                    held_15 = v3193.z;
+                    held_16 = v3193.w;
                   }
                   __syncwarp();
                   if (lane == 0) {
                     ptx::mbar_arrive(&empty[stage_4]);
                   }
-                  const u32 v3219 = drain + 1;
-                  const bool v3220 = v3219 == 23;
-                  drain = v3220 ? 0u : v3219;
-                  drain_parity = v3220 ? drain_parity ^ 1u : drain_parity;
+                  const u32 v3200 = drain + 1;
+                  const bool v3201 = v3200 == 23;
+                  drain = v3201 ? 0u : v3200;
+                  drain_parity = v3201 ? drain_parity ^ 1u : drain_parity;
                 }
               } else {
                 held = 0x00000000u;
@@ -2555,7 +2588,7 @@ mkgen_step(const __grid_constant__ Params p) {
                 held_16 = 0x00000000u;
               }
             }
-            if (v2976) {
+            if (v2957) {
               ptx::wait_ge_relaxed_gpu_noted(barrier, epoch_target, abort, notes, 12, layer, epoch_target);
             }
             ptx::bar_sync<1, 256>();
@@ -2565,63 +2598,66 @@ mkgen_step(const __grid_constant__ Params p) {
         if (pos_now + 1 >= known) {
           // ---- lm_head ----
           {
+            // input of a product: x times the norm's gain, to shared memory, and the squares of x  [tasks/vector.go, NormInput.Emit]
             float squares = 0.0f;
-            const u32 v3234 = tid * 2;
-            const u32 first = (v3234 & 0xfffffffcu) | ((v3234 & 1u) << 1) | ((v3234 >> 1) & 1u);
+            const u32 v3215 = tid * 2;
+            const u32 first = (v3215 & 0xfffffffcu) | ((v3215 & 1u) << 1) | ((v3215 >> 1) & 1u);
             if (tid < 24) {
-              const u32 v3245 = tid + 24;
-              const u32 v3249 = (epoch_target - 4) * 2 + 1;
-              const uint4 v3250 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
-              uint4 word = v3250;
-              const uint4 v3251 = ptx::ld_relaxed_gpu_b128(&down_words[v3245]);
-              uint4 word_2 = v3251;
-              if (word.w != v3249) {
-                const uint4 v3259 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3249, word, abort, notes, 13, 2,
+              const u32 v3226 = tid + 24;
+              const u32 v3230 = (epoch_target - 4) * 2 + 1;
+              // packets of 16 bytes: each is there when its last word is the flag  [tasks/handed.go, Words.All]
+              const uint4 v3231 = ptx::ld_relaxed_gpu_b128(&down_words[tid]);
+              uint4 word = v3231;
+              const uint4 v3232 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
+              uint4 word_2 = v3232;
+              if (word.w != v3230) {
+                const uint4 v3240 = ptx::wait_tag_relaxed_gpu_noted(&down_words[tid], v3230, word, abort, notes, 13, 2,
                     tid);
-                word = v3259;
-                if (word_2.w != v3249) {
-                  const uint4 v3266 = ptx::ld_relaxed_gpu_b128(&down_words[v3245]);
-                  word_2 = v3266;
+                word = v3240;
+                if (word_2.w != v3230) {
+                  const uint4 v3247 = ptx::ld_relaxed_gpu_b128(&down_words[v3226]);
+                  word_2 = v3247;
                 }
               }
-              if (word_2.w != v3249) {
-                const uint4 v3274 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3245], v3249, word_2, abort, notes, 13,
-                    2, v3245);
-                word_2 = v3274;
+              if (word_2.w != v3230) {
+                const uint4 v3255 = ptx::wait_tag_relaxed_gpu_noted(&down_words[v3226], v3230, word_2, abort, notes, 13,
+                    2, v3226);
+                word_2 = v3255;
               }
-              const float v3282 = __uint_as_float(word.x | word.z);
-              const float v3283 = __uint_as_float(word.y);
-              const float v3289 = __uint_as_float(word_2.x | word_2.z);
-              const float v3290 = __uint_as_float(word_2.y);
-              const float v3298 = fmaf(v3289, v3289, fmaf(v3283, v3283, fmaf(v3282, v3282, squares)));
-              squares = fmaf(v3290, v3290, v3298);
-              const u32 v3302 = first + (tid - tid) * 2;
-              const bf16x2 v3305 = ptx::pack_bf16(v3282 * ptx::bf16_lo(gain), v3283 * ptx::bf16_hi(gain));
-              input_bf16x2[v3302] = v3305;
-              const bf16x2 v3309 = ptx::pack_bf16(v3289 * ptx::bf16_lo(gain_2), v3290 * ptx::bf16_hi(gain_2));
-              input_bf16x2[v3302 + 2] = v3309;
+              const float v3263 = __uint_as_float(word.x | word.z);
+              const float v3264 = __uint_as_float(word.y);
+              const float v3270 = __uint_as_float(word_2.x | word_2.z);
+              const float v3271 = __uint_as_float(word_2.y);
+              const float v3279 = fmaf(v3270, v3270, fmaf(v3264, v3264, fmaf(v3263, v3263, squares)));
+              squares = fmaf(v3271, v3271, v3279);
+              const bf16x2 v3283 = ptx::pack_bf16(v3263 * ptx::bf16_lo(gain), v3264 * ptx::bf16_hi(gain));
+              input_bf16x2[first] = v3283;
+              const bf16x2 v3287 = ptx::pack_bf16(v3270 * ptx::bf16_lo(gain_2), v3271 * ptx::bf16_hi(gain_2));
+              input_bf16x2[first + 2] = v3287;
             }
-            const float v3311 = __shfl_xor_sync(0xffffffffu, squares, 16u);
-            const float v3312 = squares + v3311;
-            const float v3313 = __shfl_xor_sync(0xffffffffu, v3312, 8u);
-            const float v3314 = v3312 + v3313;
-            const float v3315 = __shfl_xor_sync(0xffffffffu, v3314, 4u);
-            const float v3316 = v3314 + v3315;
-            const float v3317 = __shfl_xor_sync(0xffffffffu, v3316, 2u);
-            const float v3318 = v3316 + v3317;
-            const float v3319 = __shfl_xor_sync(0xffffffffu, v3318, 1u);
+            // the norm's scale: one over the root of the mean square  [tasks/vector.go, NormInput.Emit]
+            const float v3289 = __shfl_xor_sync(0xffffffffu, squares, 16u);
+            const float v3290 = squares + v3289;
+            const float v3291 = __shfl_xor_sync(0xffffffffu, v3290, 8u);
+            const float v3292 = v3290 + v3291;
+            const float v3293 = __shfl_xor_sync(0xffffffffu, v3292, 4u);
+            const float v3294 = v3292 + v3293;
+            const float v3295 = __shfl_xor_sync(0xffffffffu, v3294, 2u);
+            const float v3296 = v3294 + v3295;
+            const float v3297 = __shfl_xor_sync(0xffffffffu, v3296, 1u);
             if (lane == 0) {
-              scratch[warp] = v3318 + v3319;
+              scratch[warp] = v3296 + v3297;
             }
             ptx::bar_sync<1, 256>();
-            const float v3334 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
-            const float v3340 = __fmul_rn(v3334 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
-            const float scale = ptx::rsqrt(v3340);
+            const float v3312 = scratch[0] + scratch[1] + scratch[2] + scratch[3] + scratch[4] + scratch[5];
+            const float v3318 = __fmul_rn(v3312 + scratch[6] + scratch[7], 0.010416667f) + 1e-05f;
+            const float scale = ptx::rsqrt(v3318);
             float best_2 = __uint_as_float(0xff800000u) /* -inf */;
             u32 best_index_2 = 0;
             const u32 first_tile = own[8];
             const u32 tile_count = own[9];
-            const u32 v3346 = warp * 128;
+            // lm_head: tiles whose first chunks are in registers  [tasks/held.go, GEMV.heldFirst]
+            const u32 v3324 = warp * 128;
             float acc = 0.0f;
             float acc_2 = 0.0f;
             float acc_3 = 0.0f;
@@ -2631,22 +2667,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_7 = 0.0f;
             float acc_8 = 0.0f;
             if (warp < 3) {
-              const uint4 v3356 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3364 = ptx::mma_m16n8k16(v3356.x, v3356.y, v3356.z, v3356.w, held, held_2, acc, acc_2,
+              const uint4 v3334 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3342 = ptx::mma_m16n8k16(v3334.x, v3334.y, v3334.z, v3334.w, held, held_2, acc, acc_2,
                   acc_3, acc_4);
-              acc = v3364.x;
-              acc_2 = v3364.y;
-              acc_3 = v3364.z;
-              acc_4 = v3364.w;
-              const float4 v3372 = ptx::mma_m16n8k16(v3356.x, v3356.y, v3356.z, v3356.w, held_3, held_4, acc_5, acc_6,
+              acc = v3342.x;
+              acc_2 = v3342.y;
+              acc_3 = v3342.z;
+              acc_4 = v3342.w;
+              const float4 v3350 = ptx::mma_m16n8k16(v3334.x, v3334.y, v3334.z, v3334.w, held_3, held_4, acc_5, acc_6,
                   acc_7, acc_8);
-              acc_5 = v3372.x;
-              acc_6 = v3372.y;
-              acc_7 = v3372.z;
-              acc_8 = v3372.w;
+              acc_5 = v3350.x;
+              acc_6 = v3350.y;
+              acc_7 = v3350.z;
+              acc_8 = v3350.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3346 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
+              *(float2*)&partials[v3324 + lane * 2] = make_float2(acc + acc_7, acc_2 + acc_8);
             }
             float acc_9 = 0.0f;
             float acc_10 = 0.0f;
@@ -2657,22 +2693,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_15 = 0.0f;
             float acc_16 = 0.0f;
             if (warp < 3) {
-              const uint4 v3396 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3404 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_5, held_6, acc_9, acc_10,
+              const uint4 v3374 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3382 = ptx::mma_m16n8k16(v3374.x, v3374.y, v3374.z, v3374.w, held_5, held_6, acc_9, acc_10,
                   acc_11, acc_12);
-              acc_9 = v3404.x;
-              acc_10 = v3404.y;
-              acc_11 = v3404.z;
-              acc_12 = v3404.w;
-              const float4 v3412 = ptx::mma_m16n8k16(v3396.x, v3396.y, v3396.z, v3396.w, held_7, held_8, acc_13, acc_14,
+              acc_9 = v3382.x;
+              acc_10 = v3382.y;
+              acc_11 = v3382.z;
+              acc_12 = v3382.w;
+              const float4 v3390 = ptx::mma_m16n8k16(v3374.x, v3374.y, v3374.z, v3374.w, held_7, held_8, acc_13, acc_14,
                   acc_15, acc_16);
-              acc_13 = v3412.x;
-              acc_14 = v3412.y;
-              acc_15 = v3412.z;
-              acc_16 = v3412.w;
+              acc_13 = v3390.x;
+              acc_14 = v3390.y;
+              acc_15 = v3390.z;
+              acc_16 = v3390.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3346 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
+              *(float2*)&partials[v3324 + 8 + lane * 2] = make_float2(acc_9 + acc_15, acc_10 + acc_16);
             }
             float acc_17 = 0.0f;
             float acc_18 = 0.0f;
@@ -2683,22 +2719,22 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_23 = 0.0f;
             float acc_24 = 0.0f;
             if (warp < 3) {
-              const uint4 v3437 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3445 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_9, held_10, acc_17,
+              const uint4 v3415 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3423 = ptx::mma_m16n8k16(v3415.x, v3415.y, v3415.z, v3415.w, held_9, held_10, acc_17,
                   acc_18, acc_19, acc_20);
-              acc_17 = v3445.x;
-              acc_18 = v3445.y;
-              acc_19 = v3445.z;
-              acc_20 = v3445.w;
-              const float4 v3453 = ptx::mma_m16n8k16(v3437.x, v3437.y, v3437.z, v3437.w, held_11, held_12, acc_21,
+              acc_17 = v3423.x;
+              acc_18 = v3423.y;
+              acc_19 = v3423.z;
+              acc_20 = v3423.w;
+              const float4 v3431 = ptx::mma_m16n8k16(v3415.x, v3415.y, v3415.z, v3415.w, held_11, held_12, acc_21,
                   acc_22, acc_23, acc_24);
-              acc_21 = v3453.x;
-              acc_22 = v3453.y;
-              acc_23 = v3453.z;
-              acc_24 = v3453.w;
+              acc_21 = v3431.x;
+              acc_22 = v3431.y;
+              acc_23 = v3431.z;
+              acc_24 = v3431.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3346 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
+              *(float2*)&partials[v3324 + 16 + lane * 2] = make_float2(acc_17 + acc_23, acc_18 + acc_24);
             }
             float acc_25 = 0.0f;
             float acc_26 = 0.0f;
@@ -2709,29 +2745,30 @@ mkgen_step(const __grid_constant__ Params p) {
             float acc_31 = 0.0f;
             float acc_32 = 0.0f;
             if (warp < 3) {
-              const uint4 v3478 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-              const float4 v3486 = ptx::mma_m16n8k16(v3478.x, v3478.y, v3478.z, v3478.w, held_13, held_14, acc_25,
+              const uint4 v3456 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+              const float4 v3464 = ptx::mma_m16n8k16(v3456.x, v3456.y, v3456.z, v3456.w, held_13, held_14, acc_25,
                   acc_26, acc_27, acc_28);
-              acc_25 = v3486.x;
-              acc_26 = v3486.y;
-              acc_27 = v3486.z;
-              acc_28 = v3486.w;
-              const float4 v3494 = ptx::mma_m16n8k16(v3478.x, v3478.y, v3478.z, v3478.w, held_15, held_16, acc_29,
+              acc_25 = v3464.x;
+              acc_26 = v3464.y;
+              acc_27 = v3464.z;
+              acc_28 = v3464.w;
+              const float4 v3472 = ptx::mma_m16n8k16(v3456.x, v3456.y, v3456.z, v3456.w, held_15, held_16, acc_29,
                   acc_30, acc_31, acc_32);
-              acc_29 = v3494.x;
-              acc_30 = v3494.y;
-              acc_31 = v3494.z;
-              acc_32 = v3494.w;
+              acc_29 = v3472.x;
+              acc_30 = v3472.y;
+              acc_31 = v3472.z;
+              acc_32 = v3472.w;
             }
             if (lane < 4) {
-              *(float2*)&partials[v3346 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
+              *(float2*)&partials[v3324 + 24 + lane * 2] = make_float2(acc_25 + acc_31, acc_26 + acc_32);
             }
             u32 half_2 = 0;
             #pragma unroll 1
             for (u32 i_2 = 0; i_2 < tile_count; i_2 += 16) {
               const u32 tiles = min(tile_count - i_2, 16u);
-              const u32 v3514 = half_2 * 1024;
-              const u32 v3516 = v3514 + warp * 128;
+              const u32 v3492 = half_2 * 1024;
+              const u32 v3494 = v3492 + warp * 128;
+              // lm_head: a tile is 8 rows; each warp multiplies its share of the columns as chunks arrive  [tasks/gemv.go, GEMV.Consume]
               #pragma unroll 1
               for (u32 i_3 = i_2 == 0 ? 4u : 0u; i_3 < tiles; ++i_3) {
                 float acc_33 = 0.0f;
@@ -2745,89 +2782,91 @@ mkgen_step(const __grid_constant__ Params p) {
                 const u32 stage = drain;
                 ptx::mbar_wait(&full[stage], drain_parity);
                 if (warp < 3) {
-                  const uint4 v3533 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
+                  const uint4 v3511 = *(const uint4*)&ring_bf16x2[stage * 256 * 4 + warp * 128 + (lane ^ (lane >> 3))
                       * 4];
-                  const uint4 v3539 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
-                  const float4 v3547 = ptx::mma_m16n8k16(v3539.x, v3539.y, v3539.z, v3539.w, v3533.x, v3533.y, acc_33,
+                  const uint4 v3517 = *(const uint4*)&input_bf16x2[warp * 16 + (lane & 3u) * 4];
+                  const float4 v3525 = ptx::mma_m16n8k16(v3517.x, v3517.y, v3517.z, v3517.w, v3511.x, v3511.y, acc_33,
                       acc_34, acc_35, acc_36);
-                  acc_33 = v3547.x;
-                  acc_34 = v3547.y;
-                  acc_35 = v3547.z;
-                  acc_36 = v3547.w;
-                  const float4 v3555 = ptx::mma_m16n8k16(v3539.x, v3539.y, v3539.z, v3539.w, v3533.z, v3533.w, acc_37,
+                  acc_33 = v3525.x;
+                  acc_34 = v3525.y;
+                  acc_35 = v3525.z;
+                  acc_36 = v3525.w;
+                  const float4 v3533 = ptx::mma_m16n8k16(v3517.x, v3517.y, v3517.z, v3517.w, v3511.z, v3511.w, acc_37,
                       acc_38, acc_39, acc_40);
-                  acc_37 = v3555.x;
-                  acc_38 = v3555.y;
-                  acc_39 = v3555.z;
-                  acc_40 = v3555.w;
+                  acc_37 = v3533.x;
+                  acc_38 = v3533.y;
+                  acc_39 = v3533.z;
+                  acc_40 = v3533.w;
                 }
                 __syncwarp();
                 if (lane == 0) {
                   ptx::mbar_arrive(&empty[stage]);
                 }
-                const u32 v3562 = drain + 1;
-                const bool v3563 = v3562 == 23;
-                drain = v3563 ? 0u : v3562;
-                drain_parity = v3563 ? drain_parity ^ 1u : drain_parity;
+                const u32 v3540 = drain + 1;
+                const bool v3541 = v3540 == 23;
+                drain = v3541 ? 0u : v3540;
+                drain_parity = v3541 ? drain_parity ^ 1u : drain_parity;
                 if (lane < 4) {
-                  *(float2*)&partials[v3516 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
+                  *(float2*)&partials[v3494 + i_3 * 8 + lane * 2] = make_float2(acc_33 + acc_39, acc_34 + acc_40);
                 }
               }
+              // lm_head: sums of all warps, two rows a thread  [tasks/gemv.go, GEMV.Consume]
               ptx::bar_sync<1, 256>();
               if (tid < 64) {
                 if (tid < tiles * 4) {
-                  const u32 v3583 = tid * 2;
-                  const u32 v3584 = v3514 + v3583;
-                  const float2 v3585 = *(const float2*)&partials[v3584];
-                  const float2 v3588 = *(const float2*)&partials[v3584 + 128];
-                  const float2 v3593 = *(const float2*)&partials[v3584 + 256];
-                  const float2 v3598 = *(const float2*)&partials[v3584 + 384];
-                  const float2 v3603 = *(const float2*)&partials[v3584 + 512];
-                  const float2 v3608 = *(const float2*)&partials[v3584 + 640];
-                  const float2 v3613 = *(const float2*)&partials[v3584 + 768];
-                  const float v3615 = v3585.x + v3588.x + v3593.x + v3598.x + v3603.x + v3608.x + v3613.x;
-                  const float v3616 = v3585.y + v3588.y + v3593.y + v3598.y + v3603.y + v3608.y + v3613.y;
-                  const float2 v3618 = *(const float2*)&partials[v3584 + 896];
-                  const u32 row = (first_tile + i_2) * 8 + v3583;
-                  const float v3625 = __fmul_rn(v3615 + v3618.x, scale);
-                  const float v3626 = __fmul_rn(v3616 + v3618.y, scale);
-                  *(float2*)&logits[row] = make_float2(v3625, v3626);
-                  const bool v3633 = v3625 > best_2 || (v3625 == best_2 && row < best_index_2);
-                  best_2 = v3633 ? v3625 : best_2;
-                  best_index_2 = v3633 ? row : best_index_2;
-                  const u32 v3636 = row + 1;
-                  const bool v3643 = v3626 > best_2 || (v3626 == best_2 && v3636 < best_index_2);
-                  best_2 = v3643 ? v3626 : best_2;
-                  best_index_2 = v3643 ? v3636 : best_index_2;
+                  const u32 v3561 = tid * 2;
+                  const u32 v3562 = v3492 + v3561;
+                  const float2 v3563 = *(const float2*)&partials[v3562];
+                  const float2 v3566 = *(const float2*)&partials[v3562 + 128];
+                  const float2 v3571 = *(const float2*)&partials[v3562 + 256];
+                  const float2 v3576 = *(const float2*)&partials[v3562 + 384];
+                  const float2 v3581 = *(const float2*)&partials[v3562 + 512];
+                  const float2 v3586 = *(const float2*)&partials[v3562 + 640];
+                  const float2 v3591 = *(const float2*)&partials[v3562 + 768];
+                  const float v3593 = v3563.x + v3566.x + v3571.x + v3576.x + v3581.x + v3586.x + v3591.x;
+                  const float v3594 = v3563.y + v3566.y + v3571.y + v3576.y + v3581.y + v3586.y + v3591.y;
+                  const float2 v3596 = *(const float2*)&partials[v3562 + 896];
+                  const u32 row = (first_tile + i_2) * 8 + v3561;
+                  const float v3603 = __fmul_rn(v3593 + v3596.x, scale);
+                  const float v3604 = __fmul_rn(v3594 + v3596.y, scale);
+                  *(float2*)&logits[row] = make_float2(v3603, v3604);
+                  const bool v3611 = v3603 > best_2 || (v3603 == best_2 && row < best_index_2);
+                  best_2 = v3611 ? v3603 : best_2;
+                  best_index_2 = v3611 ? row : best_index_2;
+                  const u32 v3614 = row + 1;
+                  const bool v3621 = v3604 > best_2 || (v3604 == best_2 && v3614 < best_index_2);
+                  best_2 = v3621 ? v3604 : best_2;
+                  best_index_2 = v3621 ? v3614 : best_index_2;
                 }
               }
               half_2 = half_2 ^ 1u;
             }
-            const float v3649 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-            const u32 v3651 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-            const bool v3658 = v3649 > best_2 || (v3649 == best_2 && v3651 < best_index_2);
-            best_2 = v3658 ? v3649 : best_2;
-            best_index_2 = v3658 ? v3651 : best_index_2;
-            const float v3662 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-            const u32 v3664 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-            const bool v3671 = v3662 > best_2 || (v3662 == best_2 && v3664 < best_index_2);
-            best_2 = v3671 ? v3662 : best_2;
-            best_index_2 = v3671 ? v3664 : best_index_2;
-            const float v3675 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-            const u32 v3677 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-            const bool v3684 = v3675 > best_2 || (v3675 == best_2 && v3677 < best_index_2);
-            best_2 = v3684 ? v3675 : best_2;
-            best_index_2 = v3684 ? v3677 : best_index_2;
-            const float v3688 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-            const u32 v3690 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-            const bool v3697 = v3688 > best_2 || (v3688 == best_2 && v3690 < best_index_2);
-            best_2 = v3697 ? v3688 : best_2;
-            best_index_2 = v3697 ? v3690 : best_index_2;
-            const float v3701 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-            const u32 v3703 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-            const bool v3710 = v3701 > best_2 || (v3701 == best_2 && v3703 < best_index_2);
-            best_2 = v3710 ? v3701 : best_2;
-            best_index_2 = v3710 ? v3703 : best_index_2;
+            // the CTA's largest logit, the lowest index of several  [tasks/lmhead.go, Argmax.publish]
+            const float v3627 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+            const u32 v3629 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+            const bool v3636 = v3627 > best_2 || (v3627 == best_2 && v3629 < best_index_2);
+            best_2 = v3636 ? v3627 : best_2;
+            best_index_2 = v3636 ? v3629 : best_index_2;
+            const float v3640 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+            const u32 v3642 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+            const bool v3649 = v3640 > best_2 || (v3640 == best_2 && v3642 < best_index_2);
+            best_2 = v3649 ? v3640 : best_2;
+            best_index_2 = v3649 ? v3642 : best_index_2;
+            const float v3653 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+            const u32 v3655 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+            const bool v3662 = v3653 > best_2 || (v3653 == best_2 && v3655 < best_index_2);
+            best_2 = v3662 ? v3653 : best_2;
+            best_index_2 = v3662 ? v3655 : best_index_2;
+            const float v3666 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+            const u32 v3668 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+            const bool v3675 = v3666 > best_2 || (v3666 == best_2 && v3668 < best_index_2);
+            best_2 = v3675 ? v3666 : best_2;
+            best_index_2 = v3675 ? v3668 : best_index_2;
+            const float v3679 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+            const u32 v3681 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+            const bool v3688 = v3679 > best_2 || (v3679 == best_2 && v3681 < best_index_2);
+            best_2 = v3688 ? v3679 : best_2;
+            best_index_2 = v3688 ? v3681 : best_index_2;
             ptx::bar_sync<1, 256>();
             if (lane == 0) {
               scratch[warp] = best_2;
@@ -2837,46 +2876,46 @@ mkgen_step(const __grid_constant__ Params p) {
             if (tid == 0) {
               float best_3 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_3 = 0;
-              const float v3717 = scratch[0];
-              const u32 v3718 = scratch_index[0];
+              const float v3695 = scratch[0];
+              const u32 v3696 = scratch_index[0];
+              const bool v3703 = v3695 > best_3 || (v3695 == best_3 && v3696 < best_index_3);
+              best_3 = v3703 ? v3695 : best_3;
+              best_index_3 = v3703 ? v3696 : best_index_3;
+              const float v3706 = scratch[1];
+              const u32 v3707 = scratch_index[1];
+              const bool v3714 = v3706 > best_3 || (v3706 == best_3 && v3707 < best_index_3);
+              best_3 = v3714 ? v3706 : best_3;
+              best_index_3 = v3714 ? v3707 : best_index_3;
+              const float v3717 = scratch[2];
+              const u32 v3718 = scratch_index[2];
               const bool v3725 = v3717 > best_3 || (v3717 == best_3 && v3718 < best_index_3);
               best_3 = v3725 ? v3717 : best_3;
               best_index_3 = v3725 ? v3718 : best_index_3;
-              const float v3728 = scratch[1];
-              const u32 v3729 = scratch_index[1];
+              const float v3728 = scratch[3];
+              const u32 v3729 = scratch_index[3];
               const bool v3736 = v3728 > best_3 || (v3728 == best_3 && v3729 < best_index_3);
               best_3 = v3736 ? v3728 : best_3;
               best_index_3 = v3736 ? v3729 : best_index_3;
-              const float v3739 = scratch[2];
-              const u32 v3740 = scratch_index[2];
+              const float v3739 = scratch[4];
+              const u32 v3740 = scratch_index[4];
               const bool v3747 = v3739 > best_3 || (v3739 == best_3 && v3740 < best_index_3);
               best_3 = v3747 ? v3739 : best_3;
               best_index_3 = v3747 ? v3740 : best_index_3;
-              const float v3750 = scratch[3];
-              const u32 v3751 = scratch_index[3];
+              const float v3750 = scratch[5];
+              const u32 v3751 = scratch_index[5];
               const bool v3758 = v3750 > best_3 || (v3750 == best_3 && v3751 < best_index_3);
               best_3 = v3758 ? v3750 : best_3;
               best_index_3 = v3758 ? v3751 : best_index_3;
-              const float v3761 = scratch[4];
-              const u32 v3762 = scratch_index[4];
+              const float v3761 = scratch[6];
+              const u32 v3762 = scratch_index[6];
               const bool v3769 = v3761 > best_3 || (v3761 == best_3 && v3762 < best_index_3);
               best_3 = v3769 ? v3761 : best_3;
               best_index_3 = v3769 ? v3762 : best_index_3;
-              const float v3772 = scratch[5];
-              const u32 v3773 = scratch_index[5];
+              const float v3772 = scratch[7];
+              const u32 v3773 = scratch_index[7];
               const bool v3780 = v3772 > best_3 || (v3772 == best_3 && v3773 < best_index_3);
               best_3 = v3780 ? v3772 : best_3;
               best_index_3 = v3780 ? v3773 : best_index_3;
-              const float v3783 = scratch[6];
-              const u32 v3784 = scratch_index[6];
-              const bool v3791 = v3783 > best_3 || (v3783 == best_3 && v3784 < best_index_3);
-              best_3 = v3791 ? v3783 : best_3;
-              best_index_3 = v3791 ? v3784 : best_index_3;
-              const float v3794 = scratch[7];
-              const u32 v3795 = scratch_index[7];
-              const bool v3802 = v3794 > best_3 || (v3794 == best_3 && v3795 < best_index_3);
-              best_3 = v3802 ? v3794 : best_3;
-              best_index_3 = v3802 ? v3795 : best_index_3;
               best[cta] = best_3;
               best_index[cta] = best_index_3;
             }
@@ -2885,6 +2924,7 @@ mkgen_step(const __grid_constant__ Params p) {
           {
             epoch_target = epoch_target + 4;
             ptx::bar_sync<1, 256>();
+            // grid barrier: thread 0 arrives and polls the counter until all CTAs have; the CTA's threads meet behind it  [tasks/env.go, GridBarrier.meet]
             if (tid == 0) {
               ptx::red_release_gpu_add_u32(barrier, 1);
               ptx::wait_ge_acquire_gpu_noted(barrier, epoch_target, abort, notes, 14, 2, epoch_target);
@@ -2893,41 +2933,42 @@ mkgen_step(const __grid_constant__ Params p) {
           }
           // ---- choose ----
           {
+            // the largest of all CTAs: the next token, in every CTA alike  [tasks/lmhead.go, Argmax.Choose]
             if (warp == 0) {
               float best_2 = __uint_as_float(0xff800000u) /* -inf */;
               u32 best_index_2 = 0;
               if (lane < 4) {
-                const float v3813 = best[lane];
-                const u32 v3814 = best_index[lane];
-                const bool v3821 = v3813 > best_2 || (v3813 == best_2 && v3814 < best_index_2);
-                best_2 = v3821 ? v3813 : best_2;
-                best_index_2 = v3821 ? v3814 : best_index_2;
+                const float v3791 = best[lane];
+                const u32 v3792 = best_index[lane];
+                const bool v3799 = v3791 > best_2 || (v3791 == best_2 && v3792 < best_index_2);
+                best_2 = v3799 ? v3791 : best_2;
+                best_index_2 = v3799 ? v3792 : best_index_2;
               }
-              const float v3825 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
-              const u32 v3827 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
-              const bool v3834 = v3825 > best_2 || (v3825 == best_2 && v3827 < best_index_2);
-              best_2 = v3834 ? v3825 : best_2;
-              best_index_2 = v3834 ? v3827 : best_index_2;
-              const float v3838 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
-              const u32 v3840 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
-              const bool v3847 = v3838 > best_2 || (v3838 == best_2 && v3840 < best_index_2);
-              best_2 = v3847 ? v3838 : best_2;
-              best_index_2 = v3847 ? v3840 : best_index_2;
-              const float v3851 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
-              const u32 v3853 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
-              const bool v3860 = v3851 > best_2 || (v3851 == best_2 && v3853 < best_index_2);
-              best_2 = v3860 ? v3851 : best_2;
-              best_index_2 = v3860 ? v3853 : best_index_2;
-              const float v3864 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
-              const u32 v3866 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
-              const bool v3873 = v3864 > best_2 || (v3864 == best_2 && v3866 < best_index_2);
-              best_2 = v3873 ? v3864 : best_2;
-              best_index_2 = v3873 ? v3866 : best_index_2;
-              const float v3877 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
-              const u32 v3879 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
-              const bool v3886 = v3877 > best_2 || (v3877 == best_2 && v3879 < best_index_2);
-              best_2 = v3886 ? v3877 : best_2;
-              best_index_2 = v3886 ? v3879 : best_index_2;
+              const float v3803 = __shfl_xor_sync(0xffffffffu, best_2, 16u);
+              const u32 v3805 = __shfl_xor_sync(0xffffffffu, best_index_2, 16u);
+              const bool v3812 = v3803 > best_2 || (v3803 == best_2 && v3805 < best_index_2);
+              best_2 = v3812 ? v3803 : best_2;
+              best_index_2 = v3812 ? v3805 : best_index_2;
+              const float v3816 = __shfl_xor_sync(0xffffffffu, best_2, 8u);
+              const u32 v3818 = __shfl_xor_sync(0xffffffffu, best_index_2, 8u);
+              const bool v3825 = v3816 > best_2 || (v3816 == best_2 && v3818 < best_index_2);
+              best_2 = v3825 ? v3816 : best_2;
+              best_index_2 = v3825 ? v3818 : best_index_2;
+              const float v3829 = __shfl_xor_sync(0xffffffffu, best_2, 4u);
+              const u32 v3831 = __shfl_xor_sync(0xffffffffu, best_index_2, 4u);
+              const bool v3838 = v3829 > best_2 || (v3829 == best_2 && v3831 < best_index_2);
+              best_2 = v3838 ? v3829 : best_2;
+              best_index_2 = v3838 ? v3831 : best_index_2;
+              const float v3842 = __shfl_xor_sync(0xffffffffu, best_2, 2u);
+              const u32 v3844 = __shfl_xor_sync(0xffffffffu, best_index_2, 2u);
+              const bool v3851 = v3842 > best_2 || (v3842 == best_2 && v3844 < best_index_2);
+              best_2 = v3851 ? v3842 : best_2;
+              best_index_2 = v3851 ? v3844 : best_index_2;
+              const float v3855 = __shfl_xor_sync(0xffffffffu, best_2, 1u);
+              const u32 v3857 = __shfl_xor_sync(0xffffffffu, best_index_2, 1u);
+              const bool v3864 = v3855 > best_2 || (v3855 == best_2 && v3857 < best_index_2);
+              best_2 = v3864 ? v3855 : best_2;
+              best_index_2 = v3864 ? v3857 : best_index_2;
               if (lane == 0) {
                 scratch_index[0] = best_index_2;
               }
@@ -2937,8 +2978,8 @@ mkgen_step(const __grid_constant__ Params p) {
             token = chosen;
             if (cta == 0 && tid == 0) {
               tokens[pos_now + 1] = chosen;
-              const u64 v3898 = ptx::globaltimer();
-              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3898);
+              const u64 v3876 = ptx::globaltimer();
+              ptx::st_relaxed_sys_u32(&times[pos_now + 1], (u32)v3876);
               ptx::st_relaxed_sys_u32(&stream[pos_now + 1], chosen);
             }
             if (chosen == ends[0]) {
@@ -2971,8 +3012,8 @@ mkgen_step(const __grid_constant__ Params p) {
           ptx::st_relaxed_sys_u32(progress, pos_now + 1);
         }
         if (tid == 0) {
-          const u32 v3930 = ptx::ld_relaxed_sys_u32(abort);
-          leaving[0] = v3930;
+          const u32 v3908 = ptx::ld_relaxed_sys_u32(abort);
+          leaving[0] = v3908;
         }
         ptx::bar_sync<1, 256>();
         if (leaving[0] != 0) {
@@ -2993,10 +3034,10 @@ mkgen_step(const __grid_constant__ Params p) {
             if (lane == 0) {
               ptx::mbar_arrive(&empty[stage]);
             }
-            const u32 v3953 = drain + 1;
-            const bool v3954 = v3953 == 23;
-            drain = v3954 ? 0u : v3953;
-            drain_parity = v3954 ? drain_parity ^ 1u : drain_parity;
+            const u32 v3931 = drain + 1;
+            const bool v3932 = v3931 == 23;
+            drain = v3932 ? 0u : v3931;
+            drain_parity = v3932 ? drain_parity ^ 1u : drain_parity;
           }
         }
       }
@@ -3005,14 +3046,14 @@ mkgen_step(const __grid_constant__ Params p) {
       epoch[0] = epoch_target;
     }
     if (lane == 0) {
-      const u32 v3967 = warp * 4;
-      const u32 v3968 = notes[v3967];
-      if (notes[0] != 0 && v3968 != 0) {
-        const u32 v3977 = (cta * 9 + warp) * 4;
-        records[v3977] = v3968;
-        records[v3977 + 1] = notes[v3967 + 1];
-        records[v3977 + 2] = notes[v3967 + 2];
-        records[v3977 + 3] = notes[v3967 + 3];
+      const u32 v3945 = warp * 4;
+      const u32 v3946 = notes[v3945];
+      if (notes[0] != 0 && v3946 != 0) {
+        const u32 v3955 = (cta * 9 + warp) * 4;
+        records[v3955] = v3946;
+        records[v3955 + 1] = notes[v3945 + 1];
+        records[v3955 + 2] = notes[v3945 + 2];
+        records[v3955 + 3] = notes[v3945 + 3];
       }
     }
   } else if (warp == 8) {  // role producer: 1 warp
@@ -3043,40 +3084,40 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[0];
             const u32 tile_count = own[1];
-            const u64 v4012 = (u64)layer * 18816;
+            const u64 v3990 = (u64)layer * 18816;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4023 = landed + 1;
-              const bool v4024 = v4023 == 23;
-              landed = v4024 ? 0u : v4023;
-              landed_parity = v4024 ? landed_parity ^ 1u : landed_parity;
-              const bool v4032 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4032) {
+              const u32 v4001 = landed + 1;
+              const bool v4002 = v4001 == 23;
+              landed = v4002 ? 0u : v4001;
+              landed_parity = v4002 ? landed_parity ^ 1u : landed_parity;
+              const bool v4010 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4010) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4037 = led + 1;
-              const bool v4038 = v4037 == 23;
-              led = v4038 ? 0u : v4037;
-              led_parity = v4038 ? led_parity ^ 1u : led_parity;
-              const u32 v4045 = near + 1;
-              const bool v4046 = v4045 == 23;
-              near = v4046 ? 0u : v4045;
-              near_parity = v4046 ? near_parity ^ 1u : near_parity;
+              const u32 v4015 = led + 1;
+              const bool v4016 = v4015 == 23;
+              led = v4016 ? 0u : v4015;
+              led_parity = v4016 ? led_parity ^ 1u : led_parity;
+              const u32 v4023 = near + 1;
+              const bool v4024 = v4023 == 23;
+              near = v4024 ? 0u : v4023;
+              near_parity = v4024 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4012 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v3990 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[fill], evict_first);
               }
-              const u32 v4058 = fill + 1;
-              const bool v4059 = v4058 == 23;
-              fill = v4059 ? 0u : v4058;
-              fill_parity = v4059 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4036 = fill + 1;
+              const bool v4037 = v4036 == 23;
+              fill = v4037 ? 0u : v4036;
+              fill_parity = v4037 ? fill_parity ^ 1u : fill_parity;
             }
           }
           if (layer == 0) {
@@ -3108,12 +3149,12 @@ mkgen_step(const __grid_constant__ Params p) {
                 notes[warp * 4 + 3] = 0;
               }
             }
-            const u32 v4103 = (pos_now + 31) / 32;
+            const u32 v4081 = (pos_now + 31) / 32;
             for (u32 i_2 = cta; i_2 < 4; i_2 += 4) {
               const u32 kv_head = i_2 % 2;
               const u32 split = i_2 / 2;
-              const u32 first = split * v4103 / 2;
-              const u32 end = (split + 1) * v4103 / 2;
+              const u32 first = split * v4081 / 2;
+              const u32 end = (split + 1) * v4081 / 2;
               u32 page = 0;
               if (first < end) {
                 page = page_table[min(first * 32 + lane * 16, pos_now - 1) / 16];
@@ -3122,28 +3163,28 @@ mkgen_step(const __grid_constant__ Params p) {
               for (u32 i_3 = first; i_3 < end; ++i_3) {
                 const u32 from = i_3 * 32;
                 const u32 tokens_2 = min(pos_now - from, 32u);
-                const u32 v4124 = page;
-                const u32 v4134 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
-                page = v4134;
+                const u32 v4102 = page;
+                const u32 v4112 = page_table[min(min(i_3 + 1, end - 1) * 32 + lane * 16, pos_now - 1) / 16];
+                page = v4112;
                 const u32 stage = fill;
                 ptx::mbar_wait(&empty[stage], fill_parity);
                 ptx::mbar_wait(&full[landed], landed_parity);
-                const u32 v4141 = landed + 1;
-                const bool v4142 = v4141 == 23;
-                landed = v4142 ? 0u : v4141;
-                landed_parity = v4142 ? landed_parity ^ 1u : landed_parity;
-                const bool v4150 = ptx::mbar_test(&empty[led], led_parity);
-                if (!v4150) {
+                const u32 v4119 = landed + 1;
+                const bool v4120 = v4119 == 23;
+                landed = v4120 ? 0u : v4119;
+                landed_parity = v4120 ? landed_parity ^ 1u : landed_parity;
+                const bool v4128 = ptx::mbar_test(&empty[led], led_parity);
+                if (!v4128) {
                   ptx::mbar_wait(&full[near], near_parity);
                 }
-                const u32 v4155 = led + 1;
-                const bool v4156 = v4155 == 23;
-                led = v4156 ? 0u : v4155;
-                led_parity = v4156 ? led_parity ^ 1u : led_parity;
-                const u32 v4163 = near + 1;
-                const bool v4164 = v4163 == 23;
-                near = v4164 ? 0u : v4163;
-                near_parity = v4164 ? near_parity ^ 1u : near_parity;
+                const u32 v4133 = led + 1;
+                const bool v4134 = v4133 == 23;
+                led = v4134 ? 0u : v4133;
+                led_parity = v4134 ? led_parity ^ 1u : led_parity;
+                const u32 v4141 = near + 1;
+                const bool v4142 = v4141 == 23;
+                near = v4142 ? 0u : v4141;
+                near_parity = v4142 ? near_parity ^ 1u : near_parity;
                 ptx::fence_proxy_async_shared();
                 if (lane == 0) {
                   ptx::mbar_arrive_expect(&full[stage], tokens_2 * 128);
@@ -3151,15 +3192,15 @@ mkgen_step(const __grid_constant__ Params p) {
                 __syncwarp();
                 const u32 at = lane * 16;
                 if (at < tokens_2) {
-                  const u64 v4187 = (((u64)layer * (u64)pages + (u64)v4124) * 2 + (u64)kv_head) * 16
+                  const u64 v4165 = (((u64)layer * (u64)pages + (u64)v4102) * 2 + (u64)kv_head) * 16
                       + (u64)((from + at) % 16);
-                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4187 * 8], min(tokens_2 - at, 16u) * 128,
+                  ptx::bulk_g2s(&ring[stage * 256 + at * 8], &kv[v4165 * 8], min(tokens_2 - at, 16u) * 128,
                       &full[fill]);
                 }
-                const u32 v4196 = fill + 1;
-                const bool v4197 = v4196 == 23;
-                fill = v4197 ? 0u : v4196;
-                fill_parity = v4197 ? fill_parity ^ 1u : fill_parity;
+                const u32 v4174 = fill + 1;
+                const bool v4175 = v4174 == 23;
+                fill = v4175 ? 0u : v4174;
+                fill_parity = v4175 ? fill_parity ^ 1u : fill_parity;
               }
             }
           }
@@ -3175,40 +3216,40 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[2];
             const u32 tile_count = own[3];
-            const u64 v4224 = (u64)layer * 18816 + 3840;
+            const u64 v4202 = (u64)layer * 18816 + 3840;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4235 = landed + 1;
-              const bool v4236 = v4235 == 23;
-              landed = v4236 ? 0u : v4235;
-              landed_parity = v4236 ? landed_parity ^ 1u : landed_parity;
-              const bool v4244 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4244) {
+              const u32 v4213 = landed + 1;
+              const bool v4214 = v4213 == 23;
+              landed = v4214 ? 0u : v4213;
+              landed_parity = v4214 ? landed_parity ^ 1u : landed_parity;
+              const bool v4222 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4222) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4249 = led + 1;
-              const bool v4250 = v4249 == 23;
-              led = v4250 ? 0u : v4249;
-              led_parity = v4250 ? led_parity ^ 1u : led_parity;
-              const u32 v4257 = near + 1;
-              const bool v4258 = v4257 == 23;
-              near = v4258 ? 0u : v4257;
-              near_parity = v4258 ? near_parity ^ 1u : near_parity;
+              const u32 v4227 = led + 1;
+              const bool v4228 = v4227 == 23;
+              led = v4228 ? 0u : v4227;
+              led_parity = v4228 ? led_parity ^ 1u : led_parity;
+              const u32 v4235 = near + 1;
+              const bool v4236 = v4235 == 23;
+              near = v4236 ? 0u : v4235;
+              near_parity = v4236 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 3072);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4224 + (u64)(first_tile + i_2) * 192], 3072,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4202 + (u64)(first_tile + i_2) * 192], 3072,
                     &full[fill], evict_first);
               }
-              const u32 v4270 = fill + 1;
-              const bool v4271 = v4270 == 23;
-              fill = v4271 ? 0u : v4270;
-              fill_parity = v4271 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4248 = fill + 1;
+              const bool v4249 = v4248 == 23;
+              fill = v4249 ? 0u : v4248;
+              fill_parity = v4249 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- gate_up ----
@@ -3223,40 +3264,40 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[4];
             const u32 tile_count = own[5];
-            const u64 v4298 = (u64)layer * 18816 + 6144;
+            const u64 v4276 = (u64)layer * 18816 + 6144;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4309 = landed + 1;
-              const bool v4310 = v4309 == 23;
-              landed = v4310 ? 0u : v4309;
-              landed_parity = v4310 ? landed_parity ^ 1u : landed_parity;
-              const bool v4318 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4318) {
+              const u32 v4287 = landed + 1;
+              const bool v4288 = v4287 == 23;
+              landed = v4288 ? 0u : v4287;
+              landed_parity = v4288 ? landed_parity ^ 1u : landed_parity;
+              const bool v4296 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4296) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4323 = led + 1;
-              const bool v4324 = v4323 == 23;
-              led = v4324 ? 0u : v4323;
-              led_parity = v4324 ? led_parity ^ 1u : led_parity;
-              const u32 v4331 = near + 1;
-              const bool v4332 = v4331 == 23;
-              near = v4332 ? 0u : v4331;
-              near_parity = v4332 ? near_parity ^ 1u : near_parity;
+              const u32 v4301 = led + 1;
+              const bool v4302 = v4301 == 23;
+              led = v4302 ? 0u : v4301;
+              led_parity = v4302 ? led_parity ^ 1u : led_parity;
+              const u32 v4309 = near + 1;
+              const bool v4310 = v4309 == 23;
+              near = v4310 ? 0u : v4309;
+              near_parity = v4310 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 1536);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4298 + (u64)(first_tile + i_2) * 96], 1536,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4276 + (u64)(first_tile + i_2) * 96], 1536,
                     &full[fill], evict_first);
               }
-              const u32 v4344 = fill + 1;
-              const bool v4345 = v4344 == 23;
-              fill = v4345 ? 0u : v4344;
-              fill_parity = v4345 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4322 = fill + 1;
+              const bool v4323 = v4322 == 23;
+              fill = v4323 ? 0u : v4322;
+              fill_parity = v4323 ? fill_parity ^ 1u : fill_parity;
             }
           }
           // ---- down ----
@@ -3271,72 +3312,72 @@ mkgen_step(const __grid_constant__ Params p) {
             }
             const u32 first_tile = own[6];
             const u32 tile_count = own[7];
-            const u64 v4372 = (u64)layer * 18816 + 14592;
+            const u64 v4350 = (u64)layer * 18816 + 14592;
             for (u32 i_2 = 0; i_2 < tile_count; ++i_2) {
               const u32 stage = fill;
               ptx::mbar_wait(&empty[stage], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4383 = landed + 1;
-              const bool v4384 = v4383 == 23;
-              landed = v4384 ? 0u : v4383;
-              landed_parity = v4384 ? landed_parity ^ 1u : landed_parity;
-              const bool v4392 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4392) {
+              const u32 v4361 = landed + 1;
+              const bool v4362 = v4361 == 23;
+              landed = v4362 ? 0u : v4361;
+              landed_parity = v4362 ? landed_parity ^ 1u : landed_parity;
+              const bool v4370 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4370) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4397 = led + 1;
-              const bool v4398 = v4397 == 23;
-              led = v4398 ? 0u : v4397;
-              led_parity = v4398 ? led_parity ^ 1u : led_parity;
-              const u32 v4405 = near + 1;
-              const bool v4406 = v4405 == 23;
-              near = v4406 ? 0u : v4405;
-              near_parity = v4406 ? near_parity ^ 1u : near_parity;
+              const u32 v4375 = led + 1;
+              const bool v4376 = v4375 == 23;
+              led = v4376 ? 0u : v4375;
+              led_parity = v4376 ? led_parity ^ 1u : led_parity;
+              const u32 v4383 = near + 1;
+              const bool v4384 = v4383 == 23;
+              near = v4384 ? 0u : v4383;
+              near_parity = v4384 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage], 4096);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352], 4096,
+                ptx::bulk_g2s_hint(&ring[stage * 256], &weights[v4350 + (u64)(first_tile + i_2) * 352], 4096,
                     &full[fill], evict_first);
               }
-              const u32 v4418 = fill + 1;
-              const bool v4419 = v4418 == 23;
-              fill = v4419 ? 0u : v4418;
-              fill_parity = v4419 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4396 = fill + 1;
+              const bool v4397 = v4396 == 23;
+              fill = v4397 ? 0u : v4396;
+              fill_parity = v4397 ? fill_parity ^ 1u : fill_parity;
               const u32 stage_2 = fill;
               ptx::mbar_wait(&empty[stage_2], fill_parity);
               ptx::mbar_wait(&full[landed], landed_parity);
-              const u32 v4435 = landed + 1;
-              const bool v4436 = v4435 == 23;
-              landed = v4436 ? 0u : v4435;
-              landed_parity = v4436 ? landed_parity ^ 1u : landed_parity;
-              const bool v4444 = ptx::mbar_test(&empty[led], led_parity);
-              if (!v4444) {
+              const u32 v4413 = landed + 1;
+              const bool v4414 = v4413 == 23;
+              landed = v4414 ? 0u : v4413;
+              landed_parity = v4414 ? landed_parity ^ 1u : landed_parity;
+              const bool v4422 = ptx::mbar_test(&empty[led], led_parity);
+              if (!v4422) {
                 ptx::mbar_wait(&full[near], near_parity);
               }
-              const u32 v4449 = led + 1;
-              const bool v4450 = v4449 == 23;
-              led = v4450 ? 0u : v4449;
-              led_parity = v4450 ? led_parity ^ 1u : led_parity;
-              const u32 v4457 = near + 1;
-              const bool v4458 = v4457 == 23;
-              near = v4458 ? 0u : v4457;
-              near_parity = v4458 ? near_parity ^ 1u : near_parity;
+              const u32 v4427 = led + 1;
+              const bool v4428 = v4427 == 23;
+              led = v4428 ? 0u : v4427;
+              led_parity = v4428 ? led_parity ^ 1u : led_parity;
+              const u32 v4435 = near + 1;
+              const bool v4436 = v4435 == 23;
+              near = v4436 ? 0u : v4435;
+              near_parity = v4436 ? near_parity ^ 1u : near_parity;
               ptx::fence_proxy_async_shared();
               if (lane == 0) {
                 ptx::mbar_arrive_expect(&full[stage_2], 1536);
               }
               __syncwarp();
               if (lane == 0) {
-                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4372 + (u64)(first_tile + i_2) * 352 + 256], 1536,
+                ptx::bulk_g2s_hint(&ring[stage_2 * 256], &weights[v4350 + (u64)(first_tile + i_2) * 352 + 256], 1536,
                     &full[fill], evict_first);
               }
-              const u32 v4470 = fill + 1;
-              const bool v4471 = v4470 == 23;
-              fill = v4471 ? 0u : v4470;
-              fill_parity = v4471 ? fill_parity ^ 1u : fill_parity;
+              const u32 v4448 = fill + 1;
+              const bool v4449 = v4448 == 23;
+              fill = v4449 ? 0u : v4448;
+              fill_parity = v4449 ? fill_parity ^ 1u : fill_parity;
             }
           }
         }
@@ -3358,22 +3399,22 @@ mkgen_step(const __grid_constant__ Params p) {
             const u32 stage = fill;
             ptx::mbar_wait(&empty[stage], fill_parity);
             ptx::mbar_wait(&full[landed], landed_parity);
-            const u32 v4511 = landed + 1;
-            const bool v4512 = v4511 == 23;
-            landed = v4512 ? 0u : v4511;
-            landed_parity = v4512 ? landed_parity ^ 1u : landed_parity;
-            const bool v4520 = ptx::mbar_test(&empty[led], led_parity);
-            if (!v4520) {
+            const u32 v4489 = landed + 1;
+            const bool v4490 = v4489 == 23;
+            landed = v4490 ? 0u : v4489;
+            landed_parity = v4490 ? landed_parity ^ 1u : landed_parity;
+            const bool v4498 = ptx::mbar_test(&empty[led], led_parity);
+            if (!v4498) {
               ptx::mbar_wait(&full[near], near_parity);
             }
-            const u32 v4525 = led + 1;
-            const bool v4526 = v4525 == 23;
-            led = v4526 ? 0u : v4525;
-            led_parity = v4526 ? led_parity ^ 1u : led_parity;
-            const u32 v4533 = near + 1;
-            const bool v4534 = v4533 == 23;
-            near = v4534 ? 0u : v4533;
-            near_parity = v4534 ? near_parity ^ 1u : near_parity;
+            const u32 v4503 = led + 1;
+            const bool v4504 = v4503 == 23;
+            led = v4504 ? 0u : v4503;
+            led_parity = v4504 ? led_parity ^ 1u : led_parity;
+            const u32 v4511 = near + 1;
+            const bool v4512 = v4511 == 23;
+            near = v4512 ? 0u : v4511;
+            near_parity = v4512 ? near_parity ^ 1u : near_parity;
             ptx::fence_proxy_async_shared();
             if (lane == 0) {
               ptx::mbar_arrive_expect(&full[stage], 1536);
@@ -3383,23 +3424,23 @@ mkgen_step(const __grid_constant__ Params p) {
               ptx::bulk_g2s_hint(&ring[stage * 256], &weights[37632 + (u64)(first_tile + i_2) * 96], 1536, &full[fill],
                   evict_first);
             }
-            const u32 v4546 = fill + 1;
-            const bool v4547 = v4546 == 23;
-            fill = v4547 ? 0u : v4546;
-            fill_parity = v4547 ? fill_parity ^ 1u : fill_parity;
+            const u32 v4524 = fill + 1;
+            const bool v4525 = v4524 == 23;
+            fill = v4525 ? 0u : v4524;
+            fill_parity = v4525 ? fill_parity ^ 1u : fill_parity;
           }
         }
       }
     }
     if (lane == 0) {
-      const u32 v4556 = warp * 4;
-      const u32 v4557 = notes[v4556];
-      if (notes[0] != 0 && v4557 != 0) {
-        const u32 v4566 = (cta * 9 + warp) * 4;
-        records[v4566] = v4557;
-        records[v4566 + 1] = notes[v4556 + 1];
-        records[v4566 + 2] = notes[v4556 + 2];
-        records[v4566 + 3] = notes[v4556 + 3];
+      const u32 v4534 = warp * 4;
+      const u32 v4535 = notes[v4534];
+      if (notes[0] != 0 && v4535 != 0) {
+        const u32 v4544 = (cta * 9 + warp) * 4;
+        records[v4544] = v4535;
+        records[v4544 + 1] = notes[v4534 + 1];
+        records[v4544 + 2] = notes[v4534 + 2];
+        records[v4544 + 3] = notes[v4534 + 3];
       }
     }
   }

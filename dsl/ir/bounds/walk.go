@@ -18,6 +18,7 @@ func (a *analysis) block(b *ir.Block) {
 		switch s := s.(type) {
 		case *ir.Instr:
 			a.instr(s)
+		case *ir.Note:
 		case *ir.Region:
 			a.block(s.Body)
 		case *ir.If:

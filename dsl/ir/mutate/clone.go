@@ -122,6 +122,8 @@ func (c *cloner) stmt(s ir.Stmt) ir.Stmt {
 			d.Roles = append(d.Roles, &q)
 		}
 		return &d
+	case *ir.Note:
+		return s
 	case *ir.Region:
 		d := *s
 		d.Body = c.block(s.Body)
