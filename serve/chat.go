@@ -20,7 +20,8 @@ func (s *Server) chatTask(body []byte) (*task, *Error) {
 	t := &task{chat: true}
 	most := t.common(f)
 	t.logprobsOf(f)
-	tokens := s.conversation(f, true)
+	s.format(t, f)
+	tokens := s.conversation(t, f)
 	if f.err != nil {
 		return nil, f.err
 	}
@@ -32,7 +33,7 @@ func (s *Server) chatTask(body []byte) (*task, *Error) {
 }
 
 // conversation renders the messages by the model's chat template and encodes them.
-func (s *Server) conversation(f *fields, generate bool) []int {
+func (s *Server) conversation(t *task, f *fields) []int {
 	if f.err != nil {
 		return nil
 	}
@@ -47,8 +48,8 @@ func (s *Server) conversation(f *fields, generate bool) []int {
 	}
 	messages := messagesOf(f)
 	options := tokenizer.ChatOptions{
-		AddGenerationPrompt: f.flag("add_generation_prompt", generate),
-		Tools:               toolsOf(f),
+		AddGenerationPrompt: f.flag("add_generation_prompt", true),
+		Tools:               s.tools(t, f),
 	}
 	f.read("chat_template_kwargs", &options.Variables, "an object")
 	if f.err != nil {
@@ -67,25 +68,6 @@ func (s *Server) conversation(f *fields, generate bool) []int {
 		f.refuse("messages", "found no tokens, want at least one")
 	}
 	return tokens
-}
-
-// toolsOf is the list of tools for the template, which tells the model of them. What the model answers
-// is text all the same, so a choice that would force a call is refused.
-func toolsOf(f *fields) json.RawMessage {
-	if f.empty("tools") {
-		return nil
-	}
-	choice := "auto"
-	if f.has("tool_choice") && (json.Unmarshal(f.raw["tool_choice"], &choice) != nil || choice != "auto" &&
-		choice != "none") {
-		f.refuse("tool_choice", "found %s, want \"auto\" or \"none\": the engine has no token masks",
-			short(f.raw["tool_choice"]))
-	}
-	var tools []json.RawMessage
-	if f.read("tools", &tools, "a list"); choice == "none" {
-		return nil
-	}
-	return f.raw["tools"]
 }
 
 // messagesOf reads the conversation.
@@ -129,6 +111,9 @@ func messageOf(raw json.RawMessage) (m tokenizer.Message, why string) {
 		}
 		return m, ""
 	}
+	if err := objectsOf(in, "tool_calls"); err != "" {
+		return m, err
+	}
 	if in.has("content") {
 		in.raw["content"], _ = json.Marshal(content) // a string is always JSON
 	}
@@ -159,4 +144,39 @@ func contentOf(raw json.RawMessage) (text, why string) {
 		all = append(all, *p.Text)
 	}
 	return strings.Join(all, "\n"), ""
+}
+
+// objectsOf makes the arguments of calls objects, as templates want them; clients send them as text.
+func objectsOf(in *fields, name string) (why string) {
+	if in.empty(name) {
+		return ""
+	}
+	var all []map[string]json.RawMessage
+	if json.Unmarshal(in.raw[name], &all) != nil {
+		return name + ": found " + short(in.raw[name]) + ", want a list of calls"
+	}
+	for _, call := range all {
+		var function map[string]json.RawMessage
+		var text string
+		if json.Unmarshal(call["function"], &function) != nil || json.Unmarshal(function["arguments"], &text) != nil {
+			continue // not a call of OpenAI's form, or an object already: the template sees what it is
+		}
+		if text == "" {
+			text = "{}"
+		}
+		if !json.Valid([]byte(text)) {
+			return name + ": arguments: found " + short(function["arguments"]) + ", want JSON"
+		}
+		function["arguments"] = json.RawMessage(text)
+		var err error
+		if call["function"], err = json.Marshal(function); err != nil {
+			return err.Error()
+		}
+	}
+	raw, err := json.Marshal(all)
+	if err != nil {
+		return err.Error()
+	}
+	in.raw[name] = raw
+	return ""
 }

@@ -26,6 +26,7 @@ func (s *Server) completion(body []byte) (*task, *Error) {
 	most := t.common(f)
 	t.echo = f.flag("echo", false)
 	t.logprobsOf(f)
+	s.format(t, f)
 	t.prompts = s.promptsOf(f, t.echo)
 	if f.err != nil {
 		return nil, f.err
@@ -159,6 +160,9 @@ func (t *task) choices() []engine.Request {
 		for i := range t.n {
 			r := t.request
 			r.Tokens = p.tokens
+			if t.grammar != nil {
+				r.Mask = t.grammar.Matcher()
+			}
 			r.Sampling.Seed += uint64(i)
 			if r.Sampling.Greedy() {
 				r.Sampling.Seed = 0

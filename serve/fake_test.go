@@ -39,7 +39,7 @@ func script(texts ...string) []engine.Piece {
 func (f *fake) options() Options {
 	text, _, err := bundled.Tokenizer("tiny")
 	require.NoError(f.t, err)
-	return Options{Backend: f, Text: text, Model: "fake", Vocab: 500, Sequences: 2, Queue: 1}
+	return Options{Backend: f, Text: text, Model: "fake", Vocab: 500, Sequences: 2, Queue: 1, Ends: []int{1}}
 }
 
 func (f *fake) KVTokens() int { return 100 }

@@ -29,8 +29,9 @@ type choice struct {
 }
 
 type message struct {
-	Role    string  `json:"role,omitempty"`
-	Content *string `json:"content,omitempty"`
+	Role    string     `json:"role,omitempty"`
+	Content *string    `json:"content,omitempty"`
+	Calls   []toolCall `json:"tool_calls,omitempty"`
 }
 
 // body is an answer, or an event of one.
@@ -49,9 +50,10 @@ type reply struct {
 	c       *call
 	choices int
 	head    body
-	next    []choice // of the next body
-	begun   []bool   // choices that have had their first text
-	offsets []int    // characters of each choice's tokens so far, where log-probabilities are wanted
+	next    []choice   // of the next body
+	begun   []bool     // choices that have had their first text
+	answers []answered // of each choice so far, where it may be a call
+	offsets []int      // characters of each choice's tokens so far, where log-probabilities are wanted
 	s       *Server
 }
 
@@ -64,7 +66,7 @@ func newReply(s *Server, c *call, t *task) *reply {
 		}
 	}
 	n := len(t.prompts) * t.n
-	return &reply{t: t, c: c, choices: n, begun: make([]bool, n), offsets: make([]int, n), s: s,
+	return &reply{t: t, c: c, choices: n, begun: make([]bool, n), offsets: make([]int, n), answers: make([]answered, n), s: s,
 		head: body{ID: kind + c.id, Object: object, Created: c.start.Unix(), Model: s.o.Model}}
 }
 
@@ -99,7 +101,11 @@ func (r *reply) add(i int, text string, scores []score, why *string) {
 	default:
 		c.Logprobs = r.s.completionLogprobs(scores, &r.offsets[i])
 	}
-	switch m := (&message{Content: &text}); {
+	m := &message{Content: &text}
+	if len(r.t.tools) > 0 {
+		m = r.withCalls(i, text, &c)
+	}
+	switch {
 	case !r.t.chat:
 		c.Text = &text
 	case !r.t.stream:

@@ -8,6 +8,7 @@ import (
 	"strconv"
 
 	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/grammar"
 	"github.com/mkgen/mkgen/engine/sampling"
 )
 
@@ -32,7 +33,10 @@ type task struct {
 	request engine.Request // of each, but for its tokens and its choice's seed
 	model   string         // as asked for, "" for none
 	echo    bool
-	none    bool // no token is to be generated (echo with max_tokens 0)
+	none    bool             // no token is to be generated (echo with max_tokens 0)
+	grammar *grammar.Grammar // that answers are kept to; nil for none
+	tools   []string         // functions that a chat's answer may call
+	forced  bool             // it must call one
 
 	stream          bool
 	usage           bool // a last event has the usage
@@ -51,11 +55,11 @@ var refusedFields = []struct {
 	{"best_of", "all choices are returned; want n", []float64{0, 1}},
 	{"functions", "functions are out of date; want tools", nil},
 	{"audio", "the model writes text only", nil},
-	{"guided_json", "the engine has no token masks", nil},
-	{"guided_regex", "the engine has no token masks", nil},
-	{"guided_choice", "the engine has no token masks", nil},
-	{"guided_grammar", "the engine has no token masks", nil},
-	{"structured_outputs", "the engine has no token masks", nil},
+	{"guided_json", "want response_format", nil},
+	{"guided_regex", "want response_format", nil},
+	{"guided_choice", "want response_format", nil},
+	{"guided_grammar", "want response_format", nil},
+	{"structured_outputs", "want response_format", nil},
 	{"bad_words", "want logit_bias", nil},
 	{"allowed_token_ids", "want response_format", nil},
 }
@@ -68,10 +72,6 @@ func refuseUnsupported(f *fields) *Error {
 			continue
 		}
 		return unsupported(r.name, r.why)
-	}
-	format := f.object("response_format")
-	if kind := format.text("type"); kind != "" && kind != "text" {
-		return unsupported("response_format", "the engine has no token masks; want the type text, found "+kind)
 	}
 	return f.err
 }

@@ -55,7 +55,8 @@ func tiny(t testing.TB) (*engine.Batch, Options) {
 	b, err := engine.NewBatch(context.Background(), engine.Options{Kernel: mk, Device: device, Text: text,
 		KVTokens: tinyRows * 256, Weights: runtime.FromTensors(c, runtime.LoadOptions{}), Pin: mk.ChunkTokens()})
 	require.NoError(t, err)
-	return b, Options{Backend: FromBatch(b), Text: text, Model: "tiny", Vocab: c.Config().Vocab, Sequences: tinyRows}
+	return b, Options{Backend: FromBatch(b), Text: text, Model: "tiny", Vocab: c.Config().Vocab, Sequences: tinyRows,
+		Ends: c.Config().EOS}
 }
 
 // site is a server that listens, and its address.

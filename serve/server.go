@@ -28,6 +28,7 @@ type Options struct {
 	Model     string               // required: the name that clients ask for
 	Vocab     int                  // required: token ids are below it
 	Sequences int                  // required: how many sequences the backend runs at a time
+	Ends      []int                // tokens that end an answer; without any none is kept to a grammar
 
 	Queue    int           // sequences that wait beside those that run; 0 for DefaultQueue, negative for none
 	MaxBody  int64         // bytes of a request's body; 0 for DefaultMaxBody
@@ -45,6 +46,7 @@ type Server struct {
 	o        Options
 	m        *metrics
 	handler  http.Handler
+	grammars *grammars
 	created  int64
 	open     atomic.Int64 // sequences that run or wait
 	draining atomic.Bool
@@ -71,6 +73,7 @@ func New(o Options) (*Server, error) {
 	s := &Server{o: o, created: time.Now().Unix()}
 	s.over, s.end = context.WithCancelCause(context.Background())
 	s.m = newMetrics(s)
+	s.grammars = newGrammars(&s.o)
 	s.handler = s.routes()
 	return s, nil
 }

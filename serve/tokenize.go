@@ -30,7 +30,7 @@ func (s *Server) tokenize(w http.ResponseWriter, r *http.Request) *Error {
 	}
 	var ids []int
 	if f.has("messages") {
-		ids = s.conversation(f, true)
+		ids = s.conversation(&task{chat: true}, f)
 	} else if !f.has("prompt") {
 		f.refuse("prompt", "found none, want a text, or messages")
 	} else {

@@ -25,7 +25,7 @@ const module = "github.com/mkgen/mkgen"
 var mayImport = map[string][]string{
 	"cmd/mkgen": {"kv", "megakernel", "megakernel/verify", "megakernel/reference", "engine", "engine/runtime", "engine/runtime/cuda", "engine/randomize", "engine/compile",
 		"engine/sampling", "lab/bench", "lab/tune", "lab/sweep", "lab/gate", "lab/perplexity", "lab/probe", "lab/trace", "lab/budget", "tasks", "pipeline", "pipeline/machine", "models", "models/quant", "models/quantise", "dsl", "dsl/ir", "dsl/interp", "emit", "internal", "serve"},
-	"serve":                {"engine", "engine/sampling", "models"},
+	"serve":                {"engine", "engine/grammar", "engine/sampling", "models"},
 	"lab/bench":            {"kv", "megakernel", "lab/gate", "engine/runtime", "engine/batch", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "internal"},
 	"lab/tune":             {"megakernel", "lab/gate", "lab/bench", "engine/runtime", "pipeline", "models", "internal"},
 	"lab/sweep":            {"megakernel", "lab/gate", "lab/bench", "lab/tune", "engine/runtime", "models", "internal"},
@@ -42,6 +42,7 @@ var mayImport = map[string][]string{
 	"engine/prefix":        {"engine/pages"},
 	"engine/pages":         {},
 	"engine/sampling":      {},
+	"engine/grammar":       {},
 	"engine/compile":       {"megakernel", "dsl/ir", "emit", "internal"},
 	"engine/randomize":     {"megakernel", "pipeline", "models", "dsl", "dsl/ir"},
 	"megakernel":           {"kv", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "emit", "internal"},

@@ -2,6 +2,7 @@
 
 import concurrent.futures
 import sys
+import typing
 
 import openai
 
@@ -70,6 +71,23 @@ def logprobs():
     assert penalised.usage.completion_tokens == 30
 
 
+def formats():
+    import pydantic
+
+    class Pet(pydantic.BaseModel):
+        name: str = pydantic.Field(max_length=8)
+        age: int = pydantic.Field(ge=0, le=30)
+        friend: typing.Optional[typing.Literal["dog", "cat"]]
+
+    ask = dict(model="tiny", messages=[{"role": "user", "content": "A pet?"}], max_tokens=120, temperature=0.8)
+    whole = [client.chat.completions.parse(**ask, response_format=Pet, seed=seed).choices[0] for seed in range(2)]
+    assert all(isinstance(one.message.parsed, Pet) for one in whole), whole
+    tool = openai.pydantic_function_tool(Pet, name="keep")
+    called = client.chat.completions.create(**ask, tools=[tool], tool_choice="required", seed=5).choices[0]
+    assert called.finish_reason == "tool_calls", called
+    assert all(call.function.name == "keep" and Pet.model_validate_json(call.function.arguments) for call in called.message.tool_calls)
+
+
 def stops():
     plain = client.completions.create(model="tiny", prompt="Once upon a time", max_tokens=12, temperature=0).choices[0].text
     got = client.completions.create(model="tiny", prompt="Once upon a time", max_tokens=12, temperature=0, stop=plain[6:8]).choices[0]
@@ -106,6 +124,6 @@ def leaving():
     completions()
 
 
-for check in (models, completions, chats, logprobs, stops, errors, together, leaving):
+for check in (models, completions, chats, logprobs, formats, stops, errors, together, leaving):
     check()
     print("ok", check.__name__, flush=True)

@@ -1,0 +1,417 @@
+package grammar
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+)
+
+// Error says what of a schema is not supported or wrong, and where.
+type Error struct {
+	At      string // a path such as #/properties/name
+	Problem string
+}
+
+func (e *Error) Error() string { return e.At + ": " + e.Problem }
+
+// types are what a schema may be of.
+var types = []string{"object", "array", "string", "number", "integer", "boolean", "null"}
+
+// notes are keywords that say nothing about values, or are looked at from elsewhere.
+var notes = []string{"title", "description", "default", "examples", "example", "$schema", "$id", "$comment", "$anchor", "deprecated", "readOnly",
+	"writeOnly", "$defs", "definitions"}
+
+// of says which types a keyword is about; other keywords stand alone.
+var of = map[string]string{"properties": "object", "required": "object", "additionalProperties": "object",
+	"items": "array", "prefixItems": "array", "minItems": "array", "maxItems": "array",
+	"minLength": "string", "maxLength": "string", "pattern": "string", "format": "string",
+	"minimum": "number", "maximum": "number", "exclusiveMinimum": "number", "exclusiveMaximum": "number"}
+
+// schemas compiles a schema.
+type schemas struct {
+	net
+	root json.RawMessage
+	err  error // the first
+}
+
+// refuse keeps the first problem.
+func (c *schemas) refuse(at, format string, args ...any) {
+	if c.err == nil {
+		c.err = &Error{at, fmt.Sprintf(format, args...)}
+	}
+}
+
+// compile makes a rule of a schema.
+func compile(raw json.RawMessage) (c *schemas, root int32, err error) {
+	c = &schemas{net: net{shared: map[string]int32{}}, root: raw}
+	defer func() {
+		if p := recover(); p != nil {
+			if _, ok := p.(tooLarge); !ok {
+				panic(p)
+			}
+			err = &Error{"#", fmt.Sprintf("it has more than %d states: lengths or numbers of items are too large", maxStates)}
+		}
+	}()
+	if !json.Valid(raw) {
+		return nil, 0, &Error{"#", "it is no JSON"}
+	}
+	root = c.ref(raw, "#")
+	if c.err == nil {
+		if err := c.prune(root); err != nil {
+			c.refuse("#", "%v", err)
+		}
+	}
+	return c, root, c.err
+}
+
+// ref is the rule of what a reference leads to.
+func (c *schemas) ref(raw json.RawMessage, ref string) int32 {
+	return c.rule("ref "+ref, func(s int32) int32 { return c.value(s, raw, ref) })
+}
+
+// value is a way through any value of a schema.
+func (c *schemas) value(from int32, raw json.RawMessage, at string) int32 {
+	if c.err != nil {
+		return from
+	}
+	if string(raw) == "true" {
+		return c.anything(from)
+	}
+	o, ok := readObject(raw)
+	if !ok {
+		c.refuse(at, "found %s, want an object or true", short(raw))
+		return from
+	}
+	for _, name := range o.names {
+		if slices.Contains(notes, name) {
+			delete(o.values, name)
+		}
+	}
+	o.names = keep(o.names, o.has)
+	for _, alone := range []string{"$ref", "anyOf", "oneOf", "allOf"} {
+		if o.has(alone) {
+			return c.combined(from, o, alone, at)
+		}
+	}
+	if o.has("enum") || o.has("const") {
+		return c.listed(from, o, at)
+	}
+	return c.typed(from, o, at)
+}
+
+func short(raw json.RawMessage) string {
+	if len(raw) > 40 {
+		return strings.ToValidUTF8(string(raw[:40]), "") + "…"
+	}
+	return string(raw)
+}
+
+// combined is a schema made of others.
+func (c *schemas) combined(from int32, o object, how, at string) int32 {
+	for _, name := range o.names {
+		if name != how && !(name == "type" && how != "$ref") {
+			c.refuse(at, "found %s beside %s, which is not supported", name, how)
+			return from
+		}
+	}
+	if how == "$ref" {
+		var ref string
+		if json.Unmarshal(o.values[how], &ref) != nil {
+			c.refuse(at, "$ref: found %s, want a string", short(o.values[how]))
+			return from
+		}
+		target, err := pointed(c.root, ref)
+		if err != nil {
+			c.refuse(at, "%v", err)
+			return from
+		}
+		return c.call(from, c.ref(target, ref))
+	}
+	var all []json.RawMessage
+	if json.Unmarshal(o.values[how], &all) != nil || len(all) == 0 {
+		c.refuse(at, "%s: found %s, want a list of schemas", how, short(o.values[how]))
+		return from
+	}
+	if o.has("type") {
+		c.checkTypes(o, all, how, at)
+	}
+	switch {
+	case how == "allOf" && len(all) > 1:
+		c.refuse(at, "allOf: found %d schemas, want one: more are not supported", len(all))
+	case how == "oneOf":
+		c.exclusive(all, at)
+	}
+	var ways []func(int32) int32
+	for i, one := range all {
+		ways = append(ways, func(s int32) int32 { return c.value(s, one, fmt.Sprintf("%s/%s/%d", at, how, i)) })
+	}
+	return c.either(from, ways...)
+}
+
+// checkTypes refuses a type beside alternatives that not all are of.
+func (c *schemas) checkTypes(o object, all []json.RawMessage, how, at string) {
+	want, _ := texts(o.values["type"])
+	for i, one := range all {
+		for kind := range c.kinds(one, 0) {
+			if !slices.Contains(want, kind) && !(kind == "integer" && slices.Contains(want, "number")) {
+				c.refuse(at, "%s: schema %d allows %s beside type %s", how, i, kind, short(o.values["type"]))
+			}
+		}
+	}
+}
+
+// exclusive refuses alternatives that a value could fit two of: they must differ in type, or be objects of which a required property
+// has different values.
+func (c *schemas) exclusive(all []json.RawMessage, at string) {
+	for i := range all {
+		for j := range i {
+			a, b := c.kinds(all[i], 0), c.kinds(all[j], 0)
+			both := func(kind string) bool { return a[kind] && b[kind] }
+			switch {
+			case !slices.ContainsFunc(types, both) && !(a["number"] && b["integer"]) && !(a["integer"] && b["number"]):
+			case len(a) == 1 && len(b) == 1 && both("object") && c.differ(all[i], all[j]):
+			case c.apart(all[i], all[j]):
+			default:
+				c.refuse(at, "oneOf: schemas %d and %d may fit the same value, which is not supported; want anyOf", j, i)
+			}
+		}
+	}
+}
+
+// apart reports whether two schemas list different values.
+func (c *schemas) apart(a, b json.RawMessage) bool {
+	x, ok := c.values(a)
+	y, also := c.values(b)
+	return ok && also && !slices.ContainsFunc(x, func(v string) bool { return slices.Contains(y, v) })
+}
+
+// values are what enum or const list; ok is false for other schemas.
+func (c *schemas) values(raw json.RawMessage) (all []string, ok bool) {
+	o, _ := readObject(c.resolved(raw))
+	var list []json.RawMessage
+	switch {
+	case o.has("const"):
+		list = []json.RawMessage{o.values["const"]}
+	case !o.has("enum") || json.Unmarshal(o.values["enum"], &list) != nil:
+		return nil, false
+	}
+	for _, one := range list {
+		text, err := compact(one)
+		if err != nil {
+			return nil, false
+		}
+		all = append(all, text)
+	}
+	return all, true
+}
+
+// resolved is what a schema refers to, if it does.
+func (c *schemas) resolved(raw json.RawMessage) json.RawMessage {
+	for range 10 {
+		o, _ := readObject(raw)
+		var ref string
+		if !o.has("$ref") || json.Unmarshal(o.values["$ref"], &ref) != nil {
+			return raw
+		}
+		to, err := pointed(c.root, ref)
+		if err != nil {
+			return raw
+		}
+		raw = to
+	}
+	return raw
+}
+
+// differ reports whether two object schemas require a property that tells them apart.
+func (c *schemas) differ(a, b json.RawMessage) bool {
+	x, _ := readObject(c.resolved(a))
+	y, _ := readObject(c.resolved(b))
+	xs, _ := readObject(x.values["properties"])
+	ys, _ := readObject(y.values["properties"])
+	need, _ := texts(x.values["required"])
+	also, _ := texts(y.values["required"])
+	return slices.ContainsFunc(need, func(name string) bool {
+		return slices.Contains(also, name) && xs.has(name) && ys.has(name) && c.apart(xs.values[name], ys.values[name])
+	})
+}
+
+// kinds are the types that values of a schema may have; all where it is not known.
+func (c *schemas) kinds(raw json.RawMessage, depth int) map[string]bool {
+	found := map[string]bool{}
+	o, ok := readObject(c.resolved(raw))
+	if list, listed := c.listedValues(o); listed {
+		for _, one := range list {
+			found[typeOf(one)] = true
+		}
+		return found
+	}
+	for _, how := range []string{"anyOf", "oneOf", "allOf"} {
+		var all []json.RawMessage
+		if o.has(how) && depth < 10 && json.Unmarshal(o.values[how], &all) == nil {
+			for _, one := range all {
+				for kind := range c.kinds(one, depth+1) {
+					found[kind] = true
+				}
+			}
+			return found
+		}
+	}
+	named := types
+	if ok {
+		named = c.typesOf(o)
+	}
+	for _, kind := range named {
+		found[kind] = true
+	}
+	return found
+}
+
+func (c *schemas) listedValues(o object) (list []json.RawMessage, ok bool) {
+	if o.has("const") {
+		return []json.RawMessage{o.values["const"]}, true
+	}
+	return list, o.has("enum") && json.Unmarshal(o.values["enum"], &list) == nil
+}
+
+// listed is one of some values.
+func (c *schemas) listed(from int32, o object, at string) int32 {
+	for _, name := range o.names {
+		if !slices.Contains([]string{"enum", "const", "type"}, name) {
+			c.refuse(at, "found %s beside enum or const, which is not supported", name)
+			return from
+		}
+	}
+	list, ok := c.listedValues(o)
+	if o.has("enum") && o.has("const") || !ok || len(list) == 0 {
+		c.refuse(at, "want one of const and enum, a list of values")
+		return from
+	}
+	var ways []func(int32) int32
+	for _, one := range list {
+		kinds, _ := texts(o.values["type"])
+		kind := typeOf(one)
+		if o.has("type") && !slices.Contains(kinds, kind) && !(kind == "integer" && slices.Contains(kinds, "number")) {
+			continue // it fits enum and not type
+		}
+		ways = append(ways, func(s int32) int32 { return c.literal(s, one) })
+	}
+	if len(ways) == 0 {
+		c.refuse(at, "no value of enum or const is of type %s", short(o.values["type"]))
+		return from
+	}
+	return c.either(from, ways...)
+}
+
+// typesOf is a schema's type, or the ones that its keywords are about, or all.
+func (c *schemas) typesOf(o object) []string {
+	if all, ok := texts(o.values["type"]); ok {
+		return all
+	}
+	var all []string
+	for _, name := range o.names {
+		if kind := of[name]; kind != "" && !slices.Contains(all, kind) {
+			all = append(all, kind)
+		}
+	}
+	if len(all) == 0 {
+		return []string{"object", "array", "string", "number", "boolean", "null"}
+	}
+	return all
+}
+
+// typed is a value of a type, or of one of several.
+func (c *schemas) typed(from int32, o object, at string) int32 {
+	kinds := c.typesOf(o)
+	for _, name := range o.names {
+		about := of[name]
+		switch {
+		case name == "type":
+		case about == "":
+			c.refuse(at, "%s is not supported", name)
+		case !slices.Contains(kinds, about) && !(about == "number" && slices.Contains(kinds, "integer")):
+			c.refuse(at, "found %s with type %s, which it is not about", name, short(o.values["type"]))
+		}
+	}
+	ways := map[string]func(int32) int32{
+		"object":  func(s int32) int32 { return c.object(s, o, at) },
+		"array":   func(s int32) int32 { return c.array(s, o, at) },
+		"string":  func(s int32) int32 { return c.string(s, o, at) },
+		"number":  func(s int32) int32 { return c.numbers(s, o, at) },
+		"integer": func(s int32) int32 { return c.integers(s, o, at) },
+		"boolean": c.boolean,
+		"null":    c.null,
+	}
+	var all []func(int32) int32
+	for _, kind := range kinds {
+		if ways[kind] == nil {
+			c.refuse(at, "type: found %s, want %s", short(o.values["type"]), strings.Join(types, ", "))
+			return from
+		}
+		all = append(all, ways[kind])
+	}
+	if c.err != nil || len(all) == 0 {
+		c.refuse(at, "type: found an empty list")
+		return from
+	}
+	return c.either(from, all...)
+}
+
+// count is a keyword that is a whole number from 0, def where it is absent.
+func (c *schemas) count(o object, name, at string, def int) int {
+	var x float64
+	switch {
+	case !o.has(name):
+		return def
+	case json.Unmarshal(o.values[name], &x) != nil || x != math.Trunc(x) || x < 0 || x > 1e6:
+		c.refuse(at, "%s: found %s, want a whole number from 0 to 1000000", name, short(o.values[name]))
+		return def
+	}
+	return int(x)
+}
+
+// range2 is two such keywords; hi is -1 where there is no limit.
+func (c *schemas) range2(o object, least, most, at string) (lo, hi int) {
+	lo, hi = c.count(o, least, at, 0), c.count(o, most, at, -1)
+	if hi >= 0 && lo > hi {
+		c.refuse(at, "%s %d is above %s %d", least, lo, most, hi)
+		hi = lo
+	}
+	return lo, hi
+}
+
+var errFraction = errors.New("a number that is not whole")
+
+// limits are the whole numbers between a schema's bounds, as far as maxDigits go. err is about a bound that is not whole, which is
+// rounded inwards.
+func (c *schemas) limits(o object, at string) (lo, hi int64, err error) {
+	const most = 999_999_999_999_999
+	lo, hi = -most, most
+	for _, name := range []string{"minimum", "exclusiveMinimum", "maximum", "exclusiveMaximum"} {
+		if !o.has(name) {
+			continue
+		}
+		var x float64
+		if json.Unmarshal(o.values[name], &x) != nil {
+			c.refuse(at, "%s: found %s, want a number", name, short(o.values[name]))
+			return lo, hi, nil
+		}
+		if x != math.Trunc(x) {
+			err = errFraction
+		}
+		x = max(-2*most, min(2*most, x))
+		switch name {
+		case "minimum":
+			lo = max(lo, int64(math.Ceil(x)))
+		case "exclusiveMinimum":
+			lo = max(lo, int64(math.Floor(x))+1)
+		case "maximum":
+			hi = min(hi, int64(math.Floor(x)))
+		case "exclusiveMaximum":
+			hi = min(hi, int64(math.Ceil(x))-1)
+		}
+	}
+	return lo, hi, err
+}

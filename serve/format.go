@@ -1,0 +1,92 @@
+package serve
+
+import (
+	"encoding/json"
+	"strings"
+	"sync"
+
+	"github.com/mkgen/mkgen/engine/grammar"
+)
+
+// grammars are those that answers have been kept to, over the tokens of the model.
+type grammars struct {
+	vocab func() *grammar.Vocab
+	mu    sync.Mutex
+	known map[string]*grammar.Grammar // by schema
+}
+
+// mostGrammars are remembered.
+const mostGrammars = 64
+
+func newGrammars(o *Options) *grammars {
+	return &grammars{known: map[string]*grammar.Grammar{}, vocab: sync.OnceValue(func() *grammar.Vocab {
+		return grammar.NewVocab(o.Vocab, func(token int) []byte {
+			if o.Text.Special(token) {
+				return nil
+			}
+			text, _ := o.Text.Bytes(token)
+			return text
+		}, o.Ends)
+	})}
+}
+
+// schema is the grammar of a schema.
+func (g *grammars) schema(raw json.RawMessage) (*grammar.Grammar, error) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if known := g.known[string(raw)]; known != nil {
+		return known, nil
+	}
+	made, err := g.vocab().Schema(raw)
+	if err != nil {
+		return nil, err
+	}
+	if len(g.known) == mostGrammars {
+		clear(g.known)
+	}
+	g.known[string(raw)] = made
+	return made, nil
+}
+
+// format reads response_format.
+func (s *Server) format(t *task, f *fields) {
+	o := f.object("response_format")
+	kind := o.text("type")
+	var schema json.RawMessage
+	switch kind {
+	case "", "text":
+		return
+	case "json_object":
+		schema = json.RawMessage(`{"type":"object"}`)
+	case "json_schema":
+		if schema = o.object("json_schema").raw["schema"]; schema == nil {
+			f.refuse("response_format", "want json_schema: an object with a schema")
+		}
+	default:
+		f.refuse("response_format", "found the type %s, want text, json_object or json_schema", quoted(kind))
+	}
+	s.keep(t, f, "response_format", schema)
+}
+
+// keep has answers fit a schema.
+func (s *Server) keep(t *task, f *fields, field string, schema json.RawMessage) {
+	switch {
+	case f.err != nil:
+		return
+	case s.o.Text == nil || len(s.o.Ends) == 0:
+		f.refuse(field, "the model comes without a tokenizer or without end tokens")
+	case t.grammar != nil:
+		f.refuse(field, "found both response_format and a tool_choice that forces a call")
+	case t.request.IgnoreEnds || t.request.MinTokens > 0:
+		f.refuse(field, "does not go with ignore_eos or min_tokens: the answer ends where its grammar does")
+	}
+	if f.err != nil {
+		return
+	}
+	made, err := s.grammars.schema(schema)
+	if err != nil {
+		f.refuse(field, "the schema: %s", strings.TrimPrefix(err.Error(), "#: "))
+		return
+	}
+	t.grammar = made
+}

@@ -1,0 +1,167 @@
+package serve
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"testing"
+
+	"github.com/mkgen/mkgen/engine"
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+)
+
+// fits validates an answer by another library.
+func fits(t *testing.T, schema, text string) {
+	t.Helper()
+	doc, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(schema)))
+	require.NoError(t, err)
+	c := jsonschema.NewCompiler()
+	require.NoError(t, c.AddResource("s.json", doc))
+	s, err := c.Compile("s.json")
+	require.NoError(t, err)
+	value, err := jsonschema.UnmarshalJSON(bytes.NewReader([]byte(text)))
+	require.NoError(t, err, "%q", text)
+	require.NoError(t, s.Validate(value), "%q", text)
+}
+
+const petSchema = `{"type":"object","properties":{"name":{"type":"string","maxLength":6},"age":{"type":"integer","minimum":0,"maximum":30},
+	"kind":{"enum":["dog","cat"]},"toys":{"type":"array","items":{"type":"boolean"},"maxItems":2}},"required":["name","age","kind"],"additionalProperties":false}`
+
+// However it is drawn, an answer of the bundled model that comes to its end fits the schema.
+func TestAnAnswerFitsItsSchema(t *testing.T) {
+	s := onTiny(t, nil)
+	format := `"response_format":{"type":"json_schema","json_schema":{"name":"pet","strict":true,"schema":` + petSchema + `}}`
+	ended := 0
+	for seed, temperature := range []float64{0, 1.2} {
+		for _, ask := range []string{
+			fmt.Sprintf(`"prompt":"A pet:","n":2,"temperature":%v,"seed":%d,"max_tokens":150,`, temperature, seed),
+			fmt.Sprintf(`"messages":[{"role":"user","content":"A pet?"}],"temperature":%v,"seed":%d,"max_tokens":150,`, temperature, seed),
+		} {
+			path := "/v1/completions"
+			if bytes.Contains([]byte(ask), []byte("messages")) {
+				path = "/v1/chat/completions"
+			}
+			for _, c := range s.must(path, "{"+ask+format+"}").Choices {
+				text := c.Text
+				if c.Message != nil {
+					text = c.Message.Content
+				}
+				if *c.Finish == "stop" {
+					ended++
+					fits(t, petSchema, *text)
+				}
+			}
+		}
+	}
+	require.Greater(t, ended, 3)
+}
+
+func TestJSONModeGivesAnObject(t *testing.T) {
+	s := onTiny(t, nil)
+	ended := 0
+	for seed := range 2 {
+		c := s.must("/v1/completions", fmt.Sprintf(`{"prompt":"{","temperature":1,"seed":%d,"max_tokens":60,
+			"response_format":{"type":"json_object"}}`, seed)).Choices[0]
+		if *c.Finish == "stop" {
+			ended++
+			fits(t, `{"type":"object"}`, *c.Text)
+		} else {
+			require.Equal(t, byte('{'), (*c.Text)[0])
+		}
+	}
+	t.Log(ended, "of 2 came to their end")
+}
+
+const weather = `"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object","properties":{"city":{"enum":["Rome","Oslo"]}},
+	"required":["city"],"additionalProperties":false}}},{"type":"function","function":{"name":"now"}}]`
+
+// A call that must be made is made, streamed or not, and its arguments fit.
+func TestACallThatIsRequiredIsMade(t *testing.T) {
+	s := onTiny(t, nil)
+	for _, choice := range []string{`"required"`, `{"type":"function","function":{"name":"weather"}}`} {
+		body := `"messages":[{"role":"user","content":"hi"}],"temperature":0.8,"seed":3,"max_tokens":120,"tool_choice":` + choice + `,` + weather
+		whole := s.must("/v1/chat/completions", "{"+body+"}").Choices[0]
+		require.Equal(t, "tool_calls", *whole.Finish, "%+v", whole.Message)
+		require.NotEmpty(t, whole.Message.Calls)
+		require.Nil(t, whole.Message.Content)
+		for _, call := range whole.Message.Calls {
+			require.Contains(t, []string{"weather", "now"}, call.Function.Name)
+			if call.Function.Name == "weather" {
+				fits(t, `{"properties":{"city":{"enum":["Rome","Oslo"]}},"required":["city"]}`, call.Function.Arguments)
+			} else {
+				require.JSONEq(t, "{}", call.Function.Arguments)
+			}
+		}
+		var streamed []toolCall
+		text, finish := "", ""
+		for _, e := range s.events("/v1/chat/completions", "{"+body+`,"stream":true}`) {
+			c := e.Choices[0]
+			streamed = append(streamed, c.Delta.Calls...)
+			if c.Delta.Content != nil {
+				text += *c.Delta.Content
+			}
+			if c.Finish != nil {
+				finish = *c.Finish
+			}
+		}
+		require.Empty(t, text)
+		require.Equal(t, "tool_calls", finish)
+		require.Len(t, streamed, len(whole.Message.Calls))
+		for i, call := range streamed {
+			require.Equal(t, i, *call.Index)
+			require.Equal(t, whole.Message.Calls[i].Function, call.Function)
+		}
+	}
+}
+
+// The forms in which models write calls, however the text is cut into tokens.
+func TestCallsInTheFormsOfModels(t *testing.T) {
+	rome := []functionCall{{"weather", `{"city":"Rome"}`}}
+	for _, c := range []struct {
+		answer, text string
+		calls        []functionCall
+	}{
+		{"<tool_call>\n{\"name\":\"weather\",\"arguments\":{\"city\":\"Rome\"}}\n</tool_call>", "", rome},
+		{"Let me see. \n<tool_call>{\"name\":\"weather\",\"arguments\":{\"city\":\"Rome\"}}</tool_call>\n<tool_call>{\"name\":\"now\"}", "Let me see.",
+			append(rome, functionCall{"now", "{}"})},
+		{`{"name":"weather","parameters":{"city":"Rome"}}`, "", rome},
+		{` {"name":"weather","parameters":{"city":"Rome"}}; {"name":"now","parameters":{}}`, "", append(rome, functionCall{"now", "{}"})},
+		{`[{"name":"weather","arguments":{"city":"Rome"}}]`, "", rome},
+		{`{"name":"elsewhere","parameters":{}}`, `{"name":"elsewhere","parameters":{}}`, nil},
+		{`{"city":"Rome"}`, `{"city":"Rome"}`, nil},
+		{`[1, 2]`, `[1, 2]`, nil},
+		{`<tool_call>{"name":"weather","arg`, `<tool_call>{"name":"weather","arg`, nil},
+		{"It is 1 < 2 <tool, \n\n and so on ", "It is 1 < 2 <tool, \n\n and so on ", nil},
+	} {
+		text, got := calls(c.answer, []string{"weather", "now"})
+		require.Equal(t, c.text, text, c.answer)
+		require.Equal(t, c.calls, got, c.answer)
+		for _, size := range []int{0, 2, 7} {
+			var parts []string
+			for rest := c.answer; rest != ""; {
+				n := min(size+1, len(rest))
+				parts, rest = append(parts, rest[:n]), rest[n:]
+			}
+			fake := newFake(t, func(engine.Request) []engine.Piece { return script(parts...) })
+			s := listening(t, fake.options(), nil)
+			streamed, found := "", []functionCall(nil)
+			for _, e := range s.events("/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],"max_tokens":5,"stream":true,`+weather+`}`) {
+				if d := e.Choices[0].Delta; d.Content != nil {
+					streamed += *d.Content
+				}
+				for _, call := range e.Choices[0].Delta.Calls {
+					found = append(found, call.Function)
+				}
+			}
+			require.Equal(t, c.text, streamed, c.answer)
+			require.Equal(t, c.calls, found, c.answer)
+		}
+	}
+}
+
+func TestCallsOfTheConversationAreObjectsForTheTemplate(t *testing.T) {
+	m, why := messageOf(json.RawMessage(`{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Rome\"}"}}]}`))
+	require.Empty(t, why)
+	require.JSONEq(t, `{"role":"assistant","content":null,"tool_calls":[{"id":"1","type":"function","function":{"name":"weather","arguments":{"city":"Rome"}}}]}`, string(m.JSON))
+}
