@@ -76,10 +76,19 @@ func TestSnippetsOfWritingAVariantAreTheExamplesCode(t *testing.T) {
 	}
 }
 
+func TestSnippetsOfAddingAFamilyAreTheExamplesCode(t *testing.T) {
+	code := sources(t, "example-family/*.go")
+	for _, b := range blocks(t, "adding-a-family.md") {
+		if b.language == "go" && !strings.Contains(code, b.text) {
+			t.Errorf("adding-a-family.md:%d: this is not in example-family:\n%s", b.line, b.text)
+		}
+	}
+}
+
 // The examples are modules of their own, as a second author's would be: built and
 // tested offline, without a workspace, with their go.mod and go.sum as they are.
 func TestExamplesBuildAndRunFromTheirOwnModules(t *testing.T) {
-	for _, dir := range []string{"example-task", "example-variant"} {
+	for _, dir := range []string{"example-task", "example-variant", "example-family"} {
 		for _, args := range [][]string{{"vet", "./..."}, {"test", "-count=1", "./..."}} {
 			cmd := exec.Command("go", args...)
 			cmd.Dir = dir

@@ -75,8 +75,8 @@ func (r *Fields) familyOf(families []Family) *Family {
 	return nil
 }
 
-// kinds sets what differs from layer to layer.
-func (c *Config) kinds(of func(layer int) Kind) {
+// LayerKinds sets what differs from layer to layer.
+func (c *Config) LayerKinds(of func(layer int) Kind) {
 	c.Traits.Kinds, c.Traits.Pattern = nil, nil
 	var pattern []int
 	for l := range c.Layers {
@@ -145,7 +145,7 @@ func (f *Fields) Sliding(c *Config, otherwise func(layer int) bool) func(layer i
 
 // Windows gives the layers that sliding names a window, and the others none.
 func (c *Config) Windows(window int, sliding func(layer int) bool) {
-	c.kinds(func(l int) Kind {
+	c.LayerKinds(func(l int) Kind {
 		if sliding(l) {
 			return Kind{Window: window}
 		}

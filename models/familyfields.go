@@ -45,6 +45,13 @@ func (r *Fields) take(field string) (any, bool) {
 	return r.defaults.get(field)
 }
 
+// Pass marks fields that do not matter, or that another field has made superfluous.
+func (r *Fields) Pass(fields ...string) {
+	for _, field := range fields {
+		r.known[field] = true
+	}
+}
+
 // Refuse reports that a field holds what the family does not accept: want says what it would, why gives the reason.
 func (r *Fields) Refuse(field, want, why string) {
 	value, _ := r.take(field)

@@ -34,7 +34,7 @@ func gemma() Family {
 		Name: "gemma", Title: "Gemma", Class: "GemmaForCausalLM",
 		Defaults: `{"bos_token_id": 2, "eos_token_id": 1, "tie_word_embeddings": true, "hidden_activation": "gelu_pytorch_tanh"}`,
 		Read: func(f *Fields, c *Config) {
-			f.take("hidden_act") // "gelu" in files whose hidden_activation is null, and the tanh form all the same
+			f.Pass("hidden_act") // "gelu" in files whose hidden_activation is null, and the tanh form all the same
 			c.Traits.PlusOne = true
 			c.Traits.EmbedScale = math.Sqrt(float64(c.Hidden))
 			c.Traits.Act = GELUTanh
@@ -83,7 +83,7 @@ func gemma3() Family {
 			}
 			window := f.Window("sliding_window", c)
 			sliding := f.Sliding(c, func(layer int) bool { return (layer+1)%every != 0 })
-			c.kinds(func(l int) Kind {
+			c.LayerKinds(func(l int) Kind {
 				if sliding(l) {
 					return Kind{Window: window, Rope: local}
 				}

@@ -39,7 +39,7 @@ func olmo3() Family {
 			}
 			window := f.Window("sliding_window", c)
 			sliding := f.Sliding(c, func(layer int) bool { return (layer+1)%4 != 0 })
-			c.kinds(func(l int) Kind {
+			c.LayerKinds(func(l int) Kind {
 				if sliding(l) {
 					return Kind{Window: window, Rope: local}
 				}

@@ -27,9 +27,9 @@ func smolLM3() Family {
 			if !f.Bool("use_sliding_window") {
 				window = 0
 			}
-			f.take("max_window_layers") // no layer asks for it
+			f.Pass("max_window_layers") // no layer asks for it
 			sliding := f.Sliding(c, func(l int) bool { return !hasRope(l) })
-			c.kinds(func(l int) Kind {
+			c.LayerKinds(func(l int) Kind {
 				k := Kind{NoRope: !hasRope(l)}
 				if sliding(l) {
 					k.Window = window

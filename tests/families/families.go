@@ -6,6 +6,9 @@ import (
 	"embed"
 	"encoding/json"
 	"fmt"
+	"io/fs"
+	"math"
+	"path"
 	"slices"
 	"strconv"
 	"strings"
@@ -42,17 +45,26 @@ func All() ([]Case, error) {
 	}
 	var all []Case
 	for _, e := range entries {
-		text, err := files.ReadFile("testdata/" + e.Name())
+		c, err := Read(files, "testdata/"+e.Name())
 		if err != nil {
 			return nil, err
 		}
-		c := Case{Name: strings.TrimSuffix(e.Name(), ".json")}
-		if err := json.Unmarshal(text, &c); err != nil {
-			return nil, fmt.Errorf("%s: %w", e.Name(), err)
-		}
-		all = append(all, c)
+		all = append(all, *c)
 	}
 	return all, nil
+}
+
+// Read reads a golden that make.py wrote.
+func Read(from fs.FS, file string) (*Case, error) {
+	text, err := fs.ReadFile(from, file)
+	if err != nil {
+		return nil, err
+	}
+	c := &Case{Name: strings.TrimSuffix(path.Base(file), ".json")}
+	if err := json.Unmarshal(text, c); err != nil {
+		return nil, fmt.Errorf("%s: %w", file, err)
+	}
+	return c, nil
 }
 
 // Config reads the published config.json. Its context is the sequence's: transformers takes the rotary frequencies of a
@@ -105,5 +117,45 @@ func (c *Case) Positions() []int {
 	return at
 }
 
-// At returns the logits after the token at a position of Positions.
+// At returns the logits after the token at a position, nil where it is none of Positions.
 func (c *Case) At(position int) []float64 { return c.Logits[strconv.Itoa(position)] }
+
+// Shapes are the shapes of the tensors that transformers has, by name.
+func (c *Case) Shapes() map[string][]int {
+	shapes := map[string][]int{}
+	for _, t := range c.Tensors() {
+		shapes[t.Name] = t.Shape
+	}
+	return shapes
+}
+
+// Difference is the greatest difference of the float64 reference's logits from transformers', relative to the standard
+// deviation of those at a position.
+func (c *Case) Difference(config models.Config) (float64, error) {
+	w, err := c.Weights()
+	if err != nil {
+		return 0, err
+	}
+	m, err := reference.NewModel(config, w, reference.Hooks{})
+	if err != nil {
+		return 0, err
+	}
+	diff := 0.0
+	for i, token := range c.Tokens {
+		got, want := m.Step(token), c.At(i)
+		for j := range want {
+			diff = max(diff, math.Abs(got[j]-want[j])/spread(want))
+		}
+	}
+	return diff, nil
+}
+
+// spread is the standard deviation.
+func spread(v []float64) float64 {
+	sum, squares := 0.0, 0.0
+	for _, x := range v {
+		sum, squares = sum+x, squares+x*x
+	}
+	n := float64(len(v))
+	return math.Sqrt(squares/n - sum/n*sum/n)
+}

@@ -2,6 +2,7 @@
 
     pip install torch==2.15.0 transformers==5.23.0
     python tests/families/make.py [CASE ...]
+    python tests/families/make.py --config config.json --out golden.json    # of a file of your own
 
 A case is a config.json as models of the family are published, cut down. Weights come from the generator of package models/synth
 (tests/gpu/synth.py), so a golden holds names, shapes and recipes instead of them. Each golden, testdata/<case>.json, has
@@ -128,12 +129,17 @@ def golden(published, length):
             "logits": {str(p): [float(f"{x:.9g}") for x in logits[p].tolist()] for p in positions}}
 
 
+def write(path, published, length):
+    path.write_text(json.dumps(golden(published, length), separators=(",", ":")) + "\n")
+    print(path.name, path.stat().st_size)
+
+
 def main():
+    if sys.argv[1:2] == ["--config"]:
+        return write(pathlib.Path(sys.argv[4]), json.loads(pathlib.Path(sys.argv[2]).read_text()), 40)
     for name in sys.argv[1:] or CASES:
         for length in LENGTHS.get(name, (40,)):
-            path = HERE / "testdata" / f"{name}{'-short' if length < 20 else ''}.json"
-            path.write_text(json.dumps(golden(CASES[name], length), separators=(",", ":")) + "\n")
-            print(path.name, path.stat().st_size)
+            write(HERE / "testdata" / f"{name}{'-short' if length < 20 else ''}.json", CASES[name], length)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,94 @@
+package docs
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/tests/families"
+	"github.com/stretchr/testify/require"
+)
+
+var update = flag.Bool("update", false, "rewrite the table of families.md")
+
+// traitsOf lists what an architecture has beyond Llama 3's.
+func traitsOf(a *models.Arch) (traits []string) {
+	has := func(on bool, trait string) {
+		if on && !slices.Contains(traits, trait) {
+			traits = append(traits, trait)
+		}
+	}
+	has(a.Embed.Scale != 1, "scaled embedding")
+	for i := range a.Kinds {
+		l := &a.Kinds[i]
+		has(l.Attn.QKVBias && !l.Attn.OBias, "biases of q, k, v")
+		has(l.Attn.QKVBias && l.Attn.OBias, "biases of q, k, v, o")
+		has(l.MLP.Bias, "biases of the MLP")
+		has(l.Attn.QKNorm.Kind != models.NoNorm && !l.Attn.QKNormWide, "norms of q and k by head")
+		has(l.Attn.QKNormWide, "norms of all of q and of k")
+		has(l.Attn.QKNorm.PlusOne || a.Final.PlusOne, "norms by 1 + w")
+		has(l.PreAttn.Kind == models.NoNorm, "norms behind the branches alone")
+		has(l.PreAttn.Kind != models.NoNorm && l.PostAttn.Kind != models.NoNorm, "norms around the branches")
+		has(l.MLP.Act == models.GELUTanh, "GeGLU")
+		has(l.Attn.Window > 0 && len(a.Kinds) == 1, "window")
+		has(l.Attn.Window > 0 && len(a.Kinds) > 1, "windows in some layers")
+		has(l.Attn.SoftCap > 0, "soft cap of scores")
+		has(l.Attn.Scale != models.PlainScale(l.Attn.HeadDim), "another scale of scores")
+		has(l.Attn.Rope.Dims == 0, "layers without RoPE")
+		has(l.Attn.Rope.Dims > 0 && l.Attn.Rope.Dims < l.Attn.HeadDim, "partial RoPE")
+		has(l.Attn.Rope.Interleaved, "interleaved RoPE")
+		has(l.Attn.Rope.Theta != a.Kinds[0].Attn.Rope.Theta && l.Attn.Rope.Dims > 0 && a.Kinds[0].Attn.Rope.Dims > 0, "RoPE bases by layer")
+		if s := l.Attn.Rope.Scaling; s != nil && s.Type != models.ScalingLlama3 {
+			has(true, string(s.Type)+" scaling")
+		}
+		has(l.Residual != 1, "scaled residuals")
+	}
+	has(a.Head.Scale != 1, "scaled logits")
+	has(a.Head.SoftCap > 0, "soft cap of logits")
+	return traits
+}
+
+// familyTable is the table of families.md: what the goldens of a family have, and what of it the kernel lacks.
+func familyTable(t *testing.T) string {
+	all, err := families.All()
+	require.NoError(t, err)
+	traits, missing := map[string][]string{}, map[string][]string{}
+	for _, c := range all {
+		config, err := c.Config(nil)
+		require.NoError(t, err)
+		a := config.Arch()
+		traits[config.Family] = append(traits[config.Family], traitsOf(&a)...)
+		missing[config.Family] = append(missing[config.Family], megakernel.Supports(&a)...)
+	}
+	unique := func(list []string) string {
+		slices.Sort(list)
+		return strings.Join(slices.Compact(list), ", ")
+	}
+	var b strings.Builder
+	b.WriteString("| family | `model_type` | beyond Llama 3, where a config.json asks for it | the kernel lacks |\n|---|---|---|---|\n")
+	for _, f := range models.Families() {
+		fmt.Fprintf(&b, "| %s | `%s` | %s | %s |\n", f.Title, f.Name, unique(traits[f.Name]), unique(missing[f.Name]))
+	}
+	return b.String()
+}
+
+func TestFamiliesListsWhatTheTreeHas(t *testing.T) {
+	const page, begin, end = "families.md", "<!-- families -->\n", "<!-- end of families -->\n"
+	text, err := os.ReadFile(page)
+	require.NoError(t, err)
+	head, rest, ok := strings.Cut(string(text), begin)
+	require.True(t, ok)
+	table, tail, ok := strings.Cut(rest, end)
+	require.True(t, ok)
+	want := familyTable(t)
+	if *update {
+		require.NoError(t, os.WriteFile(page, []byte(head+begin+want+end+tail), 0o600))
+		return
+	}
+	require.Equal(t, want, table, "go test ./docs -run Families -update rewrites it")
+}
