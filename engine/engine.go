@@ -34,7 +34,10 @@ type Options struct {
 	// Beside are kernels of the same model with fewer rows a step, and their devices, on the same
 	// GPU: a launch of a Batch takes the one with the fewest rows that fits, such as that of one
 	// row for a request that is alone. The Batch closes the devices.
-	Beside  []runtime.Member
+	Beside []runtime.Member
+	// Prefill, unless its Kernel is nil, is a prefill kernel beside Kernel and the device for it: long prompts go through it. Of a Batch only, and
+	// not with Pin.
+	Prefill PrefillMember
 	Weights runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text    *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 
@@ -64,6 +67,12 @@ type Options struct {
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.
 	PageSeed uint64
+}
+
+// PrefillMember is a prefill kernel and the device it is loaded on, nothing allocated yet.
+type PrefillMember struct {
+	Kernel *megakernel.Prefill
+	Device runtime.Device
 }
 
 // Engine generates. See the package's documentation for its life cycle.

@@ -84,6 +84,26 @@ func loadKernels(ctx context.Context, kernels []*megakernel.Kernel, gpu *cuda.De
 	return all, nil
 }
 
+// openPrefill opens a device for a prefill kernel: an executor, or the GPU that first is on.
+func openPrefill(ctx context.Context, p *megakernel.Prefill, first runtime.Device, o deviceOptions) (runtime.Device, error) {
+	on, ok := first.(*gpuDevice)
+	if !ok {
+		return simPrefill(p)
+	}
+	g, r, err := loadOn(on.gpu, o.arch, p.IR, func() (*compile.Result, error) {
+		source, err := compile.SourceOfKernel(p.Of.Config.Name+"-prefill", p.IR, o.arch)
+		if err != nil {
+			return nil, err
+		}
+		return compile.Kernel(ctx, source, o.compile)
+	})
+	if err != nil {
+		return nil, err
+	}
+	o.compiled(r)
+	return g, nil
+}
+
 // firstCause is the first error that is not only of another one's having ended the context.
 func firstCause(errs []error) error {
 	var ended error

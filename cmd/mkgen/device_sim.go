@@ -21,3 +21,8 @@ func openDevices(_ context.Context, kernels []*megakernel.Kernel, o deviceOption
 	}
 	return openSims(kernels)
 }
+
+// openPrefill opens a device for a prefill kernel.
+func openPrefill(_ context.Context, p *megakernel.Prefill, _ runtime.Device, _ deviceOptions) (runtime.Device, error) {
+	return simPrefill(p)
+}

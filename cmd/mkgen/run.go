@@ -47,6 +47,7 @@ type runFlags struct {
 	prompts     string
 	many        bool // sequences run together, so the KV cache is to have room for all
 	pin         count
+	prefill     count
 }
 
 // The executor pretends to have so many SMs and consumer warps where nothing is
@@ -105,6 +106,7 @@ as a step has rows (--rows), and printed in the file's order as "[1] text". With
 func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
 	f.Var(&r.pin, "pin-split", pinRequestUsage)
+	f.Var(&r.prefill, "prefill", prefillUsage)
 	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
 	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
 	f.Var(&r.hang, "hang-timeout", fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)", cudaPatience))
@@ -115,7 +117,7 @@ func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 
 // unsaid takes away the default values that the flags' texts have in words.
 func (r *runFlags) unsaid(f *pflag.FlagSet) {
-	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random", "pin-split",
+	for _, name := range []string{"watchdog", "tokens-per-launch", "kv-tokens", "temperature", "top-k", "top-p", "min-p", "seed", "hang-timeout", "random", "pin-split", "prefill",
 		"request-timeout"} {
 		if flag := f.Lookup(name); flag != nil {
 			flag.DefValue = ""
@@ -240,8 +242,8 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if chunk := widest.ChunkTokens(); int(r.pin)%chunk != 0 {
 		return nil, usagef("--pin-split: %s, want a multiple of the %d of a stage", plural.Of(int(r.pin), "token"), chunk)
 	}
-	devices, err := openDevices(ctx, kernels, deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(),
-		compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }})
+	how := deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(), compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }}
+	devices, err := openDevices(ctx, kernels, how)
 	if err != nil {
 		return nil, err
 	}
@@ -250,8 +252,14 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	for i, mk := range kernels[1:] {
 		o.Beside = append(o.Beside, runtime.Member{Kernel: mk, Device: devices[1+i]})
 	}
-	e, err := r.load(ctx, cmd.ErrOrStderr(), w, o)
+	var e generator
+	if err = r.addPrefill(ctx, widest, devices[0], how, &o); err == nil {
+		e, err = r.load(ctx, cmd.ErrOrStderr(), w, o)
+	}
 	if err != nil {
+		if o.Prefill.Device != nil {
+			devices = append(devices, o.Prefill.Device)
+		}
 		for _, d := range slices.Backward(devices) {
 			err = errors.Join(err, d.Close())
 		}

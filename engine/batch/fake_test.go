@@ -94,12 +94,13 @@ type sizes struct {
 	seed                                uint64
 	positions                           int // 0 for 1000
 	piece                               int // with one, results depend on which tokens come together
+	long                                int // tokens of a launch of one prompt alone, where they are more than rows
 	most                                int // tokens of all sequences when a launch ends, 0 for any number
 }
 
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
-	f := &batchtest.Stepper{T: z.rows, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0, Most: z.most}
+	f := &batchtest.Stepper{T: z.rows, Long: z.long, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0, Most: z.most}
 	if z.positions == 0 {
 		z.positions = 1000
 	}

@@ -26,6 +26,9 @@ func TestWhateverHappensEveryJobGetsWhatItWouldAlone(t *testing.T) {
 		if r.IntN(3) == 0 {
 			z.positions = 10 + r.IntN(60)
 		}
+		if seed%3 == 1 {
+			z.long = z.rows + r.IntN(40)
+		}
 		runRandom(t, z, r, 60, seen)
 	}
 	for what, least := range map[string]int{"whole": 1000, "gone": 100, "full": 30, "preempted": 300, "reused": 500, "stopped": 100, "drawn": 300, "scored": 300, "failed": 20} {

@@ -42,6 +42,8 @@ type Scheduler struct {
 	next    int    // number of the next job
 	logits  []float32
 	closed  bool
+
+	prefilled bool // the last launch was of one prompt alone
 }
 
 // New makes a Scheduler, or says what is wrong with o.

@@ -34,6 +34,26 @@ func TestPromptsShareTheRowsThatDecodingLeaves(t *testing.T) {
 	b.close()
 }
 
+// A prompt of more tokens than a step has rows goes alone, as many tokens as the stepper takes so, but for its last one. Those that decode
+// have every second launch, in which the prompt has the rows that they leave.
+func TestALongPromptGoesAloneInTurnsWithThoseThatDecode(t *testing.T) {
+	b := newBench(t, sizes{rows: 4, long: 16, page: 4, pages: 50, steps: 4})
+	b.add(count(1, 20), 3)
+	b.step()
+	b.add(count(40, 38), 2)
+	b.all()
+	require.Equal(t, []string{
+		"1 0+16",     // of 20: the rest fits into steps of 4
+		"1 16+2 0+2", // the other one has come
+		"1 2+16",
+		"1 18+2 18+2",
+		"1 20+16",
+		"1 20+1 36+2",
+		"1 21+1 38+1",
+	}, b.f.Log)
+	b.close()
+}
+
 // What cannot be shared out evenly goes to another one at each step.
 func TestNoPromptIsAlwaysFirst(t *testing.T) {
 	b := newBench(t, sizes{rows: 4, page: 4, pages: 50, steps: 4})

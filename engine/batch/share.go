@@ -26,6 +26,9 @@ func (s *Scheduler) share() []part {
 			parts = append(parts, part{j: j, rows: 1})
 		}
 	}
+	if p := s.prefill(parts); p != nil {
+		return []part{*p}
+	}
 	left := s.o.Stepper.Rows() - len(parts)
 	for i := 0; left > 0; i++ {
 		before := left
@@ -41,6 +44,26 @@ func (s *Scheduler) share() []part {
 		}
 	}
 	return parts
+}
+
+// prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have more to feed than a step has rows, the
+// one that has had none for longest. The prompt's last token is left for a launch that chooses. Where others run, every second launch is
+// theirs.
+func (s *Scheduler) prefill(parts []part) *part {
+	st, ok := s.o.Stepper.(Prefiller)
+	if !ok || s.prefilled && len(parts) > 1 {
+		return nil
+	}
+	var of *job
+	for _, p := range parts {
+		if p.j.pending()-1 > st.Rows() && !p.j.scores() && (of == nil || p.j.served < of.served) {
+			of = p.j
+		}
+	}
+	if of == nil || st.PrefillRows() <= st.Rows() {
+		return nil
+	}
+	return &part{j: of, rows: min(st.PrefillRows(), of.pending()-1)}
 }
 
 // waits reports whether one of the parts before computes the page that the job
@@ -63,6 +86,7 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 		steps = s.steps(parts)
 		if s.reserve(parts, steps) {
 			s.turn++
+			s.prefilled = len(parts) == 1 && parts[0].rows > s.o.Stepper.Rows()
 			return parts, steps
 		}
 		s.preempt()

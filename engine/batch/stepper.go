@@ -33,6 +33,13 @@ type StepRequest struct {
 // NoToken is what a quiet step chooses.
 const NoToken = -1
 
+// Prefiller is a Stepper that takes more tokens of one sequence alone, in quiet launches of one step.
+type Prefiller interface {
+	Stepper
+	// PrefillRows is how many tokens such a launch feeds at most; 0: no more than others.
+	PrefillRows() int
+}
+
 // Stepper runs launches of a ragged kernel.
 type Stepper interface {
 	// Rows is how many tokens a step feeds at most, at least 1.

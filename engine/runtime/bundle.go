@@ -25,7 +25,10 @@ type Member struct {
 type Bundle struct {
 	wide  []*Ragged // by their rows
 	one   *Session  // of one row; nil: none
+	long  *Prefill  // of prompts; nil: none
 	guard uint32    // page that entries of one's table without a use name
+	owner Device    // of the weights and of the cache, which has so many pages
+	pages int
 
 	loaded LoadStats
 	last   *Ragged // that ran the last launch; nil: one did, or nobody
@@ -41,7 +44,7 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOption
 	if err := agree(members, o.Pin); err != nil {
 		return nil, err
 	}
-	b := &Bundle{guard: o.Guard}
+	b := &Bundle{guard: o.Guard, owner: members[0].Device, pages: o.Pages}
 	for i, m := range members { // from the widest on, which has all that is shared
 		if i > 0 {
 			o.From = members[0].Device
@@ -63,6 +66,21 @@ func OpenBundle(ctx context.Context, members []Member, w Weights, o RaggedOption
 		b.wide = slices.Insert(b.wide, 0, r)
 	}
 	return b, nil
+}
+
+// AddPrefill opens a prefill kernel beside the others, on a device of its own: quiet launches of one sequence with more tokens than
+// the others have rows go through it.
+func (b *Bundle) AddPrefill(p *megakernel.Prefill, dev Device) (err error) {
+	b.long, err = OpenPrefill(p, dev, b.owner, b.pages, b.guard)
+	return err
+}
+
+// PrefillRows is how many tokens of one sequence a quiet launch feeds at most; 0 without a prefill kernel.
+func (b *Bundle) PrefillRows() int {
+	if b.long == nil {
+		return 0
+	}
+	return b.long.Tokens()
 }
 
 // agree refuses kernels that cannot share weights and cache.
@@ -149,9 +167,15 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 			return nil, r.failed
 		}
 	}
+	if b.long != nil && b.long.failed != nil {
+		return nil, b.long.failed
+	}
 	rows := 0
 	for _, s := range q.Sequences {
 		rows += len(s.New)
+	}
+	if b.long != nil && rows > b.Rows() && q.Quiet && len(q.Sequences) == 1 {
+		return b.prefill(ctx, &q.Sequences[0])
 	}
 	if b.one != nil && rows == 1 && len(q.Sequences) == 1 {
 		b.last = nil
@@ -164,6 +188,17 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 		}
 	}
 	return nil, fmt.Errorf("%d sequences with %d tokens to feed, want 1: there is no kernel of several rows", len(q.Sequences), rows)
+}
+
+// prefill runs a launch of the prefill kernel.
+func (b *Bundle) prefill(ctx context.Context, s *batch.Sequence) ([][]int, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := b.long.Run(s.New, s.Cached, s.Pages); err != nil {
+		return nil, err
+	}
+	return [][]int{{batch.NoToken}}, ctx.Err()
 }
 
 // alone runs a launch of one sequence that feeds one token.

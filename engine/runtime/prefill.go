@@ -13,6 +13,8 @@ type Prefill struct {
 	dev   Device
 	pages int
 	table []uint32 // as the device has it
+
+	failed error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
 
 // OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache, of so many pages, are from's, on
@@ -78,5 +80,6 @@ func (r *Prefill) Run(tokens []int, cached int, pages []uint32) error {
 			return err
 		}
 	}
-	return Launch(r.dev, map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages)})
+	r.failed = Launch(r.dev, map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages)})
+	return r.failed
 }

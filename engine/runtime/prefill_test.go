@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
@@ -145,4 +146,35 @@ func widened(v []float32) (out []float64) {
 		out = append(out, float64(x))
 	}
 	return out
+}
+
+// In a bundle, quiet launches of one sequence that have more tokens than the other kernels have rows go through the prefill kernel; what
+// follows the prompt is what a kernel of one row chooses alone.
+func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
+	ofValues(t)
+	prompt := synth.Tokens(5, 0, 41, 320)
+	want := chosenAlone(t, 3, prompt)[0]
+	all := members(t, megakernel.Options{Page: 4}, 2, 1)
+	b, err := openBundle(t, all, runtime.RaggedOptions{Steps: 3})
+	require.NoError(t, err)
+	require.Zero(t, b.PrefillRows())
+	p, err := megakernel.BuildPrefill(all[0].Kernel, megakernel.PrefillOptions{Tokens: 64, Groups: 1})
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(p.IR, 3)
+	require.NoError(t, err)
+	require.NoError(t, b.AddPrefill(p, sim))
+	require.Equal(t, 64, b.PrefillRows())
+	require.NoError(t, b.SetEnds(nil))
+	pages := []uint32{6, 2, 9, 4, 0, 1, 3, 5, 7, 8, 10}
+	launch := func(steps, cached int, quiet bool, feed ...int) [][]int {
+		got, err := b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: feed, Cached: cached, Pages: pages}}, Steps: steps, Quiet: quiet})
+		require.NoError(t, err)
+		return got
+	}
+	require.Equal(t, [][]int{{batch.NoToken}}, launch(1, 0, true, prompt[:40]...))
+	require.NotNil(t, sim.Last)
+	require.False(t, ran(all[0]) || ran(all[1]))
+	require.Equal(t, [][]int{{want[0]}, {want[1]}, {want[2]}}, launch(3, 40, false, prompt[40]))
+	_, err = b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Cached: 30, Pages: pages}}, Steps: 1, Quiet: true})
+	require.ErrorContains(t, err, "a prefill step of 41 tokens behind 30 cached ones on 11 pages of 4, want pages for all")
 }

@@ -1,0 +1,37 @@
+package main
+
+import (
+	"context"
+
+	"github.com/mkgen/mkgen/engine"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows (default none: that kernel has not run on a GPU yet)"
+
+// addPrefill builds the prefill kernel beside the others, opens a device for it and adds both to the engine's options.
+func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first runtime.Device, d deviceOptions, o *engine.Options) error {
+	if r.prefill == 0 {
+		return nil
+	}
+	switch {
+	case r.pin > 0:
+		return usagef("--prefill: not with --pin-split")
+	case !of.Ragged():
+		return usagef("--prefill: not with --rows 1, whose kernel reads prompts alone")
+	}
+	p, err := megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: int(r.prefill)})
+	if err != nil {
+		return usagef("--prefill: %v", err)
+	}
+	dev, err := openPrefill(ctx, p, first, d)
+	if err != nil {
+		return err
+	}
+	o.Prefill = engine.PrefillMember{Kernel: p, Device: dev}
+	return nil
+}
+
+// simPrefill is an executor for a prefill kernel.
+func simPrefill(p *megakernel.Prefill) (runtime.Device, error) { return runtime.NewSim(p.IR, 1) }
