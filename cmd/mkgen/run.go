@@ -319,7 +319,10 @@ func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engin
 		}
 		return newGenerator(ctx, o)
 	}
-	load := runtime.LoadOptions{Check: r.check}
+	load := runtime.LoadOptions{Check: r.check, Image: w.image}
+	if w.image != nil {
+		w.image.Note = func(text string) { fmt.Fprintf(stderr, "mkgen: %s\n", oneLine(errors.New(text))) }
+	}
 	if !r.verbose && r.device == deviceSim {
 		o.Weights = runtime.FromTensors(w.tensors, load)
 		return newGenerator(ctx, o)
@@ -333,6 +336,9 @@ func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engin
 		return nil, err
 	}
 	bar.End(e.Loaded().Bytes)
+	if r.verbose && e.Loaded().Image {
+		fmt.Fprintln(stderr, "mkgen: the weights were packed already, in the image cache")
+	}
 	return e, nil
 }
 

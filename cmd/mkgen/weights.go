@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/bundled"
@@ -22,6 +24,7 @@ type weights struct {
 	checkpoint string
 	random     seed
 	check      bool
+	image      bool
 }
 
 func (w *weights) flags(cmd *cobra.Command) {
@@ -30,6 +33,7 @@ func (w *weights) flags(cmd *cobra.Command) {
 	f.Var(&w.random, "random", "random weights of this seed instead")
 	f.Lookup("random").DefValue = ""
 	f.BoolVar(&w.check, "check", true, "refuse weights that are not finite, by name")
+	f.BoolVar(&w.image, "image-cache", false, "keep the packed weights of --checkpoint on disk, beside the cubins, and take them from there the next time")
 }
 
 // found is a model with its weights.
@@ -40,6 +44,7 @@ type found struct {
 	note    string               // what a user is told of them; empty: nothing
 	text    *tokenizer.Tokenizer // nil when there is none
 	close   func() error         // nil when there is nothing to close
+	image   *runtime.Image       // of --image-cache; nil: none
 }
 
 // Close lets the weights go.
@@ -53,6 +58,9 @@ func (f *found) Close() error {
 // find finds the model that the flags ask for, and its weights.
 func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
 	given := cmd.Flags().Changed
+	if w.image && !given("checkpoint") {
+		return nil, usagef("--image-cache goes with --checkpoint")
+	}
 	if given("checkpoint") && given("random") {
 		return nil, usagef("--checkpoint and --random exclude each other")
 	}
@@ -135,7 +143,26 @@ func (w *weights) open(dir string, how models.Reading) (*found, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, c.Close())
 	}
-	return &found{config: c.Config(), tensors: c, text: text, note: note, close: c.Close}, nil
+	f := &found{config: c.Config(), tensors: c, text: text, note: note, close: c.Close}
+	if w.image {
+		if f.image, err = imageOf(dir); err != nil {
+			return nil, errors.Join(err, c.Close())
+		}
+	}
+	return f, nil
+}
+
+// imageOf is where the packed weights of a checkpoint are kept.
+func imageOf(dir string) (*runtime.Image, error) {
+	cache, err := nvcc.CacheDir()
+	if err != nil {
+		return nil, fmt.Errorf("--image-cache: %w", err)
+	}
+	source, err := checkpoint.Fingerprint(dir)
+	if err != nil {
+		return nil, fmt.Errorf("--image-cache: %w", err)
+	}
+	return &runtime.Image{Dir: filepath.Join(cache, "images"), Source: source}, nil
 }
 
 // rounding says in a line that weights of a checkpoint lose digits on the way to the device; "" where

@@ -28,9 +28,7 @@ func (l *load) check() error {
 	copied := l.total
 	err := c.Check(l.ctx, func(done, total int64) {
 		l.done, l.total = done, total+copied
-		if l.progress != nil {
-			l.progress(l.done, l.total)
-		}
+		l.tell()
 	})
 	return err
 }

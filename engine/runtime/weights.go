@@ -2,6 +2,7 @@ package runtime
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"runtime"
 	"sync"
@@ -27,6 +28,9 @@ type LoadOptions struct {
 	Workers int
 	// Check refuses weights that are not finite as bf16, by tensor and position.
 	Check bool
+	// Image, if not nil, keeps what was packed, and is where it is taken from the next time. It is
+	// made of weights that were checked, so one that is there needs no Check.
+	Image *Image
 }
 
 // LoadStats are what loading took.
@@ -35,6 +39,7 @@ type LoadStats struct {
 	Took    time.Duration // for that
 	Checked time.Duration // for the check before it
 	Workers int           // that packed, 0 when the device made the weights itself
+	Image   bool          // the weights were packed already: see LoadOptions.Image
 }
 
 // Rate is in bytes per second.
@@ -70,25 +75,46 @@ func (f *fromTensors) Load(ctx context.Context, mk *megakernel.Kernel, dev Devic
 	l := &load{t: f.t, mk: mk, dev: stager(dev), ctx: ctx, progress: f.o.Progress}
 	l.cut()
 	stats.Bytes = l.total
+	stats.Workers = min(stats.Workers, maxWorkers, len(l.jobs))
+	if f.o.Image != nil {
+		if l.image = f.o.Image.open(l); l.image != nil {
+			stats.Image, stats.Took = true, l.all(stats.Workers)
+			if !errors.Is(l.err, errDamaged) {
+				return stats, errors.Join(l.err, l.image.file.Close())
+			}
+			l.image.drop(l.err)
+			l.image, l.next, l.failed, l.err, l.done, stats.Image = nil, 0, len(l.jobs), nil, 0, false
+		}
+	}
 	if f.o.Check {
 		begin := time.Now()
 		if err := l.check(); err != nil {
 			return stats, err
 		}
 		stats.Checked = time.Since(begin)
+		if f.o.Image != nil {
+			l.kept = f.o.Image.create(l)
+		}
 	}
-	stats.Workers = min(stats.Workers, maxWorkers, len(l.jobs))
+	stats.Took = l.all(stats.Workers)
+	if l.kept != nil {
+		l.kept.finish(l.err)
+	}
+	return stats, l.err
+}
+
+// all does all jobs and returns how long they took.
+func (l *load) all(workers int) time.Duration {
 	begin := time.Now()
 	var wg sync.WaitGroup
-	for range stats.Workers {
+	for range workers {
 		wg.Go(l.work)
 	}
 	wg.Wait()
-	stats.Took = time.Since(begin)
 	if l.err == nil && l.next < len(l.jobs) {
-		l.err = ctx.Err()
+		l.err = l.ctx.Err()
 	}
-	return stats, l.err
+	return time.Since(begin)
 }
 
 // load is one Load under way.
@@ -99,7 +125,10 @@ type load struct {
 	ctx  context.Context
 	jobs []job
 
-	largest int // bytes of a job, and of a piece of staging memory
+	largest int        // bytes of a job, and of a piece of staging memory
+	image   *imageFile // to read instead of packing; nil: none
+	kept    *imageFile // to write, too; nil: none
+	shown   int64      // done, as progress was told last
 
 	mu          sync.Mutex // for all below
 	next        int        // the job to begin next
@@ -167,7 +196,13 @@ func (l *load) advance(n int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.done += n
-	if l.progress != nil {
+	l.tell()
+}
+
+// tell tells progress, but for what was told before a damaged image had to be packed again.
+func (l *load) tell() {
+	if l.progress != nil && l.done > l.shown {
+		l.shown = l.done
 		l.progress(l.done, l.total)
 	}
 }
@@ -192,7 +227,7 @@ func (l *load) work() {
 			return
 		}
 		last = i
-		if err := l.run(&l.jobs[i], packer, &stages[n%stagesEach]); err != nil {
+		if err := l.run(i, packer, &stages[n%stagesEach]); err != nil {
 			l.fail(i, err)
 			return
 		}
@@ -201,7 +236,8 @@ func (l *load) work() {
 }
 
 // run packs one job and begins its copy. The staging memory is made at first.
-func (l *load) run(j *job, packer *megakernel.Packer, stage *Staging) (err error) {
+func (l *load) run(i int, packer *megakernel.Packer, stage *Staging) (err error) {
+	j := &l.jobs[i]
 	if *stage == nil {
 		if *stage, err = l.dev.Stage(l.largest); err != nil {
 			return fmt.Errorf("staging memory: %w", err)
@@ -211,8 +247,17 @@ func (l *load) run(j *job, packer *megakernel.Packer, stage *Staging) (err error
 	if err := s.Wait(); err != nil {
 		return fmt.Errorf("copying to the device: %w", err)
 	}
-	if err := j.pack(packer, s.Bytes()[:j.bytes]); err != nil {
+	data := s.Bytes()[:j.bytes]
+	if l.image != nil {
+		err = l.image.read(i, data)
+	} else {
+		err = j.pack(packer, data)
+	}
+	if err != nil {
 		return err
+	}
+	if l.kept != nil {
+		l.kept.write(i, data)
 	}
 	if err := s.Write(j.buffer, j.offset, int(j.bytes)); err != nil {
 		return fmt.Errorf("buffer %s: %w", j.buffer, err)
