@@ -60,3 +60,6 @@ func TestRolesOfOneNameAreStackedInTheirOrder(t *testing.T) {
 	}
 	require.Equal(t, first, list[1].Stored)
 }
+
+// tiny is the registered model of that name.
+func tiny() Config { return published("tiny", Text("tiny")) }

@@ -2,24 +2,17 @@ package models
 
 import (
 	"fmt"
+	"strconv"
 	"strings"
 )
 
-// String prints the description: a line for the embedding, one for every run of equal layers, one for the head.
+// String prints the description: a line for the embedding, one for every kind of layer with the layers that are of it, one for the
+// head.
 func (a *Arch) String() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "embed %d × %d%s\n", a.Vocab, a.Hidden, times(a.Embed.Scale))
-	for first := 0; first < a.Layers(); {
-		end := first + 1
-		for end < a.Layers() && a.Pattern[end] == a.Pattern[first] {
-			end++
-		}
-		layers := fmt.Sprintf("layer %d", first)
-		if end > first+1 {
-			layers = fmt.Sprintf("layers %d-%d", first, end-1)
-		}
-		fmt.Fprintf(&b, "%s: %s\n", layers, a.Layer(first))
-		first = end
+	for kind := range a.Kinds {
+		fmt.Fprintf(&b, "layers %s: %s\n", strings.Join(a.runs(kind), ", "), &a.Kinds[kind])
 	}
 	tied := ""
 	if a.Head.Tied {
@@ -27,6 +20,25 @@ func (a *Arch) String() string {
 	}
 	fmt.Fprintf(&b, "head %s, %d × %d%s%s%s\n", a.Final, a.Vocab, a.Hidden, tied, times(a.Head.Scale), softCap(a.Head.SoftCap))
 	return b.String()
+}
+
+// runs lists the layers of a kind, such as "0-4" and "6".
+func (a *Arch) runs(kind int) (runs []string) {
+	for first := 0; first < a.Layers(); {
+		end := first + 1
+		for end < a.Layers() && a.Pattern[end] == a.Pattern[first] {
+			end++
+		}
+		switch {
+		case a.Pattern[first] != kind:
+		case end == first+1:
+			runs = append(runs, strconv.Itoa(first))
+		default:
+			runs = append(runs, fmt.Sprintf("%d-%d", first, end-1))
+		}
+		first = end
+	}
+	return runs
 }
 
 // String prints a layer on one line: both branches, each with the norms before and behind it.

@@ -172,14 +172,20 @@ type choice struct {
 	chose     *chosenBy              // of --profile, once it is read
 }
 
-// flags adds the flags of a choice to a command.
-func (c *choice) flags(cmd *cobra.Command) {
+// modelFlags adds the flags that say which model.
+func (c *choice) modelFlags(cmd *cobra.Command) {
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVarP(&c.model, "model", "m", "", "registered `name` of the model (mkgen models lists them)")
 	f.StringVar(&c.config, "config", "", "Hugging Face config.json `file` of a model instead (docs/families.md)")
 	f.StringSliceVar(&c.ignore, "ignore-field", nil, "`name`s of unknown fields of config.json to pass over: they must not change the mathematics")
 	f.StringVar(&c.name, "name", "", "what the model of --config is called (default custom)")
+}
+
+// flags adds the flags of a choice to a command.
+func (c *choice) flags(cmd *cobra.Command) {
+	c.modelFlags(cmd)
+	f := cmd.Flags()
 	f.StringVar(&c.arch, "arch", "sm_90a", "GPU `architecture`")
 	c.optionFlags(cmd, func(row megakernel.Option) bool { return row.Group != megakernel.OptionGraph })
 	f.StringVar(&c.profile, "profile", "", "`file` of mkgen tune: what it chose, where flags do not say other")

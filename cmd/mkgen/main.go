@@ -1,8 +1,9 @@
 // Command mkgen writes the CUDA kernel that runs a whole decode step of a
-// Llama-family model, with a Go package that launches it.
+// dense transformer, with a Go package that launches it.
 //
 //	mkgen --model llama3-8b            the kernel and its host package, in out/llama3-8b
 //	mkgen models                       what models there are
+//	mkgen describe --model llama3-8b   what a model computes, and its tensors
 //	mkgen explain --model llama3-8b    the plan in detail
 //	mkgen ir --model llama3-8b         the program as text
 //	mkgen compile --model llama3-8b    the cubin, with nvcc or NVRTC

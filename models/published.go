@@ -1,21 +1,38 @@
 package models
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
 )
 
-// popular lists published models, each as what matters of its config.json; fields of %q are its family's. Sizes are in the
-// order of the line above a group.
-func popular() []Config {
-	var all []Config
-	add := func(family, shared string, lines string) {
-		for line := range strings.Lines(strings.TrimSpace(lines)) {
-			all = append(all, published(family, shared, strings.TrimSpace(line)))
+// lines holds, by name, what matters of the config.json of published models, and of tiny. The models of a group share fields; each
+// has a line with its name, seven sizes, and fields of its own, which win.
+func lines() map[string][]byte {
+	all := map[string][]byte{}
+	add := func(family, shared, group string) {
+		for line := range strings.Lines(strings.TrimSpace(group)) {
+			name, text := configText(family, shared, strings.TrimSpace(line))
+			all[name] = text
 		}
 	}
-	//  name layers hidden intermediate heads KV-heads head_dim vocab, and what differs in the group
+	// name layers hidden intermediate heads KV-heads head_dim vocab, and what differs in the group.
+	// tiny is the model of the tests on the executor. Its shapes are awkward on purpose: attention rows unlike hidden, an odd number of
+	// query heads to a KV head, an intermediate that is no multiple of 64, and a rope whose 16 frequencies fall into all three bands of
+	// the scaling. hidden is a multiple of heads, which transformers insists on, though head_dim is not the quotient.
+	add("llama", `"rms_norm_eps": 1e-5, "max_position_embeddings": 512, "rope_theta": 10000, "tie_word_embeddings": true, "bos_token_id": 0, "eos_token_id": [1, 2],
+		"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 64}`, `
+		tiny 2 96 352 6 2 32 320`)
+	// Llama 3.1 and 3.2, the base models.
+	add("llama", `"rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 500000, "bos_token_id": 128000, "eos_token_id": 128001,
+		"rope_scaling": {"rope_type": "llama3", "factor": 8, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}`, `
+		llama3-8b 32 4096 14336 32 8 128 128256
+		llama3-70b 80 8192 28672 64 8 128 128256`)
+	add("llama", `"rms_norm_eps": 1e-5, "max_position_embeddings": 131072, "rope_theta": 500000, "tie_word_embeddings": true, "bos_token_id": 128000, "eos_token_id": 128001,
+		"rope_scaling": {"rope_type": "llama3", "factor": 32, "low_freq_factor": 1, "high_freq_factor": 4, "original_max_position_embeddings": 8192}`, `
+		llama3.2-1b 16 2048 8192 32 8 64 128256
+		llama3.2-3b 28 3072 8192 24 8 128 128256`)
 	add("llama", `"rms_norm_eps": 1e-5, "max_position_embeddings": 4096`, `
 		llama2-7b 32 4096 11008 32 32 128 32000
 		llama2-13b 40 5120 13824 40 40 128 32000`)
@@ -81,24 +98,26 @@ func popular() []Config {
 	return all
 }
 
-// published reads one line: a name, seven sizes, and fields of JSON that win over those of its group.
-func published(family, shared, line string) Config {
-	var name string
+// configText makes the config.json of a line.
+func configText(family, shared, line string) (name string, text []byte) {
 	var n [7]int
 	if _, err := fmt.Sscan(line, &name, &n[0], &n[1], &n[2], &n[3], &n[4], &n[5], &n[6]); err != nil {
 		panic("BUG: models: " + line + ": " + err.Error())
 	}
-	fields := map[string]any{}
-	_, own, _ := strings.Cut(line, ` "`)
-	for _, text := range []string{shared, strings.TrimSuffix(`"`+own, `"`)} {
-		if text == "" {
-			continue
-		}
-		if err := json.Unmarshal([]byte("{"+text+"}"), &fields); err != nil {
-			panic("BUG: models: " + text + ": " + err.Error())
+	classes := map[string]string{}
+	for _, f := range Families() {
+		classes[f.Name] = f.Class
+	}
+	fields := map[string]any{"model_type": family, "architectures": []string{classes[family]}, "torch_dtype": "bfloat16"}
+	own := ""
+	if at := strings.IndexByte(line, '"'); at >= 0 {
+		own = line[at:]
+	}
+	for _, part := range []string{shared, own} {
+		if err := json.Unmarshal([]byte("{"+part+"}"), &fields); err != nil {
+			panic("BUG: models: " + part + ": " + err.Error())
 		}
 	}
-	fields["model_type"], fields["torch_dtype"] = family, "bfloat16"
 	for i, field := range []string{"num_hidden_layers", "hidden_size", "intermediate_size", "num_attention_heads", "num_key_value_heads", "head_dim", "vocab_size"} {
 		fields[field] = n[i]
 	}
@@ -106,7 +125,12 @@ func published(family, shared, line string) Config {
 	if err != nil {
 		panic("BUG: models: " + err.Error())
 	}
-	c, err := Parse(strings.NewReader(string(text)))
+	return name, text
+}
+
+// published reads the text of a registered model.
+func published(name string, text []byte) Config {
+	c, err := Parse(bytes.NewReader(text))
 	if err != nil {
 		panic("BUG: models: " + name + ": " + err.Error())
 	}
