@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -18,6 +19,7 @@ type Prefill struct {
 	Stages  int    // of the ring of tiles
 	Columns [4]int // rows of a tile of each matrix, by index (MatrixQKV, …)
 	IR      *ir.Kernel
+	Sites   []pipeline.Site // the waits that a launch can be given up at
 
 	stageBytes int
 }
@@ -80,6 +82,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 	f.assemble()
 	var err error
 	p.IR, err = f.k.Finish()
+	p.Sites = f.watch.Sites
 	return p, err
 }
 
@@ -87,7 +90,7 @@ func BuildPrefill(mk *Kernel, o PrefillOptions) (*Prefill, error) {
 const maxPrefill = 4096
 
 // prefillReserve is the shared memory beside the ring of tiles: scratch, mbarriers, and what alignment may take.
-const prefillReserve = 2048
+const prefillReserve = 2560
 
 // Room is the number of tokens that the step's buffers have rows for.
 func (p *Prefill) Room() int {

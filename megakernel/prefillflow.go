@@ -16,6 +16,8 @@ type prefillFlow struct {
 	ring *pipeline.TileRing
 	bufs *buffers
 
+	watch *pipeline.Watch
+
 	prompt    dsl.Buf[dsl.U32]
 	normed    dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
 	norms     [2]*tasks.PrefillNorm
@@ -47,8 +49,10 @@ func newPrefillFlow(p *Prefill) *prefillFlow {
 	k := dsl.New("mkgen_prefill", dsl.Options{Warps: consumers + prefillProducers, Grid: o.SMs, Cluster: p.Options.Cluster, SharedLimit: o.SharedLimit, Doc: doc})
 	f := &prefillFlow{p: p, k: k}
 	f.declare()
+	notes := dsl.Shared[dsl.U32](k, regionNotes, pipeline.NoteWords*k.Warps(), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
+	f.watch = pipeline.NewWatch(k, f.bufs.abort, f.bufs.records, notes)
 	f.env = tasks.NewEnv(k, o.SMs, consumers, dsl.Shared[dsl.F32](k, regionScratch, consumers))
-	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers, Cluster: p.Options.Cluster}, nil)
+	f.ring = pipeline.NewTileRing(k, pipeline.TileStages{Stages: p.Stages, Bytes: p.stageBytes, Warps: consumers, Cluster: p.Options.Cluster}, f.watch)
 	return f
 }
 
@@ -77,7 +81,11 @@ func (f *prefillFlow) declare() {
 		q:     dsl.Global[dsl.BF16](k, "q", product(room, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] rotated, scaled queries", room, c.Heads, c.HeadDim)),
 		attn:  input("attn", qRows, "attention outputs"),
 		act:   input("act", c.Intermediate, "silu(gate)·up"),
-		epoch: dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),
+		abort: dsl.Global[dsl.U32](k, "abort", pipeline.AbortWords, dsl.HostWrites(), bufDoc("not 0: give the launch up; the second word: for copies in flight too")),
+		records: dsl.Global[dsl.U32](k, "records", product(o.SMs, k.Warps(), pipeline.RecordWords),
+			bufDoc("[%d][%d][%d] what each warp waited for when it gave up; 0 before a launch", o.SMs, k.Warps(), pipeline.RecordWords)),
+		progress: dsl.Global[dsl.U32](k, "progress", 1, dsl.HostReads(), bufDoc("out: layers of the step that are finished")),
+		epoch:    dsl.Global[dsl.U32](k, "epoch", 1, bufDoc("value of barrier when a launch begins; kept by the kernel")),
 		barrier: dsl.Global[dsl.U32](k, "barrier", 1,
 			bufDoc("arrivals at the grid barrier since it was zeroed, modulo 2^32")),
 	}
@@ -111,6 +119,7 @@ func (f *prefillFlow) assemble() {
 	k.Assert(f.count.GeC(1).And(f.count.LtC(f.p.Options.Tokens+1)), "the number of tokens is one the kernel was made for")
 	k.Region("prologue", func() {
 		k.If(e.Tid.EqC(0), f.ring.Init)
+		f.watch.Init(k)
 		k.ClusterBarrier()
 	})
 	k.Roles(
@@ -138,6 +147,7 @@ func (f *prefillFlow) consumers() {
 	}
 	f.cons = f.ring.Consumer()
 	f.bar = tasks.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
+	f.bar.Watch = f.watch
 	f.phase("embed", func() {
 		b := &builder{mk: mk, bufs: f.bufs}
 		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, b.embedding().Row)
@@ -146,12 +156,16 @@ func (f *prefillFlow) consumers() {
 	att := &tasks.PrefillAttention{Heads: c.Heads, KV: mk.KV, Q: f.bufs.q, Out: f.activations(c.Heads * c.HeadDim), To: f.bufs.attn}
 	k.For(k.U32(0), k.U32(c.Layers), func(l dsl.Val[dsl.U32]) {
 		s := f.step(l.Named("layer"))
+		f.watch.Layer(s.Layer)
 		f.product(MatrixQKV, qkv.Epilogue(e, s, f.count))
 		f.phase("attention", func() { att.Emit(e, s, f.count, f.p.Options.Padded()) })
 		f.product(MatrixO, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)))
 		f.product(MatrixGateUp, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]))
 		f.product(MatrixDown, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)))
+		k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.progress.Store(dsl.At(0), s.Layer.AddC(1), dsl.Relaxed(dsl.SysScope)) })
 	}, dsl.Unroll(1))
+	f.watch.Layer(k.U32(c.Layers))
+	f.watch.Publish(k)
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.epoch.Store(dsl.At(0), f.bar.Epoch()) })
 }
 
@@ -184,15 +198,17 @@ func (f *prefillFlow) producer() {
 		f.prod = f.ring.Producer()
 		first := f.epochNow().AddC(e.Grid).Named("first_barrier") // behind the embedding
 		k.For(k.U32(0), k.U32(f.p.Of.Config.Layers), func(l dsl.Val[dsl.U32]) {
+			f.watch.Layer(l)
 			for i, g := range f.gemms {
 				k.Region(g.Name, func() {
 					g.Produce(e, f.prod, l, f.count, f.p.Stages, func() {
 						want := first.Add(l.MulC(prefillBarriers).AddC(prefillInputs[i]).MulC(e.Grid))
-						dsl.WaitUntil(f.bufs.barrier, dsl.At(0), dsl.GE, want, dsl.Acquire(dsl.GPUScope))
+						f.watch.Until(k, f.bufs.barrier, dsl.At(0), dsl.GE, want, "waits for the grid barrier to count %d arrivals", dsl.Acquire(dsl.GPUScope))
 						k.FenceProxyAsyncGlobal()
 					})
 				})
 			}
 		}, dsl.Unroll(1))
+		f.watch.Publish(k)
 	})
 }

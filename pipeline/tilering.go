@@ -24,7 +24,9 @@ type TileStages struct {
 	Cluster int // CTAs of a cluster, 1 or 2
 }
 
-// NewTileRing declares the ring's shared memory. watch may be nil.
+// NewTileRing declares the ring's shared memory. watch, unless nil, makes its waits end when the launch is given up, by the second wish only: what hangs
+// at first is a barrier of the grid, and once that lets go the ring runs on in step. Out of step a CTA's copies could come a lap too early for
+// another one's stages.
 func NewTileRing(k *dsl.Kernel, s TileStages, watch *Watch) *TileRing {
 	k.Require(s.Stages >= 2 && s.Bytes > 0 && s.Bytes%1024 == 0, "tile ring: %d stages of %d bytes, want 2 or more of a multiple of 1024", s.Stages, s.Bytes)
 	k.Require(s.Cluster == 1 || s.Cluster == 2, "tile ring: clusters of %d CTAs, want 1 or 2", s.Cluster)
@@ -75,7 +77,7 @@ func (s TileStage) Copy(at dsl.Val[dsl.U32], m dsl.TensorMap, coordinates [3]dsl
 func (p *TileProducer) Fill(bytes int, copy func(s TileStage)) {
 	r, k := p.r, p.r.k
 	stage := p.next.stage.Get().Named("stage")
-	r.watch.MBar(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the tiles to be free")
+	r.watch.patient(k, r.empty, stage, p.next.parity.Get(), stage, "waits for stage %d of the tiles to be free")
 	k.If(k.Elect(), func() {
 		r.full.ArriveExpect(stage, k.U32(bytes))
 		copy(TileStage{r, stage})
@@ -112,7 +114,7 @@ func (c *TileConsumer) Steps(n int, use func(base dsl.Val[dsl.U32])) {
 	r, k := c.r, c.r.k
 	k.For(k.U32(0), k.U32(n), func(i dsl.Val[dsl.U32]) {
 		stage := c.next.stage.Get().Named("stage")
-		r.watch.MBar(k, r.full, stage, c.next.parity.Get(), stage, "waits for tiles in stage %d")
+		r.watch.patient(k, r.full, stage, c.next.parity.Get(), stage, "waits for tiles in stage %d")
 		use(stage.MulC(r.shape.Bytes / 16))
 		k.WGMMACommit()
 		k.WGMMAWait(1)

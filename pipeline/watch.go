@@ -125,13 +125,18 @@ func (w *Watch) MBar(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail dsl
 // does not end the wait: thereby the ring's full barriers stay in step with the
 // copies, and no copy outlives the CTA, whatever consumers have given up.
 func (w *Watch) landed(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, stage dsl.Val[dsl.U32]) {
-	const what = "waits for the copy into stage %d to land"
+	k.Helper()
+	w.patient(k, m, i, parity, stage, "waits for the copy into stage %d to land")
+}
+
+// patient is MBar for what will come although the launch is given up: the first wish to does not end it.
+func (w *Watch) patient(k *dsl.Kernel, m dsl.MBars, i dsl.Index, parity, detail dsl.Val[dsl.U32], what string) {
 	k.Helper()
 	if w == nil {
 		m.Wait(i, parity)
 		return
 	}
-	m.WaitOrNote(i, parity, w.Abort, dsl.At(1), w.at(k, stage, what))
+	m.WaitOrNote(i, parity, w.Abort, dsl.At(1), w.at(k, detail, what))
 }
 
 // Until polls word i of b, or until the launch is given up.

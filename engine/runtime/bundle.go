@@ -135,6 +135,9 @@ func (b *Bundle) Rows() int {
 // SetEnds makes these tokens end a launch of any kernel, see Session.SetEnds.
 func (b *Bundle) SetEnds(tokens []int) error {
 	for _, r := range b.runners() {
+		if r.long != nil {
+			continue // its launches end by themselves
+		}
 		if err := r.SetEnds(tokens); err != nil {
 			return err
 		}
@@ -151,6 +154,9 @@ func (b *Bundle) SetHangTimeout(d time.Duration) {
 }
 
 func (b *Bundle) runners() (all []*runner) {
+	if b.long != nil {
+		all = append(all, &b.long.runner)
+	}
 	for _, r := range b.wide {
 		all = append(all, &r.runner)
 	}
@@ -166,9 +172,6 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 		if r.failed != nil {
 			return nil, r.failed
 		}
-	}
-	if b.long != nil && b.long.failed != nil {
-		return nil, b.long.failed
 	}
 	rows := 0
 	for _, s := range q.Sequences {
@@ -195,7 +198,7 @@ func (b *Bundle) prefill(ctx context.Context, s *batch.Sequence) ([][]int, error
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	if err := b.long.Run(s.New, s.Cached, s.Pages); err != nil {
+	if err := b.long.Run(ctx, s.New, s.Cached, s.Pages); err != nil {
 		return nil, err
 	}
 	return [][]int{{batch.NoToken}}, ctx.Err()

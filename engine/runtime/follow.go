@@ -12,7 +12,7 @@ import (
 func (s *runner) patience() {
 	if d, ok := s.dev.(knower); ok {
 		d.Patience(0)
-		if s.HangTimeout > 0 && len(s.mk.Sites) > 0 {
+		if s.HangTimeout > 0 && len(s.sites()) > 0 {
 			d.Patience(time.Minute)
 		}
 	}
@@ -126,7 +126,7 @@ type knower interface {
 // watch gives the launch up when it has made no step for too long.
 func (l *launch) watch() error {
 	limit := l.s.HangTimeout
-	if limit <= 0 || len(l.s.mk.Sites) == 0 {
+	if limit <= 0 || len(l.s.sites()) == 0 {
 		return nil
 	}
 	at, err := l.s.dev.Peek("progress", 0)

@@ -7,7 +7,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
@@ -108,12 +107,12 @@ func firstOfRoles(all []pipeline.Stuck) []pipeline.Stuck {
 // recover reads the records of an abandoned launch and puts the buffers back so
 // that the next launch finds a grid barrier that nobody has passed.
 func (s *runner) recover(l *launch) error {
-	n := megakernel.RecordWords(s.mk)
+	n := s.mk.Options.SMs * s.warps() * pipeline.RecordWords
 	records, err := s.read("records", 0, n)
 	if err != nil {
 		return s.fail(err)
 	}
-	if err := s.zero(append(s.mk.Zeroed(), "records", "barrier", "epoch")...); err != nil {
+	if err := s.zero(append(s.zeroed(), "records", "barrier", "epoch")...); err != nil {
 		return s.fail(err)
 	}
 	for i := range pipeline.AbortWords {
@@ -121,5 +120,5 @@ func (s *runner) recover(l *launch) error {
 			return s.fail(err)
 		}
 	}
-	return &HangError{After: s.HangTimeout, Pos: l.at, Stuck: firstOfRoles(pipeline.Decode(records, s.mk.IR.Warps, s.mk.Sites))}
+	return &HangError{After: s.HangTimeout, Pos: l.at, Stuck: firstOfRoles(pipeline.Decode(records, s.warps(), s.sites()))}
 }

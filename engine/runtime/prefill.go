@@ -1,6 +1,8 @@
 package runtime
 
 import (
+	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -9,24 +11,19 @@ import (
 
 // Prefill is a prefill kernel on one device, beside the decode kernel whose weights and KV cache it uses. Not safe for concurrent use.
 type Prefill struct {
-	p     *megakernel.Prefill
-	dev   Device
-	pages int
+	runner
 	table []uint32 // as the device has it
-
-	failed error // why no further launch may run: a failed one leaves the grid barrier anywhere
 }
 
 // OpenPrefill allocates and fills the buffers of a prefill kernel on a device of its own. Weights and cache, of so many pages, are from's, on
 // which the decode kernel is open. guard is a page that entries of the page table without a use name.
 func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint32) (*Prefill, error) {
-	r := &Prefill{p: p, dev: dev, pages: pages, table: slices.Repeat([]uint32{guard}, pages)}
-	b := &runner{mk: p.Of, dev: dev, pages: pages, from: from}
+	r := &Prefill{runner: runner{mk: p.Of, long: p, dev: dev, pages: pages, from: from}, table: slices.Repeat([]uint32{guard}, pages)}
 	for _, buf := range p.IR.Globals() {
 		if buf.Map != nil {
 			continue // the device makes it of its description
 		}
-		if done, err := b.borrow(buf.Name); err != nil {
+		if done, err := r.borrow(buf.Name); err != nil {
 			return nil, fmt.Errorf("buffer %s: %w", buf.Name, err)
 		} else if done {
 			continue
@@ -39,35 +36,34 @@ func OpenPrefill(p *megakernel.Prefill, dev, from Device, pages int, guard uint3
 			return nil, fmt.Errorf("buffer %s of %d bytes: %w", buf.Name, bytes, err)
 		}
 	}
-	if err := b.floats("inv_freq", p.Of.InvFreq()); err != nil {
+	if err := r.floats("inv_freq", p.Of.InvFreq()); err != nil {
 		return nil, err
 	}
-	for name, content := range map[string][]uint32{"barrier": {0}, "epoch": {0}, megakernel.BufferPrefillTable: r.table} {
-		if err := dev.Write(name, 0, words(content)); err != nil {
-			return nil, err
-		}
+	if err := dev.Write(megakernel.BufferPrefillTable, 0, words(r.table)); err != nil {
+		return nil, err
 	}
-	return r, dev.Zero(megakernel.BufferPrompt)
+	return r, r.zero("barrier", "epoch", "abort", "records", megakernel.BufferPrompt)
 }
 
 // Tokens is how many a step takes at most.
-func (r *Prefill) Tokens() int { return r.p.Options.Tokens }
+func (r *Prefill) Tokens() int { return r.long.Options.Tokens }
 
-// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order.
-func (r *Prefill) Run(tokens []int, cached int, pages []uint32) error {
-	page, all := r.p.Of.KV.Page, cached+len(tokens)
+// Run appends the keys and values of tokens to a sequence of so many cached tokens, whose pages are given in order. After a *HangError the next
+// launch can run, the tokens of this one are lost; after any other error of a launch none can. It does not end before its time when ctx does.
+func (r *Prefill) Run(ctx context.Context, tokens []int, cached int, pages []uint32) error {
+	page, all := r.mk.KV.Page, cached+len(tokens)
 	switch {
 	case len(tokens) < 1 || len(tokens) > r.Tokens():
 		return fmt.Errorf("a prefill step of %d tokens, want 1 to %d", len(tokens), r.Tokens())
-	case cached < 0 || all > r.p.Of.Config.MaxPositions || (all+page-1)/page > len(pages):
-		return fmt.Errorf("a prefill step of %d tokens behind %d cached ones on %d pages of %d, want pages for all, and at most %d tokens", len(tokens), cached, len(pages), page, r.p.Of.Config.MaxPositions)
+	case cached < 0 || all > r.mk.Config.MaxPositions || (all+page-1)/page > len(pages):
+		return fmt.Errorf("a prefill step of %d tokens behind %d cached ones on %d pages of %d, want pages for all, and at most %d tokens", len(tokens), cached, len(pages), page, r.mk.Config.MaxPositions)
 	case len(pages) > len(r.table) || slices.ContainsFunc(pages, func(p uint32) bool { return int(p) >= r.pages }):
 		return fmt.Errorf("pages %v, the cache has %d", pages, r.pages)
 	}
 	feed := make([]uint32, len(tokens))
 	for i, t := range tokens {
-		if t < 0 || t >= r.p.Of.Config.Vocab {
-			return fmt.Errorf("token %d, want 0 to %d", t, r.p.Of.Config.Vocab-1)
+		if t < 0 || t >= r.mk.Config.Vocab {
+			return fmt.Errorf("token %d, want 0 to %d", t, r.mk.Config.Vocab-1)
 		}
 		feed[i] = uint32(t)
 	}
@@ -80,6 +76,14 @@ func (r *Prefill) Run(tokens []int, cached int, pages []uint32) error {
 			return err
 		}
 	}
-	r.failed = Launch(r.dev, map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages)})
-	return r.failed
+	if r.failed != nil {
+		return r.failed
+	}
+	l := &launch{s: &r.runner, ctx: context.WithoutCancel(ctx)}
+	err := l.run(map[string]uint64{megakernel.ScalarPos: uint64(cached), megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: uint64(r.pages)})
+	var hang *HangError
+	if errors.As(err, &hang) {
+		hang.Pos = cached
+	}
+	return err
 }

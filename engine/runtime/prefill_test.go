@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"math"
 	"testing"
+	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
 	"github.com/mkgen/mkgen/engine/batch"
@@ -68,7 +69,7 @@ func TestAPromptThroughThePrefillKernel(t *testing.T) {
 	}
 	cached := 0
 	for _, n := range []int{64, 17, 68} {
-		require.NoError(t, r.Run(tokens[cached:cached+n], cached, table))
+		require.NoError(t, r.Run(t.Context(), tokens[cached:cached+n], cached, table))
 		t.Logf("%d tokens: %d instructions of warps", n, wide.Last.Steps)
 		cached += n
 	}
@@ -125,7 +126,7 @@ func TestThePrefillKernelUnderEverySchedule(t *testing.T) {
 			wide.Reseed(seed)
 			cached := 0
 			for _, n := range []int{64, 8} {
-				require.NoError(t, r.Run(tokens[cached:cached+n], cached, table), "%+v, seed %d", o, seed)
+				require.NoError(t, r.Run(t.Context(), tokens[cached:cached+n], cached, table), "%+v, seed %d", o, seed)
 				cached += n
 			}
 			got := make([]byte, mk.Config.Layers*pages*mk.KV.PageBytes())
@@ -177,4 +178,30 @@ func TestABundleTakesThePrefillKernelForPrompts(t *testing.T) {
 	require.Equal(t, [][]int{{want[0]}, {want[1]}, {want[2]}}, launch(3, 40, false, prompt[40]))
 	_, err = b.Run(t.Context(), batch.StepRequest{Sequences: []batch.Sequence{{New: prompt, Cached: 30, Pages: pages}}, Steps: 1, Quiet: true})
 	require.ErrorContains(t, err, "a prefill step of 41 tokens behind 30 cached ones on 11 pages of 4, want pages for all")
+}
+
+// A launch that is given up, wherever it stands, is an error that names what was waited for, and the next one writes what it would have.
+func TestAPrefillLaunchThatIsGivenUpLeavesAKernelThatGoesOn(t *testing.T) {
+	ofValues(t)
+	const pages = 8
+	tokens := synth.Tokens(6, 0, 70, 320)
+	r, _, wide, sim, mk := prefillOfTiny(t, megakernel.PrefillOptions{Tokens: 128, Groups: 1, Cluster: 2}, 16, pages)
+	r.HangTimeout = time.Minute
+	table := []uint32{3, 0, 5, 2, 7}
+	kv := func() []byte {
+		got := make([]byte, mk.Config.Layers*pages*mk.KV.PageBytes())
+		require.NoError(t, sim.Read("kv", 0, got))
+		return got
+	}
+	require.NoError(t, r.Run(t.Context(), tokens, 0, table))
+	want := kv()
+	for _, at := range []int64{500, 20000, 60000, 120000} {
+		wide.ClaimStuck(at)
+		err := r.Run(t.Context(), tokens, 0, table)
+		var hang *runtime.HangError
+		require.ErrorAs(t, err, &hang, "after %d instructions", at)
+		require.NotEmpty(t, hang.Stuck)
+		require.NoError(t, r.Run(t.Context(), tokens, 0, table))
+		require.Equal(t, want, kv())
+	}
 }

@@ -9,12 +9,14 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
 )
 
 // runner is what sessions of all kernels have in common: a kernel whose buffers lie
 // on a device, and whose launches are followed.
 type runner struct {
 	mk    *megakernel.Kernel
+	long  *megakernel.Prefill // whose launches these are; nil: mk's
 	dev   Device
 	pages int
 	from  Device // whose weights and KV cache this kernel uses, too; nil: its own
@@ -143,4 +145,28 @@ func (s *runner) logits(i int, dst []float32) error {
 		dst[i] = math.Float32frombits(binary.LittleEndian.Uint32(raw[4*i:]))
 	}
 	return nil
+}
+
+// sites are the waits that a launch can be given up at.
+func (s *runner) sites() []pipeline.Site {
+	if s.long != nil {
+		return s.long.Sites
+	}
+	return s.mk.Sites
+}
+
+// warps is the number of warps of a CTA.
+func (s *runner) warps() int {
+	if s.long != nil {
+		return s.long.IR.Warps
+	}
+	return s.mk.IR.Warps
+}
+
+// zeroed are the buffers that must be 0 before the first launch and after one that was given up.
+func (s *runner) zeroed() []string {
+	if s.long != nil {
+		return nil
+	}
+	return s.mk.Zeroed()
 }
