@@ -54,8 +54,12 @@ func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error)
 	page := o.Kernel.KV.Page
 	b := &Batch{o: o, left: make(chan struct{}), wake: make(chan struct{}, 1), closer: release}
 	var err error
+	drafts := 0
+	if o.Lookup {
+		drafts = LookupRows
+	}
 	b.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
-		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), StepsPerLaunch: o.TokensPerLaunch, Interrupt: b.interrupt})
+		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: b.interrupt})
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}

@@ -19,6 +19,9 @@ const (
 	DefaultTokensPerLaunch = 128
 )
 
+// LookupRows is how many rows a step has at most to have guesses among them; see Options.Lookup.
+const LookupRows = 8
+
 // ErrClosed and ErrBusy refuse what an Engine cannot do in the state it is in.
 var (
 	// ErrClosed refuses what is called after Close.
@@ -64,6 +67,10 @@ type Options struct {
 	// the cache remembers, to the bit. 0 cuts to fit the GPU, shares rows as there are,
 	// and reads shared prefixes once.
 	Pin int
+	// Lookup has a Batch guess what a greedy request says next from tokens that it had before, and verify several guesses
+	// in a step of up to LookupRows rows: text that repeats comes faster. A request whose guesses are wrong makes none for a while.
+	// It does not go with Pin.
+	Lookup bool
 	// PageSeed other than 0 hands out the pages of the cache in an order drawn from
 	// it, instead of ascending. No result depends on it: it is for tests.
 	PageSeed uint64
@@ -144,6 +151,8 @@ func (o Options) complete() (Options, error) {
 		return o, fmt.Errorf("options: a KV cache of %d tokens, want 1 to %d", o.KVTokens, maxKVTokens)
 	case o.HangTimeout < 0:
 		return o, fmt.Errorf("options: a hang timeout of %v, want at least 0", o.HangTimeout)
+	case o.Lookup && o.Pin > 0:
+		return o, errors.New("options: Lookup with Pin, want one of them: guesses decide which tokens come together")
 	case o.TokensPerLaunch < 1:
 		return o, fmt.Errorf("options: %d tokens a launch, want at least 1", o.TokensPerLaunch)
 	case o.Text != nil && o.Text.Size() > c.Vocab:

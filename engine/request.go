@@ -95,6 +95,9 @@ type Usage struct {
 	// Preempted is how often the generation had to give its pages up to older ones,
 	// and to feed its tokens again later. Only a Batch does that.
 	Preempted int
+
+	// Drafted is how many tokens were fed on trial, with Options.Lookup, and Accepted how many of them the model chose too.
+	Drafted, Accepted int
 }
 
 // Piece is what a generation hands out at a time.

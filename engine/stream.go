@@ -100,6 +100,8 @@ func (c client) Pick(logits []float32, position int) (int, error) {
 	return c.a.pick(logits, position)
 }
 
+func (c client) Drafts() bool { return c.a.sampling.Greedy() && !c.a.draws() }
+
 func (c client) ToScore() int { return c.a.toScore() }
 
 func (c client) Score(logits []float32) error { return c.a.score(logits) }
@@ -113,6 +115,7 @@ func (c client) Gone() bool { return c.ctx.Err() != nil }
 
 func (c client) Leave(stats batch.Stats, err error) {
 	c.a.res.Usage.Reused, c.a.res.Usage.Preempted = stats.Reused, stats.Preempted
+	c.a.res.Usage.Drafted, c.a.res.Usage.Accepted = stats.Drafted, stats.Accepted
 	err = c.why(err)
 	if p, ok := c.a.flush(); ok {
 		c.hand(p)

@@ -17,6 +17,7 @@ type metrics struct {
 	took                                              *prometheus.HistogramVec
 	first, between                                    prometheus.Histogram
 	promptTokens, cachedTokens, answerTokens, preempt prometheus.Counter
+	drafted, accepted                                 prometheus.Counter
 	finished                                          *prometheus.CounterVec
 	handler                                           http.Handler
 }
@@ -43,13 +44,15 @@ func newMetrics(s *Server) *metrics {
 		cachedTokens: counter("cached_prompt_tokens_total", "Of these, tokens that were in the KV cache already."),
 		answerTokens: counter("answer_tokens_total", "Tokens sent on to clients."),
 		preempt:      counter("preemptions_total", "Times that a sequence lost its pages to an older one."),
+		drafted:      counter("drafted_tokens_total", "Tokens fed on trial (--prompt-lookup)."),
+		accepted:     counter("accepted_tokens_total", "Of these, tokens that the model chose too: steps that were saved."),
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{Name: "mkgen_sequences_total",
 			Help: "Sequences that have ended, by why."},
 			[]string{"reason"}),
 	}
 	r := prometheus.NewRegistry()
 	r.MustRegister(m.requests, m.took, m.first, m.between, m.promptTokens, m.cachedTokens, m.answerTokens, m.preempt,
-		m.finished,
+		m.drafted, m.accepted, m.finished,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	gauge := func(name, help string, of func(engine.Load) int) {
 		r.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "mkgen_" + name, Help: help},
@@ -81,6 +84,8 @@ func (m *metrics) ended(r engine.Result) {
 	m.promptTokens.Add(float64(r.Usage.Prompt))
 	m.cachedTokens.Add(float64(r.Usage.Reused))
 	m.preempt.Add(float64(r.Usage.Preempted))
+	m.drafted.Add(float64(r.Usage.Drafted))
+	m.accepted.Add(float64(r.Usage.Accepted))
 }
 
 // request notes an answered request.

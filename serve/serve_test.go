@@ -42,20 +42,27 @@ func TestMain(m *testing.M) {
 // what runs beside it, and two answers to one request may differ.
 func tiny(t testing.TB) (*engine.Batch, Options) {
 	t.Helper()
+	return tinyOf(t, tinyRows, func(o *engine.Options) { o.Pin = o.Kernel.ChunkTokens() })
+}
+
+// tinyOf is such a batch of so many rows, with what change makes of its options.
+func tinyOf(t testing.TB, rows int, change func(*engine.Options)) (*engine.Batch, Options) {
+	t.Helper()
 	c, ok, err := bundled.Checkpoint("tiny")
 	require.NoError(t, err)
 	require.True(t, ok)
 	defer c.Close()
 	text, _, err := bundled.Tokenizer("tiny")
 	require.NoError(t, err)
-	mk, err := megakernel.Build(c.Config(), megakernel.Options{SMs: 2, Consumers: 1, Tokens: tinyRows})
+	mk, err := megakernel.Build(c.Config(), megakernel.Options{SMs: 2, Consumers: 1, Tokens: rows})
 	require.NoError(t, err)
 	device, err := runtime.NewSim(mk.IR, 1)
 	require.NoError(t, err)
-	b, err := engine.NewBatch(context.Background(), engine.Options{Kernel: mk, Device: device, Text: text,
-		KVTokens: tinyRows * 256, Weights: runtime.FromTensors(c, runtime.LoadOptions{}), Pin: mk.ChunkTokens()})
+	o := engine.Options{Kernel: mk, Device: device, Text: text, KVTokens: rows * 256, Weights: runtime.FromTensors(c, runtime.LoadOptions{})}
+	change(&o)
+	b, err := engine.NewBatch(context.Background(), o)
 	require.NoError(t, err)
-	return b, Options{Backend: FromBatch(b), Text: text, Model: "tiny", Vocab: c.Config().Vocab, Sequences: tinyRows,
+	return b, Options{Backend: FromBatch(b), Text: text, Model: "tiny", Vocab: c.Config().Vocab, Sequences: rows,
 		Ends: c.Config().EOS}
 }
 

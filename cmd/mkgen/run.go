@@ -48,6 +48,7 @@ type runFlags struct {
 	many        bool // sequences run together, so the KV cache is to have room for all
 	pin         count
 	prefill     count
+	lookup      bool
 }
 
 // The executor pretends to have so many SMs and consumer warps where nothing is
@@ -107,6 +108,7 @@ func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 	f.Var(&r.device, "device", fmt.Sprintf("sim, the executor on the CPU (of %d SMs and %d consumer warp if nothing is said), or cuda, the first GPU", simSMs, simConsumers))
 	f.Var(&r.pin, "pin-split", pinRequestUsage)
 	f.Var(&r.prefill, "prefill", prefillUsage)
+	f.BoolVar(&r.lookup, "prompt-lookup", false, fmt.Sprintf("guess text that the prompt or the answer had before, and verify guesses in steps of %d rows; with --rows, greedy requests only", engine.LookupRows))
 	f.Var(&r.perLaunch, "tokens-per-launch", fmt.Sprintf("tokens a launch of the kernel chooses at most (default %d)", engine.DefaultTokensPerLaunch))
 	f.Var(&r.kvTokens, "kv-tokens", fmt.Sprintf("tokens of prompt and text that there is room for, of all that run at a time (default %d for each, or what the model can)", engine.DefaultKVTokens))
 	f.Var(&r.hang, "hang-timeout", fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)", cudaPatience))
@@ -158,8 +160,14 @@ func (r *runFlags) run(cmd *cobra.Command, args []string) error {
 	return errors.Join(err, s.Close())
 }
 
-// settle completes and checks the hang timeout.
+// settle completes and checks the hang timeout, and refuses flags that exclude each other.
 func (r *runFlags) settle(cmd *cobra.Command) error {
+	switch {
+	case r.lookup && r.pin > 0:
+		return usagef("--prompt-lookup and --pin-split: want one of them: guesses decide which tokens come together")
+	case r.lookup && r.opts.Tokens == 1:
+		return usagef("--prompt-lookup goes with --rows of 2 and more: guesses are verified in rows of their own")
+	}
 	if !cmd.Flags().Changed("hang-timeout") && r.device == deviceCUDA {
 		r.hang = patience(cudaPatience)
 	}
@@ -248,7 +256,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		return nil, err
 	}
 	o := engine.Options{Kernel: widest, Device: devices[0], Text: w.text, KVTokens: r.room(widest), Pin: int(r.pin),
-		TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)}
+		Lookup: r.lookup, TokensPerLaunch: int(r.perLaunch), HangTimeout: time.Duration(r.hang)}
 	for i, mk := range kernels[1:] {
 		o.Beside = append(o.Beside, runtime.Member{Kernel: mk, Device: devices[1+i]})
 	}

@@ -15,6 +15,7 @@ type quick struct{ rows int }
 
 func (q *quick) Rows() int                             { return q.rows }
 func (q *quick) Logits(int, []float32) error           { return nil }
+func (q *quick) Choice(int, int) (int, error)          { return 0, nil }
 func (q *quick) TokenLogits(int, int, []float32) error { return nil }
 func (q *quick) Run(_ context.Context, r batch.StepRequest) ([][]int, error) {
 	return [][]int{make([]int, len(r.Sequences))}, nil
@@ -24,6 +25,7 @@ func (q *quick) Run(_ context.Context, r batch.StepRequest) ([][]int, error) {
 type endless struct{ taken int }
 
 func (e *endless) Want() int                        { return 1 << 40 }
+func (e *endless) Drafts() bool                     { return false }
 func (e *endless) ToScore() int                     { return math.MaxInt }
 func (e *endless) Score([]float32) error            { return nil }
 func (e *endless) Draws() bool                      { return false }

@@ -20,6 +20,7 @@ type client struct {
 	stop   int // token that is the last, -1 for none
 	draws  bool
 	piece  int // of its bench
+	few    int // and tokens that its model says, 0 for all
 	gone   bool
 	goneAt int // tokens after which it is gone, 0 for never
 	bad    error
@@ -37,7 +38,8 @@ func (c *client) Want() int {
 	require.Positive(c.t, c.want-len(c.got))
 	return c.want - len(c.got)
 }
-func (c *client) Draws() bool { return c.draws || c.ToScore() != math.MaxInt }
+func (c *client) Draws() bool  { return c.draws || c.ToScore() != math.MaxInt }
+func (c *client) Drafts() bool { return !c.Draws() }
 func (c *client) ToScore() int {
 	if c.scores && len(c.scored) < len(c.prompt)-1 {
 		return len(c.scored)
@@ -73,6 +75,9 @@ func (c *client) Leave(s batch.Stats, err error) {
 
 // alone is what the client would get alone with all the room there is.
 func (c *client) alone(n int) []int {
+	if c.few > 0 {
+		return batchtest.AloneOfFew(c.prompt, n, c.few)
+	}
 	if c.piece > 0 {
 		return batchtest.AloneInPieces(c.prompt, n, c.draws, c.piece)
 	}
@@ -93,6 +98,7 @@ type sizes struct {
 	rows, page, pages, sequences, steps int
 	seed                                uint64
 	positions                           int // 0 for 1000
+	drafts, few                         int // rows for drafts, and tokens that the model says
 	piece                               int // with one, results depend on which tokens come together
 	long                                int // tokens of a launch of one prompt alone, where they are more than rows
 	most                                int // tokens of all sequences when a launch ends, 0 for any number
@@ -100,7 +106,7 @@ type sizes struct {
 
 func newBench(t *testing.T, z sizes) *bench {
 	t.Helper()
-	f := &batchtest.Stepper{T: z.rows, Long: z.long, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0, Most: z.most}
+	f := &batchtest.Stepper{T: z.rows, Long: z.long, Page: z.page, Pages: z.pages, Ahead: 2, Pieces: z.piece > 0, Most: z.most, Few: z.few}
 	if z.positions == 0 {
 		z.positions = 1000
 	}
@@ -108,14 +114,14 @@ func newBench(t *testing.T, z sizes) *bench {
 	if z.seed != 0 {
 		pool = pages.NewShuffled(z.pages, z.seed)
 	}
-	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, StepsPerLaunch: max(1, z.steps)})
+	s, err := batch.New(batch.Options{Stepper: f, Pool: pool, Page: z.page, Vocab: batchtest.Vocab, Positions: z.positions, MaxSequences: z.sequences, Piece: z.piece, DraftRows: z.drafts, StepsPerLaunch: max(1, z.steps)})
 	require.NoError(t, err)
 	return &bench{s, t, f, pool, z}
 }
 
 // add adds a job that wants so many tokens.
 func (b *bench) add(prompt []int, want int) *client {
-	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece}
+	c := &client{t: b.t, prompt: prompt, want: want, stop: -1, piece: b.z.piece, few: b.z.few}
 	b.Add(prompt, c)
 	return c
 }

@@ -22,11 +22,15 @@ type job struct {
 	reached int // the most that cached ever was
 	served  int // launches when it had rows last, or started
 	stats   Stats
-	done    bool // the client wants no more
+	lookup  *lookup // nil without Options.DraftRows
+	done    bool    // the client wants no more
 }
 
 func (s *Scheduler) job(prompt []int, c Client) *job {
 	j := &job{id: s.next, client: c, tokens: slices.Clip(prompt), prompt: len(prompt), piece: s.o.Piece}
+	if s.o.DraftRows > 0 {
+		j.lookup = newLookup()
+	}
 	if j.keys = j.tokens; j.piece > 0 {
 		j.keys = j.keyed()
 	}

@@ -49,7 +49,7 @@ func (s *Scheduler) Step(ctx context.Context) error {
 func (s *Scheduler) run(ctx context.Context) (l *launch, chosen [][]int, err error) {
 	parts, steps := s.plan()
 	for {
-		l = &launch{s: s, parts: parts}
+		l = &launch{s: s, parts: parts, drafts: s.draftRoom(parts) > 0}
 		if chosen, err = checked(ctx, s.o.Stepper, l.request(steps)); !tooMuch(err) || steps == 1 && len(parts) == 1 {
 			break
 		}
@@ -88,15 +88,23 @@ type launch struct {
 	s     *Scheduler
 	parts []part
 	seen  int // steps whose tokens were handed out
+
+	drafts bool // there would be rows for drafts
 }
 
 func (l *launch) request(steps int) StepRequest {
 	r := StepRequest{Steps: steps, Each: l.each, Quiet: true}
 	for _, p := range l.parts {
 		r.Quiet = r.Quiet && !p.chooses() && !p.j.scores()
-		r.Sequences = append(r.Sequences, Sequence{New: p.j.tokens[p.j.cached : p.j.cached+p.rows : p.j.cached+p.rows], Cached: p.j.cached, Pages: p.j.pages})
+		r.Sequences = append(r.Sequences, Sequence{New: p.fed(), Cached: p.j.cached, Pages: p.j.pages})
 	}
 	return r
+}
+
+// fed is the tokens of a part's rows.
+func (p *part) fed() []int {
+	end := p.j.cached + p.rows - len(p.drafts)
+	return append(p.j.tokens[p.j.cached:end:end], p.drafts...)
 }
 
 // each hands out the tokens of a step and says whether the launch is to go on.
@@ -104,7 +112,7 @@ func (l *launch) each(chosen []int) bool {
 	going := true
 	for i, p := range l.parts {
 		j := p.j
-		if l.seen == 0 && !p.chooses() || j.client.Draws() {
+		if l.seen == 0 && !p.chooses() || j.client.Draws() || len(p.drafts) > 0 {
 			continue
 		}
 		if !j.done && j.client.Gone() {
@@ -113,7 +121,7 @@ func (l *launch) each(chosen []int) bool {
 		if !j.done {
 			j.take(chosen[i])
 		}
-		going = going && !j.done
+		going = going && !j.done && !(l.drafts && l.s.drafting(j))
 	}
 	l.seen++
 	return going && !l.s.o.Interrupt()
@@ -130,6 +138,13 @@ func (l *launch) finish(steps int) {
 		}
 		cached := p.j.cached + p.rows + steps - 1
 		p.j.stats.Fed += p.rows + steps - 1
+		if len(p.drafts) > 0 {
+			accepted, err := l.accept(i, p)
+			if err != nil {
+				failed[p.j] = err
+			}
+			cached += accepted - len(p.drafts)
+		}
 		draws := p.chooses() && p.j.client.Draws() // as each was told: with the last score it may change
 		err := l.score(i, p)
 		if err == nil && draws {

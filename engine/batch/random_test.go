@@ -61,6 +61,26 @@ func TestInPiecesEveryJobGetsWhatItWouldAlone(t *testing.T) {
 	t.Log(seen)
 }
 
+// With drafts, of models that repeat themselves and of some that do not, each gets what it would alone: also with few pages, whoever
+// leaves, and whatever tokens end a launch.
+func TestWithDraftsEveryJobGetsWhatItWouldAlone(t *testing.T) {
+	seen := map[string]int{}
+	for seed := range uint64(100) {
+		r := rand.New(rand.NewPCG(seed, 6))
+		z := sizes{rows: 1 + r.IntN(16), page: 1 << r.IntN(4), steps: 1 + r.IntN(9), seed: seed, drafts: 1 + r.IntN(9), few: 1 + r.IntN(4)}
+		z.pages = 1 + (20+r.IntN(150))/z.page
+		z.sequences = 1 + r.IntN(z.rows)
+		if r.IntN(3) == 0 {
+			z.positions = 10 + r.IntN(60)
+		}
+		runRandom(t, z, r, 40, seen)
+	}
+	for what, least := range map[string]int{"whole": 300, "gone": 100, "full": 30, "preempted": 100, "reused": 300, "stopped": 20, "drafted": 5000, "accepted": 3000} {
+		require.Greater(t, seen[what], least, what)
+	}
+	t.Log(seen)
+}
+
 // runRandom lets some jobs loose on a bench and says in seen what they met with.
 func runRandom(t *testing.T, z sizes, r *rand.Rand, jobs int, seen map[string]int) {
 	b := newBench(t, z)
@@ -105,7 +125,8 @@ func (b *bench) random(r *rand.Rand, all []*client) *client {
 	for range 1 + r.IntN(1+b.Limit()/3) {
 		prompt = append(prompt, r.IntN(3))
 	}
-	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0, scores: r.IntN(5) == 0, piece: b.z.piece}
+	c := &client{t: b.t, prompt: prompt, want: 1 + r.IntN(1+b.Limit()), stop: -1, draws: r.IntN(4) == 0 && b.z.few == 0, scores: r.IntN(5) == 0 && b.z.few == 0,
+		piece: b.z.piece, few: b.z.few}
 	switch r.IntN(5) {
 	case 0:
 		c.goneAt = 1 + r.IntN(5)
@@ -156,6 +177,8 @@ func (b *bench) judge(c *client, broken error, seen map[string]int) {
 	if c.draws {
 		seen["drawn"]++
 	}
+	seen["drafted"] += c.stats.Drafted
+	seen["accepted"] += c.stats.Accepted
 }
 
 // The same calls do the same.

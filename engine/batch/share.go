@@ -7,12 +7,13 @@ import (
 
 // part is what a job does in a launch.
 type part struct {
-	j    *job
-	rows int
+	j      *job
+	rows   int   // those of drafts, too
+	drafts []int // fed behind the job's last token
 }
 
 // chooses reports whether the part ends with the job's last token.
-func (p *part) chooses() bool { return p.rows == p.j.pending() }
+func (p *part) chooses() bool { return p.rows == p.j.pending()+len(p.drafts) }
 
 // share gives every running job its rows of the next step, in order. Those that
 // wait for another one get none and are left out.
@@ -42,6 +43,9 @@ func (s *Scheduler) share() []part {
 		if left == before {
 			break
 		}
+	}
+	if s.o.DraftRows > 0 {
+		s.draft(parts)
 	}
 	return parts
 }
@@ -84,7 +88,7 @@ func (s *Scheduler) plan() (parts []part, steps int) {
 	for {
 		parts = s.share()
 		steps = s.steps(parts)
-		if s.reserve(parts, steps) {
+		if s.reserve(parts, steps) || undraft(parts) && s.reserve(parts, steps) {
 			s.turn++
 			s.prefilled = len(parts) == 1 && parts[0].rows > s.o.Stepper.Rows()
 			return parts, steps
@@ -102,7 +106,7 @@ func (s *Scheduler) steps(parts []part) int {
 		return 1 // others have none of its rows
 	}
 	for _, p := range parts {
-		if p.j.pending() > 1 || p.j.client.Draws() {
+		if p.j.pending() > 1 || len(p.drafts) > 0 || p.j.client.Draws() {
 			return 1
 		}
 		n = min(n, p.j.client.Want(), s.limit-p.j.cached)

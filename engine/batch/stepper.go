@@ -57,6 +57,8 @@ type Stepper interface {
 	Logits(i int, dst []float32) error
 	// TokenLogits reads those that follow new token k of sequence i, of a launch of one step that was not quiet.
 	TokenLogits(i, k int, dst []float32) error
+	// Choice is the token that follows new token k of sequence i by argmax, of such a launch.
+	Choice(i, k int) (int, error)
 }
 
 // Client is who a job is for. It is called by Add, Step and Close, on their
@@ -69,6 +71,8 @@ type Client interface {
 	// change from true to false with a Take or a Score, and never back. It is true as long
 	// as the client wants logits of its prompt.
 	Draws() bool
+	// Drafts reports whether the client's tokens may be verified drafts: only those that argmax chooses may.
+	Drafts() bool
 	// Pick chooses the token at a position of the sequence. An error ends the job.
 	Pick(logits []float32, position int) (int, error)
 	// ToScore is from which token of the prompt on the client wants the logits that follow it; math.MaxInt
@@ -92,6 +96,9 @@ type Stats struct {
 	Reused    int // tokens of the prompt that never were fed: the cache had them
 	Fed       int // rows it had, those computed again too
 	Preempted int // times it lost its pages to an older one
+
+	Drafted  int // drafts that were fed
+	Accepted int // of these, those that argmax chose too
 }
 
 // full is the type of ErrFull.

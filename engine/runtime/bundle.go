@@ -230,6 +230,14 @@ func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error
 	return all, err
 }
 
+// Choice is the token that follows new token k of sequence i of the last launch, which had several rows; see batch.Stepper.
+func (b *Bundle) Choice(i, k int) (int, error) {
+	if b.last == nil {
+		return 0, errors.New("the choice of a row after a launch of one row")
+	}
+	return b.last.Choice(i, k)
+}
+
 // TokenLogits reads those that follow new token k of sequence i of the last launch; see batch.Stepper.
 func (b *Bundle) TokenLogits(i, k int, dst []float32) error {
 	if b.last != nil {

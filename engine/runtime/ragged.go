@@ -21,6 +21,7 @@ type Ragged struct {
 	last    []int         // the last row of each sequence of the last launch; -1 for none
 	count   int           // its rows
 	quiet   bool          // it made no logits
+	chose   []int         // by row, of its last step
 	planned *kv.Plan
 
 	used int // page table entries of the last launch
@@ -165,19 +166,40 @@ func (r *Ragged) Logits(i int, dst []float32) error {
 	return r.logits(r.last[i], dst)
 }
 
+// Choice is the token that follows new token k of sequence i of the last launch, of its last step.
+func (r *Ragged) Choice(i, k int) (int, error) {
+	row, err := r.rowOf(i, k)
+	switch {
+	case err != nil:
+		return 0, err
+	case r.quiet:
+		return 0, errQuiet
+	}
+	return r.chose[row], nil
+}
+
 // TokenLogits is Logits of new token k of a sequence.
 func (r *Ragged) TokenLogits(i, k int, dst []float32) error {
+	row, err := r.rowOf(i, k)
+	if err != nil {
+		return err
+	}
+	return r.RowLogits(row, dst)
+}
+
+// rowOf is the row of new token k of a sequence of the last launch.
+func (r *Ragged) rowOf(i, k int) (int, error) {
 	if i < 0 || i >= len(r.last) || r.last[i] < 0 {
-		return r.Logits(i, dst) // which refuses it
+		return 0, fmt.Errorf("new token %d of sequence %d, which had none or was not there: the last launch had %d", k, i, len(r.last))
 	}
 	first := 0
 	for _, last := range r.last[:i] {
 		first = max(first, last+1)
 	}
 	if k < 0 || first+k > r.last[i] {
-		return fmt.Errorf("logits of new token %d of sequence %d, which had %d", k, i, r.last[i]+1-first)
+		return 0, fmt.Errorf("new token %d of sequence %d, which had %d", k, i, r.last[i]+1-first)
 	}
-	return r.RowLogits(first+k, dst)
+	return first + k, nil
 }
 
 // RowLogits is Logits of a row: the new tokens of the sequences one after another.

@@ -106,6 +106,7 @@ func (r *Ragged) launch(ctx context.Context, q kv.Request, quiet bool, each func
 	if err != nil {
 		return nil, err
 	}
+	r.chose = all[len(all)-1]
 	for i := l.next; i < len(all) && !l.stopping; i++ {
 		chosen = all[i]
 		l.stopping = !hand(i)

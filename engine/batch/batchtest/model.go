@@ -52,6 +52,15 @@ func Alone(prompt []int, n int, picked bool) []int {
 	return all[len(prompt):]
 }
 
+// AloneOfFew is Alone of a Stepper that says Few tokens.
+func AloneOfFew(prompt []int, n, few int) []int {
+	all := append([]int(nil), prompt...)
+	for range n {
+		all = append(all, Follows(all)%few)
+	}
+	return all[len(prompt):]
+}
+
 func next(follows int, picked bool) int {
 	if picked {
 		return (follows + 1) % Vocab

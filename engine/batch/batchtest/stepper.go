@@ -22,6 +22,8 @@ type Stepper struct {
 	// Ahead is how many steps it runs on when it should stop: like a GPU it hears
 	// late.
 	Ahead int
+	// Few has the model say the tokens below it alone, so that it repeats itself; 0 for the whole vocabulary.
+	Few int
 	// Pieces makes results depend on which tokens came together.
 	Pieces bool
 	// Fail is the error of the next launch, which is forgotten then. It has run all
@@ -82,6 +84,9 @@ func (f *Stepper) next(q *batch.Sequence, n int) (int, error) {
 		if all[i], ok = f.cells[f.slot(q, i)]; !ok {
 			return 0, fmt.Errorf("slot %v was never written", f.slot(q, i))
 		}
+	}
+	if f.Few > 0 {
+		return choose(all) % f.Few, nil
 	}
 	return choose(all), nil
 }
@@ -216,6 +221,14 @@ func (f *Stepper) Logits(i int, dst []float32) error {
 	clear(dst)
 	dst[f.last[i]] = 1
 	return nil
+}
+
+// Choice is the token that follows a row.
+func (f *Stepper) Choice(i, k int) (int, error) {
+	if f.last == nil {
+		return 0, errors.New("a choice of a quiet launch")
+	}
+	return f.rows[i][k], nil
 }
 
 // TokenLogits is Logits of a row.
