@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/models"
 )
 
 // attentionSpec is the attention of a class of layers, as Options.Attention names it.
@@ -204,6 +205,30 @@ func attentionText(classes []attentionSpec, pattern []int) string {
 		words = append(words, classes[c].String())
 	}
 	return strings.Join(words, "/")
+}
+
+// ownAttention is Options.Attention of the attention that a model was trained with, nothing for plain attention. Windows that
+// no context of the model fills are none.
+func ownAttention(c *models.Config) string {
+	a := c.Arch()
+	var classes []attentionSpec
+	var pattern []int
+	for l := range a.Layers() {
+		var s attentionSpec
+		at := &a.Layer(l).Attn
+		if at.Window > 0 && at.Window < c.MaxPositions {
+			s = append(s, term{termWindow, float64(at.Window)})
+		}
+		if at.SoftCap > 0 {
+			s = append(s, term{termSoftCap, at.SoftCap})
+		}
+		i := slices.IndexFunc(classes, func(c attentionSpec) bool { return slices.Equal(c, s) })
+		if i < 0 {
+			i, classes = len(classes), append(classes, s)
+		}
+		pattern = append(pattern, i)
+	}
+	return attentionText(classes, pattern[:period(pattern)])
 }
 
 // ShrinkWindows is a spelling of Options.Attention, which must be sound, with windows

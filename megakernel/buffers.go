@@ -16,12 +16,13 @@ type buffers struct {
 	embed   dsl.Buf[dsl.BF16] // absent where the LM head is the same matrix
 	gains   dsl.Buf[dsl.BF16]
 	invFreq dsl.Buf[dsl.F32]
-	plan    dsl.Buf[dsl.U32]
-	table   dsl.Buf[dsl.U32] // one row a step only
-	kv      dsl.Buf[dsl.B128]
-	work                     // several rows a step only
-	hooked                   // attention that is not plain only
-	scales  dsl.Buf[dsl.F32] // of kv, absent where it has none
+	featureBuffers
+	plan   dsl.Buf[dsl.U32]
+	table  dsl.Buf[dsl.U32] // one row a step only
+	kv     dsl.Buf[dsl.B128]
+	work                    // several rows a step only
+	hooked                  // attention that is not plain only
+	scales dsl.Buf[dsl.F32] // of kv, absent where it has none
 
 	x          dsl.Buf[dsl.F32]
 	q          dsl.Buf[dsl.BF16] // without HandoffWords of queries
@@ -60,11 +61,10 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	b := &buffers{
 		weights: dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, ro, bufDoc("packed matrices, see the layout")),
 		embed:   mk.declareEmbed(k),
-		gains: dsl.Global[dsl.BF16](k, "gains", product(2*c.Layers+1, c.Hidden), ro, dsl.Align(16),
-			bufDoc("[%d][%d] norm gains: attention and MLP of each layer, then the final one", 2*c.Layers+1, c.Hidden)),
-		invFreq: dsl.Global[dsl.F32](k, "inv_freq", product(c.HeadDim/2), ro, bufDoc("[%d] RoPE, radians a position", c.HeadDim/2)),
-		plan:    dsl.Global[dsl.U32](k, "plan", product(o.SMs, planWords), ro, bufDoc("[%d][%d] what each SM owns", o.SMs, planWords)),
+		gains:   mk.declareGains(k),
 	}
+	mk.declareFeatures(k, b)
+	b.plan = dsl.Global[dsl.U32](k, "plan", product(o.SMs, planWords), ro, bufDoc("[%d][%d] what each SM owns", o.SMs, planWords))
 	if mk.Ragged() {
 		mk.declareWork(k, b)
 	} else {
@@ -109,6 +109,22 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 	mk.declareControl(k, b)
 	mk.declareProbe(k, b)
 	return b
+}
+
+// featureBuffers are there for models that have what they are for.
+type featureBuffers struct {
+	ropeFactors     dsl.Buf[dsl.F32]
+	biases, qkGains dsl.Buf[dsl.BF16]
+	rawQK, qkSums   dsl.Buf[dsl.B128]
+}
+
+func (mk *Kernel) declareGains(k *dsl.Kernel) dsl.Buf[dsl.BF16] {
+	n, what := mk.finalGain()+1, "attention and MLP of each layer"
+	if mk.kept() {
+		what = fmt.Sprintf("%d of each layer", len(mk.normRoles()))
+	}
+	return dsl.Global[dsl.BF16](k, "gains", product(n, mk.Config.Hidden), dsl.ReadOnly(), dsl.Align(16),
+		bufDoc("[%d][%d] norm gains: %s, then the final one", n, mk.Config.Hidden, what))
 }
 
 // declareControl declares what host and kernel tell each other, and the scalars.
@@ -196,6 +212,9 @@ func (mk *Kernel) Zeroed() (names []string) {
 	}
 	if mk.Options.Queries == HandoffWords {
 		names = append(names, BufferQueryWords, BufferKVWords)
+		if mk.kind().Attn.QKNormWide {
+			names = append(names, BufferQKSums)
+		}
 	}
 	for _, phase := range VectorPhases() {
 		if mk.Options.handsOn(phase) {

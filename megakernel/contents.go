@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/emit"
-	"github.com/mkgen/mkgen/models"
 )
 
 // tables are the buffers whose content depends on the kernel alone.
@@ -19,6 +18,9 @@ func (mk *Kernel) tables() []emit.Table {
 	}
 	tables := []emit.Table{{Name: "inv_freq", Type: "f32", Words: floats(mk.InvFreq())}, {Name: "plan", Type: "u32", Words: mk.PlanTable()},
 		{Name: "ends", Type: "u32", Words: slices.Repeat(emit.Words{noToken}, MaxEnds)}}
+	if f := mk.RopeFactors(); f != nil {
+		tables = append(tables, emit.Table{Name: BufferRopeFactors, Type: "f32", Words: floats(f)})
+	}
 	if mk.KV.ScalesLen() > 0 {
 		tables = append(tables, emit.Table{Name: BufferKVScales, Type: "f32", Words: floats(mk.KVScales())})
 	}
@@ -38,7 +40,13 @@ const noToken = 1<<32 - 1
 // into which.
 func (mk *Kernel) needs() []emit.Need {
 	c := &mk.Config
-	norms := fmt.Sprintf("%s and %s of each layer %%d in turn, then %s; bf16", c.TensorName(models.RolePreAttn), c.TensorName(models.RolePreMLP), c.TensorName(models.RoleFinal))
+	var vectors []emit.Need
+	for _, v := range mk.VectorBuffers() {
+		vectors = append(vectors, emit.Need{Buffer: v.Name, Fill: v.Fill, Tensors: v.Tensors})
+	}
+	if mk.RopeFactors() != nil {
+		vectors = append(vectors, emit.Need{Buffer: BufferRopeFactors, Fill: fillTable})
+	}
 	var embed []emit.Need
 	if mk.OwnEmbedding() {
 		embed = []emit.Need{{Buffer: BufferEmbed, Fill: EmbedTensor + ", row by row; bf16", Tensors: []string{EmbedTensor}}}
@@ -49,7 +57,7 @@ func (mk *Kernel) needs() []emit.Need {
 	}
 	return slices.Concat(embed, mk.needsOfVariants(), []emit.Need{
 		{Buffer: "weights", Fill: "the matrices as the packing table says, and zero where it names no element"},
-		{Buffer: "gains", Fill: norms, Tensors: mk.GainTensors()},
+	}, vectors, []emit.Need{
 		{Buffer: "inv_freq", Fill: fillTable},
 		{Buffer: "plan", Fill: fillTable},
 		{Buffer: "kv", PageBytes: int64(c.Layers) * int64(mk.KV.PageBytes()), Size: fmt.Sprintf("%d bytes a page: %d layers × %d", c.Layers*mk.KV.PageBytes(), c.Layers, mk.KV.PageBytes())},
@@ -102,7 +110,11 @@ func (mk *Kernel) needsOfRows() []emit.Need {
 // needsOfVariants are of where states are merged, of the cache's format and of attention that is not plain.
 func (mk *Kernel) needsOfVariants() (list []emit.Need) {
 	if mk.Options.Queries == HandoffWords {
-		for _, name := range []string{BufferQueryWords, BufferKVWords} {
+		names := []string{BufferQueryWords, BufferKVWords}
+		if mk.kind().Attn.QKNormWide {
+			names = append(names, BufferQKSums)
+		}
+		for _, name := range names {
 			list = append(list, emit.Need{Buffer: name, Fill: "0, and again after a launch that was given up"})
 		}
 	}

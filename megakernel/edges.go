@@ -92,7 +92,9 @@ func (o Options) ForMachine(c models.Config, m *machine.Machine) Options {
 	if o.Tokens > 1 || o.graph() || m.Executor {
 		return o
 	}
-	o.Queries = cmp.Or(o.Queries, Handoff(queriesEdge(m).least().name))
+	if o.Queries == "" && o.completeArch(&c) == nil {
+		o.Queries = cmp.Or(o.Queries, Handoff(queriesEdge(m).least().name))
+	}
 	o.Merge = cmp.Or(o.Merge, Merging(statesEdge(m).least().name))
 	if o.Vectors == "" {
 		o.Vectors = o.chooseVectors(vectorEdges(&c, m))

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -19,6 +20,14 @@ const (
 	FaultMergeShare Fault = "merge-share" // the last split's merge weight is doubled
 	FaultAttention  Fault = "attention"   // windows are a token wider, soft caps left out, sigmoids' biases changed; see spoil
 
+	// Faults of what models have beyond Llama: see FeatureFaults.
+	FaultBias     Fault = "bias"      // biases are left out
+	FaultQKNorm   Fault = "qk-norm"   // k is not normalised, but for gains
+	FaultPlusOne  Fault = "plus-one"  // gains are taken for 1 + gain
+	FaultRopeBase Fault = "rope-base" // all layers are rotated as the first one is
+	FaultLogitCap Fault = "logit-cap" // the soft cap of logits is left out
+	FaultPostNorm Fault = "post-norm" // what attention adds is not normalised, but for gains
+
 	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
 	// gate and up. It is no wrong value, hence not among Faults.
 	FaultLostArrival Fault = "lost-arrival"
@@ -33,6 +42,34 @@ func Hangs() []Fault { return []Fault{FaultLostArrival, FaultLostRelease} }
 
 // Faults lists the faults a kernel can be built with.
 func Faults() []Fault { return []Fault{FaultDropToken, FaultRope, FaultMergeShare} }
+
+// FeatureFaults lists the faults of what a model has beyond Llama, FaultAttention among them.
+func FeatureFaults(a *models.Arch, attention string) (list []Fault) {
+	l := a.Layer(0)
+	ropes, _ := ropesOf(a)
+	for _, f := range []struct {
+		fault Fault
+		has   bool
+	}{
+		{FaultBias, l.Attn.QKVBias || l.Attn.OBias || l.MLP.Bias},
+		{FaultQKNorm, l.Attn.QKNorm.Kind != models.NoNorm},
+		{FaultPlusOne, a.Final.PlusOne},
+		{FaultRopeBase, len(ropes) > 1},
+		{FaultLogitCap, a.Head.SoftCap > 0},
+		{FaultPostNorm, l.PostAttn.Kind != models.NoNorm},
+		{FaultAttention, attention != ""},
+	} {
+		if f.has {
+			list = append(list, f.fault)
+		}
+	}
+	return list
+}
+
+func featureFaults(c *models.Config, o *Options) []Fault {
+	a := c.Arch()
+	return FeatureFaults(&a, o.Attention)
+}
 
 // spoil is the attention of a kernel with FaultAttention: windows are a token wider, soft caps 1e4, which leaves logits as they
 // are, and a sigmoid's bias is off by 0.1.

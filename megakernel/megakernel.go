@@ -14,6 +14,7 @@ import (
 // to run it.
 type Kernel struct {
 	Config  models.Config
+	arch    models.Arch // Config's mathematics
 	Options Options
 	Plan    *pipeline.Plan
 	KV      tasks.KVLayout
@@ -78,7 +79,7 @@ func Build(c models.Config, o Options) (*Kernel, error) {
 	if err := inputFits(&c, o.SharedLimit); err != nil {
 		return nil, fmt.Errorf("model %s: %w", c.Name, err)
 	}
-	mk := &Kernel{Config: c, Options: o}
+	mk := &Kernel{Config: c, Options: o, arch: c.Arch()}
 	if mk.specs, mk.pattern, err = parseAttention(o.Attention, c.Layers); err != nil {
 		panic("BUG: " + err.Error())
 	}

@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -146,7 +147,7 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	bufs, e, own := f.bufs, f.env, f.act
 	gateUp, last := len(all)-2, len(all)-1
 	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm((&vectors{f}).middle(), s.Layer.MulC(2).AddC(1), f.mk.Options.Weights))
+		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), f.mk.Options.Weights))
 	}, e.Sync)
 	all[gateUp].Handoff = handoffNone
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}

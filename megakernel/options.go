@@ -257,6 +257,9 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(Watchdogs(), o.Watchdog) {
 		return o, refuse("Watchdog", "found %q, want grid, all or none", string(o.Watchdog))
 	}
+	if err := o.completeArch(c); err != nil {
+		return o, err
+	}
 	if o.Queries == "" || o.Merge == "" || o.Vectors == "" {
 		o = o.ForMachine(*c, machine.H200())
 	}
@@ -285,7 +288,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Trace > 0 && c.Layers > pipeline.MaxTraceLayers {
 		return o, refuse("Trace", "a trace of %d layers, want at most %d", c.Layers, pipeline.MaxTraceLayers)
 	}
-	if all := slices.Concat(Faults(), LocalFaults()); !slices.Contains(slices.Concat(all, Hangs(), []Fault{NoFault, FaultAttention}), o.Fault) {
+	if all := slices.Concat(Faults(), LocalFaults()); !slices.Contains(slices.Concat(all, Hangs(), featureFaults(c, &o), []Fault{NoFault, FaultAttention}), o.Fault) {
 		return o, refuse("Fault", "fault %q, want %s", o.Fault, plural.Or(all))
 	}
 	if err := o.completeMLP(); err != nil {
@@ -319,13 +322,21 @@ func (o *Options) statesInWords() bool {
 	return o.Merge == MergeWords
 }
 
-// completeAttention brings Attention into its one form, and refuses what cannot be.
+// completeAttention brings Attention into its one form, the model's own where none is named, and refuses what cannot be.
 func (o *Options) completeAttention(c *models.Config) error {
-	specs, pattern, err := parseAttention(o.Attention, c.Layers)
+	own := ownAttention(c)
+	specs, pattern, err := parseAttention(cmp.Or(o.Attention, own), c.Layers)
 	if err != nil {
 		return refuse("Attention", "%s", err)
 	}
-	o.Attention = attentionText(specs, pattern)
+	if o.Attention = attentionText(specs, pattern); o.Attention == "" && own != "" {
+		o.Attention = termCausal // and not its own
+	}
+	if a := c.Arch(); slices.ContainsFunc(specs, func(s attentionSpec) bool { return s.has(termStreaming) }) {
+		if list, _ := ropesOf(&a); len(list) > 1 || list[0].Factor() != 1 || a.Layer(0).Attn.QKNorm.Kind != models.NoNorm && o.Tokens == 1 {
+			return refuse("Attention", "streaming in %q of a model whose rotary embeddings differ by layer, have a factor or come behind a norm; want another kind of attention", o.Attention)
+		}
+	}
 	if o.Tokens > 1 {
 		return nil
 	}
@@ -385,7 +396,8 @@ func attention(c *models.Config, o *Options) *tasks.Attention {
 }
 
 func kvLayout(c *models.Config, o *Options) tasks.KVLayout {
-	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page, Type: o.KV}
+	a := c.Arch()
+	return tasks.KVLayout{Layers: c.Layers, Heads: c.KVHeads, D: c.HeadDim, Page: o.Page, Type: o.KV, Rotary: rotary(&a)}
 }
 
 // AttentionItems is the number of times one split's share of a layer's KV of one

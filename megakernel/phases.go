@@ -21,9 +21,9 @@ func (mk *Kernel) matrix(i int) *pipeline.MatrixPlan {
 func (b *builder) embedding() interface {
 	Row(e *tasks.Env, token dsl.Val[dsl.U32]) tasks.Vector
 } {
-	c, p := &b.mk.Config, b.mk.Plan
+	c, p, scale := &b.mk.Config, b.mk.Plan, b.mk.arch.Embed.Scale
 	if !c.TieEmbeddings {
-		return &tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}
+		return embeddings{&tasks.Embedding{N: c.Hidden, Table: b.bufs.embed, Vocab: c.Vocab}, scale}
 	}
-	return &tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights, Start: p.Image(pipeline.FinalLayer) + p.Final[0].Start}
+	return embeddings{&tasks.PackedEmbedding{M: &p.Final[0], Weights: b.bufs.weights, Start: p.Image(pipeline.FinalLayer) + p.Final[0].Start}, scale}
 }

@@ -23,6 +23,8 @@ type work struct {
 	input   dsl.Buf[dsl.BF16] // the residual vectors times the next norm's gains
 	squares dsl.Buf[dsl.F32]  // each SM's part of their sums of squares
 
+	branch, branchSquares dsl.Buf[dsl.F32] // the same of what is added behind a norm, where there is one
+
 	count   dsl.Val[dsl.U32]
 	chooses dsl.Val[dsl.U32] // not 0: the steps choose tokens
 }
@@ -80,6 +82,10 @@ func (mk *Kernel) declareRows(k *dsl.Kernel, b *buffers) {
 	b.x = dsl.Global[dsl.F32](k, "x", product(o.Tokens, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] residual vectors", o.Tokens, c.Hidden))
 	b.input = mk.fragments(k, "normed", c.Hidden, "residual vectors times the next norm's gains")
 	b.squares = dsl.Global[dsl.F32](k, "squares", product(o.SMs, pad), dsl.Align(16), bufDoc("[%d][%d] each SM's part of the residual vectors' sums of squares", o.SMs, pad))
+	if mk.kept() {
+		b.branch = dsl.Global[dsl.F32](k, "branch", product(o.Tokens, c.Hidden), dsl.Align(16), bufDoc("[%d][%d] what attention or the MLP adds, before its norm", o.Tokens, c.Hidden))
+		b.branchSquares = dsl.Global[dsl.F32](k, "branch_squares", product(o.SMs, pad), dsl.Align(16), bufDoc("[%d][%d] each SM's part of its sums of squares", o.SMs, pad))
+	}
 	b.q = dsl.Global[dsl.BF16](k, "q", product(o.Tokens, qRows), dsl.Align(16), bufDoc("[%d][%d][%d] rotated, scaled queries", o.Tokens, c.Heads, c.HeadDim))
 	b.states = declareStates(k, l.Partials, group, c.HeadDim)
 	b.attn = mk.fragments(k, "attn", qRows, "attention outputs")

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
 )
@@ -22,6 +23,9 @@ type single struct {
 	early *tasks.Early // what products need of memory beside their input
 	gains *tasks.Gains // what their norms do
 
+	residual dsl.Buf[dsl.F32] // shared memory: the residual vector, where it is kept there
+	added    *tasks.Gains     // what the norms behind branches do then
+
 	act   dsl.Buf[dsl.BF16] // shared memory, with MLPFused only
 	turns turns             // of x, with MLPFused only
 }
@@ -38,6 +42,17 @@ func newSingle(b *builder) *single {
 	if b.mk.Options.MLP == MLPFused {
 		f.declareFused()
 	}
+	f.early.Pairs = 1
+	if b.mk.biasRoles(MatrixQKV) != nil {
+		f.early.Pairs++
+	}
+	if b.mk.kind().Attn.QKNorm.Kind != models.NoNorm {
+		f.early.Pairs++
+	}
+	if b.mk.kept() {
+		f.residual = dsl.Shared[dsl.F32](k, regionResidual, words(regionResidual), at(regionResidual), dsl.Align(16), dsl.Doc("the residual vector"))
+		f.added = &tasks.Gains{N: b.mk.Config.Hidden, Gain: b.bufs.gains}
+	}
 	return f
 }
 
@@ -53,10 +68,17 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	if o.Queries == HandoffWords {
 		att.Passed = &tasks.Passed{}
 	}
+	input := max(2*widest, 4*att.ScratchLen(o.Consumers))
+	if mk.kept() {
+		input = max(input, mk.addedAt()+4*c.Hidden)
+	}
 	regions := []pipeline.Region{
-		{Name: regionInput, Bytes: max(2*widest, 4*att.ScratchLen(o.Consumers)), Align: 16},
+		{Name: regionInput, Bytes: input, Align: 16},
 		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
+	}
+	if mk.kept() {
+		regions = append(regions, pipeline.Region{Name: regionResidual, Bytes: 4 * c.Hidden, Align: 16})
 	}
 	if o.MLP == MLPFused {
 		regions = append(regions, pipeline.Region{Name: regionAct, Bytes: 2 * mk.actLen(), Align: 16}, pipeline.Region{Name: regionTurn, Bytes: 4, Align: 4})
@@ -95,10 +117,10 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 		}}
 }
 
-// norm stages the normalised residual vector x; which is the norm's row of gains.
-func (f *single) norm(x tasks.Source, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
+// norm stages the normalised residual vector x; which is the row of gains of n.
+func (f *single) norm(x tasks.Source, n models.Norm, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: c.NormEps, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of}
+	in := tasks.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of}
 	var scale dsl.Val[dsl.F32]
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
@@ -116,9 +138,14 @@ func (f *single) phases() stages {
 // layerPhases are the phases of one layer.
 func (f *single) layerPhases() []phase {
 	c, o, bufs, e := &f.mk.Config, &f.mk.Options, f.bufs, f.env
-	qkv := &tasks.QKV{Heads: c.Heads, KV: f.mk.KV, InvFreq: bufs.invFreq, Q: bufs.q, RotateFor: f.rotatedFor(), Early: f.earlyOf(MatrixQKV)}
+	projection, l := f.qkv(), f.mk.kind()
+	qkv := &projection
+	qkv.Early = f.earlyOf(MatrixQKV)
 	if o.Queries == HandoffWords {
 		qkv.Passed = &tasks.Passed{Words: f.words(0), Q: bufs.qWords, KV: bufs.kvWords}
+		if qkv.Norm != nil {
+			qkv.Passed.Normed = qkv
+		}
 	}
 	to := &vectors{f}
 	var atts []*tasks.Attention
@@ -139,8 +166,13 @@ func (f *single) layerPhases() []phase {
 	}
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
-			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] { return f.norm(to.first(s), s.Layer.MulC(2), o.Weights) })
-		}, f.fenceKV),
+			return qkv.Epilogue(e, s, func() dsl.Val[dsl.F32] {
+				return f.norm(to.first(s), l.PreAttn, f.gainRow(s.Layer, models.RolePreAttn), o.Weights)
+			})
+		}, func() {
+			f.fenceKV()
+			qkv.Publish(e)
+		}),
 		{Phase: per("attention", "attention, split along KV"),
 			produce: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Produce(e, f.prod, s) }) },
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { atts[i].Consume(e, f.cons, f.ring, s) }) }},
@@ -152,7 +184,7 @@ func (f *single) layerPhases() []phase {
 			return to.afterO(s)
 		}, nil),
 		f.matrixPhase(per("gate_up", "RMSNorm", "gate and up projections", "SwiGLU"), MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
-			return tasks.SwiGLU(e, bufs.act, f.actAt(s), o.Weights, f.norm(to.middle(), s.Layer.MulC(2).AddC(1), o.Weights))
+			return f.glu(s).Epilogue(e, bufs.act, f.actAt(s), o.Weights, f.norm(to.middle(s), l.PreMLP, f.gainRow(s.Layer, models.RolePreMLP), o.Weights))
 		}, nil),
 		f.matrixPhase(per(phaseDown, "down projection", "residual"), MatrixDown, func(s tasks.Step) tasks.Epilogue {
 			f.plain(tasks.PlainInput{N: c.Intermediate, X: bufs.act, From: f.actAt(s)})
@@ -184,15 +216,19 @@ func (f *single) readAhead(p *phase, qkv *tasks.QKV, to *vectors) {
 	switch p.Matrix {
 	case f.mk.matrix(MatrixQKV).Name:
 		p.early = func(s tasks.Step) {
-			f.gains.Fetch(e, s.Layer.MulC(2))
-			qkv.Early.Fetch(e, f.own.matrix(MatrixQKV), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.CosSin(e, s, row) })
+			f.fetchGains(s, models.RolePreAttn)
+			f.fetchAdded(s, models.RolePostMLP)
+			qkv.Early.Fetch(e, f.own.matrix(MatrixQKV), func(row dsl.Val[dsl.U32]) []dsl.Val[dsl.F32] { return qkv.Ahead(e, s, row) })
 		}
 	case f.mk.matrix(MatrixO).Name:
-		p.residual = f.fetchResidual(MatrixO, to.oldInO)
+		p.residual = f.fetchResidual(MatrixO, to.addedToInO)
 	case f.mk.matrix(MatrixGateUp).Name:
-		p.early = func(s tasks.Step) { f.gains.Fetch(e, s.Layer.MulC(2).AddC(1)) }
+		p.early = func(s tasks.Step) {
+			f.fetchGains(s, models.RolePreMLP)
+			f.fetchAdded(s, models.RolePostAttn)
+		}
 	case f.mk.matrix(MatrixDown).Name:
-		p.residual = f.fetchResidual(MatrixDown, func(tasks.Step) tasks.Vector { return to.oldInDown() })
+		p.residual = f.fetchResidual(MatrixDown, to.addedToInDown)
 	}
 }
 
@@ -203,13 +239,44 @@ func (f *single) finalPhase() phase {
 	var publish func()
 	head := Phase{Name: "lm_head", Ops: []string{"final RMSNorm", "LM head", "argmax"}, Handoff: gridBarrier}
 	final := f.matrixPhase(head, layerMatrices, func(tasks.Step) tasks.Epilogue {
-		scale := f.norm((&vectors{f}).last(), f.k.U32(2*c.Layers), pipeline.FormatBF16)
+		scale := f.norm((&vectors{f}).last(), f.mk.arch.Final, f.k.U32(f.mk.finalGain()), pipeline.FormatBF16)
 		var epilogue tasks.Epilogue
-		epilogue, publish = f.argmax.Start(e, scale)
-		return epilogue
+		if f.mk.plainLogits() {
+			epilogue, publish = f.argmax.Start(e, scale)
+			return epilogue
+		}
+		epilogue, publish = f.argmax.Start(e, f.k.F32(1))
+		return func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
+			epilogue(row, f.logit(y0.Mul(scale)), f.logit(y1.Mul(scale)))
+		}
 	}, func() { publish() })
-	final.early = func(tasks.Step) { f.gains.Fetch(e, f.k.U32(2*c.Layers)) }
+	final.early = func(tasks.Step) {
+		f.gains.Fetch(e, f.k.U32(f.mk.finalGain()))
+		f.fetchAdded(inLayer(tasks.Step{}, f.k.U32(c.Layers)), models.RolePostMLP)
+	}
 	return final
+}
+
+// fetchGains fetches the gains of a layer's norm, where it has that.
+func (f *single) fetchGains(s tasks.Step, r models.Role) {
+	if slices.Contains(f.mk.normRoles(), r) {
+		f.gains.Fetch(f.env, f.gainRow(s.Layer, r))
+	}
+}
+
+// fetchAdded fetches the gains of the norm behind the branch that a phase adds to the residual vector first: the layer's own
+// attention, or the MLP of the layer before.
+func (f *single) fetchAdded(s tasks.Step, r models.Role) {
+	if f.added != nil {
+		f.added.Fetch(f.env, f.addedRow(s.Layer, r))
+	}
+}
+
+func (f *single) addedRow(layer dsl.Val[dsl.U32], r models.Role) dsl.Val[dsl.U32] {
+	if r == models.RolePostMLP { // of layer 0 there is none before: any row will do
+		layer = layer.MaxC(1).SubC(1)
+	}
+	return f.gainRow(layer, r)
 }
 
 func (f *single) check() {
@@ -224,12 +291,18 @@ func (f *single) start() {
 func (f *single) startEarly() {
 	f.early.Start(f.env)
 	f.gains.Start(f.env)
+	if f.added != nil {
+		f.added.Start(f.env)
+	}
 }
 
 // earlyOf is what is fetched for matrix i's product.
 func (f *single) earlyOf(i int) *tasks.Fetched {
 	if f.mk.Options.MLP == MLPFused && (i == MatrixO || i == MatrixDown) {
 		return nil // several vectors are added to
+	}
+	if f.mk.kept() && (i == MatrixO || i == MatrixDown) {
+		return nil // nothing is added to here
 	}
 	return f.early.Of(f.env, f.gemv(i))
 }

@@ -16,48 +16,60 @@ func Supports(a *models.Arch) (missing []string) {
 			missing = append(missing, feature)
 		}
 	}
-	lacks(a.Embed.Scale != 1, "a scaled embedding")
+	first := a.Layer(0)
 	for i := range a.Kinds {
-		l := &a.Kinds[i]
-		lacks(l.PreAttn.Kind == models.NoNorm, "layers without a norm before attention")
-		lacks(l.Attn.QKVBias, "biases of q, k and v")
-		lacks(l.Attn.QKNorm.Kind != models.NoNorm, "norms of q and k")
-		lacks(l.Attn.Rope.Dims == 0, "layers without rotary embedding")
-		lacks(l.Attn.Rope.Dims > 0 && l.Attn.Rope.Dims != l.Attn.HeadDim, "rotary embedding of a part of the head")
-		lacks(l.Attn.Rope.Interleaved, "interleaved rotary embedding")
-		if s := l.Attn.Rope.Scaling; s != nil {
-			lacks(s.Type != models.ScalingLlama3, "rotary embedding scaled as "+string(s.Type))
+		l := a.Kinds[i]
+		lacks(l.PostAttn.Kind != l.PostMLP.Kind || l.PreAttn.Kind != l.PreMLP.Kind, "layers with a norm at one branch and not at the other")
+		lacks(l.PreAttn.Kind == models.NoNorm && l.PostAttn.Kind == models.NoNorm, "layers without norms")
+		lacks(l.MLP.Act != models.SiLU && l.MLP.Act != models.GELUTanh, fmt.Sprintf("the activation %s", l.MLP.Act))
+		if r := l.Attn.Rope; r.Dims > 0 {
+			lacks(rotary(a) != rotary(&models.Arch{Kinds: []models.Layer{l}, Pattern: []int{0}}), "rotary embeddings that pair other elements in some layers")
 		}
-		lacks(l.Attn.Scale != models.PlainScale(l.Attn.HeadDim), "scores scaled by other than 1/sqrt(head_dim)")
-		lacks(l.Attn.Window > 0, "a checkpoint's own sliding window")
-		lacks(l.Attn.SoftCap > 0, "a checkpoint's own soft cap of scores")
-		lacks(l.Attn.OBias, "a bias of attention's output projection")
-		lacks(l.PostAttn.Kind != models.NoNorm, "a norm behind attention")
-		lacks(l.PreMLP.Kind == models.NoNorm, "layers without a norm before the MLP")
-		lacks(slices.ContainsFunc(normsOf(a, l), func(n models.Norm) bool { return n.PlusOne }), "norms that multiply by 1 + gain")
-		lacks(l.MLP.Act != models.SiLU, fmt.Sprintf("the activation %s", l.MLP.Act))
-		lacks(l.MLP.Bias, "biases of the MLP")
-		lacks(l.PostMLP.Kind != models.NoNorm, "a norm behind the MLP")
-		lacks(l.Residual != 1, "scaled residuals")
+		// What may differ from layer to layer, set aside.
+		l.Attn.Rope, l.Attn.Window, l.Attn.SoftCap = first.Attn.Rope, first.Attn.Window, first.Attn.SoftCap
+		lacks(l.String() != first.String(), "layers that differ in more than windows, soft caps and rotary embeddings")
 	}
-	lacks(differentRopes(a), "rotary embeddings that differ by layer")
-	lacks(a.Head.Scale != 1, "scaled logits")
-	lacks(a.Head.SoftCap > 0, "a soft cap of logits")
 	return missing
 }
 
-func normsOf(a *models.Arch, l *models.Layer) []models.Norm {
-	n := l.Norms()
-	return append(n[:], l.Attn.QKNorm, a.Final)
-}
-
-func differentRopes(a *models.Arch) bool {
-	for i := range a.Kinds {
-		if a.Kinds[i].Attn.Rope.String() != a.Kinds[0].Attn.Rope.String() {
-			return true
+// beyondLlama lists what a model has that Llama does not and that ways of running need to know of; none for Llama.
+func beyondLlama(a *models.Arch) (list []string) {
+	has := func(it bool, what string) {
+		if it {
+			list = append(list, what)
 		}
 	}
-	return false
+	l := a.Layer(0)
+	has(l.PostAttn.Kind != models.NoNorm, "norms behind attention and the MLP")
+	has(l.Attn.QKNorm.Kind != models.NoNorm, "norms of q and k")
+	has(l.Attn.QKVBias || l.Attn.OBias || l.MLP.Bias, "biases")
+	has(l.MLP.Act != models.SiLU, "the activation "+l.MLP.Act.String())
+	has(l.Residual != 1, "scaled residuals")
+	return list
+}
+
+// completeArch refuses options that a model's features exclude, and chooses what they ask for.
+func (o *Options) completeArch(c *models.Config) error {
+	a := c.Arch()
+	beyond := strings.Join(beyondLlama(&a), ", ")
+	switch {
+	case beyond == "":
+		return nil
+	case o.graph():
+		return refuse("Launch", "a graph of kernels of a model with %s; want a single kernel", beyond)
+	case o.MLP == MLPFused:
+		return refuse("MLP", "%q of a model with %s, want %s", string(o.MLP), beyond, MLPRows)
+	}
+	if o.Tokens > 1 || a.Layer(0).Attn.QKNorm.Kind == models.NoNorm {
+		return nil
+	}
+	if o.Queries == "" {
+		o.Queries = HandoffWords // who needs a head normalises it: it is to come with its squares
+	}
+	if o.Queries != HandoffWords {
+		return refuse("Queries", "%q of a model with norms of q and k, want %s", string(o.Queries), HandoffWords)
+	}
+	return nil
 }
 
 // checkArch refuses a model with features that Supports lists.

@@ -6,6 +6,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -165,6 +166,10 @@ func (v *vectors) embedding() tasks.Vector {
 // first is the residual vector before attention: the token's embedding in the first
 // layer, so that no hand-off is needed to begin a step.
 func (v *vectors) first(s tasks.Step) tasks.Source {
+	if v.f.mk.kept() {
+		after := v.kept(s, models.RolePostMLP)
+		return tasks.EitherSource(s.Layer.EqC(0), after.Begin(v.embedding()), v.plus(after, s.Layer, models.RolePostMLP))
+	}
 	return tasks.EitherSource(s.Layer.EqC(0), v.embedding(), v.before(s.Layer))
 }
 
@@ -177,8 +182,20 @@ func (v *vectors) before(layer dsl.Val[dsl.U32]) tasks.Source {
 }
 
 // middle is the residual vector behind attention, last the one behind the last layer.
-func (v *vectors) middle() tasks.Source { return v.source(phaseO) }
-func (v *vectors) last() tasks.Source   { return v.before(v.f.k.U32(v.f.mk.Config.Layers)) }
+func (v *vectors) middle(s tasks.Step) tasks.Source {
+	if v.f.mk.kept() {
+		return v.plus(v.kept(s, models.RolePostAttn), s.Layer, models.RolePostAttn)
+	}
+	return v.source(phaseO)
+}
+
+func (v *vectors) last() tasks.Source {
+	layers := v.f.k.U32(v.f.mk.Config.Layers)
+	if v.f.mk.kept() {
+		return v.plus(v.kept(inLayer(tasks.Step{}, layers), models.RolePostMLP), layers, models.RolePostMLP)
+	}
+	return v.before(layers)
+}
 
 // afterO and afterDown add a projection to the residual vector.
 func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
@@ -186,11 +203,37 @@ func (v *vectors) afterO(s tasks.Step) tasks.Epilogue {
 	if f.mk.Options.MLP == MLPFused {
 		return v.addToSums(s)
 	}
-	return v.add(s, phaseO, f.earlyOf(MatrixO).Vector(func() tasks.Vector { return v.oldInO(s) }))
+	return v.add(s, phaseO, f.earlyOf(MatrixO).Vector(func() tasks.Vector { return v.addedToInO(s) }))
 }
 
 func (v *vectors) afterDown(s tasks.Step) tasks.Epilogue {
-	return v.add(s, phaseDown, v.f.earlyOf(MatrixDown).Vector(v.oldInDown))
+	return v.add(s, phaseDown, v.f.earlyOf(MatrixDown).Vector(func() tasks.Vector { return v.addedToInDown(s) }))
+}
+
+// addedToInO and addedToInDown are what o's and down's products are added to: the residual vector and the biases, or where the
+// vector is kept in shared memory these alone.
+func (v *vectors) addedToInO(s tasks.Step) tasks.Vector {
+	if v.f.mk.kept() {
+		return v.biased(s, MatrixO, v.nothing(), 1)
+	}
+	return v.biased(s, MatrixO, v.oldInO(s), v.f.mk.kind().Residual)
+}
+
+func (v *vectors) addedToInDown(s tasks.Step) tasks.Vector {
+	if v.f.mk.kept() {
+		return v.biased(s, MatrixDown, v.nothing(), 1)
+	}
+	return v.biased(s, MatrixDown, v.oldInDown(), v.f.mk.kind().Residual)
+}
+
+func (v *vectors) biased(s tasks.Step, i int, to tasks.Vector, factor float64) tasks.Vector {
+	return tasks.Plus(v.f.env, to, v.f.biasRows(s, i), factor)
+}
+
+func (v *vectors) nothing() tasks.Vector {
+	return func(_ dsl.Val[dsl.U32], n int) []dsl.Val[dsl.F32] {
+		return slices.Repeat([]dsl.Val[dsl.F32]{v.f.k.F32(0)}, n)
+	}
 }
 
 // oldInO and oldInDown are the residual vector that o's and down's products are added to.
@@ -201,11 +244,15 @@ func (v *vectors) oldInO(s tasks.Step) tasks.Vector {
 func (v *vectors) oldInDown() tasks.Vector { return v.some(phaseO, v.f.mk.Options.ago()+1) }
 
 func (v *vectors) add(s tasks.Step, phase string, old tasks.Vector) tasks.Epilogue {
-	keep := v.f.probeResidual(s, phase)
-	if v.f.mk.Options.handsOn(phase) {
-		return tasks.HandResidual(v.f.env, v.handed(phase, 0), old, keep...)
+	keep, factor := v.f.probeResidual(s, phase), v.f.mk.kind().Residual
+	if v.f.mk.kept() {
+		keep, factor = nil, 1
 	}
-	return tasks.AddResidual(v.f.bufs.x, old, keep...)
+	epilogue := tasks.AddResidual(v.f.bufs.x, old, keep...)
+	if v.f.mk.Options.handsOn(phase) {
+		epilogue = tasks.HandResidual(v.f.env, v.handed(phase, 0), old, keep...)
+	}
+	return tasks.Biased(v.f.env, nil, factor, epilogue)
 }
 
 // actAt is where a layer's act begins in the buffer.

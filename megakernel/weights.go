@@ -3,6 +3,8 @@ package megakernel
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
@@ -134,12 +136,14 @@ func (mk *Kernel) Source(i, row int) Source {
 	return Source{o.parts[which].tensor, row}
 }
 
-// GainTensors are the tensors of the buffer "gains", Hidden elements each: attention
-// and MLP norm of each layer in turn, then the final norm.
+// GainTensors are the tensors of the buffer "gains", Hidden elements each: the norms of
+// each layer in turn, in the order in which they come, then the final norm.
 func (mk *Kernel) GainTensors() []string {
 	var names []string
 	for l := range mk.Config.Layers {
-		names = append(names, TensorName(mk.Config.TensorName(models.RolePreAttn), l), TensorName(mk.Config.TensorName(models.RolePreMLP), l))
+		for _, r := range mk.normRoles() {
+			names = append(names, TensorName(mk.Config.TensorName(r), l))
+		}
 	}
 	return append(names, mk.Config.TensorName(models.RoleFinal))
 }
@@ -159,5 +163,115 @@ func (mk *Kernel) Gains(t Tensors) ([]byte, error) {
 	return out, nil
 }
 
-// InvFreq is the content of the buffer "inv_freq".
-func (mk *Kernel) InvFreq() []float32 { return models.RopeInvFreq(mk.Config) }
+// GainRow is the row of the buffer "gains" of a norm of a layer, or of the final norm.
+func (mk *Kernel) GainRow(layer int, r models.Role) int {
+	if r == models.RoleFinal {
+		return mk.finalGain()
+	}
+	return layer*len(mk.normRoles()) + slices.Index(mk.normRoles(), r)
+}
+
+// VectorBuffer is a buffer of vectors that are made of a checkpoint's.
+type VectorBuffer struct {
+	Name    string
+	Tensors []string // of which it is made
+	Fill    string   // how, in words
+	Bytes   int64
+	Make    func(t Tensors) ([]byte, error)
+}
+
+// VectorBuffers are the buffers of gains and biases.
+func (mk *Kernel) VectorBuffers() []VectorBuffer {
+	c := &mk.Config
+	last, roles := c.TensorName(models.RoleFinal), mk.normRoles()
+	var names []string
+	for _, r := range roles {
+		names = append(names, c.TensorName(r))
+	}
+	norms := fmt.Sprintf("%s of each layer %%d in turn, then %s; bf16", joined(names), last)
+	list := []VectorBuffer{{"gains", mk.GainTensors(), norms, 2 * product(len(roles)*c.Layers+1, c.Hidden), mk.Gains}}
+	if n := mk.biasLen(layerMatrices); n > 0 {
+		var from []rowsOf
+		for i := range layerMatrices {
+			if roles := mk.biasRoles(i); roles != nil {
+				from = append(from, rowsOf{roles, mk.matrixRows(i), mk.origin(i).row})
+			}
+		}
+		list = append(list, mk.rowVectors(BufferBiases, from))
+	}
+	if a := &mk.kind().Attn; a.QKNorm.Kind != models.NoNorm {
+		qkv, d := mk.origin(MatrixQKV).row, c.HeadDim
+		row := qkv
+		if !a.QKNormWide { // every head has the same gains
+			row = func(r int) int {
+				r = qkv(r)
+				if r < c.Heads*d {
+					return r % d
+				}
+				return d + r%d
+			}
+		}
+		list = append(list, mk.rowVectors(BufferQKGains, []rowsOf{{[]models.Role{models.RoleQNorm, models.RoleKNorm}, (c.Heads + c.KVHeads) * d, row}}))
+	}
+	return list
+}
+
+// joined is "a, b and c".
+func joined(names []string) string {
+	if len(names) < 2 {
+		return strings.Join(names, "")
+	}
+	return strings.Join(names[:len(names)-1], ", ") + " and " + names[len(names)-1]
+}
+
+// rowsOf are n numbers of packed rows: row r's is element row(r) of the vectors of roles, one below the other.
+type rowsOf struct {
+	roles []models.Role
+	n     int
+	row   func(r int) int
+}
+
+// rowVectors is a buffer of the numbers of packed rows, layer by layer.
+func (mk *Kernel) rowVectors(name string, from []rowsOf) VectorBuffer {
+	c, n := &mk.Config, 0
+	b := VectorBuffer{Name: name}
+	for _, f := range from {
+		n += f.n
+	}
+	var all []string
+	for _, f := range from {
+		for _, r := range f.roles {
+			all = append(all, c.TensorName(r))
+		}
+	}
+	b.Fill = fmt.Sprintf("of each layer %%d in turn, in the order of the packed rows: %s; bf16", joined(all))
+	b.Bytes = 2 * product(c.Layers, n)
+	for l := range c.Layers {
+		for _, name := range all {
+			b.Tensors = append(b.Tensors, TensorName(name, l))
+		}
+	}
+	b.Make = func(t Tensors) (out []byte, err error) {
+		for l := range c.Layers {
+			for _, f := range from {
+				var all []uint16
+				for _, r := range f.roles {
+					at, ok := c.TensorOf(r, l)
+					if !ok {
+						panic("BUG: no tensor of " + r.String())
+					}
+					stored := make([]uint16, at.Stored)
+					if err := t.Row(at.Name, 0, stored); err != nil {
+						return nil, err
+					}
+					all = append(all, stored[at.First:][:at.Rows]...)
+				}
+				for r := range f.n {
+					out = binary.LittleEndian.AppendUint16(out, all[f.row(r)])
+				}
+			}
+		}
+		return out, nil
+	}
+	return b
+}

@@ -15,6 +15,9 @@ type EmbedColumns struct {
 	Gain dsl.Buf[dsl.BF16] // [norms][K]
 	SQ   dsl.Buf[dsl.F32]  // [grid][padded T] out: sums of squares, zeros where there is nothing
 
+	PlusOne bool // the factor of an element is 1 + gain
+	None    bool // the first product has no norm before it: Next is x itself, and Gain is not read
+
 	// Row is a token's embedding, such as Embedding.Row.
 	Row func(e *Env, token u32) Vector
 }
@@ -58,12 +61,18 @@ func (t *EmbedColumns) Emit(e *Env, n, norm u32, id func(t u32) u32) {
 // four makes four elements of a token's vector.
 func (t *EmbedColumns) four(k *dsl.Kernel, token, at, norm u32, row Vector, squares *dsl.Var[dsl.F32]) {
 	x := row(at, 4)
+	if t.None {
+		dsl.Optional(norm)
+		t.X.StoreN(token.MulC(t.Out.K).Add(at), x)
+		t.Out.store(k, t.Next, token, at, x...)
+		return
+	}
 	g := dsl.View[dsl.BF16x2](t.Gain).LoadN(norm.MulC(t.Out.K).Add(at).DivC(2), 2, dsl.CacheHint(dsl.NonCoherent))
 	t.X.StoreN(token.MulC(t.Out.K).Add(at), x)
 	scaled := make([]f32, 0, 4)
 	s := squares.Get()
 	for i, p := range g {
-		lo, hi := dsl.Unpack(p)
+		lo, hi := gainsOf(k, p, t.PlusOne)
 		scaled = append(scaled, x[2*i].Mul(lo), x[2*i+1].Mul(hi))
 		s = dsl.FMA(x[2*i+1], x[2*i+1], dsl.FMA(x[2*i], x[2*i], s))
 	}

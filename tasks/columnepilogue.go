@@ -1,8 +1,6 @@
 package tasks
 
 import (
-	"math"
-
 	"github.com/mkgen/mkgen/dsl"
 )
 
@@ -20,6 +18,8 @@ type AddResidualColumns struct {
 	Gain   dsl.Buf[dsl.BF16] // [norms][K]
 	SQ     dsl.Buf[dsl.F32]  // [grid][padded T] out: sums of squares, zeros for tokens the step does not have
 	Shared dsl.Buf[dsl.F32]  // shared memory, ColumnSumsLen long
+
+	PlusOne bool // the factor of an element is 1 + gain
 }
 
 func (t *AddResidualColumns) problem(e *Env) string {
@@ -47,7 +47,7 @@ func (t *AddResidualColumns) start(e *Env, load func(row, token u32) ([]f32, pai
 	sums := newColumnSums(e, t.Out.Padded(), t.Shared)
 	epilogue = func(row, token u32, y0, y1 f32) {
 		x, gain := load(row, token)
-		g0, g1 := dsl.Unpack(gain)
+		g0, g1 := gainsOf(e.K, gain, t.PlusOne)
 		x0, x1 := x[0].Add(y0), x[1].Add(y1)
 		t.X.StoreN(token.MulC(t.Out.K).Add(row), []f32{x0, x1})
 		t.Out.store(e.K, t.Next, token, row, x0.Mul(g0), x1.Mul(g1))
@@ -88,17 +88,7 @@ func (t *AddResidualColumns) StartAhead(e *Env, norm u32, g *GEMM, share Share, 
 // SwiGLUColumns is SwiGLU of several tokens; act is in fragment order, out.K being
 // half the matrix's rows.
 func SwiGLUColumns(e *Env, out Activations, act dsl.Buf[dsl.BF16], scale ColumnScale) ColumnEpilogue {
-	k := e.K
-	if p := out.problem("SwiGLU", act); p != "" {
-		k.Require(false, "%s", p)
-		return func(_, _ u32, _, _ f32) {}
-	}
-	return func(row, token u32, y0, y1 f32) {
-		s := scale(token)
-		gate, up := y0.Mul(s), y1.Mul(s)
-		silu := gate.Mul(dsl.Rcp(dsl.Exp2(gate.Mul(k.F32(-math.Log2E))).Add(k.F32(1))))
-		act.Store(out.At(token, row.DivC(2)), inputElement(k, out.Format, silu.Mul(up)))
-	}
+	return GLU{}.Columns(e, out, act, scale)
 }
 
 // ScaleColumns is RMSNorm's scale of each token, 1/√(mean(x²) + ε), from the sums of

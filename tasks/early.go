@@ -2,19 +2,24 @@ package tasks
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
 // Early is what threads read for a product while its input is not there yet, so that no
-// round trip to memory is left behind it: of each thread a pair of numbers for the rows that
+// round trip to memory is left behind it: of each thread pairs of numbers for the rows that
 // it finishes. All products of a kernel share the registers: what one has fetched it has
 // used before the next fetches.
-type Early struct{ pair []*dsl.Var[dsl.F32] }
+type Early struct {
+	Pairs int // most pairs that a product has fetched; 0 is 1
+
+	numbers []*dsl.Var[dsl.F32]
+}
 
 // Start declares the registers; it runs at the top of the consumers' role.
-func (x *Early) Start(e *Env) { x.pair = dsl.NewArray(e.K.F32(0), 2, "early") }
+func (x *Early) Start(e *Env) { x.numbers = dsl.NewArray(e.K.F32(0), 2*max(1, x.Pairs), "early") }
 
 // Of is what is fetched for g, nil where a thread finishes more than one pair of rows.
 func (x *Early) Of(e *Env, g *GEMV) *Fetched {
@@ -27,36 +32,39 @@ func (x *Early) Of(e *Env, g *GEMV) *Fetched {
 // pairsOfTile is how many pairs of rows a tile has.
 const pairsOfTile = pipeline.TileRows / 2
 
-// Fetched is a product's pair in the registers of Early. All its methods are for nil, too,
+// Fetched are a product's pairs in the registers of Early. All its methods are for nil, too,
 // where nothing is fetched.
 type Fetched struct {
 	in *Early
 	g  *GEMV
 }
 
-// Fetch runs in all consumer threads, before the product's Consume: get reads the pair for
-// rows row and row + 1.
+// Fetch runs in all consumer threads, before the product's Consume: get reads the pairs for
+// rows row and row + 1, at most as many as there are registers for.
 func (x *Fetched) Fetch(e *Env, share Share, get func(row u32) []f32) {
 	if x == nil {
 		return
 	}
 	k := e.K
 	set := func(v []f32) {
-		for i, to := range x.in.pair {
+		for i, to := range x.in.numbers[:len(v)] {
 			to.Set(v[i])
 		}
 	}
 	row := share.First.MulC(pipeline.TileRows).Add(e.Tid.MulC(2)).Named("row")
 	mine := e.Tid.Lt(share.Count.MulC(pairsOfTile)).And(row.LtC(x.g.M.Rows))
-	k.IfElse(mine, func() { set(get(row)) }, func() { set([]f32{k.F32(0), k.F32(0)}) })
+	k.IfElse(mine, func() { set(get(row)) }, func() { set(slices.Repeat([]f32{k.F32(0)}, len(x.in.numbers))) })
 }
 
-// Or is what was fetched, or where nothing is, what late reads.
-func (x *Fetched) Or(late func() []f32) []f32 {
+// Or is the first pair that was fetched, or where nothing is, what late reads.
+func (x *Fetched) Or(late func() []f32) []f32 { return x.Pair(0, late) }
+
+// Pair is the nth pair that was fetched, or where nothing is, what late reads.
+func (x *Fetched) Pair(nth int, late func() []f32) []f32 {
 	if x == nil {
 		return late()
 	}
-	return []f32{x.in.pair[0].Get(), x.in.pair[1].Get()}
+	return []f32{x.in.numbers[2*nth].Get(), x.in.numbers[2*nth+1].Get()}
 }
 
 // Vector is a vector's elements of the rows that a thread finishes, and what late makes where

@@ -1,8 +1,6 @@
 package tasks
 
 import (
-	"math"
-
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
 )
@@ -31,12 +29,7 @@ type Keep func(row u32, sum []f32)
 // it is −0, at −inf itself NaN, as the formula is; NaN stays. act is the input of a product of a
 // format's weights.
 func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.Format, scale f32) Epilogue {
-	k := e.K
-	return func(row u32, y0, y1 f32) {
-		gate, up := y0.Mul(scale), y1.Mul(scale)
-		silu := gate.Mul(dsl.Rcp(dsl.Exp2(gate.Mul(k.F32(-math.Log2E))).Add(k.F32(1))))
-		act.Store(from.Add(row.DivC(2)), inputElement(k, format, silu.Mul(up)))
-	}
+	return GLU{}.Epilogue(e, act, from, format, scale)
 }
 
 // GateUpSource says which row of the concatenated gate and up weights, each of

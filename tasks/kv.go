@@ -34,6 +34,48 @@ type KVLayout struct {
 	D             int    // head dimension, a multiple of 16
 	Page          int    // tokens a page, a power of two
 	Type          KVType // of the elements
+	Rotary        Rotary // which two elements of a head a rotation mixes
+}
+
+// Rotary says which elements of a head of D are rotated together. The zero value is i and i + D/2, for all of them.
+//
+// Scores do not depend on the order of a head's elements, as long as it is the same in q and k. So a kernel keeps them in the
+// order in which any rotation is that of i and i + D/2: only QKV.SourceRow, which orders the matrix's rows, and KeyOrder know
+// another. What is not rotated has a frequency of 0.
+type Rotary struct {
+	Dims        int  // the first so many are rotated, an even number; 0 for all
+	Interleaved bool // 2i and 2i + 1 are rotated together, and not i and i + Dims/2
+}
+
+// dim is the element of a head of d elements that is the lower (half = 0) or upper one of pair p.
+func (r Rotary) dim(d, p, half int) int {
+	n := r.Dims
+	if n == 0 {
+		n = d
+	}
+	switch {
+	case r.Interleaved:
+		return 2*p + half
+	case p < n/2:
+		return p + half*n/2
+	}
+	return n + p - n/2 + half*(d-n)/2
+}
+
+// pair is dim's inverse.
+func (r Rotary) pair(d, i int) (p, half int) {
+	n := r.Dims
+	if n == 0 {
+		n = d
+	}
+	switch {
+	case r.Interleaved:
+		return i / 2, i % 2
+	case i < n:
+		return i % (n / 2), i / (n / 2)
+	}
+	i -= n
+	return n/2 + i%((d-n)/2), i / ((d - n) / 2)
 }
 
 // e4m3 says whether elements take one byte.
@@ -111,10 +153,11 @@ func (l KVLayout) Mask() int {
 // KeyOrder is where dimension d of a key lies in its row, before the units are
 // permuted, and of a query in QKV.Q and Attention.Q.
 func (l KVLayout) KeyOrder(d int) int {
+	p, half := l.Rotary.pair(l.D, d)
 	if !l.e4m3() {
-		return d
+		return p + half*l.D/2
 	}
-	return d%(l.D/2)*2 + d/(l.D/2)
+	return 2*p + half
 }
 
 // Index is the element of dimension d of K (v = 0) or V (v = 1) of a slot, in a

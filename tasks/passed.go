@@ -11,6 +11,9 @@ type Passed struct {
 	Words *Words
 	Q     dsl.Buf[dsl.B128] // [Heads][D/2]: elements i and i + D/2 of a query
 	KV    dsl.Buf[dsl.B128] // [KV heads][K, V][D/2]: elements i and i + D/2 of a key, 2i and 2i + 1 of a value
+
+	// Normed, unless nil, is the projection whose norms of q and k are left to who reads the words: see normedStores.
+	Normed *QKV
 }
 
 // store writes a word.
@@ -32,14 +35,14 @@ type passedStores struct {
 	to *Passed
 }
 
-func (p passedStores) query(head, i u32, r0, r1 f32) {
+func (p passedStores) query(head, i u32, r turned) {
 	c := p.softmaxScale()
-	p.to.store(p.e, p.to.Q, head.MulC(p.t.KV.D/2).Add(i), dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c))))
+	p.to.store(p.e, p.to.Q, head.MulC(p.t.KV.D/2).Add(i), dsl.Bits[dsl.U32](dsl.Pack[dsl.BF16x2](r.lo.Mul(c), r.hi.Mul(c))))
 }
 
-func (p passedStores) key(kvHead, i u32, r0, r1 f32) {
-	p.pass(0, kvHead, i, r0, r1)
-	p.stores.key(kvHead, i, r0, r1)
+func (p passedStores) key(kvHead, i u32, r turned) {
+	p.pass(0, kvHead, i, r.lo, r.hi)
+	p.stores.key(kvHead, i, r)
 }
 
 func (p passedStores) value(kvHead, i u32, y0, y1 f32) {
@@ -60,6 +63,10 @@ func (p passedStores) pass(v int, kvHead, i u32, x0, x1 f32) {
 // has the query's own token, for its key and value, which go to Tail; in all consumer
 // warps.
 func (t *Attention) fetchPassed(e *Env, s Step, it *item) {
+	if t.Passed.Normed != nil {
+		t.fetchNormed(e, s, it)
+		return
+	}
 	k, d, p := e.K, t.KV.D, t.Passed
 	first, heads := t.queries(e, it)
 	e.EachConsumer(t.part()*d/2, func(i u32) {
@@ -82,14 +89,14 @@ func (t *Attention) fetchPassed(e *Env, s Step, it *item) {
 			k.If(i.DivC(d/2).Lt(heads), fetch)
 		}
 	})
-	k.If(it.split.EqC(t.Splits-1), func() { t.fetchOwn(e, s, it.kvHead) })
+	k.If(it.split.EqC(t.Splits-1), func() { t.fetchOwn(e, s, it.kvHead, 0) })
 	e.Sync()
 }
 
-// fetchOwn waits for the query token's own key and value.
-func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32) {
+// fetchOwn waits for the query token's own key and value, or from = 1 for its value alone.
+func (t *Attention) fetchOwn(e *Env, s Step, kvHead u32, from int) {
 	d, slot, p := t.KV.D, dsl.Optional(s.Pos.RemC(t.KV.Page)), t.Passed // where units lie by their token
-	for v := range 2 {
+	for v := from; v < 2; v++ {
 		e.EachConsumer(d/2, func(i u32) {
 			pair := p.load(e, p.KV, kvHead.MulC(2).AddC(v).MulC(d/2).Add(i), "waits for the token's own key or value, word %d")
 			if v == 1 && !t.KV.e4m3() {

@@ -29,9 +29,10 @@ func (s scaledStores) times(kvHead u32, factor float64) f32 {
 	return dsl.Select(planted, s.e.K.F32(factor), s.e.K.F32(1))
 }
 
-func (s scaledStores) key(kvHead, i u32, r0, r1 f32) {
+func (s scaledStores) key(kvHead, i u32, r turned) {
 	by := s.times(kvHead, s.f.Key)
-	s.stores.key(kvHead, i, r0.Mul(by), r1.Mul(by))
+	r.lo, r.hi = r.lo.Mul(by), r.hi.Mul(by)
+	s.stores.key(kvHead, i, r)
 }
 
 func (s scaledStores) value(kvHead, i u32, y0, y1 f32) {

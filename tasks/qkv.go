@@ -15,9 +15,15 @@ import (
 type QKV struct {
 	Heads   int // query heads
 	KV      KVLayout
-	InvFreq dsl.Buf[dsl.F32]  // [D/2], radians a position, frequency scaling applied
-	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)/√D, in the order of KVLayout.KeyOrder; not with Passed
+	InvFreq dsl.Buf[dsl.F32]  // [kinds][D/2], radians a position, frequency scaling applied; 0 for pairs that are not rotated
+	Q       dsl.Buf[dsl.BF16] // [Heads][D] out: rotated, times log2(e)·Scale, in the order of KVLayout.KeyOrder; not with Passed
 	Passed  *Passed           // nil: what reads Q and the cache stands behind a hand-off
+
+	Scale   float64          // of scores; 0 for 1/√D
+	Kind    func(s Step) u32 // which kind of rotation a step's layer has; nil where there is one
+	Factors dsl.Buf[dsl.F32] // [kinds][D/2] what cosines and sines are multiplied by; no buffer for 1
+	Bias    func(Step) Rows  // of a layer's packed matrix; nil for none
+	Norm    *HeadNorm        // of q and k before the rotation; nil for none
 
 	// QueryShift is added to the position queries are rotated for; it is 0 but
 	// where a fault is planted.
@@ -43,7 +49,7 @@ func (t *QKV) SourceRow(r int) int {
 	if head >= t.Heads+t.KV.Heads {
 		return r
 	}
-	return head*t.KV.D + i/2 + i%2*t.KV.D/2
+	return head*t.KV.D + t.KV.Rotary.dim(t.KV.D, i/2, i%2)
 }
 
 func (t *QKV) problem() string {
@@ -52,7 +58,9 @@ func (t *QKV) problem() string {
 	}
 	return firstOf(
 		need(t.Heads > 0, "qkv: %d query heads, want at least 1", t.Heads),
-		need(int(t.InvFreq.Len()) == t.KV.D/2, "qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2))
+		need(int(t.InvFreq.Len()) == t.KV.D/2 || t.Kind != nil && int(t.InvFreq.Len())%(t.KV.D/2) == 0,
+			"qkv: InvFreq has %d elements, want half the head dimension, %d", t.InvFreq.Len(), t.KV.D/2),
+		need(t.Norm == nil || t.Passed != nil || t.Norm.Raw.Len() > 0, "qkv: norms of q and k want words, or a buffer for what is not normalised yet"))
 }
 
 // Epilogue finishes rows as they come. norm stages the product's input and returns RMSNorm's
@@ -67,16 +75,51 @@ func (t *QKV) Epilogue(e *Env, s Step, norm func() f32) Epilogue {
 	page := s.Table.Load(s.Pos.DivC(t.KV.Page)).Named("page")
 	st := t.stores(place{t: t, e: e, s: s, page: page, slot: s.Pos.RemC(t.KV.Page).Named("slot")})
 	scale := norm()
+	t.Norm.start(e)
 	return func(row u32, y0, y1 f32) {
 		t.finish(e, s, row, y0.Mul(scale), y1.Mul(scale), s.Pos, st, func(head u32) u32 { return head })
 	}
 }
 
-// CosSin is the cosine and the sine by which the q or k of a row of the packed matrix is
-// rotated: what Early fetches. Of a row of v it is of no use.
-func (t *QKV) CosSin(e *Env, s Step, row u32) []f32 {
-	cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos), row.RemC(t.KV.D).DivC(2).Named("i"))
-	return []f32{cos, sin}
+// Publish runs in all consumer threads behind the last row.
+func (t *QKV) Publish(e *Env) {
+	if t.Norm != nil && t.Passed != nil {
+		t.Norm.publish(e, t.Passed.Words)
+	}
+}
+
+// Ahead is what Early fetches for a row of the packed matrix: the cosine and the sine by which its q or k is rotated, of no
+// use for a row of v, and behind them its biases, and gains of the norm, where there are any.
+func (t *QKV) Ahead(e *Env, s Step, row u32) []f32 {
+	cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return row.LtC(t.Heads * t.KV.D) }, s.Pos), t.turn(s, row.RemC(t.KV.D).DivC(2).Named("i")))
+	all := []f32{cos, sin}
+	if t.Bias != nil {
+		all = append(all, t.Bias(s)(row)...)
+	}
+	if t.Norm != nil {
+		all = append(all, t.Norm.gains(e.K, s, row.MinC((t.Heads+t.KV.Heads)*t.KV.D-2))...)
+	}
+	return all
+}
+
+// EarlyPairs is how many pairs of numbers Ahead has.
+func (t *QKV) EarlyPairs() int {
+	n := 1
+	if t.Bias != nil {
+		n++
+	}
+	if t.Norm != nil {
+		n++
+	}
+	return n
+}
+
+// turn is where pair i of a head finds its frequency.
+func (t *QKV) turn(s Step, i u32) u32 {
+	if t.Kind == nil {
+		return i
+	}
+	return t.Kind(s).MulC(t.KV.D / 2).Add(i)
 }
 
 // position is what a pair of a token at pos is rotated for; query is whether it is of q.
@@ -96,31 +139,51 @@ func (t *QKV) finish(e *Env, s Step, row u32, y0, y1 f32, pos u32, st stores, qu
 	k, d := e.K, t.KV.D
 	k.Note("rotate a pair of q or k and hand it on; append k and v to the cache")
 	head, i := row.DivC(d).Named("head"), row.RemC(d).DivC(2).Named("i")
+	if t.Bias != nil {
+		b := t.Early.Pair(1, func() []f32 { return t.Bias(s)(row) })
+		y0, y1 = y0.Add(b[0]), y1.Add(b[1])
+	}
 	k.IfElse(head.LtC(t.Heads+t.KV.Heads), func() {
 		turn := t.Early.Or(func() []f32 {
-			cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return head.LtC(t.Heads) }, pos), i)
+			cos, sin := t.angle(e, t.position(s, func() dsl.Pred { return head.LtC(t.Heads) }, pos), t.turn(s, i))
 			return []f32{cos, sin}
 		})
-		r0, r1 := rotated(y0, y1, turn[0], turn[1])
-		k.IfElse(head.LtC(t.Heads), func() { st.query(query(head), i, r0, r1) }, func() { st.key(head.SubC(t.Heads), i, r0, r1) })
+		var r turned
+		a, b := y0, y1
+		if t.Norm != nil {
+			a, b, r.squares = t.Norm.gained(t.Early.Pair(t.EarlyPairs()-1, func() []f32 { return t.Norm.gains(k, s, row) }), y0, y1)
+		}
+		r.lo, r.hi = rotated(a, b, turn[0], turn[1])
+		k.IfElse(head.LtC(t.Heads), func() { st.query(query(head), i, r) }, func() { st.key(head.SubC(t.Heads), i, r) })
 	}, func() { st.value(head.SubC(t.Heads+t.KV.Heads), i, y0, y1) })
 }
 
+// turned are two elements of a query or a key, rotated, and with a norm to come the sum of their squares before it.
+type turned struct{ lo, hi, squares f32 }
+
 // stores is where a pair of rows goes.
 type stores interface {
-	query(row, i u32, r0, r1 f32)    // elements i and i + D/2 of a row of Q
-	key(kvHead, i u32, r0, r1 f32)   // elements i and i + D/2 of a key
+	query(row, i u32, r turned)      // elements i and i + D/2 of a row of Q
+	key(kvHead, i u32, r turned)     // elements i and i + D/2 of a key
 	value(kvHead, i u32, y0, y1 f32) // elements 2i and 2i + 1 of a value
 }
 
-func (t *QKV) stores(p place) stores {
-	var st stores
+// cache stores into the cache, and queries into Q.
+func (t *QKV) cache(p place) stores {
 	if t.KV.e4m3() {
-		st = e4m3Stores{p, dsl.View[dsl.E4M3x2](p.s.Cache)}
-	} else {
-		st = bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
+		return e4m3Stores{p, dsl.View[dsl.E4M3x2](p.s.Cache)}
 	}
-	if t.Passed != nil {
+	return bf16Stores{p, dsl.View[dsl.BF16](p.s.Cache), dsl.View[dsl.BF16x2](p.s.Cache)}
+}
+
+func (t *QKV) stores(p place) stores {
+	st := t.cache(p)
+	switch {
+	case t.Norm != nil && t.Passed != nil:
+		st = normedStores{passedStores{st, p, t.Passed}}
+	case t.Norm != nil:
+		st = rawStores{st, p, int(t.Norm.Raw.Len()) / t.RawLen(1)}
+	case t.Passed != nil:
 		st = passedStores{st, p, t.Passed}
 	}
 	return t.Planted.scaled(st, p)
@@ -132,6 +195,7 @@ type place struct {
 	e          *Env
 	s          Step
 	page, slot u32
+	row        u32 // of the step, of several tokens only
 }
 
 // token is the token's first unit.
@@ -146,8 +210,13 @@ func (p *place) element(v int, i u32, per int) dsl.Val[dsl.U64] {
 }
 
 // softmaxScale goes on queries: scores are then exponents of 2.
-func (p *place) softmaxScale() f32 {
-	return p.e.K.F32(math.Log2E / math.Sqrt(float64(p.t.KV.D)))
+func (p *place) softmaxScale() f32 { return p.e.K.F32(p.t.softmaxScale()) }
+
+func (t *QKV) softmaxScale() float64 {
+	if t.Scale != 0 {
+		return math.Log2E * t.Scale
+	}
+	return math.Log2E / math.Sqrt(float64(t.KV.D))
 }
 
 type bf16Stores struct {
@@ -156,17 +225,17 @@ type bf16Stores struct {
 	kv2 dsl.Buf[dsl.BF16x2]
 }
 
-func (p bf16Stores) query(head, i u32, r0, r1 f32) {
+func (p bf16Stores) query(head, i u32, r turned) {
 	c, d := p.softmaxScale(), p.t.KV.D
 	at := head.MulC(d).Add(i)
-	p.t.Q.Store(at, dsl.Cast[dsl.BF16](r0.Mul(c)))
-	p.t.Q.Store(at.AddC(d/2), dsl.Cast[dsl.BF16](r1.Mul(c)))
+	p.t.Q.Store(at, dsl.Cast[dsl.BF16](r.lo.Mul(c)))
+	p.t.Q.Store(at.AddC(d/2), dsl.Cast[dsl.BF16](r.hi.Mul(c)))
 }
 
-func (p bf16Stores) key(kvHead, i u32, r0, r1 f32) {
+func (p bf16Stores) key(kvHead, i u32, r turned) {
 	base := p.token(kvHead).MulC(8)
-	p.kv.Store(base.Add(p.element(0, i, 8)), dsl.Cast[dsl.BF16](r0))
-	p.kv.Store(base.Add(p.element(0, i.AddC(p.t.KV.D/2), 8)), dsl.Cast[dsl.BF16](r1))
+	p.kv.Store(base.Add(p.element(0, i, 8)), dsl.Cast[dsl.BF16](r.lo))
+	p.kv.Store(base.Add(p.element(0, i.AddC(p.t.KV.D/2), 8)), dsl.Cast[dsl.BF16](r.hi))
 }
 
 func (p bf16Stores) value(kvHead, i u32, y0, y1 f32) {
@@ -182,12 +251,12 @@ type e4m3Stores struct {
 	kv dsl.Buf[dsl.E4M3x2]
 }
 
-func (p e4m3Stores) query(head, i u32, r0, r1 f32) {
+func (p e4m3Stores) query(head, i u32, r turned) {
 	c := p.softmaxScale()
-	dsl.View[dsl.BF16x2](p.t.Q).Store(head.MulC(p.t.KV.D/2).Add(i), dsl.Pack[dsl.BF16x2](r0.Mul(c), r1.Mul(c)))
+	dsl.View[dsl.BF16x2](p.t.Q).Store(head.MulC(p.t.KV.D/2).Add(i), dsl.Pack[dsl.BF16x2](r.lo.Mul(c), r.hi.Mul(c)))
 }
 
-func (p e4m3Stores) key(kvHead, i u32, r0, r1 f32) { p.quantised(0, kvHead, i, r0, r1) }
+func (p e4m3Stores) key(kvHead, i u32, r turned) { p.quantised(0, kvHead, i, r.lo, r.hi) }
 
 func (p e4m3Stores) value(kvHead, i u32, y0, y1 f32) { p.quantised(1, kvHead, i, y0, y1) }
 
@@ -214,7 +283,12 @@ func (t *QKV) angle(e *Env, pos, i u32) (c, s f32) {
 	turns := dsl.Rint(angle.Mul(k.F32(1 / (2 * math.Pi)))).Neg()
 	angle = dsl.FMA(turns, k.F32(hi), angle)
 	angle = dsl.FMA(turns, k.F32(2*math.Pi-hi), angle)
-	return dsl.Cos(angle).Named("cos"), dsl.Sin(angle).Named("sin")
+	c, s = dsl.Cos(angle).Named("cos"), dsl.Sin(angle).Named("sin")
+	if t.Factors.Len() > 0 {
+		by := t.Factors.Load(i)
+		c, s = c.Mul(by), s.Mul(by)
+	}
+	return c, s
 }
 
 // rotate turns (y0, y1), elements i and i + D/2 of a head, by that angle.

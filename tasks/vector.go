@@ -145,6 +145,10 @@ type NormInput struct {
 
 	Format pipeline.Format // as in PlainInput
 
+	PlusOne bool // the factor of an element is 1 + gain
+	// None stages x as it is, without gains and with a scale of 1: the input of a layer that has no norm before it.
+	None bool
+
 	// Early, unless nil, is where this norm's gains have been fetched to.
 	Early *Gains
 }
@@ -162,6 +166,9 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	if gains == nil {
 		gains = &Gains{N: t.N, Gain: t.Gain}
 	}
+	if t.None {
+		return t.plain(e)
+	}
 	k.Note("input of a product: x times the norm's gain, to shared memory, and the squares of x")
 	squares := dsl.NewVar(k.F32(0), "squares")
 	first := inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
@@ -170,8 +177,8 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 		g := gains.of(e, norm, i, nth)
 		nth++
 		return func(x []f32) {
-			g0, g1 := dsl.Unpack(g[0])
-			g2, g3 := dsl.Unpack(g[1])
+			g0, g1 := gainsOf(k, g[0], t.PlusOne)
+			g2, g3 := gainsOf(k, g[1], t.PlusOne)
 			s := squares.Get()
 			for _, v := range x {
 				s = dsl.FMA(v, v, s)
@@ -190,6 +197,46 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
 	mean := sum.Mul(k.F32(1 / float64(t.N)))
 	return dsl.Rsqrt(mean.Add(k.F32(t.Eps))).Named("scale")
+}
+
+// plain is Emit without a norm.
+func (t *NormInput) plain(e *Env) f32 {
+	dst := dsl.View[dsl.BF16x2](t.Dst)
+	first := inputPair(e.Tid.MulC(2)).Named("first")
+	t.X.elements(e, t.N, func(i u32) func(x []f32) {
+		return func(x []f32) {
+			at := first.Add(i.Sub(e.Tid).MulC(2))
+			dst.Store(at, inputOf(e.K, t.Format, x[0], x[1]))
+			dst.Store(at.AddC(2), inputOf(e.K, t.Format, x[2], x[3]))
+		}
+	})
+	zeroPadding(e, t.Dst, t.N, t.Format.Columns())
+	e.Sync()
+	return e.K.F32(1)
+}
+
+// gainsOf are the factors of two elements of a norm: their gains, or 1 more. The sum of 1 and a bf16 is exact in f32 down
+// to gains of 2⁻¹⁶, and below that as exact as f32 is.
+func gainsOf(k *dsl.Kernel, g pair, plusOne bool) (lo, hi f32) {
+	lo, hi = dsl.Unpack(g)
+	if plusOne {
+		lo, hi = lo.Add(k.F32(1)), hi.Add(k.F32(1))
+	}
+	return lo, hi
+}
+
+// Scaled is a vector times a factor; for 1 the vector itself.
+func Scaled(e *Env, v Vector, factor float64) Vector {
+	if factor == 1 {
+		return v
+	}
+	return func(at u32, n int) []f32 {
+		x := v(at, n)
+		for i := range x {
+			x[i] = x[i].Mul(e.K.F32(factor))
+		}
+		return x
+	}
 }
 
 // PlainInput stages a vector from global memory as a GEMV's input.

@@ -24,7 +24,7 @@ func (b *builder) across(m matrix) {
 				k.If(r.LtC(m.Rows).And(column.LtC(m.K)), func() {
 					source := b.rows.Load(r.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
 					element := source.AndC(1<<rowBits - 1).MulC(m.K).Add(column)
-					out.Set(b.two(b.tensor(first.Add(source.ShrC(rowBits))), element, 0, normal))
+					out.Set(b.two(b.tensor(first.Add(source.ShrC(rowBits))), element, 0))
 				})
 				v = append(v, out.Get())
 			}

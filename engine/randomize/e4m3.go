@@ -23,7 +23,7 @@ func (b *builder) e4m3(m matrix) {
 					var all []f32
 					for part := range m.Format.Parts() {
 						inside := column.AddC(part * pipeline.GroupK).LtC(m.K)
-						for _, p := range b.values(tensor, first.Add(column).AddC(part*pipeline.GroupK), normal) {
+						for _, p := range b.values(tensor, first.Add(column).AddC(part*pipeline.GroupK)) {
 							lo, hi := dsl.Unpack(p)
 							all = append(all, dsl.Select(inside, lo, k.F32(0)), dsl.Select(inside, hi, k.F32(0)))
 						}

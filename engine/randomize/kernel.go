@@ -6,6 +6,7 @@ import (
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
 )
 
@@ -34,16 +35,14 @@ func New(mk *megakernel.Kernel) (*Kernel, error) {
 		fmt.Sprintf("Random weights of %s, packed.", mk.Config.Name)}})
 	b := &builder{shape: s, k: k, first: k.CTA().MulC(32 * warps).Add(k.Tid())}
 	b.weights = dsl.View[dsl.BF16x2](dsl.Global[dsl.B128](k, "weights", mk.Plan.PackedBytes/16, dsl.Doc("out: packed matrices")))
-	b.gains = b.vector("gains", len(s.gains)*mk.Config.Hidden)
 	b.rows = b.table(bufRows, len(s.rows), "of each packed row: its tensor in the layer, and its row there")
 	b.tensors = b.table(bufTensors, tensorWords*len(s.names()), "[tensors] key, and scale as f32")
 	for _, m := range s.matrices {
 		k.Region(m.Name, func() { b.matrix(m) })
 	}
-	k.Region("gains", func() { b.plain(b.gains, len(s.gains), mk.Config.Hidden, s.firstGain(), gain) })
 	if s.embed {
 		embed := b.vector(megakernel.BufferEmbed, mk.Config.Vocab*mk.Config.Hidden)
-		k.Region("embedding", func() { b.plain(embed, 1, mk.Config.Vocab*mk.Config.Hidden, s.embedTensor(), normal) })
+		k.Region("embedding", func() { b.plain(embed, mk.Config.Vocab*mk.Config.Hidden, s.embedTensor()) })
 	}
 	program, err := k.Finish()
 	if err != nil {
@@ -58,10 +57,26 @@ func (r *Kernel) Tables(seed uint64) ([]Table, error) {
 	return []Table{{bufRows, r.shape.rows}, {bufTensors, tensors}}, err
 }
 
-// Bytes is how much the kernel writes.
+// Vectors are the buffers of gains and biases for a seed, which are small: the host makes them.
+func (r *Kernel) Vectors(seed uint64) (map[string][]byte, error) {
+	from, made := synth.NewWeights(seed, *r.shape.config), map[string][]byte{}
+	for _, v := range r.shape.vectors {
+		data, err := v.Make(from)
+		if err != nil {
+			return nil, err
+		}
+		made[v.Name] = data
+	}
+	return made, nil
+}
+
+// Bytes is how much the kernel and Vectors write.
 func (r *Kernel) Bytes() int64 {
 	c := r.shape.config
-	n := r.shape.plan.PackedBytes + int64(len(r.shape.gains))*int64(c.Hidden)*2
+	n := r.shape.plan.PackedBytes
+	for _, v := range r.shape.vectors {
+		n += v.Bytes
+	}
 	if r.shape.embed {
 		n += int64(c.Vocab) * int64(c.Hidden) * 2
 	}
@@ -70,10 +85,10 @@ func (r *Kernel) Bytes() int64 {
 
 type builder struct {
 	*shape
-	k              *dsl.Kernel
-	first          u32 // this thread in the grid
-	weights, gains dsl.Buf[dsl.BF16x2]
-	rows, tensors  dsl.Buf[dsl.U32]
+	k             *dsl.Kernel
+	first         u32 // this thread in the grid
+	weights       dsl.Buf[dsl.BF16x2]
+	rows, tensors dsl.Buf[dsl.U32]
 }
 
 // vector is a row-major output of n elements.
@@ -113,7 +128,7 @@ func (b *builder) matrix(m matrix) {
 			k.If(row.LtC(m.Rows).And(column.LtC(m.K)), func() {
 				source := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
 				element := source.AndC(1<<rowBits - 1).MulC(m.K).Add(column)
-				for j, p := range b.values(first.Add(source.ShrC(rowBits)), element, normal) {
+				for j, p := range b.values(first.Add(source.ShrC(rowBits)), element) {
 					out[j].Set(p)
 				}
 			})
@@ -135,13 +150,12 @@ func (b *builder) eachUnit(m matrix, l u32, body func(u u32, to func(v []pair)))
 	}, dsl.Unroll(1))
 }
 
-// plain writes n tensors of so many elements each, one after another; all CTAs
-// share the work.
-func (b *builder) plain(to dsl.Buf[dsl.BF16x2], n, elements, tensor int, kind kind) {
-	k, each := b.k, elements/unit
+// plain writes a tensor of so many elements; all CTAs share the work.
+func (b *builder) plain(to dsl.Buf[dsl.BF16x2], elements, tensor int) {
+	k := b.k
 	k.Require(elements%unit == 0, "randomize: %d elements, want a multiple of %d", elements, unit)
-	k.ForStep(b.first, k.U32(n*each), b.plan.SMs*32*warps, func(u u32) {
-		v := b.values(u.DivC(each).AddC(tensor), u.RemC(each).MulC(unit), kind)
+	k.ForStep(b.first, k.U32(elements/unit), b.plan.SMs*32*warps, func(u u32) {
+		v := b.values(k.U32(tensor), u.MulC(unit))
 		to.StoreN(u.MulC(unit/2), v)
 	}, dsl.Unroll(1))
 }

@@ -54,10 +54,14 @@ func TestTensorsAreThoseOfTheGenerator(t *testing.T) {
 		for _, tensor := range synth.Tensors(c) {
 			want = append(want, tensor.Name)
 		}
-		got := newShape(mk).names()
+		shape := newShape(mk)
+		got := shape.names()
 		if c.TieEmbeddings { // the LM head's tensor is the embedding
-			require.Equal(t, got[len(got)-1], newShape(mk).head)
+			require.Equal(t, got[len(got)-1], shape.head)
 			got = got[:len(got)-1]
+		}
+		for _, v := range shape.vectors {
+			got = append(got, v.Tensors...)
 		}
 		require.ElementsMatch(t, want, got, c.Name)
 	}

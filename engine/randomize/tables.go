@@ -44,14 +44,14 @@ type shape struct {
 	rows     []uint32 // of bufRows
 	perLayer []string // names of a layer's tensors, with %d
 	head     string   // and of the LM head's
-	gains    []string
+	vectors  []megakernel.VectorBuffer
 	embed    bool // the embedding is a buffer of its own
 }
 
 // newShape numbers the tensors: those of the matrices of each layer, the LM head's,
-// the gains, and the embedding.
+// and the embedding.
 func newShape(mk *megakernel.Kernel) *shape {
-	s := &shape{config: &mk.Config, plan: mk.Plan, gains: mk.GainTensors(), embed: mk.OwnEmbedding()}
+	s := &shape{config: &mk.Config, plan: mk.Plan, vectors: mk.VectorBuffers(), embed: mk.OwnEmbedding()}
 	index := map[string]uint32{}
 	for i := range mk.Plan.Layer {
 		s.add(mk, i, 0, &mk.Plan.Layer[i], func(tensor string) uint32 {
@@ -80,8 +80,7 @@ func (s *shape) add(mk *megakernel.Kernel, i, layer int, m *pipeline.MatrixPlan,
 
 // The numbers of tensors.
 func (s *shape) headTensor() int  { return s.config.Layers * len(s.perLayer) }
-func (s *shape) firstGain() int   { return s.headTensor() + 1 }
-func (s *shape) embedTensor() int { return s.firstGain() + len(s.gains) }
+func (s *shape) embedTensor() int { return s.headTensor() + 1 }
 
 // names are all tensors by their numbers.
 func (s *shape) names() []string {
@@ -92,7 +91,6 @@ func (s *shape) names() []string {
 		}
 	}
 	list = append(list, s.head)
-	list = append(list, s.gains...)
 	return append(list, megakernel.EmbedTensor)
 }
 

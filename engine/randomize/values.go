@@ -2,15 +2,11 @@ package randomize
 
 import "github.com/mkgen/mkgen/dsl"
 
-// kind is a mapping from hashes to values, see package synth; tensor are the words
-// of bufTensors.
-type kind func(b *builder, hash u32, tensor []u32) f32
-
 // values are eight consecutive elements of a tensor, from element on.
-func (b *builder) values(tensor, element u32, of kind) (out []pair) {
+func (b *builder) values(tensor, element u32) (out []pair) {
 	t := b.tensor(tensor)
 	for i := 0; i < unit; i += 2 {
-		out = append(out, b.two(t, element, i, of))
+		out = append(out, b.two(t, element, i))
 	}
 	return out
 }
@@ -21,8 +17,8 @@ func (b *builder) tensor(i u32) []u32 {
 }
 
 // two are the element of a tensor that is i behind one, and the next.
-func (b *builder) two(t []u32, element u32, i int, of kind) pair {
-	at := func(i int) f32 { return of(b, fmix(fmix(element.AddC(i).Xor(t[0])).Add(t[1])), t) }
+func (b *builder) two(t []u32, element u32, i int) pair {
+	at := func(i int) f32 { return normal(fmix(fmix(element.AddC(i).Xor(t[0])).Add(t[1])), t) }
 	return dsl.Pack[dsl.BF16x2](at(i), at(i+1))
 }
 
@@ -35,14 +31,9 @@ func fmix(x u32) u32 {
 
 // normal is the sum of the four bytes, less 510, times scale: exact in f32, as the
 // scale is a power of two times 8 bits.
-func normal(_ *builder, hash u32, tensor []u32) f32 {
+func normal(hash u32, tensor []u32) f32 {
 	const everyOther = 0x00ff00ff
 	two := hash.AndC(everyOther).Add(hash.ShrC(8).AndC(everyOther))
 	sum := two.AndC(0xffff).Add(two.ShrC(16))
 	return dsl.Cast[dsl.F32](dsl.Bits[dsl.I32](sum.AddC(-510))).Mul(dsl.Bits[dsl.F32](tensor[2]))
-}
-
-// gain is (2·(hash >> 16) + 65537) / 131072, exact in f32.
-func gain(b *builder, hash u32, _ []u32) f32 {
-	return dsl.Cast[dsl.F32](hash.ShrC(16).MulC(2).AddC(65537)).Mul(b.k.F32(1.0 / 131072))
 }

@@ -52,7 +52,7 @@ type Borrower interface {
 }
 
 // lent are the buffers that kernels of one model can have in common, where both have them.
-var lent = []string{"weights", "gains", "kv", megakernel.BufferEmbed}
+var lent = []string{"weights", "gains", "kv", megakernel.BufferEmbed, megakernel.BufferBiases, megakernel.BufferQKGains}
 
 // borrow takes over from's buffers that are lent, and reports whether name is one.
 func (s *runner) borrow(name string) (bool, error) {

@@ -37,6 +37,11 @@ func (s *runner) tables(epoch uint32) error {
 	for i, f := range freq {
 		bits[i] = math.Float32bits(f)
 	}
+	if f := s.mk.RopeFactors(); f != nil {
+		if err := s.floats(megakernel.BufferRopeFactors, f); err != nil {
+			return err
+		}
+	}
 	if n := s.mk.KV.ScalesLen(); n > 0 {
 		if err := s.scales(n); err != nil {
 			return err

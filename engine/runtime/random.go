@@ -61,10 +61,19 @@ func (w *random) Load(ctx context.Context, _ *megakernel.Kernel, dev Device) (Lo
 	if err != nil {
 		return stats, err
 	}
+	vectors, err := w.r.Vectors(w.seed)
+	if err != nil {
+		return stats, err
+	}
 	if err := ctx.Err(); err != nil {
 		return stats, err
 	}
 	begin := time.Now()
+	for name, data := range vectors {
+		if err := dev.Write(name, 0, data); err != nil {
+			return stats, fmt.Errorf("random weights: buffer %s: %w", name, err)
+		}
+	}
 	for _, t := range tables {
 		if err := dev.Alloc(t.Name, 4*int64(len(t.Words))); err != nil {
 			return stats, fmt.Errorf("random weights: buffer %s: %w", t.Name, err)

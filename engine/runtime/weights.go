@@ -153,11 +153,13 @@ func (l *load) cut() {
 		l.largest = max(l.largest, int(j.bytes))
 	}
 	c, row := &l.mk.Config, int64(2*l.mk.Config.Hidden)
-	add(job{"gains", 0, int64(2*c.Layers+1) * row, func(_ *megakernel.Packer, dst []byte) error {
-		gains, err := l.mk.Gains(l.t)
-		copy(dst, gains)
-		return err
-	}})
+	for _, v := range l.mk.VectorBuffers() {
+		add(job{v.Name, 0, v.Bytes, func(_ *megakernel.Packer, dst []byte) error {
+			made, err := v.Make(l.t)
+			copy(dst, made)
+			return err
+		}})
+	}
 	blocks := l.mk.Plan.Blocks(stageBytes)
 	for i := range blocks {
 		b := &blocks[i]

@@ -62,7 +62,7 @@ type weightless struct{ *runtime.Sim }
 // Alloc reserves a buffer. Weights take no memory.
 func (w weightless) Alloc(name string, bytes int64) error {
 	switch name {
-	case "weights", "gains", megakernel.BufferEmbed:
+	case "weights", "gains", megakernel.BufferEmbed, megakernel.BufferBiases, megakernel.BufferQKGains:
 		return w.AllocKnown(name, bytes)
 	}
 	return w.Sim.Alloc(name, bytes)

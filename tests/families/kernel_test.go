@@ -1,0 +1,156 @@
+package families
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"slices"
+	"testing"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/internal/deep"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+// tensors are a case's weights as a kernel asks for them.
+type tensors reference.Weights
+
+func (w tensors) Row(tensor string, row int, dst []uint16) error {
+	if copy(dst, w[tensor][row*len(dst):]) != len(dst) {
+		return fmt.Errorf("no row %d of %s", row, tensor)
+	}
+	return nil
+}
+
+// small are options under which a tiny model meets splits, several stages, SMs with uneven shares and pages in any order.
+var small = megakernel.Options{SMs: 3, Splits: 2, StageBytes: 2048, Page: 8}
+
+// backwards is a page table of n pages.
+func backwards(n int) (table []uint32) {
+	for i := range n {
+		table = append(table, uint32(n-i))
+	}
+	return table
+}
+
+// decode feeds tokens to a kernel of one row on the executor and returns the logits after each.
+func decode(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens []int) (logits [][]float64) {
+	t.Helper()
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
+	s, err := runtime.NewSession(mk, sim, tensors(w), pages+1, backwards(pages), 0)
+	require.NoError(t, err)
+	out := make([]float32, mk.Config.Vocab)
+	for _, id := range tokens {
+		_, err := s.Step(id)
+		require.NoError(t, err, "position %d", s.Pos())
+		require.NoError(t, s.Logits(out))
+		logits = append(logits, wide(out))
+	}
+	return logits
+}
+
+// together feeds tokens to a kernel of several rows, all but the last few as many a step as it takes.
+func together(t *testing.T, mk *megakernel.Kernel, w reference.Weights, tokens []int) (logits [][]float64) {
+	t.Helper()
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	pages := (len(tokens) + mk.KV.Page - 1) / mk.KV.Page
+	s, err := runtime.OpenRagged(context.Background(), mk, sim, runtime.FromTensors(tensors(w), runtime.LoadOptions{}), runtime.RaggedOptions{Pages: pages + 1})
+	require.NoError(t, err)
+	out := make([]float32, mk.Config.Vocab)
+	for at := 0; at < len(tokens); {
+		n := min(mk.Options.Tokens, len(tokens)-at)
+		if at >= len(tokens)-mk.Options.Tokens {
+			n = min(n, 3)
+		}
+		_, err := s.Run(context.Background(), batch.StepRequest{Steps: 1, Sequences: []batch.Sequence{{New: tokens[at:][:n], Cached: at, Pages: backwards(pages)}}})
+		require.NoError(t, err, "position %d", at)
+		for k := range n {
+			require.NoError(t, s.TokenLogits(0, k, out))
+			logits = append(logits, wide(out))
+		}
+		at += n
+	}
+	return logits
+}
+
+func wide(v []float32) []float64 {
+	out := make([]float64, len(v))
+	for i, x := range v {
+		out[i] = float64(x)
+	}
+	return out
+}
+
+// distance is the root mean square of the differences of logits, relative to their spread, over all tokens.
+func distance(got, want [][]float64) float64 {
+	sum, n := 0.0, 0
+	for i := range got {
+		by := spread(want[i])
+		for j, x := range got[i] {
+			d := (x - want[i][j]) / by
+			sum, n = sum+d*d, n+1
+		}
+	}
+	return math.Sqrt(sum / float64(n))
+}
+
+// logitsOf are the reference's, rounded as the kernel rounds.
+func logitsOf(t *testing.T, config models.Config, w reference.Weights, tokens []int) (all [][]float64) {
+	t.Helper()
+	ref, err := reference.NewModel(config, w, reference.AsKernel(config))
+	require.NoError(t, err)
+	for _, token := range tokens {
+		all = append(all, ref.Step(token))
+	}
+	return all
+}
+
+// Every family's kernels, of one row and of several, against the reference and against transformers in float32. What is left
+// of the differences is rounding that falls the other way, 0.01 to 0.03 of the logits' spread in models as small as these,
+// and bf16 in place of float32, somewhat more.
+func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
+	for _, c := range cases(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			t.Parallel()
+			config, err := c.Config(nil)
+			require.NoError(t, err)
+			w, err := c.Weights()
+			require.NoError(t, err)
+			tokens := c.Tokens
+			if !deep.On() {
+				tokens = tokens[:min(len(tokens), 21)]
+			}
+			want := logitsOf(t, config, w, tokens)
+			for _, rows := range []int{1, 6} {
+				o := small
+				run := decode
+				if rows > 1 {
+					o.Tokens, o.Splits, run = rows, 0, together
+				}
+				mk, err := megakernel.Build(config, o)
+				require.NoError(t, err)
+				got := run(t, mk, w, tokens)
+				near, far := distance(got, want), 0.0
+				for _, at := range c.Positions() {
+					if at < len(tokens) {
+						far = max(far, distance(got[at:at+1], [][]float64{c.At(at)}))
+					}
+				}
+				t.Logf("%d rows: %.4f from the reference, at most %.4f from transformers", rows, near, far)
+				require.Less(t, near, 0.03, "%d rows", rows)
+				require.Less(t, far, 0.1, "%d rows", rows)
+				for i := range got { // greedy choices are the same, but where two tokens are nearly as good
+					best := reference.Argmax(got[i])
+					require.LessOrEqual(t, slices.Max(want[i])-want[i][best], 0.1*spread(want[i]), "token %d", i)
+				}
+			}
+		})
+	}
+}
