@@ -72,6 +72,7 @@ type benchFlags struct {
 	contexts                  contexts
 	rounds, tokens, perLaunch count
 	withBudget                bool
+	prefill                   count
 	machine                   machineFlags
 	ablate                    ablateFlags
 }
@@ -102,6 +103,10 @@ thing each (a hand-off, leads, chunks held in registers, copies in flight, the
 ring, consumers, splits, the MLP, the watchdog), in turns with it, and says
 whether they compute the same bits, or not even the same from run to run.
 
+--prefill measures, instead, the time to the first token of prompts, of the
+lengths in --contexts: they go through a kernel that takes so many tokens at a
+time. Before that its logits are compared with those of kernels without it.
+
 --device sim runs the same on the CPU, for small models: it shows that all of it
 works, and no speed.`,
 		Example: `  mkgen bench --model llama3-8b --random 1 --plot out/8b.svg
@@ -128,6 +133,8 @@ works, and no speed.`,
 	f.StringVar(&b.cases, "cases", "", "JSON `file` for what was measured, gated or not: for other programs, no record")
 	f.StringVar(&b.plot, "plot", "", "SVG `file` to draw time per token against context into")
 	f.BoolVar(&b.withBudget, "budget", false, "measured beside predicted, phase by phase; of 3 tokens and context 1024 where nothing is said")
+	f.Var(&b.prefill, "prefill", "time to a prompt's first token through a prefill kernel of steps of so many tokens, instead")
+	f.Lookup("prefill").DefValue = ""
 	b.machine.fileFlag(cmd)
 	b.ablate.flags(cmd)
 	f.Var(&b.device, "device", "cuda or sim")
@@ -189,6 +196,8 @@ func (b *benchFlags) check(cmd *cobra.Command) error {
 		b.executorDefaults(given)
 	}
 	switch {
+	case b.prefill > 0:
+		return b.checkPrefill(cmd)
 	case b.ablate.on:
 		return b.checkAblate(cmd)
 	case cmd.Flags().Changed("time") || cmd.Flags().Changed("output"):
@@ -209,6 +218,9 @@ func (b *benchFlags) run(cmd *cobra.Command) (err error) {
 	of, err := b.machine.of(cmd, &b.choice)
 	if err != nil {
 		return err
+	}
+	if b.prefill > 0 {
+		return b.prefills(cmd)
 	}
 	if b.withBudget {
 		return b.budget(cmd, of)

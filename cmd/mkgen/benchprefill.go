@@ -1,0 +1,87 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"syscall"
+
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/kv"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/spf13/cobra"
+)
+
+// The lengths of prompts that are measured where nothing is said.
+var promptLengths = contexts{128, 1024, 8192}
+
+// checkPrefill refuses what does not go with --prefill.
+func (b *benchFlags) checkPrefill(cmd *cobra.Command) error {
+	given := cmd.Flags().Changed
+	for _, name := range []string{"reference", "record", "plot", "cases", "tokens", "tokens-per-launch", "rows", "budget", "ablate"} {
+		if given(name) {
+			return usagef("--%s and --prefill exclude each other", name)
+		}
+	}
+	if !given("contexts") {
+		if b.contexts = promptLengths; b.device == deviceSim {
+			b.contexts = contexts{80}
+		}
+	}
+	return nil
+}
+
+// prefills measures prompts, and prints how long they took.
+func (b *benchFlags) prefills(cmd *cobra.Command) (err error) {
+	config, err := b.load(cmd)
+	if err != nil {
+		return err
+	}
+	o := b.options()
+	s := &bench.PrefillSuite{Rounds: int(b.rounds)}
+	for _, n := range b.contexts {
+		switch fits := n >= 2 && n <= config.MaxPositions; {
+		case fits:
+			s.Lengths = append(s.Lengths, n)
+		case cmd.Flags().Changed("contexts"):
+			return usagef("--contexts: a prompt of %d tokens, want 2 to the model's %d positions", n, config.MaxPositions)
+		}
+	}
+	base := megakernel.Options{SMs: o.SMs, Page: o.Page, KV: o.KV, Weights: o.Weights, Attention: o.Attention, Consumers: o.Consumers, Watchdog: megakernel.WatchAll}
+	for _, rows := range []int{kv.MaxRows, 1} {
+		base.Tokens = rows
+		mk, err := megakernel.Build(config, base)
+		if err != nil {
+			return b.inFlags(err)
+		}
+		s.Decode = append(s.Decode, mk)
+	}
+	if s.Prefill, err = megakernel.BuildPrefill(s.Decode[0], megakernel.PrefillOptions{Tokens: int(b.prefill)}); err != nil {
+		return usagef("--prefill: %v", err)
+	}
+	weights := &bench.Suite{Kernel: s.Decode[0]}
+	release, err := b.prepare(cmd.ErrOrStderr(), weights, cmd.Flags().Changed("random"))
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, release()) }()
+	s.Weights = func(ctx context.Context) (runtime.Weights, error) {
+		if b.checkpoint == "" && b.device == deviceCUDA {
+			return b.made(ctx, s.Decode[0])
+		}
+		return runtime.FromTensors(weights.Weights, runtime.LoadOptions{}), nil
+	}
+	machine, closeMachine, err := openBenchMachine(b.device, b.arch)
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, closeMachine()) }()
+	s.Machine, s.Progress = machine, progressOf(cmd, machine)
+	ctx, stop := interruptible(cmd.Context(), syscall.SIGTERM, syscall.SIGHUP)
+	defer stop()
+	out, err := s.Run(ctx)
+	if err != nil {
+		return interrupted(ctx, err)
+	}
+	return out.Write(cmd.OutOrStdout(), machine.Facts())
+}

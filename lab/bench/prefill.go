@@ -1,0 +1,223 @@
+package bench
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/mkgen/mkgen/engine/batch"
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/megakernel"
+)
+
+// PrefillSuite measures the time to a prompt's first token: its tokens but the last go through a prefill kernel, the last one through the
+// decode kernel of one row.
+type PrefillSuite struct {
+	Machine Machine
+	Decode  []*megakernel.Kernel // of several rows, and of one
+	Prefill *megakernel.Prefill
+	Weights func(ctx context.Context) (runtime.Weights, error)
+	Lengths []int // of prompts, each at least 2 and within the model's positions
+	Rounds  int   // prompts of each length, of which the median counts
+	// Progress, unless nil, hears what is done next.
+	Progress func(what string)
+}
+
+// PrefillCase is what prompts of one length took.
+type PrefillCase struct {
+	Tokens int
+	First  []time.Duration // from the first launch to the first token
+	FLOP   float64         // of the layers' products and of causal attention
+}
+
+// Seconds is the median time.
+func (c *PrefillCase) Seconds() float64 {
+	var all []float64
+	for _, d := range c.First {
+		all = append(all, d.Seconds())
+	}
+	return median(all)
+}
+
+// PrefillOutcome is what a suite measured. Error is the root mean square of what the logits behind a prompt differ by from those of the decode
+// kernels alone, over theirs.
+type PrefillOutcome struct {
+	Cases  []PrefillCase
+	Error  float64
+	Agreed int // tokens of the prompt it is of
+}
+
+// MaxPrefillError is the largest error that passes: kernels of other numbers of rows differ by bf16 roundings of what they hand on, 2 % of the
+// logits of a whole model; a wrong tile, token or scale by as much as the logits.
+const MaxPrefillError = 0.05
+
+// agreedTokens is the length of the prompt that both ways are compared on: a step of several tiles of tokens, not full.
+const agreedTokens = 333
+
+// Run runs the suite. Logits that are too far apart are an error, and nothing is measured.
+func (s *PrefillSuite) Run(ctx context.Context) (*PrefillOutcome, error) {
+	r, err := s.open(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer r.close()
+	out := &PrefillOutcome{Agreed: min(agreedTokens, slices.Max(s.Lengths))}
+	s.say("logits of both ways")
+	if out.Error, err = r.agree(ctx, out.Agreed); err != nil {
+		return nil, err
+	}
+	if !(out.Error <= MaxPrefillError) {
+		return nil, fmt.Errorf("the logits behind %d tokens differ by %.2g of those without a prefill kernel, want at most %g", out.Agreed, out.Error, MaxPrefillError)
+	}
+	for _, n := range s.Lengths {
+		s.say(fmt.Sprintf("prompts of %d tokens", n))
+		c := PrefillCase{Tokens: n, FLOP: promptFLOP(s.Prefill.Of, n)}
+		for i := range s.Rounds + 1 {
+			begin := time.Now()
+			if err := r.prompt(ctx, n, s.Prefill.Options.Tokens); err != nil {
+				return nil, err
+			}
+			if i > 0 { // the first one warms up
+				c.First = append(c.First, time.Since(begin))
+			}
+		}
+		out.Cases = append(out.Cases, c)
+	}
+	return out, nil
+}
+
+func (s *PrefillSuite) say(what string) {
+	if s.Progress != nil {
+		s.Progress(what)
+	}
+}
+
+// promptFLOP is the arithmetic of n tokens: two operations a weight of the layers, and of attention's two products over what a token sees.
+func promptFLOP(mk *megakernel.Kernel, n int) float64 {
+	c, weights := &mk.Config, 0.0
+	for _, m := range mk.Plan.Layer {
+		weights += float64(m.Rows) * float64(m.K)
+	}
+	attention := 2 * float64(n+1) * float64(c.Heads*c.HeadDim) // n·(n+1)/2 pairs, 4 operations a dimension
+	return float64(c.Layers) * float64(n) * (2*weights + attention)
+}
+
+// prefillRun is a suite's kernels, open.
+type prefillRun struct {
+	s       *PrefillSuite
+	bundle  *runtime.Bundle
+	devices []Loaded
+	pages   []uint32
+	vocab   int
+}
+
+func (s *PrefillSuite) open(ctx context.Context) (_ *prefillRun, err error) {
+	r := &prefillRun{s: s, vocab: s.Prefill.Of.Config.Vocab}
+	defer func() {
+		if err != nil {
+			r.close()
+		}
+	}()
+	var members []runtime.Member
+	for _, mk := range s.Decode {
+		dev, err := s.Machine.Load(ctx, mk.IR)
+		if err != nil {
+			return nil, err
+		}
+		r.devices = append(r.devices, dev)
+		members = append(members, runtime.Member{Kernel: mk, Device: dev})
+	}
+	dev, err := s.Machine.Load(ctx, s.Prefill.IR)
+	if err != nil {
+		return nil, err
+	}
+	r.devices = append(r.devices, dev)
+	w, err := s.Weights(ctx)
+	if err != nil {
+		return nil, err
+	}
+	page := s.Prefill.Of.KV.Page
+	n := (slices.Max(s.Lengths) + page - 1) / page
+	for i := range n {
+		r.pages = append(r.pages, uint32(i))
+	}
+	if r.bundle, err = runtime.OpenBundle(ctx, members, w, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: 1}); err != nil {
+		return nil, err
+	}
+	if err := r.bundle.AddPrefill(s.Prefill, dev); err != nil {
+		return nil, err
+	}
+	r.bundle.SetHangTimeout(10 * time.Second)
+	return r, r.bundle.SetEnds(nil)
+}
+
+// close closes the devices, the owner of what is shared last.
+func (r *prefillRun) close() {
+	for _, d := range slices.Backward(r.devices) {
+		_ = d.Close()
+	}
+}
+
+// prompt feeds n tokens, so many at a time but the last one, which chooses.
+func (r *prefillRun) prompt(ctx context.Context, n, together int) error {
+	tokens := make([]int, n)
+	for i := range tokens {
+		tokens[i] = token(7*i%r.vocab, r.vocab)
+	}
+	for cached := 0; cached < n; {
+		feed := min(together, n-1-cached)
+		quiet := feed > 0
+		feed = max(feed, 1)
+		_, err := r.bundle.Run(ctx, batch.StepRequest{Steps: 1, Quiet: quiet, Sequences: []batch.Sequence{{New: tokens[cached : cached+feed], Cached: cached, Pages: r.pages}}})
+		if err != nil {
+			return err
+		}
+		cached += feed
+	}
+	return nil
+}
+
+// agree is how far the logits behind n tokens differ between both ways.
+func (r *prefillRun) agree(ctx context.Context, n int) (float64, error) {
+	var logits [2][]float32
+	for i, together := range []int{r.bundle.Rows(), r.s.Prefill.Options.Tokens} {
+		if err := r.prompt(ctx, n, together); err != nil {
+			return 0, err
+		}
+		logits[i] = make([]float32, r.vocab)
+		if err := r.bundle.Logits(0, logits[i]); err != nil {
+			return 0, err
+		}
+	}
+	var difference, size float64
+	for i, x := range logits[0] {
+		d := float64(logits[1][i]) - float64(x)
+		difference, size = difference+d*d, size+float64(x)*float64(x)
+	}
+	return math.Sqrt(difference / size), nil
+}
+
+// Write writes the outcome as a table.
+func (o *PrefillOutcome) Write(w io.Writer, facts Facts) error {
+	if _, err := fmt.Fprintf(w, "Logits behind %d tokens: %.2g of those without a prefill kernel apart, at most %g passes.\n\n", o.Agreed, o.Error, MaxPrefillError); err != nil {
+		return err
+	}
+	head := "prompt  first token  tokens/s  TFLOP/s"
+	if facts.Executor {
+		head += "  (of the executor: no measure of a GPU)"
+	}
+	if _, err := fmt.Fprintln(w, head); err != nil {
+		return err
+	}
+	for i := range o.Cases {
+		c := &o.Cases[i]
+		t := c.Seconds()
+		if _, err := fmt.Fprintf(w, "%6d  %8.2f ms  %8.0f  %7.1f\n", c.Tokens, 1e3*t, float64(c.Tokens)/t, c.FLOP/t/1e12); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,60 @@
+package bench_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/mkgen/mkgen/engine/runtime"
+	"github.com/mkgen/mkgen/lab/bench"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/synth"
+	"github.com/stretchr/testify/require"
+)
+
+// prefillSuite is one of tiny on the executor, whose prefill kernel may be told other things than its decode kernels.
+func prefillSuite(t *testing.T, spoil func(mk *megakernel.Kernel)) *bench.PrefillSuite {
+	t.Helper()
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	s := &bench.PrefillSuite{Machine: bench.Executor{Seed: 1}, Lengths: []int{18, 40}, Rounds: 1,
+		Weights: func(context.Context) (runtime.Weights, error) {
+			return runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), nil
+		}}
+	for _, rows := range []int{16, 1} {
+		mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Tokens: rows})
+		require.NoError(t, err)
+		s.Decode = append(s.Decode, mk)
+	}
+	of := *s.Decode[0]
+	if spoil != nil {
+		spoil(&of)
+	}
+	s.Prefill, err = megakernel.BuildPrefill(&of, megakernel.PrefillOptions{Tokens: 32, Groups: 1})
+	require.NoError(t, err)
+	return s
+}
+
+func TestPromptsAreMeasuredThroughThePrefillKernel(t *testing.T) {
+	s := prefillSuite(t, nil)
+	out, err := s.Run(t.Context())
+	require.NoError(t, err)
+	require.Len(t, out.Cases, 2)
+	require.Positive(t, out.Cases[1].Seconds())
+	// 18 tokens of tiny's two layers: 2·(320+96+704)·96 + 2·96·(192 − 96) + 2·96·352 operations, and 2·19·192 of attention.
+	require.InDelta(t, 2*18*(2*(320*96+96*192+704*96+96*352)+2*19*192), out.Cases[0].FLOP, 1)
+	var text strings.Builder
+	require.NoError(t, out.Write(&text, s.Machine.Facts()))
+	require.Contains(t, text.String(), "of the executor: no measure of a GPU")
+}
+
+func TestAPrefillKernelThatIsWrongIsNotMeasured(t *testing.T) {
+	for name, spoil := range map[string]func(mk *megakernel.Kernel){
+		"another rotation":  func(mk *megakernel.Kernel) { mk.Config.Rope.Theta = 5000 },
+		"another ε of norm": func(mk *megakernel.Kernel) { mk.Config.NormEps = 0.5 },
+	} {
+		_, err := prefillSuite(t, spoil).Run(t.Context())
+		require.ErrorContains(t, err, "of those without a prefill kernel, want at most 0.05", name)
+	}
+}
