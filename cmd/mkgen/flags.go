@@ -250,7 +250,7 @@ func (c *choice) lookup(cmd *cobra.Command) (models.Config, error) {
 	case !given("model"):
 		return models.Config{}, usagef("choose a model with --model NAME (mkgen models lists them) or --config FILE")
 	}
-	config, err := models.Lookup(c.model)
+	config, err := lookupModel(c.model)
 	if err != nil {
 		return config, usageError{err}
 	}

@@ -4,11 +4,13 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/mkgen/mkgen/internal/table"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/mkgen/mkgen/pipeline/machine"
 	"github.com/spf13/cobra"
 )
@@ -77,7 +79,8 @@ func listModels(w io.Writer, all []models.Config) error {
 		return err
 	}
 	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do not fit. With ~ the kernel does\n"+
-		"not have all of the model's features yet (docs/families.md), and the figure is that of a Llama of its sizes.\n", predictedContext)
+		"not have all of the model's features yet (docs/families.md), and the figure is that of a Llama of its sizes.\n"+
+		"With weights of their own, for mkgen run --model NAME: %s.\n", predictedContext, strings.Join(bundled.Names(), ", "))
 	return err
 }
 

@@ -72,3 +72,13 @@ func TestQuantizeCalledWrongly(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, entries)
 }
+
+// TestBundledQuantisedModelsRun by their names.
+func TestBundledQuantisedModelsRun(t *testing.T) {
+	for name, told := range map[string]string{"tiny-i8": "14 matrices of i8 a row", "small-i4g128": "14 matrices of i4g128"} {
+		code, stdout, stderr := mkgen("run", "--model", name, "--max-tokens", "2", "Once upon")
+		require.Equal(t, 0, code, stderr)
+		require.Contains(t, stderr, told)
+		require.NotEmpty(t, stdout)
+	}
+}

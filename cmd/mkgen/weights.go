@@ -1,10 +1,12 @@
 package main
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io/fs"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/mkgen/mkgen/engine/runtime"
@@ -126,11 +128,16 @@ func openModel(dir string, how models.Reading) (c model, note string, err error)
 	if err != nil {
 		return nil, "", err
 	}
-	note = "The checkpoint is " + q.Summary() + "; they are widened to bf16."
+	return q, noteOf(q), nil
+}
+
+// noteOf says what a quantised model is, and what is not done of it.
+func noteOf(q *quant.Model) string {
+	note := "The checkpoint is " + q.Summary() + "; they are widened to bf16."
 	if left := q.LeftOut(); len(left) > 0 {
 		note += " It asks for " + strings.Join(left, " and ") + " too: left out."
 	}
-	return q, note, nil
+	return note
 }
 
 // open opens a checkpoint directory; its tokenizer may be missing.
@@ -197,9 +204,23 @@ func sameModel(want, have models.Config) error {
 // bundledModel is a model whose weights are part of the program; false when they
 // are not.
 func bundledModel(name string) (*found, bool, error) {
-	c, ok, err := bundled.Checkpoint(name)
-	if !ok || err != nil {
-		return nil, ok, err
+	files, ok := bundled.Files(name)
+	if !ok {
+		return nil, false, nil
+	}
+	var c model
+	var note string
+	var err error
+	if bundled.Quantised(name) {
+		var q *quant.Model
+		if q, err = quant.OpenModelFS(files); err == nil {
+			c, note = q, noteOf(q)
+		}
+	} else {
+		c, _, err = bundled.Checkpoint(name)
+	}
+	if err != nil {
+		return nil, true, err
 	}
 	text, _, err := bundled.Tokenizer(name)
 	if err != nil {
@@ -207,7 +228,22 @@ func bundledModel(name string) (*found, bool, error) {
 	}
 	config := c.Config()
 	config.Name = name
-	return &found{config: config, tensors: c, text: text, close: c.Close}, true, nil
+	return &found{config: config, tensors: c, text: text, note: note, close: c.Close}, true, nil
+}
+
+// lookupModel finds a configuration by the name of a registered or a bundled model.
+func lookupModel(name string) (models.Config, error) {
+	files, ok := bundled.Files(name)
+	if !ok || slices.Contains(models.Names(), name) {
+		return models.Lookup(name)
+	}
+	text, err := fs.ReadFile(files, checkpoint.ConfigFile)
+	if err != nil {
+		return models.Config{}, err
+	}
+	config, _, err := models.ParseQuantised(bytes.NewReader(text))
+	config.Name = name
+	return config, err
 }
 
 // configOfCheckpoint makes a checkpoint's configuration the model's, where no flag names

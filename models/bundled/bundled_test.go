@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"io/fs"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -12,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/mkgen/mkgen/models/checkpoint"
+	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/models/tokenizer"
 )
 
@@ -57,16 +60,39 @@ func open(t testing.TB) (*checkpoint.Checkpoint, *tokenizer.Tokenizer) {
 }
 
 func TestTheConfigurationIsTheRegisteredOne(t *testing.T) {
+	want, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c, ok, err := bundled.Checkpoint("tiny")
+	require.NoError(t, err)
+	require.True(t, ok)
+	got := c.Config()
+	got.Name = "tiny"
+	require.Equal(t, want, got)
+	require.Equal(t, want.EOS, c.EndTokens())
+	require.NoError(t, c.Close())
+}
+
+// TestBundledModelsAreWhole: every one opens, has finite weights and a tokenizer.
+func TestBundledModelsAreWhole(t *testing.T) {
+	require.True(t, slices.IsSorted(bundled.Names()))
 	for _, name := range bundled.Names() {
-		want, err := models.Lookup(name)
-		require.NoError(t, err)
-		c, ok, err := bundled.Checkpoint(name)
-		require.NoError(t, err)
+		tok, ok, err := bundled.Tokenizer(name)
+		require.NoError(t, err, name)
 		require.True(t, ok)
-		got := c.Config()
-		got.Name = name
-		require.Equal(t, want, got)
-		require.Equal(t, want.EOS, c.EndTokens())
+		files, ok := bundled.Files(name)
+		require.True(t, ok)
+		if bundled.Quantised(name) {
+			m, err := quant.OpenModelFS(files)
+			require.NoError(t, err, name)
+			require.Equal(t, m.Config().Vocab, tok.Size())
+			_, format, _ := strings.Cut(name, "-")
+			require.Contains(t, m.Summary(), "14 matrices of "+format)
+			require.NoError(t, m.Close())
+			continue
+		}
+		c, _, err := bundled.Checkpoint(name)
+		require.NoError(t, err, name)
+		require.Equal(t, c.Config().Vocab, tok.Size())
 		require.NoError(t, c.Check(context.Background(), nil))
 		require.NoError(t, c.Close())
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/bundled"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
 )
@@ -136,4 +137,27 @@ func TestContinuationsAreMostlyWords(t *testing.T) {
 	}
 	require.Greater(t, count, 30)
 	require.Greater(t, float64(known), 0.7*float64(count), "%d of %d words are known", known, count)
+}
+
+// small computes what tiny does, in wider matrices, but for the roundings of its weights to bf16: what one gives to a token the other
+// gives, too.
+func TestSmallComputesWhatTinyDoes(t *testing.T) {
+	c, tok := open(t)
+	wide, _, err := bundled.Checkpoint("small")
+	require.NoError(t, err)
+	defer wide.Close()
+	require.Equal(t, []int{256, 512}, []int{wide.Config().Hidden, wide.Config().Intermediate})
+	ids, err := tok.Encode("The old woman said to the fox,", true)
+	require.NoError(t, err)
+	a, b := model(t, c, exact), model(t, wide, exact)
+	most := 0.0
+	for _, id := range ids {
+		x, y := a.Step(id), b.Step(id)
+		for i := range x {
+			most = max(most, math.Abs(x[i]-y[i]))
+		}
+	}
+	t.Logf("logits differ by %.3f at most", most)
+	require.Less(t, most, 0.3)
+	require.Greater(t, most, 0.0)
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -29,12 +30,23 @@ func OpenModel(dir string) (*Model, error) { return OpenModelWith(dir, models.Re
 // OpenModelWith is OpenModel with another reading of config.json.
 func OpenModelWith(dir string, how models.Reading) (*Model, error) {
 	c, err := Open(dir)
+	return openModel(c, err, how, "checkpoint "+dir)
+}
+
+// OpenModelFS opens the checkpoint at the root of fsys as OpenModel does, but reads it into memory.
+func OpenModelFS(fsys fs.FS) (*Model, error) {
+	c, err := OpenFS(fsys)
+	return openModel(c, err, models.Reading{}, "checkpoint")
+}
+
+// openModel compares an open checkpoint with its configuration. Errors begin with what.
+func openModel(c *Checkpoint, err error, how models.Reading, what string) (*Model, error) {
 	if err != nil {
 		return nil, err
 	}
 	m := &Model{Checkpoint: c}
 	if err := m.match(how); err != nil {
-		return nil, fmt.Errorf("checkpoint %s: %w", dir, errors.Join(err, c.Close()))
+		return nil, fmt.Errorf("%s: %w", what, errors.Join(err, c.Close()))
 	}
 	return m, nil
 }

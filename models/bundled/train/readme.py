@@ -9,15 +9,10 @@ import sys
 
 import corpus
 
-ABOUT = {"tiny": """The model that mkgen brings along: a Llama of {parameters:,} parameters (the registered configuration `tiny`) that tells fairy tales. It is there so
-that `mkgen run` has something to say with no download and no GPU; it knows how tales sound, and nothing else.""",
-         "small": """A Llama of {parameters:,} parameters (the registered configuration `small`) that tells fairy tales. Its matrices have 256 and 512 columns, so
-that weights of 4 bits in groups of 128 can be tried with no download and no GPU."""}
-TOKENIZER = {"trained": "trained on the same text", "taken over": "that of `tiny`"}
+PAGE = """# tiny
 
-PAGE = """# {name}
-
-{about}
+The model that mkgen brings along: a Llama of 332,256 parameters (the registered configuration `tiny`) that tells fairy tales. It is there so
+that `mkgen run` has something to say with no download and no GPU; it knows how tales sound, and nothing else.
 
 **Text.** {tales} tales, {bytes:,} bytes, from {books} books of Project Gutenberg that were published before 1930 and are in the public domain
 in the United States. Project Gutenberg's own words, its licence and its trademark are not part of the text. The text is not
@@ -28,7 +23,7 @@ kept here; `models/bundled/train/corpus.py` makes it of the books: `tales.txt`, 
 | --- | --- |
 {table}
 
-**Tokenizer.** Byte-level BPE in Llama 3's configuration, {tokenizer}: 3 special tokens, 256 bytes, 61 merges. A text begins
+**Tokenizer.** Byte-level BPE in Llama 3's configuration, trained on the same text: 3 special tokens, 256 bytes, 61 merges. A text begins
 with `<|begin_of_text|>` and ends with `<|end_of_text|>`. In a conversation each message is a paragraph of a tale that ends with `<|eot_id|>`.
 
 **Training.** `models/bundled/train/train.py`: AdamW, {steps} steps of {rows} rows of {length} tokens, {minutes:.0f} minutes on {device}, seed {seed}, torch {torch},
@@ -46,15 +41,11 @@ from. All figures are in `train.json`.
 def write(folder):
     folder = pathlib.Path(folder)
     r, g = (json.loads((folder / name).read_text()) for name in ("train.json", "golden.json"))
-    r.setdefault("parameters", 332256)  # of records written before these were in them
-    books = [b for b in corpus.BOOKS if b[0] not in r.get("without_books", [])]
-    name = folder.resolve().name
     (folder / "README.md").write_text(PAGE.format(
-        name=name, about=ABOUT[name].format(**r), tokenizer=TOKENIZER[r.get("tokenizer", "trained")],
-        tales=r["tales"], bytes=r["text_bytes"], books=len(books), digest=r["text_sha256"], steps=r["steps"], rows=r["rows_a_step"],
+        tales=r["tales"], bytes=r["text_bytes"], books=len(corpus.BOOKS), digest=r["text_sha256"], steps=r["steps"], rows=r["rows_a_step"],
         length=r["tokens_a_row"], minutes=r["seconds"] / 60, device="a CPU" if r["device"] == "CPU" else "one " + r["device"], seed=r["seed"],
         torch=r["torch"], transformers=r["transformers"], held=r["bits_per_byte"]["held_out"], seen=r["bits_per_byte"]["training"],
-        table="\n".join(f"| {number} | {title} |" for number, title, *_ in books),
+        table="\n".join(f"| {number} | {title} |" for number, title, *_ in corpus.BOOKS),
         sample="\n".join("> " + line if line else ">" for line in g["sample"].strip().split("\n"))))
 
 

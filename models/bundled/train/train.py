@@ -1,12 +1,11 @@
-"""Trains the models that mkgen ships as `tiny` and `small`: Llamas of 330 thousand and of 1.3 million parameters that write fairy tales.
+"""Trains the model that mkgen ships as `tiny`: a Llama of 330 thousand parameters that writes fairy tales.
 
     python train.py --text tales.txt --config tiny.json --out FOLDER --threads 2 --minutes 18
     python train.py --text tales.txt --config tiny.json --out FOLDER --device cuda --minutes 3.5 --batch 128 --cuts 16 --warm 500 --every 1000
 
 Writes model.safetensors (bf16), config.json, generation_config.json, tokenizer.json, tokenizer_config.json, train.json (how it was
-made and its losses), README.md and golden.json (see golden.py): the last belongs into models/bundled/testdata as golden-NAME.json, the
-others into models/bundled/NAME. tales.txt is made by corpus.py; tiny.json is models/testdata/configs/tiny.json. With --tokenizer the
-tokenizer is taken from another model's tokenizer.json instead of trained.
+made and its losses), README.md and golden.json (see golden.py): the last belongs into models/bundled/testdata, the others into
+models/bundled/tiny. tales.txt is made by corpus.py; tiny.json is models/testdata/configs/tiny.json.
 Needs torch and transformers; no network. The first line is for a CPU, the second for a GPU. --minutes times a few steps and then takes as many steps as fit; --steps repeats a run.
 """
 
@@ -188,8 +187,6 @@ def options():
     p.add_argument("--text", type=pathlib.Path, required=True)
     p.add_argument("--config", type=pathlib.Path, required=True)
     p.add_argument("--out", type=pathlib.Path, required=True)
-    p.add_argument("--tokenizer", type=pathlib.Path, help="tokenizer.json of another model; without it one is trained")
-    p.add_argument("--without", type=int, nargs="*", default=[], help="books of corpus.py that are not in the text")
     p.add_argument("--device", default="cpu")
     p.add_argument("--steps", type=int, help="how many steps; without it as many as fit --minutes")
     p.add_argument("--minutes", type=float, default=4, help="of training, building rows and evaluation aside")
@@ -215,7 +212,7 @@ def main():
     tales = [t for t in raw.decode("ascii").split("\n\n") if t]
     config = json.loads(o.config.read_text())
     known = [t for i, t in enumerate(tales) if i % corpus.HELD_OUT]
-    tokenizer = Tokenizer.from_file(str(o.tokenizer)) if o.tokenizer else train_tokenizer("\n".join(known), config["vocab_size"])
+    tokenizer = train_tokenizer("\n".join(known), config["vocab_size"])
     ids = [[tokenizer.encode(p, add_special_tokens=False).ids for p in paragraphs(t)] for t in tales]
     newline = tokenizer.token_to_id("\u010a")
     lengths = torch.tensor([0 if i < 3 else len(tokenizer.id_to_token(i)) for i in range(config["vocab_size"])])
@@ -241,8 +238,7 @@ def main():
     save(model, tokenizer, o)
     bits, seen = (bits_per_byte(model, r, lengths, o.device) for r in (held, rows[:512].cpu()))
     record = {
-        "text": o.text.name, "text_sha256": hashlib.sha256(raw).hexdigest(), "text_bytes": len(raw), "without_books": o.without, "tales": len(tales), "held_out_tales": len(ids[::corpus.HELD_OUT]),
-        "parameters": sum(p.numel() for p in model.parameters()), "tokenizer": "taken over" if o.tokenizer else "trained",
+        "text": o.text.name, "text_sha256": hashlib.sha256(raw).hexdigest(), "text_bytes": len(raw), "tales": len(tales), "held_out_tales": len(ids[::corpus.HELD_OUT]),
         "device": torch.cuda.get_device_name() if o.device.startswith("cuda") else "CPU", "torch": torch.__version__.split("+")[0],
         "transformers": transformers.__version__, "seed": o.seed, "steps": steps, "rows_a_step": o.batch, "tokens_a_row": LENGTH, "cuts": o.cuts,
         "peak_rate": o.rate, "weight_decay": o.decay, "warm_up_steps": o.warm, "seconds": round(time.time() - began),

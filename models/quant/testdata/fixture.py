@@ -17,13 +17,14 @@ TINY = {"hidden_size": 32, "intermediate_size": 48, "head_dim": 8}
 SMALL = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
 MIDDLE = {"hidden_size": 64, "intermediate_size": 128, "head_dim": 16}
 WIDE = {"hidden_size": 128, "intermediate_size": 256, "head_dim": 8}
+DEEP = {"hidden_size": 32, "intermediate_size": 256, "head_dim": 8}
 PARTIAL = {"hidden_size": 128, "intermediate_size": 192, "head_dim": 16}  # blocks of 128 rows and columns do not fill it
 
 
 def model(dtype, sizes, seed, layers=1):
     """Returns a model whose groups of weights differ in magnitude and in sign, so that no two scales are alike."""
     config = LlamaConfig(num_hidden_layers=layers, num_attention_heads=4, num_key_value_heads=2, vocab_size=32,
-                         max_position_embeddings=64, tie_word_embeddings=False, **sizes)
+                         max_position_embeddings=64, **{"tie_word_embeddings": False, **sizes})
     m = LlamaForCausalLM(config).eval()
     generator = torch.Generator().manual_seed(seed)
     with torch.no_grad():

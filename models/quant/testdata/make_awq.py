@@ -2,13 +2,14 @@
 
     pip install torch==2.15.0 transformers==5.23.0 zstandard==0.25.0
     pip install --no-deps --no-build-isolation autoawq==0.2.9
-    python make_awq.py
+    python make_awq.py [name ...]
 
 AutoAWQ's walk over a model is written for transformers 4, so its parts are called alone: the quantiser's choice of scales and
 zero points, WQLinear_GEMM.from_linear, which packs, the configuration's to_transformers_dict, and dequantize_gemm, which gives
 the weights. transformers saves.
 """
 
+import sys
 import types
 
 import torch
@@ -18,7 +19,7 @@ from awq.quantize.quantizer import AwqQuantizer
 from awq.utils.packing_utils import dequantize_gemm
 from safetensors.torch import load_file
 
-from fixture import MIDDLE, SMALL, finish, fresh, linears, model
+from fixture import MIDDLE, WIDE, finish, fresh, linears, model
 
 
 def pseudo_quantize(w, group):
@@ -58,6 +59,12 @@ def dequantised(path, group):
     return out
 
 
-write("awq_i4g32", SMALL, 32)
-write("awq_i4g64_skipped_sharded", MIDDLE, 64, skip="k_proj", max_shard_size="16KB")
-write("awq_i4_row", SMALL, -1)
+LEAST = {"hidden_size": 32, "intermediate_size": 64, "head_dim": 16}  # its packing loses the last of fewer than 32 rows
+CASES = {
+    "awq_i4g32": lambda name: write(name, LEAST, 32),
+    "awq_i4g64_skipped_sharded": lambda name: write(name, MIDDLE, 64, skip="k_proj", max_shard_size="16KB"),
+    "awq_i4_row": lambda name: write(name, LEAST, -1),
+    "awq_i4g128": lambda name: write(name, WIDE | {"head_dim": 16, "tie_word_embeddings": True}, 128, skip="o_proj"),
+}
+for name in sys.argv[1:] or CASES:
+    CASES[name](name)

@@ -1,10 +1,12 @@
 """Writes the fixtures ct_* beside this script with compressed-tensors and transformers, on the CPU.
 
     pip install torch==2.15.0 transformers==5.23.0 compressed-tensors==0.20.0 accelerate==1.15.0
-    python make_compressed_tensors.py
+    python make_compressed_tensors.py [name ...]
 
 compressed-tensors quantises and packs, transformers saves, and compressed-tensors decompresses what was saved.
 """
+
+import sys
 
 import torch
 from compressed_tensors import ModelCompressor
@@ -51,7 +53,12 @@ def calibrate(module):
             getattr(module, name).data.fill_(0.125)
 
 
-def write(name, dtype, sizes, groups, ignore=("lm_head",), seed=1, layers=1, **options):
+def write(name, *arguments, **options):
+    if not sys.argv[1:] or name in sys.argv[1:]:
+        write_one(name, *arguments, **options)
+
+
+def write_one(name, dtype, sizes, groups, ignore=("lm_head",), seed=1, layers=1, **options):
     m = model(dtype, sizes, seed, layers)
     apply_quantization_config(m, QuantizationConfig(config_groups=groups, ignore=list(ignore)))
     for _, module in m.named_modules():
@@ -84,6 +91,11 @@ def integers(bits, group=None, targets=("Linear",), **more):
     return QuantizationScheme(targets=list(targets), weights=QuantizationArgs(num_bits=bits, type="int", **strategy, **more))
 
 
+def naive(targets, **weights):
+    """Returns a scheme of the format that neither integers nor floats have of their own."""
+    return QuantizationScheme(targets=targets, weights=QuantizationArgs(**weights), format="naive-quantized")
+
+
 def stored_as_bytes(targets, **weights):
     """Returns a scheme of the format int-quantized: integers of 4 or 8 bits in a byte each."""
     return QuantizationScheme(targets=targets, weights=QuantizationArgs(type="int", **weights),
@@ -103,6 +115,9 @@ def main():
         "group_1": integers(8, symmetric=False, targets=["re:.*(gate|up)_proj$"]),
         "group_2": integers(8, 16, targets=["model.layers.0.mlp.down_proj"])}, ignore=["lm_head", "re:.*k_proj$"])
     write("ct_i8_row", BF16, SMALL, preset("W8A8"))
+    write("ct_naive", BF16, TINY, {
+        "group_0": naive(["re:.*self_attn.*"], num_bits=8, type="int", strategy="channel"),
+        "group_1": naive(["Linear"], num_bits=8, type="float", strategy="tensor")})
     write("ct_i8_int4_zero", F16, TINY, {
         "group_0": stored_as_bytes(num_bits=8, strategy="tensor", symmetric=False, targets=["re:.*self_attn.*"]),
         "group_1": stored_as_bytes(num_bits=8, strategy="channel", symmetric=False, targets=["re:.*(gate|up)_proj$"]),
@@ -111,7 +126,7 @@ def main():
     write("ct_e4m3_row", BF16, SMALL, preset("FP8_DYNAMIC"))
     write("ct_e4m3_block", BF16, PARTIAL, preset("FP8_BLOCK"))
     write("ct_nvfp4", BF16, SMALL, preset("NVFP4A16"))
-    write("ct_nvfp4_f16", F16, SMALL, preset("NVFP4"), seed=2)
+    write("ct_nvfp4_f16", F16, TINY, preset("NVFP4"), seed=2)
     write("ct_mxfp4", BF16, SMALL, preset("MXFP4A16"))
 
 

@@ -22,7 +22,7 @@ from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 from transformers import PreTrainedTokenizerFast
 
-from fixture import SMALL, finish, fresh, model
+from fixture import DEEP, SMALL, finish, fresh, model
 
 CASES = {
     "gptq_i4g32": {"bits": 4, "group_size": 32, "desc_act": False, "act_group_aware": False},
@@ -32,16 +32,19 @@ CASES = {
     "gptq_i8g32_zero": {"bits": 8, "group_size": 32, "desc_act": False, "act_group_aware": False, "sym": False},
     "gptq_dynamic": {"bits": 4, "group_size": 32, "desc_act": False, "act_group_aware": False, "dynamic": {
         r"-:.*\.k_proj": {}, r"+:.*\.(gate|up)_proj": {"bits": 8, "group_size": 64}, r".*\.o_proj": {"group_size": 16}}},
+    "gptq_i4g128": {"bits": 4, "group_size": 128, "desc_act": False, "act_group_aware": False, "dynamic": {
+        r"+:.*\.(q|k|v|o|gate|up)_proj": {"group_size": 32}}, "pack_impl": "original"},
 }
+SIZES = {"gptq_i4g128": DEEP}
 
 
-def base(path):
+def base(path, sizes):
     """Saves the model that is to be quantised, with the tokenizer that the package demands."""
     words = WordLevel({f"t{i}": i for i in range(32)}, unk_token="t0")
     tokenizer = PreTrainedTokenizerFast(
         tokenizer_object=Tokenizer(words), unk_token="t0", bos_token="t1", eos_token="t2", pad_token="t3")
     tokenizer.save_pretrained(path)
-    model(torch.float16, SMALL, 3).save_pretrained(path)
+    model(torch.float16, sizes, 3).save_pretrained(path)
 
 
 def calibration():
@@ -63,9 +66,9 @@ def dequantised(path):
 
 
 def main():
-    with tempfile.TemporaryDirectory() as directory:
-        base(directory)
-        for name in sys.argv[1:] or CASES:
+    for name in sys.argv[1:] or CASES:
+        with tempfile.TemporaryDirectory() as directory:
+            base(directory, SIZES.get(name, SMALL))
             config = QuantizeConfig(device="cpu", offload_to_disk=False, **CASES[name])
             m = GPTQModel.load(directory, config)
             m.quantize(calibration(), batch_size=1)
