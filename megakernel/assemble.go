@@ -198,7 +198,7 @@ func (b *builder) consumers() {
 	e.Trace = b.trace
 	b.trace.Start(0, e.Consumers-1)
 	b.flow.start()
-	b.held.Start(e, b.ring)
+	b.held.Start(e)
 	running := dsl.NewVar(k.U32(1), "running")
 	k.For(k.U32(0), bufs.steps, func(s dsl.Val[dsl.U32]) {
 		k.If(running.Get().NeC(0), func() {

@@ -49,7 +49,7 @@ func (mk *Kernel) chooseHeld() {
 		if mk.Plan.InFlight == manyCopies && len(mk.Plan.Leads) > 0 && mk.Config.Hidden <= mostHiddenBesideMore {
 			want++
 		}
-		if n := min(want, want*defaultHeldRegisters/tasks.HeldRegisters(o.StageBytes, o.Consumers)); n > 0 {
+		if n := min(want, want*defaultHeldRegisters/tasks.HeldRegisters(mk.Plan, o.Consumers)); n > 0 {
 			o.Held = n
 		}
 	}
@@ -58,7 +58,7 @@ func (mk *Kernel) chooseHeld() {
 // MostHeld is how many chunks of a stage's bytes so many consumer warps can hold at most, 0
 // to MaxHeld: a thread has registers for no more.
 func MostHeld(stageBytes, consumers int) int {
-	return min(MaxHeld, registersForHeld(consumers)/tasks.HeldRegisters(stageBytes, consumers))
+	return min(MaxHeld, registersForHeld(consumers)/tasks.StageRegisters(stageBytes, consumers))
 }
 
 // registersForHeld are those of a thread that chunks held can take beside so many consumer
@@ -67,10 +67,10 @@ func registersForHeld(consumers int) int { return threadRegisters(consumers) - r
 
 // checkHeld refuses more chunks than a thread has registers for.
 func (mk *Kernel) checkHeld() error {
-	o := &mk.Options
-	if most := MostHeld(o.StageBytes, o.Consumers); o.Held > most {
+	o, each := &mk.Options, tasks.HeldRegisters(mk.Plan, mk.Options.Consumers)
+	if most := min(MaxHeld, registersForHeld(o.Consumers)/each); o.Held > most {
 		return refuse("Held", "%s of %d bytes, %d registers of a thread each, want at most %d: beside %s a thread has %d registers for them",
-			plural.Of(o.Held, "chunk"), o.StageBytes, tasks.HeldRegisters(o.StageBytes, o.Consumers), most, plural.Of(o.Consumers, "consumer warp"), registersForHeld(o.Consumers))
+			plural.Of(o.Held, "chunk"), o.StageBytes, each, most, plural.Of(o.Consumers, "consumer warp"), registersForHeld(o.Consumers))
 	}
 	return nil
 }
@@ -80,7 +80,7 @@ func (mk *Kernel) reportHeld(r *report) {
 	o := &mk.Options
 	if o.Held > 0 {
 		r.text("While consumers wait for a product's input they hold its first %s in registers, %d of a thread.",
-			firstChunks(o.Held), o.Held*tasks.HeldRegisters(o.StageBytes, o.Consumers))
+			firstChunks(o.Held), o.Held*tasks.HeldRegisters(mk.Plan, o.Consumers))
 	}
 }
 
@@ -96,7 +96,7 @@ func (mk *Kernel) held() *tasks.Held {
 	if mk.Options.Held <= 0 {
 		return nil
 	}
-	return &tasks.Held{Chunks: mk.Options.Held}
+	return &tasks.Held{Chunks: mk.Options.Held, Registers: tasks.HeldRegisters(mk.Plan, mk.Options.Consumers)}
 }
 
 // workAhead makes every phase's hand-off do what the phase behind it can without its input:

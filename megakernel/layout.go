@@ -9,6 +9,7 @@ import (
 	"github.com/mkgen/mkgen/emit"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
 // Layout is the machine-readable layout of a generated kernel, layout.json:
@@ -105,6 +106,19 @@ const elementOrder = "bf16, little-endian; element (r, k) of a tile of 8 rows li
 const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies at byte (k/64)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%64/32)*8 + k%8, " +
 	"the f32 scale of row r at byte 8*KPadded + 4*r, the next tile 8*KPadded + 512 bytes on"
 
+// int4Order is it of a matrix of 4 bits.
+func int4Order(s i4.Shape) string {
+	columns := s.Run * i4.Columns
+	text := fmt.Sprintf("4 bits, two's complement; a tile of 8 rows is runs of %d columns, of %d bytes each; of a run, column k of row r lies at byte "+
+		"(k/128)*512 + r*64 + (k%%16/4)*16 + (k%%64/16)*4 + k%%4, in the low nibble where k%%128 is below 64, else in the high one; ", columns, s.RunBytes())
+	if s.Group == i4.Whole {
+		return text + fmt.Sprintf("the f32 scale of row r at byte KPadded*4 + 4*r of a tile, the next tile KPadded*4 + %d bytes on", pipeline.GroupBytes)
+	}
+	at := map[int]string{128: "g", 64: fmt.Sprintf("g%%2*%d + g/2", s.Run), 32: fmt.Sprintf("g%%4/2*%d + g/4*2 + g%%2", 2*s.Run)}[s.Group]
+	return text + fmt.Sprintf("the bf16 scale of row r and group g, of %d columns, at byte %d + 2*(r*%d + %s) of a run, the next tile KPadded/%d runs on",
+		s.Group, s.Run*i4.BlockBytes, s.RowEntries(), at, columns)
+}
+
 // acrossOrder is it of a matrix that is dealt out by columns.
 const acrossOrder = "bf16, little-endian; a tile is %d columns of all rows, padded to a multiple of %d, and lies 16*KPadded bytes from the one before; element (r, k) of it, row r and k-th column, " +
 	"lies at byte (r/64)*512 + (r%%8)*64 + (r/8%%2)*32 + (k/2)*16 + (r/16%%4)*4 + (k%%2)*2"
@@ -112,6 +126,9 @@ const acrossOrder = "bf16, little-endian; a tile is %d columns of all rows, padd
 func order(m *pipeline.MatrixPlan) string {
 	if m.Across() {
 		return fmt.Sprintf(acrossOrder, pipeline.AcrossColumns, pipeline.AcrossRows)
+	}
+	if shape, ok := m.Format.Int4(m.K); ok {
+		return int4Order(shape)
 	}
 	if m.Format == pipeline.FormatE4M3 {
 		return e4m3Order

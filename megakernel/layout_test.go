@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"math"
+	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -51,7 +53,7 @@ func (hashed) Row(tensor string, row int, dst []uint16) error {
 // says.
 func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tensors) {
 	t.Helper()
-	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3"))
+	require.True(t, strings.Contains(e.Order, "(k/32)*512 + r*64 + ((k%32/8) xor (r/2))*16 + (k%8)*2") || strings.Contains(e.Order, "columns of all rows") || strings.HasPrefix(e.Order, "e4m3") || strings.HasPrefix(e.Order, "4 bits"))
 	covered := 0
 	row := make([]uint16, e.K)
 	for _, run := range e.Sources {
@@ -66,6 +68,11 @@ func packByLayout(t *testing.T, dst []byte, e emit.PackEntry, layer int, w Tenso
 			}
 			if strings.HasPrefix(e.Order, "e4m3") {
 				codesByLayout(dst, e, layer, r, row)
+				covered++
+				continue
+			}
+			if strings.HasPrefix(e.Order, "4 bits") {
+				nibblesByLayout(t, dst[e.Base+int64(layer)*e.LayerStride:], e, r, row)
 				covered++
 				continue
 			}
@@ -97,6 +104,68 @@ func codesByLayout(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
 	binary.LittleEndian.PutUint32(to[8*e.KPadded+4*in:], math.Float32bits(scale))
 }
 
+// nibblesByLayout writes a row of 4 bits, to where the matrix begins, by the numbers in Order and the rule of docs/weight-formats.md.
+func nibblesByLayout(t *testing.T, dst []byte, e emit.PackEntry, r int, row []uint16) {
+	number := func(form string) (n int) {
+		m := regexp.MustCompile(form).FindStringSubmatch(e.Order)
+		require.NotNil(t, m, "%s in %s", form, e.Order)
+		n, err := strconv.Atoi(m[1])
+		require.NoError(t, err)
+		return n
+	}
+	columns, runBytes, group := number(`runs of (\d+) columns`), number(`columns, of (\d+) bytes`), e.KPadded
+	tile := e.KPadded / columns * runBytes
+	whole := strings.Contains(e.Order, "the f32 scale")
+	if whole {
+		tile += number(`KPadded\*4 \+ (\d+) bytes on`)
+	} else {
+		group = number(`group g, of (\d+) columns`)
+	}
+	at, in := dst[r/e.TileRows*tile:], r%e.TileRows
+	for first := 0; first < len(row); first += group {
+		most, value := 0.0, func(v uint16) float64 { return float64(math.Float32frombits(uint32(v) << 16)) }
+		part := row[min(first, len(row)):min(first+group, len(row))]
+		finite := true
+		for _, v := range part {
+			x := math.Abs(value(v))
+			finite = finite && x <= math.MaxFloat32
+			most = max(most, x)
+		}
+		scale := 0x1p-97 // the least of five digits
+		for most > 7*scale {
+			frac, exp := math.Frexp(scale)
+			scale = math.Ldexp(frac+1.0/32, exp)
+		}
+		if !finite {
+			scale = math.NaN()
+		}
+		for i, v := range part {
+			k, code := first+i, byte(0)
+			if finite {
+				code = byte(int(math.RoundToEven(value(v)/scale))) & 15
+			}
+			run, in128 := at[k/columns*runBytes:], k%columns
+			to := &run[in128/128*512+in*64+in128%16/4*16+in128%64/16*4+in128%4]
+			if in128%128 < 64 {
+				*to |= code
+			} else {
+				*to |= code << 4
+			}
+		}
+		bits := math.Float32bits(float32(scale))
+		if !finite {
+			bits = 0x7fc00000
+		}
+		if whole {
+			binary.LittleEndian.PutUint32(at[e.KPadded*4+4*in:], bits)
+			continue
+		}
+		g := first % columns / group
+		place := map[int]int{128: g, 64: g%2*(columns/128) + g/2, 32: g%4/2*(columns/64) + g/4*2 + g%2}[group]
+		binary.LittleEndian.PutUint16(at[first/columns*runBytes+columns/128*512+2*(in*(columns/group)+place):], uint16(bits>>16))
+	}
+}
+
 // byColumns writes a row of a matrix that is dealt out by columns.
 func byColumns(dst []byte, e emit.PackEntry, layer, r int, row []uint16) {
 	for k, v := range row {
@@ -111,10 +180,16 @@ func TestLayoutIsEnoughToPackTheWeights(t *testing.T) {
 	require.NoError(t, err)
 	odd := c
 	odd.Hidden, odd.Intermediate, odd.Vocab, odd.TieEmbeddings = 104, 200, 77, false
-	for i, c := range []models.Config{c, odd, c, odd, c, odd} {
+	formats := pipeline.Formats()[2:]
+	for i, c := range []models.Config{c, odd, c, odd, c, odd, c, odd, c, odd} {
 		for _, sms := range []int{1, 4, 7} {
 			o := Options{SMs: sms, StageBytes: 2048}
-			if i > 3 {
+			if i > 5 {
+				if sms == 1 {
+					continue
+				}
+				o.Weights, o.StageBytes = formats[i-6], 4096
+			} else if i > 3 {
 				o.Weights = pipeline.FormatE4M3
 			} else if i > 1 {
 				o.MLP = MLPFused

@@ -50,6 +50,7 @@ const (
 // Names of the shared-memory regions beside the ring.
 const (
 	regionInput    = "input"
+	regionUnits    = "units"
 	regionPartials = "partials"
 	regionScratch  = "scratch"
 	regionIndex    = "scratch_index"

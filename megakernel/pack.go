@@ -113,11 +113,7 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 			}
 			rows[r] = v
 		}
-		if to := dst[n*size:][:size]; m.Format == pipeline.FormatE4M3 {
-			pipeline.PackE4M3(to, &rows)
-		} else {
-			pipeline.PackRows(to, &rows)
-		}
+		m.PackRows(dst[n*size:][:size], &rows)
 	}
 	return piece.Tiles * size, nil
 }

@@ -16,6 +16,7 @@ type single struct {
 	token  *dsl.Var[dsl.U32] // the step's token
 
 	x      dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
+	units  dsl.Buf[dsl.F32]  // shared memory: its units where it is in fixed point
 	shared dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
 	part   tasks.Partials
 	tail   dsl.Buf[dsl.B128]
@@ -39,6 +40,9 @@ func newSingle(b *builder) *single {
 	f.x = dsl.View[dsl.BF16](f.shared)
 	f.part = tasks.Partials{Buf: dsl.Shared[dsl.F32](k, regionPartials, words(regionPartials), at(regionPartials), dsl.Align(16), dsl.Doc("the consumer warps' partial dot products"))}
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
+	if b.mk.fixed() {
+		f.units = dsl.Shared[dsl.F32](k, regionUnits, words(regionUnits), at(regionUnits), dsl.Align(16), dsl.Doc("of each group of the input vector, its unit"))
+	}
 	if b.mk.Options.MLP == MLPFused {
 		f.declareFused()
 	}
@@ -77,6 +81,10 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		{Name: regionPartials, Bytes: 4 * tasks.PartialsLen(o.Consumers), Align: 16},
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 	}
+	if mk.fixed() {
+		_, units, _ := tasks.FixedLen(widest, 1)
+		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16})
+	}
 	if mk.kept() {
 		regions = append(regions, pipeline.Region{Name: regionResidual, Bytes: 4 * c.Hidden, Align: 16})
 	}
@@ -86,6 +94,17 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	return regions
 }
 
+// fixed is whether the layers' products have their input in fixed point.
+func (mk *Kernel) fixed() bool { return mk.Options.Weights.Parts() == 4 }
+
+// fixed is where the input of n elements of a product of a format's weights is, nil where it is in x.
+func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
+	if of.Parts() < 4 {
+		return nil
+	}
+	return &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Bytes: dsl.View[dsl.U32](f.shared), Units: f.units}
+}
+
 func (f *single) prologue() { f.fetchTurn() }
 
 func (f *single) init() {}
@@ -93,7 +112,7 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Part: f.part, Held: f.held}
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Held: f.held}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its
@@ -120,7 +139,7 @@ func (f *single) matrixPhase(p Phase, i int, finish func(s tasks.Step) tasks.Epi
 // norm stages the normalised residual vector x; which is the row of gains of n.
 func (f *single) norm(x tasks.Source, n models.Norm, which dsl.Val[dsl.U32], of pipeline.Format) dsl.Val[dsl.F32] {
 	c := &f.mk.Config
-	in := tasks.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of}
+	in := tasks.NormInput{N: c.Hidden, Eps: n.Eps, PlusOne: f.mk.plusOne(n), None: n.Kind == models.NoNorm, X: x, Gain: f.bufs.gains, Early: f.gains, Dst: f.x, Format: of, Fixed: f.fixed(c.Hidden, of)}
 	var scale dsl.Val[dsl.F32]
 	f.env.Part("input vector", func() { scale = in.Emit(f.env, which) })
 	return scale
@@ -128,6 +147,7 @@ func (f *single) norm(x tasks.Source, n models.Norm, which dsl.Val[dsl.U32], of 
 
 func (f *single) plain(in tasks.PlainInput) {
 	in.Dst, in.Format = f.x, f.mk.Options.Weights
+	in.Fixed = f.fixed(in.N, in.Format)
 	f.env.Part("input vector", func() { in.Emit(f.env) })
 }
 
@@ -179,7 +199,7 @@ func (f *single) layerPhases() []phase {
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago())})
+			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago()), Seen: f.seesAttention(s)})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),

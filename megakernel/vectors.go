@@ -112,10 +112,13 @@ func (mk *Kernel) declareVectors(k *dsl.Kernel, b *buffers) {
 		return w
 	}
 	const planes = "[2][%d] words of the residual vector behind %s: pairs of even index, then the others"
-	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2, fmt.Sprintf("[4][%d] words of attention's output: pair i is in part i%%4", c.Heads*c.HeadDim/8))
+	b.vectorWords.attention = words(phaseAttention, c.Heads*c.HeadDim/2, fmt.Sprintf("[%d][%d] words of attention's output: pair i is in part i%%%[1]d", mk.outputPlanes(), c.Heads*c.HeadDim/2/mk.outputPlanes()))
 	b.vectorWords.o = words(phaseO, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "attention"))
 	b.vectorWords.down = words(phaseDown, c.Hidden/2, fmt.Sprintf(planes, c.Hidden/4, "the MLP"))
 }
+
+// outputPlanes is how many planes attention's output is handed on in.
+func (mk *Kernel) outputPlanes() int { return tasks.InputPlanes(mk.Options.Weights) }
 
 // vectors are what phases hand on to all SMs: the residual vector, and attention's output.
 type vectors struct{ f *single }
@@ -125,7 +128,7 @@ type vectors struct{ f *single }
 func (v *vectors) output(ago int) *tasks.Handed {
 	f, c := v.f, &v.f.mk.Config
 	if f.mk.Options.handsOn(phaseAttention) {
-		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: 4, What: "waits for attention's output, word %d"}
+		return &tasks.Handed{Words: f.words(ago), Buf: f.bufs.vectorWords.attention, Pairs: c.Heads * c.HeadDim / 2, Planes: f.mk.outputPlanes(), What: "waits for attention's output, word %d"}
 	}
 	return nil
 }

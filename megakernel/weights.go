@@ -52,8 +52,11 @@ func (r rounded) Row(tensor string, row int, dst []uint16) error {
 	return nil
 }
 
-// RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place.
-func (mk *Kernel) RoundInput(v []float64) { tasks.RoundInput(mk.Options.Weights, v) }
+// RoundInput rounds the input of a product of the layers' matrices as the kernel does, in place: one that
+// has been passed through memory, or a norm's output.
+func (mk *Kernel) RoundInput(v []float64, passed bool) {
+	tasks.RoundInput(mk.Options.Weights, v, passed)
+}
 
 // WeightBytes is what a step of one row must read of weights: all matrices and gains once, and one
 // row of embeddings.

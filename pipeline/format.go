@@ -3,6 +3,8 @@ package pipeline
 import (
 	"encoding/binary"
 	"math"
+
+	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
 // Format says how a matrix's elements are stored.
@@ -14,15 +16,42 @@ const (
 	FormatBF16 Format = "bf16"
 	// FormatE4M3 is float8 e4m3, 8 bits, times a scale for each row.
 	FormatE4M3 Format = "e4m3"
+	// FormatI4 is codes of 4 bits, −7 to 7, times a scale for each row; the others have a scale for each
+	// group of so many columns of a row.
+	FormatI4     Format = "i4"
+	FormatI4G32  Format = "i4g32"
+	FormatI4G64  Format = "i4g64"
+	FormatI4G128 Format = "i4g128"
 )
 
 // Formats lists them.
-func Formats() []Format { return []Format{FormatBF16, FormatE4M3} }
+func Formats() []Format {
+	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128}
+}
+
+// int4Groups are the columns of a scale group of each format of 4 bits.
+var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128}
+
+// Int4 is how a row of k columns lies in a format of 4 bits; false of another format.
+func (f Format) Int4(k int) (i4.Shape, bool) {
+	group, ok := int4Groups[f]
+	if !ok {
+		return i4.Shape{}, false
+	}
+	run := 4 // blocks, whose scales a lane reads at once
+	for ceilDiv(k, i4.Columns)%run != 0 {
+		run /= 2
+	}
+	return i4.Shape{Group: group, Run: run}, true
+}
 
 // Parts is how many k groups of GroupK columns a tile group has: 512 bytes are 8 rows of 32
-// columns of bf16, or of 64 of 8 bits.
+// columns of bf16, of 64 of 8 bits, or of 128 of 4.
 func (f Format) Parts() int {
-	if f == FormatE4M3 {
+	switch _, four := int4Groups[f]; {
+	case four:
+		return 4
+	case f == FormatE4M3:
 		return 2
 	}
 	return 1
@@ -34,14 +63,30 @@ func (f Format) Columns() int { return f.Parts() * GroupK }
 // ScaleBytes is what lies behind the tile groups of a tile: the scales of its rows as f32, and
 // zeros up to a whole tile group. It is not streamed with them.
 func (f Format) ScaleBytes() int {
-	if f == FormatE4M3 {
+	if f == FormatE4M3 || f == FormatI4 {
 		return GroupBytes
 	}
 	return 0
 }
 
-// Of is how many bytes so many columns of a tile have, scales aside.
-func (f Format) Of(columns int) int { return columns / f.Columns() * GroupBytes }
+// Of is how many bytes so many columns of a tile have, in whole runs, with the scales of groups
+// among them, which are streamed with the codes.
+func (f Format) Of(columns int) int {
+	groups := columns / f.Columns()
+	if shape, ok := f.Int4(columns); ok {
+		shape.Run = groups
+		return shape.RunBytes()
+	}
+	return groups * GroupBytes
+}
+
+// Run is how many columns of a row of k cannot be parted: a tile group, or of 4 bits a run.
+func (f Format) Run(k int) int {
+	if shape, ok := f.Int4(k); ok {
+		return shape.Run * i4.Columns
+	}
+	return f.Columns()
+}
 
 // E4M3Scale is the scale of a row whose largest magnitude is most, finite and not negative: the
 // least power of two times which 448, the largest e4m3, is most at least. Being a power of two it
@@ -105,6 +150,9 @@ func mostOf(row []uint16) float32 {
 
 // RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold.
 func (f Format) RoundRow(row []uint16) {
+	if group, ok := int4Groups[f]; ok {
+		roundInt4(row, group)
+	}
 	if f != FormatE4M3 {
 		return
 	}
@@ -115,16 +163,25 @@ func (f Format) RoundRow(row []uint16) {
 	}
 }
 
+// PackRows writes one row tile of a matrix's format from rows as the function PackRows takes them;
+// dst is TileBytes long.
+func (m *MatrixPlan) PackRows(dst []byte, rows *[TileRows][]byte) {
+	if shape, ok := m.Format.Int4(m.K); ok {
+		packInt4(dst, shape, rows)
+	} else if m.Format == FormatE4M3 {
+		PackE4M3(dst, rows)
+	} else {
+		PackRows(dst, rows)
+	}
+}
+
 // PackE4M3 writes one row tile of codes and scales from rows as PackRows takes them; dst is a
 // whole tile, Format.Of(KPadded) bytes and Format.ScaleBytes.
 func PackE4M3(dst []byte, rows *[TileRows][]byte) {
 	groups, scales := dst[:len(dst)-GroupBytes], dst[len(dst)-GroupBytes:]
 	clear(scales)
 	for r, v := range rows {
-		row := make([]uint16, len(v)/2)
-		for i := range row {
-			row[i] = binary.LittleEndian.Uint16(v[2*i:])
-		}
+		row := patterns(v)
 		scale := E4M3Scale(mostOf(row))
 		binary.LittleEndian.PutUint32(scales[4*r:], math.Float32bits(scale))
 		for k := range len(groups) / TileRows {
@@ -135,6 +192,15 @@ func PackE4M3(dst []byte, rows *[TileRows][]byte) {
 			groups[E4M3Offset(r, k)] = code
 		}
 	}
+}
+
+// patterns are a row's bf16 patterns.
+func patterns(v []byte) []uint16 {
+	row := make([]uint16, len(v)/2)
+	for i := range row {
+		row[i] = binary.LittleEndian.Uint16(v[2*i:])
+	}
+	return row
 }
 
 // E4M3Offset is where element (r, k) of a tile of e4m3 lies, from its start, in bytes.

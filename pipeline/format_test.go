@@ -98,14 +98,16 @@ func TestRoundedRows(t *testing.T) {
 
 // What torch makes of the same rows: `python tests/gpu/formats.py golden`.
 func TestRowsRoundAsInTorch(t *testing.T) {
-	data, err := os.ReadFile("testdata/e4m3.json")
+	data, err := os.ReadFile("testdata/formats.json")
 	require.NoError(t, err)
-	var rows [][2][]uint16 // before and after
+	var rows map[pipeline.Format][][2][]uint16 // before and after
 	require.NoError(t, json.Unmarshal(data, &rows))
-	require.Greater(t, len(rows), 5)
-	for _, r := range rows {
-		pipeline.FormatE4M3.RoundRow(r[0])
-		require.Equal(t, r[1], r[0])
+	for _, f := range pipeline.Formats()[1:] {
+		require.Greater(t, len(rows[f]), 5)
+		for _, r := range rows[f] {
+			f.RoundRow(r[0])
+			require.Equal(t, r[1], r[0], f)
+		}
 	}
 }
 

@@ -61,8 +61,8 @@ func (p *Plan) Pack(dst []byte, layer, matrix int, rows Rows) error {
 				t[r] = v
 			}
 			to := dst[m.ChunkStart(tile, 0):][:m.TileBytes()]
-			if m.Format == FormatE4M3 {
-				PackE4M3(to, rawRows(&t))
+			if m.Format.Parts() > 1 {
+				m.PackRows(to, rawRows(&t))
 			} else {
 				PackTile(to, &t)
 			}
@@ -90,6 +90,10 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 			image := src[m.ChunkStart(tile, 0):]
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
 				row := dst[(tile*TileRows+r)*m.K:][:m.K]
+				if shape, ok := m.Format.Int4(m.K); ok {
+					unpackInt4(row, image, shape, r)
+					continue
+				}
 				for k := range row {
 					if m.Format == FormatE4M3 {
 						scale := math.Float32frombits(binary.LittleEndian.Uint32(image[m.Format.Of(m.KPadded)+4*r:]))

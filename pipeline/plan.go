@@ -1,6 +1,9 @@
 package pipeline
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Plan says who owns which rows, where they lie in the packed buffer, and how one
 // CTA's shared memory is laid out. It is read-only after New; slices indexed by SM
@@ -151,13 +154,22 @@ func batch(count, most int) int {
 	return ceilDiv(count, ceilDiv(count, most))
 }
 
-// cut cuts a matrix into row tiles and chunks that fit into a stage.
+// sharing is how many warps share a chunk as a rule.
+const sharing = 8
+
+// cut cuts a matrix into row tiles and chunks that fit into a stage: of so many runs that warps have the
+// same of each, where there are many.
 func cut(m Matrix, stageBytes int) MatrixPlan {
 	p := MatrixPlan{Matrix: m, Tiles: ceilDiv(m.Rows, TileRows), KPadded: roundUp(m.K, m.Format.Columns()), leader: -1}
 	if p.Across() {
 		p.Tiles, p.KPadded = ceilDiv(m.K, acrossColumns), roundUp(m.Rows, acrossRows)*acrossColumns/TileRows
 	}
-	p.ChunkK = min(p.KPadded, stageBytes/GroupBytes*m.Format.Columns())
+	run := m.Format.Run(m.K)
+	runs := max(1, stageBytes/m.Format.Of(run))
+	if runs > sharing && runs*run < p.KPadded {
+		runs -= runs % sharing
+	}
+	p.ChunkK = min(p.KPadded, runs*run)
 	p.ChunksPerTile = ceilDiv(p.KPadded, p.ChunkK)
 	p.TailK = p.KPadded - (p.ChunksPerTile-1)*p.ChunkK
 	return p
@@ -168,7 +180,7 @@ func cut(m Matrix, stageBytes int) MatrixPlan {
 // stages: it is halved, not below 2048 bytes or 16 tokens of KV, while a stage would
 // hold the widest row tile whole (so that tiles of several chunks occur in every
 // model) or an SM would see fewer than 32 chunks a step on average (so that the ring
-// goes around). Neither happens from Llama-3.2-1B up.
+// goes around). Neither happens from Llama-3.2-1B up. Scales that are streamed with codes are added to it.
 func chooseStageBytes(r *Request) int {
 	least := max(2048, roundUp(KVTokenMultiple*r.KVTokenBytes, StageAlign))
 	size := max(DefaultStageBytes, least)
@@ -177,10 +189,19 @@ func chooseStageBytes(r *Request) int {
 		c := cut(m, size)
 		widest = max(widest, int(c.TileBytes()))
 	}
-	for size/2 >= least && size/2%StageAlign == 0 && (size >= widest || chunksPerStep(r, size) < 32*int64(r.SMs)) {
+	for size/2 >= least && size/2%StageAlign == 0 && (size >= widest || chunksPerStep(r, withScales(r, size)) < 32*int64(r.SMs)) {
 		size /= 2
 	}
-	return size
+	return withScales(r, size)
+}
+
+// withScales is the size of a stage that has so many bytes of codes, of any of the matrices.
+func withScales(r *Request, size int) int {
+	scales := 0
+	for _, m := range slices.Concat(r.Layer, r.Final) {
+		scales = max(scales, m.Format.Of(size/GroupBytes*m.Format.Columns())-size/GroupBytes*GroupBytes)
+	}
+	return size + roundUp(scales, StageAlign)
 }
 
 // chunksPerStep counts the chunks of a whole step over all SMs.

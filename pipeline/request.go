@@ -170,7 +170,7 @@ func (r *Request) checkMatrices() error {
 			if err := r.checkFrom(at, group.ms[:i], m); err != nil {
 				return err
 			}
-			if err := m.checkFormat(at); err != nil {
+			if err := m.checkFormat(at, r.StageBytes); err != nil {
 				return err
 			}
 			seen[m.Name] = true
@@ -191,7 +191,7 @@ func (r *Request) checkMatrices() error {
 	return nil
 }
 
-func (m *Matrix) checkFormat(at string) error {
+func (m *Matrix) checkFormat(at string, stageBytes int) error {
 	switch {
 	case m.Format == "" || m.Format == FormatBF16:
 		return nil
@@ -199,6 +199,8 @@ func (m *Matrix) checkFormat(at string) error {
 		return fmt.Errorf("%s: Format is %q, want one of %q", at, m.Format, Formats())
 	case m.From != "":
 		return fmt.Errorf("%s: %s and From %q, want bf16 or rows", at, m.Format, m.From)
+	case stageBytes > 0 && m.Format.Of(m.Format.Run(m.K)) > stageBytes:
+		return fmt.Errorf("%s: StageBytes is %d, want %d at least, a run of %s", at, stageBytes, m.Format.Of(m.Format.Run(m.K)), m.Format)
 	}
 	return nil
 }

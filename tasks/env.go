@@ -29,6 +29,8 @@ type Env struct {
 	// Scratch holds one f32 a consumer warp, for sums over the CTA.
 	Scratch dsl.Buf[dsl.F32]
 
+	wholeWarps bool // EachConsumer and eachOf leave out whole warps only: n is a multiple of their lanes
+
 	// Trace, unless nil, notes the parts of the consumers' phases.
 	Trace *pipeline.Trace
 }
@@ -81,8 +83,16 @@ func (e *Env) EachConsumer(n int, body func(i u32)) {
 	}
 	if n%e.Threads() != 0 {
 		i := e.Tid.AddC(whole * e.Threads())
-		e.K.If(i.LtC(n), func() { body(i) })
+		e.K.If(e.under(i, n), func() { body(i) })
 	}
+}
+
+// under is whether i of the last round is below n: the same in a warp's lanes where warps are whole.
+func (e *Env) under(i u32, n int) dsl.Pred {
+	if rest := n % e.Threads(); e.wholeWarps && rest%dsl.WarpSize == 0 {
+		return e.Warp.LtC(rest / dsl.WarpSize)
+	}
+	return i.LtC(n)
 }
 
 // ownGroups calls body for this warp's of so many groups, which the consumer warps take in
@@ -121,7 +131,7 @@ func (e *Env) eachOf(n, most int, body func(is []u32)) {
 	}
 	if n%e.Threads() != 0 {
 		i := e.Tid.AddC(whole * e.Threads())
-		e.K.If(i.LtC(n), func() { body([]u32{i}) })
+		e.K.If(e.under(i, n), func() { body([]u32{i}) })
 	}
 }
 

@@ -2,9 +2,11 @@ package tasks
 
 import (
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
 // Weights of e4m3 are multiplied in f16, of which every e4m3 value is one: widening two is one
@@ -19,9 +21,16 @@ const inputScale = 1.0 / 16
 // inHalf is whether a format is multiplied in f16.
 func inHalf(f pipeline.Format) bool { return f == pipeline.FormatE4M3 }
 
-// inputOf are two elements of a product's input in the type that it is multiplied in.
+// inFixed is whether it is multiplied in integers, with its input in fixed point (FixedInput).
+func inFixed(f pipeline.Format) bool { return f.Parts() == 4 }
+
+// passedInHalf is whether vectors that go through memory on their way to products of a format do so in
+// f16, an inputScale of what they are: input that is to be fixed point, too.
+func passedInHalf(f pipeline.Format) bool { return inHalf(f) || inFixed(f) }
+
+// inputOf are two elements of a product's input in the type in which it goes through memory.
 func inputOf(k *dsl.Kernel, f pipeline.Format, lo, hi f32) pair {
-	if !inHalf(f) {
+	if !passedInHalf(f) {
 		return dsl.Pack[dsl.BF16x2](lo, hi)
 	}
 	scale := k.F32(inputScale)
@@ -30,28 +39,46 @@ func inputOf(k *dsl.Kernel, f pipeline.Format, lo, hi f32) pair {
 
 // inputElement is one element of a product's input.
 func inputElement(k *dsl.Kernel, f pipeline.Format, v f32) dsl.Val[dsl.BF16] {
-	if !inHalf(f) {
+	if !passedInHalf(f) {
 		return dsl.Cast[dsl.BF16](v)
 	}
 	lo, _ := dsl.Halves(dsl.Bits[dsl.U32](inputOf(k, f, v, v)))
 	return dsl.Bits[dsl.BF16](lo)
 }
 
-// RoundInput rounds the input of a product of a format's weights as inputOf does, in place: what the
-// format means in float64.
-func RoundInput(f pipeline.Format, v []float64) {
+// RoundInput rounds the input of a product of a format's weights as the kernel does, in place: what the
+// format means in float64. Passed is whether it has gone through memory in 16 bits.
+func RoundInput(f pipeline.Format, v []float64, passed bool) {
 	for i, x := range v {
-		if inHalf(f) {
+		switch {
+		case inHalf(f) || inFixed(f) && passed:
 			v[i] = nearest(x*inputScale, 11, -14) / inputScale
-		} else {
+		case !inFixed(f):
 			v[i] = nearest(x, 8, -126)
+		}
+	}
+	if inFixed(f) {
+		for group := range slices.Chunk(v, i4.Columns) {
+			roundFixed(group)
 		}
 	}
 }
 
-// InputValue is an element of a product's input by its 16 bits.
+// roundFixed rounds a group to fixed point, in place.
+func roundFixed(group []float64) {
+	x := make([]float32, len(group))
+	for i, v := range group {
+		x[i] = float32(v)
+	}
+	q, unit := i4.Fixed(x)
+	for i := range group {
+		group[i] = float64(q[i]) * float64(unit)
+	}
+}
+
+// InputValue is an element of a product's input by its 16 bits in memory.
 func InputValue(f pipeline.Format, bits uint16) float64 {
-	if !inHalf(f) {
+	if !passedInHalf(f) {
 		return float64(math.Float32frombits(uint32(bits) << 16))
 	}
 	sign, exp, man := 1-2*float64(bits>>15), int(bits>>10&31), float64(bits&0x3ff)
@@ -80,15 +107,14 @@ func nearest(x float64, bits, least int) float64 {
 // head's is bf16, and is written with the layers'.
 func inputAs(k *dsl.Kernel, from, to pipeline.Format, p pair) pair {
 	switch {
-	case inHalf(from) == inHalf(to):
+	case passedInHalf(from) == passedInHalf(to):
 		return p
-	case inHalf(to):
+	case passedInHalf(to):
 		lo, hi := dsl.Unpack(p)
 		return inputOf(k, to, lo, hi)
 	}
-	lo, hi := dsl.Unpack(dsl.Bits[dsl.F16x2](p))
-	back := k.F32(1 / inputScale)
-	return inputOf(k, to, lo.Mul(back), hi.Mul(back))
+	lo, hi := passedValues(k, from, p)
+	return inputOf(k, to, lo, hi)
 }
 
 // operands are the four pairs of each k group of what a lane has of a tile group: the four words of
@@ -117,6 +143,16 @@ func productOf(f pipeline.Format, a [4]pair, b [2]pair, c [4]f32) [4]f32 {
 	return productInHalf(a, b, c)
 }
 
+// passedValues are two elements of what inputOf has made for a format.
+func passedValues(k *dsl.Kernel, f pipeline.Format, p pair) (lo, hi f32) {
+	if !passedInHalf(f) {
+		return dsl.Unpack(p)
+	}
+	lo, hi = dsl.Unpack(dsl.Bits[dsl.F16x2](p))
+	back := k.F32(1 / inputScale)
+	return lo.Mul(back), hi.Mul(back)
+}
+
 // RowScales are the scales of a matrix's rows, two at a time from an even row on: weights are the
 // packed weights, in which the matrix begins at from, in 16-byte elements. They make up for
 // inputScale. It is nil where the format has none.
@@ -129,6 +165,9 @@ func RowScales(k *dsl.Kernel, m *pipeline.MatrixPlan, weights dsl.Buf[dsl.B128],
 		tile := dsl.Cast[dsl.U64](row.DivC(pipeline.TileRows)).MulC(int(m.TileBytes() / 4))
 		at := from.ShlC(2).Add(tile).AddC(behind / 4).Add(dsl.Cast[dsl.U64](row.RemC(pipeline.TileRows)))
 		v := scales.LoadN(at, 2, dsl.CacheHint(dsl.NonCoherent))
+		if inFixed(m.Format) {
+			return v // units of the input are whole
+		}
 		back := k.F32(1 / inputScale)
 		return []f32{v[0].Mul(back), v[1].Mul(back)}
 	}

@@ -16,9 +16,13 @@ type GEMV struct {
 	M    *pipeline.MatrixPlan
 	X    dsl.Buf[dsl.BF16] // the input vector in shared memory, KPadded long, padding zero, in the order of InputPair
 	Part Partials
+	// Fixed is where the input is instead of in X where the weights are of 4 bits, else nil.
+	Fixed *FixedInput
 	// Scales are the factors of rows row and row+1, where the format has some: RowScales.
 	Scales func(row u32) []f32
 	Held   *Held // chunks held in registers before X is there: then Hold must precede every Consume; nil: none
+
+	inputs []*Int4Input // of 4 bits: a warp's of all tiles, where they stay in registers while Consume runs
 }
 
 // batchTiles is the number of row tiles whose partial sums are kept before the
@@ -106,9 +110,11 @@ func (g *GEMV) problem(e *Env, r *pipeline.Ring) string {
 	bytes := g.M.ChunkBytes(0)
 	return firstOf(
 		need(bytes <= r.StageBytes(), "%s: a chunk of %d columns is %d bytes, a stage has %d", g.Name, g.M.ChunkK, bytes, r.StageBytes()),
-		need(int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
+		need((g.Fixed != nil) == inFixed(g.M.Format), "%s: %s weights and Fixed do not belong together", g.Name, g.M.Format),
+		need(g.Fixed == nil || g.Fixed.K == g.M.KPadded && g.Fixed.T == 1, "%s: Fixed is not for a token of %d elements", g.Name, g.M.KPadded),
+		need(g.Fixed != nil || int(g.X.Len()) >= g.M.KPadded, "%s: the input X has %d elements, want %d for %d columns padded", g.Name, g.X.Len(), g.M.KPadded, g.M.K),
 		need(int(g.Part.Buf.Len()) >= PartialsLen(e.Consumers), "%s: Part has %d elements, want %d for %d consumer warps", g.Name, g.Part.Buf.Len(), PartialsLen(e.Consumers), e.Consumers),
-		g.heldRule())
+		g.heldRule(e))
 }
 
 // Consume multiplies this CTA's tiles as they arrive and hands pairs of rows to
@@ -121,6 +127,7 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 		k.Require(false, "%s", p)
 		return
 	}
+	g.keepInputs(e)
 	g.heldFirst(e, c, r, share)
 	half := dsl.NewVar(k.U32(0), "half")
 	k.ForStep(k.U32(0), share.Count, batchTiles, func(batch u32) {
@@ -153,6 +160,10 @@ func (g *GEMV) Consume(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Sha
 
 // keep stores this warp's part of the dot products of a batch's tile t.
 func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
+	if g.Fixed != nil {
+		e.K.If(e.Lane.RemC(4).EqC(0), func() { g.Part.Buf.Store(mine.Add(t.MulC(pipeline.TileRows)).Add(e.Lane.DivC(4)), y[0]) })
+		return
+	}
 	e.K.If(e.Lane.LtC(4), func() {
 		row := t.MulC(pipeline.TileRows).Add(e.Lane.MulC(2))
 		g.Part.Buf.StoreN(mine.Add(row), y)
@@ -164,12 +175,15 @@ func (g *GEMV) keep(e *Env, mine, t u32, y []f32) {
 const maxInputsAhead = 4
 
 // tile multiplies one row tile: lane l < 4 returns this warp's part of the dot
-// products of rows 2l and 2l+1. held is the tile's number among those of which chunks
+// products of rows 2l and 2l+1, or of 4 bits lane 4l of row l. held is the tile's number among those of which chunks
 // are held, or noTile.
 //
 // What a warp does from a chunk's landing to its stage's release is short: the weights'
 // addresses are computed before, and the input of the first groups is read.
 func (g *GEMV) tile(e *Env, c *pipeline.Consumer, r *pipeline.Ring, held int) []f32 {
+	if g.Fixed != nil {
+		return g.tileInt4(e, c, r, held)
+	}
 	k := e.K
 	acc := make([][]*dsl.Var[dsl.F32], 2) // of the two mma of a k group
 	for i := range acc {

@@ -42,12 +42,15 @@ func (c product) rounded(w []uint16) []uint16 {
 	return w
 }
 
-// input is a random input whose elements a product of the format takes as they are: e4m3's none
-// below 2⁻¹⁰, where f16 of a sixteenth has fewer digits than bf16.
+// inHalf is whether the format's input comes as f16 of a sixteenth.
+func (c product) inHalf() bool { return c.format.Parts() > 1 }
+
+// input is a random input whose elements come to a product of the format as they are: in f16 none
+// below 2⁻¹⁰, where a sixteenth has fewer digits than bf16.
 func (c product) input(rng *rand.Rand) []uint16 {
 	x := normals(rng, c.k, 1)
 	for i, v := range wide(x) {
-		if c.format == pipeline.FormatE4M3 && math.Abs(v) < 0x1p-10 {
+		if c.inHalf() && math.Abs(v) < 0x1p-10 {
 			x[i] = 0
 		}
 	}
@@ -56,7 +59,7 @@ func (c product) input(rng *rand.Rand) []uint16 {
 
 // asInput is x, of bf16, in the type of a product's input of a format: what tasks.InputValue undoes.
 func asInput(t testing.TB, f pipeline.Format, x []uint16) []uint16 {
-	if f != pipeline.FormatE4M3 {
+	if f.Parts() == 1 {
 		return x
 	}
 	out := make([]uint16, len(x))
@@ -84,23 +87,33 @@ func gemvRig(t testing.TB, c product, w, x []uint16) *rig {
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
 	xIn := in[dsl.BF16](r, "x", bf16Bytes(asInput(t, c.format, x)), len(x))
 	y := out[dsl.F32](r, "y", (c.rows+1)/2*2)
-	g := &tasks.GEMV{Name: "w", M: m,
+	g := &tasks.GEMV{Name: "w", M: m, Fixed: fixedInput(r, m),
 		X:    dsl.Shared[dsl.BF16](r.k, "input", m.KPadded, dsl.Align(16)),
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.PartialsLen(c.consumers), dsl.Align(16))}}
 	g.Scales = tasks.RowScales(r.k, m, weights, r.from(0))
 	if c.held > 0 {
-		g.Held = &tasks.Held{Chunks: c.held}
+		g.Held = &tasks.Held{Chunks: c.held, Registers: tasks.HeldRegisters(r.plan, c.consumers)}
 	}
 	r.body(func(cons *pipeline.Consumer) {
-		g.Held.Start(r.e, r.ring)
+		g.Held.Start(r.e)
 		g.Hold(r.e, cons, r.ring, r.share(0))
-		plain := tasks.PlainInput{N: c.k, X: xIn, Dst: g.X, Format: c.format}
+		plain := tasks.PlainInput{N: c.k, X: xIn, Dst: g.X, Format: c.format, Fixed: g.Fixed}
 		plain.Emit(r.e)
 		g.Consume(r.e, cons, r.ring, r.share(0), func(row dsl.Val[dsl.U32], y0, y1 dsl.Val[dsl.F32]) {
 			y.StoreN(row, []dsl.Val[dsl.F32]{y0, y1})
 		})
 	}, func(p *pipeline.Producer) { g.Produce(r.e, p, r.share(0), weights, r.from(0)) })
 	return r
+}
+
+// fixedInput is room for the input of a matrix of 4 bits, nil for another.
+func fixedInput(r *rig, m *pipeline.MatrixPlan) *tasks.FixedInput {
+	if m.Format.Parts() < 4 {
+		return nil
+	}
+	words, units, _ := tasks.FixedLen(m.KPadded, 1)
+	return &tasks.FixedInput{K: m.KPadded, T: 1, Bytes: dsl.Shared[dsl.U32](r.k, "fixed", words, dsl.Align(16)),
+		Units: dsl.Shared[dsl.F32](r.k, "units", units, dsl.Align(16))}
 }
 
 // gemvTolerance: products of bf16 are exact in f32, so only the sums round, in
@@ -161,6 +174,30 @@ func TestGEMVOfE4M3(t *testing.T) {
 	}
 }
 
+// Of 4 bits a tile group has 128 columns, and warps share runs of groups.
+func TestGEMVOfInt4(t *testing.T) {
+	for i, c := range []product{
+		{rows: 8, k: 128, sms: 1, consumers: 1},
+		{rows: 16, k: 352, sms: 1, consumers: 2},                                          // 3 blocks over 2 warps, the last not whole
+		{rows: 24, k: 96, sms: 2, consumers: 4},                                           // less than a block
+		{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432},                           // 8 runs, a chunk a tile: the input stays in registers
+		{rows: 16, k: 7168, sms: 1, consumers: 8, stage: 18432, held: 2},                  // a chunk of 32 blocks and one of 24
+		{rows: 40, k: 2176, sms: 2, consumers: 8, stage: 2048},                            // 17 blocks in chunks of 3, tail 2
+		{rows: 64, k: 2048, sms: 1, consumers: 8, stage: 4736, held: 3},                   // 2 chunks of 2 runs, shared by 8 warps
+		{rows: 13, k: 256, sms: 1, consumers: 2},                                          // rows not a multiple of 8, odd
+		{rows: 416, k: 384, sms: 3, consumers: 8, stage: 1280, held: 5},                   // 17 or 18 tiles an SM
+		{rows: 64, k: 1032, sms: 1, consumers: 3, stages: 7, inFlight: 4, stage: 1152},    // 9 blocks, the last has 8 columns
+		{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 18432, held: 2, stages: 4},       // held, with the input in registers
+		{rows: 280, k: 512, sms: 1, consumers: 4, stage: 2304, held: 1, format: "i4g128"}, // 3 batches of tiles
+	} {
+		for j, format := range pipeline.Formats()[2:] {
+			if c.format = format; i%4 == j || deep.On() {
+				t.Run(fmt.Sprintf("%s, %d held", c, c.held), c.check)
+			}
+		}
+	}
+}
+
 // Where one warp has all columns the order of the sums is that of bf16, and the results are the same
 // bits as of the weights that the codes stand for: zeros, numbers of all sizes, and subnormals.
 func TestE4M3ProductsAreThoseOfWhatTheCodesStandFor(t *testing.T) {
@@ -187,7 +224,11 @@ func (c product) check(t *testing.T) {
 	w, x := normals(rng, c.rows*c.k, 1), c.input(rng)
 	got := f32s(gemvRig(t, c, w, x).run()["y"])
 	w = c.rounded(w)
-	near(t, reference.MatVec(w, wide(x)), got[:c.rows], gemvTolerance(w, wide(x)), "%s", c)
+	exact := wide(x)
+	if c.format.Parts() > 1 { // bf16 as it is
+		tasks.RoundInput(c.format, exact, true)
+	}
+	near(t, reference.MatVec(w, exact), got[:c.rows], gemvTolerance(w, exact), "%s", c)
 	for _, v := range got[c.rows:] {
 		require.Zero(t, v, "the row beyond an odd number is padding")
 	}

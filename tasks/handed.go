@@ -62,10 +62,10 @@ func single(v dsl.Val[dsl.B128]) u32 {
 // polled is how many words a thread polls at once: a word is four registers.
 const polled = 8
 
-// each calls begin in the consumer threads for every group of Planes pairs, i = Tid,
+// each calls begin in the consumer threads for the first n groups of Planes pairs, i = Tid,
 // Tid + Threads, …, and what that returns with their words when they have come.
-func (h *Handed) each(e *Env, begin func(i u32) func(words []dsl.Val[dsl.B128])) {
-	e.eachOf(h.Pairs/h.Planes, polled/h.Planes, func(groups []u32) {
+func (h *Handed) each(e *Env, n int, begin func(i u32) func(words []dsl.Val[dsl.B128])) {
+	e.eachOf(n, polled/h.Planes, func(groups []u32) {
 		var at []u32
 		var use []func([]dsl.Val[dsl.B128])
 		for _, i := range groups {
@@ -83,14 +83,24 @@ func (h *Handed) each(e *Env, begin func(i u32) func(words []dsl.Val[dsl.B128]))
 
 // elements makes it a Source of f32.
 func (h *Handed) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
-	if h.Planes != 2 || 2*h.Pairs != n {
+	if h.Planes != 2 || n%4 != 0 || 2*h.Pairs < n {
 		e.K.Require(false, "handed vector: %d pairs in %d planes, want 2 of %d elements", h.Pairs, h.Planes, n)
 		return
 	}
-	h.each(e, func(i u32) func([]dsl.Val[dsl.B128]) {
+	h.each(e, n/4, func(i u32) func([]dsl.Val[dsl.B128]) {
 		use := begin(i)
 		return func(words []dsl.Val[dsl.B128]) { use(append(floats(words[0]), floats(words[1])...)) }
 	})
+}
+
+// fours are the words of elements 4i to 4i + 3, of 2 planes.
+func (h *Handed) fours(e *Env, i u32) []dsl.Val[dsl.B128] {
+	return h.Words.All(e, h.Buf, []u32{i, i.AddC(h.Pairs / h.Planes)}, h.What)
+}
+
+func (h *Handed) four(e *Env, i u32) []f32 {
+	words := h.fours(e, i)
+	return append(floats(words[0]), floats(words[1])...)
 }
 
 // All is the words at these places, once all have the running tag. All are loaded

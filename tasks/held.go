@@ -5,6 +5,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
 )
 
 // Held is where consumer warps keep the first chunks of a product while its input is not
@@ -12,35 +13,50 @@ import (
 // stages are free at once and the producer goes on. All products of a kernel share one:
 // what one holds it has used up before the next holds.
 //
-// A chunk takes HeldRegisters of a thread, from Hold to the product's first tiles.
+// A chunk takes Registers of a thread, from Hold to the product's first tiles.
 type Held struct {
 	// Chunks is how many are held at most, 1 to MaxHeld. A share with fewer is held whole.
 	Chunks int
+	// Registers are what HeldRegisters says.
+	Registers int
 
-	// weights are the B operands: [chunk][k group of the warp][4].
-	weights [][][]*dsl.Var[dsl.BF16x2]
+	weights [][]*dsl.Var[dsl.BF16x2] // [chunk][Registers]
 }
 
 // MaxHeld is how many chunks can be held at most.
 const MaxHeld = 8
 
-// HeldRegisters is how many registers of a thread a chunk of a stage's bytes takes beside
-// so many consumer warps.
-func HeldRegisters(stageBytes, consumers int) int {
+// HeldRegisters is how many registers of a thread a chunk of any of a plan's matrices takes beside so many
+// consumer warps: those of a stage's bytes, or more for scales of 4-bit weights, which several threads have.
+func HeldRegisters(p *pipeline.Plan, consumers int) int {
+	most := StageRegisters(p.StageBytes, consumers)
+	for i := range p.Layer {
+		if m := &p.Layer[i]; inFixed(m.Format) {
+			g := &GEMV{M: m}
+			for part := range m.ChunksPerTile {
+				most = max(most, g.chunkRegisters(consumers, part))
+			}
+		}
+	}
+	return most
+}
+
+// StageRegisters is how many registers of a thread so many bytes take beside so many consumer warps.
+func StageRegisters(stageBytes, consumers int) int {
 	return 4 * ceilDiv(stageBytes/pipeline.GroupBytes, consumers)
 }
 
-// Start declares the registers, for chunks of up to a stage; it runs at the top of the
+// Start declares the registers; it runs at the top of the
 // consumers' role. A nil *Held holds nothing.
-func (h *Held) Start(e *Env, r *pipeline.Ring) {
+func (h *Held) Start(e *Env) {
 	if h == nil {
 		return
 	}
 	h.weights = nil
 	for range h.Chunks {
-		var chunk [][]*dsl.Var[dsl.BF16x2]
-		for range HeldRegisters(r.StageBytes(), e.Consumers) / 4 {
-			chunk = append(chunk, dsl.NewArray(dsl.Lit[dsl.BF16x2](e.K, 0), 4, "held"))
+		var chunk []*dsl.Var[dsl.BF16x2]
+		for n := h.Registers; n > 0; n -= 4 {
+			chunk = append(chunk, dsl.NewArray(dsl.Lit[dsl.BF16x2](e.K, 0), min(n, 4), "held")...)
 		}
 		h.weights = append(h.weights, chunk)
 	}
@@ -57,11 +73,9 @@ func (h *Held) Forget(e *Env) {
 	}
 }
 
-func forget(e *Env, chunk [][]*dsl.Var[dsl.BF16x2]) {
-	for _, group := range chunk {
-		for _, w := range group {
-			w.Set(dsl.Lit[dsl.BF16x2](e.K, 0))
-		}
+func forget(e *Env, chunk []*dsl.Var[dsl.BF16x2]) {
+	for _, w := range chunk {
+		w.Set(dsl.Lit[dsl.BF16x2](e.K, 0))
 	}
 }
 
@@ -74,12 +88,24 @@ func (g *GEMV) held() int {
 }
 
 // heldRule is that there are registers for what is held.
-func (g *GEMV) heldRule() rule {
+func (g *GEMV) heldRule(e *Env) rule {
 	n := 0
 	if g.Held != nil {
 		n = len(g.Held.weights)
 	}
-	return need(n >= g.held(), "%s: Held has registers for %d chunks, want %d: Start comes first", g.Name, n, g.held())
+	return sound(firstOf(
+		need(n >= g.held(), "%s: Held has registers for %d chunks, want %d: Start comes first", g.Name, n, g.held()),
+		need(g.held() == 0 || n == 0 || g.chunkRegisters(e.Consumers, 0) <= g.Held.Registers, "%s: a chunk takes more registers than Held has", g.Name)))
+}
+
+// chunkRegisters is how many registers of a thread chunk part of a tile takes.
+func (g *GEMV) chunkRegisters(consumers, part int) int {
+	columns := g.M.ChunkColumns(part)
+	if p := g.int4(nil); p != nil {
+		n := pieceOf(consumers, p, columns)
+		return ceilDiv(columns/i4.Columns/n, consumers) * p.Words(n)
+	}
+	return 4 * ceilDiv(columns/g.M.Format.Columns(), consumers)
 }
 
 // heldTiles is how many tiles they are of, the last one perhaps in part.
@@ -88,9 +114,10 @@ func (g *GEMV) heldTiles() int { return ceilDiv(g.held(), g.M.ChunksPerTile) }
 // heldOf is how many chunks of tile t of a share are held.
 func (g *GEMV) heldOf(t int) int { return min(g.held()-t*g.M.ChunksPerTile, g.M.ChunksPerTile) }
 
-// heldChunk is where chunk part of a share's tile t is held: [k group of the warp][4].
-func (g *GEMV) heldChunk(t, part int) [][]*dsl.Var[dsl.BF16x2] {
-	return g.Held.weights[t*g.M.ChunksPerTile+part]
+// heldChunk is where chunk part of a share's tile t is held: 4 registers for each k group of the warp, or of 4
+// bits for each piece as many as it takes.
+func (g *GEMV) heldChunk(e *Env, t, part int) []*dsl.Var[dsl.BF16x2] {
+	return g.Held.weights[t*g.M.ChunksPerTile+part][:g.chunkRegisters(e.Consumers, part)]
 }
 
 // owned runs body where the CTA's share has a tile t: everywhere, or where Count says so.
@@ -131,21 +158,24 @@ func (g *GEMV) Hold(e *Env, c *pipeline.Consumer, r *pipeline.Ring, share Share)
 // they held of another product would seem to be of use until now.
 func (g *GEMV) forget(e *Env, t int) {
 	for part := range g.heldOf(t) {
-		groups := g.M.ChunkColumns(part) / g.M.Format.Columns()
-		if slices.Min(g.M.Count) > t && groups%e.Consumers == 0 {
+		if slices.Min(g.M.Count) > t && g.pieces(e, g.M.ChunkColumns(part))%e.Consumers == 0 {
 			continue
 		}
-		forget(e, g.heldChunk(t, part)[:ceilDiv(groups, e.Consumers)])
+		forget(e, g.heldChunk(e, t, part))
 	}
 }
 
 // take drains the next chunk, part of a share's tile t, into the registers.
 func (g *GEMV) take(e *Env, c *pipeline.Consumer, r *pipeline.Ring, t, part int) {
-	held := g.heldChunk(t, part)
+	held := g.heldChunk(e, t, part)
+	if g.Fixed != nil {
+		g.takeInt4(e, c, r, part, held)
+		return
+	}
 	c.DrainAt(func(base u32) u32 { return g.weightsAt(e, base) }, func(at u32) {
 		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, _ u32) {
 			for n, w := range g.weights(e, r, at, i) {
-				held[i][n].Set(w)
+				held[4*i+n].Set(w)
 			}
 		})
 	})
@@ -179,10 +209,10 @@ const noTile = -1
 func (g *GEMV) useHeld(e *Env, acc [][]*dsl.Var[dsl.F32], t int) int {
 	quarter := e.Lane.AndC(3).MulC(4)
 	for part := range g.heldOf(t) {
-		held := g.heldChunk(t, part)
+		held := g.heldChunk(e, t, part)
 		g.eachGroup(e, g.M.ChunkColumns(part), func(i int, group u32) {
 			var w []pair
-			for _, v := range held[i] {
+			for _, v := range held[4*i:][:4] {
 				w = append(w, v.Get())
 			}
 			g.multiply(acc, g.input(e.K.U32(part), group, quarter), w)

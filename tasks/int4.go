@@ -91,15 +91,20 @@ func (p *Int4) Add(e *Env, s *Int4Sums, run, first u32, x *Int4Input) {
 	if s == nil {
 		return // Begin says why
 	}
-	n := len(x.units[0])
-	scales := p.scales(e, run, first, n)
-	for i := range n {
-		at := run.Add(first.AddC(i).MulC(i4.BlockBytes / 16)).Add(e.Lane)
-		w := dsl.View[dsl.U32](p.Data).LoadN(at.MulC(4), 4)
+	p.Multiply(e, s, p.Load(e, run, first, len(x.units[0])), x)
+}
+
+// Multiply adds the products of what Load has read.
+func (p *Int4) Multiply(e *Env, s *Int4Sums, w *Int4Weights, x *Int4Input) {
+	if s == nil {
+		return // Begin says why
+	}
+	scales := p.scales(w)
+	for i, codes := range w.codes {
 		if p.weightsAreA() {
-			p.addAsA(e, s, w, x, i, scales)
+			p.addAsA(e, s, codes, x, i, scales)
 		} else {
-			p.addAsB(e, s, w, x, i, scales)
+			p.addAsB(e, s, codes, x, i, scales)
 		}
 	}
 }
@@ -168,6 +173,12 @@ func (p *Int4) add(s *Int4Sums, y *dsl.Var[dsl.F32], v i32, unit f32, by scale, 
 	y.Set(dsl.FMA(dsl.Cast[dsl.F32](v), unit, y.Get()))
 }
 
+// whole is the sum of a lane's row where weights are A: lanes 4r and 4r + 1 have row r's of token 0.
+func (s *Int4Sums) whole() f32 {
+	y := s.y[0].Get()
+	return y.Add(dsl.ShflXor(y, 1))
+}
+
 // Finish hands each row and token of a tile its sum: within a condition that some of the lanes fulfil. Where a
 // row is one scale group, what it has is to be multiplied by the row's scale.
 func (p *Int4) Finish(e *Env, s *Int4Sums, each func(row, token u32, y f32)) {
@@ -175,8 +186,7 @@ func (p *Int4) Finish(e *Env, s *Int4Sums, each func(row, token u32, y f32)) {
 		return
 	}
 	if p.weightsAreA() {
-		y := s.y[0].Get()
-		y = y.Add(dsl.ShflXor(y, 1))
+		y := s.whole()
 		token := e.Lane.RemC(4).DivC(2)
 		e.K.If(p.half(e).EqC(0).And(token.LtC(p.X.T)), func() { each(e.Lane.DivC(4), dsl.Optional(token), y) })
 		return

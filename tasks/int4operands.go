@@ -1,6 +1,8 @@
 package tasks
 
 import (
+	"slices"
+
 	"github.com/mkgen/mkgen/dsl"
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
@@ -101,64 +103,131 @@ func (p *Int4) scaleOf(i, m int) int {
 	return i
 }
 
-// scales are those of n blocks from first on: of the lane's row and half where weights are A, else of
-// row r and half h at 2r + h.
-func (p *Int4) scales(e *Env, run, first u32, n int) (all [][]scale) {
-	if p.Shape.Group == i4.Whole {
-		return [][]scale{{{}}, {{}}, {{}}, {{}}}
+// Int4Weights are a lane's words of some blocks of a run: 4 of codes a block, and those of its scales.
+type Int4Weights struct {
+	codes   [][]u32
+	entries [][]u32 // of the lane's row and half where weights are A, else of row r and half h at 2r + h
+	many    int     // entries in each, two to a word unless there are zero points
+}
+
+// Load reads n blocks of a run from block first on, a multiple of n: run is where the run begins in Data.
+func (p *Int4) Load(e *Env, run, first u32, n int) *Int4Weights {
+	w := p.entries(e, run, first, n)
+	for i := range n {
+		at := run.Add(first.AddC(i).MulC(i4.BlockBytes / 16)).Add(e.Lane)
+		w.codes = append(w.codes, dsl.View[dsl.U32](p.Data).LoadN(at.MulC(4), 4))
 	}
-	of := func(row, half u32) []scale {
-		at, many := row.MulC(p.Shape.RowEntries()), n
+	return w
+}
+
+// Words is how many words a lane has of n blocks where weights are A.
+func (p *Int4) Words(n int) int { return 4*n + p.entryWords(p.many(n)) }
+
+// words are all of them, where weights are A; ofWords makes w of them again.
+func (w *Int4Weights) words() []u32 {
+	return slices.Concat(slices.Concat(w.codes...), slices.Concat(w.entries...))
+}
+
+func (p *Int4) ofWords(words []u32, n int) *Int4Weights {
+	w := &Int4Weights{many: p.many(n)}
+	for i := range n {
+		w.codes = append(w.codes, words[4*i:][:4])
+	}
+	if w.many > 0 {
+		w.entries = [][]u32{words[4*n:]}
+	}
+	return w
+}
+
+// many is how many entries n blocks have of a row and half.
+func (p *Int4) many(n int) int {
+	switch p.Shape.Group {
+	case i4.Whole:
+		return 0
+	case 32:
+		return 2 * n
+	}
+	return n
+}
+
+// entryWords are the words that so many entries take.
+func (p *Int4) entryWords(many int) int {
+	if p.Shape.Zeros {
+		return many
+	}
+	return ceilDiv(many, 2)
+}
+
+// entries reads the entries of n blocks from first on.
+func (p *Int4) entries(e *Env, run, first u32, n int) *Int4Weights {
+	w := &Int4Weights{many: p.many(n)}
+	if w.many == 0 {
+		return w
+	}
+	of := func(row, half u32) []u32 {
+		at := row.MulC(p.Shape.RowEntries())
 		switch p.Shape.Group {
 		case 128:
 			at = at.Add(first)
 		case 64:
 			at = at.Add(half.MulC(p.Shape.Run)).Add(first)
 		case 32:
-			at, many = at.Add(half.MulC(2*p.Shape.Run)).Add(first.MulC(2)), 2*n
+			at = at.Add(half.MulC(2 * p.Shape.Run)).Add(first.MulC(2))
 		}
-		return p.entries(run, at, many)
+		return p.entriesAt(run, at, w.many)
 	}
 	if p.weightsAreA() {
-		return [][]scale{of(e.Lane.DivC(4), p.half(e))}
+		w.entries = [][]u32{of(e.Lane.DivC(4), p.half(e))}
+		return w
 	}
 	for _, row := range p.rows(e) {
 		for half := range 2 {
 			if p.Shape.Group == 128 && half == 1 {
-				all = append(all, all[len(all)-1])
+				w.entries = append(w.entries, w.entries[len(w.entries)-1])
 				continue
 			}
-			all = append(all, of(row, e.K.U32(half)))
+			w.entries = append(w.entries, of(row, e.K.U32(half)))
 		}
 	}
-	return all
+	return w
 }
 
-// entries are n entries of a run from entry at on.
-func (p *Int4) entries(run, at u32, n int) (all []scale) {
+// entriesAt are so many entries of a run from entry at on, which is even where they are.
+func (p *Int4) entriesAt(run, at u32, many int) []u32 {
 	behind := p.Shape.Run * i4.BlockBytes
-	if !p.Shape.Zeros {
-		from := run.MulC(8).AddC(behind / 2).Add(at)
-		if p.BF16 {
-			return ofHalves(loadMany(dsl.View[dsl.BF16](p.Data), from, n))
-		}
-		return ofHalves(loadMany(dsl.View[dsl.F16](p.Data), from, n))
+	switch words := dsl.View[dsl.U32](p.Data); {
+	case p.Shape.Zeros:
+		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at), many)
+	case many%2 == 0:
+		return loadMany(words, run.MulC(4).AddC(behind/4).Add(at.DivC(2)), many/2)
 	}
-	for _, w := range loadMany(dsl.View[dsl.U32](p.Data), run.MulC(4).AddC(behind/4).Add(at), n) {
-		s := scale{zero: dsl.Bits[dsl.I32](w).ShrC(16)}
-		if p.BF16 {
-			s.scale, _ = dsl.Unpack(dsl.Bits[dsl.BF16x2](w))
-		} else {
-			s.scale, _ = dsl.Unpack(dsl.Bits[dsl.F16x2](w))
-		}
-		all = append(all, s)
-	}
-	return all
+	one := dsl.View[dsl.BF16](p.Data).Load(run.MulC(8).AddC(behind / 2).Add(at))
+	return []u32{dsl.Cast[dsl.U32](dsl.Bits[dsl.U16](one))}
 }
 
-func ofHalves[T dsl.Elem](vs []dsl.Val[T]) (all []scale) {
-	for _, v := range vs {
-		all = append(all, scale{scale: dsl.Cast[dsl.F32](v)})
+// scales are what the entries say.
+func (p *Int4) scales(w *Int4Weights) (all [][]scale) {
+	if w.many == 0 {
+		return [][]scale{{{}}, {{}}, {{}}, {{}}}
+	}
+	unpack := func(w u32) (lo, hi f32) {
+		if p.BF16 {
+			return dsl.Unpack(dsl.Bits[dsl.BF16x2](w))
+		}
+		return dsl.Unpack(dsl.Bits[dsl.F16x2](w))
+	}
+	for _, words := range w.entries {
+		var list []scale
+		for i := range w.many {
+			if p.Shape.Zeros {
+				lo, _ := unpack(words[i])
+				list = append(list, scale{scale: lo, zero: dsl.Bits[dsl.I32](words[i]).ShrC(16)})
+				continue
+			}
+			lo, hi := unpack(words[i/2])
+			list = append(list, scale{scale: []f32{lo, hi}[i%2]})
+		}
+		all = append(all, list)
 	}
 	return all
 }

@@ -1,6 +1,9 @@
 package tasks
 
-import "github.com/mkgen/mkgen/dsl"
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline/i4"
+)
 
 // Kept is a residual vector that every CTA keeps in shared memory of its own: what models with norms behind attention and
 // the MLP add to it (Gemma 2 and 3, OLMo-2, GLM-4) is norm(y), whose factor is known when all of y is. So SMs hand on y and
@@ -37,6 +40,12 @@ func (t keptFirst) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 			use(x)
 		}
 	})
+}
+
+func (t keptFirst) four(e *Env, i u32) []f32 {
+	x := t.from.four(e, i)
+	t.X.StoreN(i.MulC(4), x)
+	return x
 }
 
 // Plus is the source of the vector with the norm of y added, whose gains are row norm of Gain.
@@ -93,4 +102,10 @@ func (t keptSum) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 		}
 		use(x)
 	})
+}
+
+// four has not been needed: it would have to know the sum of all squares.
+func (t keptSum) four(e *Env, _ u32) []f32 {
+	e.K.Require(false, "residual vector of %d elements beside a norm: want a multiple of %d where a product's input is fixed point", t.N, i4.Columns)
+	return zeros(e)(e.K.U32(0), 4)
 }

@@ -18,6 +18,9 @@ type Source interface {
 	// elements calls begin, for i as in Env.EachConsumer, before elements 4i to 4i + 3 of
 	// n are there, and what that returns with them.
 	elements(e *Env, n int, begin func(i u32) func(x []f32))
+
+	// four are elements 4i to 4i + 3, for a few threads.
+	four(e *Env, i u32) []f32
 }
 
 func (v Vector) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
@@ -26,6 +29,8 @@ func (v Vector) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 		begin(i)(x)
 	})
 }
+
+func (v Vector) four(_ *Env, i u32) []f32 { return v(i.MulC(4), 4) }
 
 // EitherSource is a where p, the same in all threads, holds, and b elsewhere.
 func EitherSource(p dsl.Pred, a, b Source) Source { return choice{p, a, b} }
@@ -37,6 +42,11 @@ type choice struct {
 
 func (c choice) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 	e.K.IfElse(c.p, func() { c.a.elements(e, n, begin) }, func() { c.b.elements(e, n, begin) })
+}
+
+func (c choice) four(e *Env, i u32) []f32 {
+	of := func(s Source) Vector { return func(u32, int) []f32 { return s.four(e, i) } }
+	return Either(e, c.p, of(c.a), of(c.b))(e.K.U32(0), 4)
 }
 
 // FromBuf is the Vector of a buffer.
@@ -144,6 +154,7 @@ type NormInput struct {
 	Dst  dsl.Buf[dsl.BF16] // shared memory, at least N padded to the k group, in the order of InputPair
 
 	Format pipeline.Format // as in PlainInput
+	Fixed  *FixedInput     // as in PlainInput
 
 	PlusOne bool // the factor of an element is 1 + gain
 	// None stages x as it is, without gains and with a scale of 1: the input of a layer that has no norm before it.
@@ -157,7 +168,7 @@ type NormInput struct {
 // Gain. Dst is complete for all consumers on return.
 func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	k := e.K
-	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Format.Columns(), t.Dst), t.Early.problem(t.N)); p != "" {
+	if p := cmp.Or(inputProblem("norm input", t.N, 4, t.Format, t.Dst, t.Fixed), t.Early.problem(t.N)); p != "" {
 		k.Require(false, "%s", p)
 		return k.F32(1)
 	}
@@ -169,14 +180,20 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 	if t.None {
 		return t.plain(e)
 	}
+	if t.Fixed != nil && t.N%t.Format.Columns() != 0 {
+		gains = &Gains{N: t.N, Gain: t.Gain} // it comes to the last elements in another order
+	}
 	k.Note("input of a product: x times the norm's gain, to shared memory, and the squares of x")
 	squares := dsl.NewVar(k.F32(0), "squares")
-	first := inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
+	first := u32{}
+	if t.Fixed == nil {
+		first = inputPair(e.Tid.MulC(2)).Named("first") // of this thread's pairs; the others are so many threads on, the second of four elements always two
+	}
 	nth := 0
-	t.X.elements(e, t.N, func(i u32) func(x []f32) {
+	squared := func(i u32) func(x []f32) (gains [4]f32) {
 		g := gains.of(e, norm, i, nth)
 		nth++
-		return func(x []f32) {
+		return func(x []f32) [4]f32 {
 			g0, g1 := gainsOf(k, g[0], t.PlusOne)
 			g2, g3 := gainsOf(k, g[1], t.PlusOne)
 			s := squares.Get()
@@ -184,15 +201,32 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 				s = dsl.FMA(v, v, s)
 			}
 			squares.Set(s)
-			at := first.Add(i.Sub(e.Tid).MulC(2))
-			dst.Store(at, inputOf(k, t.Format, x[0].Mul(g0), x[1].Mul(g1)))
-			dst.Store(at.AddC(2), inputOf(k, t.Format, x[2].Mul(g2), x[3].Mul(g3)))
+			return [4]f32{g0, g1, g2, g3}
 		}
-	})
+	}
+	if t.Fixed != nil {
+		t.Fixed.stageVector(e, t.X, t.N, func(i u32) func(x []f32) [4]f32 {
+			of := squared(i)
+			return func(x []f32) [4]f32 {
+				g := of(x)
+				return [4]f32{x[0].Mul(g[0]), x[1].Mul(g[1]), x[2].Mul(g[2]), x[3].Mul(g[3])}
+			}
+		})
+	} else {
+		t.X.elements(e, t.N, func(i u32) func(x []f32) {
+			of := squared(i)
+			return func(x []f32) {
+				g := of(x)
+				at := first.Add(i.Sub(e.Tid).MulC(2))
+				dst.Store(at, inputOf(k, t.Format, x[0].Mul(g[0]), x[1].Mul(g[1])))
+				dst.Store(at.AddC(2), inputOf(k, t.Format, x[2].Mul(g[2]), x[3].Mul(g[3])))
+			}
+		})
+		zeroPadding(e, t.Dst, t.N, t.Format.Columns())
+	}
 	if n := len(gains.pairs); n > 0 && nth%n != 0 {
 		panic("BUG: a source of a norm's input came to other elements than its gains")
 	}
-	zeroPadding(e, t.Dst, t.N, t.Format.Columns())
 	k.Note("the norm's scale: one over the root of the mean square")
 	sum := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync)
 	mean := sum.Mul(k.F32(1 / float64(t.N)))
@@ -201,6 +235,13 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 
 // plain is Emit without a norm.
 func (t *NormInput) plain(e *Env) f32 {
+	if t.Fixed != nil {
+		t.Fixed.stageVector(e, t.X, t.N, func(u32) func(x []f32) [4]f32 {
+			return func(x []f32) [4]f32 { return [4]f32(x) }
+		})
+		e.Sync()
+		return e.K.F32(1)
+	}
 	dst := dsl.View[dsl.BF16x2](t.Dst)
 	first := inputPair(e.Tid.MulC(2)).Named("first")
 	t.X.elements(e, t.N, func(i u32) func(x []f32) {
@@ -250,31 +291,46 @@ type PlainInput struct {
 	// the elements, and up to a multiple of which columns it is cleared.
 	Format pipeline.Format
 
-	// Handed, unless nil, is where the vector comes from: N/2 pairs in 4 planes.
+	// Handed, unless nil, is where the vector comes from: N/2 pairs in 4 planes, or 2 with Fixed.
 	Handed *Handed
+
+	// Fixed is where the elements go instead of to Dst where Format is multiplied in integers, else nil.
+	Fixed *FixedInput
+	// Seen, unless nil, is called with Fixed for elements 4i to 4i + 3.
+	Seen func(i u32, x []f32)
 }
 
 // Emit runs in the consumer warps. Dst is complete for all consumers on return.
 func (t *PlainInput) Emit(e *Env) {
 	h := t.Handed
-	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Format.Columns(), t.Dst)),
-		need(h == nil || h.Planes == 4 && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in 4 planes", t.N/2)); p != "" {
+	planes := InputPlanes(t.Format)
+	if p := firstOf(sound(inputProblem("plain input", t.N, 8, t.Format, t.Dst, t.Fixed)),
+		need(h == nil || h.Planes == planes && 2*h.Pairs == t.N, "plain input: it does not come as %d pairs in %d planes", t.N/2, planes)); p != "" {
 		e.K.Require(false, "%s", p)
 		return
 	}
 	e.K.Note("input of a product, to shared memory")
+	if t.Fixed != nil {
+		t.Fixed.stageVector(e, t.passed(e), t.N, func(i u32) func(x []f32) [4]f32 {
+			return func(x []f32) [4]f32 {
+				if t.Seen != nil {
+					t.Seen(i, x)
+				}
+				return [4]f32(x)
+			}
+		})
+		e.Sync()
+		return
+	}
 	dst := dsl.View[dsl.U32](t.Dst)
 	stage := func(i u32, v []u32) {
 		dst.StoreN(i.MulC(4), []u32{v[InputPair(0)], v[InputPair(1)], v[InputPair(2)], v[InputPair(3)]}) // its own inverse
 	}
 	if h == nil {
-		x, from := dsl.View[dsl.U32](t.X), e.K.U32(0)
-		if t.From.Given() {
-			from = t.From.DivC(2)
-		}
+		x, from := dsl.View[dsl.U32](t.X), t.from(e)
 		e.EachConsumer(t.N/8, func(i u32) { stage(i, x.LoadN(i.MulC(4).Add(from), 4)) })
 	} else {
-		h.each(e, func(i u32) func([]dsl.Val[dsl.B128]) {
+		h.each(e, h.Pairs/h.Planes, func(i u32) func([]dsl.Val[dsl.B128]) {
 			return func(words []dsl.Val[dsl.B128]) {
 				var v []u32
 				for _, w := range words {
@@ -288,12 +344,33 @@ func (t *PlainInput) Emit(e *Env) {
 	e.Sync()
 }
 
-// inputProblem says why n elements cannot be staged in dst, or nothing.
-func inputProblem(what string, n, multiple, pad int, dst dsl.Buf[dsl.BF16]) string {
-	padded := n + padding(n, pad)
-	return firstOf(
-		need(n > 0 && n%multiple == 0, "%s: length %d is not a positive multiple of %d", what, n, multiple),
-		need(int(dst.Len()) >= padded, "%s: Dst has %d elements, want %d for %d padded", what, dst.Len(), padded, n))
+// from is where the vector begins, in pairs.
+func (t *PlainInput) from(e *Env) u32 {
+	if t.From.Given() {
+		return t.From.DivC(2)
+	}
+	return e.K.U32(0)
+}
+
+// InputPlanes is how many planes a vector is handed on in that PlainInput stages for a format.
+func InputPlanes(f pipeline.Format) int {
+	if inFixed(f) {
+		return 2
+	}
+	return 4
+}
+
+// inputProblem says why n elements cannot be staged for a format's product, or nothing.
+func inputProblem(what string, n, multiple int, f pipeline.Format, dst dsl.Buf[dsl.BF16], fixed *FixedInput) string {
+	padded := n + padding(n, f.Columns())
+	long := need(n > 0 && n%multiple == 0, "%s: length %d is not a positive multiple of %d", what, n, multiple)
+	if fixed != nil || inFixed(f) {
+		return firstOf(long,
+			need(fixed != nil && inFixed(f), "%s: %s weights and Fixed do not belong together", what, f),
+			need(fixed == nil || fixed.K == padded && fixed.T == 1, "%s: Fixed is not for a token of %d elements", what, padded),
+			sound(fixed.problem(what)))
+	}
+	return firstOf(long, need(int(dst.Len()) >= padded, "%s: Dst has %d elements, want %d for %d padded", what, dst.Len(), padded, n))
 }
 
 // padding is how many elements n lacks of a multiple of to.

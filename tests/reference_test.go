@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/mkgen/mkgen/internal/deep"
@@ -14,6 +16,8 @@ import (
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
 )
 
@@ -21,17 +25,18 @@ import (
 // reference.AsKernel on the same weights and positions. The two are not the same bits: what falls on a border of bf16 goes
 // either way.
 func TestRoundingsOfThePythonReferenceAreTheKernels(t *testing.T) {
-	t.Run("tiny", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "120,64:20", 0.15) })
+	t.Run("tiny", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "bf16", "120,64:20", 0.15) })
+	t.Run("tiny, 4 bits", func(t *testing.T) { compareRoundings(t, "tiny.json", nil, "i4g32", "60", 0.15) })
 	if !deep.On() { // float64 takes a minute
 		return
 	}
 	half := map[string]any{"hidden_size": 1024, "intermediate_size": 4096, "num_hidden_layers": 8, "num_attention_heads": 16, "num_key_value_heads": 4,
 		"vocab_size": 4096, "bos_token_id": 0, "eos_token_id": 1}
-	t.Run("half of 1B", func(t *testing.T) { compareRoundings(t, "llama3.2-1b.json", half, "96", 0.15) })
+	t.Run("half of 1B", func(t *testing.T) { compareRoundings(t, "llama3.2-1b.json", half, "bf16", "96", 0.15) })
 }
 
 // compareRoundings wants the means over all positions to agree within a part. Single positions need not: see above.
-func compareRoundings(t *testing.T, config string, change map[string]any, sequences string, within float64) {
+func compareRoundings(t *testing.T, config string, change map[string]any, format pipeline.Format, sequences string, within float64) {
 	python, dir := pythonWithTorch(t), t.TempDir()
 	data, err := os.ReadFile(filepath.Join("../models/testdata/configs", config))
 	require.NoError(t, err)
@@ -45,7 +50,8 @@ func compareRoundings(t *testing.T, config string, change map[string]any, sequen
 	if out, err := exec.Command(python, "-c", "import transformers").CombinedOutput(); err != nil {
 		t.Skipf("%s has no transformers: %.200s", python, out)
 	}
-	out, err := exec.Command(python, "gpu/reference.py", "--config", path, "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences).CombinedOutput()
+	out, err := exec.Command(python, "gpu/reference.py", "--config", path, "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences,
+		"--weight-format", string(format)).CombinedOutput()
 	require.NoError(t, err, string(out))
 	ref, err := gate.OpenReference(dir)
 	require.NoError(t, err)
@@ -54,12 +60,26 @@ func compareRoundings(t *testing.T, config string, change map[string]any, sequen
 	require.NoError(t, err)
 	shape := model
 	weights := reference.Synthetic(shape, ref.Seed)
+	for name, w := range weights {
+		if strings.HasSuffix(name, "_proj.weight") {
+			columns := shape.Hidden
+			switch {
+			case strings.HasSuffix(name, "down_proj.weight"):
+				columns = shape.Intermediate
+			case strings.HasSuffix(name, "o_proj.weight"):
+				columns = shape.Heads * shape.HeadDim
+			}
+			for row := range slices.Chunk(w, columns) {
+				format.RoundRow(row)
+			}
+		}
+	}
 	var torch, ours []float64
 	for q := range ref.Sequences {
 		own, err := ref.Own(q)
 		require.NoError(t, err)
 		torch = append(torch, own...)
-		rows := asKernel(t, shape, weights, synth.Tokens(ref.Seed, q, ref.Sequences[q].Length, model.Vocab))
+		rows := asKernel(t, shape, weights, format, synth.Tokens(ref.Seed, q, ref.Sequences[q].Length, model.Vocab))
 		require.NoError(t, ref.EachRow(q, func(p int, o, _ []float32) error {
 			m, err := gate.Measure(o, o, rows[p], 0)
 			ours = append(ours, m.KLOurs)
@@ -77,9 +97,9 @@ func compareRoundings(t *testing.T, config string, change map[string]any, sequen
 }
 
 // asKernel are the logits at every position with the kernel's roundings, in float64.
-func asKernel(t *testing.T, shape models.Config, w reference.Weights, tokens []int) (rows [][]float32) {
+func asKernel(t *testing.T, shape models.Config, w reference.Weights, format pipeline.Format, tokens []int) (rows [][]float32) {
 	t.Helper()
-	m, err := reference.NewModel(shape, w, reference.AsKernel(shape))
+	m, err := reference.NewModel(shape, w, reference.AsKernelWith(shape, func(v []float64, passed bool) { tasks.RoundInput(format, v, passed) }))
 	require.NoError(t, err)
 	for _, token := range tokens {
 		row := make([]float32, shape.Vocab)

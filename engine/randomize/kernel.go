@@ -112,6 +112,9 @@ func (b *builder) matrix(m matrix) {
 	case m.Format == pipeline.FormatE4M3:
 		b.e4m3(m)
 		return
+	case m.Format.Parts() == 4:
+		b.int4(m)
+		return
 	}
 	layers, tensors, tensor := b.plan.Layers, len(b.perLayer), 0
 	if m.layer == pipeline.FinalLayer {

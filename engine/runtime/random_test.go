@@ -27,13 +27,17 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 	untied.TieEmbeddings = false
 	odd := untied // padded rows and columns, SMs without tiles
 	odd.Hidden, odd.Intermediate, odd.Layers, odd.Vocab = 104, 72, 3, 77
-	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd} {
+	wide := tiny // rows of several blocks of 4 bits, and runs
+	wide.Hidden, wide.Intermediate, wide.Layers = 512, 1096, 1
+	for i, c := range []models.Config{tiny, untied, odd, tiny, odd, tiny, odd, odd, tiny, wide, wide} {
 		for j, sms := range []int{1, 4, 23} {
 			if (i+j)%3 != 1 && !deep.On() { // every model with one of the numbers
 				continue
 			}
 			o := megakernel.Options{SMs: sms}
-			if i > 4 {
+			if i > 6 {
+				o.Weights = pipeline.Formats()[2+i%4]
+			} else if i > 4 {
 				o.Weights = pipeline.FormatE4M3
 			} else if i > 2 {
 				o.MLP = megakernel.MLPFused
@@ -41,7 +45,7 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			mk, err := megakernel.Build(c, o)
 			require.NoError(t, err)
 			seed := uint64(sms)<<40 + 7
-			if o.MLP == "" {
+			if o.MLP == "" && o.Weights.Parts() < 4 {
 				requireRandomInBatches(t, mk, seed)
 			}
 			r, err := randomize.New(mk)

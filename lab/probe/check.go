@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"math"
+	"slices"
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
@@ -106,7 +107,9 @@ func (c *Checker) step(f *Figures, l int, layer *reference.Layer, s *Sample, row
 	got := s.outputOf(mk, l)
 	c.attention(f, l, &view{rows, s.Position, mk.Options.Page, k, v}, q, got, where)
 	middle, after := s.residualOf(mk, l, 0), s.residualOf(mk, l, 1)
-	f.note(AttnResidual, relative(less(middle, before), less(layer.AfterAttention(before, got), before)), where(""))
+	input := slices.Clone(got) // of o: 4-bit weights' is fixed point of what was stored
+	mk.RoundInput(input, true)
+	f.note(AttnResidual, relative(less(middle, before), less(layer.AfterAttention(before, input), before)), where(""))
 	f.note(MLPResidual, relative(less(after, middle), less(layer.AfterMLP(middle), middle)), where(""))
 	return nil
 }

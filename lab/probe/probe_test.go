@@ -60,6 +60,7 @@ func TestAProbeChangesNoBit(t *testing.T) {
 		{},
 		{Queries: megakernel.HandoffBarrier, Merge: megakernel.MergePhase, Vectors: "barrier", Splits: 2},
 		{Merge: megakernel.MergePhase, Vectors: "counted", Splits: 2, KV: "e4m3"},
+		{Weights: "i4g32"},
 	} {
 		want := logitsOf(t, open(t, o, 1))
 		o.Probe = true
@@ -72,7 +73,7 @@ func TestAProbeChangesNoBit(t *testing.T) {
 			require.Equal(t, want, logitsOf(t, d), "%+v", o)
 			s, err := probe.Take(d.mk, d.sim.Read, 5, d.tokens[5])
 			require.NoError(t, err)
-			f, err := (&probe.Checker{Kernel: d.mk, Weights: d.weights}).Check([]int{0, 1}, []*probe.Sample{s}, d.store)
+			f, err := (&probe.Checker{Kernel: d.mk, Weights: d.mk.Rounded(d.weights)}).Check([]int{0, 1}, []*probe.Sample{s}, d.store)
 			require.NoError(t, err)
 			require.Empty(t, f.Problems(), "%+v", o)
 		}

@@ -13,11 +13,13 @@ import (
 // between the kernel and a Model with these hooks is the rounding of attention's
 // weights, float32 accumulation, and roundings that fall the other way for that.
 // The hooks belong to one Model.
-func AsKernel(c models.Config) Hooks { return AsKernelWith(c, roundBF16) }
+func AsKernel(c models.Config) Hooks {
+	return AsKernelWith(c, func(v []float64, _ bool) { roundBF16(v) })
+}
 
 // AsKernelWith is AsKernel of a kernel whose layers' weights have a format: input rounds the input
-// of their products, in place. The LM head's is bf16.
-func AsKernelWith(c models.Config, input func(v []float64)) Hooks {
+// of their products, in place, and is told whether that has passed through memory. The LM head's is bf16.
+func AsKernelWith(c models.Config, input func(v []float64, passed bool)) Hooks {
 	scale := 1.0 // of the norm to come
 	query := c.Arch().Kinds[0].Attn.Scale * math.Log2E
 	return Hooks{At: func(_ int, p Point, v []float64) {
@@ -29,7 +31,7 @@ func AsKernelWith(c models.Config, input func(v []float64)) Hooks {
 			}
 			scale = 1 / math.Sqrt(sum/float64(len(v))+c.NormEps)
 		case AttnNorm, MLPNorm:
-			roundScaled(v, scale, input)
+			roundScaled(v, scale, func(v []float64) { input(v, false) })
 		case FinalNorm:
 			roundScaled(v, scale, roundBF16)
 		case Query:
@@ -37,7 +39,7 @@ func AsKernelWith(c models.Config, input func(v []float64)) Hooks {
 		case Key, Value:
 			roundBF16(v)
 		case AttnOut, Activated:
-			input(v)
+			input(v, true)
 		}
 	}}
 }

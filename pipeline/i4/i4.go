@@ -144,6 +144,17 @@ func (s Shape) Pack(dst []byte, run *Run) error {
 	return nil
 }
 
+// PutRow writes the codes of a row of a run, of each column, to dst, whose codes of that row are 0.
+func (s Shape) PutRow(dst []byte, row int, codes []int8) {
+	for at := 0; at < len(codes); at += Columns {
+		block, to := codes[at:][:Columns], dst[at/Columns*BlockBytes+64*row:][:64]
+		for i := range 64 { // byte i%4 of word i/4%4 of unit i/16
+			c := i/4%4*16 + i/16*4 + i%4
+			to[i] = byte(block[c])&15 | byte(block[c+64])<<4
+		}
+	}
+}
+
 // Unpack is what Pack made src of.
 func (s Shape) Unpack(src []byte) *Run {
 	run := &Run{}

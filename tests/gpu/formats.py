@@ -5,7 +5,8 @@ import sys
 
 import torch
 
-FORMATS = ("bf16", "e4m3")
+INT4_GROUPS = {"i4": None, "i4g32": 32, "i4g64": 64, "i4g128": 128}  # columns that share a scale; None: a row's
+FORMATS = ("bf16", "e4m3", *INT4_GROUPS)
 
 
 def scales(most):
@@ -21,23 +22,49 @@ def e4m3(w):
     return (w / s).to(torch.float8_e4m3fn).float() * s
 
 
+def int4(w, group):
+    """w with each group of a row rounded to codes from -7 to 7 times the least number of five binary digits that is a seventh of its largest
+    magnitude at least, and at least 2**-97; NaN where one of them is no number, or infinite."""
+    rows, columns = w.shape
+    padded = torch.nn.functional.pad(w, (0, -columns % (group or columns))).view(rows, -1, group or columns)
+    mantissa, exponent = torch.frexp(padded.abs().amax(-1, keepdim=True))
+    m = (mantissa * 256).nan_to_num(0, 0, 0).int()  # of a bf16: whole
+    digits = (m + 6) // 7
+    above = digits > 31
+    digits = torch.where(above, (m + 13) // 14, digits)
+    exponent = exponent - 8 + above.int()
+    s = torch.ldexp(digits.float(), exponent)
+    s = torch.where((exponent + 4 < -97) | (m == 0), torch.full_like(s, 2.0**-97), s)
+    s = torch.where(padded.isfinite().all(-1, keepdim=True), s, torch.full_like(s, torch.nan))
+    return (((padded / s).round() + 0.0) * s).reshape(rows, -1)[:, :columns]
+
+
+def rounded(w, name):
+    """w, a float32 matrix of bf16 values, as a format has it: bf16 values again."""
+    if name == "bf16":
+        return w
+    return e4m3(w) if name == "e4m3" else int4(w, INT4_GROUPS[name])
+
+
 def round_model(model, name):
     """Rounds the layers' matrices of a float32 model in place."""
     if name == "bf16":
         return
     for key, w in model.named_parameters():
         if key.endswith("_proj.weight"):
-            w.copy_(e4m3(w))
+            for part in w.split(1024):
+                part.copy_(rounded(part, name))
 
 
 def golden():
     """Rows of bf16 patterns before and after, for pipeline's test."""
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randn(64, generator=generator) * 2.0**e for e in (-120, -20, -9, 0, 3, 100)]
+    rows += [torch.randn(200, generator=generator).round(decimals=1), torch.arange(1.0, 256.0), -torch.arange(217.0, 226.0) * 2.0**-99, torch.tensor([7.0, 0.5, 1.5, 2.5, -3.5])]
     rows += [torch.zeros(8), torch.tensor([448.0, -449.0, 1.0, 0.001]), torch.tensor([1.75, 1.7578125, -0.25, 2.0**-10]), torch.tensor([2.0**-i for i in range(24)])]
     bits = lambda w: (w.to(torch.bfloat16).view(torch.int16).int() & 0xFFFF).tolist()  # noqa: E731
     rows = [r.to(torch.bfloat16).float() for r in rows]
-    print(json.dumps([[bits(r), bits(e4m3(r[None])[0])] for r in rows]))
+    print(json.dumps({name: [[bits(r), bits(rounded(r[None], name)[0])] for r in rows] for name in FORMATS[1:]}))
 
 
 if __name__ == "__main__":

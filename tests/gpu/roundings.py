@@ -4,11 +4,11 @@
 the kernel rounds (docs/numerics.md, "Where the kernel rounds"):
 
     input of q, k, v, of gate, up and of the LM head   bf16, of x times the norm's gain; the norm's scale comes after the rounding; of
-                    products of e4m3 weights, which the LM head's are not, f16 of a sixteenth of that
+                    products of e4m3 weights, which the LM head's are not, f16 of a sixteenth of that; of 4-bit weights fixed point of 16 bits
     query           bf16, rotated and times log2(e)/sqrt(D): scores are powers of two
     keys, values    bf16; or e4m3 times the scale of the layer and KV head
     token's weight  bf16 relative to the row's maximum (f16 with an e4m3 cache); the sum is of the weights before that
-    attention's output, SwiGLU's output   bf16, or f16 of a sixteenth
+    attention's output, SwiGLU's output   bf16, or f16 of a sixteenth, which with 4-bit weights becomes fixed point, too
 
 The kernel's weights are relative to the running maximum of a warp, which depends on splits and on the order of the warps. The row's
 maximum stands for it: the rounding is relative, so that a maximum elsewhere moves only which weights are rounded up and which down. This
@@ -43,6 +43,23 @@ def f16(x):
 def sixteenth(x):
     """The input of a product of e4m3 weights: the nearest f16 of a sixteenth of each element, times 16, as float32."""
     return f16(x / 16) * 16
+
+
+def fixed(x):
+    """Input of products of 4-bit weights: each group of 128 elements as whole multiples of the least power of two of which its largest is at
+    most 32639 (pipeline/i4, Fixed), as float32."""
+    columns = x.shape[-1]
+    groups = F.pad(x, (0, -columns % 128)).unflatten(-1, (-1, 128))
+    most = groups.abs().amax(-1, keepdim=True)
+    mantissa, exponent = torch.frexp(most)  # most = mantissa * 2**exponent, 0.5 <= mantissa < 1
+    unit = torch.ldexp(torch.ones_like(most), exponent - 15 + (mantissa > 32639 / 32768).int())
+    unit = torch.where(most == 0, torch.ones_like(most), unit.clamp(min=2.0**-122))
+    return ((groups / unit).round() * unit).flatten(-2)[..., :columns]
+
+
+def passed_fixed(x):
+    """The same of vectors that have passed through memory as f16 of a sixteenth."""
+    return fixed(sixteenth(x))
 
 
 def e4m3(x, scale):
@@ -85,7 +102,8 @@ class Rounded:
         if kv not in ("bf16", "e4m3"):
             raise ValueError(f"a KV cache in {kv}, want bf16 or e4m3")
         self.model, self.config, self.kv, self.scales, self.round = model, model.config, kv, scales, round
-        self.weights, self.input = weights, sixteenth if weights == "e4m3" else round
+        self.weights = weights
+        self.input, self.passed = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth)}.get(weights, (fixed, passed_fixed))
         self.attend = attend or (lambda layer, q, k, v, weight: attention(q, k, v, weight))
         self.head_dim = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
 
@@ -113,12 +131,12 @@ class Rounded:
         q = self.round(rotate(q, cos, sin) * (math.log2(math.e) / math.sqrt(dim)))
         k, v = self.cached(index, 0, rotate(k, cos, sin)), self.cached(index, 1, v)
         out = self.attend(index, q, k, v, f16 if self.kv == "e4m3" else self.round)
-        x = x + F.linear(self.input(out.transpose(0, 1).reshape(len(x), -1)), own.o_proj.weight)
+        x = x + F.linear(self.passed(out.transpose(0, 1).reshape(len(x), -1)), own.o_proj.weight)
         for start in range(0, len(x), MLP_ROWS):
             part = x[start : start + MLP_ROWS]
             n = self.norm(part, block.post_attention_layernorm.weight, self.input)
             act = F.silu(F.linear(n, block.mlp.gate_proj.weight)).mul_(F.linear(n, block.mlp.up_proj.weight))
-            part += F.linear(self.input(act), block.mlp.down_proj.weight)
+            part += F.linear(self.passed(act), block.mlp.down_proj.weight)
         return x
 
     def hidden(self, tokens, last):

@@ -1,0 +1,123 @@
+package randomize
+
+import (
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
+)
+
+// int4 writes a matrix of 4 bits in every layer, a row a warp: lane l has columns 4l to 4l + 3 of a block, which
+// lie in the nibbles of a word that the lane 16 on has the others of (package i4).
+func (b *builder) int4(m matrix) {
+	k := b.k
+	shape, _ := m.Format.Int4(m.K)
+	tile, whole := int(m.TileBytes()/4), shape.Group == i4.Whole
+	words, entries := dsl.View[dsl.U32](b.weights), dsl.View[dsl.BF16](b.weights)
+	k.For(k.U32(0), k.U32(b.plan.Layers), func(l u32) {
+		image := dsl.Cast[dsl.U64](l).MulC(int(b.plan.LayerBytes / 4)).AddC(int((b.plan.Image(m.layer) + m.Start) / 4)).Named("image")
+		k.ForStep(dsl.Uniform(b.first.ShrC(5), dsl.WarpScope), k.U32(m.Rows), b.plan.SMs*warps, func(row u32) {
+			r := row.RemC(pipeline.TileRows).Named("row_in_tile")
+			source := b.rows.Load(row.AddC(m.firstRow), dsl.CacheHint(dsl.NonCoherent))
+			tensor := b.tensor(l.MulC(len(b.perLayer)).Add(source.ShrC(rowBits)))
+			first := source.AndC(1<<rowBits - 1).MulC(m.K).Named("element")
+			at := image.Add(dsl.Cast[dsl.U64](row.DivC(pipeline.TileRows)).MulC(tile)).Named("tile")
+			four := func(block u32) (v []f32) {
+				column := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).Named("column")
+				for i := range 2 {
+					lo, hi := dsl.Unpack(b.two(tensor, first.Add(column), 2*i))
+					v = append(v, dsl.Select(column.AddC(2*i).LtC(m.K), lo, k.F32(0)), dsl.Select(column.AddC(2*i+1).LtC(m.K), hi, k.F32(0)))
+				}
+				return v
+			}
+			most := dsl.NewVar(k.F32(0), "most")
+			if whole {
+				k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) { most.Set(largest(most.Get(), four(block))) }, dsl.Unroll(1))
+				most.Set(dsl.WarpMax(most.Get()))
+				k.If(k.Lane().EqC(0), func() {
+					words.Store(at.AddC(m.Format.Of(m.KPadded)/4).Add(dsl.Cast[dsl.U64](r)), b.int4Scale(most.Get()).ShlC(16))
+				})
+			}
+			k.For(k.U32(0), k.U32(m.KPadded/i4.Columns), func(block u32) {
+				v := four(block)
+				if !whole {
+					most.Set(dsl.Butterfly(largest(k.F32(0), v), shape.Group/4, f32.Max))
+				}
+				scale := b.int4Scale(most.Get()).Named("scale")
+				run := at.Add(dsl.Cast[dsl.U64](block.DivC(shape.Run).MulC(shape.RunBytes() / 4))).Named("run")
+				b.codes(v, dsl.Bits[dsl.F32](scale.ShlC(16)), func(word u32) {
+					in := block.RemC(shape.Run).MulC(i4.BlockBytes / 4).Add(r.MulC(16)).Add(k.Lane().RemC(4).MulC(4)).Add(k.Lane().DivC(4))
+					words.Store(run.Add(dsl.Cast[dsl.U64](in)), word)
+				})
+				if !whole {
+					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
+					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // and not padding alone
+					k.If(k.Lane().RemC(shape.Group/4).EqC(0), func() {
+						entry := run.MulC(2).Add(dsl.Cast[dsl.U64](b.entry(shape, r, group)))
+						entries.Store(entry, dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](dsl.Select(there, scale, k.U32(0)))))
+					})
+				}
+			}, dsl.Unroll(1))
+		}, dsl.Unroll(1))
+	}, dsl.Unroll(1))
+}
+
+// largest is the largest magnitude of v and most.
+func largest(most f32, v []f32) f32 {
+	for _, x := range v {
+		most = most.Max(x.Abs())
+	}
+	return most
+}
+
+// entry is i4.Shape.Entry, in 16 bits.
+func (b *builder) entry(s i4.Shape, row, group u32) u32 {
+	block, in := group.DivC(s.PerBlock()), group.RemC(s.PerBlock())
+	at := row.MulC(s.RowEntries())
+	switch s.Group {
+	case 64:
+		at = at.Add(in.MulC(s.Run)).Add(block)
+	case 32:
+		at = at.Add(in.DivC(2).MulC(s.Run).Add(block).MulC(2)).Add(in.RemC(2))
+	default:
+		at = at.Add(block)
+	}
+	return at.AddC(s.Run * i4.BlockBytes / 2)
+}
+
+// int4Scale is pipeline.Int4Scale of a finite number.
+func (b *builder) int4Scale(most f32) u32 {
+	k, bits := b.k, dsl.Bits[dsl.U32](most).ShrC(16).Named("most")
+	exponent, m := bits.ShrC(7), bits.AndC(0x7f).Or(k.U32(0x80))
+	seventh := func(n u32) u32 { return n.MulC(9363).ShrC(16) } // ⌊n/7⌋ up to 261
+	small := seventh(m.AddC(6))
+	large := seventh(m.AddC(13).ShrC(1)) // ⌊⌊n/2⌋/7⌋ is ⌊n/14⌋
+	above := small.GeC(32)
+	digits := dsl.Select(above, large, small)
+	exponent = exponent.MaxC(3).SubC(3).Add(dsl.Select(above, k.U32(1), k.U32(0)))
+	of := exponent.ShlC(7).Or(digits.SubC(16).ShlC(3))
+	return dsl.Select(exponent.LtC(pipeline.LeastInt4Exponent), k.U32(pipeline.LeastInt4Exponent<<7), of)
+}
+
+// codes are those of a lane's four columns: the lanes below 16 store the word of theirs and the other lanes'.
+//
+// A code's magnitude is counted in halves of the scale, which are exact: it is at least j where that is above
+// j − 1/2, or just that, where the even one of two is j.
+func (b *builder) codes(v []f32, scale f32, store func(word u32)) {
+	k, word := b.k, b.k.U32(0)
+	for i, x := range v {
+		magnitude := k.U32(0)
+		for j := 1; j <= 7; j++ {
+			half := scale.Mul(k.F32(float64(j) - 0.5))
+			is := f32.Gt
+			if j%2 == 0 {
+				is = f32.Ge
+			}
+			magnitude = magnitude.Add(dsl.Select(is(x.Abs(), half), k.U32(1), k.U32(0)))
+		}
+		code := dsl.Select(x.Lt(k.F32(0)), k.U32(0).Sub(magnitude), magnitude).AndC(15)
+		word = word.Or(code.ShlC(8 * i))
+	}
+	word = dsl.Select(k.Lane().LtC(16), word, word.ShlC(4))
+	word = word.Or(dsl.ShflXor(word, 16))
+	k.If(k.Lane().LtC(16), func() { store(word) })
+}
