@@ -205,6 +205,7 @@ func (t *NormInput) Emit(e *Env, norm u32) (scale f32) {
 		}
 	}
 	if t.Fixed != nil {
+		k.Note("of each group the elements as fixed point of 16 bits, and its unit")
 		t.Fixed.stageVector(e, t.X, t.N, func(i u32) func(x []f32) [4]f32 {
 			of := squared(i)
 			return func(x []f32) [4]f32 {

@@ -29,6 +29,7 @@ func TestModelsOfOneRow(t *testing.T) {
 		t.Run(name, func(t *testing.T) { proved(t, name, megakernel.Options{}) })
 	}
 	t.Run("e4m3", func(t *testing.T) { proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatE4M3}) })
+	t.Run("i4g128", func(t *testing.T) { proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatI4G128}) })
 	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
 }
 
@@ -71,7 +72,7 @@ func TestAllModelsAndVariantsOfOneRow(t *testing.T) {
 		t.Skip("analyses two dozen kernels")
 	}
 	for _, c := range models.Checked() {
-		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {Weights: pipeline.FormatE4M3}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
+		for _, o := range []megakernel.Options{{}, {Launch: megakernel.LaunchGraph}, {Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI4G64}, {KV: tasks.KVE4M3}, {Page: 1}, {Page: 256}} {
 			t.Run(fmt.Sprintf("%s %s %s %s page %d", c.Name, o.Launch, o.Weights, o.KV, o.Page), func(t *testing.T) { proved(t, c.Name, o) })
 		}
 	}

@@ -35,12 +35,12 @@ func hasFact(r *Report, name string) bool {
 	return false
 }
 
-// Kernels of weights of 8 bits, of one row and of several.
+// Kernels of weights of 8 bits, of one row and of several, and of 4.
 func TestFormatsOfWeightsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	for _, rows := range []int{1, 4} {
-		r, err := Check(t.Context(), Request{Config: c, Options: megakernel.Options{Tokens: rows, Weights: pipeline.FormatE4M3}, Seeds: 1, Steps: 2})
+	for _, o := range []megakernel.Options{{Weights: pipeline.FormatE4M3}, {Tokens: 4, Weights: pipeline.FormatE4M3}, {Weights: pipeline.FormatI4G32}} {
+		r, err := Check(t.Context(), Request{Config: c, Options: o, Seeds: 1, Steps: 2})
 		require.NoError(t, err)
 		require.NoError(t, r.Err())
 	}
