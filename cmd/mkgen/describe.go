@@ -18,7 +18,7 @@ func newDescribe() *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "describe",
-		Short: "Print what a model computes, layer by layer, and what its tensors are",
+		Short: "Print what a model computes by layer, and its tensors",
 		Args:  noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := c.lookup(cmd)
