@@ -148,7 +148,7 @@ func (f *prefillFlow) consumers() {
 	f.cons = f.ring.Consumer()
 	f.bar = tasks.NewGridBarrier(e, f.bufs.barrier, f.epochNow())
 	f.bar.Watch = f.watch
-	f.phase("embed", func() {
+	f.phase("embed", true, func() {
 		b := &builder{mk: mk, bufs: f.bufs}
 		f.residuals[MatrixDown].Embed(e, f.count, k.U32(0), f.p.Options.Padded(), func(t dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return f.prompt.Load(t) }, b.embedding().Row)
 	})
@@ -158,7 +158,7 @@ func (f *prefillFlow) consumers() {
 		s := f.step(l.Named("layer"))
 		f.watch.Layer(s.Layer)
 		f.product(MatrixQKV, qkv.Epilogue(e, s, f.count))
-		f.phase("attention", func() { att.Emit(e, s, f.count, f.p.Options.Padded()) })
+		f.phase("attention", true, func() { att.Emit(e, s, f.count, f.p.Options.Padded()) })
 		f.product(MatrixO, f.residuals[MatrixO].Epilogue(e, s.Layer.MulC(2).AddC(1)))
 		f.product(MatrixGateUp, tasks.PrefillSwiGLU(e, f.activations(c.Intermediate), f.bufs.act, f.norms[1]))
 		f.product(MatrixDown, f.residuals[MatrixDown].Epilogue(e, s.Layer.MulC(2).AddC(2)))
@@ -169,18 +169,20 @@ func (f *prefillFlow) consumers() {
 	k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() { f.bufs.epoch.Store(dsl.At(0), f.bar.Epoch()) })
 }
 
-// phase runs a phase and its hand-off.
-func (f *prefillFlow) phase(name string, body func()) {
+// phase runs a phase and its hand-off. fence is whether tensor maps read what it writes.
+func (f *prefillFlow) phase(name string, fence bool, body func()) {
 	f.k.Region(name, body)
 	f.k.Region("hand-off after "+name, func() {
-		f.k.FenceProxyAsyncGlobal()
+		if fence {
+			f.k.FenceProxyAsyncGlobal()
+		}
 		f.bar.Sync()
 	})
 }
 
 func (f *prefillFlow) product(i int, epilogue tasks.PrefillEpilogue) {
 	g := f.gemms[i]
-	f.phase(g.Name, func() { g.Consume(f.env, f.cons, f.ring, f.count, f.p.stageBytes, epilogue) })
+	f.phase(g.Name, i != MatrixQKV, func() { g.Consume(f.env, f.cons, f.ring, f.count, f.p.stageBytes, epilogue) })
 }
 
 // The barriers of a layer, and which of them a product's input waits for, counted from the layer's first.

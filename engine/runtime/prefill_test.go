@@ -2,11 +2,14 @@ package runtime_test
 
 import (
 	"encoding/binary"
+	"errors"
 	"math"
+	"strings"
 	"testing"
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir/mutate"
 	"github.com/mkgen/mkgen/engine/batch"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/deep"
@@ -204,4 +207,87 @@ func TestAPrefillLaunchThatIsGivenUpLeavesAKernelThatGoesOn(t *testing.T) {
 		require.NoError(t, r.Run(t.Context(), tokens, 0, table))
 		require.Equal(t, want, kv())
 	}
+}
+
+// prefillEquivalent says how many mutants of a name of the prefill kernel break nothing in a grid of one cluster, and why.
+var prefillEquivalent = map[string]struct {
+	n   int
+	why string
+}{
+	"producer: remove wait.mbar @tiles_empty":                      {2, "o and down have one tile: what fills stages for a further one does not run"},
+	"producer: parity wait.mbar @tiles_empty: the other parity":    {2, "the same"},
+	"producer: remove mbar.expect @tiles_full":                     {2, "the same"},
+	"producer: bytes mbar.expect @tiles_full: 16 bytes more":       {2, "the same"},
+	"producer: bytes mbar.expect @tiles_full: 16 bytes less":       {2, "the same"},
+	"producer: remove syncwarp":                                    {14, "a warp of the executor goes in step; of a GPU's a lane could stay behind and miss a phase"},
+	": remove bar.cluster":                                         {1, "the last one: a barrier of the grid lies before it, behind the last arrival at another CTA"},
+	"consumers: count mbar.arrive.at @tiles_empty: at another CTA": {8, "each of two lanes arrives at the other's CTA instead of its own"},
+	"consumers: remove wait @barrier":                              {4, "the producer waits for the same barrier, and the next product's consumers for what it copies then"},
+	"consumers: count wait @barrier: one less":                     {4, "the same"},
+	"consumers: weaken wait @barrier: acquire to relaxed":          {4, "the same"},
+	"consumers: remove bar.sync":                                   {4, "behind that wait: the same"},
+	"consumers: remove fence.proxy.async":                          {3, "a CTA's copies read what it has written itself, and its producer fences; not so in a grid of two clusters"},
+}
+
+// Every synchronisation of the whole kernel that is left out, weakened or miscounted is reported, in a ring of two stages; of fences also in
+// a grid of two clusters. (What is only moved: see the templates' own tests.)
+func TestMutantsOfThePrefillKernelAreReported(t *testing.T) {
+	deep.Only(t)
+	left := unreported(t, 2, func(mu mutate.Mutation) bool { return mu.Class != mutate.Earlier && mu.Class != mutate.Later })
+	for name, n := range left {
+		require.Equal(t, prefillEquivalent[name].n, n, "%d mutants %q are not reported", n, name)
+	}
+	for name, want := range prefillEquivalent {
+		require.Equal(t, want.n, left[name], "mutants %q are reported, but were thought to be equivalent: %s", name, want.why)
+	}
+	require.Empty(t, unreported(t, 4, func(mu mutate.Mutation) bool {
+		return mu.Class == mutate.Remove && mu.Role == "consumers" && strings.Contains(mu.Name, "fence.proxy")
+	}))
+}
+
+// unreported counts the mutants of tiny's prefill kernel in so many CTAs that no schedule shows, by role and name.
+func unreported(t *testing.T, sms int, wanted func(mu mutate.Mutation) bool) map[string]int {
+	t.Helper()
+	const pages = 8
+	tokens := synth.Tokens(7, 0, 40, 320)
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	mk, err := megakernel.Build(c, megakernel.Options{SMs: sms, SharedLimit: 80 << 10})
+	require.NoError(t, err)
+	p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: 64, Groups: 1, Cluster: 2})
+	require.NoError(t, err)
+	sim, err := runtime.NewSim(mk.IR, 1)
+	require.NoError(t, err)
+	wide, err := runtime.NewSim(p.IR, 1)
+	require.NoError(t, err)
+	_, err = runtime.OpenSession(t.Context(), mk, sim, runtime.FromTensors(synth.NewWeights(1, c), runtime.LoadOptions{}), runtime.SessionOptions{Pages: pages, Table: []uint32{1}})
+	require.NoError(t, err)
+	r, err := runtime.OpenPrefill(p, wide, sim, pages, 0)
+	require.NoError(t, err)
+	require.NoError(t, r.Run(t.Context(), tokens, 0, []uint32{3, 1, 6})) // writes the tokens and the table
+	left, all := map[string]int{}, 0
+	for _, mu := range mutate.List(p.IR) {
+		if !wanted(mu) {
+			continue
+		}
+		broken, err := mutate.Apply(p.IR, mu)
+		require.NoError(t, err)
+		require.NoError(t, wide.Swap(broken))
+		wide.Options.MaxSteps = 3e6
+		found := false
+		for seed := uint64(1); seed < 7 && !found; seed++ {
+			wide.Reseed(seed)
+			require.NoError(t, errors.Join(wide.Zero("barrier"), wide.Zero("epoch")))
+			err := runtime.Launch(wide, map[string]uint64{megakernel.ScalarPos: 0, megakernel.ScalarRows: uint64(len(tokens)), megakernel.ScalarPages: pages})
+			var f *interp.Fault
+			if found = errors.As(err, &f); !found {
+				require.NoError(t, err)
+			}
+		}
+		if all++; !found {
+			left[mu.Role+": "+mu.Name]++
+		}
+	}
+	t.Logf("%d CTAs, %d stages: %d mutants", sms, p.Stages, all)
+	return left
 }
