@@ -18,6 +18,7 @@ import (
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/pipeline"
 	"github.com/mkgen/mkgen/tasks"
+	"github.com/mkgen/mkgen/tests/families"
 	"github.com/stretchr/testify/require"
 )
 
@@ -47,11 +48,40 @@ func compareRoundings(t *testing.T, config string, change map[string]any, format
 	require.NoError(t, err)
 	path := filepath.Join(dir, "config.json")
 	require.NoError(t, os.WriteFile(path, data, 0o666))
+	judgeRoundings(t, python, dir, path, []string{"--config", path}, format, sequences, within)
+}
+
+// The same of every family, by what mkgen describe says of it.
+func TestRoundingsOfThePythonReferenceAreTheKernelsInEveryFamily(t *testing.T) {
+	python := pythonWithTorch(t)
+	all, err := families.All()
+	require.NoError(t, err)
+	for _, c := range all {
+		if !deep.On() && c.Name != "gemma3" { // half a minute each, most of it imports
+			continue
+		}
+		if strings.HasSuffix(c.Name, "-short") || strings.HasPrefix(c.Name, "llama-dynamic") {
+			continue // frequencies of a shorter context than the model's
+		}
+		t.Run(c.Name, func(t *testing.T) {
+			dir := t.TempDir()
+			path, about := filepath.Join(dir, "config.json"), filepath.Join(dir, "about.json")
+			require.NoError(t, os.WriteFile(path, c.Published, 0o666))
+			text, err := exec.Command("go", "run", "../cmd/mkgen", "describe", "--config", path, "--json").Output()
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(about, text, 0o666))
+			judgeRoundings(t, python, dir, path, []string{"--model", about}, "bf16", "60", 0.3)
+		})
+	}
+}
+
+// judgeRoundings runs the Python reference of a model, whose config.json is at path, with arguments that say which it is.
+func judgeRoundings(t *testing.T, python, dir, path string, which []string, format pipeline.Format, sequences string, within float64) {
 	if out, err := exec.Command(python, "-c", "import transformers").CombinedOutput(); err != nil {
 		t.Skipf("%s has no transformers: %.200s", python, out)
 	}
-	out, err := exec.Command(python, "gpu/reference.py", "--config", path, "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences,
-		"--weight-format", string(format)).CombinedOutput()
+	out, err := exec.Command(python, append([]string{"gpu/reference.py", "--out", dir, "--device", "cpu", "--seed", "3", "--sequences", sequences,
+		"--weight-format", string(format)}, which...)...).CombinedOutput()
 	require.NoError(t, err, string(out))
 	ref, err := gate.OpenReference(dir)
 	require.NoError(t, err)

@@ -21,8 +21,9 @@ func AsKernel(c models.Config) Hooks {
 // of their products, in place, and is told whether that has passed through memory. The LM head's is bf16.
 func AsKernelWith(c models.Config, input func(v []float64, passed bool)) Hooks {
 	scale := 1.0 // of the norm to come
-	query := c.Arch().Kinds[0].Attn.Scale * math.Log2E
-	return Hooks{At: func(_ int, p Point, v []float64) {
+	arch := c.Arch()
+	query := arch.Kinds[0].Attn.Scale * math.Log2E
+	return Hooks{At: func(l int, p Point, v []float64) {
 		switch p {
 		case Embedded, AttnResidual, MLPResidual:
 			sum := 0.0
@@ -31,6 +32,10 @@ func AsKernelWith(c models.Config, input func(v []float64, passed bool)) Hooks {
 			}
 			scale = 1 / math.Sqrt(sum/float64(len(v))+c.NormEps)
 		case AttnNorm, MLPNorm:
+			if arch.Layers() > 0 && arch.Layer(l).PreAttn.Kind == models.NoNorm { // of the MLP alike
+				input(v, false)
+				return
+			}
 			roundScaled(v, scale, func(v []float64) { input(v, false) })
 		case FinalNorm:
 			roundScaled(v, scale, roundBF16)

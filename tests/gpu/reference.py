@@ -2,9 +2,10 @@
 
     python reference.py --config config.json --out DIR [--seed 1] [--sequences 512,512,1024:512,4096:512] [--device cuda]
     python reference.py --config config.json --out DIR --save CHECKPOINT
+    mkgen describe --model gemma-3-4b --json > gemma.json && python reference.py --model gemma.json --out DIR ...
     python reference.py --checkpoint CHECKPOINT --out DIR ...
 
-Builds LlamaForCausalLM of the config with the synthetic weights of package models/synth, or with those of a checkpoint directory
+Builds the causal language model of the config, a Llama, or of any family that mkgen describes, with the synthetic weights of package models/synth, or with those of a checkpoint directory
 rounded to bfloat16, and runs it teacher-forced, three times: in float32 (o, TF32 off); in float32 with the kernel's own roundings (s,
 roundings.py), which takes o's weights; in bfloat16 (h). A sequence LENGTH:SCORED is one causal forward over LENGTH seeded tokens whose last
 SCORED positions are written; without :SCORED, all are. Written into DIR, all little-endian, row-major:
@@ -30,7 +31,7 @@ import time
 
 import torch
 import transformers
-from transformers import AttentionInterface, LlamaConfig, LlamaForCausalLM
+from transformers import AttentionInterface, AutoConfig, AutoModelForCausalLM
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
 import formats  # noqa: E402
@@ -44,9 +45,9 @@ ROWS = 256
 case = variants.Case()  # that runs now
 
 
-def sliced_attention(module, query, key, value, attention_mask, scaling, **_):
+def sliced_attention(module, query, key, value, attention_mask, scaling, sliding_window=None, softcap=None, **_):
     """Causal attention from an empty cache as eager computes it, 256 queries at a time: no square of the context in memory, and
-    none of the fused kernels, whose arithmetic in float32 is not always float32."""
+    none of the fused kernels, whose arithmetic in float32 is not always float32. A window and a soft cap are the model's own."""
     kvrows.observe(key, value)
     key = key.repeat_interleave(module.num_key_value_groups, 1)
     value = value.repeat_interleave(module.num_key_value_groups, 1)
@@ -54,7 +55,11 @@ def sliced_attention(module, query, key, value, attention_mask, scaling, **_):
     for start in range(0, query.shape[2], ROWS):
         end = min(start + ROWS, query.shape[2])
         scores = query[:, :, start:end] @ key[:, :, :end].transpose(2, 3) * scaling
+        if softcap:
+            scores = softcap * torch.tanh(scores / softcap)
         ahead = torch.ones(end - start, end, dtype=torch.bool, device=query.device).triu(start + 1)
+        if sliding_window:
+            ahead |= torch.ones_like(ahead).tril(start - sliding_window)
         out[:, :, start:end] = scores.masked_fill_(ahead, -math.inf).softmax(-1) @ value[:, :, :end]
     return out.transpose(1, 2).contiguous(), None
 
@@ -71,13 +76,13 @@ AttentionInterface.register("sliced", sliced_attention)
 AttentionInterface.register("variant", variant_attention)
 
 
-def build(config, seed, device, attention="sliced", weight_format="bf16"):
+def build(config, seed, device, attention="sliced", weight_format="bf16", description=None):
     """The float32 model on the device with every parameter from the generator, rounded to a format, and the hash of its weights before."""
     config._attn_implementation = attention
     with torch.device(device):
-        model = LlamaForCausalLM(config).float().eval().requires_grad_(False)
+        model = AutoModelForCausalLM.from_config(config, dtype=torch.float32).float().eval().requires_grad_(False)
     params = dict(model.named_parameters())  # without the LM head where it is tied
-    tensors = synth.of_config(config)
+    tensors = tensors_of(config, description)
     if set(params) != {name for name, _, _ in tensors}:
         sys.exit(f"reference: parameters differ from the generator's: {sorted(set(params) ^ {n for n, _, _ in tensors})}")
     for name, shape, recipe in tensors:
@@ -89,11 +94,19 @@ def build(config, seed, device, attention="sliced", weight_format="bf16"):
     return model, weights_hash
 
 
-def load(directory, config, device, weight_format="bf16"):
+def tensors_of(config, description):
+    if description:
+        return synth.of_description(description)
+    if config.model_type != "llama":
+        sys.exit(f"reference: a model of type {config.model_type}: give --model FILE, which mkgen describe --json prints")
+    return synth.of_config(config)
+
+
+def load(directory, config, device, weight_format="bf16", description=None):
     """The float32 model on the device with a checkpoint's weights rounded to bfloat16, and the hash of its weights."""
-    model = LlamaForCausalLM.from_pretrained(directory, dtype=torch.bfloat16).to(device).float().eval().requires_grad_(False)
+    model = AutoModelForCausalLM.from_pretrained(directory, dtype=torch.bfloat16).to(device).float().eval().requires_grad_(False)
     model.set_attn_implementation("sliced")
-    weights_hash = synth.sample_hash(synth.of_config(config), dict(model.named_parameters()).__getitem__)
+    weights_hash = synth.sample_hash(tensors_of(config, description), dict(model.named_parameters()).__getitem__)
     formats.round_model(model, weight_format)
     return model, weights_hash
 
@@ -102,9 +115,10 @@ def to_bf16(model, attention):
     """The same model in bfloat16, but for the rotary frequencies, which stay float32 as after from_pretrained."""
     model.set_attn_implementation(attention)
     rope = model.model.rotary_emb
-    inv_freq = rope.inv_freq.clone()
+    kept = {name: buffer.clone() for name, buffer in rope.named_buffers()}
     model.to(torch.bfloat16)
-    rope.inv_freq = inv_freq
+    for name, buffer in kept.items():
+        setattr(rope, name, buffer)
     return model
 
 
@@ -124,11 +138,20 @@ def last_hidden(model, tokens, scored):
     return model.model(input_ids=tokens[None], use_cache=False).last_hidden_state[0, -scored:].clone()
 
 
+def logits_of(model, hidden):
+    """The LM head, with the factor and the soft cap that a family has behind it."""
+    logits, config = model.lm_head(hidden), model.config
+    if getattr(config, "logits_scaling", None):
+        logits = logits / config.logits_scaling
+    cap = getattr(config, "final_logit_softcapping", None)
+    return cap * torch.tanh(logits / cap) if cap else logits
+
+
 def write_logits(model, hidden, path):
     """Logits written slice by slice as float32."""
     with open(path, "wb") as f:
         for start in range(0, len(hidden), ROWS):
-            logits = model.lm_head(hidden[start : start + ROWS])
+            logits = logits_of(model, hidden[start : start + ROWS])
             f.write(logits.float().cpu().numpy().astype("<f4").tobytes())
 
 
@@ -137,7 +160,7 @@ def write_divergences(model, o, s, path):
     with open(path, "wb") as f:
         for start in range(0, len(o), ROWS):
             part = slice(start, start + ROWS)
-            kl = roundings.divergence(model.lm_head(o[part]), model.lm_head(s[part]))
+            kl = roundings.divergence(logits_of(model, o[part]), logits_of(model, s[part]))
             f.write(kl.cpu().numpy().astype("<f8").tobytes())
 
 
@@ -220,7 +243,9 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     weights = parser.add_mutually_exclusive_group(required=True)
     weights.add_argument("--config", type=pathlib.Path, help="a Hugging Face config.json, for synthetic weights")
+    weights.add_argument("--model", type=pathlib.Path, help="what mkgen describe --json printed, for synthetic weights of any family")
     weights.add_argument("--checkpoint", type=pathlib.Path, help="a directory with config.json and weights")
+    parser.add_argument("--describe", type=pathlib.Path, help="with --checkpoint of another family than Llama: what mkgen describe --json printed of its config.json")
     parser.add_argument("--out", required=True, type=pathlib.Path)
     parser.add_argument("--save", type=pathlib.Path, help="also write the model there as transformers does: config.json, safetensors")
     parser.add_argument("--weight-format", default="bf16", choices=formats.FORMATS, help="that the layers' matrices are rounded to, as the kernel has them")
@@ -238,8 +263,13 @@ def main():
     torch.backends.cudnn.allow_tf32 = False
     torch.set_float32_matmul_precision("highest")
     torch.set_grad_enabled(False)
-    settings = json.loads((args.config or args.checkpoint / "config.json").read_text())
-    config = LlamaConfig.from_dict(copy.deepcopy(settings))  # it writes into what it gets
+    about = args.model or args.describe
+    description = json.loads(about.read_text()) if about else None
+    settings = description["config"] if args.model else json.loads((args.config or args.checkpoint / "config.json").read_text())
+    fields = copy.deepcopy(settings)  # it writes into what it gets
+    config = AutoConfig.for_model(fields.pop("model_type"), **fields)
+    if args.stats and config.model_type != "llama":
+        sys.exit("reference: --stats measures Llamas only")
     sequences = parse_sequences(args.sequences)
     longest = max(length for length, _ in sequences)
     if longest > config.max_position_embeddings:
@@ -255,9 +285,9 @@ def main():
         for q, t in enumerate(tokens):
             (out / f"tokens.{q}.i32").write_bytes(t.to(torch.int32).numpy().astype("<i4").tobytes())
     if args.checkpoint:
-        model, weights_hash = load(args.checkpoint, config, args.device, args.weight_format)
+        model, weights_hash = load(args.checkpoint, config, args.device, args.weight_format, description)
     else:
-        model, weights_hash = build(config, args.seed, args.device, weight_format=args.weight_format)
+        model, weights_hash = build(config, args.seed, args.device, weight_format=args.weight_format, description=description)
     manifest = {
         "config": settings, "seed": args.seed, **({} if args.weight_format == "bf16" else {"weight_format": args.weight_format}), "weights_hash": weights_hash, "vocab": config.vocab_size,
         "sequences": [{"length": length, "first": length - scored, "scored": scored, "tokens": f"tokens.{q}.i32",
@@ -268,19 +298,22 @@ def main():
     }
     if args.stats:
         manifest["stats"] = stats(model, tokens[0].to(args.device))
-    places = {}
+    places, attention = {}, args.attention
+    if not model._supports_sdpa:  # Gemma 2, for its soft caps
+        attention = manifest["attention"] = "eager"
     for out, now in cases.items():
         use(now)
         model.set_attn_implementation("sliced" if now.plain else "variant")
-        rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded, weights=args.weight_format)
+        rounded = roundings.Rounded(model, kv=now.kv, attend=None if now.plain else now.rounded, weights=args.weight_format,
+                                    description=description)
         places[out] = rounded.describe()
         run(model, rounded, sequences, tokens, out, args.device, args.kv_rows)
-    model = to_bf16(model, args.attention)
+    model = to_bf16(model, attention)
     if args.save:
         model.save_pretrained(args.save)
     for out, now in cases.items():
         use(now)
-        model.set_attn_implementation(args.attention if now.plain else "variant")
+        model.set_attn_implementation(attention if now.plain else "variant")
         run_bf16(model, sequences, tokens, out, args.device)
         (out / "manifest.json").write_text(json.dumps({"roundings": places[out], "variant": now.describe(), **manifest}, indent=1) + "\n")
 

@@ -1,6 +1,6 @@
 """The kernel's own roundings in torch: what they alone do to a model's logits (s).
 
-`Rounded` runs a LlamaForCausalLM's float32 weights teacher-forced, with nothing but float32 arithmetic and a rounding at each place where
+`Rounded` runs a model's float32 weights, of any family that mkgen describes, teacher-forced, with nothing but float32 arithmetic and a rounding at each place where
 the kernel rounds (docs/numerics.md, "Where the kernel rounds"):
 
     input of q, k, v, of gate, up and of the LM head   bf16, of x times the norm's gain; the norm's scale comes after the rounding; of
@@ -67,9 +67,10 @@ def e4m3(x, scale):
     return (x / scale).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn).to(torch.float32) * scale
 
 
-def attention(q, k, v, weight, rows=ROWS):
+def attention(q, k, v, weight, window=0, cap=0.0, rows=ROWS):
     """Causal attention from an empty cache, in base 2. q [heads, n, D] is scaled already; k and v are [KV heads, n, D].
 
+    A query sees the last window keys, its own included; all of them for 0. cap is a soft cap of scores, in nats; 0 for none.
     weight is applied to the weights 2^(score - the row's maximum) before they meet the values; their sum is of what comes in.
     """
     heads, n, dim = q.shape
@@ -78,43 +79,96 @@ def attention(q, k, v, weight, rows=ROWS):
     out = torch.empty_like(q)
     for start in range(0, n, rows):
         end = min(start + rows, n)
+        first = max(0, start - window + 1) if window else 0
         part = q[:, start:end].reshape(kv_heads, group * (end - start), dim)
-        scores = (part @ k[:, :end].transpose(1, 2)).view(kv_heads, group, end - start, end)
-        ahead = torch.ones(end - start, end - start, dtype=torch.bool, device=q.device).triu(1)
-        scores[..., start:].masked_fill_(ahead, -math.inf)
+        scores = (part @ k[:, first:end].transpose(1, 2)).view(kv_heads, group, end - start, end - first)
+        if cap:
+            scores = cap * math.log2(math.e) * torch.tanh(scores / (cap * math.log2(math.e)))
+        row, key = (torch.arange(*ends, device=q.device) for ends in ((start, end), (first, end)))
+        hidden = key[None] > row[:, None]
+        if window:
+            hidden |= key[None] <= row[:, None] - window
+        scores.masked_fill_(hidden, -math.inf)
         scores -= scores.amax(-1, keepdim=True)
         scores.exp2_()
         total = scores.sum(-1, keepdim=True)
-        weights = weight(scores).view(kv_heads, group * (end - start), end)
-        mean = (weights @ v[:, :end]).view(kv_heads, group, end - start, dim) / total
+        weights = weight(scores).view(kv_heads, group * (end - start), end - first)
+        mean = (weights @ v[:, first:end]).view(kv_heads, group, end - start, dim) / total
         out[:, start:end] = mean.reshape(heads, end - start, dim)
     return out
+
+
+def llama(model):
+    """What `mkgen describe --json` would print of a LlamaForCausalLM, as far as Rounded reads it."""
+    c = model.config
+    dim = getattr(c, "head_dim", None) or c.hidden_size // c.num_attention_heads
+    rms, none = {"Kind": "rms", "Eps": c.rms_norm_eps, "PlusOne": False}, {"Kind": "none"}
+    layer = {"PreAttn": rms, "PostAttn": none, "PreMLP": rms, "PostMLP": none, "Residual": 1, "MLP": {"Act": "silu"},
+             "Attn": {"HeadDim": dim, "QKNorm": none, "Rope": {"Dims": dim, "Interleaved": False, "Factor": 1},
+                      "Scale": 1 / math.sqrt(dim), "Window": 0, "SoftCap": 0}}
+    tensors = [{"Role": role, "Layer": -1, "Name": name, "First": 0, "Rows": None} for role, name in (
+        ("embedding", "model.embed_tokens.weight"), ("final norm", "model.norm.weight"))]
+    names = {"attention norm": "input_layernorm", "mlp norm": "post_attention_layernorm",
+             **{r: f"self_attn.{r}_proj" for r in "qkvo"}, **{r: f"mlp.{r}_proj" for r in ("gate", "up", "down")}}
+    for index in range(c.num_hidden_layers):
+        tensors += [{"Role": role, "Layer": index, "Name": f"model.layers.{index}.{name}.weight", "First": 0, "Rows": None} for role, name in names.items()]
+    return {"arch": {"Embed": {"Scale": 1}, "Kinds": [layer], "Pattern": [0] * c.num_hidden_layers, "Final": rms, "Head": {"Scale": 1, "SoftCap": 0}},
+            "inv_freq": [model.model.rotary_emb.inv_freq.tolist()], "tensors": tensors}
 
 
 class Rounded:
     """The model with the kernel's roundings. Its weights are the given model's, in float32, and are not copied.
 
+    description is what `mkgen describe --json` prints of the model, None for a Llama.
     kv is the cache's format, bf16 or e4m3, weights the layers' matrices'; scales are an e4m3 cache's, [layers, KV heads, 2] for keys and values, None for 1.
     attend(layer, q, k, v, weight) replaces attention above, for variants; round replaces the rounding to bf16, for studies of it.
     """
 
-    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16, weights="bf16"):
+    def __init__(self, model, kv="bf16", scales=None, attend=None, round=bf16, weights="bf16", description=None):
         if kv not in ("bf16", "e4m3"):
             raise ValueError(f"a KV cache in {kv}, want bf16 or e4m3")
-        self.model, self.config, self.kv, self.scales, self.round = model, model.config, kv, scales, round
+        self.kv, self.scales, self.round = kv, scales, round
         self.weights = weights
         self.input, self.passed = {"bf16": (round, round), "e4m3": (sixteenth, sixteenth)}.get(weights, (fixed, passed_fixed))
-        self.attend = attend or (lambda layer, q, k, v, weight: attention(q, k, v, weight))
-        self.head_dim = getattr(self.config, "head_dim", None) or self.config.hidden_size // self.config.num_attention_heads
+        d = description or llama(model)
+        self.arch, self.inv_freq = d["arch"], d["inv_freq"]
+        parameters = dict(model.named_parameters())
+        self.tensors = {}
+        for t in d["tensors"]:
+            w = parameters[t["Name"]]
+            self.tensors[t["Role"], t["Layer"]] = w if t["Rows"] is None else w[t["First"] : t["First"] + t["Rows"]]
+        self.attend = attend or self.plain
+
+    def plain(self, layer, q, k, v, weight):
+        a = self.kind(layer)["Attn"]
+        return attention(q, k, v, weight, a["Window"], a["SoftCap"])
+
+    def kind(self, layer):
+        return self.arch["Kinds"][self.arch["Pattern"][layer]]
 
     def describe(self):
         """What the manifest says of s."""
         return {"version": VERSION, "kv": self.kv, "weights": self.weights, "places": PLACES}
 
-    def norm(self, x, weight, input):
-        """A norm's output as a matrix product's input: rounded after the gain, before the scale."""
-        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.config.rms_norm_eps)
-        return input(x * weight) * scale
+    def gain(self, norm, role, layer):
+        w = self.tensors[role, layer]
+        return 1 + w if norm["PlusOne"] else w
+
+    def norm(self, x, norm, role, layer, input):
+        """A norm's output as a matrix product's input: rounded after the gain, before the scale. Without a norm, x rounded."""
+        if norm["Kind"] == "none":
+            return input(x)
+        scale = torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm["Eps"])
+        return input(x * self.gain(norm, role, layer)) * scale
+
+    def exact(self, x, norm, role, layer):
+        """A norm that rounds nothing: of q and k, and behind a branch."""
+        if norm["Kind"] == "none":
+            return x
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + norm["Eps"]) * self.gain(norm, role, layer)
+
+    def linear(self, x, role, layer):
+        return F.linear(x, self.tensors[role, layer], self.tensors.get((role + " bias", layer)))
 
     def cached(self, layer, which, x):
         """Keys (which 0) or values (1) as the cache has them; x is [KV heads, n, D]."""
@@ -123,36 +177,54 @@ class Rounded:
         scale = 1.0 if self.scales is None else self.scales[layer, :, which].to(x.device).view(-1, 1, 1)
         return e4m3(x, scale)
 
-    def layer(self, index, x, cos, sin):
-        block, dim = self.model.model.layers[index], self.head_dim
-        own = block.self_attn
-        n = self.norm(x, block.input_layernorm.weight, self.input)
-        q, k, v = (F.linear(n, p.weight).view(len(x), -1, dim).transpose(0, 1) for p in (own.q_proj, own.k_proj, own.v_proj))
-        q = self.round(rotate(q, cos, sin) * (math.log2(math.e) / math.sqrt(dim)))
-        k, v = self.cached(index, 0, rotate(k, cos, sin)), self.cached(index, 1, v)
+    def heads(self, x, a, role, layer):
+        """A projection's heads, [heads, n, D], normalised where the model does so."""
+        wide = a["QKNorm"]["Kind"] != "none" and a["QKNormWide"]
+        if wide:
+            x = self.exact(x, a["QKNorm"], role + " norm", layer)
+        x = x.view(len(x), -1, a["HeadDim"]).transpose(0, 1)
+        return x if wide else self.exact(x, a["QKNorm"], role + " norm", layer)
+
+    def layer(self, index, x):
+        kind = self.kind(index)
+        a, rope = kind["Attn"], kind["Attn"]["Rope"]
+        inv_freq = self.inv_freq[self.arch["Pattern"][index]] or []
+        n = self.norm(x, kind["PreAttn"], "attention norm", index, self.input)
+        q, k = (rotate(self.heads(self.linear(n, role, index), a, role, index), inv_freq, rope) for role in "qk")
+        v = self.linear(n, "v", index).view(len(x), -1, a["HeadDim"]).transpose(0, 1)
+        q = self.round(q * (math.log2(math.e) * a["Scale"]))
+        k, v = self.cached(index, 0, k), self.cached(index, 1, v)
         out = self.attend(index, q, k, v, f16 if self.kv == "e4m3" else self.round)
-        x = x + F.linear(self.passed(out.transpose(0, 1).reshape(len(x), -1)), own.o_proj.weight)
+        y = self.linear(self.passed(out.transpose(0, 1).reshape(len(x), -1)), "o", index)
+        x = x + kind["Residual"] * self.exact(y, kind["PostAttn"], "post-attention norm", index)
+        act = F.silu if kind["MLP"]["Act"] == "silu" else lambda t: F.gelu(t, approximate="tanh")
         for start in range(0, len(x), MLP_ROWS):
             part = x[start : start + MLP_ROWS]
-            n = self.norm(part, block.post_attention_layernorm.weight, self.input)
-            act = F.silu(F.linear(n, block.mlp.gate_proj.weight)).mul_(F.linear(n, block.mlp.up_proj.weight))
-            part += F.linear(self.passed(act), block.mlp.down_proj.weight)
+            n = self.norm(part, kind["PreMLP"], "mlp norm", index, self.input)
+            y = self.linear(self.passed(act(self.linear(n, "gate", index)).mul_(self.linear(n, "up", index))), "down", index)
+            part += kind["Residual"] * self.exact(y, kind["PostMLP"], "post-mlp norm", index)
         return x
 
     def hidden(self, tokens, last):
         """The LM head's input at the last positions of a sequence, [last, hidden]; the tokens are [n], from an empty cache."""
-        x = F.embedding(tokens, self.model.model.embed_tokens.weight)
-        positions = torch.arange(len(tokens), device=tokens.device)[None]
-        cos, sin = (t[0] for t in self.model.model.rotary_emb(x, positions))
-        for index in range(self.config.num_hidden_layers):
-            x = self.layer(index, x, cos, sin)
-        return self.norm(x[-last:], self.model.model.norm.weight, self.round)
+        x = F.embedding(tokens, self.tensors["embedding", -1]) * self.arch["Embed"]["Scale"]
+        for index in range(len(self.arch["Pattern"])):
+            x = self.layer(index, x)
+        return self.norm(x[-last:], self.arch["Final"], "final norm", -1, self.round)
 
 
-def rotate(x, cos, sin):
-    """The rotary embedding of x [heads, n, D] in float32, with the angles of transformers."""
-    a, b = x.chunk(2, -1)
-    return x * cos + torch.cat((-b, a), -1) * sin
+def rotate(x, inv_freq, rope):
+    """The rotary embedding of the first elements of x [heads, n, D], at positions 0 … n−1, in float32 as transformers computes it."""
+    if not len(inv_freq):
+        return x
+    n, dims = x.shape[1], 2 * len(inv_freq)
+    angles = torch.arange(n, device=x.device).float()[:, None] * torch.tensor(inv_freq, dtype=torch.float32, device=x.device)
+    cos, sin = (f(angles) * rope["Factor"] for f in (torch.cos, torch.sin))
+    turned, rest = x[..., :dims], x[..., dims:]
+    a, b = (turned[..., 0::2], turned[..., 1::2]) if rope["Interleaved"] else turned.chunk(2, -1)
+    a, b = a * cos - b * sin, b * cos + a * sin
+    turned = torch.stack((a, b), -1).flatten(-2) if rope["Interleaved"] else torch.cat((a, b), -1)
+    return torch.cat((turned, rest), -1)
 
 
 def divergence(o, s):

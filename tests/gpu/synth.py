@@ -128,6 +128,11 @@ def of_config(c):
                  head_dim, c.vocab_size, c.tie_word_embeddings)
 
 
+def of_description(d):
+    """The list of (name, shape, recipe) of what `mkgen describe --json` prints."""
+    return [(name, tuple(shape), GAIN if recipe == ["gain"] else ("normal", *recipe)) for name, shape, *recipe in d["stored"]]
+
+
 def bits(tensor):
     """The bf16 bit patterns of a tensor of bf16 values, as little-endian bytes."""
     return tensor.to(torch.bfloat16).contiguous().view(torch.int16).cpu().numpy().astype("<i2").tobytes()
