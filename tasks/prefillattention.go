@@ -7,7 +7,7 @@ import (
 )
 
 // PrefillAttention is causal attention of consecutive tokens of one sequence over its pages, whose keys and values, those of these tokens
-// included, are in the cache. Each warp works alone on tiles of 16 rows: the query heads of a KV head for as many tokens as fit, row r being
+// included, are in the cache. Each warp works alone on tiles of 16 rows, those of a CTA on neighbouring ones, whose keys and values are the same: the query heads of a KV head for as many tokens as fit, row r being
 // query head r mod Group of token r / Group. It reads keys and values from global memory straight into the operands of mma.m16n8k16,
 // whose terms may come in any order:
 //
@@ -50,7 +50,7 @@ func (t *PrefillAttention) Emit(e *Env, s Step, n u32, padded int) {
 	tiles := room.AddC(t.tokens() - 1).DivC(t.tokens())
 	first := e.CTA.MulC(e.Consumers).Add(e.Warp)
 	k.ForStep(first, tiles.MulC(t.KV.Heads), e.Grid*e.Consumers, func(u u32) {
-		w := &prefillTileState{t: t, e: e, s: s, n: n, room: room, kvHead: u.RemC(t.KV.Heads).Named("kv_head"), token: u.DivC(t.KV.Heads).MulC(t.tokens()).Named("first_token")}
+		w := &prefillTileState{t: t, e: e, s: s, n: n, room: room, kvHead: u.Div(tiles).Named("kv_head"), token: u.Rem(tiles).MulC(t.tokens()).Named("first_token")}
 		w.run()
 	}, dsl.Unroll(1))
 }
