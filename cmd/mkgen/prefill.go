@@ -8,7 +8,7 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 )
 
-const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows (default none: that kernel has not run on a GPU yet)"
+const prefillUsage = "tokens of a prompt that a prefill kernel feeds at a time, where a prompt has more of them than a step has rows (default none)"
 
 // addPrefill builds the prefill kernel beside the others, opens a device for it and adds both to the engine's options.
 func (r *runFlags) addPrefill(ctx context.Context, of *megakernel.Kernel, first runtime.Device, d deviceOptions, o *engine.Options) error {
