@@ -75,10 +75,14 @@ func TestQuantizeCalledWrongly(t *testing.T) {
 
 // TestBundledQuantisedModelsRun by their names.
 func TestBundledQuantisedModelsRun(t *testing.T) {
+	code, _, stderr := mkgen("run", "--model", "tiny-i8", "--weight-format", "e4m3", "--max-tokens", "1", "Once upon")
+	require.Equal(t, 0, code, stderr)
+	require.Contains(t, stderr, "--weight-format e4m3 rounds them once more: without it they are as they were quantised.")
 	for name, told := range map[string]string{"tiny-i8": "14 matrices of i8 a row", "small-i4g128": "14 matrices of i4g128"} {
 		code, stdout, stderr := mkgen("run", "--model", name, "--max-tokens", "2", "Once upon")
 		require.Equal(t, 0, code, stderr)
 		require.Contains(t, stderr, told)
+		require.NotContains(t, stderr, "once more")
 		require.NotEmpty(t, stdout)
 	}
 }

@@ -239,8 +239,8 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if err := r.tellChat(cmd.ErrOrStderr(), w); err != nil {
 		return nil, err
 	}
-	if w.note != "" {
-		fmt.Fprintln(cmd.ErrOrStderr(), w.note)
+	if note := w.noteFor(r.opts.Weights); note != "" {
+		fmt.Fprintln(cmd.ErrOrStderr(), note)
 	}
 	kernels, err := r.kernels(cmd, w.config)
 	if err != nil {

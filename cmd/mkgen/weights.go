@@ -18,6 +18,7 @@ import (
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/models/synth"
 	"github.com/mkgen/mkgen/models/tokenizer"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/spf13/cobra"
 )
 
@@ -46,7 +47,17 @@ type found struct {
 	note    string               // what a user is told of them; empty: nothing
 	text    *tokenizer.Tokenizer // nil when there is none
 	close   func() error         // nil when there is nothing to close
-	image   *runtime.Image       // of --image-cache; nil: none
+
+	quantised bool           // tensors are widened
+	image     *runtime.Image // of --image-cache; nil: none
+}
+
+// noteFor is what a user is told of the weights in a kernel of a format.
+func (f *found) noteFor(format pipeline.Format) string {
+	if f.quantised && format != "" && format != pipeline.FormatBF16 {
+		return f.note + " --weight-format " + string(format) + " rounds them once more: without it they are as they were quantised."
+	}
+	return f.note
 }
 
 // Close lets the weights go.
@@ -150,7 +161,8 @@ func (w *weights) open(dir string, how models.Reading) (*found, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, errors.Join(err, c.Close())
 	}
-	f := &found{config: c.Config(), tensors: c, text: text, note: note, close: c.Close}
+	_, quantised := c.(*quant.Model)
+	f := &found{config: c.Config(), tensors: c, text: text, note: note, quantised: quantised, close: c.Close}
 	if w.image {
 		if f.image, err = imageOf(dir); err != nil {
 			return nil, errors.Join(err, c.Close())
@@ -228,7 +240,7 @@ func bundledModel(name string) (*found, bool, error) {
 	}
 	config := c.Config()
 	config.Name = name
-	return &found{config: config, tensors: c, text: text, note: note, close: c.Close}, true, nil
+	return &found{config: config, tensors: c, text: text, note: note, quantised: bundled.Quantised(name), close: c.Close}, true, nil
 }
 
 // lookupModel finds a configuration by the name of a registered or a bundled model.
