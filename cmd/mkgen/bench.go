@@ -75,6 +75,7 @@ type benchFlags struct {
 	prefill                   count
 	machine                   machineFlags
 	ablate                    ablateFlags
+	server                    serveBenchFlags
 }
 
 func newBench() *cobra.Command {
@@ -107,6 +108,10 @@ whether they compute the same bits, or not even the same from run to run.
 lengths in --contexts: they go through a kernel that takes so many tokens at a
 time. Before that its logits are compared with those of kernels without it.
 
+--serve measures, instead, a server (mkgen serve, or any that answers OpenAI's
+interface) by the load generator aiperf: time to the first token, per token and
+between tokens, at each concurrency and length.
+
 --device sim runs the same on the CPU, for small models: it shows that all of it
 works, and no speed.`,
 		Example: `  mkgen bench --model llama3-8b --random 1 --plot out/8b.svg
@@ -114,13 +119,20 @@ works, and no speed.`,
   mkgen bench --model llama3-8b --rows 8 --contexts 1024 --reference out/8b
   mkgen bench --model llama3-8b --budget --machine out/machine.json
   mkgen bench --model llama3-8b --ablate -o out/ablate.json
+  mkgen bench --serve http://127.0.0.1:8000 --checkpoint path/to/Qwen3-8B --served-name qwen3-8b
   mkgen bench --model tiny --device sim`,
 		Args: noArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return b.run(cmd) },
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if b.server.url != "" {
+				return b.served(cmd)
+			}
+			return b.run(cmd)
+		},
 	}
 	f := cmd.Flags()
 	b.choice.flags(cmd)
 	b.choice.graphFlags(cmd)
+	b.server.flags(cmd)
 	f.StringVar(&b.checkpoint, "checkpoint", "", "`directory` with the model and its weights")
 	f.Var(&b.seed, "random", "seed of random weights instead (default: the reference's, or 1)")
 	f.Lookup("random").DefValue = ""
