@@ -89,7 +89,9 @@ const computedBy = "the float64 reference on the CPU, weights rounded to bf16"
 const window = 512
 
 func (q *quantizeFlags) run(cmd *cobra.Command) error {
-	for _, required := range []struct{ flag, value string }{{"checkpoint", q.checkpoint}, {"format", q.format}, {"out", q.out}} {
+	for _, required := range []struct{ flag, value string }{
+		{"checkpoint", q.checkpoint}, {"format", q.format}, {"out", q.out},
+	} {
 		if required.value == "" {
 			return usagef("--%s is missing: mkgen quantize --checkpoint DIR --format FORMAT --out DIR", required.flag)
 		}
@@ -128,7 +130,8 @@ func (q *quantizeFlags) run(cmd *cobra.Command) error {
 		if err != nil {
 			return interrupted(ctx, err)
 		}
-		file.Perplexity = &perplexities{Computed: computedBy, Window: before.window, Bytes: before.bytes, Before: before.Result, After: after.Result}
+		file.Perplexity = &perplexities{Computed: computedBy, Window: before.window, Bytes: before.bytes,
+			Before: before.Result, After: after.Result}
 	}
 	if q.report != "" {
 		text, err := json.MarshalIndent(file, "", "  ")
@@ -200,14 +203,14 @@ func (q *quantizeFlags) print(cmd *cobra.Command, r quantizeReport) error {
 	if err := t.Write(w, ""); err != nil {
 		return err
 	}
-	fmt.Fprintf(w, "\n%s: %s of %s, %d matrices; as it was: %s\n", q.out, megakernel.FormatBytes(r.Bytes), r.Format, len(r.Tensors),
-		strings.Join(append([]string{"embeddings"}, r.Ignored...), ", "))
+	fmt.Fprintf(w, "\n%s: %s of %s, %d matrices; as it was: %s\n", q.out, megakernel.FormatBytes(r.Bytes), r.Format,
+		len(r.Tensors), strings.Join(append([]string{"embeddings"}, r.Ignored...), ", "))
 	if len(r.LeftOut) > 0 {
 		fmt.Fprintf(w, "left out, weights of other formats: %s\n", strings.Join(r.LeftOut, ", "))
 	}
 	if p := r.Perplexity; p != nil {
-		fmt.Fprintf(w, "perplexity of %d tokens: %.4f before, %.4f after (%.4f and %.4f bits a byte), by %s\n", p.Before.Tokens,
-			p.Before.Perplexity(), p.After.Perplexity(), p.bitsPerByte(p.Before), p.bitsPerByte(p.After), p.Computed)
+		fmt.Fprintf(w, "perplexity of %d tokens: %.4f before, %.4f after (%.4f and %.4f bits a byte), by %s\n",
+			p.Before.Tokens, p.Before.Perplexity(), p.After.Perplexity(), p.bitsPerByte(p.Before), p.bitsPerByte(p.After), p.Computed)
 	}
 	return nil
 }

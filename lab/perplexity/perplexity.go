@@ -45,12 +45,14 @@ const Most = 4e12
 // Cost is about how many multiplications so many predicted tokens take.
 func Cost(c models.Config, tokens int) float64 { return float64(c.ParamCount()) * float64(tokens) }
 
-// Measure computes the cross entropy of every token after the first of each window, given those before it in the window, in
-// float64 with no rounding but that of the weights, which are bf16. Progress, if not nil, is called with tokens predicted
-// and in all. All processors work on it, a window each; the result does not depend on how many there are.
+// Measure computes the cross entropy of every token after the first of each window, given those before it in the window,
+// in float64 with no rounding but that of the weights, which are bf16. Progress, if not nil, is called with tokens
+// predicted and in all. All processors work on it, a window each; the result does not depend on how many there are.
 //
 // Errors: more work than Most, a token outside the vocabulary, ctx's, and those of the tensors.
-func Measure(ctx context.Context, c models.Config, t Tensors, windows [][]int, progress func(done, total int)) (Result, error) {
+func Measure(
+	ctx context.Context, c models.Config, t Tensors, windows [][]int, progress func(done, total int),
+) (Result, error) {
 	tokens := 0
 	for _, w := range windows {
 		for _, id := range w {
@@ -64,7 +66,8 @@ func Measure(ctx context.Context, c models.Config, t Tensors, windows [][]int, p
 		return Result{}, errors.New("found no token to predict, want a text")
 	}
 	if cost := Cost(c, tokens); cost > Most {
-		return Result{}, fmt.Errorf("found %d tokens for a model of %d parameters, want at most %d: they are computed in float64 on the CPU",
+		const format = "found %d tokens for a model of %d parameters, want at most %d: they are computed in float64 on the CPU"
+		return Result{}, fmt.Errorf(format,
 			tokens, c.ParamCount(), int(Most/float64(c.ParamCount())))
 	}
 	weights, err := weightsOf(c, t)

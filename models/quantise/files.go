@@ -93,7 +93,8 @@ func (f Format) config(ignored []string) object {
 	if f.group > 0 {
 		group = f.group
 	}
-	weights := object{"dynamic": false, "group_size": group, "num_bits": f.bits, "strategy": f.strategy, "symmetric": true, "type": kind}
+	weights := object{"dynamic": false, "group_size": group, "num_bits": f.bits, "strategy": f.strategy, "symmetric": true,
+		"type": kind}
 	return object{
 		"config_groups": object{"group_0": object{"format": f.layout, "input_activations": nil, "output_activations": nil,
 			"targets": []string{"Linear"}, "weights": weights}},

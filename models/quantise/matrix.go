@@ -104,7 +104,8 @@ func finiteRow(m *quant.Matrix, row int, w []float32) error {
 	return nil
 }
 
-// pack writes the codes of a row: bytes, or eight of 4 bits to a word, the first in its lowest bits, each 8 more than it is.
+// pack writes the codes of a row: bytes, or eight of 4 bits to a word, the first in its lowest bits, each 8 more than
+// it is.
 func (f Format) pack(dst []byte, codes []int8) {
 	if f.bits == 8 {
 		for i, c := range codes {
@@ -137,9 +138,11 @@ func (f Format) tensors(m *quant.Matrix) []checkpoint.TensorInfo {
 	module := m.Name[:len(m.Name)-len("weight")]
 	rows, cols := int64(m.Rows), int64(m.Cols)
 	dtype := map[models.DType]string{models.BF16: "BF16", models.F16: "F16", models.F32: "F32"}[m.DType]
-	scale := checkpoint.TensorInfo{Name: module + "weight_scale", DType: dtype, Shape: []int64{rows, cols / int64(f.columns(m.Cols))}}
+	scale := checkpoint.TensorInfo{Name: module + "weight_scale", DType: dtype,
+		Shape: []int64{rows, cols / int64(f.columns(m.Cols))}}
 	if f.bits == 4 {
-		return []checkpoint.TensorInfo{{Name: module + "weight_packed", DType: "I32", Shape: []int64{rows, cols / 8}}, scale,
+		packed := checkpoint.TensorInfo{Name: module + "weight_packed", DType: "I32", Shape: []int64{rows, cols / 8}}
+		return []checkpoint.TensorInfo{packed, scale,
 			{Name: module + "weight_shape", DType: "I64", Shape: []int64{2}}}
 	}
 	codes := "I8"

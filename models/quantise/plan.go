@@ -30,7 +30,9 @@ func (p *piece) bytes() (n int64) {
 }
 
 // plan decides about every tensor, in the order of the files.
-func plan(c *quant.Checkpoint, infos []checkpoint.TensorInfo, f Format, head bool) (pieces []piece, ignored []string, err error) {
+func plan(c *quant.Checkpoint, infos []checkpoint.TensorInfo, f Format, head bool) (
+	pieces []piece, ignored []string, err error,
+) {
 	var p problem.List
 	quantised := 0
 	for _, info := range infos {
@@ -52,7 +54,8 @@ func plan(c *quant.Checkpoint, infos []checkpoint.TensorInfo, f Format, head boo
 	}
 	switch hasHead := c.Matrix(headName) != nil; {
 	case head && !hasHead:
-		p.Add(&checkpoint.Problem{Tensor: headName, Found: "nothing", Want: "it, to be quantised", Why: "the head is the embedding here"})
+		p.Add(&checkpoint.Problem{Tensor: headName, Found: "nothing", Want: "it, to be quantised",
+			Why: "the head is the embedding here"})
 	case !hasHead:
 		ignored = append(ignored, "lm_head") // the module is there, with the embedding's weight
 	}

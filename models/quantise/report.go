@@ -22,11 +22,12 @@ type Cost struct {
 	Tensor     string  `json:"tensor"`
 	Rows       int     `json:"rows"`
 	Columns    int     `json:"columns"`
-	Relative   float64 `json:"relative_squared_error"`   // Σ(w−ŵ)² / Σw²
-	Decibels   float64 `json:"signal_to_noise_db"`       // the same as −10 log₁₀; 0 where nothing is lost
-	Largest    float64 `json:"largest_error"`            // |w−ŵ|
-	RootSquare float64 `json:"rms_weight"`               // √(Σw² / n), to compare the largest error with
-	Digest     string  `json:"weights_sha256,omitempty"` // of the weights that readers compute, little-endian, in the scales' type
+	Relative   float64 `json:"relative_squared_error"` // Σ(w−ŵ)² / Σw²
+	Decibels   float64 `json:"signal_to_noise_db"`     // the same as −10 log₁₀; 0 where nothing is lost
+	Largest    float64 `json:"largest_error"`          // |w−ŵ|
+	RootSquare float64 `json:"rms_weight"`             // √(Σw² / n), to compare the largest error with
+	// Digest is of the weights that readers compute, little-endian, in the scales' type.
+	Digest string `json:"weights_sha256,omitempty"`
 }
 
 func (r *Report) add(m *quant.Matrix, now *rounded, o Options) {

@@ -18,8 +18,8 @@ const tried = 12
 
 // ints chooses the scale of integers and writes their codes.
 //
-// For codes q a scale s has the error Σ(w − s·q)², least for s = Σwq / Σq². Codes follow from the scale, so several scales
-// are tried, from the one that reaches the largest weight down to where that is clipped to three fifths of it (to 96 % with
+// For codes q a scale s has the error Σ(w − s·q)², least for s = Σwq / Σq². Codes follow from the scale, so several
+// scales are tried, from the one that reaches the largest weight down to where that is clipped to three fifths of it (to 96 % with
 // 8 bits): what a smaller scale loses there it may win among the others. The best is improved by that formula as long as
 // it helps. A scale is negative where the lowest code, which has no opposite, then serves the largest weight.
 func (r rounder) ints(w []float32, codes []int8) (scale float32) {
@@ -101,8 +101,8 @@ func (r rounder) try(w []float32, scale, most float32) fit {
 	return f
 }
 
-// code is the integer nearest to x times inverse, ties to even, from -most-1 to most. Conversions keep compilers from fusing
-// a product with a sum.
+// code is the integer nearest to x times inverse, ties to even, from -most-1 to most. Conversions keep compilers from
+// fusing a product with a sum.
 func code(x, inverse, most float32) float32 {
 	const magic = 3 << 22 // from here to twice this, float32s are the integers
 	q := float32(float32(x*inverse)+magic) - magic
