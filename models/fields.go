@@ -28,6 +28,7 @@ func harmlessFields() []string {
 		exponential_decay_length_penalty suppress_tokens begin_suppress_tokens
 		forced_bos_token_id forced_eos_token_id tf_legacy_loss is_llama_config
 		pretraining_tp cache_implementation auto_map
+		attention_dropout hidden_dropout residual_dropout resid_pdrop attn_pdrop embd_pdrop
 		transformers.js_config unsloth_fixed unsloth_version`)
 }
 
@@ -82,8 +83,6 @@ func refusedFields() []refusal {
 	add(onlyNull, "scores scaled by position are not supported", `llama_4_scaling_beta`)
 	add(onlyNull, "other activations are not supported",
 		`hidden_activation activation_function`)
-	add(whenZero, "set it to 0: dropout has no meaning in a decode step",
-		`attention_dropout hidden_dropout resid_pdrop attn_pdrop embd_pdrop`)
 	add(whenFalse, "parallel blocks are not supported", `parallel_attn use_parallel_residual`)
 	add(whenTrue, "only causal attention is supported", `is_causal`)
 	add(whenFalse, "only causal attention is supported", `use_bidirectional_attention`)

@@ -152,7 +152,8 @@ func textPart(o object) (object, bool) {
 	for _, m := range o {
 		switch m.name {
 		case "torch_dtype", "dtype", "tie_word_embeddings", "bos_token_id", "eos_token_id", "quantization_config", "compression_config":
-			if _, has := text.get(m.name); !has && m.value != nil {
+			// Embeddings are tied by the whole model, whatever its text part would do alone.
+			if _, has := text.get(m.name); m.value != nil && (!has || m.name == "tie_word_embeddings") {
 				text = append(slices.DeleteFunc(text, func(t member) bool { return t.name == m.name }), m)
 			}
 		}

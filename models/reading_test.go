@@ -21,13 +21,13 @@ func TestUnknownFieldsMayBePassedOverByName(t *testing.T) {
 
 func TestTextPartTakesWhatSurroundsIt(t *testing.T) {
 	tiny := changed(t, [][2]string{{"eos_token_id", ""}, {"torch_dtype", ""}})
-	c, err := Parse(strings.NewReader(`{"model_type": "llava", "vision_config": {}, "eos_token_id": [5, 6], "torch_dtype": "float16", "text_config": ` + tiny + "}"))
+	c, err := Parse(strings.NewReader(`{"model_type": "llava", "vision_config": {}, "eos_token_id": [5, 6], "torch_dtype": "float16", "tie_word_embeddings": false, "text_config": ` + tiny + "}"))
 	require.NoError(t, err)
 	require.True(t, c.TextPart)
 	require.Equal(t, []int{5, 6}, c.EOS)
 	require.Equal(t, F16, c.CheckpointDType)
 	want := parsed(t)
-	want.TextPart, want.EOS, want.CheckpointDType = true, c.EOS, F16
+	want.TextPart, want.EOS, want.CheckpointDType, want.TieEmbeddings = true, c.EOS, F16, false
 	require.Equal(t, want, c)
 }
 

@@ -78,8 +78,11 @@ func listModels(w io.Writer, all []models.Config) error {
 	if err := t.Write(w, ""); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do not fit. With ~ the kernel does\n"+
-		"not have all of the model's features yet (docs/families.md), and the figure is that of a Llama of its sizes.\n"+
+	missing := ""
+	if slices.ContainsFunc(lines, func(l []any) bool { return l[len(l)-1] != "yes" }) {
+		missing = "With ~ the kernel does not have all of the model's features yet, and the figure is that of a Llama of its sizes.\n"
+	}
+	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do not fit.\n"+missing+
 		"With weights of their own, for mkgen run --model NAME: %s.\n", predictedContext, strings.Join(bundled.Names(), ", "))
 	return err
 }
