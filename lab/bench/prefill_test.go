@@ -13,8 +13,8 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// prefillSuite is one of tiny on the executor, whose prefill kernel may be told other things than its decode kernels.
-func prefillSuite(t *testing.T, spoil func(mk *megakernel.Kernel)) *bench.PrefillSuite {
+// prefillSuite is one of tiny on the executor, whose prefill kernel may be of another model than its decode kernels.
+func prefillSuite(t *testing.T, spoil func(c *models.Config)) *bench.PrefillSuite {
 	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
@@ -27,11 +27,13 @@ func prefillSuite(t *testing.T, spoil func(mk *megakernel.Kernel)) *bench.Prefil
 		require.NoError(t, err)
 		s.Decode = append(s.Decode, mk)
 	}
-	of := *s.Decode[0]
+	other := c
 	if spoil != nil {
-		spoil(&of)
+		spoil(&other)
 	}
-	s.Prefill, err = megakernel.BuildPrefill(&of, megakernel.PrefillOptions{Tokens: 32, Groups: 1})
+	of, err := megakernel.Build(other, megakernel.Options{SMs: 2, Tokens: 16})
+	require.NoError(t, err)
+	s.Prefill, err = megakernel.BuildPrefill(of, megakernel.PrefillOptions{Tokens: 32, Groups: 1})
 	require.NoError(t, err)
 	return s
 }
@@ -50,9 +52,9 @@ func TestPromptsAreMeasuredThroughThePrefillKernel(t *testing.T) {
 }
 
 func TestAPrefillKernelThatIsWrongIsNotMeasured(t *testing.T) {
-	for name, spoil := range map[string]func(mk *megakernel.Kernel){
-		"another rotation":  func(mk *megakernel.Kernel) { mk.Config.Rope.Theta = 5000 },
-		"another ε of norm": func(mk *megakernel.Kernel) { mk.Config.NormEps = 0.5 },
+	for name, spoil := range map[string]func(c *models.Config){
+		"another rotation":  func(c *models.Config) { c.Rope.Theta = 50 },
+		"another ε of norm": func(c *models.Config) { c.NormEps = 0.5 },
 	} {
 		_, err := prefillSuite(t, spoil).Run(t.Context())
 		require.ErrorContains(t, err, "of those without a prefill kernel, want at most 0.05", name)
