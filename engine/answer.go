@@ -17,6 +17,7 @@ type answer struct {
 	most     int // tokens to choose at most, 0 for no limit
 	least    int // tokens to choose before an end token may be chosen
 	start    time.Time
+	progress func(fed, of int) // nil for none
 
 	history   *sampling.History  // nil without penalties
 	mask      LogitsMask         // nil for none
@@ -37,7 +38,8 @@ type answer struct {
 // answer begins to answer a request with this prompt.
 func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
 	a := answer{sampling: r.Sampling, ends: o.Ends, most: r.MaxTokens, start: start, stop: stopper{stops: slices.Clone(r.Stop)},
-		history: r.Penalties.History(prompt), mask: r.Mask, top: -1}
+		progress: r.Progress,
+		history:  r.Penalties.History(prompt), mask: r.Mask, top: -1}
 	if a.least = r.MinTokens; r.IgnoreEnds {
 		a.ends, a.least = nil, 0
 	}
@@ -62,6 +64,7 @@ func (o *Options) answer(r *Request, prompt []int, start time.Time) answer {
 // when the token is the last.
 func (a *answer) add(token int) Piece {
 	if len(a.res.Tokens) == 0 {
+		a.fed(a.res.Usage.Prompt)
 		a.res.Usage.First = time.Since(a.start)
 	}
 	a.res.Tokens = append(a.res.Tokens, token)
@@ -139,6 +142,13 @@ func (a *answer) forbid(logits []float32) {
 		if a.allowed[i/32]>>(i%32)&1 == 0 {
 			logits[i] = float32(math.Inf(-1))
 		}
+	}
+}
+
+// fed says how far the prompt is.
+func (a *answer) fed(tokens int) {
+	if a.progress != nil {
+		a.progress(tokens, a.res.Usage.Prompt)
 	}
 }
 

@@ -67,6 +67,9 @@ func (g *generation) all() (Result, error) {
 	return g.result(), err
 }
 
+// progressTokens is after how many tokens of a prompt an Engine tells Request.Progress.
+const progressTokens = 256
+
 // launches goes on until there is a reason to end.
 func (g *generation) launches() error {
 	q := g.e.seq
@@ -80,6 +83,13 @@ func (g *generation) launches() error {
 			if err := g.scoreNext(feed); err != nil {
 				return err
 			}
+			continue
+		}
+		if g.progress != nil && len(feed) > progressTokens {
+			if _, err := q.launch(g.ctx, feed[:progressTokens], 1, func(int) bool { return true }); err != nil && g.ctx.Err() == nil {
+				return fmt.Errorf("engine: %w", err)
+			}
+			g.answer.fed(len(q.tokens))
 			continue
 		}
 		n := q.limit + 1 - len(known) // the last one chosen needs no room

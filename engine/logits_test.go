@@ -1,8 +1,10 @@
 package engine
 
 import (
+	"context"
 	"errors"
 	"math"
+	"sync"
 	"testing"
 
 	"github.com/mkgen/mkgen/engine/batch/batchtest"
@@ -146,6 +148,37 @@ func TestChoicesThatMakeNoSenseAreRefused(t *testing.T) {
 				_, err := a.generate(r)
 				require.ErrorContains(t, err, want)
 			}
+		})
+	}
+}
+
+// A long prompt is told of while it is fed, and once when it is; then the first token comes.
+func TestTheProgressOfAPromptIsTold(t *testing.T) {
+	e, _ := newFake(t, func(o *Options) { o.KVTokens = 800 })
+	b, _ := newFakeBatch(t, func(o *Options) { o.KVTokens = 800 }, nil)
+	for name, g := range map[string]interface {
+		Generate(context.Context, Request, func(Piece) bool) (Result, error)
+	}{"engine": e, "batch": b} {
+		t.Run(name, func(t *testing.T) {
+			var mu sync.Mutex
+			var told []int
+			r := Request{Tokens: make([]int, 700), MaxTokens: 3}
+			r.Progress = func(fed, of int) {
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, 700, of)
+				told = append(told, fed)
+			}
+			got, err := g.Generate(t.Context(), r, func(Piece) bool {
+				mu.Lock()
+				defer mu.Unlock()
+				require.Equal(t, 700, told[len(told)-1])
+				return true
+			})
+			require.NoError(t, err)
+			require.Len(t, got.Tokens, 3)
+			require.Greater(t, len(told), 2)
+			require.IsIncreasing(t, told)
 		})
 	}
 }

@@ -45,6 +45,10 @@ type Request struct {
 	TopLogprobs int
 	// PromptLogprobs asks for them of the prompt's tokens, too. Then the whole prompt is fed, whatever the cache remembers.
 	PromptLogprobs bool
+
+	// Progress, nil for none, is told how many of the prompt's tokens are in the cache: while a long prompt is fed, and once when all
+	// are, before the first token. A Batch calls it on a goroutine of its own, and waits for it.
+	Progress func(fed, of int)
 }
 
 // LogitsMask rules tokens out, step by step: that is how answers are kept to a grammar. It is called by one goroutine at a

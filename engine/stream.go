@@ -106,6 +106,12 @@ func (c client) ToScore() int { return c.a.toScore() }
 
 func (c client) Score(logits []float32) error { return c.a.score(logits) }
 
+func (c client) Fed(tokens int) {
+	if len(c.a.res.Tokens) == 0 { // not when a sequence that was sent back is fed again
+		c.a.fed(tokens)
+	}
+}
+
 func (c client) Take(token int) bool {
 	c.hand(c.a.add(token))
 	return c.a.res.Finish == ""

@@ -14,6 +14,7 @@ import (
 	"github.com/mkgen/mkgen/engine"
 	"github.com/mkgen/mkgen/engine/runtime"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/internal/progress"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/tokenizer"
 )
@@ -82,10 +83,30 @@ func (s *speaker) system() []tokenizer.Message {
 	return []tokenizer.Message{{Role: "system", Content: s.flags.system}}
 }
 
+// longPrompt is from how many tokens on it is told how far a prompt is.
+const longPrompt = 256
+
+// tellPrompt shows how far a long prompt is.
+func tellPrompt(w io.Writer) func(fed, of int) {
+	bar := progress.Count(w, "prompt", "tokens")
+	return func(fed, of int) {
+		switch {
+		case of < longPrompt:
+		case fed < of:
+			bar.Set(int64(fed), int64(of))
+		default:
+			bar.End(int64(of))
+		}
+	}
+}
+
 // answer generates and prints; what is printed ends with a line break.
 func (s *speaker) answer(ctx context.Context, r engine.Request) (string, error) {
 	var failed error
 	last := ""
+	if s.flags.verbose {
+		r.Progress = tellPrompt(s.err)
+	}
 	got, err := s.Generate(ctx, r, func(p engine.Piece) bool {
 		text := p.Text
 		if s.tokenizer == nil {

@@ -27,6 +27,7 @@ type endless struct{ taken int }
 func (e *endless) Want() int                        { return 1 << 40 }
 func (e *endless) Drafts() bool                     { return false }
 func (e *endless) ToScore() int                     { return math.MaxInt }
+func (e *endless) Fed(int)                          {}
 func (e *endless) Score([]float32) error            { return nil }
 func (e *endless) Draws() bool                      { return false }
 func (e *endless) Pick([]float32, int) (int, error) { return 0, nil }

@@ -25,6 +25,7 @@ type client struct {
 	goneAt int // tokens after which it is gone, 0 for never
 	bad    error
 	scores bool  // wants the logits of its prompt, too
+	fed    []int // what Fed said
 	scored []int // the tokens that they make likely
 
 	got   []int
@@ -63,6 +64,11 @@ func (c *client) Take(token int) bool {
 	c.got = append(c.got, token)
 	c.gone = len(c.got) == c.goneAt
 	return len(c.got) < c.want && token != c.stop
+}
+func (c *client) Fed(tokens int) {
+	require.Less(c.t, tokens, len(c.prompt))
+	require.Positive(c.t, tokens)
+	c.fed = append(c.fed, tokens)
 }
 func (c *client) Gone() bool { return c.gone }
 func (c *client) Leave(s batch.Stats, err error) {

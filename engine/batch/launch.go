@@ -154,6 +154,9 @@ func (l *launch) finish(steps int) {
 			failed[p.j] = err
 		}
 		l.s.advance(p.j, cached)
+		if p.j.cached < p.j.prompt {
+			p.j.client.Fed(p.j.cached)
+		}
 	}
 	for _, p := range l.parts {
 		if err := failed[p.j]; err != nil {

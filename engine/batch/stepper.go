@@ -80,6 +80,8 @@ type Client interface {
 	// error ends the job. Tokens from ToScore on are fed, also where the cache remembers them.
 	ToScore() int
 	Score(logits []float32) error
+	// Fed is told after a launch how many of its prompt's tokens the cache has, while they are not all.
+	Fed(tokens int)
 	// Take is given the next token. When it returns false the job ends.
 	Take(token int) bool
 	// Gone reports that the client wants no more, whatever the job does: it then

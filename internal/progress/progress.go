@@ -12,11 +12,12 @@ import (
 	"golang.org/x/term"
 )
 
-// Bar is the progress of one piece of work, counted in bytes. Its methods must not
+// Bar is the progress of one piece of work, counted in bytes or in what Count says. Its methods must not
 // be called from two goroutines at a time.
 type Bar struct {
 	w     io.Writer
 	what  string
+	unit  string // "" for bytes
 	begun time.Time
 	shown bool                     // w is a terminal
 	bar   *progressbar.ProgressBar // nil before the first Set
@@ -29,8 +30,15 @@ func Start(w io.Writer, what string) *Bar {
 	return &Bar{w: w, what: what, begun: time.Now(), shown: isTerminal(w)}
 }
 
-func newBar(w io.Writer, what string, total int64) *progressbar.ProgressBar {
-	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(true),
+// Count is Start of work that is counted in a unit, such as "tokens".
+func Count(w io.Writer, what, unit string) *Bar {
+	b := Start(w, what)
+	b.unit = unit
+	return b
+}
+
+func newBar(w io.Writer, what, unit string, total int64) *progressbar.ProgressBar {
+	return progressbar.NewOptions64(total, progressbar.OptionSetWriter(w), progressbar.OptionSetDescription(what), progressbar.OptionShowBytes(unit == ""),
 		progressbar.OptionShowCount(), progressbar.OptionSetWidth(30), progressbar.OptionThrottle(100*time.Millisecond),
 		progressbar.OptionSetPredictTime(true), progressbar.OptionClearOnFinish(), progressbar.OptionSetRenderBlankState(false))
 }
@@ -47,7 +55,7 @@ func (b *Bar) Set(done, total int64) {
 	case !b.shown:
 		return
 	case b.bar == nil:
-		b.bar, b.total = newBar(b.w, b.what, total), total
+		b.bar, b.total = newBar(b.w, b.what, b.unit, total), total
 	case b.total != total:
 		b.bar.ChangeMax64(total)
 		b.total = total
@@ -56,7 +64,7 @@ func (b *Bar) Set(done, total int64) {
 }
 
 // End takes the bar away and writes one line: what was done, how much and how
-// fast. bytes below 0 mean that it failed: then there is no line.
+// fast. bytes (or units) below 0 mean that it failed: then there is no line.
 func (b *Bar) End(bytes int64) {
 	if b.bar != nil {
 		_ = b.bar.Clear()
@@ -65,6 +73,10 @@ func (b *Bar) End(bytes int64) {
 		return
 	}
 	took := time.Since(b.begun)
+	if b.unit != "" {
+		fmt.Fprintf(b.w, "%s: %d %s in %.1f s, %.0f a second\n", b.what, bytes, b.unit, took.Seconds(), float64(bytes)/max(took.Seconds(), 1e-9))
+		return
+	}
 	fmt.Fprintf(b.w, "%s: %s in %.1f s, %s/s\n", b.what, size(float64(bytes)), took.Seconds(), size(float64(bytes)/max(took.Seconds(), 1e-9)))
 }
 

@@ -54,3 +54,13 @@ func TestSizesHaveThreeDigits(t *testing.T) {
 		require.Equal(t, want, size(n))
 	}
 }
+
+func TestOfUnitsTheLineHasTheirNumber(t *testing.T) {
+	var out bytes.Buffer
+	b := Count(&out, "prompt", "tokens")
+	b.Set(10, 500)
+	b.End(500)
+	if !strings.HasPrefix(out.String(), "prompt: 500 tokens in 0.0 s, ") || !strings.HasSuffix(out.String(), " a second\n") {
+		t.Fatalf("%q", out.String())
+	}
+}
