@@ -36,6 +36,7 @@ func missingFeatures(o object) (features []string) {
 		{"latent attention (MLA)", "kv_lora_rank q_lora_rank qk_rope_head_dim"},
 		{"state-space layers", "state_size ssm_cfg mamba_d_state mamba_n_heads ssm_state_size d_state conv_kernel time_step_rank layers_block_type"},
 		{"linear attention", "linear_num_key_heads linear_key_head_dim attn_layer_offset rwkv_version head_size_divisor"},
+		{"cross-attention layers", "cross_attention_layers"},
 		{"an encoder", "is_encoder_decoder num_decoder_layers encoder_layers"},
 		{"LayerNorm", "layer_norm_eps layer_norm_epsilon norm_epsilon"},
 		{"parallel attention and MLP", "parallel_attn use_parallel_residual"},

@@ -90,7 +90,7 @@ func TestModelSavedWithoutItsHeadIsExplained(t *testing.T) {
 		list[i].Name = strings.TrimPrefix(list[i].Name, "model.")
 	}
 	require.Contains(t, refusal(t, single(t, "tied_bf16", list)),
-		"model.embed_tokens.weight: found nothing, want it, of shape [40, 16]; without model. it is there: save LlamaForCausalLM instead of LlamaModel\n")
+		"model.embed_tokens.weight: found nothing, want it, of shape [40, 16]; without model. it is there: save the model with its LM head, such as LlamaForCausalLM, instead of the bare one\n")
 }
 
 func TestTiedHeadMustEqualTheEmbedding(t *testing.T) {

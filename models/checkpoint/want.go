@@ -70,7 +70,7 @@ func dtypeOf(name string) (models.DType, bool) {
 func (w wanted) missing(found map[string]*tensor) Problem {
 	p := Problem{Tensor: w.name, Found: "nothing", Want: "it, of shape " + showShape(w.shape)}
 	if found[strings.TrimPrefix(w.name, "model.")] != nil && strings.HasPrefix(w.name, "model.") {
-		p.Why = "without model. it is there: save LlamaForCausalLM instead of LlamaModel"
+		p.Why = "without model. it is there: save the model with its LM head, such as LlamaForCausalLM, instead of the bare one"
 	}
 	if w.name == headName {
 		p.Why = "only tie_word_embeddings true in " + ConfigFile + " makes the embedding serve as LM head"
