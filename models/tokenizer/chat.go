@@ -13,6 +13,7 @@ import (
 // ChatTemplate is a checkpoint's chat template. It may be used by many goroutines at once.
 type ChatTemplate struct {
 	template *jinja.Template
+	toolUse  *jinja.Template // for conversations with tools; nil for the same one
 	named    map[string]string
 }
 
@@ -39,7 +40,8 @@ type TemplateRefusal struct{ Message string }
 
 func (r *TemplateRefusal) Error() string { return "the chat template refuses: " + r.Message }
 
-// ChatTemplate gives the template with this name, "" for the default one. Without a default template the error is ErrNoChatTemplate; a
+// ChatTemplate gives the template with this name, "" for the default one, which gives way to one named tool_use, where
+// there is one, in conversations with tools. Without a default template the error is ErrNoChatTemplate; a
 // template that cannot be parsed is an error that says where.
 func (t *Tokenizer) ChatTemplate(name string) (*ChatTemplate, error) {
 	if name == "" {
@@ -52,7 +54,13 @@ func (t *Tokenizer) ChatTemplate(name string) (*ChatTemplate, error) {
 	if !ok {
 		return nil, fault("chat_template", "no template "+quote(name), "a template of "+configFile)
 	}
-	return NewChatTemplate(source, t.config.named)
+	c, err := NewChatTemplate(source, t.config.named)
+	if source, ok := t.config.templates[toolTemplate]; ok && err == nil && name == defaultTemplate {
+		if c.toolUse, err = jinja.Parse(source); err != nil {
+			return nil, fmt.Errorf("chat template %s: %w", toolTemplate, err)
+		}
+	}
+	return c, err
 }
 
 // NewChatTemplate parses a Jinja template as Hugging Face does, with trim_blocks and lstrip_blocks. named are the special tokens it may use:
@@ -77,7 +85,11 @@ func (c *ChatTemplate) Render(messages []Message, options ChatOptions) (string, 
 	if now.IsZero() {
 		now = time.Now()
 	}
-	text, err := c.template.Render(values, jinja.Options{Now: now})
+	template := c.template
+	if c.toolUse != nil && values["tools"] != nil {
+		template = c.toolUse
+	}
+	text, err := template.Render(values, jinja.Options{Now: now})
 	var raised *jinja.Raised
 	if errors.As(err, &raised) {
 		return "", &TemplateRefusal{raised.Message}
@@ -141,5 +153,28 @@ func (m Message) value() (*jinja.Dict, error) {
 	if !ok {
 		return nil, fault("JSON", quote(string(m.JSON)), "an object")
 	}
-	return d, nil
+	return tidied(d), nil
+}
+
+// tidied gives a message as transformers shows it to a template: without fields that are null, and with its reasoning
+// under the names that templates of several families read.
+func tidied(message *jinja.Dict) *jinja.Dict {
+	out, reasoning := &jinja.Dict{}, any(nil)
+	for _, name := range []string{"reasoning_content", "thinking", "reasoning"} {
+		if value, _ := message.Get(name); reasoning == nil {
+			reasoning = value
+		}
+	}
+	if reasoning != nil {
+		out.Set("thinking", reasoning)
+	}
+	for key, value := range message.All() {
+		if value != nil {
+			out.Set(key, value)
+		}
+	}
+	if reasoning != nil {
+		out.Set("reasoning_content", reasoning)
+	}
+	return out
 }

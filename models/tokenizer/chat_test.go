@@ -95,6 +95,9 @@ func TestChatsEqualHuggingFace(t *testing.T) {
 			}
 			require.NoError(t, err)
 			require.Equal(t, c.Text, text)
+			if c.IDs == nil {
+				return
+			}
 			ids, err := tok.Encode(text, false)
 			require.NoError(t, err)
 			require.Equal(t, orEmpty(c.IDs), orEmpty(ids))
@@ -113,6 +116,11 @@ func TestTemplatesByName(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, text)
 	}
+	template, err := tok.ChatTemplate("")
+	require.NoError(t, err)
+	text, err := template.Render(nil, ChatOptions{Tools: []byte("[]")})
+	require.NoError(t, err)
+	require.Equal(t, "T", text, "transformers takes tool_use where tools are given")
 	_, err = tok.ChatTemplate("rag")
 	require.ErrorContains(t, err, `chat_template: no template "rag"; want a template of tokenizer_config.json`)
 	_, err = tok.ChatTemplate("broken")

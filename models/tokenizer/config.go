@@ -5,7 +5,11 @@ import (
 	"fmt"
 )
 
-const defaultTemplate = "default"
+// Names of templates that mean something to transformers, too.
+const (
+	defaultTemplate = "default"
+	toolTemplate    = "tool_use"
+)
 
 // roles are the named special tokens of tokenizer_config.json, as its fields and as variables of chat templates.
 var roles = [...]string{"bos_token", "eos_token", "unk_token", "sep_token", "pad_token", "cls_token", "mask_token"}

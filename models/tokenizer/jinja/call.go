@@ -15,6 +15,20 @@ func (e arguments) evaluate(r *run, s *scope) (a args, err error) {
 	if a.values, err = evalAll(r, s, e.values); err != nil {
 		return a, err
 	}
+	if e.rest != nil {
+		rest, err := e.rest.eval(r, s)
+		if err != nil {
+			return a, err
+		}
+		items, err := iterate(rest)
+		if err != nil {
+			return a, err
+		}
+		if err := r.spend(16 * len(items)); err != nil {
+			return a, err
+		}
+		a.values = append(a.values, items...)
+	}
 	a.names = e.names
 	a.named, err = evalAll(r, s, e.named)
 	return a, err

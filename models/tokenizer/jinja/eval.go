@@ -87,6 +87,7 @@ type (
 	}
 	arguments struct {
 		values []expr
+		rest   expr // *rest: a list of further values; nil for none
 		names  []string
 		named  []expr
 	}

@@ -78,11 +78,17 @@ func (p *parser) arguments() (a arguments, err error) {
 				break
 			}
 		}
+		if a.rest == nil && len(a.names) == 0 && p.skip(sign, "*") {
+			if a.rest, err = p.expression(); err != nil {
+				return a, err
+			}
+			continue
+		}
 		named := ""
 		if next := p.tokens[min(p.at+1, len(p.tokens)-1)]; p.peek().kind == name && next.kind == sign && next.text == "=" {
 			named = p.take().text
 			p.at++
-		} else if len(a.names) > 0 {
+		} else if len(a.names) > 0 || a.rest != nil {
 			return a, p.fail("a named argument")
 		}
 		value, err := p.expression()
@@ -120,12 +126,17 @@ func (p *parser) filters(value expr) (expr, error) {
 	}
 }
 
-// filter parses a filter's name and arguments.
+// filter parses a filter's name and arguments. As in Jinja a name within an if block may be unknown until it is used,
+// since templates ask there whether the engine has something.
 func (p *parser) filter(value expr) (expr, error) {
 	t := p.peek()
 	f := filterNamed(t.text)
 	if t.kind != name || f == nil {
-		return nil, p.fail("a filter of chat templates")
+		err := p.fail("a filter of chat templates")
+		if t.kind != name || p.ifs == 0 {
+			return nil, err
+		}
+		f = func(*run, any, args) (any, error) { return nil, err }
 	}
 	p.at++
 	node := apply{word: t.text, f: f, value: value}
@@ -142,7 +153,11 @@ func (p *parser) test(value expr) (expr, error) {
 	t := p.peek()
 	f, ok := testTable[t.text]
 	if t.kind != name || !ok {
-		return nil, p.fail("a test of chat templates")
+		err := p.fail("a test of chat templates")
+		if t.kind != name || p.ifs == 0 {
+			return nil, err
+		}
+		f = func(any, []any) (bool, error) { return false, err }
 	}
 	p.at++
 	node := examine{word: t.text, f: f, value: value, not: not}

@@ -13,6 +13,7 @@ type parser struct {
 	at     int
 	depth  int
 	loops  int // for blocks around
+	ifs    int // if blocks around
 }
 
 func (p *parser) peek() token { return p.tokens[p.at] }
@@ -157,6 +158,8 @@ func (p *parser) body(ending string) ([]stmt, error) {
 
 func (p *parser) parseIf(line int) (stmt, error) {
 	node := branch{line: line}
+	p.ifs++
+	defer func() { p.ifs-- }()
 	for word := "if"; word != "endif"; {
 		var arm arm
 		var err error

@@ -75,6 +75,19 @@ func TestMistakesAreNamedWithTheirLine(t *testing.T) {
 	}
 }
 
+// TestUnknownFiltersMayStandWhereTheyAreNotUsed: as in Jinja, within an if block.
+func TestUnknownFiltersMayStandWhereTheyAreNotUsed(t *testing.T) {
+	text, err := render("{% if x == 2 %}{{ x | nofilter }}{{ x is notest(1) }}{% endif %}ok")
+	require.NoError(t, err)
+	require.Equal(t, "ok", text)
+	_, err = render("\n{% if x == 1 %}{{ x | nofilter(1) }}{% endif %}")
+	require.ErrorContains(t, err, `line 2: "nofilter"; want a filter of chat templates`)
+	_, err = render("{% if x is notest %}{% endif %}")
+	require.ErrorContains(t, err, `line 1: "notest"; want a test of chat templates`)
+	_, err = render("{% if x %}{% endif %}{{ x | nofilter }}")
+	require.ErrorContains(t, err, `"nofilter"; want a filter`)
+}
+
 func TestHostileTemplatesEnd(t *testing.T) {
 	many := func(s string) string { return strings.Repeat(s, maxSource/len(s)) }
 	for name, source := range map[string]string{

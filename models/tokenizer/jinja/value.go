@@ -2,6 +2,7 @@ package jinja
 
 import (
 	"fmt"
+	"iter"
 	"math"
 	"strconv"
 	"strings"
@@ -49,6 +50,17 @@ func (d *Dict) Set(key, value any) {
 func (d *Dict) Get(key any) (any, bool) {
 	value, ok := d.values[hashed(key)]
 	return value, ok
+}
+
+// All yields the keys and values in order.
+func (d *Dict) All() iter.Seq2[any, any] {
+	return func(yield func(key, value any) bool) {
+		for _, key := range d.keys {
+			if !yield(key, d.at(key)) {
+				return
+			}
+		}
+	}
 }
 
 // at is the value under a key that is there.

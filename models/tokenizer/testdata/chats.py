@@ -1,4 +1,5 @@
 """The conversations whose rendering chat_golden.json holds: (template, name, messages, keyword arguments)."""
+import pathlib
 
 USER = {"role": "user", "content": "How fast is light?"}
 ASSISTANT = {"role": "assistant", "content": "About 299792 km/s."}
@@ -50,4 +51,41 @@ def _all():
     yield "constructs.jinja", "constructs", [SYSTEM, USER, ASSISTANT, MORE], {"add_generation_prompt": True}
 
 
-ALL = list(_all())
+THOUGHT = {"role": "assistant", "reasoning_content": "It asks for the\nweather.\n", "content": "", "tool_calls": CALL["tool_calls"]}
+STEPS = [SYSTEM, USER, {**CALL, "content": "A moment."}, {"role": "tool", "name": "weather", "tool_call_id": "call00001", "content": "21 °C <dry>"},
+         {"role": "tool", "name": "clock", "tool_call_id": "call00002", "content": "noon"}, {"role": "assistant", "content": "<think>\nso\n</think>\n\nWarm."}, MORE]
+IDS = [{"type": "function", "id": f"call0000{i}", "function": f["function"]} for i, f in enumerate(CALL["tool_calls"] * 2)]
+
+
+def conversations():
+    """Yields conversations that templates of all families know parts of."""
+    for name, messages in PLAIN.items():
+        yield name, messages, {"add_generation_prompt": True}
+    yield "tools", [SYSTEM, USER], {"tools": [WEATHER, CLOCK], "add_generation_prompt": True}
+    yield "tools without a system message", [USER], {"tools": [CLOCK], "add_generation_prompt": True}
+    yield "no tools", [USER], {"tools": []}
+    yield "a call and its result", [USER, CALL, RESULT, ASSISTANT], {"tools": [WEATHER]}
+    yield "several steps", STEPS, {"tools": [WEATHER, CLOCK], "add_generation_prompt": True}
+    yield "a thought", [USER, THOUGHT, RESULT], {"tools": [WEATHER], "add_generation_prompt": True}
+    yield "thoughts of earlier turns", [USER, {**ASSISTANT, "reasoning_content": "old"}, MORE, {**ASSISTANT, "reasoning_content": "new"}], {}
+    yield "calls with ids", [SYSTEM, USER, {"role": "assistant", "content": None, "tool_calls": IDS}, {"role": "tool", "tool_call_id": "call00000", "content": "21"},
+                             {"role": "tool", "tool_call_id": "call00001", "content": "22"}, ASSISTANT, MORE], {"tools": [WEATHER]}
+    yield "parts", [{"role": "system", "content": [{"type": "text", "text": " be kind "}]}, PARTS], {"add_generation_prompt": True}
+    yield "no thinking", [SYSTEM, USER], {"enable_thinking": False, "add_generation_prompt": True}
+    yield "thinking", [USER], {"enable_thinking": True, "thinking": True, "add_generation_prompt": True}
+    yield "thinking off by a word", [{"role": "system", "content": "Short. /no_think"}, USER], {"add_generation_prompt": True}
+    yield "a date", [USER], {"date_string": "1 Jan 2000", "today": "2000-01-01"}
+    yield "documents", [USER], {"documents": [{"doc_id": 1, "title": "Light", "text": "It is fast."}, {"doc_id": "b", "title": "é", "text": "Sound is not."}], "add_generation_prompt": True}
+    yield "a developer", [{"role": "developer", "content": "Be exact."}, USER], {"add_generation_prompt": True}
+    yield "an answer to be continued", [USER, {"role": "assistant", "content": "About"}], {}
+
+
+def elsewhere(folder):
+    """Yields the conversations for each template in a folder."""
+    for path in sorted(pathlib.Path(folder).glob("*.jinja")):
+        for name, messages, kwargs in conversations():
+            yield path.name, name, messages, kwargs
+
+
+FAMILIES = ("thinking.jinja", "brackets.jinja", "turns.jinja", "documents.jinja", "modes.jinja", "signatures.jinja")
+ALL = list(_all()) + [(template, *each) for template in FAMILIES for each in conversations() if each[0] not in ("two users", "assistant first", "a file separator is white space")]

@@ -3,6 +3,7 @@
 
     pip install tokenizers==0.23.3 transformers==5.23.0 jinja2==3.1.6
     python3 make_testdata.py [classes] [train] [golden] [chat]      # all of them when none is named
+    python3 make_testdata.py render FOLDER RENDERED.json            # the conversations of chats.py by templates that are elsewhere
 
 classes ../classes.go: what the libraries' regular expressions take for letters and numbers
 train   llama3-like/tokenizer.json, llama3-like/tokenizer_config.json
@@ -241,7 +242,8 @@ def runs_of_shift(pairs):
     return [[first, last, step or 1, shift] for first, last, step, shift in out]
 
 
-def chat():
+def render(folder, conversations, out):
+    """Writes what transformers makes of conversations with the templates in a folder."""
     import transformers
     from transformers.utils import chat_template_utils
 
@@ -253,19 +255,27 @@ def chat():
     chat_template_utils.datetime = Frozen  # strftime_now reads the clock there
     tokenizer = transformers.PreTrainedTokenizerFast.from_pretrained(str(OUT))
     rows = []
-    for template, name, conversation, kwargs in chats.ALL:
+    for template, name, conversation, kwargs in conversations:
         row = {"template": template, "name": name, "messages": conversation, **kwargs}
-        source = (HERE / "templates" / template).read_text(encoding="utf-8")
+        source = (folder / template).read_text(encoding="utf-8")
         try:
             row["text"] = tokenizer.apply_chat_template(conversation, chat_template=source, tokenize=False, **kwargs)
-            row["ids"] = tokenizer(row["text"], add_special_tokens=False)["input_ids"]
+            if template not in chats.FAMILIES:
+                row["ids"] = tokenizer(row["text"], add_special_tokens=False)["input_ids"]
         except Exception as problem:
             row["error" if type(problem).__name__ == "TemplateError" else "failure"] = str(problem)
         rows.append(row)
-    write_json(HERE / "chat_golden.json", {"by": "transformers " + transformers.__version__, "now": "2024-07-04T15:06:07Z"}, {"chats": rows})
+    write_json(out, {"by": "transformers " + transformers.__version__, "now": "2024-07-04T15:06:07Z"}, {"chats": rows})
+
+
+def chat():
+    render(HERE / "templates", chats.ALL, HERE / "chat_golden.json")
 
 
 if __name__ == "__main__":
+    if sys.argv[1:2] == ["render"]:
+        render(pathlib.Path(sys.argv[2]), chats.elsewhere(sys.argv[2]), pathlib.Path(sys.argv[3]))
+        sys.exit()
     wanted = sys.argv[1:] or ["classes", "train", "golden", "chat"]
     for name in wanted:
         {"classes": classes, "train": train, "golden": golden, "chat": chat}[name]()
