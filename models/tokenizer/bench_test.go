@@ -1,12 +1,8 @@
 package tokenizer
 
 import (
-	"flag"
-	"os"
 	"strings"
 	"testing"
-
-	"github.com/stretchr/testify/require"
 )
 
 // BenchmarkEncode encodes about a megabyte of prose, code and other scripts.
@@ -43,21 +39,5 @@ func BenchmarkEncodeRun(b *testing.B) {
 func BenchmarkOpen(b *testing.B) {
 	for b.Loop() {
 		open(b)
-	}
-}
-
-var benchText = flag.String("text", "testdata/llama3-like/tokenizer.json", "file that BenchmarkEncodeFile encodes")
-
-// BenchmarkEncodeFile encodes the file -text with the tokenizer of -hf-dir; testdata/speed.py measures the library on the same.
-func BenchmarkEncodeFile(b *testing.B) {
-	tok, err := Open(*hfDir)
-	require.NoError(b, err)
-	text, err := os.ReadFile(*benchText)
-	require.NoError(b, err)
-	b.SetBytes(int64(len(text)))
-	for b.Loop() {
-		ids, err := tok.Encode(string(text), false)
-		require.NoError(b, err)
-		b.ReportMetric(float64(len(ids)), "tokens")
 	}
 }
