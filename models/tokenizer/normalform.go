@@ -112,8 +112,13 @@ func composite(a, b rune) (rune, bool) {
 	if b < 0x300 || norm.NFC.PropertiesString(string(b)).BoundaryBefore() {
 		return 0, false
 	}
-	joined := []rune(norm.NFC.String(string([]rune{a, b})))
+	pair := string([]rune{a, b})
+	joined := []rune(norm.NFC.String(pair))
 	if len(joined) != 1 || !normalized.has(joined[0]) {
+		return 0, false
+	}
+	// golang.org/x/text looks pairs up by the low halves of their code points: U+E006E is an n to it.
+	if norm.NFD.String(string(joined)) != norm.NFD.String(pair) {
 		return 0, false
 	}
 	return joined[0], true

@@ -64,6 +64,7 @@ def _texts():
     # unicode
     yield "combining marks", "e\u0301 a\u0308\u0323 Z\u0335\u0321\u0322\u0327 n\u0303o\u0308 \u0301alone \u0301"
     yield "composed and decomposed", "é e\u0301 Å A\u030a ệ e\u0323\u0302"
+    yield "letters in the low halves", "\U000e006e\u0301 \U00011f63\u0345 \U0001006e\u0303 \U0001f9a9\u0308a\u0308"
     yield "zalgo", "h\u0300\u0301\u0302\u0303\u0304i\u0340\u0341\u0342\u0343\u0344!"
     yield "emoji", "😀😃😄 👍👍🏻👍🏿 ❤❤️ ☎️ 🎉🎉🎉 ©️ ™️ 1️⃣ #️⃣ *️⃣"
     yield "emoji with joiners", "👩‍👩‍👧‍👦 👨🏽‍💻 🏳️‍🌈 🏴‍☠️ 🧑‍🤝‍🧑 ❤️‍🔥"
