@@ -42,6 +42,14 @@ func TestSoak(t *testing.T) {
 		if i%5 == 0 {
 			body["stop"] = []string{"e"}
 		}
+		switch i % 6 { // what the host chooses for
+		case 1:
+			body["logprobs"], body["echo"] = 2, true
+		case 3:
+			body["frequency_penalty"], body["logit_bias"] = 1.5, map[string]int{"65": 3}
+		case 5:
+			body["response_format"] = json.RawMessage(`{"type":"json_schema","json_schema":{"schema":` + petSchema + `}}`)
+		}
 		data, err := json.Marshal(body)
 		require.NoError(t, err)
 		requests = append(requests, soaked{string(data), *s.must("/v1/completions", string(data)).Choices[0].Text})
