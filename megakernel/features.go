@@ -16,8 +16,14 @@ const (
 )
 
 // kind is the description of a layer. Layers differ in windows and rotation only, so the first one's norms, biases and sizes
-// are those of all; Supports refuses others.
-func (mk *Kernel) kind() *models.Layer { return mk.arch.Layer(0) }
+// are those of all; Supports refuses others. A Kernel that was not built has only its configuration.
+func (mk *Kernel) kind() *models.Layer {
+	if mk.arch.Layers() == 0 {
+		a := mk.Config.Arch()
+		return a.Layer(0)
+	}
+	return mk.arch.Layer(0)
+}
 
 // ropes are the model's rotations, each once, and that of the layers in turn.
 func (mk *Kernel) ropes() (list []models.Rope, turns tasks.Turns) { return ropesOf(&mk.arch) }
