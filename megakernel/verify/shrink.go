@@ -36,12 +36,16 @@ func shrink(mk *megakernel.Kernel) (models.Config, megakernel.Options) {
 	if o.StageBytes > largestStage {
 		o.StageBytes = max(largestStage/2, (pipeline.KVTokenMultiple*mk.KV.TokenBytes()+127)/128*128)
 	}
-	columns := o.StageBytes / pipeline.GroupBytes * pipeline.GroupK
+	columns, part, hidden := o.StageBytes/pipeline.GroupBytes*pipeline.GroupK, pipeline.GroupK, smallHidden
+	if f := o.Weights; f.Parts() == 4 { // of whose groups inputs are whole, or not
+		part, hidden = f.Columns(), 2*f.Columns()
+		columns = o.StageBytes / f.Of(part) * part
+	}
 	group := c.Heads / c.KVHeads
 	c.Layers = min(c.Layers, max(smallLayers, 1+strings.Count(o.Attention, "/"))) // of every kind
 	o.Attention = megakernel.ShrinkWindows(o.Attention, mk.ChunkTokens()+7)
-	c.Hidden = atMost(c.Hidden, smallHidden, pipeline.GroupK)
-	c.Intermediate = atMost(c.Intermediate, columns+3*pipeline.GroupK, pipeline.GroupK)
+	c.Hidden = atMost(c.Hidden, hidden, part)
+	c.Intermediate = atMost(c.Intermediate, columns+3*part, part)
 	c.Vocab = atMost(c.Vocab, smallVocab, pipeline.TileRows)
 	c.KVHeads = min(c.KVHeads, smallKVHeads)
 	c.Heads = c.KVHeads * group
