@@ -141,10 +141,10 @@ func (mk *Kernel) extras() emit.Extras {
 	x := emit.Extras{Constants: mk.constants(), Tables: mk.tables(), Needs: mk.needs()}
 	p := mk.Plan
 	for i := range planMatrices {
-		m := mk.matrix(i)
+		m, source := mk.matrix(i), mk.Sources(i)
 		e := emit.PackEntry{Matrix: m.Name, Rows: m.Rows, K: m.K, Layers: p.Layers, Base: m.Start, LayerStride: p.LayerBytes,
 			TileRows: pipeline.TileRows, Tiles: m.Tiles, KPadded: m.KPadded, Order: order(m),
-			Sources: emit.RowRuns(m.Rows, func(row int) (string, int) { s := mk.Source(i, row); return s.Tensor, s.Row })}
+			Sources: emit.RowRuns(m.Rows, func(row int) (string, int) { s := source(row); return s.Tensor, s.Row })}
 		if i == layerMatrices {
 			e.Layers, e.LayerStride, e.Base = 1, 0, p.Image(pipeline.FinalLayer)+m.Start
 		}

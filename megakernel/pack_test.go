@@ -35,7 +35,7 @@ func slowly(t *testing.T, mk *Kernel, layer int, bytes int64) []byte {
 	}
 	for i := range mk.Plan.Matrices(layer) {
 		require.NoError(t, mk.Plan.Pack(image, layer, i, func(row int, scratch []uint16) ([]uint16, error) {
-			s := mk.Source(first+i, row)
+			s := mk.Sources(first + i)(row)
 			name := s.Tensor
 			if layer >= 0 {
 				name = fmt.Sprintf(name, layer)

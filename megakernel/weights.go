@@ -131,12 +131,13 @@ func (o *origin) find(r int) (which, row int) {
 	panic(fmt.Sprintf("BUG: row %d lies beyond %v", r, o.parts))
 }
 
-// Source is the origin of a row of matrix i of the plan table (MatrixQKV …,
-// then the LM head).
-func (mk *Kernel) Source(i, row int) Source {
+// Sources returns the origin of each row of matrix i of the plan table (MatrixQKV …, then the LM head).
+func (mk *Kernel) Sources(i int) func(row int) Source {
 	o := mk.origin(i)
-	which, row := o.find(row)
-	return Source{o.parts[which].tensor, row}
+	return func(row int) Source {
+		which, row := o.find(row)
+		return Source{o.parts[which].tensor, row}
+	}
 }
 
 // GainTensors are the tensors of the buffer "gains", Hidden elements each: the norms of

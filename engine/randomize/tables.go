@@ -72,8 +72,9 @@ func newShape(mk *megakernel.Kernel) *shape {
 
 func (s *shape) add(mk *megakernel.Kernel, i, layer int, m *pipeline.MatrixPlan, number func(tensor string) uint32) {
 	s.matrices = append(s.matrices, matrix{m, layer, len(s.rows)})
+	source := mk.Sources(i)
 	for row := range m.Rows {
-		from := mk.Source(i, row)
+		from := source(row)
 		s.rows = append(s.rows, number(from.Tensor)<<rowBits|uint32(from.Row))
 	}
 }
