@@ -121,7 +121,7 @@ type featureBuffers struct {
 func (mk *Kernel) declareGains(k *dsl.Kernel) dsl.Buf[dsl.BF16] {
 	n, what := mk.finalGain()+1, "attention and MLP of each layer"
 	if mk.kept() {
-		what = fmt.Sprintf("%d of each layer", len(mk.normRoles()))
+		what = fmt.Sprintf("%d of each layer", len(mk.NormRoles()))
 	}
 	return dsl.Global[dsl.BF16](k, "gains", product(n, mk.Config.Hidden), dsl.ReadOnly(), dsl.Align(16),
 		bufDoc("[%d][%d] norm gains: %s, then the final one", n, mk.Config.Hidden, what))

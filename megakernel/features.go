@@ -93,8 +93,25 @@ func (mk *Kernel) RopeFactors() []float32 {
 	return mk.ropeTable(func(r models.Rope) []float32 { return slices.Repeat([]float32{float32(r.Factor())}, r.Dims/2) }, 1)
 }
 
-// normRoles are the norms of a layer that a model has, in the order of their rows of the buffer "gains".
-func (mk *Kernel) normRoles() (roles []models.Role) {
+// UnscaledInvFreq is InvFreq of rotations without their scaling: what a check plants.
+func (mk *Kernel) UnscaledInvFreq() []float32 {
+	return mk.ropeTable(func(r models.Rope) []float32 {
+		r.Scaling = nil
+		return r.InvFreq(mk.Config.MaxPositions)
+	}, 0)
+}
+
+// OwnAttention is Options.Attention of the attention that the model was trained with; nothing for plain attention.
+func (mk *Kernel) OwnAttention() string { return ownAttention(&mk.Config) }
+
+// FeatureFaults lists the faults of what the model has beyond Llama.
+func (mk *Kernel) FeatureFaults() []Fault { return FeatureFaults(&mk.arch, mk.Options.Attention) }
+
+// PlusOne is whether norms multiply by 1 + gain.
+func (mk *Kernel) PlusOne() bool { return mk.arch.Final.PlusOne }
+
+// NormRoles are the norms of a layer that a model has, in the order of their rows of the buffer "gains".
+func (mk *Kernel) NormRoles() (roles []models.Role) {
 	for i, n := range mk.kind().Norms() {
 		if n.Kind != models.NoNorm {
 			roles = append(roles, []models.Role{models.RolePreAttn, models.RolePostAttn, models.RolePreMLP, models.RolePostMLP}[i])
@@ -105,7 +122,7 @@ func (mk *Kernel) normRoles() (roles []models.Role) {
 
 // gainRow is a norm's row of the buffer "gains".
 func (b *builder) gainRow(layer dsl.Val[dsl.U32], r models.Role) dsl.Val[dsl.U32] {
-	roles := b.mk.normRoles()
+	roles := b.mk.NormRoles()
 	row := layer.MulC(len(roles))
 	if i := slices.Index(roles, r); i > 0 {
 		row = row.AddC(i)
@@ -114,7 +131,7 @@ func (b *builder) gainRow(layer dsl.Val[dsl.U32], r models.Role) dsl.Val[dsl.U32
 }
 
 // finalGain is the final norm's row.
-func (mk *Kernel) finalGain() int { return len(mk.normRoles()) * mk.Config.Layers }
+func (mk *Kernel) finalGain() int { return len(mk.NormRoles()) * mk.Config.Layers }
 
 // biasRoles are the biases of the rows of matrix i, one below the other, where it has some.
 func (mk *Kernel) biasRoles(i int) []models.Role {

@@ -279,7 +279,7 @@ func (f *single) finalPhase() phase {
 
 // fetchGains fetches the gains of a layer's norm, where it has that.
 func (f *single) fetchGains(s tasks.Step, r models.Role) {
-	if slices.Contains(f.mk.normRoles(), r) {
+	if slices.Contains(f.mk.NormRoles(), r) {
 		f.gains.Fetch(f.env, f.gainRow(s.Layer, r))
 	}
 }

@@ -145,7 +145,7 @@ func (mk *Kernel) Sources(i int) func(row int) Source {
 func (mk *Kernel) GainTensors() []string {
 	var names []string
 	for l := range mk.Config.Layers {
-		for _, r := range mk.normRoles() {
+		for _, r := range mk.NormRoles() {
 			names = append(names, TensorName(mk.Config.TensorName(r), l))
 		}
 	}
@@ -172,7 +172,7 @@ func (mk *Kernel) GainRow(layer int, r models.Role) int {
 	if r == models.RoleFinal {
 		return mk.finalGain()
 	}
-	return layer*len(mk.normRoles()) + slices.Index(mk.normRoles(), r)
+	return layer*len(mk.NormRoles()) + slices.Index(mk.NormRoles(), r)
 }
 
 // VectorBuffer is a buffer of vectors that are made of a checkpoint's.
@@ -187,7 +187,7 @@ type VectorBuffer struct {
 // VectorBuffers are the buffers of gains and biases.
 func (mk *Kernel) VectorBuffers() []VectorBuffer {
 	c := &mk.Config
-	last, roles := c.TensorName(models.RoleFinal), mk.normRoles()
+	last, roles := c.TensorName(models.RoleFinal), mk.NormRoles()
 	var names []string
 	for _, r := range roles {
 		names = append(names, c.TensorName(r))

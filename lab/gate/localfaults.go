@@ -8,7 +8,6 @@ import (
 
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
-	"github.com/mkgen/mkgen/models"
 )
 
 // The local faults, of one head or of one layer; Kernel.FaultPlace says of which.
@@ -79,12 +78,17 @@ func (l *local) normScaled(w window) ([]hook, func() error, error) {
 	}
 	layer, _ := l.s.Kernel.FaultPlace()
 	size := 2 * l.s.Kernel.Config.Hidden
-	at := (2*layer + 1) * size
+	roles := l.s.Kernel.NormRoles()
+	at := l.s.Kernel.GainRow(layer, roles[len(roles)/2]) * size
+	shift := 0.0
+	if l.s.Kernel.PlusOne() {
+		shift = 1
+	}
 	own := gains[at : at+size]
 	var scaled []byte
 	for i := 0; i < size; i += 2 {
 		x := reference.FromBF16(binary.LittleEndian.Uint16(own[i:]))
-		scaled = binary.LittleEndian.AppendUint16(scaled, reference.ToBF16(normFactor*x))
+		scaled = binary.LittleEndian.AppendUint16(scaled, reference.ToBF16(normFactor*(x+shift)-shift))
 	}
 	write := func(row []byte) func() error {
 		return func() error { return l.s.Write("gains", int64(at), row) }
@@ -100,7 +104,6 @@ func (l *local) ropeUnscaled(w window) planting {
 		return planting{skip: "the model's frequencies are not scaled"}
 	}
 	at := max(w.from, min(c.Rope.Scaling.OriginalPositions, (w.from+w.to)/2))
-	c.Rope.Scaling = nil
 	write := func(freq []float32) func() error {
 		var raw []byte
 		for _, x := range freq {
@@ -108,7 +111,7 @@ func (l *local) ropeUnscaled(w window) planting {
 		}
 		return func() error { return l.s.Write("inv_freq", 0, raw) }
 	}
-	return planting{hooks: []hook{{at, write(models.RopeInvFreq(c))}}, undo: write(l.s.Kernel.InvFreq())}
+	return planting{hooks: []hook{{at, write(l.s.Kernel.UnscaledInvFreq())}}, undo: write(l.s.Kernel.InvFreq())}
 }
 
 // faulty runs a window with a fault planted.

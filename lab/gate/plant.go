@@ -14,7 +14,8 @@ import (
 // inKernel are the faults that are planted by building another kernel.
 var inKernel = map[string]megakernel.Fault{
 	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope, MergeWeightWrong: megakernel.FaultMergeShare,
-	AttentionChanged: megakernel.FaultAttention}
+	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm, PlusOneDropped: megakernel.FaultPlusOne,
+	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm}
 
 // faulty judges the kernel with one fault planted.
 func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
@@ -51,7 +52,7 @@ func (s *Subject) withoutGain(ctx context.Context, ref *Reference, rules Rules) 
 	})
 }
 
-// skipGain replaces the gains of the middle layer's attention norm by 1 while run
+// skipGain replaces the gains of the middle layer's first norm by what makes a factor of 1 while run
 // runs.
 func skipGain(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer string, offset int64, src []byte) error, run func() (Result, error)) (r Result, err error) {
 	gains, err := mk.Gains(w)
@@ -60,10 +61,14 @@ func skipGain(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer str
 	}
 	c := &mk.Config
 	row := c.Hidden * 2
-	at := c.Layers / 2 * 2 * row
+	at := mk.GainRow(c.Layers/2, mk.NormRoles()[0]) * row
+	one := uint16(0x3f80)
+	if mk.PlusOne() {
+		one = 0
+	}
 	ones := make([]byte, 0, row)
 	for range c.Hidden {
-		ones = binary.LittleEndian.AppendUint16(ones, 0x3f80)
+		ones = binary.LittleEndian.AppendUint16(ones, one)
 	}
 	if err := write("gains", int64(at), ones); err != nil {
 		return r, err

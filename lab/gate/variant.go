@@ -26,7 +26,7 @@ func (r *Reference) judges(mk *megakernel.Kernel) error {
 	ours := cmp.Or(string(o.KV), "bf16")
 	for _, f := range []struct{ what, theirs, ours string }{
 		{"format of the KV cache", r.Roundings.KV, ours}, {"format of the KV cache", cmp.Or(r.Variant.KV, "bf16"), ours},
-		{"attention", cmp.Or(r.Variant.Attention, "causal"), cmp.Or(o.Attention, "causal")},
+		{"attention", cmp.Or(r.Variant.Attention, mk.OwnAttention(), "causal"), cmp.Or(o.Attention, "causal")},
 		{"page of selections", fmt.Sprint(r.Variant.Selection), fmt.Sprint(page)},
 	} {
 		if f.theirs != f.ours {
@@ -41,8 +41,27 @@ func (r *Reference) judges(mk *megakernel.Kernel) error {
 // after it, the first KV head sees the pages that the second should.
 const AttentionChanged = "attention_changed"
 
+// Faults of what models have beyond Llama, each planted where the model has it.
+const (
+	BiasDropped     = "bias_dropped"       // biases are left out
+	QKNormSkipped   = "qk_norm_skipped"    // keys get the gains of their norm, and no more
+	PlusOneDropped  = "plus_one_dropped"   // gains are taken for 1 + gain
+	RopeBaseSwapped = "rope_base_swapped"  // all layers are rotated as the first one is
+	LogitCapLeftOut = "logit_cap_left_out" // logits are not capped
+	PostNormSkipped = "post_norm_skipped"  // what attention adds gets the gains of its norm, and no more
+)
+
+// featureFaults are their names by the kernel's.
+func featureFaults() map[megakernel.Fault]string {
+	names := map[megakernel.Fault]string{}
+	for name, fault := range inKernel {
+		names[fault] = name
+	}
+	return names
+}
+
 // faults lists those that a judgement of mk plants: without AttentionChanged where its attention is plain, without
-// MergeWeightWrong where no weights are merged.
+// MergeWeightWrong where no weights are merged, and with those of the model's features.
 func faults(mk *megakernel.Kernel) (names []string) {
 	for _, name := range Faults() {
 		if name != MergeWeightWrong || !mk.SumsOnly() {
@@ -51,6 +70,11 @@ func faults(mk *megakernel.Kernel) (names []string) {
 	}
 	if mk.Options.Attention != "" || mk.Options.Selection {
 		names = append(names, AttentionChanged)
+	}
+	for _, fault := range mk.FeatureFaults() {
+		if fault != megakernel.FaultAttention {
+			names = append(names, featureFaults()[fault])
+		}
 	}
 	return names
 }

@@ -129,6 +129,10 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 			}
 			want := logitsOf(t, config, w, tokens)
 			for _, rows := range []int{1, 6} {
+				tokens, want := tokens, want
+				if rows == 1 && !deep.On() { // beyond the windows of 8 and the first page
+					tokens, want = tokens[:10], want[:10]
+				}
 				o := small
 				run := decode
 				if rows > 1 {
