@@ -16,17 +16,20 @@ const (
 )
 
 // kind is the description of a layer. Layers differ in windows and rotation only, so the first one's norms, biases and sizes
-// are those of all; Supports refuses others. A Kernel that was not built has only its configuration.
-func (mk *Kernel) kind() *models.Layer {
+// are those of all; Supports refuses others.
+func (mk *Kernel) kind() *models.Layer { return mk.described().Layer(0) }
+
+// described is the model's mathematics, also of a Kernel that was not built, which has only its configuration.
+func (mk *Kernel) described() *models.Arch {
 	if mk.arch.Layers() == 0 {
 		a := mk.Config.Arch()
-		return a.Layer(0)
+		return &a
 	}
-	return mk.arch.Layer(0)
+	return &mk.arch
 }
 
 // ropes are the model's rotations, each once, and that of the layers in turn.
-func (mk *Kernel) ropes() (list []models.Rope, turns tasks.Turns) { return ropesOf(&mk.arch) }
+func (mk *Kernel) ropes() (list []models.Rope, turns tasks.Turns) { return ropesOf(mk.described()) }
 
 func ropesOf(a *models.Arch) (list []models.Rope, turns tasks.Turns) {
 	for l := range a.Layers() {
@@ -105,10 +108,10 @@ func (mk *Kernel) UnscaledInvFreq() []float32 {
 func (mk *Kernel) OwnAttention() string { return ownAttention(&mk.Config) }
 
 // FeatureFaults lists the faults of what the model has beyond Llama.
-func (mk *Kernel) FeatureFaults() []Fault { return FeatureFaults(&mk.arch, mk.Options.Attention) }
+func (mk *Kernel) FeatureFaults() []Fault { return FeatureFaults(mk.described(), mk.Options.Attention) }
 
 // PlusOne is whether norms multiply by 1 + gain.
-func (mk *Kernel) PlusOne() bool { return mk.arch.Final.PlusOne }
+func (mk *Kernel) PlusOne() bool { return mk.described().Final.PlusOne }
 
 // NormRoles are the norms of a layer that a model has, in the order of their rows of the buffer "gains".
 func (mk *Kernel) NormRoles() (roles []models.Role) {
