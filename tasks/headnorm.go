@@ -189,6 +189,7 @@ func (t *Attention) eachNormed(e *Env, b dsl.Buf[dsl.B128], from u32, what strin
 	}
 	scale := of.scale(e, sum, elements).Named("norm")
 	if asTheyAre {
+		dsl.Optional(scale)
 		scale = k.F32(1)
 	}
 	for n, w := range words {

@@ -75,6 +75,7 @@ func (t keptSum) elements(e *Env, n int, begin func(i u32) func(x []f32)) {
 	mean := dsl.CTASum(squares.Get(), e.Scratch, 0, e.Consumers, e.Sync).Mul(k.F32(1 / float64(t.N)))
 	scale := dsl.Rsqrt(mean.Add(k.F32(t.Eps)))
 	if t.Skip {
+		dsl.Optional(scale)
 		scale = k.F32(1)
 	}
 	if t.Factor != 1 {

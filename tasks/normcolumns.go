@@ -78,6 +78,7 @@ func (t *QKVColumns) normalise(e *Env, row, first u32, heads int, asTheyAre bool
 	}
 	scale := norm.scale(e, dsl.WarpSum(squares.Get()), elements).Named("norm")
 	if asTheyAre {
+		dsl.Optional(scale)
 		scale = k.F32(1)
 	}
 	each(pairs, func(i u32) {

@@ -158,3 +158,32 @@ func TestKernelsEqualTransformersForEveryFamily(t *testing.T) {
 		})
 	}
 }
+
+// A kernel with a planted fault is not the model any more: by far more than rounding.
+func TestFaultsOfFeaturesShow(t *testing.T) {
+	for _, f := range []struct {
+		name  string
+		fault megakernel.Fault
+	}{{"qwen2", megakernel.FaultBias}, {"qwen3", megakernel.FaultQKNorm}, {"gemma3", megakernel.FaultPlusOne}, {"gemma3", megakernel.FaultRopeBase},
+		{"gemma2", megakernel.FaultLogitCap}, {"gemma2", megakernel.FaultPostNorm}, {"mistral", megakernel.FaultAttention}} {
+		t.Run(string(f.fault), func(t *testing.T) {
+			t.Parallel()
+			all := cases(t)
+			c := all[slices.IndexFunc(all, func(c Case) bool { return c.Name == f.name })]
+			config, err := c.Config(nil)
+			require.NoError(t, err)
+			w, err := c.Weights()
+			require.NoError(t, err)
+			tokens, o := c.Tokens[:12], small
+			o.Fault = f.fault
+			mk, err := megakernel.Build(config, o)
+			require.NoError(t, err)
+			far := distance(decode(t, mk, w, tokens), logitsOf(t, config, w, tokens))
+			t.Logf("%s of %s: %.3f", f.fault, f.name, far)
+			require.Greater(t, far, 0.04) // kernels without a fault are at 0.01
+			o.Tokens, o.Splits = 4, 0
+			_, err = megakernel.Build(config, o)
+			require.NoError(t, err)
+		})
+	}
+}
