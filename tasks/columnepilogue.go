@@ -85,12 +85,6 @@ func (t *AddResidualColumns) StartAhead(e *Env, norm u32, g *GEMM, share Share, 
 	return ahead, epilogue, publish
 }
 
-// SwiGLUColumns is SwiGLU of several tokens; act is in fragment order, out.K being
-// half the matrix's rows.
-func SwiGLUColumns(e *Env, out Activations, act dsl.Buf[dsl.BF16], scale ColumnScale) ColumnEpilogue {
-	return GLU{}.Columns(e, out, act, scale)
-}
-
 // ScaleColumns is RMSNorm's scale of each token, 1/√(mean(x²) + ε), from the sums of
 // squares that all CTAs have published.
 type ScaleColumns struct {

@@ -113,7 +113,7 @@ func TestSwiGLUColumns(t *testing.T) {
 			act := out[dsl.BF16](r, "act", a.Len())
 			yIn, tokens := in[dsl.F32](r, "y", f32Bytes(y), len(y)), r.scalar("n", uint32(s.n))
 			r.body(func(*pipeline.Consumer) {
-				r.eachColumnPair(yIn, 2*n, s.padded(), tokens, tasks.SwiGLUColumns(r.e, a, act, scale))
+				r.eachColumnPair(yIn, 2*n, s.padded(), tokens, tasks.GLU{}.Columns(r.e, a, act, scale))
 			}, nil)
 			got := bf16s(r.run()["act"])
 			for token := range s.t {

@@ -72,8 +72,8 @@ func TestWhatTemplatesForSeveralTokensRefuse(t *testing.T) {
 		{"columnepilogue", "residual: X has 64 elements, want 192", residual(func(r *rig, a *tasks.AddResidualColumns) { a.X = out[dsl.F32](r, "short", 64) })},
 		{"columnepilogue", "residual: SQ has 3 elements, want 8", residual(func(r *rig, a *tasks.AddResidualColumns) { a.SQ = out[dsl.F32](r, "short", 3) })},
 		{"columnepilogue", "residual: Shared has 8 elements, want 16", residual(func(r *rig, a *tasks.AddResidualColumns) { a.Shared = sharedF32(r, "short", 8) })},
-		{"columnepilogue", "SwiGLU: the buffer has 64 elements, want 256 for 2 tokens of 32 columns", vector(func(r *rig) {
-			tasks.SwiGLUColumns(r.e, tasks.Activations{K: 32, T: 2}, out[dsl.BF16](r, "act", 64), nil)
+		{"glu", "SwiGLU: the buffer has 64 elements, want 256 for 2 tokens of 32 columns", vector(func(r *rig) {
+			tasks.GLU{}.Columns(r.e, tasks.Activations{K: 32, T: 2}, out[dsl.BF16](r, "act", 64), nil)
 		})},
 		{"columnepilogue", "scale: SQ has 4 elements, want 8", vector(func(r *rig) {
 			s := tasks.ScaleColumns{N: 32, T: 2, SQ: out[dsl.F32](r, "sq", 4), Shared: sharedF32(r, "scales", 24)}

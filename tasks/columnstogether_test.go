@@ -94,7 +94,7 @@ func (c mlp) rig(t testing.TB, w *mlpWeights, eps float64) *rig {
 		bar.Sync()
 		var scale tasks.ColumnScale // known when the epilogue first runs
 		of := func(token dsl.Val[dsl.U32]) dsl.Val[dsl.F32] { return scale(token) }
-		matrices[0].Consume(r.e, cons, r.ring, r.share(0), rows.Count, func() { scale = norm.Emit(r.e) }, tasks.SwiGLUColumns(r.e, inner, act, of))
+		matrices[0].Consume(r.e, cons, r.ring, r.share(0), rows.Count, func() { scale = norm.Emit(r.e) }, tasks.GLU{}.Columns(r.e, inner, act, of))
 		bar.Sync()
 		var ahead, publish func()
 		var epilogue tasks.ColumnEpilogue

@@ -2,7 +2,6 @@ package tasks
 
 import (
 	"github.com/mkgen/mkgen/dsl"
-	"github.com/mkgen/mkgen/pipeline"
 )
 
 // AddResidual is the epilogue x[row] = old[row] + y of a projection back into
@@ -22,15 +21,6 @@ func AddResidual(x dsl.Buf[dsl.F32], old Vector, also ...Keep) Epilogue {
 
 // Keep stores the sums of rows row and row + 1 of a residual vector.
 type Keep func(row u32, sum []f32)
-
-// SwiGLU is the epilogue act[from+j] = silu(gate)·up (Shazeer 2020) of a matrix whose
-// packed rows 2j and 2j+1 are rows j of gate and of up. Both are first scaled
-// by RMSNorm's scale. silu(x) = x/(1 + e^−x): far below zero
-// it is −0, at −inf itself NaN, as the formula is; NaN stays. act is the input of a product of a
-// format's weights.
-func SwiGLU(e *Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.Format, scale f32) Epilogue {
-	return GLU{}.Epilogue(e, act, from, format, scale)
-}
 
 // GateUpSource says which row of the concatenated gate and up weights, each of
 // n rows, is packed row r.

@@ -35,7 +35,7 @@ func swiglu(t testing.TB, gate, up []float32, scale float64) []uint16 {
 	r := newRig(t, setup{sms: 2, consumers: 1})
 	yIn, act := in[dsl.F32](r, "y", f32Bytes(y), 2*n), out[dsl.BF16](r, "act", n)
 	r.body(func(*pipeline.Consumer) {
-		r.eachPair(yIn, 2*n, tasks.SwiGLU(r.e, act, r.k.U32(0), pipeline.FormatBF16, r.k.F32(scale)))
+		r.eachPair(yIn, 2*n, tasks.GLU{}.Epilogue(r.e, act, r.k.U32(0), pipeline.FormatBF16, r.k.F32(scale)))
 	}, nil)
 	return bf16s(r.run()["act"])
 }

@@ -13,7 +13,9 @@ type GLU struct {
 	Bias Rows // of the packed matrix; nil for none
 }
 
-// Epilogue is SwiGLU's, with g's activation and biases.
+// Epilogue stores act(gate)·up of pairs of rows from element from of act on, rounded to what the next product's format takes:
+// from + i of rows 2i and 2i + 1. scale is RMSNorm's. silu(x) = x/(1 + e^−x) is −0 far below zero and NaN at −inf, as the
+// formula is; NaN stays.
 func (g GLU) Epilogue(e *Env, act dsl.Buf[dsl.BF16], from u32, format pipeline.Format, scale f32) Epilogue {
 	return func(row u32, y0, y1 f32) {
 		gate, up := g.of(e.K, row, y0, y1, scale)
@@ -37,7 +39,7 @@ func (g GLU) of(k *dsl.Kernel, row u32, y0, y1, scale f32) (gate, up f32) {
 	return gate.Mul(dsl.Rcp(dsl.Exp2(exponent()).Add(k.F32(1)))), up
 }
 
-// Columns is Epilogue of several tokens, as SwiGLUColumns is SwiGLU of them.
+// Columns is Epilogue of several tokens: act is in the order in which products read it, out.K columns of out.T tokens.
 func (g GLU) Columns(e *Env, out Activations, act dsl.Buf[dsl.BF16], scale ColumnScale) ColumnEpilogue {
 	k := e.K
 	if p := out.problem("SwiGLU", act); p != "" {

@@ -46,7 +46,7 @@ var (
 	weightLoad   = place{"tasks/gemv.go", "[dsl.BF16x2](r.Data).LoadN("}
 	inputLoad    = place{"tasks/gemv.go", "[dsl.BF16x2](g.X).LoadN("}
 	inputStore   = place{"tasks/vector.go", "dst.StoreN(i.MulC(4), []u32{v"}
-	actStore     = place{"tasks/epilogue.go", "act.Store(from.Add("}
+	actStore     = place{"tasks/glu.go", "act.Store(from.Add("}
 	actLoad      = place{"tasks/vector.go", "stage(i, x.LoadN("}
 	cacheCopy    = place{"tasks/attention.go", "p.Copy(base.Add("}
 	cacheStore   = place{"tasks/qkv.go", ""}
