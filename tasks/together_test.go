@@ -35,7 +35,7 @@ func TestTemplatesShareRingAndSharedMemory(t *testing.T) {
 		r.body(func(c *pipeline.Consumer) {
 			bar := tasks.NewGridBarrier(r.e, counter, r.k.U32(0xfffffffe))
 			norm := tasks.NormInput{N: hidden, Eps: eps, X: tasks.FromBuf(xs), Gain: in[dsl.BF16](r, "gain", bf16Bytes(gain), hidden), Dst: input}
-			first.Consume(r.e, c, r.ring, r.share(0), tasks.SwiGLU(r.e, act, r.k.U32(0), pipeline.FormatBF16, norm.Emit(r.e, r.k.U32(0))))
+			first.Consume(r.e, c, r.ring, r.share(0), tasks.GLU{}.Epilogue(r.e, act, r.k.U32(0), pipeline.FormatBF16, norm.Emit(r.e, r.k.U32(0))))
 			bar.Sync()
 			plain := tasks.PlainInput{N: inner, X: act, Dst: input}
 			plain.Emit(r.e)
