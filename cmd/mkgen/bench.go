@@ -119,7 +119,7 @@ works, and no speed.`,
   mkgen bench --model llama3-8b --rows 8 --contexts 1024 --reference out/8b
   mkgen bench --model llama3-8b --budget --machine out/machine.json
   mkgen bench --model llama3-8b --ablate -o out/ablate.json
-  mkgen bench --serve http://127.0.0.1:8000 --checkpoint path/to/Qwen3-8B --served-name qwen3-8b
+  mkgen bench --serve http://127.0.0.1:8000 --checkpoint DIR --served-name NAME
   mkgen bench --model tiny --device sim`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
