@@ -68,35 +68,40 @@ func listModels(w io.Writer, all []models.Config) error {
 	lines := make([][]any, len(all))
 	var wait sync.WaitGroup
 	for i := range all {
-		wait.Go(func() { lines[i] = modelLine(&all[i], families[family(&all[i])].Title) })
+		wait.Go(func() { lines[i] = modelLine(&all[i]) })
 	}
 	wait.Wait()
-	t := table.New("NAME", "FAMILY", ">LAYERS", ">HIDDEN", ">HEADS/KV", ">PARAMETERS", ">READ A TOKEN", ">KV A POSITION", ">H200 TOK/S", ">H100 TOK/S", "KERNEL")
-	for _, l := range lines {
-		t.Row(l...)
+	t := table.New("", ">parameters", ">read\na token", ">KV a\nposition", ">H200\ntok/s", ">H100\ntok/s")
+	for i, l := range lines {
+		if at := family(&all[i]); i == 0 || at != family(&all[i-1]) {
+			t.Row(families[at].Title, "", "", "", "", "")
+		}
+		t.Row(l[:len(l)-1]...)
 	}
 	if err := t.Write(w, ""); err != nil {
 		return err
 	}
 	missing := ""
-	if slices.ContainsFunc(lines, func(l []any) bool { return l[len(l)-1] != "yes" }) {
-		missing = "With ~ the kernel does not have all of the model's features yet, and the figure is that of a Llama of its sizes.\n"
+	for i, l := range lines {
+		if state := l[len(l)-1]; state != "yes" {
+			missing += fmt.Sprintf("%s: %s.\n", all[i].Name, state)
+		}
 	}
 	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do not fit.\n"+missing+
 		"With weights of their own, for mkgen run --model NAME: %s.\n", predictedContext, strings.Join(bundled.Names(), ", "))
 	return err
 }
 
-// modelLine is a row of the list.
-func modelLine(c *models.Config, title string) []any {
+// modelLine is a row of the list, and behind it whether there is a kernel: "yes", or why not.
+func modelLine(c *models.Config) []any {
 	a := c.Arch()
 	approximate, state := "", "yes"
 	plain := *c
 	if len(megakernel.Supports(&a)) > 0 {
-		approximate, state = "~", "not yet"
+		approximate, state = "~", "the kernel does not have all of its features yet, and the figure is that of a Llama of its sizes"
 		plain.Traits, plain.Rope, plain.Names = models.Traits{}, models.Rope{Theta: c.Rope.Theta}, nil
 	}
-	line := []any{c.Name, title, c.Layers, c.Hidden, fmt.Sprintf("%d/%d", c.Heads, c.KVHeads), megakernel.FormatCount(c.ParamCount()),
+	line := []any{"  " + c.Name, megakernel.FormatCount(c.ParamCount()),
 		megakernel.FormatBytes(c.WeightBytes()), megakernel.FormatBytes(c.KVBytesPerToken())}
 	mk, err := megakernel.Build(plain, megakernel.Options{})
 	for _, gpu := range gpus {
