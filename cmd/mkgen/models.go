@@ -87,8 +87,8 @@ func listModels(w io.Writer, all []models.Config) error {
 			missing += fmt.Sprintf("%s: %s.\n", all[i].Name, state)
 		}
 	}
-	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do not fit.\n"+missing+
-		"With weights of their own, for mkgen run --model NAME: %s.\n", predictedContext, strings.Join(bundled.Names(), ", "))
+	_, err := fmt.Fprintf(w, "\nTok/s are predicted: bf16, one sequence, behind %d tokens; - where weights do\nnot fit.\n"+missing+
+		"With weights of their own, for mkgen run --model NAME:\n%s.\n", predictedContext, strings.Join(bundled.Names(), ", "))
 	return err
 }
 
