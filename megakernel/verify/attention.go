@@ -4,6 +4,7 @@ import (
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 )
 
@@ -100,12 +101,18 @@ func places(n int) []tasks.Place {
 	return out
 }
 
-// attend is the attention of all heads of a query, nil being plain attention. at is the
-// query's place and keysAt those of the keys, but for the heads; sees, unless nil, is
-// whether a KV head reads the page of a key at all.
+// attend is the attention of all heads of a query, nil being plain attention, with the model's
+// own scale of scores. at is the query's place and keysAt those of the keys, but for the heads;
+// sees, unless nil, is whether a KV head reads the page of a key at all.
 func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64, keysAt []tasks.Place, keys, values [][]float64, sees func(head int, k tasks.Place) bool) []float64 {
 	c, d := &mk.Config, mk.Config.HeadDim
 	at.Heads = c.Heads
+	arch := c.Arch()
+	scale := arch.Layer(0).Attn.Scale / models.PlainScale(d) // the same in all layers; Variant.Attend's is plain
+	scaled := make([]float64, len(q))
+	for i, x := range q {
+		scaled[i] = scale * x
+	}
 	out := make([]float64, 0, len(q))
 	for h := range c.Heads {
 		head := h / (c.Heads / c.KVHeads)
@@ -117,7 +124,7 @@ func attend(mk *megakernel.Kernel, v *tasks.Variant, at tasks.Place, q []float64
 			}
 		}
 		at.Head = h
-		one, _ := v.Attend(at, q[h*d:(h+1)*d], places, ks, vs)
+		one, _ := v.Attend(at, scaled[h*d:(h+1)*d], places, ks, vs)
 		out = append(out, one...)
 	}
 	return out

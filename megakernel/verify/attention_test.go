@@ -1,11 +1,13 @@
 package verify
 
 import (
+	"math/rand/v2"
 	"testing"
 
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/kv"
 	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/tasks"
 	"github.com/stretchr/testify/require"
@@ -102,4 +104,29 @@ func TestWindowsOfEverySize(t *testing.T) {
 		require.NoError(t, err)
 		require.NoError(t, r.Err(), attention)
 	}
+}
+
+// Gemma 27B and Granite scale scores by another number than 1/sqrt(head dimension).
+func TestAttentionHasTheModelsScale(t *testing.T) {
+	c, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	c.Traits.AttnScale = 0.4
+	mk, err := megakernel.Build(c, megakernel.Options{Attention: "softcap=1.5"})
+	require.NoError(t, err)
+	rng := rand.New(rand.NewPCG(1, 2))
+	vector := func(n int) (v []float64) {
+		for range n {
+			v = append(v, rng.NormFloat64())
+		}
+		return v
+	}
+	q := vector(c.Heads * c.HeadDim)
+	var keys, values [][]float64
+	for range 5 {
+		keys, values = append(keys, vector(c.KVHeads*c.HeadDim)), append(values, vector(c.KVHeads*c.HeadDim))
+	}
+	got := attend(mk, mk.LayerAttention(0, megakernel.Tables{}), tasks.Place{Position: 4, First: 4}, q, places(5), keys, values, nil)
+	want := reference.Concat(reference.AttentionOf(
+		&models.Attn{Heads: c.Heads, KVHeads: c.KVHeads, HeadDim: c.HeadDim, Scale: 0.4, SoftCap: 1.5}, q, keys, values))
+	require.InDeltaSlice(t, want, got, 1e-12)
 }

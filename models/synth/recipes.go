@@ -21,6 +21,7 @@ const (
 	firstSquare    = 4.0       // mean square of the residual stream where the growth starts
 	growthSquare   = 5.0       // what is added to it by the last layer, whatever the number of layers
 	biasShare      = 0.4       // of a bias, relative to what its projection gives
+	signedGainSD   = 10.0      // of the last norm's gains where an embedding is scaled and is the LM head, too
 )
 
 // Tensors lists the tensors of a checkpoint of c in the order of models.Config.Tensors, packed ones once, with recipes that let a
@@ -44,8 +45,14 @@ func Tensors(c models.Config) []Tensor {
 func recipe(a *models.Arch, t *models.Tensor) Recipe {
 	normed := math.Sqrt(float64(a.Hidden) * gainMeanSquare) // fan-in of a normalised input
 	if t.Layer < 0 {
+		scaled := a.Head.Tied && a.Embed.Scale > 1
+		if scaled { // as many gains are negative as positive: no token's own logit towers, and the embedding is small
+			normed = math.Sqrt(float64(a.Hidden)) * signedGainSD
+		}
 		head := Normal(LogitSD(a.Vocab) / normed / a.Head.Scale)
 		switch {
+		case t.Role == models.RoleFinal && scaled:
+			return Normal(signedGainSD)
 		case t.Role == models.RoleFinal:
 			return gain(a.Final)
 		case t.Role == models.RoleHead || a.Head.Tied:
