@@ -28,7 +28,12 @@ func (mk *Kernel) plan() (err error) {
 		}
 	}
 	if parts := mk.Options.Weights.Parts(); mk.Ragged() && parts > 1 && r.InFlight == 0 && r.Stages == 0 {
-		r.InFlight = rowsCopies * parts // chunks are so much shorter
+		few := r
+		r.InFlight = rowsCopies * parts / r.BatchWide // chunks are so much shorter
+		if mk.Plan, err = pipeline.New(r); err == nil {
+			return nil
+		}
+		r = few // there is no room for so many
 	}
 	mk.Plan, err = pipeline.New(r)
 	return err

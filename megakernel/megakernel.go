@@ -152,6 +152,7 @@ func (mk *Kernel) request() pipeline.Request {
 		SharedLimit:  pipeline.TracedLimit(o.SharedLimit, o.Trace),
 		KVTokenBytes: mk.KV.TokenBytes(),
 		BatchTiles:   batch,
+		BatchWide:    tasks.BatchWide(o.Weights, o.Tokens),
 		Fixed: append(own(), []pipeline.Region{
 			{Name: regionDecided, Bytes: 8, Align: 8},
 			{Name: regionHeard, Bytes: 8, Align: 8},

@@ -248,9 +248,6 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if !slices.Contains(pipeline.Formats(), o.Weights) {
 		return o, refuse("Weights", "found %q, want %s", string(o.Weights), plural.Or(pipeline.Formats()))
 	}
-	if o.Tokens > 1 && o.Weights.Parts() == 4 {
-		return o, refuse("Weights", "%s with %d query rows a step, want one row, or bf16 or e4m3", o.Weights, o.Tokens)
-	}
 	if err := o.completeAttention(c); err != nil {
 		return o, err
 	}

@@ -19,8 +19,8 @@ func ColumnsPadded(tokens int) int {
 
 // Activations is a matrix product's input of T tokens (2 to MaxColumns) and K
 // columns, in the type in which Format's weights are multiplied, in fragment order: [K/32][padded T][32], so that the fragments
-// of a k group are one stretch of 512 bytes for 8 tokens. Columns from K to the
-// next multiple of 32 and rows of unused tokens are never read.
+// of a k group are one stretch of 512 bytes for 8 tokens. For weights of 4 bits the 32 are in the order of inOrder. Columns
+// from K to the next multiple of 32 and rows of unused tokens are never read.
 type Activations struct {
 	K, T   int
 	Format pipeline.Format
@@ -36,13 +36,26 @@ func (a Activations) Len() int {
 
 // Index is the place of element k of token t.
 func (a Activations) Index(t, k int) int {
-	return (k/pipeline.GroupK*a.Padded()+t)*pipeline.GroupK + k%pipeline.GroupK
+	in := k % pipeline.GroupK
+	if inFixed(a.Format) {
+		in = in%16/4*8 + in/16*4 + in%4
+	}
+	return (k/pipeline.GroupK*a.Padded()+t)*pipeline.GroupK + in
+}
+
+// inOrder is the place of a column of a k group in it. Of 4 bits a lane's 16 bytes are its columns of a block of weights
+// (package i4): 4t to 4t + 3 and 16 further on, t being the lane modulo 4.
+func inOrder(f pipeline.Format, in u32) u32 {
+	if !inFixed(f) {
+		return in
+	}
+	return in.RemC(16).DivC(4).MulC(8).Add(in.DivC(16).MulC(4)).Add(in.RemC(4))
 }
 
 // At is Index in the kernel.
 func (a Activations) At(t, k u32) u32 {
 	group := k.DivC(pipeline.GroupK).MulC(a.Padded()).Add(t)
-	return group.MulC(pipeline.GroupK).Add(k.RemC(pipeline.GroupK))
+	return group.MulC(pipeline.GroupK).Add(inOrder(a.Format, k.RemC(pipeline.GroupK)))
 }
 
 // store writes 2 or 4 neighbouring elements of token t, from element from on, a
@@ -60,5 +73,6 @@ func (a Activations) problem(what string, buf dsl.Buf[dsl.BF16]) string {
 	return firstOf(
 		need(a.T >= 2 && a.T <= MaxColumns, "%s: %d tokens, want 2 to %d", what, a.T, MaxColumns),
 		need(a.K > 0 && a.K%8 == 0, "%s: %d columns, want a positive multiple of 8", what, a.K),
+		need(!inFixed(a.Format) || a.K%pipeline.GroupK == 0, "%s: %d columns, want a multiple of %d for %s", what, a.K, pipeline.GroupK, a.Format),
 		need(int(buf.Len()) >= a.Len(), "%s: the buffer has %d elements, want %d for %d tokens of %d columns", what, buf.Len(), a.Len(), a.T, a.K))
 }

@@ -36,6 +36,9 @@ func FixedLen(k, t int) (words, units, sums int) {
 }
 
 func (f *FixedInput) problem(name string) string {
+	if f == nil {
+		return ""
+	}
 	words, units, sums := FixedLen(f.K, f.T)
 	return firstOf(
 		need(f.K > 0 && f.K%i4.Columns == 0, "%s: an input of %d elements, want a multiple of %d", name, f.K, i4.Columns),
@@ -52,6 +55,9 @@ const maxFixedTokens = 16
 // 2¹⁶ for |x| under 2²². Their high byte is hi, and the low one lo + 128.
 const magic = 0x1.8p23 + 128
 
+// fourMagic is what the bits of four such sums have too much together.
+var fourMagic = int(4 * math.Float32bits(magic))
+
 // Stage turns a group of a token into fixed point. All lanes of a warp call it together: lane l has
 // elements 4l … 4l+3. What reads it must wait for those that wrote it.
 func (f *FixedInput) Stage(e *Env, token, group u32, x [4]f32) {
@@ -66,33 +72,45 @@ func (f *FixedInput) Stage(e *Env, token, group u32, x [4]f32) {
 		}
 	}
 	most = dsl.ReduxMax(most)
-	exponent := most.AddC(i4.OverFixed).ShrC(23).Max(k.U32(i4.LeastExponent))
-	up := dsl.Bits[dsl.F32](k.U32(2*127 + 14).Sub(exponent).ShlC(23)) // 2^−e
+	exponent, up := fixedUnit(k, most)
 	var w [4]u32
 	for i, v := range x {
 		w[i] = dsl.Bits[dsl.U32](dsl.FMA(v, up, k.F32(magic)))
 	}
-	low, high := dsl.Permute(w[0], w[1], 0x5140), dsl.Permute(w[2], w[3], 0x5140)
-	hi, lo := dsl.Permute(low, high, 0x7632), dsl.Permute(low, high, 0x5410).XorC(0x80808080)
+	hi, lo := fixedBytes(w)
 	// Lane 16h + 4j + t has bytes 4j … 4j+3 of unit t of half h.
 	half, j, t := e.Lane.DivC(16), e.Lane.DivC(4).RemC(4), e.Lane.RemC(4)
 	at := group.MulC(4).Add(half.MulC(2)).MulC(f.T).Add(token).MulC(16).Add(t.MulC(4)).Add(j)
 	f.Bytes.Store(at, hi)
 	f.Bytes.Store(at.AddC(16*f.T), lo)
 	place := token.MulC(f.stride()).Add(group)
-	k.If(e.Lane.EqC(0), func() {
-		unit := exponent.SubC(14 + 4).ShlC(23)
-		unit = dsl.Select(most.LtC(0x7f800000), unit, k.U32(0x7fc00000))
-		f.Units.Store(place, dsl.Bits[dsl.F32](unit))
-	})
+	k.If(e.Lane.EqC(0), func() { f.Units.Store(place, sixteenth(k, exponent, most)) })
 	if f.Sums != nil {
 		f.stageSums(e, place, w)
 	}
 }
 
+// fixedUnit is the biased exponent of a group's largest element, of which most are the bits, and 2^−e.
+func fixedUnit(k *dsl.Kernel, most u32) (exponent u32, up f32) {
+	exponent = most.AddC(i4.OverFixed).ShrC(23).Max(k.U32(i4.LeastExponent))
+	return exponent, dsl.Bits[dsl.F32](k.U32(2*127 + 14).Sub(exponent).ShlC(23))
+}
+
+// sixteenth is 2^e/16 of what fixedUnit says, NaN where the largest element is none or infinite.
+func sixteenth(k *dsl.Kernel, exponent, most u32) f32 {
+	unit := exponent.SubC(14 + 4).ShlC(23)
+	return dsl.Bits[dsl.F32](dsl.Select(most.LtC(0x7f800000), unit, k.U32(0x7fc00000)))
+}
+
+// fixedBytes are the high and the low bytes of four elements, w being the bits of x·2^−e + magic.
+func fixedBytes(w [4]u32) (hi, lo u32) {
+	low, high := dsl.Permute(w[0], w[1], 0x5140), dsl.Permute(w[2], w[3], 0x5140)
+	return dsl.Permute(low, high, 0x7632), dsl.Permute(low, high, 0x5410).XorC(0x80808080)
+}
+
 // stageSums stores the sums of 32 elements, which 8 lanes have.
 func (f *FixedInput) stageSums(e *Env, place u32, w [4]u32) {
-	sum := w[0].Add(w[1]).Add(w[2]).Add(w[3]).SubC(int(4 * math.Float32bits(magic)))
+	sum := w[0].Add(w[1]).Add(w[2]).Add(w[3]).SubC(fourMagic)
 	sum = dsl.Butterfly(sum, 8, u32.Add)
 	e.K.If(e.Lane.RemC(8).EqC(0), func() {
 		f.Sums.Store(place.MulC(4).Add(e.Lane.DivC(8)), dsl.Bits[dsl.I32](sum))

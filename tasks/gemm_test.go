@@ -25,13 +25,13 @@ func (c columns) String() string {
 
 // filled is a buffer's content in fragment order: row t of x for the first tokens,
 // and NaN wherever a template must not look.
-func filled(a tasks.Activations, x [][]uint16) []byte {
+func filled(tb testing.TB, a tasks.Activations, x [][]uint16) []byte {
 	all := make([]uint16, a.Len())
 	for i := range all {
 		all[i] = 0x7fc1
 	}
 	for t, row := range x {
-		for k, v := range row {
+		for k, v := range asInput(tb, a.Format, row) {
 			all[a.Index(t, k)] = v
 		}
 	}
@@ -41,14 +41,14 @@ func filled(a tasks.Activations, x [][]uint16) []byte {
 // gemmRig multiplies one matrix (bf16, rows·k) with the rows of x, of which there
 // are n, and stores all rows of the results, as [t][rows padded to 2].
 func gemmRig(t testing.TB, c columns, w []uint16, x [][]uint16) *rig {
-	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight, batch: c.batch,
+	r := newRig(t, setup{sms: c.sms, consumers: c.consumers, stage: c.stage, stages: c.stages, inFlight: c.inFlight, batch: c.batch, wide: c.wide,
 		matrices: []pipeline.Matrix{{Name: "w", Rows: c.rows, K: c.k, Format: c.format}}})
 	m := &r.plan.Layer[0]
 	packed := make([]byte, r.plan.PackedBytes)
 	require.NoError(t, r.plan.Pack(packed, 0, 0, pipeline.Permuted(w, c.k, nil)))
 	weights := in[dsl.B128](r, "w", packed, len(packed)/16)
-	a := tasks.Activations{K: c.k, T: c.t}
-	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(a, x), a.Len()),
+	a := tasks.Activations{K: c.k, T: c.t, Format: c.of}
+	g := &tasks.GEMM{Name: "w", M: m, In: a, X: inOut[dsl.BF16](r, "x", filled(t, a, x), a.Len()),
 		Part: tasks.Partials{Buf: dsl.Shared[dsl.F32](r.k, "partials", tasks.ColumnPartialsLen(c.consumers, a.Padded()), dsl.Align(16))}}
 	g.Scales = tasks.RowScales(r.k, m, weights, r.from(0))
 	even := (c.rows + 1) / 2 * 2
@@ -67,14 +67,22 @@ func (c columns) check(t *testing.T) {
 	rng := newRand(uint64(c.rows*c.k + c.sms))
 	w := normals(rng, c.rows*c.k, 1)
 	var x [][]uint16
+	as := c.product
+	if c.of != "" {
+		as.format = c.of
+	}
 	for range c.n {
-		x = append(x, normals(rng, c.k, 1))
+		x = append(x, as.input(rng))
 	}
 	got := gemmRig(t, c, w, x).run()["y"]
 	w = c.rounded(w)
 	even := (c.rows + 1) / 2 * 2
 	for i, v := range x {
-		near(t, reference.MatVec(w, wide(v)), f32s(got)[i*even:][:c.rows], gemvTolerance(w, wide(v)), "token %d of %s", i, c)
+		exact := wide(v)
+		if c.of == c.format {
+			tasks.RoundInput(c.format, exact, true)
+		}
+		near(t, reference.MatVec(w, exact), f32s(got)[i*even:][:c.rows], gemvTolerance(w, exact), "token %d of %s", i, c)
 	}
 	for i, bits := range u32s(got)[c.n*even:] {
 		require.EqualValues(t, math.MaxUint32, bits, "element %d of a token beyond the step's", i)
@@ -121,6 +129,26 @@ func TestGEMMOfE4M3(t *testing.T) {
 	}
 }
 
+func TestGEMMOf4Bits(t *testing.T) {
+	for _, c := range []columns{
+		{product{rows: 8, k: 128, sms: 1, consumers: 1, format: "i4g128", wide: 1}, 2, 2, 1},
+		{product{rows: 24, k: 512, sms: 1, consumers: 2, format: "i4g32", wide: 1}, 16, 16, 4},
+		{product{rows: 40, k: 2048, sms: 2, consumers: 8, stage: 8448, format: "i4g128", wide: 2}, 8, 5, 14}, // a block a warp, and two
+		{product{rows: 40, k: 4096, sms: 2, consumers: 8, stage: 16896, format: "i4g128", wide: 1}, 16, 12, 10},
+		{product{rows: 50, k: 672, sms: 3, consumers: 4, format: "i4g64", wide: 2}, 8, 7, 3},               // padded to 6 blocks
+		{product{rows: 13, k: 1440, sms: 1, consumers: 3, format: "i4", wide: 1}, 12, 12, 2},               // of which the last is short
+		{product{rows: 280, k: 128, sms: 1, consumers: 8, format: "i4g32", wide: 4}, 8, 8, 14},             // warps without a block
+		{product{rows: 72, k: 1664, sms: 2, consumers: 5, stage: 5120, format: "i4g64", wide: 4}, 9, 9, 5}, // and a tail
+		{product{rows: 24, k: 96, sms: 1, consumers: 2, of: "i4g32"}, 9, 9, 2},                             // bf16, as the LM head is
+		{product{rows: 24, k: 352, sms: 1, consumers: 3, of: "i4g128"}, 8, 7, 2},
+	} {
+		if c.of == "" {
+			c.of = c.format
+		}
+		t.Run(c.String(), c.check)
+	}
+}
+
 func TestGEMMOfRandomShapes(t *testing.T) {
 	rng := newRand(2028)
 	cases := 30
@@ -137,13 +165,16 @@ func TestGEMMOfRandomShapes(t *testing.T) {
 
 // What a token gets is the same bits alone and among others, whatever those are.
 func TestGEMMOfOneTokenDoesNotDependOnTheOthers(t *testing.T) {
-	for _, most := range []int{8, 16} {
+	for i, most := range []int{8, 16, 8, 16} {
 		c := columns{product: product{rows: 40, k: 352, sms: 2, consumers: 3, stage: 1024}, t: most, n: most, batch: 2}
+		if i > 1 {
+			c.format, c.of, c.stage = "i4g32", "i4g32", 4096
+		}
 		rng := newRand(11)
 		w := normals(rng, c.rows*c.k, 1)
 		var x [][]uint16
 		for range c.n {
-			x = append(x, normals(rng, c.k, 1))
+			x = append(x, c.input(rng))
 		}
 		all := gemmRig(t, c, w, x).run()["y"]
 		for _, n := range []int{1, 2, most - 1} {
@@ -153,7 +184,9 @@ func TestGEMMOfOneTokenDoesNotDependOnTheOthers(t *testing.T) {
 		c.n = most
 		last := x[most-1]
 		for i := range most - 1 { // infinities and NaN everywhere else
-			x[i] = normals(rng, c.k, 1e38)
+			if x[i] = c.input(rng); c.of == "" {
+				x[i] = normals(rng, c.k, 1e38)
+			}
 			x[i][i] = 0x7fc0
 		}
 		got := gemmRig(t, c, w, x).run()["y"]
@@ -197,7 +230,7 @@ func TestDroppedChunksOfAGEMMAreDrained(t *testing.T) {
 }
 
 func TestActivationsAreInFragmentOrder(t *testing.T) {
-	for _, a := range []tasks.Activations{{K: 32, T: 2}, {K: 40, T: 8}, {K: 96, T: 9}, {K: 64, T: 16}} {
+	for _, a := range []tasks.Activations{{K: 32, T: 2}, {K: 40, T: 8}, {K: 96, T: 9}, {K: 64, T: 16}, {K: 64, T: 9, Format: "i4"}} {
 		seen := make([]bool, a.Len())
 		for i := range a.T {
 			for k := range a.K {

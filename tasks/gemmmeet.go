@@ -105,7 +105,7 @@ func (g *GEMM) pairOf(e *Env, share Share, n u32, body func(row, token u32)) {
 // [token][row].
 func (m *meeting) write(at u32, acc tilePair, which int) {
 	e, to := m.e, m.g.Part.Buf
-	if m.g.In.Padded() == 8 { // lane 4g+t has row g of tokens 2t and 2t+1
+	if m.g.In.Padded() == 8 && !inFixed(m.g.M.Format) { // lane 4g+t has row g of tokens 2t and 2t+1
 		at = at.Add(e.Lane.RemC(4).MulC(2 * pipeline.TileRows)).Add(e.Lane.DivC(4))
 		to.Store(at, acc[0][2*which].Get())
 		to.Store(at.AddC(pipeline.TileRows), acc[0][2*which+1].Get())
@@ -114,7 +114,9 @@ func (m *meeting) write(at u32, acc tilePair, which int) {
 	v := acc[which] // lane 4g+t has rows 2t and 2t+1 of tokens g and g+8
 	at = at.Add(e.Lane.MulC(2))
 	to.StoreN(at, []f32{v[0].Get(), v[1].Get()})
-	to.StoreN(at.AddC(8*pipeline.TileRows), []f32{v[2].Get(), v[3].Get()})
+	if m.g.In.Padded() == 16 {
+		to.StoreN(at.AddC(8*pipeline.TileRows), []f32{v[2].Get(), v[3].Get()})
+	}
 }
 
 // sum adds the consumer warps' parts of a pair in the order of the warps.

@@ -13,16 +13,34 @@ type fragments struct {
 	n         u32
 	unit      u32                      // laneUnit
 	now, next [][]*dsl.Var[dsl.BF16x2] // [half·groups + group][4]: 8 tokens of a k group
+	fixed     [][]*fixedBlock          // [half][tile group] of 4 bits, instead of now
+	piece     int                      // tile groups that lie side by side
 }
 
 // groups is how many tile groups of a chunk of so many a warp takes at most.
 func groups(e *Env, chunk int) int { return ceilDiv(chunk, e.Consumers) }
 
 func (g *GEMM) newFragments(e *Env, n u32) *fragments {
-	x := &fragments{g: g, e: e, n: n, unit: laneUnit(e).Named("unit")}
+	x := &fragments{g: g, e: e, n: n, piece: g.piece(e.Consumers)}
+	each, p := groups(e, g.M.ChunkK/g.M.Format.Columns()/x.piece)*x.piece, g.int4(nil)
+	if p == nil {
+		x.unit = laneUnit(e).Named("unit")
+	}
+	for range g.In.Padded() / 8 {
+		if p == nil {
+			break
+		}
+		var blocks []*fixedBlock
+		for range each {
+			blocks = append(blocks, newFixedBlock(e.K, p.Shape.Zeros))
+		}
+		x.fixed = append(x.fixed, blocks)
+	}
 	zero := dsl.Lit[dsl.BF16x2](e.K, 0)
-	for range g.M.Format.Parts() * groups(e, g.M.ChunkK/g.M.Format.Columns()) * g.In.Padded() / 8 {
-		x.now = append(x.now, dsl.NewArray(zero, 4, "x"))
+	for range g.M.Format.Parts() * each * g.In.Padded() / 8 {
+		if p == nil {
+			x.now = append(x.now, dsl.NewArray(zero, 4, "x"))
+		}
 		x.next = append(x.next, dsl.NewArray(zero, 4, "x_next"))
 	}
 	return x
@@ -39,14 +57,15 @@ func (x *fragments) fetch(c u32) {
 		token := e.Lane.DivC(4).AddC(8 * half)
 		k.If(token.Lt(x.n), func() {
 			for i := range each {
-				in := e.Warp.AddC(i * e.Consumers)
+				n := x.piece
+				in := e.Warp.AddC(i / n * e.Consumers).MulC(n).AddC(i % n)
 				group := c.MulC(whole).Add(in)
 				load := func() {
 					for part := range parts {
 						x.load(x.next[(half*each+i)*parts+part], group.MulC(parts).AddC(part), half)
 					}
 				}
-				switch inside := (i+1)*e.Consumers <= whole; {
+				switch inside := (i/n+1)*e.Consumers*n <= whole; {
 				case inside && m.TailK == m.ChunkK:
 					load()
 				case inside:
@@ -64,6 +83,10 @@ func (x *fragments) fetch(c u32) {
 func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	k, e, in := x.e.K, x.e, x.g.In
 	get := func() {
+		if inFixed(in.Format) && !inFixed(x.g.M.Format) {
+			x.reordered(to, group, half)
+			return
+		}
 		at := group.MulC(in.Padded() * pipeline.GroupK / 2).AddC(half * 8 * pipeline.GroupK / 2).Add(e.Lane.MulC(4))
 		for i, v := range dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 4) {
 			to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
@@ -86,11 +109,26 @@ func (x *fragments) load(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
 	})
 }
 
+// reordered is load from the order of 4-bit weights' inputs: 8·t to 8·t + 7 of a k group are in two places.
+func (x *fragments) reordered(to []*dsl.Var[dsl.BF16x2], group u32, half int) {
+	k, e, in := x.e.K, x.e, x.g.In
+	token, t := e.Lane.DivC(4).AddC(8*half), e.Lane.RemC(4)
+	at := in.At(token, group.MulC(pipeline.GroupK).Add(t.MulC(8))).DivC(2)
+	for i, v := range append(dsl.View[dsl.BF16x2](x.g.X).LoadN(at, 2), dsl.View[dsl.BF16x2](x.g.X).LoadN(at.AddC(4), 2)...) {
+		to[i].Set(inputAs(k, in.Format, x.g.M.Format, v))
+	}
+}
+
 // advance makes the fetched chunk, c, the one to multiply with and fetches the next:
 // behind the last chunk the first again, for the next batch.
 func (x *fragments) advance(c u32) {
 	k, m := x.e.K, x.g.M
-	for i, four := range x.next {
+	for half, blocks := range x.fixed {
+		for i, b := range blocks {
+			b.set(k, x.next[(half*len(blocks)+i)*m.Format.Parts():][:m.Format.Parts()])
+		}
+	}
+	for i, four := range x.next[:len(x.now)] {
 		for j, v := range four {
 			x.now[i][j].Set(v.Get())
 		}
@@ -114,19 +152,19 @@ func (x *fragments) of(half, i, h int) (lo, hi pair) {
 }
 
 // tilePair is the accumulators of two row tiles: 8 columns are one mma's for both
-// tiles, 16 columns one of each.
+// tiles, 16 columns one of each. Of 4 bits each tile has its own, of a lane's two rows and the tokens of each set.
 type tilePair [][]*dsl.Var[dsl.F32]
 
 // accumulators are zeros for all tiles of a batch.
 func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
 	out := make([]tilePair, ceilDiv(g.M.Batch, 2))
 	for i := range out {
-		n := 1
-		if g.In.Padded() == 16 {
-			n = min(2, g.M.Batch-2*i)
+		n, each := 1, 4
+		if g.In.Padded() == 16 || inFixed(g.M.Format) {
+			n, each = min(2, g.M.Batch-2*i), g.In.Padded()/4
 		}
 		for range n {
-			out[i] = append(out[i], dsl.NewArray(k.F32(0), 4, "acc"))
+			out[i] = append(out[i], dsl.NewArray(k.F32(0), each, "acc"))
 		}
 	}
 	return out
@@ -136,19 +174,25 @@ func (g *GEMM) accumulators(k *dsl.Kernel) []tilePair {
 // has them, and adds their products. Both are multiplied together: the mmas of a
 // tile wait for each other, those of another do not.
 func (g *GEMM) multiply(e *Env, c *pipeline.Consumer, r *pipeline.Ring, x *fragments, acc tilePair, tiles u32, first, chunk int) {
-	k := e.K
-	drain := func() (w [][]pair) {
+	if inFixed(g.M.Format) {
+		g.multiplyInt4(e, c, r, x, acc, tiles, first, chunk)
+		return
+	}
+	inTurn(g, e.K, tiles, first, func() (w [][]pair) {
 		c.Drain(func(base u32) { w = g.weights(e, r, base.MulC(4).Add(x.unit), chunk) })
 		return w
-	}
+	}, func(w [][][]pair) { g.products(e, x, acc, w, chunk) })
+}
+
+// inTurn drains the weights of tiles first and first + 1 of a batch, as far as it has them, and then multiplies with both.
+func inTurn[W any](g *GEMM, k *dsl.Kernel, tiles u32, first int, drain func() W, products func(w []W)) {
 	k.If(tiles.Gt(k.U32(first)), func() {
-		w := [][][]pair{drain()}
+		w := []W{drain()}
 		if first+1 == g.M.Batch {
-			g.products(e, x, acc, w, chunk)
+			products(w)
 			return
 		}
-		k.IfElse(tiles.Gt(k.U32(first+1)), func() { g.products(e, x, acc, append(w, drain()), chunk) },
-			func() { g.products(e, x, acc, w, chunk) })
+		k.IfElse(tiles.Gt(k.U32(first+1)), func() { products(append(w, drain())) }, func() { products(w) })
 	})
 }
 

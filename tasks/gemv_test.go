@@ -22,6 +22,8 @@ type product struct {
 	stage, stages, inFlight int
 	held                    int // chunks held in registers before the input is staged
 	format                  pipeline.Format
+	of                      pipeline.Format // of a GEMM: whose input there is, bf16 unless given
+	wide                    int             // of a GEMM: pipeline.Request.BatchWide
 }
 
 func (c product) String() string {

@@ -9,12 +9,15 @@ import (
 // How a GEMV multiplies weights of 4 bits. Warps share a chunk in pieces: some blocks of a run each.
 
 // int4 is the product of a tile, nil of other weights; without a ring it says sizes only.
-func (g *GEMV) int4(r *pipeline.Ring) *Int4 {
-	shape, ok := g.M.Format.Int4(g.M.K)
+func (g *GEMV) int4(r *pipeline.Ring) *Int4 { return int4Of(g.Name, g.M, r, g.Fixed) }
+
+// int4Of is the product of a tile of a matrix with x, nil of other weights.
+func int4Of(name string, m *pipeline.MatrixPlan, r *pipeline.Ring, x *FixedInput) *Int4 {
+	shape, ok := m.Format.Int4(m.K)
 	if !ok {
 		return nil
 	}
-	p := &Int4{Name: g.Name, Shape: shape, BF16: true, X: g.Fixed}
+	p := &Int4{Name: name, Shape: shape, BF16: true, X: x}
 	if r != nil {
 		p.Data = r.Data
 	}

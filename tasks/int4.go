@@ -7,22 +7,23 @@ import (
 
 // Int4 multiplies weights of 4 bits (package i4) by an input in fixed point, one row tile at a time.
 //
-// Half a block, 64 columns, is summed in integers: exactly, and for symmetric weights without zero points
-// exactly in f32, too, since 64·8·MaxFixed is under 2²⁴. Halves are added up apart from each other, with one
-// fma each, in order of the columns, and the two sums are added last. So the results are the same
-// bits on every machine, whatever the number of tokens.
+// Columns of a scale group are summed in integers, of a block at most: exactly. Then one fma adds them in f32, in order of
+// the columns. So the results are the same bits on every machine, whatever the other tokens are.
 //
 // Up to two tokens weights are the A operand of m16n8k32: low nibbles, one half of the block's columns,
 // are rows 0 to 7, and high nibbles, the other half, rows 8 to 15; the high and low bytes of both halves
-// of a token's input are four of B's eight columns. Two products are a whole block. With more
+// of a token's input are four of B's eight columns. Two products are a whole block. Its halves are summed apart from each
+// other, and these two sums are added last. With more
 // tokens weights are B, and the high bytes of eight tokens A's rows 0 to 7, the low ones 8 to 15: a
-// block takes four products for eight tokens. Registers aside it is the same bytes.
+// block takes four products for eight tokens, and a lane has all columns of two rows in one sum each. The bytes of a
+// block are the same.
 type Int4 struct {
-	Name  string
-	Shape i4.Shape
-	BF16  bool              // whether scales are bfloat16, and not binary16
-	Data  dsl.Buf[dsl.B128] // where runs of weights are
-	X     *FixedInput
+	Name    string
+	Shape   i4.Shape
+	BF16    bool              // whether scales are bfloat16, and not binary16
+	Data    dsl.Buf[dsl.B128] // where runs of weights are
+	X       *FixedInput       // nil where the input is in registers (GEMM), of Columns tokens
+	Columns int               // 8 or 16, without X
 	// Zero is −16 times the zero point of a row of the tile, where a row is one scale group and the shape has
 	// zero points.
 	Zero func(row u32) i32
@@ -36,16 +37,21 @@ type Int4Sums struct {
 }
 
 // weightsAreA is whether weights are the operand A.
-func (p *Int4) weightsAreA() bool { return p.X.T <= 2 }
+func (p *Int4) weightsAreA() bool { return p.X != nil && p.X.T <= 2 }
 
 // sets is how many sets of eight tokens are multiplied where weights are B.
-func (p *Int4) sets() int { return ceilDiv(p.X.T, 8) }
+func (p *Int4) sets() int {
+	if p.X == nil {
+		return p.Columns / 8
+	}
+	return ceilDiv(p.X.T, 8)
+}
 
 func (p *Int4) problem() string {
 	return firstOf(
 		need(p.Shape.Problem() == "", "%s: %s", p.Name, p.Shape.Problem()),
 		sound(p.X.problem(p.Name)),
-		need(!p.Shape.Zeros || p.X.Sums != nil, "%s: zero points want the sums of the input", p.Name),
+		need(!p.Shape.Zeros || p.X == nil || p.X.Sums != nil, "%s: zero points want the sums of the input", p.Name),
 		need(!p.rowZeros() || p.Zero != nil, "%s: the zero points of whole rows are not given", p.Name))
 }
 
@@ -61,7 +67,7 @@ func (p *Int4) Begin(e *Env) *Int4Sums {
 	}
 	n := 1
 	if !p.weightsAreA() {
-		n = 4 * p.sets()
+		n = 2 * p.sets()
 	}
 	s.y = dsl.NewArray(e.K.F32(0), n, "y")
 	if p.rowZeros() {
@@ -121,7 +127,7 @@ func fourZeros(k *dsl.Kernel) [4]i32 { return [4]i32{k.I32(0), k.I32(0), k.I32(0
 
 // addAsA is a block with weights as A.
 func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale) {
-	d := fourZeros(e.K)
+	d, first := fourZeros(e.K), 0 // of quarters of the block, of the lane's half
 	odd := p.half(e).EqC(1)
 	for m := range 2 {
 		a := [4]i32{nibbles(w[2*m], 0), nibbles(w[2*m], 1), nibbles(w[2*m+1], 0), nibbles(w[2*m+1], 1)}
@@ -131,30 +137,28 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 			continue
 		}
 		v := dsl.Select(odd, d[2], d[0]).ShlC(8).Add(dsl.Select(odd, d[3], d[1]))
-		p.add(s, s.y[0], v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, 0, m, p.Shape.Group), 0)
-		d = fourZeros(e.K)
+		p.add(s, s.y[0], v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, first, m+1), 0)
+		d, first = fourZeros(e.K), m+1
 	}
 }
 
 // addAsB is a block with weights as B.
 func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales [][]scale) {
 	for set := range p.sets() {
-		for half := range 2 {
-			d := fourZeros(e.K)
+		d, first := fourZeros(e.K), 0 // of quarters of the block
+		for q := range 4 {
+			half, m := q/2, q%2
 			hi, lo := x.words[set][i][2*half], x.words[set][i][2*half+1]
-			for m := range 2 {
-				a := [4]i32{hi[2*m], lo[2*m], hi[2*m+1], lo[2*m+1]}
-				d = dsl.MMABytes(a, [2]i32{nibbles(w[2*m], half), nibbles(w[2*m+1], half)}, d)
-				if p.Shape.Group != 32 && m == 0 {
-					continue
-				}
-				for r := range 2 {
-					v := d[r].ShlC(8).Add(d[2+r])
-					y := s.y[4*set+2*half+r]
-					p.add(s, y, v, x.units[set][i], scales[2*r+half][p.scaleOf(i, m)], x.sum(set, i, half, m, p.Shape.Group), r)
-				}
-				d = fourZeros(e.K)
+			a := [4]i32{hi[2*m], lo[2*m], hi[2*m+1], lo[2*m+1]}
+			d = dsl.MMABytes(a, [2]i32{nibbles(w[2*m], half), nibbles(w[2*m+1], half)}, d)
+			if columns := 32 * (q + 1 - first); columns < i4.Columns && columns != p.Shape.Group {
+				continue
 			}
+			for r := range 2 {
+				v := d[r].ShlC(8).Add(d[2+r])
+				p.add(s, s.y[2*set+r], v, x.units[set][i], scales[2*r+half][p.scaleOf(i, m)], x.sum(set, i, first, q+1), r)
+			}
+			d, first = fourZeros(e.K), q+1
 		}
 	}
 }
@@ -195,7 +199,7 @@ func (p *Int4) Finish(e *Env, s *Int4Sums, each func(row, token u32, y f32)) {
 		token := e.Lane.DivC(4).AddC(8 * set)
 		body := func() {
 			for r, row := range p.rows(e) {
-				each(row, token, s.y[4*set+r].Get().Add(s.y[4*set+2+r].Get()))
+				each(row, token, s.y[2*set+r].Get())
 			}
 		}
 		if 8*set+8 <= p.X.T {

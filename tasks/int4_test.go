@@ -199,7 +199,7 @@ func fusedOnce(a, b, c float32) float32 {
 }
 
 // exact is what the kernel must give in every bit: integer sums of up to 64 columns, in int64, turned to f32 and
-// added by fma in order, each half of a block for itself, a warp's blocks, then the warps.
+// added by fma in order, of one or two tokens each half of a block for itself, a warp's blocks, then the warps.
 func (c int4Case) exact(d *int4Data) (y []float32) {
 	for token := range c.tokens {
 		x := d.x[token*c.k():][:c.k()]
@@ -219,9 +219,13 @@ func (c int4Case) exact(d *int4Data) (y []float32) {
 
 func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
 	var halves [2]float32
-	span := 64
-	if c.shape.Group == 32 {
-		span = 32
+	together := i4.Columns // that are added up to one sum
+	if c.tokens <= 2 {
+		together = 64
+	}
+	span := together
+	if c.shape.Group != i4.Whole {
+		span = min(span, c.shape.Group)
 	}
 	for block := range c.k() / i4.Columns {
 		if block/c.n%c.warps != warp {
@@ -242,7 +246,7 @@ func (c int4Case) warpSum(d *int4Data, x []float32, row, warp int) float32 {
 			if c.shape.Group != i4.Whole {
 				by *= scale
 			}
-			h := &halves[first/64]
+			h := &halves[first/together]
 			*h = fusedOnce(float32(sum), by, *h)
 		}
 	}

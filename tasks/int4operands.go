@@ -74,16 +74,17 @@ func (p *Int4) load(e *Env, x *Int4Input, first u32, n int, token, of u32, quart
 	x.units = append(x.units, loadMany(p.X.Units, place, n))
 }
 
-// sum is the sum of a group's fixed points over the columns that are summed up to product m of a half.
-func (x *Int4Input) sum(set, i, half, m, group int) i32 {
+// sum is the sum of a group's fixed points over quarters of its columns, from first to before end, of those that a lane has.
+func (x *Int4Input) sum(set, i, first, end int) i32 {
 	if len(x.sums[set]) == 0 {
 		return i32{}
 	}
-	s := x.sums[set][i][2*half:]
-	if group == 32 {
-		return s[m]
+	quarters := x.sums[set][i][first:end]
+	s := quarters[0]
+	for _, v := range quarters[1:] {
+		s = s.Add(v)
 	}
-	return s[0].Add(s[1])
+	return s
 }
 
 // scale is a scale group's scale and, with zero points, −16 times its zero point.
@@ -220,11 +221,14 @@ func (p *Int4) scales(w *Int4Weights) (all [][]scale) {
 		var list []scale
 		for i := range w.many {
 			if p.Shape.Zeros {
-				lo, _ := unpack(words[i])
-				list = append(list, scale{scale: lo, zero: dsl.Bits[dsl.I32](words[i]).ShrC(16)})
+				lo, hi := unpack(words[i])
+				dsl.Optional(hi)
+				list = append(list, scale{scale: lo, zero: dsl.Optional(dsl.Bits[dsl.I32](words[i]).ShrC(16))})
 				continue
 			}
 			lo, hi := unpack(words[i/2])
+			dsl.Optional(lo) // of one entry alone nobody wants the other half
+			dsl.Optional(hi)
 			list = append(list, scale{scale: []f32{lo, hi}[i%2]})
 		}
 		all = append(all, list)

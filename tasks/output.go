@@ -22,6 +22,6 @@ func RowMajor(b dsl.Buf[dsl.BF16], width int) Output {
 func FragmentOrder(k *dsl.Kernel, b dsl.Buf[dsl.BF16], rows int, format pipeline.Format) Output {
 	to := dsl.View[dsl.BF16x2](b)
 	return func(row, i u32, lo, hi f32) {
-		to.Store(i.DivC(32).MulC(rows).Add(row).MulC(16).Add(i.RemC(32).DivC(2)), inputOf(k, format, lo, hi))
+		to.Store(i.DivC(32).MulC(rows).Add(row).MulC(16).Add(inOrder(format, i.RemC(32)).DivC(2)), inputOf(k, format, lo, hi))
 	}
 }

@@ -24,6 +24,7 @@ type setup struct {
 	kvToken                 int               // bytes of a token, when KV is
 	stage, stages, inFlight int               // 0: the planner's choice
 	batch                   int               // row tiles whose chunks are streamed in turn at most; 0: none
+	wide                    int               // pipeline.Request.BatchWide
 }
 
 // kvSetup is a kernel with a ring of stages of perStage tokens: three of them, or, but
@@ -67,7 +68,7 @@ func newRig(t testing.TB, s setup) *rig {
 			final = append(final, s.final)
 		}
 		p, err := pipeline.New(pipeline.Request{SMs: s.sms, Layers: 1, Layer: s.matrices, Final: final, KVTokenBytes: s.kvToken,
-			StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, BatchTiles: s.batch, SharedLimit: 131072})
+			StageBytes: s.stage, Stages: s.stages, InFlight: s.inFlight, BatchTiles: s.batch, BatchWide: s.wide, SharedLimit: 131072})
 		require.NoError(t, err)
 		r.plan, r.ring = p, pipeline.NewRing(r.k, p, s.consumers)
 		r.shares = in[dsl.U32](r, "shares", u32Bytes(r.shareTable()...), 0)

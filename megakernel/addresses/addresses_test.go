@@ -39,11 +39,13 @@ func TestModelsOfSeveralRows(t *testing.T) {
 		rows      int
 		attention string
 		selection bool
+		weights   pipeline.Format
 	}{
-		{"tiny", 2, "", false}, {"tiny", 16, "", false}, {"tiny", 8, "streaming=1024+sinks=4/mask", true}, {"llama3-8b", 16, "", false},
+		{"tiny", 2, "", false, ""}, {"tiny", 16, "", false, ""}, {"tiny", 8, "streaming=1024+sinks=4/mask", true, ""}, {"llama3-8b", 16, "", false, ""},
+		{"llama3.2-1b", 8, "", false, pipeline.FormatI4G64},
 	} {
-		t.Run(fmt.Sprintf("%s %d %s", x.model, x.rows, x.attention), func(t *testing.T) {
-			proved(t, x.model, megakernel.Options{Tokens: x.rows, Attention: x.attention, Selection: x.selection})
+		t.Run(fmt.Sprintf("%s %d %s %s", x.model, x.rows, x.attention, x.weights), func(t *testing.T) {
+			proved(t, x.model, megakernel.Options{Tokens: x.rows, Attention: x.attention, Selection: x.selection, Weights: x.weights})
 		})
 	}
 }
@@ -54,7 +56,7 @@ func TestAllModelsAndVariantsOfSeveralRows(t *testing.T) {
 	}
 	for _, c := range models.Checked() {
 		for _, rows := range []int{2, 8, 16} {
-			for _, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3}} {
+			for _, o := range []megakernel.Options{{}, {Weights: pipeline.FormatE4M3, KV: tasks.KVE4M3}, {Weights: pipeline.FormatI4G128}} {
 				o.Tokens = rows
 				t.Run(fmt.Sprintf("%s %d rows %s %s", c.Name, rows, o.Weights, o.KV), func(t *testing.T) { proved(t, c.Name, o) })
 			}
