@@ -107,7 +107,7 @@ const e4m3Order = "e4m3, scaled by row; element (r, k) of a tile of 8 rows lies 
 	"the f32 scale of row r at byte 8*KPadded + 4*r, the next tile 8*KPadded + 512 bytes on"
 
 // int4Order is it of a matrix of 4 bits.
-func int4Order(s i4.Shape) string {
+func int4Order(f pipeline.Format, s i4.Shape) string {
 	columns := s.Run * i4.Columns
 	text := fmt.Sprintf("4 bits, two's complement; a tile of 8 rows is runs of %d columns, of %d bytes each; of a run, column k of row r lies at byte "+
 		"(k/128)*512 + r*64 + (k%%16/4)*16 + (k%%64/16)*4 + k%%4, in the low nibble where k%%128 is below 64, else in the high one; ", columns, s.RunBytes())
@@ -115,8 +115,15 @@ func int4Order(s i4.Shape) string {
 		return text + fmt.Sprintf("the f32 scale of row r at byte KPadded*4 + 4*r of a tile, the next tile KPadded*4 + %d bytes on", pipeline.GroupBytes)
 	}
 	at := map[int]string{128: "g", 64: fmt.Sprintf("g%%2*%d + g/2", s.Run), 32: fmt.Sprintf("g%%4/2*%d + g/4*2 + g%%2", 2*s.Run)}[s.Group]
-	return text + fmt.Sprintf("the bf16 scale of row r and group g, of %d columns, at byte %d + 2*(r*%d + %s) of a run, the next tile KPadded/%d runs on",
-		s.Group, s.Run*i4.BlockBytes, s.RowEntries(), at, columns)
+	scale, behind := "bf16", ""
+	if f.F16Scales() {
+		scale = "f16"
+	}
+	if s.Zeros {
+		behind = ", and 2 bytes behind it -16 times the zero point"
+	}
+	return text + fmt.Sprintf("the %s scale of row r and group g, of %d columns, at byte %d + %d*(r*%d + %s) of a run%s, the next tile KPadded/%d runs on",
+		scale, s.Group, s.Run*i4.BlockBytes, s.EntryBytes(), s.RowEntries(), at, behind, columns)
 }
 
 // acrossOrder is it of a matrix that is dealt out by columns.
@@ -128,7 +135,7 @@ func order(m *pipeline.MatrixPlan) string {
 		return fmt.Sprintf(acrossOrder, pipeline.AcrossColumns, pipeline.AcrossRows)
 	}
 	if shape, ok := m.Format.Int4(m.K); ok {
-		return int4Order(shape)
+		return int4Order(m.Format, shape)
 	}
 	if m.Format == pipeline.FormatE4M3 {
 		return e4m3Order

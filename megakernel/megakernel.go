@@ -49,18 +49,20 @@ const (
 
 // Names of the shared-memory regions beside the ring.
 const (
-	regionInput    = "input"
-	regionUnits    = "units"
-	regionPartials = "partials"
-	regionScratch  = "scratch"
-	regionIndex    = "scratch_index"
-	regionTail     = "tail"
-	regionDecided  = "decided"
-	regionHeard    = "heard"
-	regionRunning  = "running"
-	regionLeaving  = "leaving"
-	regionNotes    = "notes"
-	regionOwn      = "own"
+	regionInput = "input"
+	regionUnits = "units"
+
+	regionInputSums = "input_sums"
+	regionPartials  = "partials"
+	regionScratch   = "scratch"
+	regionIndex     = "scratch_index"
+	regionTail      = "tail"
+	regionDecided   = "decided"
+	regionHeard     = "heard"
+	regionRunning   = "running"
+	regionLeaving   = "leaving"
+	regionNotes     = "notes"
+	regionOwn       = "own"
 )
 
 // Build plans and assembles the kernel of a model. It refuses, with what was

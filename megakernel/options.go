@@ -245,7 +245,7 @@ func (o Options) complete(c *models.Config) (Options, error) {
 	if o.Weights == "" {
 		o.Weights = pipeline.FormatBF16
 	}
-	if !slices.Contains(pipeline.Formats(), o.Weights) {
+	if !slices.Contains(slices.Concat(pipeline.Formats(), pipeline.OwnFormats()), o.Weights) {
 		return o, refuse("Weights", "found %q, want %s", string(o.Weights), plural.Or(pipeline.Formats()))
 	}
 	if err := o.completeAttention(c); err != nil {

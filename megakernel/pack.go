@@ -21,11 +21,19 @@ type Reader interface {
 	Reading(f func(row func(tensor string, row int, scratch []uint16) ([]byte, error)) error) error
 }
 
+// Coded is what Tensors may implement beside Row where the layers' matrices have codes of 4 bits of their own, to be packed as
+// they are (pipeline.OwnFormats): Int4Row fills codes, of each column, and scales and zeros, of each scale group, with those of
+// a row. It is called from several goroutines at a time.
+type Coded interface {
+	Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error
+}
+
 // Packer packs blocks of the buffer "weights". Not safe for concurrent use:
 // every goroutine has its own.
 type Packer struct {
 	mk      *Kernel
 	read    func(f func(row) error) error
+	coded   Coded // of the layers' matrices; nil: they are rounded
 	scratch []uint16
 	layer   int // of names
 	origins []origin
@@ -40,6 +48,9 @@ func (mk *Kernel) NewPacker(t Tensors) *Packer {
 	p := &Packer{mk: mk, read: rowByRow(t), layer: noLayer}
 	if r, ok := t.(Reader); ok {
 		p.read = r.Reading
+	}
+	if c, ok := t.(Coded); ok && mk.fixed() {
+		p.coded = c
 	}
 	widest := 0
 	for i := range planMatrices {
@@ -99,6 +110,9 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 	if m.Across() {
 		return piece.Tiles * size, p.across(dst[:piece.Tiles*size], piece, m, o, names, read)
 	}
+	if piece.Layer != pipeline.FinalLayer && p.coded != nil {
+		return piece.Tiles * size, p.codedTiles(dst, piece, m, o, names)
+	}
 	for n := range piece.Tiles {
 		first := (piece.Tile + n) * pipeline.TileRows
 		var rows [pipeline.TileRows][]byte
@@ -116,6 +130,31 @@ func (p *Packer) piece(dst []byte, piece *pipeline.Piece, read row) (int, error)
 		m.PackRows(dst[n*size:][:size], &rows)
 	}
 	return piece.Tiles * size, nil
+}
+
+// codedTiles packs a piece whose codes there are.
+func (p *Packer) codedTiles(dst []byte, piece *pipeline.Piece, m *pipeline.MatrixPlan, o *origin, names []string) error {
+	shape, _ := m.Format.Int4(m.K)
+	groups, size := 1, int(m.TileBytes())
+	if shape.PerBlock() > 0 {
+		groups = ceilDiv(m.K, shape.Group)
+	}
+	for n := range piece.Tiles {
+		first := (piece.Tile + n) * pipeline.TileRows
+		var rows [pipeline.TileRows]*pipeline.Int4Row
+		for r := range min(pipeline.TileRows, m.Rows-first) {
+			which, row := o.find(first + r)
+			v := &pipeline.Int4Row{Codes: make([]int8, m.K), Scales: make([]float32, groups), Zeros: make([]int8, groups)}
+			if err := p.coded.Int4Row(names[which], row, v.Codes, v.Scales, v.Zeros); err != nil {
+				return err
+			}
+			rows[r] = v
+		}
+		if err := m.PackInt4(dst[n*size:][:size], &rows); err != nil {
+			return fmt.Errorf("%s: %w", names[0], err)
+		}
+	}
+	return nil
 }
 
 // across packs a piece of a matrix that is dealt out by columns, for which all its rows are

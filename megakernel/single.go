@@ -15,11 +15,12 @@ type single struct {
 	argmax *tasks.Argmax
 	token  *dsl.Var[dsl.U32] // the step's token
 
-	x      dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
-	units  dsl.Buf[dsl.F32]  // shared memory: its units where it is in fixed point
-	shared dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
-	part   tasks.Partials
-	tail   dsl.Buf[dsl.B128]
+	x         dsl.Buf[dsl.BF16] // shared memory: the input vector of the GEMV at work
+	units     dsl.Buf[dsl.F32]  // shared memory: its units where it is in fixed point
+	inputSums *dsl.Buf[dsl.I32] // shared memory: sums of it, where weights have zero points
+	shared    dsl.Buf[dsl.F32]  // the same bytes as f32: attention's scratch
+	part      tasks.Partials
+	tail      dsl.Buf[dsl.B128]
 
 	early *tasks.Early // what products need of memory beside their input
 	gains *tasks.Gains // what their norms do
@@ -42,6 +43,10 @@ func newSingle(b *builder) *single {
 	f.tail = dsl.Shared[dsl.B128](k, regionTail, words(regionTail)/4, at(regionTail), dsl.Doc("the query token's own K and V"))
 	if b.mk.fixed() {
 		f.units = dsl.Shared[dsl.F32](k, regionUnits, words(regionUnits), at(regionUnits), dsl.Align(16), dsl.Doc("of each group of the input vector, its unit"))
+		if b.mk.zeros() {
+			sums := dsl.Shared[dsl.I32](k, regionInputSums, words(regionInputSums), at(regionInputSums), dsl.Align(16), dsl.Doc("of each group of the input vector, sums of 32 elements"))
+			f.inputSums = &sums
+		}
 	}
 	if b.mk.Options.MLP == MLPFused {
 		f.declareFused()
@@ -82,8 +87,11 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 		{Name: regionTail, Bytes: mk.KV.TokenBytes(), Align: 16},
 	}
 	if mk.fixed() {
-		_, units, _ := tasks.FixedLen(widest, 1)
+		_, units, sums := tasks.FixedLen(widest, 1)
 		regions = append(regions, pipeline.Region{Name: regionUnits, Bytes: 4 * units, Align: 16})
+		if mk.zeros() {
+			regions = append(regions, pipeline.Region{Name: regionInputSums, Bytes: 4 * sums, Align: 16})
+		}
 	}
 	if mk.kept() {
 		regions = append(regions, pipeline.Region{Name: regionResidual, Bytes: 4 * c.Hidden, Align: 16})
@@ -94,6 +102,12 @@ func (mk *Kernel) singleRegions() []pipeline.Region {
 	return regions
 }
 
+// zeros is whether groups of the layers' weights have zero points.
+func (mk *Kernel) zeros() bool {
+	shape, ok := mk.Options.Weights.Int4(mk.Config.Hidden)
+	return ok && shape.Zeros
+}
+
 // fixed is whether the layers' products have their input in fixed point.
 func (mk *Kernel) fixed() bool { return mk.Options.Weights.Parts() == 4 }
 
@@ -102,7 +116,7 @@ func (f *single) fixed(n int, of pipeline.Format) *tasks.FixedInput {
 	if of.Parts() < 4 {
 		return nil
 	}
-	return &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Bytes: dsl.View[dsl.U32](f.shared), Units: f.units}
+	return &tasks.FixedInput{K: ceilDiv(n, of.Columns()) * of.Columns(), T: 1, Bytes: dsl.View[dsl.U32](f.shared), Units: f.units, Sums: f.inputSums}
 }
 
 func (f *single) prologue() { f.fetchTurn() }

@@ -26,9 +26,9 @@ type Source struct {
 }
 
 // Rounded are tensors with the rows of the layers' matrices rounded to the kernel's format of
-// weights, as they are when they are packed; t itself where that is bf16.
+// weights, as they are when they are packed; t itself where that is bf16, or where they have codes (Coded).
 func (mk *Kernel) Rounded(t Tensors) Tensors {
-	if mk.Options.Weights == pipeline.FormatBF16 {
+	if _, coded := t.(Coded); coded || mk.Options.Weights == pipeline.FormatBF16 {
 		return t
 	}
 	r := rounded{t, mk.Options.Weights, map[string]bool{}}

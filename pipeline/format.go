@@ -3,6 +3,7 @@ package pipeline
 import (
 	"encoding/binary"
 	"math"
+	"strings"
 
 	"github.com/mkgen/mkgen/pipeline/i4"
 )
@@ -29,12 +30,56 @@ func Formats() []Format {
 	return []Format{FormatBF16, FormatE4M3, FormatI4, FormatI4G32, FormatI4G64, FormatI4G128}
 }
 
+// Formats of 4 bits of which only checkpoints with codes of their own are made (Own): the name of a format with groups, and what
+// is added to it.
+const (
+	withZeros = "-zeros" // each group has a zero point, −8 to 8
+	withF16   = "-f16"   // scales are binary16, and not bfloat16
+)
+
+// OwnFormats lists them. Weights of bf16 that are rounded to one are what they are without zero points; these are 0 and −1 in
+// turn, so that a kernel can be tried.
+func OwnFormats() (list []Format) {
+	for _, of := range []Format{FormatI4G32, FormatI4G64, FormatI4G128} {
+		list = append(list, of+withZeros, of+withF16, of+withZeros+withF16)
+	}
+	return list
+}
+
+// Own is the format of 4 bits with groups of so many columns, FormatI4's without scales of groups, that has the properties; false
+// if there is none.
+func Own(group int, zeros, f16 bool) (Format, bool) {
+	f := map[int]Format{i4.Whole: FormatI4, 32: FormatI4G32, 64: FormatI4G64, 128: FormatI4G128}[group]
+	if group == i4.Whole {
+		return f, !zeros // whose scales are f32
+	}
+	if zeros {
+		f += withZeros
+	}
+	if f16 {
+		f += withF16
+	}
+	return f, f != "" && int4Groups[f.base()] == group
+}
+
+// base is the format without what OwnFormats add.
+func (f Format) base() Format {
+	base, _, _ := strings.Cut(string(f), "-")
+	return Format(base)
+}
+
+// F16Scales is whether scales of groups are binary16.
+func (f Format) F16Scales() bool { return strings.HasSuffix(string(f), withF16) }
+
+// zeros is whether groups have zero points.
+func (f Format) zeros() bool { return strings.Contains(string(f), withZeros) }
+
 // int4Groups are the columns of a scale group of each format of 4 bits.
 var int4Groups = map[Format]int{FormatI4: i4.Whole, FormatI4G32: 32, FormatI4G64: 64, FormatI4G128: 128}
 
 // Int4 is how a row of k columns lies in a format of 4 bits; false of another format.
 func (f Format) Int4(k int) (i4.Shape, bool) {
-	group, ok := int4Groups[f]
+	group, ok := int4Groups[f.base()]
 	if !ok {
 		return i4.Shape{}, false
 	}
@@ -42,13 +87,13 @@ func (f Format) Int4(k int) (i4.Shape, bool) {
 	for ceilDiv(k, i4.Columns)%run != 0 {
 		run /= 2
 	}
-	return i4.Shape{Group: group, Run: run}, true
+	return i4.Shape{Group: group, Run: run, Zeros: f.zeros()}, true
 }
 
 // Parts is how many k groups of GroupK columns a tile group has: 512 bytes are 8 rows of 32
 // columns of bf16, of 64 of 8 bits, or of 128 of 4.
 func (f Format) Parts() int {
-	switch _, four := int4Groups[f]; {
+	switch _, four := int4Groups[f.base()]; {
 	case four:
 		return 4
 	case f == FormatE4M3:
@@ -150,8 +195,8 @@ func mostOf(row []uint16) float32 {
 
 // RoundRow rounds a row of bf16 patterns to what it is in a format, which bf16 can hold.
 func (f Format) RoundRow(row []uint16) {
-	if group, ok := int4Groups[f]; ok {
-		roundInt4(row, group)
+	if group, ok := int4Groups[f.base()]; ok {
+		f.roundInt4(row, group)
 	}
 	if f != FormatE4M3 {
 		return
@@ -167,7 +212,11 @@ func (f Format) RoundRow(row []uint16) {
 // dst is TileBytes long.
 func (m *MatrixPlan) PackRows(dst []byte, rows *[TileRows][]byte) {
 	if shape, ok := m.Format.Int4(m.K); ok {
-		packInt4(dst, shape, rows)
+		var coded [TileRows]*Int4Row
+		for r, v := range rows {
+			coded[r] = m.Format.int4Row(patterns(v), shape)
+		}
+		m.packInt4(dst, shape, &coded)
 	} else if m.Format == FormatE4M3 {
 		PackE4M3(dst, rows)
 	} else {

@@ -2,6 +2,7 @@ package pipeline
 
 import (
 	"encoding/binary"
+	"fmt"
 	"math"
 
 	"github.com/mkgen/mkgen/pipeline/i4"
@@ -32,18 +33,32 @@ func Int4Scale(most uint16) uint16 {
 	return exponent<<7 | (k-16)<<3
 }
 
+// int4Scale is Int4Scale as the format has it: of binary16 scales none is below 2⁻¹⁴, and one of 2¹⁶ or more is NaN.
+func (f Format) int4Scale(most uint16) float32 {
+	scale := ofBF16(Int4Scale(most))
+	if f.F16Scales() {
+		scale = max(scale, 0x1p-14)
+		if scale > maxF16 {
+			scale = float32(math.NaN())
+		}
+	}
+	return scale
+}
+
+// maxF16 is the largest binary16.
+const maxF16 = 65504
+
 // int4Group is the scale of a group of bf16 patterns, and their codes: the nearest, ties to even.
-func int4Group(codes []int8, group []uint16) (scale uint16) {
+func (f Format) int4Group(codes []int8, group []uint16) (scale float32) {
 	most := uint16(0)
 	for _, v := range group {
 		most = max(most, v&0x7fff)
 	}
-	scale = Int4Scale(most)
-	by := ofBF16(scale)
+	scale = f.int4Scale(most)
 	for i, v := range group {
 		const round = 0x1.8p23 // adding it to what is small leaves the nearest integer in the low bits
 		codes[i] = 0
-		if q := ofBF16(v) / by; q == q {
+		if q := ofBF16(v) / scale; q == q {
 			codes[i] = int8(math.Float32bits(q+round) - math.Float32bits(round))
 		}
 	}
@@ -64,45 +79,153 @@ func eachInt4Group(row []uint16, group int, body func(g int, v []uint16)) {
 }
 
 // roundInt4 rounds a row to what it is in 4 bits.
-func roundInt4(row []uint16, group int) {
+func (f Format) roundInt4(row []uint16, group int) {
 	codes := make([]int8, len(row))
 	eachInt4Group(row, group, func(_ int, v []uint16) {
-		scale := ofBF16(int4Group(codes, v))
+		scale := f.int4Group(codes, v)
 		for i, code := range codes[:len(v)] {
 			v[i] = uint16(math.Float32bits(float32(code)*scale) >> 16)
 		}
 	})
 }
 
-// packInt4 writes one row tile of 4 bits.
-func packInt4(dst []byte, shape i4.Shape, rows *[TileRows][]byte) {
-	runs := dst
-	if shape.Group == i4.Whole {
-		runs = dst[:len(dst)-GroupBytes]
+// Int4Row is a row of weights of 4 bits: (code − zero point) times a scale.
+type Int4Row struct {
+	Codes  []int8    // of each column, −8 to 7
+	Scales []float32 // of each scale group, one where a row is one; as 16 bits of the format exact
+	Zeros  []int8    // of each scale group, −8 to 8, in formats with zero points
+}
+
+// int4Row is a row of bf16 patterns in the format; nil of none.
+func (f Format) int4Row(row []uint16, shape i4.Shape) *Int4Row {
+	if len(row) == 0 {
+		return nil
 	}
+	r := &Int4Row{Codes: make([]int8, len(row))}
+	eachInt4Group(row, shape.Group, func(g int, v []uint16) {
+		codes := r.Codes[g*shape.Group:][:len(v)]
+		r.Scales = append(r.Scales, f.int4Group(codes, v))
+		zero := int8(0)
+		if shape.Zeros {
+			zero = -int8(g % 2)
+		}
+		r.Zeros = append(r.Zeros, zero)
+		for i := range codes {
+			codes[i] += zero
+		}
+	})
+	return r
+}
+
+// PackInt4 writes one row tile of a matrix of 4 bits; a row that is nil is padding. A row of another form, and a number that the
+// format has no room for, is refused.
+func (m *MatrixPlan) PackInt4(dst []byte, rows *[TileRows]*Int4Row) error {
+	shape, ok := m.Format.Int4(m.K)
+	if !ok {
+		return fmt.Errorf("pipeline: %q is %s, want 4 bits", m.Name, m.Format)
+	}
+	groups := 1
+	if shape.Group != i4.Whole {
+		groups = ceilDiv(m.K, shape.Group)
+	}
+	for r, row := range rows {
+		switch {
+		case row == nil:
+			continue
+		case len(row.Codes) != m.K || len(row.Scales) != groups || shape.Zeros && len(row.Zeros) != groups:
+			return fmt.Errorf("pipeline: row %d of a tile of %q has %d codes, %d scales and %d zero points, want %d and %d of each", r, m.Name, len(row.Codes), len(row.Scales), len(row.Zeros), m.K, groups)
+		}
+		for g, scale := range row.Scales {
+			if back := m.Format.scaleOf(m.Format.scaleBits(scale)); shape.Group != i4.Whole && back != scale && scale == scale {
+				return fmt.Errorf("pipeline: scale %v of row %d of a tile of %q, want one that %s can hold", scale, r, m.Name, m.Format)
+			} else if shape.Zeros && (row.Zeros[g] < -8 || row.Zeros[g] > 8) {
+				return fmt.Errorf("pipeline: zero point %d of row %d of a tile of %q, want −8 to 8", row.Zeros[g], r, m.Name)
+			}
+		}
+		for _, code := range row.Codes {
+			if code < -8 || code > 7 {
+				return fmt.Errorf("pipeline: code %d of row %d of a tile of %q, want −8 to 7", code, r, m.Name)
+			}
+		}
+	}
+	m.packInt4(dst, shape, rows)
+	return nil
+}
+
+// packInt4 is PackInt4 of what is known to fit.
+func (m *MatrixPlan) packInt4(dst []byte, shape i4.Shape, rows *[TileRows]*Int4Row) {
+	runs := dst[:len(dst)-m.Format.ScaleBytes()]
 	clear(dst)
 	columns := shape.Run * i4.Columns
 	codes := make([]int8, len(runs)/shape.RunBytes()*columns)
-	for r, v := range rows {
-		row := patterns(v)
-		clear(codes)
-		eachInt4Group(row, shape.Group, func(g int, v []uint16) {
-			scale := int4Group(codes[g*shape.Group:], v)
-			if shape.Group == i4.Whole {
-				binary.LittleEndian.PutUint32(dst[len(runs)+4*r:], uint32(scale)<<16)
-				return
-			}
-			run := runs[g/shape.RowEntries()*shape.RunBytes():]
-			binary.LittleEndian.PutUint16(run[shape.Entry(r, g%shape.RowEntries()):], scale)
-		})
+	for r, row := range rows {
+		if row == nil {
+			continue
+		}
+		clear(codes[copy(codes, row.Codes):])
 		for run := 0; run < len(codes)/columns; run++ {
 			shape.PutRow(runs[run*shape.RunBytes():], r, codes[run*columns:][:columns])
+		}
+		if shape.Group == i4.Whole {
+			binary.LittleEndian.PutUint32(dst[len(runs)+4*r:], math.Float32bits(row.Scales[0]))
+			continue
+		}
+		for g, scale := range row.Scales {
+			at := runs[g/shape.RowEntries()*shape.RunBytes():][shape.Entry(r, g%shape.RowEntries()):]
+			binary.LittleEndian.PutUint16(at, m.Format.scaleBits(scale))
+			if shape.Zeros {
+				binary.LittleEndian.PutUint16(at[2:], uint16(-16*int16(row.Zeros[g])))
+			}
 		}
 	}
 }
 
+// scaleBits are the 16 bits of a scale of a group, and scaleOf what they mean.
+func (f Format) scaleBits(scale float32) uint16 {
+	if f.F16Scales() {
+		return toF16(scale)
+	}
+	return uint16(math.Float32bits(scale) >> 16)
+}
+
+func (f Format) scaleOf(bits uint16) float32 {
+	if f.F16Scales() {
+		return fromF16(bits)
+	}
+	return ofBF16(bits)
+}
+
+// toF16 is the binary16 of a number that is one; of others toward zero.
+func toF16(x float32) uint16 {
+	sign, abs := uint16(math.Float32bits(x)>>16&0x8000), math.Abs(float64(x))
+	switch {
+	case x != x:
+		return 0x7e00
+	case abs > maxF16:
+		return sign | 0x7c00
+	case abs < 0x1p-14:
+		return sign | uint16(abs*0x1p24)
+	}
+	e := math.Ilogb(abs)
+	return sign | uint16(e+15)<<10 | uint16(math.Ldexp(abs, 10-e))&0x3ff
+}
+
+// fromF16 is the value of a binary16.
+func fromF16(bits uint16) float32 {
+	sign, e, m := 1-2*float64(bits>>15), int(bits>>10&31), float64(bits&0x3ff)
+	switch {
+	case e == 0:
+		return float32(sign * math.Ldexp(m, -24))
+	case e < 31:
+		return float32(sign * math.Ldexp(1024+m, e-25))
+	case m == 0:
+		return float32(sign * math.Inf(1))
+	}
+	return float32(math.NaN())
+}
+
 // unpackInt4 is what a row of a tile of 4 bits means.
-func unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
+func (f Format) unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 	columns := shape.Run * i4.Columns
 	for k := range row {
 		run := tile[k/columns*shape.RunBytes():]
@@ -116,7 +239,10 @@ func unpackInt4(row []uint16, tile []byte, shape i4.Shape, r int) {
 			behind := ceilDiv(len(row), columns) * shape.RunBytes()
 			scale = math.Float32frombits(binary.LittleEndian.Uint32(tile[behind+4*r:]))
 		} else {
-			scale = ofBF16(binary.LittleEndian.Uint16(run[shape.Entry(r, k%columns/shape.Group):]))
+			entry := run[shape.Entry(r, k%columns/shape.Group):]
+			if scale = f.scaleOf(binary.LittleEndian.Uint16(entry)); shape.Zeros {
+				code += int8(int16(binary.LittleEndian.Uint16(entry[2:])) / 16)
+			}
 		}
 		row[k] = uint16(math.Float32bits(float32(code)*scale) >> 16)
 	}

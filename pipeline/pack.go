@@ -91,7 +91,7 @@ func (p *Plan) Unpack(dst []uint16, src []byte, layer, matrix int) error {
 			for r := range min(TileRows, m.Rows-tile*TileRows) {
 				row := dst[(tile*TileRows+r)*m.K:][:m.K]
 				if shape, ok := m.Format.Int4(m.K); ok {
-					unpackInt4(row, image, shape, r)
+					m.Format.unpackInt4(row, image, shape, r)
 					continue
 				}
 				for k := range row {

@@ -201,7 +201,7 @@ func (m *Matrix) checkFormat(at string, stageBytes int) error {
 	switch {
 	case m.Format == "" || m.Format == FormatBF16:
 		return nil
-	case !slices.Contains(Formats(), m.Format):
+	case !slices.Contains(slices.Concat(Formats(), OwnFormats()), m.Format):
 		return fmt.Errorf("%s: Format is %q, want one of %q", at, m.Format, Formats())
 	case m.From != "":
 		return fmt.Errorf("%s: %s and From %q, want bf16 or rows", at, m.Format, m.From)

@@ -139,7 +139,10 @@ func TestGEMMOf4Bits(t *testing.T) {
 		{product{rows: 13, k: 1440, sms: 1, consumers: 3, format: "i4", wide: 1}, 12, 12, 2},               // of which the last is short
 		{product{rows: 280, k: 128, sms: 1, consumers: 8, format: "i4g32", wide: 4}, 8, 8, 14},             // warps without a block
 		{product{rows: 72, k: 1664, sms: 2, consumers: 5, stage: 5120, format: "i4g64", wide: 4}, 9, 9, 5}, // and a tail
-		{product{rows: 24, k: 96, sms: 1, consumers: 2, of: "i4g32"}, 9, 9, 2},                             // bf16, as the LM head is
+		{product{rows: 40, k: 1024, sms: 2, consumers: 4, format: "i4g32-zeros-f16", wide: 2}, 8, 6, 4},
+		{product{rows: 24, k: 640, sms: 1, consumers: 3, format: "i4g64-zeros", wide: 2}, 11, 11, 3},
+		{product{rows: 24, k: 384, sms: 1, consumers: 3, format: "i4g128-zeros", wide: 1}, 3, 3, 3},
+		{product{rows: 24, k: 96, sms: 1, consumers: 2, of: "i4g32"}, 9, 9, 2}, // bf16, as the LM head is
 		{product{rows: 24, k: 352, sms: 1, consumers: 3, of: "i4g128"}, 8, 7, 2},
 	} {
 		if c.of == "" {

@@ -113,9 +113,14 @@ func fixedInput(r *rig, m *pipeline.MatrixPlan) *tasks.FixedInput {
 	if m.Format.Parts() < 4 {
 		return nil
 	}
-	words, units, _ := tasks.FixedLen(m.KPadded, 1)
-	return &tasks.FixedInput{K: m.KPadded, T: 1, Bytes: dsl.Shared[dsl.U32](r.k, "fixed", words, dsl.Align(16)),
+	words, units, sums := tasks.FixedLen(m.KPadded, 1)
+	f := &tasks.FixedInput{K: m.KPadded, T: 1, Bytes: dsl.Shared[dsl.U32](r.k, "fixed", words, dsl.Align(16)),
 		Units: dsl.Shared[dsl.F32](r.k, "units", units, dsl.Align(16))}
+	if shape, _ := m.Format.Int4(m.K); shape.Zeros {
+		s := dsl.Shared[dsl.I32](r.k, "sums", sums, dsl.Align(16))
+		f.Sums = &s
+	}
+	return f
 }
 
 // gemvTolerance: products of bf16 are exact in f32, so only the sums round, in
@@ -194,6 +199,12 @@ func TestGEMVOfInt4(t *testing.T) {
 	} {
 		for j, format := range pipeline.Formats()[2:] {
 			if c.format = format; i%4 == j || deep.On() {
+				t.Run(fmt.Sprintf("%s, %d held", c, c.held), c.check)
+			}
+		}
+		for j, format := range pipeline.OwnFormats() {
+			if c := c; i%9 == j || deep.On() {
+				c.format, c.stage = format, (c.stage*9/8+127)/128*128 // scales take more room
 				t.Run(fmt.Sprintf("%s, %d held", c, c.held), c.check)
 			}
 		}

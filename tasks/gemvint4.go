@@ -17,7 +17,7 @@ func int4Of(name string, m *pipeline.MatrixPlan, r *pipeline.Ring, x *FixedInput
 	if !ok {
 		return nil
 	}
-	p := &Int4{Name: name, Shape: shape, BF16: true, X: x}
+	p := &Int4{Name: name, Shape: shape, BF16: !m.Format.F16Scales(), X: x}
 	if r != nil {
 		p.Data = r.Data
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/mkgen/mkgen/internal/deep"
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
+	"github.com/mkgen/mkgen/models"
 	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/quant"
 	"github.com/mkgen/mkgen/pipeline"
@@ -45,7 +46,10 @@ func TestQuantisedCheckpointsRun(t *testing.T) {
 }
 
 func runsRight(t *testing.T, mk *megakernel.Kernel, m *quant.Model, dir string) {
-	c := m.Config()
+	runsRightOn(t, mk, m, m.Config(), dir)
+}
+
+func runsRightOn(t *testing.T, mk *megakernel.Kernel, m megakernel.Tensors, c models.Config, dir string) {
 	rounded, shape := mk.Rounded(m), c
 	weights := reference.Weights{}
 	for name, dims := range checkpoint.ShapesOf(c) {
@@ -62,7 +66,7 @@ func runsRight(t *testing.T, mk *megakernel.Kernel, m *quant.Model, dir string) 
 	require.NoError(t, err)
 	s, err := runtime.NewSession(mk, sim, m, 2, nil, 0)
 	require.NoError(t, err, dir)
-	ref, err := reference.NewModel(shape, weights, reference.AsKernel(shape))
+	ref, err := reference.NewModel(shape, weights, reference.AsKernelWith(shape, mk.RoundInput))
 	require.NoError(t, err)
 	prompt, want := []int{3, 1, 4}, []float64(nil)
 	for _, token := range prompt {

@@ -42,7 +42,7 @@ func TestAQuantisedCheckpointRuns(t *testing.T) {
 	cmd.SetArgs([]string{"--checkpoint", "../../models/quant/testdata/gptq_i4g32", "--device", "sim", "--max-tokens", "4", "1 2 3"})
 	require.NoError(t, cmd.Execute())
 	require.Len(t, strings.Fields(out.String()), 4)
-	require.Equal(t, "The checkpoint is gptq: 7 matrices of i4g32 with f16 scales; they are widened to bf16.\n", err.String())
+	require.Equal(t, "The checkpoint is gptq: 7 matrices of i4g32 with f16 scales; the kernel's format is i4g32-f16, which has just these codes and scales.\n", err.String())
 }
 
 // What a model of the config.json cannot have is refused by name.

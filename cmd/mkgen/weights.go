@@ -54,7 +54,7 @@ type found struct {
 
 // noteFor is what a user is told of the weights in a kernel of a format.
 func (f *found) noteFor(format pipeline.Format) string {
-	if f.quantised && format != "" && format != pipeline.FormatBF16 {
+	if _, coded := f.tensors.(*quant.Coded); f.quantised && !coded && format != "" && format != pipeline.FormatBF16 {
 		return f.note + " --weight-format " + string(format) + " rounds them once more: without it they are as they were quantised."
 	}
 	return f.note
@@ -68,8 +68,37 @@ func (f *found) Close() error {
 	return f.close()
 }
 
-// find finds the model that the flags ask for, and its weights.
+// find finds the model that the flags ask for, and its weights. Where a checkpoint has codes of 4 bits that a kernel can multiply
+// as they are, its format is the kernel's unless another is asked for.
 func (w *weights) find(cmd *cobra.Command, c *choice) (*found, error) {
+	f, err := w.findModel(cmd, c)
+	if err != nil {
+		return nil, err
+	}
+	q, ok := f.tensors.(*quant.Model)
+	if !ok || c.opts.MLP == megakernel.MLPFused {
+		return f, nil
+	}
+	coded, why := q.Coded()
+	if coded == nil {
+		if q.FourBits() {
+			f.note += " Codes of 4 bits are multiplied as they are where all layers have one form: " + why + "."
+		}
+		return f, nil
+	}
+	own, ok := pipeline.Own(coded.Group, coded.Zeros, coded.F16)
+	if ok && (c.opts.Weights == "" || !cmd.Flags().Changed("weight-format") || c.opts.Weights == own) {
+		c.opts.Weights, f.tensors = own, coded
+		f.note = strings.Replace(f.note, widened, fmt.Sprintf("the kernel's format is %s, which has just these codes and scales.", own), 1)
+	}
+	return f, nil
+}
+
+// widened is what a user is told of quantised weights that become bf16.
+const widened = "they are widened to bf16."
+
+// findModel is find with weights as they are read.
+func (w *weights) findModel(cmd *cobra.Command, c *choice) (*found, error) {
 	given := cmd.Flags().Changed
 	if w.image && !given("checkpoint") {
 		return nil, usagef("--image-cache goes with --checkpoint")
@@ -144,7 +173,7 @@ func openModel(dir string, how models.Reading) (c model, note string, err error)
 
 // noteOf says what a quantised model is, and what is not done of it.
 func noteOf(q *quant.Model) string {
-	note := "The checkpoint is " + q.Summary() + "; they are widened to bf16."
+	note := "The checkpoint is " + q.Summary() + "; " + widened
 	if left := q.LeftOut(); len(left) > 0 {
 		note += " It asks for " + strings.Join(left, " and ") + " too: left out."
 	}

@@ -42,9 +42,12 @@ func (b *builder) int4(m matrix) {
 				if !whole {
 					most.Set(dsl.Butterfly(largest(k.F32(0), v), shape.Group/4, f32.Max))
 				}
-				scale := b.int4Scale(most.Get()).Named("scale")
+				scale, zero := b.scaleAs(m.Format, b.int4Scale(most.Get())), k.U32(0)
+				if shape.Zeros { // 0 and −1 in turn
+					zero = block.MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4)).AndC(1).Named("minus_zero")
+				}
 				run := at.Add(dsl.Cast[dsl.U64](block.DivC(shape.Run).MulC(shape.RunBytes() / 4))).Named("run")
-				b.codes(v, dsl.Bits[dsl.F32](scale.ShlC(16)), func(word u32) {
+				b.codes(v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, func(word u32) {
 					in := block.RemC(shape.Run).MulC(i4.BlockBytes / 4).Add(r.MulC(16)).Add(k.Lane().RemC(4).MulC(4)).Add(k.Lane().DivC(4))
 					words.Store(run.Add(dsl.Cast[dsl.U64](in)), word)
 				})
@@ -52,8 +55,18 @@ func (b *builder) int4(m matrix) {
 					group := block.RemC(shape.Run).MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4))
 					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // and not padding alone
 					k.If(k.Lane().RemC(shape.Group/4).EqC(0), func() {
-						entry := run.MulC(2).Add(dsl.Cast[dsl.U64](b.entry(shape, r, group)))
-						entries.Store(entry, dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](dsl.Select(there, scale, k.U32(0)))))
+						bits := scale
+						if m.Format.F16Scales() {
+							bits = dsl.Bits[dsl.U32](dsl.Pack[dsl.F16x2](dsl.Bits[dsl.F32](scale.ShlC(16)), k.F32(0)))
+						}
+						if shape.Zeros {
+							at := b.entryAt(shape, r, group).AddC(shape.Run * i4.BlockBytes / 4)
+							bits = bits.Or(zero.ShlC(16 + 4))
+							words.Store(run.Add(dsl.Cast[dsl.U64](at)), dsl.Select(there, bits, k.U32(0)))
+							return
+						}
+						entry := run.MulC(2).Add(dsl.Cast[dsl.U64](b.entryAt(shape, r, group).AddC(shape.Run * i4.BlockBytes / 2)))
+						entries.Store(entry, dsl.Bits[dsl.BF16](dsl.Cast[dsl.U16](dsl.Select(there, bits, k.U32(0)))))
 					})
 				}
 			}, dsl.Unroll(1))
@@ -69,8 +82,16 @@ func largest(most f32, v []f32) f32 {
 	return most
 }
 
-// entry is i4.Shape.Entry, in 16 bits.
-func (b *builder) entry(s i4.Shape, row, group u32) u32 {
+// scaleAs is a scale's bits as a bf16 that the format's scales can hold: pipeline's rule for binary16, of what is under 2¹⁶.
+func (b *builder) scaleAs(f pipeline.Format, scale u32) u32 {
+	if f.F16Scales() {
+		scale = scale.MaxC((127 - 14) << 7)
+	}
+	return scale.Named("scale")
+}
+
+// entryAt is the number of i4.Shape.Entry among a run's entries.
+func (b *builder) entryAt(s i4.Shape, row, group u32) u32 {
 	block, in := group.DivC(s.PerBlock()), group.RemC(s.PerBlock())
 	at := row.MulC(s.RowEntries())
 	switch s.Group {
@@ -81,7 +102,7 @@ func (b *builder) entry(s i4.Shape, row, group u32) u32 {
 	default:
 		at = at.Add(block)
 	}
-	return at.AddC(s.Run * i4.BlockBytes / 2)
+	return at
 }
 
 // int4Scale is pipeline.Int4Scale of a finite number.
@@ -98,11 +119,11 @@ func (b *builder) int4Scale(most f32) u32 {
 	return dsl.Select(exponent.LtC(pipeline.LeastInt4Exponent), k.U32(pipeline.LeastInt4Exponent<<7), of)
 }
 
-// codes are those of a lane's four columns: the lanes below 16 store the word of theirs and the other lanes'.
+// codes are those of a lane's four columns, less a number: the lanes below 16 store the word of theirs and the other lanes'.
 //
 // A code's magnitude is counted in halves of the scale, which are exact: it is at least j where that is above
 // j − 1/2, or just that, where the even one of two is j.
-func (b *builder) codes(v []f32, scale f32, store func(word u32)) {
+func (b *builder) codes(v []f32, scale f32, less u32, store func(word u32)) {
 	k, word := b.k, b.k.U32(0)
 	for i, x := range v {
 		magnitude := k.U32(0)
@@ -114,7 +135,7 @@ func (b *builder) codes(v []f32, scale f32, store func(word u32)) {
 			}
 			magnitude = magnitude.Add(dsl.Select(is(x.Abs(), half), k.U32(1), k.U32(0)))
 		}
-		code := dsl.Select(x.Lt(k.F32(0)), k.U32(0).Sub(magnitude), magnitude).AndC(15)
+		code := dsl.Select(x.Lt(k.F32(0)), k.U32(0).Sub(magnitude), magnitude).Sub(less).AndC(15)
 		word = word.Or(code.ShlC(8 * i))
 	}
 	word = dsl.Select(k.Lane().LtC(16), word, word.ShlC(4))

@@ -18,9 +18,14 @@ type checker interface {
 func (l *load) check() error {
 	c, ok := l.t.(checker)
 	if !ok {
-		if r, ok := l.t.(megakernel.Reader); ok {
+		r, blocks := l.t.(megakernel.Reader)
+		c, coded := l.t.(megakernel.Coded)
+		switch {
+		case blocks && coded:
+			l.t = finiteCodes{finiteBlocks{finite{l.t}, r}, c}
+		case blocks:
 			l.t = finiteBlocks{finite{l.t}, r}
-		} else {
+		default:
 			l.t = finite{l.t}
 		}
 		return nil
@@ -80,4 +85,23 @@ func (f finiteBlocks) Reading(use func(row func(string, int, []uint16) ([]byte, 
 			return data, nil
 		})
 	})
+}
+
+// finiteCodes are finiteBlocks with codes, whose scales it looks at.
+type finiteCodes struct {
+	finiteBlocks
+	c megakernel.Coded
+}
+
+// Int4Row is megakernel.Coded's.
+func (f finiteCodes) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
+	if err := f.c.Int4Row(tensor, row, codes, scales, zeros); err != nil {
+		return err
+	}
+	for i, v := range scales {
+		if math.IsNaN(float64(v)) || math.IsInf(float64(v), 0) {
+			return fmt.Errorf("%s: found the scale %v at [%d, %d], want finite weights", tensor, v, row, i)
+		}
+	}
+	return nil
 }

@@ -37,6 +37,9 @@ func TestRandomWeightsAreSynthsBitForBit(t *testing.T) {
 			o := megakernel.Options{SMs: sms}
 			if i > 6 {
 				o.Weights = pipeline.Formats()[2+i%4]
+				if j > 0 {
+					o.Weights = pipeline.OwnFormats()[(i+j)%9]
+				}
 			} else if i > 4 {
 				o.Weights = pipeline.FormatE4M3
 			} else if i > 2 {

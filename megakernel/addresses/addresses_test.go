@@ -30,6 +30,7 @@ func TestModelsOfOneRow(t *testing.T) {
 	}
 	t.Run("e4m3", func(t *testing.T) { proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatE4M3}) })
 	t.Run("i4g128", func(t *testing.T) { proved(t, "llama3.2-1b", megakernel.Options{Weights: pipeline.FormatI4G128}) })
+	t.Run("i4g64-zeros", func(t *testing.T) { proved(t, "tiny", megakernel.Options{Weights: "i4g64-zeros"}) })
 	t.Run("graph", func(t *testing.T) { proved(t, "llama3-8b", megakernel.Options{Launch: megakernel.LaunchGraph}) })
 }
 

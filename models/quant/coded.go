@@ -1,0 +1,89 @@
+package quant
+
+import (
+	"fmt"
+)
+
+// Coded is a Model whose layers' matrices all have integer codes of 4 bits, which it delivers in one form as they are beside the
+// numbers: (code − zero point) · scale, none of it rounded. What has fewer scales than others has them several times.
+type Coded struct {
+	*Model
+	Group int  // columns of a scale group, 32, 64 or 128; 0 for all of a row
+	Zeros bool // some matrices have zero points
+	F16   bool // scales are binary16, else bfloat16
+}
+
+// Coded returns the model in that form; otherwise why it has none.
+func (m *Model) Coded() (c *Coded, why string) {
+	for _, stored := range m.config.Stored() {
+		if stored.First.Layer < 0 || stored.First.Vector {
+			continue
+		}
+		w := m.found[stored.Name]
+		f, f16 := w.Format, w.Format.Scale == ScaleF16
+		switch {
+		case f.Code != I4 || f.Rows != 1 || f.Global != NoGlobal || !f16 && f.Scale != ScaleBF16:
+			return nil, fmt.Sprintf("%s is %s", stored.Name, f)
+		case w.groups != nil:
+			return nil, stored.Name + " has its columns' groups in any order (act-order)"
+		case f.Cols != 0 && f.Cols != 32 && f.Cols != 64 && f.Cols != 128:
+			return nil, fmt.Sprintf("%s has groups of %d columns, want 32, 64, 128 or a whole row", stored.Name, f.Cols)
+		case c != nil && c.F16 != f16:
+			return nil, fmt.Sprintf("%s is %s, and others are not", stored.Name, f)
+		case c == nil:
+			c = &Coded{Model: m, F16: f16}
+		}
+		c.Zeros = c.Zeros || f.Zeros
+		if f.Cols > 0 && (c.Group == 0 || f.Cols < c.Group) {
+			c.Group = f.Cols
+		}
+	}
+	if c == nil {
+		return nil, "no matrix of a layer is quantised"
+	}
+	if c.Zeros && c.Group == 0 {
+		c.Group = 128
+	}
+	return c, ""
+}
+
+// Int4Row fills codes, of each column, and scales and zeros, of each of Group columns, with those of a row.
+func (c *Coded) Int4Row(tensor string, row int, codes []int8, scales []float32, zeros []int8) error {
+	w := c.found[tensor]
+	if w == nil {
+		return fmt.Errorf("quant: found no tensor %s", tensor)
+	}
+	if err := w.fits(row, len(codes), w.Cols, true); err != nil {
+		return err
+	}
+	want := 1
+	if c.Group > 0 {
+		want = (w.Cols + c.Group - 1) / c.Group
+	}
+	if len(scales) != want || len(zeros) != want {
+		return fmt.Errorf("quant: %s: found room for %d scales and %d zero points of a row, want %d", tensor, len(scales), len(zeros), want)
+	}
+	r := readers.Get().(*reader)
+	defer readers.Put(r)
+	return c.files.Reading(func(data func(string) []byte) error {
+		copy(codes, r.codesOf(w, data(w.codes.tensor), row))
+		r.factors, r.zeros = sized(r.factors, w.Blocks()), sized(r.zeros, w.Blocks())
+		w.readScales(data(w.scales.tensor), row, r.factors)
+		w.readZeros(data, row, r.zeros)
+		for g := range scales {
+			of := g * c.Group / w.scales.columns
+			scales[g], zeros[g] = r.factors[of], r.zeros[of]
+		}
+		return nil
+	})
+}
+
+// FourBits is whether a matrix has integer codes of 4 bits.
+func (m *Model) FourBits() bool {
+	for _, w := range m.found {
+		if w.Format.Code == I4 {
+			return true
+		}
+	}
+	return false
+}

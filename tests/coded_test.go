@@ -1,0 +1,116 @@
+package tests
+
+import (
+	"encoding/binary"
+	"math"
+	"path/filepath"
+	"testing"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/quant"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
+	"github.com/stretchr/testify/require"
+)
+
+// Checkpoints of 4 bits that the quantisers' packages wrote are multiplied as they are: the kernel's image holds for every weight
+// just (code − zero point) · scale, and what the package dequantises it to is that, rounded to its type. Kernels of one row and of
+// several compute on the executor what float64 does with the package's numbers.
+func TestCodesOf4BitsAreTheCheckpoints(t *testing.T) {
+	formats := map[pipeline.Format]bool{}
+	dirs, err := filepath.Glob("../models/quant/testdata/*i4*/config.json")
+	require.NoError(t, err)
+	for i, file := range dirs {
+		dir := filepath.Dir(file)
+		m, err := quant.OpenModel(dir)
+		require.NoError(t, err, dir)
+		c, why := m.Coded()
+		if c == nil {
+			require.NotEmpty(t, why)
+			require.NoError(t, m.Close())
+			continue
+		}
+		format, ok := pipeline.Own(c.Group, c.Zeros, c.F16)
+		require.True(t, ok, dir)
+		formats[format] = true
+		o := megakernel.Options{SMs: 2, Consumers: 2, Weights: format}
+		if i%2 == 0 {
+			o.Tokens = 3
+		}
+		mk, err := megakernel.Build(m.Config(), o)
+		if m.Config().HeadDim%16 != 0 { // of the smallest ones
+			require.ErrorContains(t, err, "head_dim", dir)
+			require.NoError(t, m.Close())
+			continue
+		}
+		require.NoError(t, err, dir)
+		holdsCodes(t, mk, m, c, dir)
+		if o.Tokens == 0 {
+			runsRightOn(t, mk, c, m.Config(), dir)
+		}
+		require.NoError(t, m.Close())
+	}
+	require.Greater(t, len(formats), 3)
+}
+
+// holdsCodes looks at every weight of the layers' images.
+func holdsCodes(t *testing.T, mk *megakernel.Kernel, m *quant.Model, c *quant.Coded, dir string) {
+	digits := map[models.DType]float64{models.BF16: 0x1p-8, models.F16: 0x1p-11}
+	for layer := range mk.Config.Layers {
+		image := make([]byte, mk.Plan.LayerBytes)
+		require.NoError(t, mk.PackLayer(image, layer, c))
+		for i := range mk.Plan.Layer {
+			p, source := &mk.Plan.Layer[i], mk.Sources(i)
+			for row := range p.Rows {
+				at := source(row)
+				name := megakernel.TensorName(at.Tensor, layer)
+				w := m.Matrix(name)
+				codes, scales, zeros := make([]int8, w.Cols), make([]float32, w.Blocks()), make([]int8, w.Blocks())
+				require.NoError(t, w.Codes(at.Row, codes))
+				require.NoError(t, w.Scales(at.Row, scales))
+				require.NoError(t, w.Zeros(at.Row, zeros))
+				numbers := make([]float32, w.Cols)
+				require.NoError(t, w.Row(at.Row, numbers))
+				columns := w.Cols
+				if w.Format.Cols > 0 {
+					columns = w.Format.Cols
+				}
+				got := meant(p, image[p.Start+int64(row/8)*p.TileBytes():][:p.TileBytes()], row%8)
+				for k, v := range got {
+					g := k / columns
+					require.Equal(t, float64(int(codes[k])-int(zeros[g]))*float64(scales[g]), v, "%s: %s [%d, %d]", dir, name, at.Row, k)
+					require.InDelta(t, v, float64(numbers[k]), 1e-7+math.Abs(v)*digits[w.DType], "%s: %s [%d, %d]", dir, name, at.Row, k)
+				}
+			}
+		}
+	}
+}
+
+// meant is what a row of a tile means by package i4.
+func meant(p *pipeline.MatrixPlan, tile []byte, row int) (all []float64) {
+	shape, _ := p.Format.Int4(p.K)
+	for k := range p.K {
+		if k%(shape.Run*i4.Columns) == 0 && k > 0 {
+			tile = tile[shape.RunBytes():]
+		}
+		in := k % (shape.Run * i4.Columns)
+		at, high := shape.Code(row, in)
+		code := int8(tile[at]<<4) >> 4
+		if high {
+			code = int8(tile[at]) >> 4
+		}
+		entry := tile[shape.Entry(row, in/shape.Group):]
+		bits := binary.LittleEndian.Uint16(entry)
+		scale := math.Float32frombits(uint32(bits) << 16)
+		if p.Format.F16Scales() {
+			scale = quant.FromF16(bits)
+		}
+		zero := 0
+		if shape.Zeros {
+			zero = -int(int16(binary.LittleEndian.Uint16(entry[2:]))) / 16
+		}
+		all = append(all, float64(int(code)-zero)*float64(scale))
+	}
+	return all
+}
