@@ -75,10 +75,16 @@ func newSubjectOf(t *testing.T, o megakernel.Options, vocab, steps int) *subject
 // KV of the step before when it has heard of the step, and nothing else has come between.
 func newShort(t *testing.T) *subject {
 	t.Helper()
+	return newShortOf(t, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3})
+}
+
+func newShortOf(t *testing.T, o megakernel.Options) *subject {
+	t.Helper()
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
 	c.Layers, c.Intermediate, c.Vocab, c.BOS, c.EOS = 1, 160, 16, models.NoToken, nil
-	return subjectOf(t, c, megakernel.Options{SMs: 3, Splits: 2, Consumers: 3, Stages: 32}, 3)
+	o.Stages = 32
+	return subjectOf(t, c, o, 3)
 }
 
 // subjectOf is a kernel that runs so many steps, the last of them in one launch.
@@ -275,8 +281,7 @@ func mutantsOfRegions(t *testing.T, o megakernel.Options, what string, own table
 	require.NotEmpty(t, near)
 	reasons := append(slices.Clone(redundant), own...)
 	outcomes := first.tryAll(t, near, nil)
-	o.SMs = 8
-	newSubjectOf(t, o, 16, 3).tryAgain(t, outcomes, nil)
+	tryElsewhere(t, o, outcomes, reasons)
 	judge(t, what, outcomes, reasons, own, start)
 }
 
@@ -307,6 +312,20 @@ func judge(t *testing.T, what string, outcomes []outcome, reasons, own table, st
 	if *record != "" {
 		writeRecord(t, newMutantsRecord(t, what, outcomes, reasons, time.Since(start)))
 	}
+}
+
+// tryElsewhere runs what survived on subjects of the same options
+// that differ in what orders an SM's producer and consumers by chance. What known explains is
+// not run on the larger and longer ones.
+func tryElsewhere(t *testing.T, o megakernel.Options, outcomes []outcome, known table) {
+	t.Helper()
+	few := o
+	few.SMs = 8 // some SMs have no tiles of some matrices
+	newSubjectOf(t, few, 16, 3).tryAgain(t, outcomes, nil)
+	none := o
+	none.SMs, none.Consumers = 110, 1 // some have none at all, and a launch runs two steps
+	newSubjectOf(t, none, 16, 3).tryAgain(t, outcomes, known)
+	newShortOf(t, o).tryAgain(t, outcomes, known) // KV of the step before is copied as soon as a step runs
 }
 
 func mutantsOf(k *ir.Kernel) []mutant { return mutantsNamed(k, mutate.Mutation.String) }
