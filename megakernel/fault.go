@@ -28,6 +28,8 @@ const (
 	FaultLogitCap Fault = "logit-cap" // the soft cap of logits is left out
 	FaultPostNorm Fault = "post-norm" // what attention adds is not normalised, but for gains
 
+	FaultInputBytes Fault = "input-bytes" // high and low bytes of down's input have changed places, where weights have 4 bits
+
 	// FaultLostArrival hangs: the last CTA does not arrive at the hand-off after
 	// gate and up. It is no wrong value, hence not among Faults.
 	FaultLostArrival Fault = "lost-arrival"
@@ -68,7 +70,15 @@ func FeatureFaults(a *models.Arch, attention string) (list []Fault) {
 
 func featureFaults(c *models.Config, o *Options) []Fault {
 	a := c.Arch()
-	return FeatureFaults(&a, o.Attention)
+	return withFixed(FeatureFaults(&a, o.Attention), o)
+}
+
+// withFixed are faults and that of fixed point where products have it.
+func withFixed(list []Fault, o *Options) []Fault {
+	if o.Weights.Parts() == 4 {
+		list = append(list, FaultInputBytes)
+	}
+	return list
 }
 
 // spoil is the attention of a kernel with FaultAttention: windows are a token wider, soft caps 1e4, which leaves logits as they
@@ -125,4 +135,9 @@ func (b *builder) blind(v *tasks.Variant) *tasks.Variant {
 	return masking(v, FaultDropToken, func(q *tasks.Query, k *tasks.Key) dsl.Pred {
 		return k.Position.AddC(1).Ne(q.Position)
 	})
+}
+
+// exchanged is whether matrix i has FaultInputBytes.
+func (mk *Kernel) exchanged(i int) bool {
+	return mk.Options.Fault == FaultInputBytes && i == MatrixDown
 }

@@ -107,8 +107,10 @@ func (mk *Kernel) UnscaledInvFreq() []float32 {
 // OwnAttention is Options.Attention of the attention that the model was trained with; nothing for plain attention.
 func (mk *Kernel) OwnAttention() string { return ownAttention(&mk.Config) }
 
-// FeatureFaults lists the faults of what the model has beyond Llama.
-func (mk *Kernel) FeatureFaults() []Fault { return FeatureFaults(mk.described(), mk.Options.Attention) }
+// FeatureFaults lists the faults of what the model has beyond Llama, and the kernel beyond bf16.
+func (mk *Kernel) FeatureFaults() []Fault {
+	return withFixed(FeatureFaults(mk.described(), mk.Options.Attention), &mk.Options)
+}
 
 // PlusOne is whether norms multiply by 1 + gain.
 func (mk *Kernel) PlusOne() bool { return mk.described().Final.PlusOne }

@@ -16,7 +16,7 @@ func (f *ragged) phases() stages {
 func (f *ragged) gemm(i int) *tasks.GEMM {
 	m := f.mk.matrix(i)
 	x := map[int]dsl.Buf[dsl.BF16]{MatrixQKV: f.bufs.input, MatrixO: f.bufs.attn, MatrixGateUp: f.bufs.input, MatrixDown: f.bufs.act, layerMatrices: f.bufs.input}[i]
-	return &tasks.GEMM{Name: m.Name, M: m, In: f.mk.activations(m.K), X: x, Part: f.part}
+	return &tasks.GEMM{Name: m.Name, M: m, In: f.mk.activations(m.K), X: x, Part: f.part, Exchanged: f.mk.exchanged(i)}
 }
 
 // finisher is what a matrix's rows become.

@@ -126,7 +126,7 @@ func (f *single) init() {}
 // gemv is the template for matrix i of the plan table.
 func (f *single) gemv(i int) *tasks.GEMV {
 	m := f.mk.matrix(i)
-	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Held: f.held}
+	return &tasks.GEMV{Name: m.Name, M: m, X: f.x, Fixed: f.fixed(m.K, m.Format), Part: f.part, Held: f.held, Exchanged: f.mk.exchanged(i)}
 }
 
 // matrixPhase is a phase that streams matrix i; finish makes its input and its

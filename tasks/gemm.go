@@ -24,6 +24,8 @@ type GEMM struct {
 
 	// Scales are as in GEMV.
 	Scales func(row u32) []f32
+
+	Exchanged bool // as in GEMV
 }
 
 // ColumnEpilogue finishes two neighbouring rows of the packed matrix, row and

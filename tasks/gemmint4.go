@@ -13,7 +13,7 @@ import (
 func (g *GEMM) int4(r *pipeline.Ring) *Int4 {
 	p := int4Of(g.Name, g.M, r, nil)
 	if p != nil {
-		p.Columns = g.In.Padded()
+		p.Columns, p.Exchanged = g.In.Padded(), g.Exchanged
 	}
 	return p
 }

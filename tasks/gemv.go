@@ -22,6 +22,8 @@ type GEMV struct {
 	Scales func(row u32) []f32
 	Held   *Held // chunks held in registers before X is there: then Hold must precede every Consume; nil: none
 
+	Exchanged bool // plants a fault where weights have 4 bits: high and low bytes of the input
+
 	inputs []*Int4Input // of 4 bits: a warp's of all tiles, where they stay in registers while Consume runs
 }
 

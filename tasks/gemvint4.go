@@ -9,7 +9,13 @@ import (
 // How a GEMV multiplies weights of 4 bits. Warps share a chunk in pieces: some blocks of a run each.
 
 // int4 is the product of a tile, nil of other weights; without a ring it says sizes only.
-func (g *GEMV) int4(r *pipeline.Ring) *Int4 { return int4Of(g.Name, g.M, r, g.Fixed) }
+func (g *GEMV) int4(r *pipeline.Ring) *Int4 {
+	p := int4Of(g.Name, g.M, r, g.Fixed)
+	if p != nil {
+		p.Exchanged = g.Exchanged
+	}
+	return p
+}
 
 // int4Of is the product of a tile of a matrix with x, nil of other weights.
 func int4Of(name string, m *pipeline.MatrixPlan, r *pipeline.Ring, x *FixedInput) *Int4 {

@@ -24,6 +24,8 @@ type Int4 struct {
 	Data    dsl.Buf[dsl.B128] // where runs of weights are
 	X       *FixedInput       // nil where the input is in registers (GEMM), of Columns tokens
 	Columns int               // 8 or 16, without X
+	// Exchanged plants a fault: high bytes of the input count as low ones, and low ones as high ones.
+	Exchanged bool
 	// Zero is −16 times the zero point of a row of the tile, where a row is one scale group and the shape has
 	// zero points.
 	Zero func(row u32) i32
@@ -136,7 +138,11 @@ func (p *Int4) addAsA(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 		if p.Shape.Group != 32 && m == 0 {
 			continue
 		}
-		v := dsl.Select(odd, d[2], d[0]).ShlC(8).Add(dsl.Select(odd, d[3], d[1]))
+		hi, lo := dsl.Select(odd, d[2], d[0]), dsl.Select(odd, d[3], d[1])
+		if p.Exchanged {
+			hi, lo = lo, hi
+		}
+		v := hi.ShlC(8).Add(lo)
 		p.add(s, s.y[0], v, x.units[0][i], scales[0][p.scaleOf(i, m)], x.sum(0, i, first, m+1), 0)
 		d, first = fourZeros(e.K), m+1
 	}
@@ -155,7 +161,11 @@ func (p *Int4) addAsB(e *Env, s *Int4Sums, w []u32, x *Int4Input, i int, scales 
 				continue
 			}
 			for r := range 2 {
-				v := d[r].ShlC(8).Add(d[2+r])
+				hi, lo := d[r], d[2+r]
+				if p.Exchanged {
+					hi, lo = lo, hi
+				}
+				v := hi.ShlC(8).Add(lo)
 				p.add(s, s.y[2*set+r], v, x.units[set][i], scales[2*r+half][p.scaleOf(i, m)], x.sum(set, i, first, q+1), r)
 			}
 			d, first = fourZeros(e.K), q+1

@@ -29,7 +29,7 @@ var mayImport = map[string][]string{
 	"lab/bench":            {"kv", "megakernel", "lab/gate", "engine/runtime", "engine/batch", "tasks", "pipeline", "pipeline/machine", "models", "dsl", "dsl/ir", "internal"},
 	"lab/tune":             {"megakernel", "lab/gate", "lab/bench", "engine/runtime", "pipeline", "models", "internal"},
 	"lab/sweep":            {"megakernel", "lab/gate", "lab/bench", "lab/tune", "engine/runtime", "models", "internal"},
-	"lab/gate":             {"kv", "megakernel", "lab/probe", "megakernel/reference", "models"},
+	"lab/gate":             {"kv", "megakernel", "lab/probe", "megakernel/reference", "pipeline", "models"},
 	"lab/probe":            {"megakernel", "megakernel/reference", "models", "tasks"},
 	"lab/perplexity":       {"megakernel/reference", "models"},
 	"lab/trace":            {"pipeline", "internal"},

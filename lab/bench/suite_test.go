@@ -16,7 +16,9 @@ import (
 	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/reference"
 	"github.com/mkgen/mkgen/models"
+	"github.com/mkgen/mkgen/models/checkpoint"
 	"github.com/mkgen/mkgen/models/synth"
+	"github.com/mkgen/mkgen/pipeline"
 	"github.com/stretchr/testify/require"
 )
 
@@ -27,8 +29,13 @@ const refLength = 26 // the second split has tokens from position 16 on
 // lengths, by default one of refLength.
 func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) string {
 	t.Helper()
+	return writeReferenceOf(t, c, reference.Synthetic(c, seed), reference.AsKernel(c), seed, lengths...)
+}
+
+// writeReferenceOf is writeReference of other weights, and a kernel of other roundings.
+func writeReferenceOf(t *testing.T, c models.Config, w reference.Weights, kernel reference.Hooks, seed uint64, lengths ...int) string {
+	t.Helper()
 	dir, shape := t.TempDir(), c
-	w := reference.Synthetic(shape, seed)
 	var list []map[string]any
 	if lengths == nil {
 		lengths = []int{refLength}
@@ -46,7 +53,7 @@ func writeReference(t *testing.T, c models.Config, seed uint64, lengths ...int) 
 		}
 		write("tokens", raw)
 		logits := map[string][][]float32{}
-		for kind, hooks := range map[string]reference.Hooks{"o": {}, "h": reference.FrameworkRounding(shape), "s": reference.AsKernel(shape)} {
+		for kind, hooks := range map[string]reference.Hooks{"o": {}, "h": reference.FrameworkRounding(shape), "s": kernel} {
 			m, err := reference.NewModel(shape, w, hooks)
 			require.NoError(t, err)
 			var rows []byte
@@ -152,6 +159,50 @@ func judgeWithPlantedFaults(t *testing.T, s *bench.Suite) {
 	require.Equal(t, gate.Faults(), o.Gate.Gate.FaultsCaught)
 	require.Equal(t, refLength, o.Gate.Gate.Positions)
 	require.Equal(t, o.Gate.Gate, o.Cases[0].Gate)
+}
+
+// Weights of 4 bits: their own faults, too, in kernels of one row with zero points and without.
+func TestFaultsOf4BitsAreCaught(t *testing.T) {
+	formats := []pipeline.Format{"i4g32", "i4g32-zeros-f16", "i4"}
+	if !deep.On() {
+		formats = nil
+	}
+	for _, format := range formats {
+		t.Run(string(format), func(t *testing.T) {
+			t.Parallel()
+			const seed = 2
+			c, err := models.Lookup("tiny")
+			require.NoError(t, err)
+			mk, err := megakernel.Build(c, megakernel.Options{SMs: 2, Page: 4, Splits: 2, StageBytes: 2304, Weights: format})
+			require.NoError(t, err)
+			s := &bench.Suite{Machine: bench.Executor{Seed: 1}, Kernel: mk, Weights: mk.Rounded(synth.NewWeights(seed, c)), WeightsName: "random, seed 2",
+				Method: bench.Method{Contexts: []int{3}, Rounds: 2, Tokens: 3}, Rules: small()}
+			weights := reference.Weights{}
+			for name, row := range reference.Synthetic(c, seed) {
+				rows, columns := 1, len(row)
+				if dims := checkpoint.ShapesOf(c)[name]; len(dims) > 1 {
+					rows, columns = dims[0], dims[1]
+				}
+				weights[name] = make([]uint16, len(row))
+				for r := range rows {
+					require.NoError(t, s.Weights.Row(name, r, weights[name][r*columns:][:columns]))
+				}
+			}
+			s.Reference, err = gate.OpenReference(writeReferenceOf(t, c, weights, reference.AsKernelWith(c, mk.RoundInput), seed))
+			require.NoError(t, err)
+			o, err := s.Run(t.Context())
+			require.NoError(t, err)
+			for _, d := range o.Gate.Details {
+				t.Logf("%+v", d)
+			}
+			require.NoError(t, o.Gate.Err())
+			want := append(gate.Faults(), gate.BytesExchanged, gate.ScaleOfNeighbour, gate.ScalesNotCopied, gate.NibblesSwapped)
+			if format == "i4g32-zeros-f16" {
+				want = append(want, gate.ZeroPointOff)
+			}
+			require.Equal(t, want, o.Gate.Gate.FaultsCaught)
+		})
+	}
 }
 
 // elsewhere is the executor under another name, with so much memory.

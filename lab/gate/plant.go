@@ -15,7 +15,7 @@ import (
 var inKernel = map[string]megakernel.Fault{
 	KVTokenDropped: megakernel.FaultDropToken, RopeOffByOne: megakernel.FaultRope, MergeWeightWrong: megakernel.FaultMergeShare,
 	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm, PlusOneDropped: megakernel.FaultPlusOne,
-	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm}
+	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm, BytesExchanged: megakernel.FaultInputBytes}
 
 // faulty judges the kernel with one fault planted.
 func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
@@ -27,6 +27,12 @@ func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name 
 	}
 	if slopes := s.Kernel.Slopes(); name == AttentionChanged && slopes != nil {
 		return otherSlope(slopes, s.Write, func() (Result, error) {
+			r, _, err := s.pass(ctx, ref, rules, nil)
+			return r, err
+		})
+	}
+	if slices.Contains(int4Faults(s.Kernel), name) {
+		return spoilWeights(s.Kernel, s.Weights, s.Write, name, func() (Result, error) {
 			r, _, err := s.pass(ctx, ref, rules, nil)
 			return r, err
 		})

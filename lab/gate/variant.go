@@ -61,7 +61,7 @@ func featureFaults() map[megakernel.Fault]string {
 }
 
 // faults lists those that a judgement of mk plants: without AttentionChanged where its attention is plain, without
-// MergeWeightWrong where no weights are merged, and with those of the model's features.
+// MergeWeightWrong where no weights are merged, and with those of the model's features and of the format of weights.
 func faults(mk *megakernel.Kernel) (names []string) {
 	for _, name := range Faults() {
 		if name != MergeWeightWrong || !mk.SumsOnly() {
@@ -76,7 +76,7 @@ func faults(mk *megakernel.Kernel) (names []string) {
 			names = append(names, featureFaults()[fault])
 		}
 	}
-	return names
+	return append(names, int4Faults(mk)...)
 }
 
 // drawn is the generator's word i of the stream with that name, as draw of tests/gpu/variants.py.

@@ -1,0 +1,102 @@
+package gate
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/pipeline/i4"
+)
+
+// Faults of weights of 4 bits, of the middle layer's down projection.
+const (
+	ScaleOfNeighbour = "scale_of_neighbour"    // each group has the scale of the group beside it; a row of one group the row's beside it
+	ZeroPointOff     = "zero_point_off_by_one" // zero points are one too small
+	ScalesNotCopied  = "scales_not_copied"     // the scales of each row's last block are 0
+	NibblesSwapped   = "nibbles_swapped"       // low and high nibbles have changed places
+	BytesExchanged   = "bytes_exchanged"       // high and low bytes of its input have: in the kernel, of all layers
+)
+
+// int4Faults lists those that are planted in the packed weights of a kernel.
+func int4Faults(mk *megakernel.Kernel) (names []string) {
+	shape, ok := mk.Options.Weights.Int4(mk.Config.Intermediate)
+	if !ok {
+		return nil
+	}
+	names = []string{ScaleOfNeighbour, ScalesNotCopied, NibblesSwapped}
+	if shape.Zeros {
+		names = append(names, ZeroPointOff)
+	}
+	return names
+}
+
+// spoilWeights plants one of int4Faults while run runs.
+func spoilWeights(mk *megakernel.Kernel, w megakernel.Tensors, write func(buffer string, offset int64, src []byte) error, name string, run func() (Result, error)) (r Result, err error) {
+	layer, m := mk.Config.Layers/2, &mk.Plan.Layer[megakernel.MatrixDown]
+	image := make([]byte, mk.Plan.LayerBytes)
+	if err := mk.PackLayer(image, layer, w); err != nil {
+		return r, err
+	}
+	own, at := image[m.Start:][:m.Bytes()], mk.Plan.Image(layer)+m.Start
+	spoilt := slices.Clone(own)
+	for tile := 0; tile < len(own); tile += int(m.TileBytes()) {
+		spoilTile(m, spoilt[tile:][:m.TileBytes()], own[tile:][:m.TileBytes()], name)
+	}
+	if slices.Equal(own, spoilt) {
+		return r, fmt.Errorf("%s changes nothing", name)
+	}
+	if err := write("weights", at, spoilt); err != nil {
+		return r, err
+	}
+	r, err = run()
+	return r, errors.Join(err, write("weights", at, own))
+}
+
+// spoilTile plants a fault in a tile of which own are the right bytes.
+func spoilTile(m *pipeline.MatrixPlan, tile, own []byte, name string) {
+	shape, _ := m.Format.Int4(m.K)
+	runs := (len(tile) - m.Format.ScaleBytes()) / shape.RunBytes()
+	if name == NibblesSwapped {
+		for run := range runs {
+			codes := tile[run*shape.RunBytes():][:shape.Run*i4.BlockBytes]
+			for i, b := range codes {
+				codes[i] = b<<4 | b>>4
+			}
+		}
+		return
+	}
+	if shape.PerBlock() == 0 { // a scale a row, behind the runs
+		scales, right := tile[runs*shape.RunBytes():], own[runs*shape.RunBytes():]
+		for r := range i4.Rows {
+			if name == ScalesNotCopied {
+				clear(scales[4*r:][:4])
+			} else {
+				copy(scales[4*r:][:4], right[4*(r^1):])
+			}
+		}
+		return
+	}
+	groups := (m.K + shape.Group - 1) / shape.Group
+	entry := func(b []byte, r, g int) []byte {
+		per := shape.RowEntries()
+		return b[g/per*shape.RunBytes()+shape.Entry(r, g%per):][:shape.EntryBytes()]
+	}
+	for r := range i4.Rows {
+		for g := range groups {
+			e := entry(tile, r, g)
+			switch {
+			case name == ScaleOfNeighbour && groups > 1:
+				copy(e[:2], entry(own, r, (g+1)%groups))
+			case name == ScaleOfNeighbour:
+				copy(e[:2], entry(own, r^1, g))
+			case name == ScalesNotCopied && g/shape.PerBlock() == (groups-1)/shape.PerBlock():
+				clear(e[:2])
+			case name == ZeroPointOff:
+				binary.LittleEndian.PutUint16(e[2:], binary.LittleEndian.Uint16(e[2:])+16)
+			}
+		}
+	}
+}
