@@ -96,7 +96,7 @@ func (mk *Kernel) declare(k *dsl.Kernel) *buffers {
 		mk.declareVectors(k, b)
 		switch {
 		case o.MLP == MLPFused: // in shared memory
-		case o.alternates():
+		case !o.ordered(phaseDown, phaseGateUp): // what the barrier behind gate_up orders has two places, which the layers use in turn
 			b.act = dsl.Global[dsl.BF16](k, "act", product(2, c.Intermediate), dsl.Align(16), bufDoc("[2][%d] silu(gate)·up, the layers in turn", c.Intermediate))
 		default:
 			b.act = dsl.Global[dsl.BF16](k, "act", product(c.Intermediate), dsl.Align(16), bufDoc("[%d] silu(gate)·up", c.Intermediate))

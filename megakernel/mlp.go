@@ -149,7 +149,6 @@ func (f *single) fusedMLP(all []phase, per func(name string, ops ...string) Phas
 	all[gateUp] = f.matrixPhase(all[gateUp].Phase, MatrixGateUp, func(s tasks.Step) tasks.Epilogue {
 		return tasks.SwiGLUOwn(e, own, f.own.matrix(MatrixGateUp), f.norm((&vectors{f}).middle(s), f.mk.kind().PreMLP, f.gainRow(s.Layer, models.RolePreMLP), f.mk.Options.Weights))
 	}, e.Sync)
-	all[gateUp].Handoff = handoffNone
 	down := &tasks.Across{Name: f.mk.matrix(MatrixDown).Name, M: f.mk.matrix(MatrixDown), X: own, Y: bufs.x}
 	all[last] = phase{Phase: per(down.Name, "down projection by columns", "residual, in any order"),
 		produce: func(s tasks.Step) {

@@ -196,7 +196,7 @@ func (f *single) layerPhases() []phase {
 		atts, merges = append(atts, att), append(merges, merge)
 	}
 	per := func(name string, ops ...string) Phase {
-		return Phase{Name: name, PerLayer: true, Ops: ops, Handoff: gridBarrier}
+		return Phase{Name: name, PerLayer: true, Ops: ops}
 	}
 	all := []phase{
 		f.matrixPhase(per("qkv", "embedding (layer 0)", "RMSNorm", "QKV projection", "RoPE", "KV append"), MatrixQKV, func(s tasks.Step) tasks.Epilogue {
@@ -213,7 +213,7 @@ func (f *single) layerPhases() []phase {
 		{Phase: per("merge", "merge of partial states"),
 			consume: func(s tasks.Step) { f.eachClass(s, func(i int) { merges[i].EmitIn(e, s) }) }},
 		f.matrixPhase(per(phaseO, "output projection", "residual"), MatrixO, func(s tasks.Step) tasks.Epilogue {
-			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.ago()), Seen: f.seesAttention(s)})
+			f.plain(tasks.PlainInput{N: c.Heads * c.HeadDim, X: bufs.attn, Handed: to.output(o.flagsSince(o.mergedIn(), phaseO)), Seen: f.seesAttention(s)})
 			f.probeAttention(s)
 			return to.afterO(s)
 		}, nil),
@@ -231,15 +231,12 @@ func (f *single) layerPhases() []phase {
 	for i := range all {
 		f.readAhead(&all[i], qkv, to)
 	}
-	if o.Queries == HandoffWords {
-		all[0].Handoff = string(HandoffWords)
-	}
-	all[2].Handoff = o.handoff(phaseAttention) // the merge's
-	all[3].Handoff = o.handoff(phaseO)
-	all[5].Handoff = o.handoff(phaseDown)
 	if o.Merge != MergePhase { // the merge is attention's
-		all[1].Handoff, all[1].Ops = all[2].Handoff, slices.Concat(all[1].Ops, all[2].Ops)
+		all[1].Ops = slices.Concat(all[1].Ops, all[2].Ops)
 		all = slices.Delete(all, 2, 3)
+	}
+	for i := range all {
+		all[i].Handoff = o.wayBehind(all[i].Name)
 	}
 	return all
 }

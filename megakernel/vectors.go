@@ -54,43 +54,9 @@ func (o *Options) completeVectors() error {
 	return nil
 }
 
-// barriersBeforeO is how many grid barriers a layer has from its beginning to o.
-func (o *Options) barriersBeforeO() (n int) {
-	for _, is := range []bool{o.Queries == HandoffBarrier, o.Merge == MergePhase, !o.handsOn(phaseAttention)} {
-		if is {
-			n++
-		}
-	}
-	return n
-}
-
-// alternates is whether a layer has no barrier but the one behind gate_up: what that
-// orders has two places then, which the layers use in turn.
-func (o *Options) alternates() bool {
-	return o.barriersBeforeO() == 0 && o.handsOn(phaseO) && o.handsOn(phaseDown)
-}
-
 // counts is whether vectors are handed on in words behind counts of arrivals, after which
 // tags are others.
 func (o *Options) counts() bool { return o.Vectors == string(HandoffCounted) }
-
-// ago is how many changes of the tag lie between the words of a phase's vector and who
-// reads it right behind that phase.
-func (o *Options) ago() int {
-	if o.counts() {
-		return 1
-	}
-	return 0
-}
-
-// agoInO is the same of the residual vector that a layer begins with, for who reads it in o.
-func (o *Options) agoInO() int {
-	n := o.ago() + o.barriersBeforeO()
-	if o.counts() {
-		n++
-	}
-	return n
-}
 
 // BufferWords is the buffer of a phase's output vector where it is handed on in words.
 func BufferWords(phase string) string {
@@ -146,7 +112,7 @@ func (v *vectors) handed(phase string, ago int) *tasks.Handed {
 // source is that vector for all consumers, right behind the phase.
 func (v *vectors) source(phase string) tasks.Source {
 	if v.f.mk.Options.handsOn(phase) {
-		return v.handed(phase, v.f.mk.Options.ago())
+		return v.handed(phase, v.f.mk.Options.flagsSince(phase, map[string]string{phaseO: phaseGateUp, phaseDown: phaseQKV}[phase]))
 	}
 	if phase == phaseO && v.f.mk.Options.MLP == MLPFused {
 		return tasks.FromBuf(v.f.bufs.mid)
@@ -241,10 +207,12 @@ func (v *vectors) nothing() tasks.Vector {
 
 // oldInO and oldInDown are the residual vector that o's and down's products are added to.
 func (v *vectors) oldInO(s tasks.Step) tasks.Vector {
-	return tasks.Either(v.f.env, s.Layer.EqC(0), v.embedding(), v.some(phaseDown, v.f.mk.Options.agoInO()))
+	return tasks.Either(v.f.env, s.Layer.EqC(0), v.embedding(), v.some(phaseDown, v.f.mk.Options.flagsSince(phaseDown, phaseO)))
 }
 
-func (v *vectors) oldInDown() tasks.Vector { return v.some(phaseO, v.f.mk.Options.ago()+1) }
+func (v *vectors) oldInDown() tasks.Vector {
+	return v.some(phaseO, v.f.mk.Options.flagsSince(phaseO, phaseDown))
+}
 
 func (v *vectors) add(s tasks.Step, phase string, old tasks.Vector) tasks.Epilogue {
 	keep, factor := v.f.probeResidual(s, phase), v.f.mk.kind().Residual
@@ -260,7 +228,7 @@ func (v *vectors) add(s tasks.Step, phase string, old tasks.Vector) tasks.Epilog
 
 // actAt is where a layer's act begins in the buffer.
 func (f *single) actAt(s tasks.Step) dsl.Val[dsl.U32] {
-	if !f.mk.Options.alternates() {
+	if f.mk.Options.ordered(phaseDown, phaseGateUp) {
 		return f.k.U32(0)
 	}
 	return s.Index.MulC(f.mk.Config.Layers).Add(s.Layer).AndC(1).MulC(f.mk.Config.Intermediate)
