@@ -162,5 +162,9 @@ func Tanh(a Val[F32]) Val[F32] { return un(ir.OpTanh, a) }
 // Rint rounds to the nearest integer, ties to even.
 func Rint(a Val[F32]) Val[F32] { return un(ir.OpRint, a) }
 
+// Opaque is a, but the compiler does not know that: whatever is computed of it is computed behind this place, and not
+// once before the loop around it and kept in a register, which may have to be spilled.
+func Opaque(a Val[U32]) Val[U32] { return un(ir.OpOpaque, a) }
+
 // Floor rounds toward −inf.
 func Floor(a Val[F32]) Val[F32] { return un(ir.OpFloor, a) }

@@ -3,7 +3,7 @@ package emit
 // fixedHelper is a function of the prelude whose text never varies, by rank.
 // asm statements that only compute are not volatile: the compiler may move
 // and merge them. Those that read or order memory, or that lanes run
-// together, are.
+// together, are, and that which is to hold the compiler up.
 type fixedHelper struct {
 	name string
 	rank int
@@ -24,6 +24,12 @@ template <class T>
 DEVICE T* global(T* p) {
   __builtin_assume(__isGlobal(p));
   return p;
+}`},
+	{"opaque", 1, "", `
+// x, of which the compiler then knows nothing: what is computed of it is not moved in front of a loop.
+DEVICE u32 opaque(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
 }`},
 	{"shl32", 1, "", `
 // a << n, 0 for n of 32 and more (C++ leaves that open).

@@ -67,6 +67,8 @@ func arithInt(k *dsl.Kernel) {
 	u(ua.Shl(ub.AndC(31)))
 	u(ua.Shr(ub))
 	u(ua.ShrC(4).AndC(15))
+	again := dsl.Opaque(ua).Named("again")
+	u(again.Mul(again))
 	n = 0
 	l := func(v dsl.Val[dsl.U64]) { outL.Store(dsl.At(n), v); n++ }
 	l(la.Add(lb).Mul(k.U64(1 << 40)))

@@ -56,6 +56,7 @@ func arithmeticOps(t *[256]row) {
 	t[ir.OpTanh] = row{expr: helperCall("tanh")}
 	t[ir.OpRint] = row{expr: callOf("rintf")}
 	t[ir.OpFloor] = row{expr: callOf("floorf")}
+	t[ir.OpOpaque] = row{expr: helperCall("opaque")}
 
 	t[ir.OpEq] = row{expr: binary("==", precEq)}
 	t[ir.OpNe] = row{expr: binary("!=", precEq)}

@@ -106,6 +106,7 @@ func newBuilder(mk *Kernel) *builder {
 	scratch := dsl.Shared[dsl.F32](k, regionScratch, words(regionScratch), at(regionScratch), dsl.Doc("one a consumer warp"))
 	b.indices = dsl.Shared[dsl.U32](k, regionIndex, words(regionIndex), at(regionIndex), dsl.Doc("one a consumer warp"))
 	b.env = tasks.NewEnv(k, o.SMs, o.Consumers, scratch)
+	b.env.Scarce = b.mk.beyondLlama() && !b.mk.Ragged()
 	if o.Watchdog != WatchNone {
 		b.leaving = dsl.Shared[dsl.U32](k, regionLeaving, 1, at(regionLeaving), dsl.Doc("whether the launch is given up"))
 		notes := dsl.Shared[dsl.U32](k, regionNotes, words(regionNotes), at(regionNotes), dsl.Align(16), dsl.Doc("what each warp waited for when it gave up"))
@@ -209,12 +210,12 @@ func (b *builder) consumers() {
 			b.firstAhead(step)
 			k.For(k.U32(0), k.U32(b.mk.Config.Layers), func(l dsl.Val[dsl.U32]) {
 				b.at(s, l)
-				b.consume(inLayer(step, l), b.layer...)
+				e.Anew(func() { b.consume(inLayer(step, l), b.layer...) })
 			}, dsl.Unroll(1))
 			b.at(s, k.U32(b.mk.Config.Layers))
 			stopped := dsl.Uniform(bufs.verdict.Load(s.AndC(1)), dsl.GPUScope).NeC(0)
 			running.Set(dsl.Select(stopped, k.U32(0), k.U32(1)))
-			b.flow.finish(s, step, running)
+			e.Anew(func() { b.flow.finish(s, step, running) })
 			k.If(e.CTA.EqC(0).And(e.Tid.EqC(0)), func() {
 				bufs.progress.Store(dsl.At(0), b.flow.done(s, step), dsl.Relaxed(dsl.SysScope))
 			})

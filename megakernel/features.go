@@ -1,6 +1,7 @@
 package megakernel
 
 import (
+	"reflect"
 	"slices"
 
 	"github.com/mkgen/mkgen/dsl"
@@ -280,3 +281,7 @@ func (b *builder) logit(y dsl.Val[dsl.F32]) dsl.Val[dsl.F32] {
 
 // plainLogits is whether logits are the LM head's products.
 func (mk *Kernel) plainLogits() bool { return mk.arch.Head.Scale == 1 && mk.arch.Head.SoftCap == 0 }
+
+// beyondLlama is whether layers have anything that Llama's have not. Llama's kernels keep what the compiler moves in
+// front of loops in registers, and were measured so; kernels of more features have too few registers for it.
+func (mk *Kernel) beyondLlama() bool { return !reflect.DeepEqual(mk.Config.Traits, models.Traits{}) }

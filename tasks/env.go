@@ -29,6 +29,9 @@ type Env struct {
 	// Scratch holds one f32 a consumer warp, for sums over the CTA.
 	Scratch dsl.Buf[dsl.F32]
 
+	// Scarce is whether a kernel has so much to keep that registers spill without Anew.
+	Scarce bool
+
 	wholeWarps bool // EachConsumer and eachOf leave out whole warps only: n is a multiple of their lanes
 
 	// Trace, unless nil, notes the parts of the consumers' phases.
@@ -57,6 +60,19 @@ func NewEnv(k *dsl.Kernel, grid, consumers int, scratch dsl.Buf[dsl.F32]) *Env {
 	at := func(v u32, name string) u32 { return dsl.Optional(v.Named(name)) }
 	return &Env{K: k, Consumers: consumers, Grid: grid, Scratch: scratch,
 		CTA: at(k.CTA(), "cta"), Warp: at(k.Warp(), "warp"), Lane: at(k.Lane(), "lane"), Tid: at(k.Tid(), "tid")}
+}
+
+// Anew makes body's code compute whatever it needs of the thread's coordinates itself, where registers are Scarce. In a
+// loop the compiler would otherwise compute it once, before the loop, and keep it in registers.
+func (e *Env) Anew(body func()) {
+	if !e.Scarce {
+		body()
+		return
+	}
+	lane, tid := e.Lane, e.Tid
+	e.Lane, e.Tid = dsl.Optional(dsl.Opaque(lane).Named("lane")), dsl.Optional(dsl.Opaque(tid).Named("tid"))
+	body()
+	e.Lane, e.Tid = lane, tid
 }
 
 // Threads is the number of consumer threads.

@@ -138,8 +138,10 @@ func (t *Attention) eachItem(e *Env, s Step, body func(it *item)) {
 func (t *Attention) eachSplit(e *Env, body func(it *item)) {
 	k, parts := e.K, t.Parts()
 	k.ForStep(e.CTA, k.U32(t.Items()), e.Grid, func(i u32) {
-		head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
-		body(&item{t: t, e: e, kvHead: head, split: rest.DivC(parts).Named("split"), part: func() u32 { return rest.RemC(parts) }})
+		e.Anew(func() {
+			head, rest := i.RemC(t.KV.Heads).Named("kv_head"), i.DivC(t.KV.Heads)
+			body(&item{t: t, e: e, kvHead: head, split: rest.DivC(parts).Named("split"), part: func() u32 { return rest.RemC(parts) }})
+		})
 	})
 }
 

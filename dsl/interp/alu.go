@@ -39,6 +39,8 @@ func arithmeticRows() map[ir.Op]binder {
 		ir.OpTanh:  approx(math.Tanh),
 		ir.OpRint:  approx(math.RoundToEven),
 		ir.OpFloor: approx(math.Floor),
+
+		ir.OpOpaque: fixedStep(int1(w32, func(a uint64) uint64 { return a })),
 	}
 }
 

@@ -382,3 +382,11 @@ func TestSplitAndJoinOfB128(t *testing.T) {
 	require.Equal(t, []uint32{63, 63, 61, 60}, got[60:64])
 	require.Equal(t, words[64:], got[64:])
 }
+
+func TestOpaqueIsItsOperand(t *testing.T) {
+	args := triples(20, 3)
+	got := lanewise(t, args, func(_ *dsl.Kernel, a, _, _ dsl.Val[dsl.U32]) dsl.Val[dsl.U32] { return dsl.Opaque(a) })
+	for i, a := range args {
+		require.Equal(t, a[0], got[i])
+	}
+}

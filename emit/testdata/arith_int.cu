@@ -53,6 +53,12 @@ __device__ __forceinline__ T* global(T* p) {
 // |a|; the most negative number stays itself.
 __device__ __forceinline__ i32 abs_i32(i32 a) { return a < 0 ? (i32)(0u - (u32)a) : a; }
 
+// x, of which the compiler then knows nothing: what is computed of it is not moved in front of a loop.
+__device__ __forceinline__ u32 opaque(u32 x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 // a >> n keeping the sign, also for n of 32 and more.
 __device__ __forceinline__ i32 sar32(i32 a, u32 n) {
   i32 v;
@@ -127,6 +133,8 @@ arith_int(const Params* __restrict__ p) {
   outu[8] = ua << (ub & 0x1fu);
   outu[9] = ptx::shr32(ua, ub);
   outu[10] = (ua >> 4) & 0xfu;
+  const u32 again = ptx::opaque(ua);
+  outu[11] = again * again;
   outl[0] = (la + lb) * 1099511627776ull;
   outl[1] = la - lb;
   outl[2] = la / lb;

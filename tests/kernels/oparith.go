@@ -73,6 +73,7 @@ func floats(r *rows) {
 	r.putF(ir.OpRint, "f32", dsl.Rint(f))
 	r.putF(ir.OpRint, "f32 halves", dsl.Rint(dsl.Cast[dsl.F32](r.at).Mul(r.k.F32(0.5))))
 	r.putF(ir.OpFloor, "f32", dsl.Floor(f))
+	r.put(ir.OpOpaque, "u32", dsl.Opaque(r.u))
 	eps := math.Ldexp(1, -21)
 	r.near(ir.OpExp2, "edge cases", dsl.Exp2(f), 1.2e-38, eps)
 	r.near(ir.OpExp2, "plain", dsl.Exp2(h.Mul(r.k.F32(20))), 0, eps)

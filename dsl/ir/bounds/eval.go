@@ -205,7 +205,7 @@ func (a *analysis) pure(in *ir.Instr) val {
 		if in.Args[0].Type == t {
 			return args[0]
 		}
-	case ir.OpUniform:
+	case ir.OpUniform, ir.OpOpaque:
 		return args[0]
 	case ir.OpShflIdx, ir.OpShflXor, ir.OpShflUp, ir.OpShflDown:
 		s := a.fresh(opaque, args[0].iv.meet(rangeOf(t)))
