@@ -45,6 +45,8 @@ func (b *builder) int4(m matrix) {
 				scale, zero := b.scaleAs(m.Format, b.int4Scale(most.Get())), k.U32(0)
 				if shape.Zeros { // 0 and −1 in turn
 					zero = block.MulC(shape.PerBlock()).Add(k.Lane().DivC(shape.Group / 4)).AndC(1).Named("minus_zero")
+					there := block.MulC(i4.Columns).Add(k.Lane().MulC(4)).LtC(m.K) // padding has codes of 0
+					zero = dsl.Select(there, zero, k.U32(0))
 				}
 				run := at.Add(dsl.Cast[dsl.U64](block.DivC(shape.Run).MulC(shape.RunBytes() / 4))).Named("run")
 				b.codes(v, dsl.Bits[dsl.F32](scale.ShlC(16)), zero, func(word u32) {
