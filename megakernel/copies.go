@@ -33,7 +33,10 @@ func (mk *Kernel) plan() (err error) {
 		if mk.Plan, err = pipeline.New(r); err == nil {
 			return nil
 		}
-		r = few // there is no room for so many
+		if mk.Plan, err = pipeline.New(few); err != nil {
+			return err
+		}
+		r.InFlight = mk.Plan.Stages // there is no room for so many
 	}
 	mk.Plan, err = pipeline.New(r)
 	return err
