@@ -86,7 +86,13 @@ var optionTable = []Option{
 		Usage:  fmt.Sprintf("with --launch graph, kernels that fit side by side on an SM, up to 4 (default %d)", DefaultResident),
 		Values: func(*Kernel) []string { return numbers(1, 2, 3) }},
 	{Field: "StageBytes", Flag: "stage-bytes", Group: OptionTuning, Searched: everySteps, Usage: "bytes of a stage, a multiple of 128 (default: by the model)",
-		Values: func(*Kernel) []string { return numbers(8<<10, 16<<10, 32<<10) }},
+		Values: func(mk *Kernel) []string {
+			var sizes []int
+			for _, size := range []int{8 << 10, 16 << 10, 32 << 10} {
+				sizes = append(sizes, mk.Options.Weights.StageOf(size))
+			}
+			return numbers(sizes...)
+		}},
 	{Field: "Stages", Flag: "stages", Group: OptionTuning, Searched: everySteps, Usage: "depth of the ring, up to 32 (default: what fits)",
 		Values: func(mk *Kernel) []string {
 			fit := mk.planning(func(o *Options) { o.Stages, o.InFlight, o.Leads = 0, 0, "" }).Stages

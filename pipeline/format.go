@@ -125,6 +125,11 @@ func (f Format) Of(columns int) int {
 	return groups * GroupBytes
 }
 
+// StageOf is the size of a stage with room for so many bytes of elements, in whole tile groups, and the scales among them.
+func (f Format) StageOf(size int) int {
+	return size + roundUp(f.Of(size/GroupBytes*f.Columns())-size/GroupBytes*GroupBytes, StageAlign)
+}
+
 // Run is how many columns of a row of k cannot be parted: a tile group, or of 4 bits a run.
 func (f Format) Run(k int) int {
 	if shape, ok := f.Int4(k); ok {

@@ -197,11 +197,11 @@ func chooseStageBytes(r *Request) int {
 
 // withScales is the size of a stage that has so many bytes of codes, of any of the matrices.
 func withScales(r *Request, size int) int {
-	scales := 0
+	most := size
 	for _, m := range slices.Concat(r.Layer, r.Final) {
-		scales = max(scales, m.Format.Of(size/GroupBytes*m.Format.Columns())-size/GroupBytes*GroupBytes)
+		most = max(most, m.Format.StageOf(size))
 	}
-	return size + roundUp(scales, StageAlign)
+	return most
 }
 
 // chunksPerStep counts the chunks of a whole step over all SMs.
