@@ -168,6 +168,13 @@ func (g *Gate) Result() Result {
 	return r
 }
 
+// failsAlready says whether what was added so far does not pass, were it all that there is and enough of it.
+func (g *Gate) failsAlready() bool {
+	part := *g
+	part.rules.MinPositions, part.rules.MinSequences = 1, 1
+	return len(part.places) > 0 && !part.Result().Passed
+}
+
 func mean(v []float64) float64 {
 	sum := 0.0
 	for _, x := range v {
