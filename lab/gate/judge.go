@@ -168,18 +168,22 @@ func (r *Reference) short(rules Rules) *Reference {
 var errShown = errors.New("the fault has shown")
 
 // pass judges a run with a fault, over the sequences up to the first behind which the gate fails.
-func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (Result, error) {
+func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (r Result, err error) {
 	g := New(rules)
-	_, err := s.passThen(ctx, ref, g, hooks, func(int) error {
-		if g.failsAlready() {
+	_, err = s.passThen(ctx, ref, g, hooks, func(int) error {
+		var shown bool
+		if r, shown = g.shows(); shown {
 			return errShown
 		}
 		return nil
 	})
-	if errors.Is(err, errShown) {
-		err = nil
+	switch {
+	case errors.Is(err, errShown):
+		return r, nil
+	case err != nil:
+		return Result{}, err
 	}
-	return g.Result(), err
+	return g.Result(), nil
 }
 
 // passThen runs all sequences through a gate and calls then behind each, whose tokens the cache then holds; digest is of the first's

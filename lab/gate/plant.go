@@ -17,6 +17,26 @@ var inKernel = map[string]megakernel.Fault{
 	AttentionChanged: megakernel.FaultAttention, BiasDropped: megakernel.FaultBias, QKNormSkipped: megakernel.FaultQKNorm, PlusOneDropped: megakernel.FaultPlusOne,
 	RopeBaseSwapped: megakernel.FaultRopeBase, LogitCapLeftOut: megakernel.FaultLogitCap, PostNormSkipped: megakernel.FaultPostNorm, BytesExchanged: megakernel.FaultInputBytes}
 
+// Builds are the options of the kernels that a judgement builds beside the one that it judges; probe says that local checks are made, too.
+func Builds(mk *megakernel.Kernel, probe bool) (all []megakernel.Options) {
+	with := func(fault megakernel.Fault, probe bool) {
+		o := mk.Options
+		o.Fault, o.Probe = fault, probe
+		all = append(all, o)
+	}
+	for _, name := range faults(mk) {
+		if fault, ok := inKernel[name]; ok && !(name == AttentionChanged && (mk.Slopes() != nil || mk.HasMask() || mk.Options.Selection)) {
+			with(fault, false)
+		}
+	}
+	if probe {
+		for _, fault := range []megakernel.Fault{megakernel.NoFault, megakernel.FaultValueScale, megakernel.FaultKeyScale, megakernel.FaultFirstPage} {
+			with(fault, true)
+		}
+	}
+	return all
+}
+
 // faulty judges the kernel with one fault planted.
 func (s *Subject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
 	run := func() (Result, error) { return s.pass(ctx, ref, rules, nil) }

@@ -185,7 +185,7 @@ type raggedPass struct {
 	ref     *Reference
 	gate    *Gate       // nil measures nothing
 	fault   string      // PagesSwapped: sequences read each other's first pages; AttentionChanged: see attends
-	shown   bool        // stop as soon as the gate fails
+	until   bool        // it fails: stop there
 	digests []hash.Hash // of the logits of each sequence's scored rows
 
 	tokens [][]int
@@ -210,7 +210,7 @@ func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part
 
 // shows judges the steps with a fault up to the first of every 64 behind which the gate fails.
 func (s *RaggedSubject) shows(ctx context.Context, ref *Reference, g *Gate, fault string) (Result, error) {
-	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault, shown: true}
+	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault, until: true}
 	r, _, err := p.run(ctx, s.steps(ref))
 	return r, err
 }
@@ -218,6 +218,7 @@ func (s *RaggedSubject) shows(ctx context.Context, ref *Reference, g *Gate, faul
 // run runs the steps.
 func (p *raggedPass) run(ctx context.Context, steps [][]Part) (r Result, digests []string, err error) {
 	p.slots = make(chan struct{}, 16)
+	shown := false // by a fault
 	defer p.close()
 	if err := p.open(); err != nil {
 		return r, nil, err
@@ -230,8 +231,9 @@ func (p *raggedPass) run(ctx context.Context, steps [][]Part) (r Result, digests
 			err = fmt.Errorf("step %d: %w", i, err)
 			break
 		}
-		if p.shown && i%64 == 63 {
-			if p.measured(); p.gate.failsAlready() {
+		if p.until && i%64 == 63 {
+			p.measured()
+			if r, shown = p.gate.shows(); shown {
 				break
 			}
 		}
@@ -243,7 +245,7 @@ func (p *raggedPass) run(ctx context.Context, steps [][]Part) (r Result, digests
 	for _, h := range p.digests {
 		digests = append(digests, sum(h))
 	}
-	if p.gate == nil {
+	if p.gate == nil || shown {
 		return r, digests, nil
 	}
 	return p.gate.Result(), digests, nil
