@@ -117,7 +117,7 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	planted := map[string]Result{}
 	for _, name := range faults(s.Kernel) {
 		s.progress(name)
-		if planted[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
+		if planted[name], err = s.faulty(ctx, ref.judging(rules, name), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		r.Details = append(r.Details, verdict(name, planted[name]))
@@ -162,6 +162,15 @@ func (r *Reference) short(rules Rules) *Reference {
 		return r
 	}
 	return &out
+}
+
+// judging is the reference that a fault is judged by: the short sequences where these are enough, but all for another attention,
+// since a window that is wrong shows behind it only.
+func (r *Reference) judging(rules Rules, fault string) *Reference {
+	if fault == AttentionChanged {
+		return r
+	}
+	return r.short(rules)
 }
 
 // errShown ends a run with a fault that has shown.
