@@ -65,13 +65,13 @@ func (p *printer) nameTop() {
 
 // file puts head, prelude, declarations and the printed body together.
 func (p *printer) file() *Source {
-	body, bodyLines := bytes.Clone(p.out.Bytes()), p.lines
+	body, bodyLines, bodyInstrs := bytes.Clone(p.out.Bytes()), p.lines, p.instrs
 	p.out.Reset()
-	p.lines, p.indent = nil, 1
+	p.lines, p.instrs, p.indent = nil, nil, 1
 	p.declarations(string(body)) // before the prelude, since it calls helpers
-	decls, declLines := bytes.Clone(p.out.Bytes()), p.lines
+	decls, declLines, declInstrs := bytes.Clone(p.out.Bytes()), p.lines, p.instrs
 	p.out.Reset()
-	p.lines, p.indent = nil, 0
+	p.lines, p.instrs, p.indent = nil, nil, 0
 	p.head()
 	p.paramsStruct()
 	p.prelude()
@@ -79,9 +79,10 @@ func (p *printer) file() *Source {
 	p.out.Write(decls)
 	p.out.Write(body)
 	p.lines = slices.Concat(p.lines, declLines, bodyLines)
+	p.instrs = slices.Concat(p.instrs, declInstrs, bodyInstrs)
 	p.indent = 0
 	p.line(ir.Pos{}, "}")
-	return &Source{Text: p.out.Bytes(), Lines: p.lines}
+	return &Source{Text: p.out.Bytes(), Lines: p.lines, Instrs: p.instrs}
 }
 
 // text prints lines as they are.
@@ -89,6 +90,7 @@ func (p *printer) text(lines ...string) {
 	for _, l := range lines {
 		p.out.WriteString(l + "\n")
 		p.lines = append(p.lines, ir.Pos{})
+		p.instrs = append(p.instrs, nil)
 	}
 }
 

@@ -3,6 +3,7 @@ package emit
 import (
 	"fmt"
 	"math"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -14,6 +15,8 @@ func (p *printer) instr(in *ir.Instr) {
 	if !p.pl.live[in] {
 		return
 	}
+	p.taken = []*ir.Instr{in}
+	defer func() { p.taken = nil }()
 	r := p.pl.rows[in.Op]
 	switch {
 	case r.stmt != nil:
@@ -38,6 +41,7 @@ func (p *printer) define(in *ir.Instr, v *ir.Value, e expr) {
 	short := len(e.text) <= inlineWidth || in.Op == ir.OpGet || isRegister(in.Op)
 	if p.pl.inline[v.ID] && short {
 		p.exprs[v.ID] = e
+		p.carried[v.ID] = slices.Clone(p.taken)
 		return
 	}
 	name := p.names.pick(p.baseName(v))
@@ -100,6 +104,7 @@ func (p *printer) val(v *ir.Value) expr {
 	if e.text == "" {
 		panic(fmt.Sprintf("BUG: emit: %s is used before it is printed", v))
 	}
+	p.taken = append(p.taken, p.carried[v.ID]...)
 	return e
 }
 

@@ -3,6 +3,7 @@ package emit
 import (
 	"bytes"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -25,6 +26,9 @@ type printer struct {
 	policy  map[ir.Hint]bool     // cache policies used
 	out     bytes.Buffer
 	lines   []ir.Pos
+	instrs  [][]*ir.Instr       // per line: what Source.Instrs says
+	taken   []*ir.Instr         // instructions whose text the statement now composed takes
+	carried map[int][]*ir.Instr // by value ID: those in the text that stands for it
 	indent  int
 }
 
@@ -38,7 +42,7 @@ func newPrinter(k *ir.Kernel, t Target, o Options) *printer {
 	p := &printer{
 		k: k, t: t, o: o, pl: analyze(k), names: newNamer(), exprs: make([]expr, k.NumValues), vars: map[*ir.Var]string{},
 		bufs: map[*ir.Buf]string{}, params: map[*ir.Param]string{}, fields: map[any]string{}, helpers: map[string]helper{},
-		policy: map[ir.Hint]bool{}, indent: 1,
+		policy: map[ir.Hint]bool{}, carried: map[int][]*ir.Instr{}, indent: 1,
 	}
 	p.nameFields()
 	p.nameTop()
@@ -60,6 +64,7 @@ func (p *printer) line(pos ir.Pos, format string, args ...any) {
 		head, rest := breakLine(text, lineWidth-len(pad))
 		p.out.WriteString(pad + head + "\n")
 		p.lines = append(p.lines, pos)
+		p.instrs = append(p.instrs, slices.Clone(p.taken))
 		text = rest
 		if first {
 			pad += "    "
@@ -135,6 +140,7 @@ func (p *printer) loop(f *ir.For) {
 	if hint == "" {
 		hint = "i"
 	}
+	p.taken = nil
 	lo, hi := p.bare(f.Lo), p.val(f.Hi)
 	if p.pl.resolve(f.Hi).Const {
 		hi = atom(p.bare(f.Hi))
@@ -149,12 +155,15 @@ func (p *printer) loop(f *ir.For) {
 		step = i + " += " + p.bare(f.Step)
 	}
 	p.line(f.Pos, "for (%s %s = %s; %s < %s; %s) {", ctype(f.I.Type), i, lo, i, hi.in(precShift), step)
+	p.taken = nil
 	p.scope(f.Body)
 	p.line(ir.Pos{}, "}")
 }
 
 func (p *printer) branch(s *ir.If) {
+	p.taken = nil
 	p.line(s.Pos, "if (%s) {", p.val(s.Cond).text)
+	p.taken = nil
 	p.scope(s.Then)
 	if s.Else != nil && len(s.Else.Stmts) > 0 {
 		p.line(ir.Pos{}, "} else {")

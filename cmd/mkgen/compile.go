@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -38,11 +40,13 @@ func (c *compilerName) Set(s string) error {
 // newCompile is mkgen compile.
 func newCompile() *cobra.Command {
 	var (
-		c     choice
-		with  compilerName
-		file  string
-		fresh bool
-		all   bool
+		c       choice
+		with    compilerName
+		file    string
+		fresh   bool
+		all     bool
+		strict  bool
+		prefill count
 	)
 	cmd := &cobra.Command{
 		Use:   "compile",
@@ -50,7 +54,13 @@ func newCompile() *cobra.Command {
 		Long: `compile compiles the kernel with nvcc when it is there, else with NVRTC, or
 takes it from the cache, and prints its registers, spills, size and compile
 time. An error of the compiler comes with the line of the kernel and the Go
-line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`,
+line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.
+
+The machine code is held against the program: every fence, barrier, mbarrier
+operation, bulk copy and ordered access must be there on every path, of the
+same kind and scope, in the same order, and no access may have crossed one. A
+difference is an error that names both sides. Without nvdisasm a line says that
+this was not checked; with --strict that is an error, too.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			configs, err := c.configs(cmd, all)
@@ -63,27 +73,34 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 			ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 			defer stop()
 			opt := compile.Options{With: string(with), NoCache: fresh}
-			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME", "CACHED")
+			t := table.New("MODEL", "COMPILER", "ARCH", ">REGISTERS", ">BYTES SPILLED", ">CUBIN BYTES", ">COMPILE TIME", "CACHED", ">EVENTS HELD")
 			for _, config := range configs {
 				mk, err := megakernel.Build(config, c.chosen(config))
 				if err != nil {
 					return c.inFlags(err)
 				}
+				if file != "" && prefill > 0 {
+					return usagef("--output goes without --prefill, which makes a second kernel")
+				}
 				if file != "" && mk.Graph != nil {
 					return usagef("--output goes with --launch single: a graph has %d kernels", len(mk.Graph.Kernels))
 				}
-				for _, k := range mk.Kernels() {
-					name := config.Name
-					if mk.Graph != nil {
-						name += " " + k.Name
-					}
-					r, err := compileKernel(ctx, name, k, c.arch, opt)
+				kernels, err := namedKernels(mk, int(prefill))
+				if err != nil {
+					return err
+				}
+				for _, k := range kernels {
+					r, err := compileKernel(ctx, k.name, k.Kernel, c.arch, opt)
 					if err != nil {
 						return err
 					}
-					t.Row(name, r.Compiler, r.Arch, r.Registers, r.SpillBytes, r.Bytes, seconds(r.Took), hit(r))
+					events, err := eventsHeld(cmd.ErrOrStderr(), k.name, r, strict)
+					if err != nil {
+						return err
+					}
+					t.Row(k.name, r.Compiler, r.Arch, r.Registers, r.SpillBytes, r.Bytes, seconds(r.Took), hit(r), events)
 					if r.Note != "" {
-						fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: %s\n", name, oneLine(errors.New(r.Note)))
+						fmt.Fprintf(cmd.ErrOrStderr(), "mkgen: %s: %s\n", k.name, oneLine(errors.New(r.Note)))
 					}
 					if file != "" {
 						if err := r.WriteFile(file); err != nil {
@@ -102,8 +119,50 @@ line that it was emitted by. NVRTC needs a mkgen built with scripts/build-cuda.`
 	f.BoolVar(&all, "all", false, "every registered model, a row each")
 	f.StringVarP(&file, "output", "o", "", "`file` to write the cubin to")
 	f.Var(&with, "compiler", "nvcc or nvrtc (default: nvcc when it is there)")
+	f.Var(&prefill, "prefill", "compile also the kernel that feeds prompts, so many tokens at a time")
+	f.Lookup("prefill").DefValue = ""
+	f.BoolVar(&strict, "strict", false, "fail where the machine code cannot be held against the program")
 	f.BoolVar(&fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
 	return cmd
+}
+
+// namedKernel is a kernel and what messages call it.
+type namedKernel struct {
+	name string
+	*ir.Kernel
+}
+
+// namedKernels are the kernels of a step, and the one that feeds so many tokens of a prompt where prefill is not 0.
+func namedKernels(mk *megakernel.Kernel, prefill int) (all []namedKernel, err error) {
+	for _, k := range mk.Kernels() {
+		name := mk.Config.Name
+		if mk.Graph != nil {
+			name += " " + k.Name
+		}
+		all = append(all, namedKernel{name, k})
+	}
+	if prefill > 0 {
+		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: prefill})
+		if err != nil {
+			return nil, usagef("--prefill: %v", err)
+		}
+		all = append(all, namedKernel{mk.Config.Name + " prefill", p.IR})
+	}
+	return all, nil
+}
+
+// eventsHeld says how many synchronising instructions of a cubin stand for the program's, and "-" where nothing is known, which is a line
+// on stderr or, with strict, an error. Machine code that does not synchronise as the program does is an error.
+func eventsHeld(stderr io.Writer, name string, r *compile.Result, strict bool) (string, error) {
+	err := r.Held()
+	switch {
+	case err == nil:
+		return strconv.Itoa(r.Machine.Events), nil
+	case errors.Is(err, compile.ErrUnchecked) && !strict:
+		fmt.Fprintf(stderr, "mkgen: %s: %s\n", name, oneLine(err))
+		return "-", nil
+	}
+	return "", fmt.Errorf("%s: %w", name, err)
 }
 
 // configs are the models that a command with --all works on.

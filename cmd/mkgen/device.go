@@ -37,7 +37,7 @@ type deviceOptions struct {
 	name     deviceName
 	arch     string
 	compile  compile.Options
-	compiled func(*compile.Result) // is told what came of it
+	compiled func(*compile.Result) error // is told what came of it, and may refuse it
 }
 
 var errNoCUDA = errors.New("--device cuda: this mkgen was built without CUDA; `scripts/build-cuda build -o out/ ./cmd/mkgen` makes out/mkgen with it")

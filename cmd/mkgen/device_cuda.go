@@ -71,8 +71,11 @@ func loadKernels(ctx context.Context, kernels []*megakernel.Kernel, gpu *cuda.De
 	}
 	var all []*runtime.GPU
 	for i, mk := range kernels {
-		o.compiled(results[i])
-		g, _, err := loadOn(gpu, o.arch, mk.IR, func() (*compile.Result, error) { return results[i], nil })
+		err := o.compiled(results[i])
+		var g *runtime.GPU
+		if err == nil {
+			g, _, err = loadOn(gpu, o.arch, mk.IR, func() (*compile.Result, error) { return results[i], nil })
+		}
 		if err != nil {
 			for _, g := range all {
 				err = errors.Join(err, g.Close())
@@ -100,7 +103,9 @@ func openPrefill(ctx context.Context, p *megakernel.Prefill, first runtime.Devic
 	if err != nil {
 		return nil, err
 	}
-	o.compiled(r)
+	if err := o.compiled(r); err != nil {
+		return nil, errors.Join(err, g.Close())
+	}
 	return g, nil
 }
 

@@ -37,6 +37,7 @@ type runFlags struct {
 	hang        patience
 	with        compilerName
 	fresh       bool
+	strict      bool
 	seed        seed
 	sampling    sampling.Params
 	temperature factor
@@ -114,6 +115,7 @@ func (r *runFlags) engineFlags(f *pflag.FlagSet) {
 	f.Var(&r.hang, "hang-timeout", fmt.Sprintf("give up a kernel that makes no step for so long, 0 for never (default %v on cuda, never on sim)", cudaPatience))
 	f.Var(&r.with, "compiler", "of the kernel for cuda: nvcc or nvrtc (default: nvcc when it is there)")
 	f.BoolVar(&r.fresh, "no-cache", false, "compile, and leave the cache of cubins alone")
+	f.BoolVar(&r.strict, "strict", false, "run no kernel for cuda whose machine code could not be held against the program (mkgen compile)")
 	f.Lookup("watchdog").Usage += " (default all)"
 }
 
@@ -250,7 +252,7 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 	if chunk := widest.ChunkTokens(); int(r.pin)%chunk != 0 {
 		return nil, usagef("--pin-split: %s, want a multiple of the %d of a stage", plural.Of(int(r.pin), "token"), chunk)
 	}
-	how := deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(), compiled: func(c *compile.Result) { r.compiled(cmd.ErrOrStderr(), c) }}
+	how := deviceOptions{name: r.device, arch: r.arch, compile: r.compiler(), compiled: func(c *compile.Result) error { return r.compiled(cmd.ErrOrStderr(), c) }}
 	devices, err := openDevices(ctx, kernels, how)
 	if err != nil {
 		return nil, err
@@ -350,8 +352,16 @@ func (r *runFlags) load(ctx context.Context, stderr io.Writer, w *found, o engin
 	return e, nil
 }
 
-// compiled says what the compiler made, and what was wrong with the cache.
-func (r *runFlags) compiled(w io.Writer, c *compile.Result) {
+// compiled says what the compiler made, and what was wrong with the cache. Machine code that does not synchronise as the program does
+// is a warning, and with --strict an error, as machine code of which nothing is known.
+func (r *runFlags) compiled(w io.Writer, c *compile.Result) error {
+	err := c.Held()
+	switch {
+	case err != nil && r.strict:
+		return fmt.Errorf("--strict: %w", err)
+	case err != nil && (r.verbose || !errors.Is(err, compile.ErrUnchecked)):
+		fmt.Fprintf(w, "mkgen: warning: %s\n", oneLine(err))
+	}
 	if c.Note != "" {
 		fmt.Fprintf(w, "mkgen: %s\n", oneLine(errors.New(c.Note)))
 	}
@@ -359,6 +369,7 @@ func (r *runFlags) compiled(w io.Writer, c *compile.Result) {
 		fmt.Fprintf(w, "mkgen: kernel of %d registers, %d bytes spilled, %d bytes; %s took %s; from the cache: %s\n",
 			c.Registers, c.SpillBytes, c.Bytes, c.Compiler, seconds(c.Took), hit(c))
 	}
+	return nil
 }
 
 // isTerminal says whether a person may be at the other end.

@@ -14,11 +14,12 @@ import (
 	"time"
 
 	"github.com/gofrs/flock"
+	"github.com/mkgen/mkgen/emit/sass"
 	"github.com/mkgen/mkgen/internal/nvcc"
 )
 
 // format is part of every key: entries of another form are never found.
-const format = "mkgen cubin 1"
+const format = "mkgen cubin 2"
 
 // record is an entry's .json. Sum is a hash over key, figures and cubin.
 type record struct {
@@ -68,7 +69,10 @@ func (j *job) cached(ctx context.Context, dir string) (*Result, error) {
 	key := j.key()
 	r, damage := load(dir, key)
 	if r != nil {
-		return r, nil
+		if r.Machine == nil || r.Machine.Err() != nil || r.Machine.Revision != sass.Revision { // a disassembler or a better check may be there by now
+			err = j.hold(ctx, r)
+		}
+		return r, err
 	}
 	lock := flock.New(filepath.Join(dir, key+".lock"))
 	defer lock.Close()

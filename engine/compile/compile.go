@@ -10,6 +10,7 @@ import (
 
 	"github.com/mkgen/mkgen/dsl/ir"
 	"github.com/mkgen/mkgen/emit"
+	"github.com/mkgen/mkgen/emit/sass"
 	"github.com/mkgen/mkgen/internal/nvcc"
 	"github.com/mkgen/mkgen/internal/whole"
 	"github.com/mkgen/mkgen/megakernel"
@@ -27,6 +28,10 @@ type Source struct {
 	Text []byte
 	// Lines are the Go positions of Text's lines, from line 1 at index 0, as emit.Print gives them; without them errors name no Go line.
 	Lines []ir.Pos
+	// Kernel is the program that Text was printed of, and Instrs are its instructions by line, as emit.Print gives them: what the
+	// machine code is held against. Without a program it is not.
+	Kernel *ir.Kernel
+	Instrs [][]*ir.Instr
 }
 
 // SourceOf prints the kernel of a model for an architecture ("sm_90a"), as mkgen writes it. It refuses what emit.Print refuses.
@@ -44,7 +49,7 @@ func SourceOfKernel(name string, k *ir.Kernel, arch string) (Source, error) {
 	if err != nil {
 		return Source{}, fmt.Errorf("compile: kernel of %s: %w", name, err)
 	}
-	return Source{Name: name, Arch: arch, Text: printed.Text, Lines: printed.Lines}, nil
+	return Source{Name: name, Arch: arch, Text: printed.Text, Lines: printed.Lines, Kernel: k, Instrs: printed.Instrs}, nil
 }
 
 // The compilers that Options.With may name.
@@ -87,6 +92,9 @@ type Result struct {
 	Shared   int `json:"shared"`
 	// Bytes is the length of Cubin.
 	Bytes int `json:"bytes"`
+	// Machine says how the machine code was held against the program (package emit/sass); nil where it was not. Unchecked says why not.
+	Machine   *sass.Report `json:"machine,omitempty"`
+	Unchecked string       `json:"unchecked,omitempty"`
 	// Took is how long the compiler took when it made the cubin, wall clock.
 	Took time.Duration `json:"took_ns"`
 
@@ -130,7 +138,8 @@ func Kernel(ctx context.Context, src Source, opt Options) (*Result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("compile: kernel of %s: %w", src.Name, err)
 	}
-	j := job{src: src, target: target, with: c, extra: opt.Flags}
+	// Lines of the text in the cubin change no instruction of it; the machine code is held against the program by them.
+	j := job{src: src, target: target, with: c, extra: append([]string{"-lineinfo"}, opt.Flags...)}
 	var r *Result
 	if opt.NoCache {
 		r, err = j.compile(ctx)
@@ -186,7 +195,7 @@ func (j *job) compile(ctx context.Context) (*Result, error) {
 		}
 	}
 	r.SpillBytes = r.SpillStores + r.SpillLoads
-	return r, nil
+	return r, j.hold(ctx, r)
 }
 
 // Driver is the CUDA version that a driver must support at least to run the

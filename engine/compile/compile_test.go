@@ -22,7 +22,8 @@ func TestFiguresOfACompilation(t *testing.T) {
 	require.GreaterOrEqual(t, r.Elapsed, r.Took)
 	r.Took, r.Elapsed = 0, 0
 	require.Equal(t, &Result{Cubin: []byte("\x7fELFone\n"), Compiler: "nvcc 13.0.88", Arch: "sm_90a", Function: "k", Registers: 103, SpillStores: 4,
-		SpillLoads: 8, SpillBytes: 12, Stack: 16, Barriers: 2, Shared: 64, Bytes: 8}, r)
+		SpillLoads: 8, SpillBytes: 12, Stack: 16, Barriers: 2, Shared: 64, Bytes: 8,
+		Unchecked: "there is only the text, no program"}, r)
 	require.NoDirExists(t, opt.Dir)
 	empty(t, os.Getenv("TMPDIR"))
 	_, err = Kernel(t.Context(), source("one"), opt)
@@ -32,15 +33,15 @@ func TestFiguresOfACompilation(t *testing.T) {
 
 func TestFlagsAreThoseOfTheLayoutAndTheCallers(t *testing.T) {
 	opt, _ := fake(t)
-	opt.Flags = []string{"-lineinfo"}
+	opt.Flags = []string{"-G"}
 	_, err := Kernel(t.Context(), source("one"), opt)
 	require.NoError(t, err)
 	ran, err := os.ReadFile(os.Getenv("FAKE_RUNS"))
 	require.NoError(t, err)
-	require.Regexp(t, `^-std=c\+\+17 -O3 -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v -lineinfo -o \S+ \S+/kernel\.cu\n$`, string(ran))
+	require.Regexp(t, `^-std=c\+\+17 -O3 -gencode=arch=compute_90a,code=sm_90a -cubin -Xptxas -v -lineinfo -G -o \S+ \S+/kernel\.cu\n$`, string(ran))
 	target, err := emit.TargetFor("sm_90a")
 	require.NoError(t, err)
-	require.Equal(t, []string{"--gpu-architecture=sm_90a", "--std=c++17", "--ptxas-options=-v", "-lineinfo"}, nvrtcArguments(target, opt.Flags))
+	require.Equal(t, []string{"--gpu-architecture=sm_90a", "--std=c++17", "--ptxas-options=-v", "-G"}, nvrtcArguments(target, opt.Flags))
 }
 
 func TestACubinIsAnELFFileOfCUDA(t *testing.T) {

@@ -1,0 +1,460 @@
+package sass
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/emit"
+)
+
+// Finding is one place where the machine code does what the program does not.
+type Finding struct {
+	Address int    // of the machine instruction, bytes from the kernel's start; -1 where none is to blame
+	Text    string // both sides in words
+}
+
+// Revision is raised whenever Check refuses what it took before, so that reports that were kept are made again.
+const Revision = 1
+
+// Report is what a check saw.
+type Report struct {
+	Revision     int // of the check
+	Instructions int // of the machine code
+	Events       int // of them that synchronise
+	Accesses     int // of them that are plain accesses which events order
+	Placed       int // of these events and accesses, that their line of the text leads to the program's instruction
+	Places       int // events of the program
+	States       int // pairs of machine instruction and set of places that were visited
+	Findings     []Finding
+}
+
+// Err is nil without findings, else a [*Mismatch].
+func (r *Report) Err() error {
+	if len(r.Findings) == 0 {
+		return nil
+	}
+	return &Mismatch{r.Findings}
+}
+
+// Mismatch is machine code that does not synchronise as its program does.
+type Mismatch struct{ Findings []Finding }
+
+// Error has a line for each finding, after the first.
+func (m *Mismatch) Error() string {
+	var b strings.Builder
+	b.WriteString("the machine code does not synchronise as the program does:")
+	for _, f := range m.Findings {
+		b.WriteString("\n  ")
+		if f.Address >= 0 {
+			fmt.Fprintf(&b, "%#x: ", f.Address)
+		}
+		b.WriteString(f.Text)
+	}
+	return b.String()
+}
+
+const (
+	maxFindings = 8
+	maxStates   = 1 << 22
+)
+
+// Check holds the disassembly of a cubin (nvdisasm -c -gi; compiled with -lineinfo, which changes no instruction) against
+// kernel k and the text that was printed of it.
+func Check(k *ir.Kernel, text *emit.Source, disassembly string) (*Report, error) {
+	c, err := parse(disassembly, k.Name)
+	if err != nil {
+		return nil, err
+	}
+	return check(k, text, c)
+}
+
+func check(k *ir.Kernel, text *emit.Source, c *code) (*Report, error) {
+	printed := map[*ir.Instr]bool{}
+	for _, ins := range text.Instrs {
+		for _, in := range ins {
+			printed[in] = true
+		}
+	}
+	p, err := newProgram(k, printed)
+	if err != nil {
+		return nil, fmt.Errorf("sass: %w", err)
+	}
+	w := &walk{p: p, c: c, r: &Report{Revision: Revision, Instructions: len(c.ins)}, sets: map[string]int{}, seen: map[state]bool{}, from: map[state][]state{}, reported: map[int]bool{},
+		matched: make([]bool, len(p.places))}
+	w.live = guards(c)
+	w.label(text)
+	w.run()
+	w.endless()
+	w.unmatched()
+	return w.r, nil
+}
+
+// state is a point of the machine code with what is known there.
+type state struct {
+	at    int
+	set   int    // of places, by number
+	known uint32 // predicates: bit i: it is known, bit 16+i: it is true
+}
+
+type walk struct {
+	p        *program
+	c        *code
+	r        *Report
+	sets     map[string]int
+	members  [][]int
+	labels   [][]int // by machine instruction: the places of its kind that its line leads to
+	seen     map[state]bool
+	todo     []state
+	from     map[state][]state // by state: those that lead to it
+	ends     []state           // before an exit
+	reported map[int]bool
+	matched  []bool
+	live     []uint32 // by machine instruction: predicates, as bits, that guards ask for before they are written
+}
+
+// label finds, by the lines that the compiler noted, which places a machine instruction can stand for. The compiler's notes are
+// sometimes those of another poll (loops that it rotated share them), so where a poll is possible they are not believed.
+func (w *walk) label(text *emit.Source) {
+	byInstr := map[*ir.Instr][]int{}
+	for i, pl := range w.p.places {
+		if pl.in != nil {
+			byInstr[pl.in] = append(byInstr[pl.in], i)
+		}
+		if pl.kind != "" && !pl.plain {
+			w.r.Places++
+		}
+	}
+	w.labels = make([][]int, len(w.c.ins))
+	for i, in := range w.c.ins {
+		if in.kind == "" {
+			continue
+		}
+		if in.plain {
+			w.r.Accesses++
+		} else {
+			w.r.Events++
+		}
+		if in.line < 1 || in.line > len(text.Instrs) {
+			continue
+		}
+		weakened := -1
+		for _, x := range text.Instrs[in.line-1] {
+			for _, at := range byInstr[x] {
+				if stands(in.kind, w.p.places[at].kind) {
+					w.labels[i] = append(w.labels[i], at)
+				} else if weakens(in.kind, w.p.places[at].kind) {
+					weakened = at
+				}
+			}
+		}
+		if len(w.labels[i]) > 0 {
+			w.r.Placed++
+		} else if weakened >= 0 {
+			w.reported[i] = true
+			w.r.Findings = append(w.r.Findings, Finding{in.address, in.say() + " is weak, where the program has " + w.p.say(weakened)})
+		}
+	}
+}
+
+// number is the set's number; equal sets have one.
+func (w *walk) number(set []int) int {
+	slices.Sort(set)
+	set = slices.Compact(set)
+	key := fmt.Sprint(set)
+	n, ok := w.sets[key]
+	if !ok {
+		n = len(w.members)
+		w.sets[key] = n
+		w.members = append(w.members, set)
+	}
+	return n
+}
+
+// push goes on at s, behind state from.
+func (w *walk) push(from, s state) {
+	if s.at >= len(w.c.ins) {
+		return
+	}
+	s.known &= w.live[s.at] | w.live[s.at]<<16
+	w.from[s] = append(w.from[s], from)
+	if !w.seen[s] {
+		w.seen[s] = true
+		w.todo = append(w.todo, s)
+	}
+}
+
+func (w *walk) run() {
+	start := state{set: w.number([]int{0})}
+	w.push(start, start)
+	for len(w.todo) > 0 && len(w.r.Findings) < maxFindings {
+		if len(w.seen) > maxStates {
+			w.r.Findings = append(w.r.Findings, Finding{-1, fmt.Sprintf("more than %d states: the check gave up", maxStates)})
+			break
+		}
+		s := w.todo[len(w.todo)-1]
+		w.todo = w.todo[:len(w.todo)-1]
+		w.step(s)
+	}
+	w.r.States = len(w.seen)
+}
+
+// endless reports where no way leads to an exit any more: a loop that nothing in it ends. It says nothing of who waits for whom.
+func (w *walk) endless() {
+	if len(w.r.Findings) > 0 {
+		return // walks end at findings
+	}
+	ending := map[state]bool{}
+	todo := slices.Clone(w.ends)
+	for len(todo) > 0 {
+		s := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		if !ending[s] {
+			ending[s] = true
+			todo = append(todo, w.from[s]...)
+		}
+	}
+	at := -1
+	for s := range w.seen {
+		if !ending[s] && (at < 0 || s.at < at) {
+			at = s.at
+		}
+	}
+	if at >= 0 {
+		w.r.Findings = append(w.r.Findings, Finding{w.c.ins[at].address, w.c.ins[at].say() + " is in a loop that never ends, where the program has none"})
+	}
+}
+
+// step goes on from one state: with the instruction where its guard may hold, past it where it may not.
+func (w *walk) step(at state) {
+	s := at
+	in := &w.c.ins[s.at]
+	bit := predicate(in.guard)
+	knows, is := s.known>>bit&1 == 1, s.known>>(16+bit)&1 == 1
+	if in.guard != "" && (!knows || is == in.negated) && (in.kind != "" || in.target >= 0) {
+		skip := s // its guard does not hold here
+		skip.at++
+		if !in.plain {
+			skip.known = know(s.known, bit, in.negated)
+		}
+		w.push(at, skip)
+		if knows {
+			return
+		}
+	}
+	if in.guard != "" && (!in.plain && in.kind != "" || in.target >= 0) {
+		s.known = know(s.known, bit, !in.negated)
+	}
+	set, ok := w.take(s, in)
+	if in.kind == kindExit {
+		w.ends = append(w.ends, at)
+	}
+	if !ok || in.kind == kindExit {
+		return
+	}
+	next := state{at: s.at + 1, set: set, known: s.known &^ in.written()}
+	if in.target >= 0 {
+		if len(in.op) > 2 && in.op[1] == "U" && in.op[2] == "ANY" {
+			// Back to a bulk copy once for each lane that makes one; each lane makes one.
+			w.push(at, next)
+			return
+		}
+		taken := next
+		taken.at = in.target
+		w.push(at, taken)
+		if !conditional(in) {
+			return // what a guard does not let pass is on its way already
+		}
+	}
+	w.push(at, next)
+}
+
+// know notes a predicate's value.
+func know(known uint32, bit int, is bool) uint32 {
+	known |= 1 << bit
+	if is {
+		return known | 1<<(16+bit)
+	}
+	return known &^ (1 << (16 + bit))
+}
+
+// conditional says whether a branch without guard may fall through, as those with a register or predicate operand do.
+func conditional(in *instruction) bool { return len(in.args) > 1 || in.op[len(in.op)-1] == "DIV" }
+
+// take moves a set of places over one instruction. Without a place that allows it there is a finding.
+func (w *walk) take(s state, in *instruction) (set int, ok bool) {
+	if in.kind == "" {
+		return s.set, true
+	}
+	labels := w.labels[s.at]
+	if in.plain {
+		for _, at := range w.members[s.set] {
+			_, plains := w.p.follow(at)
+			for pl := range plains {
+				if w.p.places[pl].kind == in.kind && (len(labels) == 0 || slices.Contains(labels, pl)) {
+					return s.set, true
+				}
+			}
+		}
+		w.report(s, in)
+		return 0, false
+	}
+	var to []int
+	for _, at := range w.members[s.set] {
+		events, _ := w.p.follow(at)
+		for _, e := range events {
+			if stands(in.kind, w.p.places[e].kind) {
+				to = append(to, e)
+			}
+		}
+	}
+	polls := slices.ContainsFunc(to, func(e int) bool { return w.p.places[e].in != nil && w.p.places[e].in.Op.Waits() })
+	if near := slices.DeleteFunc(slices.Clone(to), func(e int) bool { return !slices.Contains(labels, e) }); len(near) > 0 && !polls {
+		to = near
+	}
+	for _, e := range to {
+		w.matched[e] = true
+	}
+	if spare(in.kind) {
+		to = append(to, w.members[s.set]...)
+	}
+	if len(to) == 0 {
+		w.report(s, in)
+		return 0, false
+	}
+	return w.number(to), true
+}
+
+// stands says whether a machine instruction of one kind may stand for a place of another: ptxas begins some waits with a test.
+func stands(machine, place string) bool {
+	return machine == place || machine == kindTest && place == kindTry
+}
+
+// weakens says whether a plain access moves data as a strong access of the program does.
+func weakens(machine, place string) bool {
+	return machine == plainLoad && strings.HasPrefix(place, "ld.") || machine == plainStore && strings.HasPrefix(place, "st.")
+}
+
+// spare says whether the compiler may add one: a fence of the CTA before others, a proxy fence before an mbarrier's first use, L1
+// lines dropped once more.
+func spare(kind string) bool {
+	return kind == membar(ir.CTA) || kind == kindInval || kind == proxyFence(ir.FenceShared)
+}
+
+func (w *walk) report(s state, in *instruction) {
+	if w.reported[s.at] {
+		return
+	}
+	w.reported[s.at] = true
+	var behind, near, want []string
+	for _, at := range w.members[s.set] {
+		behind = append(behind, w.p.say(at))
+		events, _ := w.p.follow(at)
+		for _, e := range events {
+			if slices.ContainsFunc(w.labels[s.at], func(l int) bool { return w.p.places[l].in == w.p.places[e].in }) {
+				near = append(near, w.p.say(e))
+			} else {
+				want = append(want, w.p.say(e))
+			}
+		}
+	}
+	verb := "comes"
+	if in.plain {
+		verb = "stands"
+	}
+	text := fmt.Sprintf("%s %s behind %s, where the program has %s", in.say(), verb, some(behind, nil), some(near, want))
+	w.r.Findings = append(w.r.Findings, Finding{in.address, text})
+}
+
+// say is a machine instruction in words.
+func (in *instruction) say() string {
+	if in.line > 0 {
+		return fmt.Sprintf("%s (%s, line %d of the text)", in.text, in.kind, in.line)
+	}
+	return fmt.Sprintf("%s (%s)", in.text, in.kind)
+}
+
+// some lists a few, those of first before those of then.
+func some(first, then []string) string {
+	slices.Sort(first)
+	slices.Sort(then)
+	all := append(slices.Compact(first), slices.Compact(then)...)
+	if len(all) > 4 {
+		all = append(all[:4:4], fmt.Sprintf("%d others", len(all)-4))
+	}
+	return strings.Join(all, " or ")
+}
+
+// unmatched reports events of the program that no machine instruction stands for.
+func (w *walk) unmatched() {
+	for at, pl := range w.p.places {
+		if len(w.r.Findings) >= maxFindings {
+			return
+		}
+		if pl.kind != "" && !pl.plain && !pl.optional && !w.matched[at] {
+			w.r.Findings = append(w.r.Findings, Finding{-1, "nothing in the machine code stands for " + w.p.say(at)})
+		}
+	}
+}
+
+// guards are, by machine instruction, the predicates that the guards there and behind it ask for before they are written anew.
+// What is known of others need not be remembered.
+func guards(c *code) []uint32 {
+	live := make([]uint32, len(c.ins)+1)
+	for changed := true; changed; {
+		changed = false
+		for i := len(c.ins) - 1; i >= 0; i-- {
+			in := &c.ins[i]
+			out := live[i+1]
+			if in.target >= 0 {
+				if in.guard == "" && !conditional(in) {
+					out = 0
+				}
+				out |= live[in.target]
+			} else if in.guard == "" {
+				out &^= in.written()
+			}
+			if in.guard != "" && (in.kind != "" || in.target >= 0) {
+				out |= 1 << predicate(in.guard)
+			}
+			if out &= 0x7fff; out != live[i] {
+				live[i], changed = out, true
+			}
+		}
+	}
+	return live
+}
+
+// predicate numbers the predicate registers: P0 to P6, then UP0 to UP6.
+func predicate(name string) int {
+	if name == "" {
+		return 15
+	}
+	n := int(name[len(name)-1] - '0')
+	if name[0] == 'U' {
+		n += 7
+	}
+	return n
+}
+
+// written are the predicates that an instruction may write, as bits of what is known: those among its first operands.
+func (in *instruction) written() (bits uint32) {
+	if in.target >= 0 {
+		return 0
+	}
+	others := 0
+	for _, a := range in.args {
+		switch {
+		case a == "PR" || a == "UPR":
+			return ^uint32(0)
+		case len(a) >= 2 && (a[0] == 'P' || a[0] == 'U' && a[1] == 'P') && a[len(a)-1] >= '0' && a[len(a)-1] <= '6':
+			if others < 2 {
+				bits |= 1<<predicate(a) | 1<<(16+predicate(a))
+			}
+		default:
+			others++
+		}
+	}
+	return bits
+}
