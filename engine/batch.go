@@ -59,7 +59,7 @@ func newBatch(o Options, st batch.Stepper, release func() error) (*Batch, error)
 		drafts = LookupRows
 	}
 	b.sched, err = batch.New(batch.Options{Stepper: st, Pool: o.pool((o.KVTokens + page - 1) / page), Page: page, Vocab: o.Kernel.Config.Vocab,
-		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: b.interrupt})
+		Positions: o.Kernel.Config.MaxPositions, MaxSequences: o.MaxSequences, Piece: o.piece(st.Rows()), Short: o.Kernel.Config.ShortPositions(), StepsPerLaunch: o.TokensPerLaunch, DraftRows: drafts, Interrupt: b.interrupt})
 	if err != nil {
 		return nil, fmt.Errorf("engine: %w", err)
 	}

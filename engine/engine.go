@@ -120,7 +120,7 @@ func New(ctx context.Context, o Options) (*Engine, error) {
 func newEngine(o Options, s session) *Engine {
 	page := o.Kernel.KV.Page
 	n := (o.KVTokens + page - 1) / page
-	return &Engine{o: o, seq: newSequence(s, o.pool(n), page, o.Kernel.Config.MaxPositions)}
+	return &Engine{o: o, seq: newSequence(s, o.pool(n), page, &o.Kernel.Config)}
 }
 
 // pool is n pages in the order that is wanted.

@@ -31,6 +31,10 @@ type fake struct {
 	guard uint32
 	ahead int // tokens chosen after each has returned false, at most
 
+	short map[[2]uint32]bool // cells of a short sequence
+	now   bool               // the sequence is one
+	most  int                // of one, 0: not looked at
+
 	launches, tokens int   // what Stream has done
 	fail             error // of the next launch
 	silent           bool  // launches choose nothing
@@ -57,7 +61,12 @@ func (f *fake) SetTable(table []uint32) error {
 func (f *fake) feed(token int) {
 	page := f.table[f.pos/fakePage]
 	require.NotEqual(f.t, f.guard, page, "position %d has no page", f.pos)
-	f.cells[[2]uint32{page, uint32(f.pos % fakePage)}] = token
+	at := [2]uint32{page, uint32(f.pos % fakePage)}
+	f.cells[at] = token
+	if f.short == nil {
+		f.short = map[[2]uint32]bool{}
+	}
+	f.short[at] = f.now
 	f.pos++
 	f.tokens++
 }
@@ -66,9 +75,19 @@ func (f *fake) feed(token int) {
 func (f *fake) next() int {
 	var tokens []int
 	for i := range f.pos {
-		tokens = append(tokens, f.cells[[2]uint32{f.table[i/fakePage], uint32(i % fakePage)}])
+		at := [2]uint32{f.table[i/fakePage], uint32(i % fakePage)}
+		require.Equal(f.t, f.now, f.short[at], "position %d was fed to a sequence of another kind", i)
+		tokens = append(tokens, f.cells[at])
+	}
+	if f.most > 0 {
+		require.Equal(f.t, f.pos <= f.most, f.now, "a sequence of %d tokens", f.pos)
 	}
 	return follows(tokens)
+}
+
+func (f *fake) SetShort(short bool) error {
+	f.now = short
+	return nil
 }
 
 // follows is the fake's model.

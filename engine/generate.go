@@ -48,6 +48,9 @@ type generation struct {
 
 func (g *generation) all() (Result, error) {
 	q := g.e.seq
+	if err := q.become(len(g.prompt)); err != nil {
+		return g.res, fmt.Errorf("engine: %w", err)
+	}
 	reused := min(q.common(g.prompt), g.toScore())
 	g.res.Usage.Reused = reused
 	if len(g.prompt) > q.limit {
@@ -78,6 +81,9 @@ func (g *generation) launches() error {
 			return g.cancelled()
 		}
 		known := slices.Concat(g.prompt, g.res.Tokens)
+		if err := q.become(len(known)); err != nil {
+			return fmt.Errorf("engine: %w", err)
+		}
 		feed := known[len(q.tokens):]
 		if g.toScore() == len(q.tokens) {
 			if err := g.scoreNext(feed); err != nil {
@@ -92,7 +98,7 @@ func (g *generation) launches() error {
 			g.answer.fed(len(q.tokens))
 			continue
 		}
-		n := q.limit + 1 - len(known) // the last one chosen needs no room
+		n := q.steps(len(known))
 		if n < 1 {
 			return g.full()
 		}

@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/mkgen/mkgen/engine/pages"
+	"github.com/mkgen/mkgen/models"
 )
 
 // session is what a sequence needs of a runtime.Session.
@@ -15,6 +16,7 @@ type session interface {
 	Pos() int
 	Rewind(pos int) error
 	SetTable(table []uint32) error
+	SetShort(short bool) error
 }
 
 // sequence is the tokens in a session's KV cache and the pages that hold them.
@@ -23,6 +25,8 @@ type sequence struct {
 	pool   *pages.Pool
 	page   int      // tokens a page
 	limit  int      // tokens that fit
+	most   int      // of a short sequence, see models.Config.ShortPositions
+	short  bool     // the sequence is one
 	guard  uint32   // the page of table entries without one of their own
 	tokens []int    // in the cache: Pos of them
 	held   []uint32 // the sequence's pages, in order
@@ -31,9 +35,9 @@ type sequence struct {
 
 // newSequence starts with nothing in the cache; the session's table names the
 // guard, page pool.Size(), in all of its pool.Size() entries.
-func newSequence(s session, pool *pages.Pool, page, positions int) *sequence {
+func newSequence(s session, pool *pages.Pool, page int, c *models.Config) *sequence {
 	guard := uint32(pool.Size())
-	return &sequence{s: s, pool: pool, page: page, limit: min(pool.Size()*page, positions), guard: guard,
+	return &sequence{s: s, pool: pool, page: page, limit: min(pool.Size()*page, c.MaxPositions), most: c.ShortPositions(), guard: guard,
 		table: slices.Repeat([]uint32{guard}, pool.Size())}
 }
 
@@ -63,6 +67,25 @@ func (q *sequence) keep(n int) {
 		panic("BUG: " + err.Error())
 	}
 	q.held = q.held[:used]
+}
+
+// become says that the sequence is going to have so many tokens: one whose keys are other ones then is fed again.
+func (q *sequence) become(tokens int) error {
+	if q.most == 0 || q.short == (tokens <= q.most) {
+		return nil
+	}
+	q.keep(0)
+	q.short = !q.short
+	return q.s.SetShort(q.short)
+}
+
+// steps is how many tokens a launch may choose at most, of a sequence that has so many with those to be fed.
+func (q *sequence) steps(tokens int) int {
+	limit := q.limit
+	if q.short {
+		limit = min(limit, q.most)
+	}
+	return limit + 1 - tokens // the last one chosen needs no room
 }
 
 func (q *sequence) pagesOf(tokens int) int { return (tokens + q.page - 1) / q.page }

@@ -83,9 +83,14 @@ func (mk *Kernel) ropeTable(of func(r models.Rope) []float32, rest float32) (tab
 	return table
 }
 
-// InvFreq is the content of the buffer "inv_freq".
-func (mk *Kernel) InvFreq() []float32 {
-	return mk.ropeTable(func(r models.Rope) []float32 { return r.InvFreq(mk.Config.MaxPositions) }, 0)
+// InvFreq is the content of the buffer "inv_freq", but for sequences of up to Config.ShortPositions tokens.
+func (mk *Kernel) InvFreq() []float32 { return mk.invFreq(mk.Config.MaxPositions) }
+
+// ShortInvFreq is the content of the buffer "inv_freq" for those.
+func (mk *Kernel) ShortInvFreq() []float32 { return mk.invFreq(mk.Config.ShortPositions()) }
+
+func (mk *Kernel) invFreq(positions int) []float32 {
+	return mk.ropeTable(func(r models.Rope) []float32 { return r.InvFreq(positions) }, 0)
 }
 
 // RopeFactors is the content of BufferRopeFactors; nil where all factors are 1 and there is no such buffer.

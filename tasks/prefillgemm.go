@@ -112,7 +112,7 @@ func (g *PrefillGEMM) units(n u32) (units, together u32) {
 
 func (g *PrefillGEMM) unit(e *Env, u, together u32) prefillUnit {
 	row := u.Div(together).Named("tile")
-	first := u.Sub(row.Mul(together)).MulC(g.Cluster)
+	first := u.Rem(together).MulC(g.Cluster)
 	if g.Cluster > 1 {
 		first = first.Add(e.CTA.RemC(g.Cluster))
 	}

@@ -83,7 +83,8 @@ func (t *PrefillResidual) Embed(e *Env, n, norm u32, padded int, id func(token u
 	k.ForStep(first, n.AddC(padded-1).DivC(padded).MulC(padded), e.Grid*e.Consumers, func(token u32) {
 		squares := dsl.NewVar(k.F32(0), "squares")
 		row := embedding(e, id(token.Min(n.SubC(1))))
-		k.ForStep(e.Lane.MulC(4), k.U32(t.Out.K), embedBlock, func(at u32) {
+		k.ForStep(e.Lane, k.U32(t.Out.K/4), dsl.WarpSize, func(i u32) {
+			at := i.MulC(4)
 			x := row(at, 4)
 			for i := range x {
 				x[i] = dsl.Select(token.Lt(n), x[i], k.F32(0))

@@ -21,9 +21,9 @@ func (s *Scheduler) share() []part {
 	if s.o.Piece > 0 {
 		return s.sharePieces()
 	}
-	parts := make([]part, 0, len(s.running))
+	parts, short := make([]part, 0, len(s.running)), s.turnOfShort()
 	for _, j := range s.running {
-		if !s.waits(j, parts) {
+		if j.short == short && !s.waits(j, parts) {
 			parts = append(parts, part{j: j, rows: 1})
 		}
 	}
@@ -105,11 +105,14 @@ func (s *Scheduler) steps(parts []part) int {
 	if s.o.Piece > 0 && len(parts) < len(s.running) {
 		return 1 // others have none of its rows
 	}
+	if _, mixed := s.kinds(); mixed {
+		return 1
+	}
 	for _, p := range parts {
 		if p.j.pending() > 1 || len(p.drafts) > 0 || p.j.client.Draws() {
 			return 1
 		}
-		n = min(n, p.j.client.Want(), s.limit-p.j.cached)
+		n = min(n, p.j.client.Want(), s.limit-p.j.cached, s.room(p.j)+1)
 	}
 	there := s.available()
 	return max(1, sort.Search(n, func(i int) bool { return s.need(parts, i+1) > there }))

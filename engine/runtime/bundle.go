@@ -178,6 +178,9 @@ func (b *Bundle) Run(ctx context.Context, q batch.StepRequest) ([][]int, error) 
 		rows += len(s.New)
 	}
 	if b.long != nil && rows > b.Rows() && q.Quiet && len(q.Sequences) == 1 {
+		if err := b.long.SetShort(q.Short); err != nil {
+			return nil, err
+		}
 		return b.prefill(ctx, &q.Sequences[0])
 	}
 	if b.one != nil && rows == 1 && len(q.Sequences) == 1 {
@@ -212,6 +215,9 @@ func (b *Bundle) alone(ctx context.Context, q batch.StepRequest) ([][]int, error
 		return nil, fmt.Errorf("sequence 0: %d pages, the cache has %d", len(s.Pages), len(table))
 	}
 	if err := b.one.SetTable(table); err != nil {
+		return nil, err
+	}
+	if err := b.one.SetShort(q.Short); err != nil {
 		return nil, err
 	}
 	if err := b.one.Skip(s.Cached); err != nil {

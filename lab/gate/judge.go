@@ -83,8 +83,8 @@ func (r *Report) Err() error {
 }
 
 // Judge runs the reference's sequences through the kernel, the first of them
-// twice, and then all again, but for long contexts where the others are enough,
-// with each fault of Faults planted. An error says that
+// twice, and then again, but for long contexts where the others are enough,
+// with each fault of Faults planted, until one shows it. An error says that
 // no judgement was possible; a kernel that fails is no error. The session is left
 // with an empty cache, without faults.
 func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
@@ -99,10 +99,12 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	if err != nil {
 		return nil, err
 	}
-	ours, digest, err := s.passThen(ctx, ref, rules, nil, local.ran)
+	g := New(rules)
+	digest, err := s.passThen(ctx, ref, g, nil, local.ran)
 	if err != nil {
 		return nil, err
 	}
+	ours := g.Result()
 	checked, err := local.judge(ctx)
 	if err != nil {
 		return nil, err
@@ -115,7 +117,7 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	planted := map[string]Result{}
 	for _, name := range faults(s.Kernel) {
 		s.progress(name)
-		if planted[name], err = s.faulty(ctx, ref.short(rules), rules, name); err != nil {
+		if planted[name], err = s.faulty(ctx, ref.judging(rules, name), rules, name); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 		r.Details = append(r.Details, verdict(name, planted[name]))
@@ -162,27 +164,53 @@ func (r *Reference) short(rules Rules) *Reference {
 	return &out
 }
 
-// pass judges one run over all sequences; digest is of the first's logits.
-func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (r Result, digest string, err error) {
-	return s.passThen(ctx, ref, rules, hooks, func(int) error { return nil })
+// judging is the reference that a fault is judged by: the short sequences where these are enough, but all for another attention,
+// since a window that is wrong shows behind it only.
+func (r *Reference) judging(rules Rules, fault string) *Reference {
+	if fault == AttentionChanged {
+		return r
+	}
+	return r.short(rules)
 }
 
-// passThen is pass that calls then behind every sequence, whose tokens the cache then holds.
-func (s *Subject) passThen(ctx context.Context, ref *Reference, rules Rules, hooks []hook, then func(q int) error) (r Result, digest string, err error) {
+// errShown ends a run with a fault that has shown.
+var errShown = errors.New("the fault has shown")
+
+// pass judges a run with a fault, over the sequences up to the first behind which the gate fails.
+func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks []hook) (r Result, err error) {
 	g := New(rules)
+	_, err = s.passThen(ctx, ref, g, hooks, func(int) error {
+		var shown bool
+		if r, shown = g.shows(); shown {
+			return errShown
+		}
+		return nil
+	})
+	switch {
+	case errors.Is(err, errShown):
+		return r, nil
+	case err != nil:
+		return Result{}, err
+	}
+	return g.Result(), nil
+}
+
+// passThen runs all sequences through a gate and calls then behind each, whose tokens the cache then holds; digest is of the first's
+// logits.
+func (s *Subject) passThen(ctx context.Context, ref *Reference, g *Gate, hooks []hook, then func(q int) error) (digest string, err error) {
 	for q := range ref.Sequences {
 		h := sha256.New()
 		if err := s.sequence(ctx, ref, g, q, hooks, h); err != nil {
-			return r, "", err
+			return "", err
 		}
 		if q == 0 {
 			digest = sum(h)
 		}
 		if err := then(q); err != nil {
-			return r, "", err
+			return "", err
 		}
 	}
-	return g.Result(), digest, nil
+	return digest, nil
 }
 
 // most is the number of tokens fed by one launch, so that none lasts for long.

@@ -68,7 +68,7 @@ func RaggedPages(ref *Reference, page int) int {
 
 // Judge feeds the reference's sequences in the steps of Steps to the kernel, twice,
 // and then, but for long contexts where the others are enough, with each fault of
-// Faults planted. An error says that no judgement was possible; a kernel that
+// Faults planted, until it shows. An error says that no judgement was possible; a kernel that
 // fails is no error.
 func (s *RaggedSubject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Report, error) {
 	if want := RaggedPages(ref, s.Kernel.KV.Page); s.Pages < want || len(ref.Sequences) < 2 {
@@ -149,8 +149,7 @@ func (s *RaggedSubject) dependent(ctx context.Context, ref *Reference, steps [][
 // faulty judges the kernel with one fault planted.
 func (s *RaggedSubject) faulty(ctx context.Context, ref *Reference, rules Rules, name string) (r Result, err error) {
 	run := func(fault string) (Result, error) {
-		r, _, err := s.pass(ctx, ref, s.steps(ref), New(rules), fault)
-		return r, err
+		return s.shows(ctx, ref, New(rules), fault)
 	}
 	switch name {
 	case NormGainSkipped:
@@ -186,6 +185,7 @@ type raggedPass struct {
 	ref     *Reference
 	gate    *Gate       // nil measures nothing
 	fault   string      // PagesSwapped: sequences read each other's first pages; AttentionChanged: see attends
+	until   bool        // it fails: stop there
 	digests []hash.Hash // of the logits of each sequence's scored rows
 
 	tokens [][]int
@@ -193,6 +193,7 @@ type raggedPass struct {
 	rows   []*rowReader
 	own    [][]float64 // KL(o‖s) of each sequence's scored positions
 	fed    []int
+	put    []int // scored positions of each that the gate has
 
 	results  [][]Position
 	failures [][]error
@@ -203,7 +204,21 @@ type raggedPass struct {
 // pass runs the steps, and judges them unless g is nil: then they need not be all.
 // digests are of the logits of each sequence's scored rows.
 func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part, g *Gate, fault string) (r Result, digests []string, err error) {
-	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault, slots: make(chan struct{}, 16)}
+	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault}
+	return p.run(ctx, steps)
+}
+
+// shows judges the steps with a fault up to the first of every 64 behind which the gate fails.
+func (s *RaggedSubject) shows(ctx context.Context, ref *Reference, g *Gate, fault string) (Result, error) {
+	p := &raggedPass{s: s, ref: ref, gate: g, fault: fault, until: true}
+	r, _, err := p.run(ctx, s.steps(ref))
+	return r, err
+}
+
+// run runs the steps.
+func (p *raggedPass) run(ctx context.Context, steps [][]Part) (r Result, digests []string, err error) {
+	p.slots = make(chan struct{}, 16)
+	shown := false // by a fault
 	defer p.close()
 	if err := p.open(); err != nil {
 		return r, nil, err
@@ -216,23 +231,38 @@ func (s *RaggedSubject) pass(ctx context.Context, ref *Reference, steps [][]Part
 			err = fmt.Errorf("step %d: %w", i, err)
 			break
 		}
+		if p.until && i%64 == 63 {
+			p.measured()
+			if r, shown = p.gate.shows(); shown {
+				break
+			}
+		}
 	}
-	p.wg.Wait()
+	p.measured()
 	if err := errors.Join(err, errors.Join(slices.Concat(p.failures...)...)); err != nil {
 		return r, nil, err
 	}
 	for _, h := range p.digests {
 		digests = append(digests, sum(h))
 	}
-	if g == nil {
+	if p.gate == nil || shown {
 		return r, digests, nil
 	}
+	return p.gate.Result(), digests, nil
+}
+
+// measured waits for the measurements under way and hands those to the gate that it does not have.
+func (p *raggedPass) measured() {
+	p.wg.Wait()
+	if p.gate == nil {
+		return
+	}
 	for q, results := range p.results {
-		for i, position := range results {
-			g.Put(q, ref.Sequences[q].First+i, position)
+		first := p.ref.Sequences[q].First
+		for ; first+p.put[q] < p.fed[q]; p.put[q]++ {
+			p.gate.Put(q, first+p.put[q], results[p.put[q]])
 		}
 	}
-	return g.Result(), digests, nil
 }
 
 func lengths(ref *Reference) (all []int) {
@@ -275,7 +305,7 @@ func (p *raggedPass) open() error {
 		p.results = append(p.results, make([]Position, sequence.Scored))
 		p.failures = append(p.failures, make([]error, sequence.Scored))
 	}
-	p.fed = make([]int, len(p.tokens))
+	p.fed, p.put = make([]int, len(p.tokens)), make([]int, len(p.tokens))
 	return nil
 }
 

@@ -40,6 +40,7 @@ type Stepper struct {
 	Fed      int      // tokens of all launches
 	Log      []string // a line a launch: steps, then cached+new tokens of each sequence
 
+	short bool               // of this launch
 	cells map[[2]uint32]cell // by page and slot
 	last  []int              // tokens that follow, of the last step
 	rows  [][]int            // and of its rows, by sequence
@@ -58,7 +59,7 @@ func (f *Stepper) slot(q *batch.Sequence, i int) [2]uint32 {
 // feed writes a token's cell at position i of a sequence, one of n that come together
 // from position begin on.
 func (f *Stepper) feed(q *batch.Sequence, i, token, begin, n int) error {
-	h := start
+	h := opening(f.short)
 	if i > 0 {
 		var ok bool
 		if h, ok = f.cells[f.slot(q, i-1)]; !ok {
@@ -133,6 +134,7 @@ func (f *Stepper) Run(ctx context.Context, r batch.StepRequest) (all [][]int, er
 		return nil, fmt.Errorf("batchtest: %w", kv.LimitError(fmt.Sprintf("%d tokens, want at most %d", n, f.Most)))
 	}
 	f.note(r)
+	f.short = r.Short
 	if f.Before != nil {
 		f.Before(r)
 	}
