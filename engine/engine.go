@@ -38,9 +38,9 @@ type Options struct {
 	// GPU: a launch of a Batch takes the one with the fewest rows that fits, such as that of one
 	// row for a request that is alone. The Batch closes the devices.
 	Beside []runtime.Member
-	// Prefill, unless its Kernel is nil, is a prefill kernel beside Kernel and the device for it: long prompts go through it. Of a Batch only, and
-	// not with Pin.
-	Prefill PrefillMember
+	// Prefill are prefill kernels beside Kernel and the devices for them: prompts with more tokens than a step has rows go through the one with the
+	// fewest that has enough. Of a Batch only, and not with Pin.
+	Prefill []PrefillMember
 	Weights runtime.Weights      // required: such as runtime.FromTensors; not used after New
 	Text    *tokenizer.Tokenizer // of the checkpoint; without one requests are tokens and so are answers
 

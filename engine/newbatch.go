@@ -24,9 +24,11 @@ func NewBatch(ctx context.Context, o Options) (*Batch, error) {
 	n := (o.KVTokens + page - 1) / page
 	members := append([]runtime.Member{{Kernel: o.Kernel, Device: o.Device}}, o.Beside...)
 	s, err := runtime.OpenBundle(ctx, members, o.Weights, runtime.RaggedOptions{Pages: n + 1, Guard: uint32(n), Steps: o.TokensPerLaunch, Pin: o.Pin})
-	if err == nil && o.Prefill.Kernel != nil {
-		err = s.AddPrefill(o.Prefill.Kernel, o.Prefill.Device)
-		members = append(members, runtime.Member{Device: o.Prefill.Device})
+	for _, m := range o.Prefill {
+		if err == nil {
+			err = s.AddPrefill(m.Kernel, m.Device)
+		}
+		members = append(members, runtime.Member{Device: m.Device})
 	}
 	if err == nil {
 		err = ctx.Err()

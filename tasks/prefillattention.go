@@ -39,18 +39,33 @@ func (t *PrefillAttention) problem() string {
 		need(t.Out.K == t.Heads*t.KV.D, "prefill attention: an output of %d columns, want %d", t.Out.K, t.Heads*t.KV.D))
 }
 
-// Emit runs in the consumer warps for n tokens, the first at s.Pos. Tokens that pad the step to a multiple of padded get zeros.
-func (t *PrefillAttention) Emit(e *Env, s Step, n u32, padded int) {
+// Emit runs in the consumer warps for tokens of a step whose first is at s.Pos. Tokens that pad the step to a multiple of padded, which is what the
+// products take at once, get zeros.
+func (t *PrefillAttention) Emit(e *Env, s Step, span PrefillSpan, padded int) {
 	k := e.K
 	if p := t.problem(); p != "" {
 		k.Require(false, "%s", p)
 		return
 	}
+	n := span.N
 	room := n.AddC(padded - 1).DivC(padded).MulC(padded)
 	tiles := room.AddC(t.tokens() - 1).DivC(t.tokens())
+	count, from := tiles, k.U32(0)
+	if span.Last != nil {
+		last := ceilDiv(padded, t.tokens()) // tiles that have the last tokens
+		if padded%t.tokens() != 0 {
+			last++
+		}
+		count = dsl.Select(*span.Last, tiles.MinC(last), tiles)
+		from = dsl.Select(*span.Last, tiles.MaxC(last).SubC(last), k.U32(0))
+	}
 	first := e.CTA.MulC(e.Consumers).Add(e.Warp)
-	k.ForStep(first, tiles.MulC(t.KV.Heads), e.Grid*e.Consumers, func(u u32) {
-		w := &prefillTileState{t: t, e: e, s: s, n: n, room: room, kvHead: u.Div(tiles).Named("kv_head"), token: u.Rem(tiles).MulC(t.tokens()).Named("first_token")}
+	k.ForStep(first, count.MulC(t.KV.Heads), e.Grid*e.Consumers, func(u u32) {
+		tile := u.Rem(count)
+		if span.Last != nil {
+			tile = tile.Add(from).Min(tiles.SubC(1))
+		}
+		w := &prefillTileState{t: t, e: e, s: s, n: n, room: room, kvHead: u.Div(count).Named("kv_head"), token: tile.MulC(t.tokens()).Named("first_token")}
 		w.run()
 	}, dsl.Unroll(1))
 }

@@ -267,8 +267,8 @@ func (r *runFlags) open(ctx context.Context, cmd *cobra.Command) (_ *speaker, er
 		e, err = r.load(ctx, cmd.ErrOrStderr(), w, o)
 	}
 	if err != nil {
-		if o.Prefill.Device != nil {
-			devices = append(devices, o.Prefill.Device)
+		for _, m := range o.Prefill {
+			devices = append(devices, m.Device)
 		}
 		for _, d := range slices.Backward(devices) {
 			err = errors.Join(err, d.Close())

@@ -51,8 +51,7 @@ func (s *Scheduler) share() []part {
 }
 
 // prefill is a launch of one job's prompt alone, where the stepper has such, or nil: of those that have more to feed than a step has rows, the
-// one that has had none for longest. The prompt's last token is left for a launch that chooses. Where others run, every second launch is
-// theirs.
+// one that has had none for longest. Where others run, every second launch is theirs.
 func (s *Scheduler) prefill(parts []part) *part {
 	st, ok := s.o.Stepper.(Prefiller)
 	if !ok || s.prefilled && len(parts) > 1 {
@@ -60,14 +59,14 @@ func (s *Scheduler) prefill(parts []part) *part {
 	}
 	var of *job
 	for _, p := range parts {
-		if p.j.pending()-1 > st.Rows() && !p.j.scores() && (of == nil || p.j.served < of.served) {
+		if p.j.pending() > st.Rows() && !p.j.scores() && (of == nil || p.j.served < of.served) {
 			of = p.j
 		}
 	}
 	if of == nil || st.PrefillRows() <= st.Rows() {
 		return nil
 	}
-	return &part{j: of, rows: min(st.PrefillRows(), of.pending()-1)}
+	return &part{j: of, rows: min(st.PrefillRows(), of.pending())}
 }
 
 // waits reports whether one of the parts before computes the page that the job

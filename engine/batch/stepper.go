@@ -35,7 +35,7 @@ type StepRequest struct {
 // NoToken is what a quiet step chooses.
 const NoToken = -1
 
-// Prefiller is a Stepper that takes more tokens of one sequence alone, in quiet launches of one step.
+// Prefiller is a Stepper that takes more tokens of one sequence alone, in launches of one step, of which it has the last token's logits.
 type Prefiller interface {
 	Stepper
 	// PrefillRows is how many tokens such a launch feeds at most; 0: no more than others.

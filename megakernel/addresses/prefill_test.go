@@ -18,7 +18,7 @@ func TestPrefillKernels(t *testing.T) {
 		tokens int
 	}{
 		{"tiny", megakernel.Options{SMs: 4}, 64}, {"tiny", megakernel.Options{SMs: 4, Page: 4}, 128},
-		{"llama3-8b", megakernel.Options{}, 512}, {"llama3-8b", megakernel.Options{}, 1024},
+		{"llama3-8b", megakernel.Options{}, 128}, {"llama3-8b", megakernel.Options{}, 512}, {"llama3-8b", megakernel.Options{}, 1024},
 	} {
 		mk := kernel(t, x.model, x.o)
 		p, err := megakernel.BuildPrefill(mk, megakernel.PrefillOptions{Tokens: x.tokens})

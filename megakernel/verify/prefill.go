@@ -28,13 +28,13 @@ const (
 	prefillSecond = 17       // tokens of the second step, which begins amid a tile of attention
 )
 
-// prefillTrial is what every schedule of a prefill kernel runs: a prompt in two steps, whose keys and values must be
-// the reference's, and a decode step behind it.
+// prefillTrial is what every schedule of a prefill kernel runs: a prompt in two steps, the second of which chooses; keys, values and logits must be
+// the reference's.
 type prefillTrial struct {
 	*Trial
 	p      *megakernel.Prefill
 	prompt []int
-	steps  [2]int // tokens of each step; the prompt's last token is decoded
+	steps  [2]int // tokens of each step
 	logits []float64
 	cached [][]kvToken // [layer][token]
 	table  []uint32
@@ -113,7 +113,7 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	po := real.Options
 	po.Tokens = min(po.Tokens, 2*po.Padded())
 	t := &prefillTrial{steps: [2]int{po.Tokens, min(prefillSecond, po.Tokens)}}
-	n := t.steps[0] + t.steps[1] + 1
+	n := t.steps[0] + t.steps[1]
 	c.MaxPositions = max(c.MaxPositions, n)
 	o.Stages, o.InFlight, o.Held, o.Leads = 0, 0, megakernel.HeldNone, "" // of the decode kernel, which is not checked here
 	var err error
@@ -134,7 +134,7 @@ func newPrefillTrial(real *megakernel.Prefill) (*prefillTrial, error) {
 	for l := range c.Layers {
 		keys, values := ref.Cache(l)
 		var tokens []kvToken
-		for i := range n - 1 {
+		for i := range n {
 			tokens = append(tokens, kvToken{keys[i], values[i]})
 		}
 		t.cached = append(t.cached, tokens)
@@ -174,6 +174,7 @@ type prefillRun struct {
 	ran      measured
 	turns    int // of the ring in the first step, by the CTA with the fewest
 	gaveUp   bool
+	chosen   int
 	digest   [sha256.Size]byte // of the cache and the logits
 }
 
@@ -187,7 +188,7 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 	if err != nil {
 		return nil, err
 	}
-	s, err := runtime.OpenSession(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}), runtime.SessionOptions{Pages: t.pages, Table: t.table})
+	_, err = runtime.OpenSession(ctx, t.mk, decode, runtime.FromTensors(t.weights, runtime.LoadOptions{}), runtime.SessionOptions{Pages: t.pages, Table: t.table})
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +210,7 @@ func (t *prefillTrial) run(ctx context.Context, k *ir.Kernel, seed uint64) (*pre
 			return run, err
 		}
 	}
-	if err := t.judge(decode, s, run, seed, before); err != nil || len(run.findings) > 0 {
+	if err := t.judge(decode, r, run, seed, before); err != nil || len(run.findings) > 0 {
 		return run, err
 	}
 	return run, t.givenUp(ctx, r, sim, decode, run, seed)
@@ -221,7 +222,7 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 	for _, before := range t.steps[:i] {
 		cached += before
 	}
-	err := r.Run(ctx, t.prompt[cached:cached+n], cached, t.table)
+	chosen, err := r.Run(ctx, t.prompt[cached:cached+n], cached, t.table, i < len(t.steps)-1)
 	var fault *interp.Fault
 	if errors.As(err, &fault) {
 		run.findings = append(run.findings, finding(fault, seed, i))
@@ -229,6 +230,7 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 	} else if err != nil {
 		return err
 	}
+	run.chosen = chosen
 	run.ran.instructions += sim.Last.Steps
 	run.ran.count(sim.Last)
 	for _, c := range sim.Last.CTAs {
@@ -243,7 +245,7 @@ func (t *prefillTrial) step(ctx context.Context, r *runtime.Prefill, sim *runtim
 
 // judge compares the cache and the logits behind the prompt with the reference's, and looks for pages that changed and are
 // not the sequence's.
-func (t *prefillTrial) judge(decode *runtime.Sim, s *runtime.Session, run *prefillRun, seed uint64, before []byte) error {
+func (t *prefillTrial) judge(decode *runtime.Sim, r *runtime.Prefill, run *prefillRun, seed uint64, before []byte) error {
 	after := make([]byte, len(before))
 	if err := decode.Read("kv", 0, after); err != nil {
 		return err
@@ -270,15 +272,8 @@ func (t *prefillTrial) judge(decode *runtime.Sim, s *runtime.Session, run *prefi
 			t.compareToken(&kv, l, got, want, func() string { return fmt.Sprintf("layer %d, position %d", l, i) })
 		}
 	}
-	last := len(t.prompt) - 1
-	if err := s.Skip(last); err != nil {
-		return err
-	}
-	if _, err := s.Step(t.prompt[last]); err != nil {
-		return err
-	}
 	got := make([]float32, t.mk.Config.Vocab)
-	if err := s.Logits(got); err != nil {
+	if err := r.Logits(got); err != nil {
 		return err
 	}
 	logits := Comparison{What: fmt.Sprintf("logits behind the prompt, seed %d", seed), Tolerance: logitTolerance * t.scale}
@@ -289,6 +284,9 @@ func (t *prefillTrial) judge(decode *runtime.Sim, s *runtime.Session, run *prefi
 		fmt.Fprintf(h, "%x ", math.Float32bits(x))
 	}
 	h.Sum(run.digest[:0])
+	if best := slices.Index(got, slices.Max(got)); best != run.chosen {
+		run.findings = append(run.findings, Finding{Kind: "wrong token", Seed: seed, Step: len(t.steps) - 1, Text: fmt.Sprintf("chose token %d, the largest logit is that of %d", run.chosen, best)})
+	}
 	run.values = []Comparison{kv, logits}
 	return nil
 }
@@ -307,7 +305,7 @@ func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, dec
 	r.HangTimeout = time.Minute // the executor says when
 	sim.ClaimStuck(rand.New(rand.NewPCG(seed, 0x67697665)).Int64N(max(run.ran.instructions/2, 1)))
 	first := t.prompt[:t.steps[0]]
-	err := r.Run(ctx, first, 0, t.table)
+	_, err := r.Run(ctx, first, 0, t.table, true)
 	var hang *runtime.HangError
 	var fault *interp.Fault
 	switch {
@@ -323,7 +321,7 @@ func (t *prefillTrial) givenUp(ctx context.Context, r *runtime.Prefill, sim, dec
 		return err
 	}
 	r.HangTimeout = 0
-	if err := r.Run(ctx, first, 0, t.table); errors.As(err, &fault) {
+	if _, err := r.Run(ctx, first, 0, t.table, true); errors.As(err, &fault) {
 		run.findings = append(run.findings, finding(fault, seed, 0))
 		return nil
 	} else if err != nil {

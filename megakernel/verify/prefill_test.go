@@ -11,9 +11,11 @@ import (
 func TestPrefillKernelsPass(t *testing.T) {
 	c, err := models.Lookup("tiny")
 	require.NoError(t, err)
-	r, err := Check(t.Context(), Request{Config: c, Seeds: 2, Steps: 2, Prefill: 64})
-	require.NoError(t, err)
-	require.NoError(t, r.Err())
+	for _, tokens := range []int{64, 200} {
+		r, err := Check(t.Context(), Request{Config: c, Seeds: 2, Steps: 2, Prefill: tokens})
+		require.NoError(t, err)
+		require.NoError(t, r.Err())
+	}
 }
 
 func TestABrokenPrefillKernelIsReported(t *testing.T) {

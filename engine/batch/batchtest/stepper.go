@@ -15,7 +15,7 @@ import (
 // by another, a slot read that was never written.
 type Stepper struct {
 	T     int          // rows of a step
-	Long  int          // tokens of a quiet launch of one sequence, where they are more
+	Long  int          // tokens of a launch of one sequence and one step, where they are more
 	Page  int          // tokens a page
 	Pages int          // of the cache
 	Ends  map[int]bool // tokens that end a launch
@@ -119,7 +119,7 @@ func (f *Stepper) check(r batch.StepRequest) error {
 	if r.Quiet && r.Steps != 1 {
 		return fmt.Errorf("%d steps of which nobody wants the tokens, want 1", r.Steps)
 	}
-	if f.Long > f.T && r.Quiet && len(r.Sequences) == 1 && rows <= f.Long {
+	if f.Long > f.T && r.Steps == 1 && len(r.Sequences) == 1 && rows > f.T && rows <= f.Long {
 		return nil
 	}
 	if rows < 1 || rows > f.T || r.Steps < 1 {
