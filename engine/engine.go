@@ -155,7 +155,7 @@ func (o Options) complete() (Options, error) {
 		return o, errors.New("options: Lookup with Pin, want one of them: guesses decide which tokens come together")
 	case o.TokensPerLaunch < 1:
 		return o, fmt.Errorf("options: %d tokens a launch, want at least 1", o.TokensPerLaunch)
-	case o.Text != nil && o.Text.Size() > c.Vocab:
+	case o.Text != nil && o.Text.Size() > c.Vocab+c.EmbedMore:
 		return o, fmt.Errorf("options: the tokenizer has ids up to %d, the model a vocabulary of %d", o.Text.Size()-1, c.Vocab)
 	}
 	for _, token := range o.Ends {

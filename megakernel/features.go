@@ -201,7 +201,7 @@ func (b *builder) glu(s tasks.Step) tasks.GLU {
 // qkv is the projection of q, k and v but for where they go.
 func (b *builder) qkv() tasks.QKV {
 	c, a := &b.mk.Config, &b.mk.kind().Attn
-	q := tasks.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(), Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV)}
+	q := tasks.QKV{Heads: c.Heads, KV: b.mk.KV, InvFreq: b.bufs.invFreq, Q: b.bufs.q, RotateFor: b.rotatedFor(), Factors: b.bufs.ropeFactors, Bias: b.biasesOf(MatrixQKV), Grows: tasks.Growth(a.Grows)}
 	if a.Scale != models.PlainScale(a.HeadDim) {
 		q.Scale = a.Scale
 	}

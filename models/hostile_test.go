@@ -53,7 +53,7 @@ func TestHostileConfigsGetOneClearError(t *testing.T) {
 		{"torch_dtype", "16", "torch_dtype: found 16, want "},
 		{"architectures", `"LlamaForCausalLM"`, `architectures: found "LlamaForCausalLM", want `},
 		{"frobnicate", "3", "frobnicate: found 3, want a field known"},
-		{"frobnicate", deep, "frobnicate: found "},
+		{"frobnicate", deep, "exceeded max depth"},
 		{"attention_bias", `"none"`, `attention_bias: found "none", want true or false`},
 		{"quantization_config", "7", "quantization_config: found 7, want "},
 		{"num_local_experts", "8", "num_local_experts: found 8, want "},
