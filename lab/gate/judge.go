@@ -2,15 +2,9 @@ package gate
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
 	"errors"
 	"fmt"
-	"hash"
-	"slices"
 	"strings"
-	"sync"
 
 	"github.com/mkgen/mkgen/megakernel"
 )
@@ -109,11 +103,11 @@ func (s *Subject) Judge(ctx context.Context, ref *Reference, rules Rules) (*Repo
 	if err != nil {
 		return nil, err
 	}
-	again := sha256.New()
-	if err := s.sequence(ctx, ref, New(rules), 0, nil, again); err != nil {
+	again, err := s.sequence(ctx, ref, New(rules), 0, nil)
+	if err != nil {
 		return nil, err
 	}
-	r := &Report{Identical: sum(again) == digest, Details: []Verdict{verdict("", ours)}}
+	r := &Report{Identical: again == digest, Details: []Verdict{verdict("", ours)}}
 	planted := map[string]Result{}
 	for _, name := range faults(s.Kernel) {
 		s.progress(name)
@@ -136,8 +130,6 @@ func (s *Subject) progress(what string) {
 func verdict(name string, r Result) Verdict {
 	return Verdict{name, Number(r.KLOurs), Number(r.KLReference), Number(r.KLOwn), r.Flips, r.Passed, r.Reasons}
 }
-
-func sum(h hash.Hash) string { return hex.EncodeToString(h.Sum(nil)) }
 
 // hook is done before the token at a position is fed, in every sequence.
 type hook struct {
@@ -199,12 +191,12 @@ func (s *Subject) pass(ctx context.Context, ref *Reference, rules Rules, hooks [
 // logits.
 func (s *Subject) passThen(ctx context.Context, ref *Reference, g *Gate, hooks []hook, then func(q int) error) (digest string, err error) {
 	for q := range ref.Sequences {
-		h := sha256.New()
-		if err := s.sequence(ctx, ref, g, q, hooks, h); err != nil {
+		own, err := s.sequence(ctx, ref, g, q, hooks)
+		if err != nil {
 			return "", err
 		}
 		if q == 0 {
-			digest = sum(h)
+			digest = own
 		}
 		if err := then(q); err != nil {
 			return "", err
@@ -243,50 +235,38 @@ func (s *Subject) advance(ctx context.Context, tokens []int, last int, hooks []h
 	return nil
 }
 
-// sequence runs one sequence from an empty cache; the logits are measured by
-// other goroutines while the device goes on.
-func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, hooks []hook, digest hash.Hash) error {
+// sequence runs one sequence from an empty cache; the logits, of which digest is, are measured by other goroutines while the
+// device goes on.
+func (s *Subject) sequence(ctx context.Context, ref *Reference, g *Gate, q int, hooks []hook) (digest string, err error) {
 	tokens, err := ref.Tokens(q)
 	if err != nil {
-		return err
+		return "", err
 	}
 	if err := s.Session.Rewind(0); err != nil {
-		return err
+		return "", err
 	}
 	own, err := ref.Own(q)
 	if err != nil {
-		return err
+		return "", err
 	}
-	results := make([]Position, ref.Sequences[q].Scored)
-	failures := make([]error, len(results))
 	first := ref.Sequences[q].First
-	var wg sync.WaitGroup
-	slots := make(chan struct{}, 16)
-	err = ref.EachRow(q, func(position int, o, h []float32) error {
+	m := newMeasured(ref.Sequences[q].Scored, newSlots())
+	err = ref.eachFrom(q, first, func(position int, row row) error {
 		if err := s.advance(ctx, tokens, position, hooks); err != nil {
 			return err
 		}
-		k := make([]float32, len(o))
+		k := make([]float32, ref.Vocab)
 		if err := s.Session.Logits(k); err != nil {
 			return err
 		}
-		if err := binary.Write(digest, binary.LittleEndian, k); err != nil {
-			return err
-		}
-		o, h = slices.Clone(o), slices.Clone(h)
-		slots <- struct{}{}
-		wg.Go(func() {
-			results[position-first], failures[position-first] = Measure(o, h, k, own[position-first])
-			<-slots
-		})
+		m.add(position-first, row, k, own[position-first])
 		return nil
 	})
-	wg.Wait()
-	if err := errors.Join(err, errors.Join(failures...)); err != nil {
-		return fmt.Errorf("sequence %d: %w", q, err)
+	if err := errors.Join(err, m.wait()); err != nil {
+		return "", fmt.Errorf("sequence %d: %w", q, err)
 	}
-	for i, p := range results {
+	for i, p := range m.positions {
 		g.Put(q, first+i, p)
 	}
-	return nil
+	return m.digest(), nil
 }
