@@ -7,9 +7,13 @@ import (
 	"time"
 
 	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/internal/jsonfile"
 	"github.com/mkgen/mkgen/internal/plural"
+	"github.com/mkgen/mkgen/megakernel"
 	"github.com/mkgen/mkgen/megakernel/verify"
+	"github.com/mkgen/mkgen/megakernel/verify/explore"
 	"github.com/mkgen/mkgen/megakernel/verify/skeleton"
+	"github.com/mkgen/mkgen/models"
 	"github.com/spf13/cobra"
 )
 
@@ -17,10 +21,12 @@ import (
 func newVerify(check verify.Checker) *cobra.Command {
 	var c choice
 	seeds, steps := count(4), count(3)
-	var pin, prefill count
+	var pin count
 	seed := count(1)
 	var policy string
 	var plan, races, lines bool
+	var executions count
+	var record string
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Run the kernel, shrunk, on the CPU: values, races, deadlocks",
@@ -34,7 +40,12 @@ found.
 With --skeleton it runs two layers and the LM head of the kernel at its real
 sizes instead, on all SMs, without data: every copy of weights and of the KV
 cache, every store of a new token and every LL packet is compared with a
-computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
+computation of its own, at contexts of 100, 5000 and 33000 tokens.
+
+With --explore it runs small subjects (the ring, step_ready and step_ack, grid
+barriers, LL packets) in every order of their synchronising operations, and
+then a step of one layer of the model's kernel on 2 SMs in as many executions as
+are said. It prints how many there were, and whether that was all.`,
 		Args: noArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			config, err := c.load(cmd)
@@ -47,10 +58,16 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 			if plan {
 				return verifyPlan(cmd, skeleton.Request{Config: config, Options: c.chosen(config), Seed: 1, Races: races}, &c)
 			}
+			if executions > 0 {
+				return verifyExplored(cmd, config, c.chosen(config), int(executions), record)
+			}
+			if record != "" {
+				return usagef("--record goes with --explore")
+			}
 			start := time.Now()
 			report, err := check(cmd.Context(), verify.Request{
 				Config: config, Options: c.chosen(config), Seeds: int(seeds), Seed: uint64(seed), Policy: policy,
-				Steps: int(steps), Pin: int(pin), Wide: true, Prefill: int(prefill),
+				Steps: int(steps), Pin: int(pin), Wide: true,
 			})
 			var few *verify.StepsError
 			if errors.As(err, &few) {
@@ -59,10 +76,6 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 			var schedule *verify.PolicyError
 			if errors.As(err, &schedule) {
 				return usagef("--schedule: %s", strings.TrimPrefix(schedule.Error(), "verify: "))
-			}
-			var wide *verify.PrefillError
-			if errors.As(err, &wide) {
-				return usagef("--prefill: %v", wide.Err)
 			}
 			var pinned *verify.PinError
 			if errors.As(err, &pinned) {
@@ -78,7 +91,7 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 			if err := write(cmd.OutOrStdout()); err != nil {
 				return err
 			}
-			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config), int(prefill))
+			bad := proveAddresses(cmd.OutOrStdout(), config, c.chosen(config))
 			if _, err := fmt.Fprintf(cmd.OutOrStdout(), "Took %.1f s\n", time.Since(start).Seconds()); err != nil {
 				return err
 			}
@@ -88,6 +101,9 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 	c.flags(cmd)
 	c.machineFlag(cmd)
 	cmd.Flags().BoolVar(&plan, "skeleton", false, "run the real plan of every SM without data, instead")
+	cmd.Flags().Var(&executions, "explore", "explore executions instead: of small subjects all, of a layer of the model this many at most")
+	cmd.Flags().Lookup("explore").DefValue = ""
+	cmd.Flags().StringVar(&record, "record", "", "`file` to write what was explored to")
 	cmd.Flags().BoolVar(&lines, "lines", false, "list every place of the program of which some instructions did not run")
 	cmd.Flags().BoolVar(&races, "races", false, "with --skeleton: check for races, too; takes several times as long")
 	cmd.Flags().Var(&seeds, "seeds", "schedules to try, with the policies in turn")
@@ -96,10 +112,35 @@ computation of its own, at contexts of 100, 5000 and 33000 tokens.`,
 	cmd.Flags().Var(&steps, "steps", "decode steps under each; with --rows launches drawn at random, behind those of every kind")
 	cmd.Flags().Var(&pin, "pin-split", pinUsage)
 	cmd.Flags().Lookup("pin-split").DefValue = ""
-	cmd.Flags().Var(&prefill, "prefill", "check the prefill kernel of steps of so many tokens instead (default none)")
-	cmd.Flags().Lookup("prefill").DefValue = ""
 	return cmd
 }
+
+// exploreStale is how many older values an explored execution of a subject reads at most.
+const exploreStale = 2
+
+// verifyExplored is mkgen verify --explore.
+func verifyExplored(cmd *cobra.Command, config models.Config, options megakernel.Options, executions int, file string) error {
+	report, err := explore.Subjects(interp.Bounds{Executions: exploreSubjects, Stale: exploreStale})
+	if err != nil {
+		return err
+	}
+	if err := report.Layer(cmd.Context(), config, options, interp.Bounds{Executions: executions}); err != nil {
+		return err
+	}
+	report.Command = commandBut(cmd, "record")
+	if err := report.Write(cmd.OutOrStdout()); err != nil {
+		return err
+	}
+	if file != "" {
+		if err := jsonfile.Write(file, report); err != nil {
+			return fmt.Errorf("--record: %w", err)
+		}
+	}
+	return report.Err()
+}
+
+// exploreSubjects is the most executions of a subject. All of them have fewer.
+const exploreSubjects = 100000
 
 // verifyPlan is mkgen verify --skeleton.
 func verifyPlan(cmd *cobra.Command, r skeleton.Request, c *choice) error {

@@ -62,7 +62,7 @@ func (m *machine) rmw(w *warp, in *inst, f func(l int, old uint64) uint64) {
 		mask = w32
 	}
 	rot := 0
-	if w.mask&(w.mask-1) != 0 {
+	if w.mask&(w.mask-1) != 0 && m.ex == nil {
 		rot = m.rng.IntN(32)
 	}
 	for i := range 32 {

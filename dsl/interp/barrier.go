@@ -4,6 +4,7 @@ package interp
 type barrier struct {
 	threads int // of the generation in progress; 0: none
 	arrived int
+	gen     int64 // generations before
 	st      stamp
 	gl      []*clock // a cluster's: what each of its CTAs has fenced of global memory, which counts nowhere else
 	waiting []*warp
@@ -58,6 +59,9 @@ func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool
 		b.st = b.st.join(st)
 		m.tick(w)
 	}
+	if m.ex != nil {
+		m.ex.meets(w, b, id, wait)
+	}
 	b.arrived += 32
 	full := b.arrived == threads
 	if wait && !full {
@@ -77,7 +81,7 @@ func (m *machine) meet(w *warp, in *inst, b *barrier, id, threads int, wait bool
 	if wait {
 		m.leaveBarrier(w, b)
 	}
-	*b = barrier{waiting: b.waiting[:0]}
+	*b = barrier{waiting: b.waiting[:0], gen: b.gen + 1}
 }
 
 func (m *machine) leaveBarrier(w *warp, b *barrier) {

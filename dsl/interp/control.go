@@ -106,6 +106,9 @@ func stepRole(m *machine, w *warp, in *inst) {
 }
 
 func stepExit(m *machine, w *warp, in *inst) {
+	if m.ex != nil {
+		m.ex.use(objEnd, useRead, w.cta.id, 0, 0, 0)
+	}
 	w.state = exited
 	w.cta.live--
 	m.live--

@@ -83,7 +83,15 @@ var (
 	rel = dsl.Release(ir.GPU)
 )
 
-func TestLitmus(t *testing.T) {
+// litmusTest is a published test: threads, the outcome in question, and whether PTX allows it.
+type litmusTest struct {
+	name    string
+	bodies  []func(*lit)
+	outcome [4]uint32 // by thread: first result + 10 × second
+	allowed bool
+}
+
+func litmusTests() []litmusTest {
 	fence := func(l *lit) { l.k.Fence(ir.GPU) }
 	sc := func(l *lit) { l.k.FenceSC(ir.GPU) }
 	mp := func(st, ld dsl.MemOpt, between func(l *lit)) []func(*lit) {
@@ -108,12 +116,7 @@ func TestLitmus(t *testing.T) {
 		}
 	}
 	type weak = [4]uint32
-	tests := []struct {
-		name    string
-		bodies  []func(*lit)
-		outcome weak // by thread: first result + 10 × second
-		allowed bool
-	}{
+	return []litmusTest{
 		{"MP relaxed", mp(rlx, rlx, none), weak{0, 1}, true},
 		{"MP release acquire", mp(rel, acq, none), weak{0, 1}, false},
 		{"MP release relaxed", mp(rel, rlx, none), weak{0, 1}, true},
@@ -163,7 +166,10 @@ func TestLitmus(t *testing.T) {
 			func(l *lit) { l.ld(0, rlx); l.ld(0, rlx) },
 		}, weak{0, 12}, false},
 	}
-	for _, tt := range tests {
+}
+
+func TestLitmus(t *testing.T) {
+	for _, tt := range litmusTests() {
 		t.Run(tt.name, func(t *testing.T) {
 			p := litmusProgram(t, max(len(tt.bodies), 2), false, tt.bodies)
 			got, faults := outcomes(t, p, litmusSeeds)

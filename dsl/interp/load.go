@@ -37,7 +37,7 @@ func Load(k *ir.Kernel) (*Program, error) {
 		return nil, err
 	}
 	l.block(k.Body)
-	l.emit(inst{fn: stepExit})
+	l.emit(inst{fn: stepExit, exits: true})
 	if l.err != nil {
 		return nil, fmt.Errorf("kernel %s: %w", k.Name, l.err)
 	}

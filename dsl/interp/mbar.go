@@ -85,7 +85,7 @@ func stepMBarInit(m *machine, w *warp, in *inst) {
 		if w.mask>>l&1 == 0 {
 			continue
 		}
-		b, _ := m.mbarAt(w, in, &in.mem[0], l)
+		b, comp := m.mbarAt(w, in, &in.mem[0], l)
 		if b == nil {
 			return
 		}
@@ -99,6 +99,7 @@ func stepMBarInit(m *machine, w *warp, in *inst) {
 			m.fail(w, in, l, MBarrierMisuse, "mbarrier %d of %s is given a count of %d, want 1 to %d", b.index, b.buf, n, maxCount).at(b.buf, int64(b.index))
 			return
 		}
+		m.usesMBar(w.cta, comp, useWrite, b.phase)
 		b.count, b.pending = n, n
 		b.init = pack(w.comp, w.clk.epoch, uint8(l), in.pc)
 	}
@@ -139,6 +140,7 @@ func (m *machine) arriveLanes(w *warp, in *inst, how arrival) {
 		if b == nil || !m.ready(w, in, b, l, false) {
 			return
 		}
+		m.usesMBar(c, comp, useAdd, b.phase)
 		times := int64(1)
 		if how.times != nil {
 			times = int64(how.times[l])
@@ -271,10 +273,11 @@ func stepMBarTest(m *machine, w *warp, in *inst) {
 		if w.mask>>l&1 == 0 {
 			continue
 		}
-		b, _ := m.mbarAt(w, in, &in.mem[0], l)
+		b, comp := m.mbarAt(w, in, &in.mem[0], l)
 		if b == nil || !m.ready(w, in, b, l, false) {
 			return
 		}
+		m.usesMBar(w.cta, comp, useRead, b.phase) // whatever it sees
 		if parity[l] > 1 {
 			m.fail(w, in, l, MBarrierMisuse, "asks for parity %d of mbarrier %d of %s, want 0 or 1", parity[l], b.index, b.buf).at(b.buf, int64(b.index))
 			return

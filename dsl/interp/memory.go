@@ -3,6 +3,7 @@ package interp
 import (
 	"fmt"
 	"math/bits"
+	"slices"
 	"sort"
 
 	"github.com/mkgen/mkgen/dsl/ir"
@@ -29,6 +30,16 @@ func NewMemory() *Memory { return &Memory{bufs: map[string]*binding{}} }
 // write in place. All of it counts as initialised. Binding a name again
 // replaces it.
 func (m *Memory) Bind(name string, data []byte) { m.bufs[name] = &binding{data: data} }
+
+// Clone is a memory of the same contents that shares nothing with this one.
+func (m *Memory) Clone() *Memory {
+	c := NewMemory()
+	for name, b := range m.bufs {
+		c.bufs[name] = &binding{slices.Clone(b.data), slices.Clone(b.valid)}
+	}
+	c.steps = m.steps
+	return c
+}
 
 // Share binds a buffer that is bound in another memory: both then have the same storage, and
 // know the same bytes as initialised. It reports whether from has it.
@@ -101,12 +112,13 @@ type region struct {
 }
 
 func (rg *region) isValid(off, n int64) bool {
-	for n > 0 {
-		k := min(n, 64-off&63)
-		if ^rg.valid[off>>6]>>(off&63)<<(64-k) != 0 {
+	if n == 16 && off&15 == 0 {
+		return uint16(rg.valid[off>>6]>>(off&63)) == 0xffff
+	}
+	for ; n > 0; n, off = n-1, off+1 {
+		if rg.valid[off>>6]>>(off&63)&1 == 0 {
 			return false
 		}
-		off, n = off+k, n-k
 	}
 	return true
 }

@@ -34,6 +34,7 @@ type inst struct {
 	vec       int    // ld, st: elements
 	strong    bool   // a strong memory operation
 	unread    bool   // nobody uses the results
+	exits     bool   // the end
 	scope     ir.Scope
 	size      int // bytes of one scalar access
 	text      string

@@ -16,7 +16,9 @@ type Options struct {
 	MaxSteps int64             // warp instructions before the run counts as hung; 0: 4·10⁹
 	NoRaces  bool              // leave out happens-before checks and weak memory
 	Policy   Policy            // how the schedule is made; the zero value picks by seed
+	Length   int64             // steps of the run that PolicyPCT counts on; 0: 65536
 	Host     Host              // of buffers shared with the host during the run; nil: it does nothing
+	Ended    func()            // is called at the end of each execution of Explore; nil: nothing is
 	Watch    Watcher           // hears of copies, stores and tagged waits; nil: nobody does
 
 	// Dependent makes the run a programmatic dependent launch behind the run before on
@@ -74,8 +76,9 @@ type machine struct {
 	counts   []int64
 	sc       stamp // fence.sc of gpu and wider scope
 	unif     uniformLog
-	turnAt   int64 // the step from which the host has its turn
-	void     bool  // a wait was abandoned
+	turnAt   int64     // the step from which the host has its turn
+	void     bool      // a wait was abandoned
+	ex       *explorer // chooses instead of the scheduler; nil: none
 
 	parts   int   // of a clock: one a CTA, and the prior's where there is one
 	prior   int32 // the part of the launches that may not have ended; −1: none

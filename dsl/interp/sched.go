@@ -14,10 +14,11 @@ const (
 	PolicyEarlyCopy         // copies complete as soon as they are issued
 	PolicyLateCopy          // copies complete only when nothing else can run
 	PolicyRoundRobin        // warps in order, one step each
+	PolicyPCT               // priorities drawn at random, with few changes: see pct.go; seeds do not come to it in turn
 	numPolicies
 )
 
-var policyNames = [numPolicies]string{"by seed", "uniform", "bursts", "starve", "early copies", "late copies", "round robin"}
+var policyNames = [numPolicies]string{"by seed", "uniform", "bursts", "starve", "early copies", "late copies", "round robin", "pct"}
 
 // String is the policy's name.
 func (p Policy) String() string { return policyNames[p] }
@@ -26,9 +27,12 @@ func (p Policy) String() string { return policyNames[p] }
 func Policies() []string { return slices.Clone(policyNames[PolicyUniform:]) }
 
 // PolicyOf is the policy of a seed with PolicyBySeed: seeds 1, 2, … have PolicyUniform, PolicyBursts, …
-// and from the seventh on the same again. Seed 0 has the last one.
+// and from the seventh on the same again. Seed 0 has the last one. The 2³² seeds from FirstPCT on have PolicyPCT.
 func PolicyOf(seed uint64) Policy {
-	n := uint64(numPolicies) - 1
+	if seed >= FirstPCT && seed < FirstPCT+1<<32 {
+		return PolicyPCT
+	}
+	n := uint64(PolicyRoundRobin)
 	return Policy(1 + (seed+n-1)%n)
 }
 
@@ -41,6 +45,7 @@ type scheduler struct {
 	copies float64 // probability that a scheduling point completes a copy
 	stale  float64 // probability that a strong load looks for an older value
 	last   int
+	pct    *priorities
 }
 
 func (s *scheduler) init(m *machine) {
@@ -66,12 +71,17 @@ func (s *scheduler) init(m *machine) {
 		s.copies, s.burst = 0, 64
 	case PolicyRoundRobin:
 		s.burst = 1
+	case PolicyPCT:
+		s.pct = newPriorities(m)
 	}
 }
 
 // next draws a warp and the number of steps it may take, completing copies on
 // the way; nil when nothing can run.
 func (s *scheduler) next(m *machine) (*warp, int) {
+	if s.pct != nil {
+		return s.pct.next(m)
+	}
 	if len(m.flight) > 0 {
 		switch {
 		case s.copies == 1:

@@ -100,17 +100,19 @@ func (m *machine) saw(lc *loc, a *accessor, ts uint64) {
 // for the last value in coherence order.
 func (m *machine) strongRead(rg *region, off int64, a *accessor, newest bool) value {
 	v := rg.load(off, int64(a.in.size))
+	if m.ex != nil && a.in.op != ir.OpRedAdd {
+		m.ex.use(objWord, useRead, rg.cta, m.p.rootOf[rg.info.buf], off>>rg.info.gran, 0)
+	}
 	if !m.o.races() {
 		return v
 	}
 	lc := m.locAt(rg, off)
 	lc.fresh(v)
 	pick := len(lc.ents) - 1
-	if pick > 0 && !newest && m.sched.stale > 0 && m.rng.Float64() < m.sched.stale {
-		ts, first := m.floor(lc, a.w, a.lane), pick
-		for first > 0 && lc.ents[first-1].ts >= ts {
-			first--
-		}
+	if m.ex != nil && pick > 0 && !newest && !a.in.op.Waits() {
+		pick -= m.ex.choose(pick - m.oldest(lc, a) + 1)
+	} else if pick > 0 && !newest && m.sched.stale > 0 && m.rng.Float64() < m.sched.stale {
+		first := m.oldest(lc, a)
 		pick = first + m.rng.IntN(pick-first+1)
 	}
 	e := &lc.ents[pick]
@@ -119,6 +121,15 @@ func (m *machine) strongRead(rg *region, off int64, a *accessor, newest bool) va
 	}
 	m.observe(e, a)
 	return e.v
+}
+
+// oldest is the first entry that a may still see.
+func (m *machine) oldest(lc *loc, a *accessor) int {
+	ts, first := m.floor(lc, a.w, a.lane), len(lc.ents)-1
+	for first > 0 && lc.ents[first-1].ts >= ts {
+		first--
+	}
+	return first
 }
 
 // observe applies an acquire, or keeps what was read for a later fence. The
@@ -208,6 +219,13 @@ func (m *machine) outgoing(lc *loc, a *accessor) []message {
 // strongWrite makes v the value of the scalar at off, at the end of coherence
 // order or, for a plain store, possibly before values the lane does not know.
 func (m *machine) strongWrite(rg *region, off int64, v value, a *accessor) {
+	if m.ex != nil {
+		mode := useWrite
+		if a.in.op == ir.OpRedAdd {
+			mode = useAdd
+		}
+		m.ex.use(objWord, mode, rg.cta, m.p.rootOf[rg.info.buf], off>>rg.info.gran, 0)
+	}
 	if !m.o.races() {
 		rg.store(off, int64(a.in.size), v)
 		m.wakeAt(rg, off)
@@ -225,7 +243,9 @@ func (m *machine) strongWrite(rg *region, off int64, v value, a *accessor) {
 		}
 	}
 	at := last + 1
-	if !e.rmw && m.sched.stale > 0 && m.rng.Float64() < m.sched.stale/2 {
+	if m.ex != nil && !e.rmw {
+		at -= m.ex.choose(at - m.first(lc, a) + 1)
+	} else if !e.rmw && m.sched.stale > 0 && m.rng.Float64() < m.sched.stale/2 {
 		at = m.place(lc, a)
 	}
 	e.ts = lc.ents[last].ts + gap
@@ -251,12 +271,18 @@ func (m *machine) strongWrite(rg *region, off int64, v value, a *accessor) {
 // place draws a position in coherence order for a store: behind everything its
 // lane knows, and not between an atomic operation and what that read.
 func (m *machine) place(lc *loc, a *accessor) int {
+	first := m.first(lc, a)
+	return first + m.rng.IntN(len(lc.ents)-first+1)
+}
+
+// first is the first position that a store of a may take.
+func (m *machine) first(lc *loc, a *accessor) int {
 	ts := m.floor(lc, a.w, a.lane)
 	first := len(lc.ents)
 	for first > 1 && lc.ents[first-1].ts > ts && !lc.ents[first-1].rmw && lc.ents[first-1].ts-lc.ents[first-2].ts > 1 {
 		first--
 	}
-	return first + m.rng.IntN(len(lc.ents)-first+1)
+	return first
 }
 
 // wakeAt makes the warps waiting on a location poll it again.

@@ -215,10 +215,11 @@ func stepWaitMBar(m *machine, w *warp, in *inst) {
 		if (w.mask&^wt.passed)>>l&1 == 0 {
 			continue
 		}
-		b, _ := m.mbarAt(w, in, &in.mem[0], l)
+		b, comp := m.mbarAt(w, in, &in.mem[0], l)
 		if b == nil || !m.ready(w, in, b, l, false) {
 			return
 		}
+		m.usesMBar(w.cta, comp, useRead, b.phase-1)
 		if parity[l] > 1 {
 			m.fail(w, in, l, MBarrierMisuse, "waits for parity %d of mbarrier %d of %s, want 0 or 1", parity[l], b.index, b.buf).at(b.buf, int64(b.index))
 			return

@@ -70,9 +70,7 @@ func (j *job) cached(ctx context.Context, dir string) (*Result, error) {
 	r, damage := load(dir, key)
 	if r != nil {
 		if r.Machine == nil || r.Machine.Err() != nil || r.Machine.Revision != sass.Revision { // a disassembler or a better check may be there by now
-			if err = j.hold(ctx, r); err == nil && r.Machine != nil {
-				_, _ = store(dir, key, j.src.Name, r) // so that it is held once; else next time
-			}
+			err = j.hold(ctx, r)
 		}
 		return r, err
 	}

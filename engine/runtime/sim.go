@@ -26,6 +26,11 @@ type Sim struct {
 	// Sim's own.
 	Options interp.Options
 
+	// Explore, unless nil, makes a launch explore all of its executions within the bounds first, from the same memory; a fault of any
+	// of them is the launch's. Explored is what that came to.
+	Explore  *interp.Bounds
+	Explored *interp.Exploration
+
 	// Last is what the last launch did.
 	Last *interp.Result
 }
@@ -37,7 +42,11 @@ func NewSim(k *ir.Kernel, seed uint64) (*Sim, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Sim{program: p, mem: interp.NewMemory(), sizes: map[string]int64{}, seed: seed, kernel: k, host: newSimHost()}, nil
+	s := &Sim{program: p, mem: interp.NewMemory(), sizes: map[string]int64{}, seed: seed, kernel: k, host: newSimHost()}
+	if interp.PolicyOf(seed) == interp.PolicyPCT { // of every launch; others take the policies in turn
+		s.Options.Policy = interp.PolicyPCT
+	}
+	return s, nil
 }
 
 // Alloc reserves a buffer; reading what was never written is then a fault.
@@ -121,6 +130,9 @@ func (s *Sim) Read(name string, offset int64, dst []byte) error {
 func (s *Sim) Start(scalars map[string]uint64) error {
 	o := s.Options
 	o.Seed, o.Params, o.Host = s.seed, scalars, s.host
+	if s.Last != nil {
+		o.Length = s.Last.Steps
+	}
 	s.seed += 0x9e3779b97f4a7c15
 	for _, b := range s.kernel.Globals() {
 		if b.Host == ir.HostReads {
@@ -131,7 +143,12 @@ func (s *Sim) Start(scalars map[string]uint64) error {
 	s.done = done
 	go func() {
 		defer close(done)
-		if s.graph != nil {
+		if s.Explore != nil && s.graph == nil {
+			s.Explored, s.err = s.program.Explore(s.mem.Clone, o, *s.Explore)
+		}
+		if s.Explore != nil && s.err != nil {
+			s.Last = nil
+		} else if s.graph != nil {
 			s.Last, s.err = s.graph.run(s.mem, o)
 		} else {
 			s.Last, s.err = s.program.Run(s.mem, o)

@@ -22,7 +22,11 @@ func (r *Request) schedules() ([]uint64, error) {
 		return nil, &PolicyError{r.Policy}
 	}
 	var seeds []uint64
-	for seed := max(1, r.Seed); len(seeds) < r.Seeds; seed++ {
+	first := max(1, r.Seed)
+	if r.Policy == interp.PolicyPCT.String() && first < interp.FirstPCT {
+		first = interp.FirstPCT + first%(1<<31)
+	}
+	for seed := first; len(seeds) < r.Seeds; seed++ {
 		if r.Policy == "" || interp.PolicyOf(seed).String() == r.Policy {
 			seeds = append(seeds, seed)
 		}

@@ -1,0 +1,244 @@
+// Package explore runs small subjects, and a model's kernel of one layer, in every order of their synchronising operations up to a
+// bound (interp.Explore). The subjects are built of the templates that real kernels are built of.
+package explore
+
+import (
+	"encoding/binary"
+	"fmt"
+
+	"github.com/mkgen/mkgen/dsl"
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/dsl/ir"
+	"github.com/mkgen/mkgen/pipeline"
+	"github.com/mkgen/mkgen/tasks"
+)
+
+// subject is a kernel that is small enough to be explored.
+type subject struct {
+	name string
+	what string
+	ctas int
+	// warps counts those that are consumers; there is one more with a ring.
+	warps int
+	body  func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role
+	ring  *pipeline.Plan
+	// want is what each word of "out" is at the end of every execution.
+	want []uint32
+}
+
+const sharedLimit = 232448
+
+// subjects are all of them. Each ends with a value that a lost or early step would change.
+func subjects() []subject {
+	plan := func(stages, inFlight int) *pipeline.Plan {
+		p, err := pipeline.RingOnly(512, stages, inFlight, sharedLimit)
+		if err != nil {
+			panic("BUG: explore: " + err.Error())
+		}
+		return p
+	}
+	ones := func(n, of int) (want []uint32) {
+		for range n {
+			want = append(want, uint32(of))
+		}
+		return want
+	}
+	return []subject{
+		{name: "ring", what: "6 chunks through 2 stages to 3 consumer warps", ctas: 1, warps: 3, ring: plan(2, 2), body: ringBody(6, 0), want: ones(3, 6*32)},
+		{name: "ring, 1 in flight", what: "7 chunks through 3 stages to 2 consumer warps, one copy in flight", ctas: 1, warps: 2, ring: plan(3, 1), body: ringBody(7, 0),
+			want: ones(2, 7*32)},
+		{name: "step", what: "step_ready and step_ack: 3 steps, of which a producer warp begins each before it is told that it runs", ctas: 1, warps: 1, ring: plan(2, 2),
+			body: stepBody(3, 1), want: ones(1, 3)},
+		{name: "grid barrier", what: "3 CTAs, 3 rounds: each reads what all wrote in plain memory", ctas: 3, warps: 1, body: gridBody(3, 0, false), want: ones(3, 3+6+9)},
+		{name: "grid barrier, 2 warps", what: "2 CTAs of 2 consumer warps, 3 rounds", ctas: 2, warps: 2, body: gridBody(3, 0, false), want: ones(2, 2+4+6)},
+		{name: "LL packets", what: "3 CTAs hand each other a packet, 2 rounds, behind a count of arrivals that orders nothing", ctas: 3, warps: 1, body: packetBody(2, true, 2), want: ones(3, 3+6)},
+		{name: "LL packets, two buffers", what: "2 CTAs hand each other a packet, 3 rounds, without a count, two buffers in turn", ctas: 2, warps: 1, body: packetBody(3, false, 2), want: ones(2, 2+4+6)},
+	}
+}
+
+// ringBody streams chunks of ones and sums a lane's word of each. lost plants a fault: a consumer that releases nothing.
+func ringBody(chunks, lost int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role {
+		in := dsl.Global[dsl.B128](k, "ones", int64(chunks*ring.StageBytes()/16), dsl.ReadOnly())
+		out := dsl.Global[dsl.U32](k, "out", int64(e.Consumers))
+		return []dsl.Role{
+			{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+				c, sum := ring.Consumer(), dsl.NewVar(k.U32(0), "sum")
+				c.Lost = lost
+				k.For(k.U32(0), k.U32(chunks), func(dsl.Val[dsl.U32]) {
+					c.Drain(func(base dsl.Val[dsl.U32]) {
+						word := dsl.Split(ring.Data.Load(base.Add(e.Lane)))
+						sum.Set(sum.Get().Add(word[0]))
+					})
+				})
+				total := dsl.WarpSum(sum.Get())
+				k.If(e.Lane.EqC(0), func() { out.Store(e.Warp, total) })
+			}},
+			{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {
+				p, bytes := ring.Producer(), k.U32(ring.StageBytes())
+				k.For(k.U32(0), k.U32(chunks), func(i dsl.Val[dsl.U32]) {
+					p.Fill(bytes, func(base dsl.Val[dsl.U32]) {
+						k.If(e.Lane.EqC(0), func() { p.Copy(base, in, i.MulC(ring.StageBytes()/16), bytes) })
+					})
+				})
+				p.Finish()
+			}},
+		}
+	}
+}
+
+// gridBody lets each CTA write a word a round and read all CTAs' behind a barrier. Faults: lost is a CTA, plus 1, that does not arrive;
+// a weak barrier orders nothing.
+func gridBody(rounds, lost int, weak bool) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *tasks.Env, _ *pipeline.Ring) []dsl.Role {
+		words := dsl.Global[dsl.U32](k, "words", int64(rounds*e.Grid))
+		out := dsl.Global[dsl.U32](k, "out", int64(e.Grid))
+		counter := dsl.Global[dsl.U32](k, "barrier", 1)
+		return []dsl.Role{{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+			bar, sum := tasks.NewGridBarrier(e, counter, k.U32(0)), dsl.NewVar(k.U32(0), "sum")
+			bar.Lost = lost
+			k.For(k.U32(0), k.U32(rounds), func(i dsl.Val[dsl.U32]) {
+				row := i.MulC(e.Grid)
+				k.If(e.Tid.EqC(0), func() { words.Store(row.Add(e.CTA), i.AddC(1)) })
+				if weak {
+					bar.CountWhile(nil)
+				} else {
+					bar.Sync()
+				}
+				for c := range e.Grid {
+					sum.Set(sum.Get().Add(words.Load(row.AddC(c))))
+				}
+			}, dsl.Unroll(1))
+			k.If(e.Tid.EqC(0), func() { out.Store(e.CTA, sum.Get()) })
+		}}}
+	}
+}
+
+// packetBody lets each CTA hand a packet to the others a round, by lane 0, of which each sums all. Flags go up by steps; 0 plants a
+// fault.
+func packetBody(rounds int, counted bool, steps int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *tasks.Env, _ *pipeline.Ring) []dsl.Role {
+		packets := dsl.Global[dsl.B128](k, "packets", int64(2*e.Grid))
+		out := dsl.Global[dsl.U32](k, "out", int64(e.Grid))
+		counter := dsl.Global[dsl.U32](k, "barrier", 1)
+		return []dsl.Role{{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+			bar, sum := tasks.NewGridBarrier(e, counter, k.U32(0)), dsl.NewVar(k.U32(0), "sum")
+			flag := dsl.NewVar(k.U32(1), "flag")
+			k.For(k.U32(0), k.U32(rounds), func(i dsl.Val[dsl.U32]) {
+				row := i.AndC(1).MulC(e.Grid)
+				w := &tasks.Words{Tag: flag.Get}
+				k.If(e.Tid.EqC(0), func() {
+					packets.Store(row.Add(e.CTA), dsl.Join(i.AddC(1), k.U32(0), k.U32(0), flag.Get()), dsl.Relaxed(dsl.GPUScope))
+				})
+				if counted {
+					bar.CountWhile(nil)
+				}
+				k.If(e.Tid.EqC(0), func() {
+					var at []dsl.Val[dsl.U32]
+					for c := range e.Grid {
+						at = append(at, row.AddC(c))
+					}
+					for _, p := range w.All(e, packets, at, "waits for packet %d") {
+						word := dsl.Split(p)
+						sum.Set(sum.Get().Add(word[0].Or(word[1].Or(word[2]))))
+					}
+				})
+				flag.Set(flag.Get().AddC(steps))
+			}, dsl.Unroll(1))
+			k.If(e.Tid.EqC(0), func() { out.Store(e.CTA, sum.Get()) })
+		}}}
+	}
+}
+
+// stepBody is how consumers tell the producer that a step runs, and hear that it knows, as megakernel's kernels do: the producer
+// fetches the first chunk of a step before, and the second behind it. acks 0 plants a fault: nobody waits for the producer's ack.
+func stepBody(steps, acks int) func(*dsl.Kernel, *tasks.Env, *pipeline.Ring) []dsl.Role {
+	return func(k *dsl.Kernel, e *tasks.Env, ring *pipeline.Ring) []dsl.Role {
+		in := dsl.Global[dsl.B128](k, "ones", int64(2*ring.StageBytes()/16), dsl.ReadOnly())
+		out := dsl.Global[dsl.U32](k, "out", 1)
+		ready, ack := dsl.NewMBars(k, "step_ready", 1), dsl.NewMBars(k, "step_ack", 1)
+		runs := dsl.Shared[dsl.U32](k, "runs", 1)
+		k.If(e.Tid.EqC(0), func() { ready.Init(dsl.At(0), k.U32(1)); ack.Init(dsl.At(0), k.U32(1)) })
+		return []dsl.Role{
+			{Name: "consumers", First: 0, End: e.Consumers, Body: func() {
+				c, sum := ring.Consumer(), dsl.NewVar(k.U32(0), "sum")
+				k.For(k.U32(0), k.U32(steps), func(s dsl.Val[dsl.U32]) {
+					k.If(e.Tid.EqC(0), func() {
+						if acks > 0 {
+							ack.Wait(dsl.At(0), s.AddC(1).AndC(1))
+						}
+						runs.Store(dsl.At(0), s.AddC(1))
+						ready.Arrive(dsl.At(0))
+					})
+					c.Skip()
+					c.Skip()
+					sum.Set(sum.Get().AddC(1))
+				}, dsl.Unroll(1))
+				k.If(e.Tid.EqC(0), func() { out.Store(dsl.At(0), sum.Get()) })
+			}},
+			{Name: "producer", First: e.Consumers, End: e.Consumers + 1, Body: func() {
+				p, bytes := ring.Producer(), k.U32(ring.StageBytes())
+				fill := func() {
+					p.Fill(bytes, func(base dsl.Val[dsl.U32]) { k.If(e.Lane.EqC(0), func() { p.Copy(base, in, dsl.At(0), bytes) }) })
+				}
+				k.For(k.U32(0), k.U32(steps), func(s dsl.Val[dsl.U32]) {
+					fill()
+					ready.Wait(dsl.At(0), s.AndC(1))
+					k.If(dsl.Uniform(runs.Load(dsl.At(0)), dsl.CTAScope).Eq(s.AddC(1)), func() {
+						k.SyncWarp()
+						k.If(e.Lane.EqC(0), func() { ack.Arrive(dsl.At(0)) })
+						fill()
+					})
+				}, dsl.Unroll(1))
+				p.Finish()
+			}},
+		}
+	}
+}
+
+// kernel builds the subject.
+func (s *subject) kernel() (*ir.Kernel, error) {
+	warps := s.warps
+	if s.ring != nil {
+		warps++
+	}
+	k := dsl.New("subject", dsl.Options{Warps: warps, Grid: s.ctas, SharedLimit: sharedLimit})
+	var ring *pipeline.Ring
+	if s.ring != nil {
+		ring = pipeline.NewRing(k, s.ring, s.warps)
+	}
+	e := tasks.NewEnv(k, s.ctas, s.warps, dsl.Shared[dsl.F32](k, "scratch", s.warps))
+	roles := s.body(k, e, ring)
+	if ring != nil {
+		k.If(e.Tid.EqC(0), ring.Init)
+		k.Barrier()
+	}
+	k.Roles(roles...)
+	return k.Finish()
+}
+
+// memory is what an execution begins with: zeros, and ones.
+func memory(k *ir.Kernel) *interp.Memory {
+	m := interp.NewMemory()
+	for _, b := range k.Globals() {
+		data := make([]byte, b.Bytes())
+		if b.Name == "ones" {
+			for i := 0; i < len(data); i += 16 {
+				data[i] = 1
+			}
+		}
+		m.Bind(b.Name, data)
+	}
+	return m
+}
+
+// check compares an execution's end.
+func (s *subject) check(m *interp.Memory) error {
+	out := m.Bytes("out")
+	for i, want := range s.want {
+		if got := binary.LittleEndian.Uint32(out[4*i:]); got != want {
+			return fmt.Errorf("out[%d] is %d at the end of an execution, want %d", i, got, want)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,24 @@
+package verify
+
+import (
+	"testing"
+
+	"github.com/mkgen/mkgen/dsl/interp"
+	"github.com/mkgen/mkgen/megakernel"
+	"github.com/mkgen/mkgen/models"
+	"github.com/stretchr/testify/require"
+)
+
+func TestALayerHasNoFaultInTheFirstExecutions(t *testing.T) {
+	config, err := models.Lookup("tiny")
+	require.NoError(t, err)
+	x, err := Explore(t.Context(), config, megakernel.Options{}, interp.Bounds{Executions: 10})
+	require.NoError(t, err)
+	require.Equal(t, 10, x.Executions+x.Cut)
+	require.Greater(t, x.Executions, 1)
+	require.Greater(t, x.Longest, 1000)
+	require.False(t, x.Complete)
+
+	_, err = Explore(t.Context(), config, megakernel.Options{Tokens: 99}, interp.Bounds{Executions: 1})
+	require.Error(t, err)
+}
